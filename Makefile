@@ -1,0 +1,40 @@
+# Two commands do everything on a bare machine with Python 3.11+, make and pip:
+#   make demo    tune a real classifier with BKB
+#   make test    run the tests
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+
+.PHONY: demo test test-all check bench docs clean
+
+demo: $(INSTALLED)
+	$(BIN)/python examples/tune_classifier.py
+
+test: $(INSTALLED)
+	$(BIN)/python -m pytest -m "not slow" -n 2 --dist worksteal -q
+
+test-all: $(INSTALLED)
+	$(BIN)/python -m pytest -n 2 --dist worksteal -q
+
+check: $(INSTALLED)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+	$(BIN)/lint-imports
+	$(BIN)/mkdocs build --strict --quiet
+
+docs: $(INSTALLED)
+	$(BIN)/mkdocs serve
+
+bench: $(INSTALLED)
+	$(BIN)/python -m benchmarks
+
+$(INSTALLED): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "torch_kbandits needs Python 3.11 or newer, this is %s; run make PYTHON=python3.11 ..." % sys.version.split()[0])'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+clean:
+	rm -rf $(VENV) site build dist *.egg-info .pytest_cache .ruff_cache .hypothesis

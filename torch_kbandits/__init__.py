@@ -1,0 +1,51 @@
+"""Kernelized bandits for PyTorch, GPyTorch and BoTorch."""
+
+from torch_kbandits import algorithms, environments
+from torch_kbandits.acquisition import KernelUCB
+from torch_kbandits.bandit import Bandit, History
+from torch_kbandits.candidates import Arms, Box
+from torch_kbandits.confidence import BKBWidth, ConstantWidth, ScaledWidth, Width
+from torch_kbandits.dictionaries import (
+    DictionaryRule,
+    FixedDictionary,
+    GreedyDictionary,
+    RidgeLeverageSampling,
+    UniformDictionary,
+)
+from torch_kbandits.errors import (
+    EmptyHistoryError,
+    InputError,
+    KernelBanditError,
+    NumericalError,
+    StateMismatchError,
+    TheoryWarning,
+)
+from torch_kbandits.models import NystromGP
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Arms",
+    "BKBWidth",
+    "Bandit",
+    "Box",
+    "ConstantWidth",
+    "DictionaryRule",
+    "EmptyHistoryError",
+    "FixedDictionary",
+    "GreedyDictionary",
+    "History",
+    "InputError",
+    "KernelBanditError",
+    "KernelUCB",
+    "NumericalError",
+    "NystromGP",
+    "RidgeLeverageSampling",
+    "ScaledWidth",
+    "StateMismatchError",
+    "TheoryWarning",
+    "UniformDictionary",
+    "Width",
+    "algorithms",
+    "environments",
+]

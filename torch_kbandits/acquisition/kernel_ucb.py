@@ -1,0 +1,121 @@
+from typing import Any
+
+import torch
+from botorch.acquisition import AcquisitionFunction
+from botorch.acquisition.input_constructors import acqf_input_constructor
+from botorch.acquisition.objective import PosteriorTransform
+from botorch.exceptions.errors import UnsupportedError
+from botorch.models.model import Model
+from botorch.utils.transforms import average_over_ensemble_models, t_batch_mode_transform
+from gpytorch.likelihoods import FixedNoiseGaussianLikelihood
+from torch import Tensor
+
+from torch_kbandits import checks
+from torch_kbandits.confidence import Width
+from torch_kbandits.errors import InputError
+
+#: Keeps the gradient of the square root finite; the same floor as BoTorch's analytic acquisition functions.
+_MIN_VARIANCE = 1e-12
+
+
+class KernelUCB(AcquisitionFunction):
+    """Upper confidence bound μ(x) + β σ(x) with hallucinated pending points.
+
+    ``beta`` multiplies the standard deviation. BoTorch's ``UpperConfidenceBound(beta=b)`` multiplies by √b, so
+    ``KernelUCB(model, beta=2.0)`` equals ``UpperConfidenceBound(model, beta=4.0)``.
+
+    Pending points shrink σ as if they had been observed at their posterior mean and leave μ alone, so sequential and
+    asynchronous batches spread out. For q > 1 the value is the sum over the q points, each scored on its own.
+
+    Source: Srinivas et al., ICML 2010; pending points: Desautels et al., JMLR 2014 (GP-BUCB). Differs: β is not
+    inflated for the batch.
+
+    Args:
+        model: any BoTorch model with one output, or several and a ``posterior_transform``.
+        beta: the multiplier, at least 0, or a ``Width``, which is evaluated on the model now.
+        posterior_transform: as in BoTorch.
+        X_pending: points asked for but not yet told, (k, d).
+
+    Raises:
+        InputError: if beta is negative or not a number.
+        UnsupportedError: if the model has several outputs and there is no ``posterior_transform``.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        beta: float | Tensor | Width,
+        posterior_transform: PosteriorTransform | None = None,
+        X_pending: Tensor | None = None,
+    ) -> None:
+        super().__init__(model=model)
+        if posterior_transform is None and model.num_outputs != 1:
+            raise UnsupportedError(
+                f"KernelUCB scores one output and the model has {model.num_outputs}: give a posterior_transform."
+            )
+        value = beta(model) if isinstance(beta, Width) else beta
+        if not isinstance(value, Tensor):
+            value = torch.tensor(checks.non_negative("beta", value), dtype=torch.float64)
+        elif not bool((value >= 0).all()):
+            raise InputError(f"beta must be at least 0, got {value.tolist()}.")
+        self.register_buffer("beta", value)
+        self.beta: Tensor
+        self.posterior_transform = posterior_transform
+        # In a tuple, so that the conditioned model stays out of the module tree and the state_dict.
+        self._hallucinated: tuple[Model] = (model,)
+        self.set_X_pending(X_pending)
+
+    @staticmethod
+    def score(mean: Tensor, variance: Tensor, beta: Tensor) -> Tensor:
+        """Return μ + β σ from posterior marginals of equal shape."""
+        return mean + beta * variance.clamp_min(_MIN_VARIANCE).sqrt()
+
+    def set_X_pending(self, X_pending: Tensor | None = None) -> None:
+        """Set the points asked for but not yet told, (k, d); None or no rows: there are none."""
+        super().set_X_pending(X_pending)
+        self._hallucinated = (self.model,)
+        if self.X_pending is not None and self.X_pending.shape[-2] > 0:
+            with torch.no_grad():
+                self._hallucinated = (hallucinate(self.model, self.X_pending),)
+
+    @t_batch_mode_transform()
+    @average_over_ensemble_models
+    def forward(self, X: Tensor) -> Tensor:
+        """Return the sum over q of the upper confidence bounds at X (b, q, d), (b,)."""
+        points = X.unsqueeze(-2)  # marginals only: each point is a q-batch of its own
+        posterior = self.model.posterior(points, posterior_transform=self.posterior_transform)
+        (hallucinated,) = self._hallucinated
+        spread = posterior
+        if hallucinated is not self.model:
+            spread = hallucinated.posterior(points, posterior_transform=self.posterior_transform)
+        return self.score(posterior.mean, spread.variance, self.beta.to(X)).squeeze(-1).squeeze(-1).sum(-1)
+
+
+def hallucinate(model: Model, X: Tensor) -> Model:
+    """Return the model conditioned on its own posterior mean at X (k, d): the variance shrinks, the mean stays."""
+    mean = model.posterior(X).mean
+    likelihood = getattr(model, "likelihood", None)
+    kwargs: dict[str, Any] = {}
+    if isinstance(likelihood, FixedNoiseGaussianLikelihood) and not hasattr(model, "regularization"):
+        # Models without a noise level for later observations get the mean of the earlier ones.
+        level = likelihood.noise.mean(-1, keepdim=True)
+        kwargs["noise"] = (level.mT if model.num_outputs > 1 else level.unsqueeze(-1)).expand(mean.shape)
+    return model.condition_on_observations(X, mean, **kwargs)
+
+
+@acqf_input_constructor(KernelUCB)
+def construct_inputs_kernel_ucb(
+    model: Model,
+    beta: float | Tensor | Width,
+    posterior_transform: PosteriorTransform | None = None,
+    X_pending: Tensor | None = None,
+) -> dict[str, Any]:
+    """Return the arguments of :class:`KernelUCB` for BoTorch's and Ax's generic construction.
+
+    Args:
+        model: the posterior.
+        beta: multiplier of σ or a ``Width``; there is no default, since none is right for every reward.
+        posterior_transform: as in BoTorch; Ax minimises through it.
+        X_pending: pending points.
+    """
+    return {"model": model, "beta": beta, "posterior_transform": posterior_transform, "X_pending": X_pending}

@@ -1,0 +1,72 @@
+from typing import Literal
+
+from gpytorch.kernels import Kernel
+from torch import Tensor
+
+from torch_kbandits.algorithms.arguments import resolve_candidates, resolve_width
+from torch_kbandits.bandit import Bandit
+from torch_kbandits.candidates import Candidates
+from torch_kbandits.confidence import BKBWidth, Width
+from torch_kbandits.dictionaries import RidgeLeverageSampling, theoretical_oversampling
+from torch_kbandits.errors import InputError
+
+
+class BKB(Bandit):
+    """Budgeted kernelized bandit: GP-UCB at the cost of a dictionary that follows the effective dimension.
+
+    The composition: DTC posterior, dictionary resampled by ridge leverage scores in every round, BKB's width, UCB.
+
+    Source: Calandriello et al., "Gaussian process optimization with adaptive sketching: scalable and no regret",
+    COLT 2019. Differs: the first arm is drawn among equals rather than uniformly; the width's guard at small t (see
+    ``BKBWidth``); the default oversampling is the practical one.
+
+    Args:
+        kernel: the prior covariance, any GPyTorch kernel, in reward units squared.
+        regularization: λ > 0, in reward units squared.
+        candidates: arms (A, d), or a ``Candidates``.
+        bounds: a box (2, d) instead of arms.
+        noise_scale: R > 0, the sub-Gaussian constant of the noise, in reward units.
+        norm_bound: B > 0, a bound on the RKHS norm of the reward function.
+        failure_probability: δ in (0, 1).
+        horizon: T, the planned number of rounds; only the theorem's oversampling needs it.
+        oversampling: q̄ > 0, or "theory" for the theorem's, which keeps nearly every point.
+        accuracy: ε in (0, 1), the accuracy of the dictionary.
+        beta: a multiplier of the standard deviation (2 here is 4 in BoTorch) or a ``Width``, instead of the theorem's
+            width, which over-explores in practice; then R and B are not needed.
+        seed: addresses all randomness.
+
+    Cost of a round on A arms: O(A m²), O(A m) when the dictionary stays; memory O(A m).
+    """
+
+    def __init__(
+        self,
+        *,
+        kernel: Kernel,
+        regularization: float,
+        seed: int,
+        candidates: Tensor | Candidates | None = None,
+        bounds: Tensor | None = None,
+        noise_scale: float | None = None,
+        norm_bound: float | None = None,
+        failure_probability: float = 0.1,
+        horizon: int | None = None,
+        oversampling: float | Literal["theory"] = 3.0,
+        accuracy: float = 0.5,
+        beta: float | Width | None = None,
+    ) -> None:
+        theory = smallest = None
+        if noise_scale is not None and norm_bound is not None:
+            theory = BKBWidth(noise_scale, norm_bound, failure_probability, accuracy)
+            smallest = theory.smallest(regularization)
+        if oversampling == "theory":
+            if horizon is None:
+                raise InputError('oversampling="theory" depends on the horizon: give horizon, the number of rounds.')
+            oversampling = theoretical_oversampling(failure_probability, horizon, accuracy)
+        super().__init__(
+            candidates=resolve_candidates(candidates, bounds),
+            kernel=kernel,
+            regularization=regularization,
+            dictionary=RidgeLeverageSampling(oversampling),
+            width=resolve_width(beta, theory, smallest, needed="noise_scale and norm_bound"),
+            seed=seed,
+        )

@@ -1,0 +1,298 @@
+"""Ask, tell, save and replay: the order of the calls. What is believed and how it is searched lives below."""
+
+import dataclasses
+import warnings
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import torch
+from botorch.acquisition import AcquisitionFunction
+from gpytorch.kernels import Kernel
+from torch import Tensor
+
+from torch_kbandits import checks
+from torch_kbandits.acquisition import KernelUCB
+from torch_kbandits.candidates import Candidates
+from torch_kbandits.candidates.base import ConfidenceAcquisition
+from torch_kbandits.confidence import Width
+from torch_kbandits.dictionaries import DictionaryRule
+from torch_kbandits.errors import InputError, StateMismatchError, TheoryWarning
+from torch_kbandits.models import NystromGP
+from torch_kbandits.random import generator_for, seed_for
+
+#: Version of the layout of ``Bandit.state_dict``.
+STATE_FORMAT = 1
+
+#: In single precision a regularization below this fraction of the prior variance drowns in rounding.
+_FLOAT32_REGULARIZATION = 1e-4
+
+
+class History(NamedTuple):
+    """What was told, in order.
+
+    Attributes:
+        X: played points (n, d).
+        Y: rewards (n,).
+        rounds: (n,) the round of each, counted from 0; rewards told in one call share a round.
+    """
+
+    X: Tensor
+    Y: Tensor
+    rounds: Tensor
+
+
+class Bandit:
+    """A kernelized bandit: ``ask`` for the next point, ``tell`` its reward.
+
+    The state is a function of the configuration, the seed and the history: asking changes nothing, and the randomness
+    of a round depends on no other round. A named algorithm is a subclass that only chooses the pieces.
+
+    Args:
+        candidates: what may be played.
+        kernel: the prior covariance; a copy is kept.
+        regularization: λ > 0, the noise variance of the surrogate, in reward units squared.
+        dictionary: which played points span the approximation.
+        width: the confidence width; a multiplier of the standard deviation.
+        acquisition: builds the acquisition function.
+        seed: addresses all randomness.
+
+    Raises:
+        InputError: if an argument does not fit; the message says what was expected.
+    """
+
+    def __init__(
+        self,
+        *,
+        candidates: Candidates,
+        kernel: Kernel,
+        regularization: float,
+        dictionary: DictionaryRule,
+        width: Width,
+        acquisition: ConfidenceAcquisition = KernelUCB,
+        seed: int,
+    ) -> None:
+        if not isinstance(kernel, Kernel):
+            raise InputError(f"kernel must be a GPyTorch kernel, got {checks.describe(kernel)}.")
+        if isinstance(seed, bool) or not isinstance(seed, int):
+            raise InputError(f"seed must be a whole number, got {checks.describe(seed)}.")
+        self.candidates = candidates
+        self.regularization = checks.positive("regularization", regularization)
+        self.dictionary = dictionary
+        self.width = width
+        self.seed = seed
+        self._acquisition = acquisition
+        self._kernel = kernel
+        self._belief = candidates.belief(kernel, self.regularization, seed)
+        self._told: list[History] = [_empty_history(candidates.example)]
+        self._model: NystromGP | None = None
+        self.round = 0
+        self._warn_of_single_precision()
+
+    # ---------------------------------------------------------------- the loop
+
+    def ask(self, q: int = 1) -> Tensor:
+        """Return the next q points to play, (q, d).
+
+        The points of a batch are chosen one after another, each with the earlier ones hallucinated at their posterior
+        mean. Asking again before telling returns the same points.
+
+        Cost: that of the candidates; O(A) on arms when q = 1.
+        """
+        checks.positive_integer("q", q)
+        return self._belief.maximize(self._acquisition, self.beta, q, seed_for(self.seed, self.round, "ask"))
+
+    def tell(self, x: Tensor, y: Tensor | float) -> None:
+        """Learn rewards; the points need not have been asked for.
+
+        Args:
+            x: points (q, d), of the dtype and device of the candidates.
+            y: rewards (q,) or (q, 1), or a number if q = 1.
+
+        Raises:
+            InputError: if shapes, dtypes or values do not fit.
+            NumericalError: if the posterior cannot be computed.
+            After an error the bandit is as it was.
+        """
+        X = checks.points("x", x, dimension=self.candidates.example.shape[-1], like=self.candidates.example)
+        if X.dim() != 2 or len(X) == 0:
+            raise InputError(f"x must be (q, d) with q >= 1, got {checks.describe(x)}.")
+        Y = _rewards(y, X)
+        X, Y = X.detach().clone(), Y.detach().clone()
+        generator = generator_for(self.seed, self.round, "dictionary")
+        selection = self.dictionary.select(self._belief.preview(X), generator)
+        self._belief.update(X, Y, selection)
+        self._told.append(History(X, Y, torch.full((len(X),), self.round, device=X.device)))
+        self._model = None
+        self.round += 1
+
+    # ---------------------------------------------------------------- what is believed
+
+    @property
+    def beta(self) -> Tensor:
+        """The multiplier of the posterior standard deviation in force now, 0-dim."""
+        return self.width(self._belief)
+
+    @property
+    def history(self) -> History:
+        """All that was told, in order."""
+        if len(self._told) > 1:
+            self._told = [History(*(torch.cat(parts) for parts in zip(*self._told, strict=True)))]
+        return self._told[0]
+
+    @property
+    def inducing_points(self) -> Tensor:
+        """The dictionary, (m, d)."""
+        return self._belief.inducing_points
+
+    @property
+    def model(self) -> NystromGP:
+        """The posterior as a BoTorch model on the whole history; built when asked for, O(n m²)."""
+        if self._model is None:
+            history = self.history
+            self._model = self._belief.model(history.X, history.Y, self.inducing_points)
+        return self._model
+
+    def acquisition(self) -> AcquisitionFunction:
+        """Return the acquisition function that ``ask`` maximises, as a BoTorch one on ``model``."""
+        return self._acquisition(self.model, self.beta)
+
+    # ---------------------------------------------------------------- saving
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the whole state as tensors, numbers and strings; ``torch.save`` writes it, ``weights_only`` reads it."""
+        history = self.history
+        return {
+            "format": STATE_FORMAT,
+            "config": self._config(),
+            "history": {"X": history.X.clone(), "Y": history.Y.clone(), "rounds": history.rounds.clone()},
+            "round": self.round,
+            "inducing_points": self.inducing_points.clone(),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue where a bandit of the same configuration was saved; what this one knew is replaced.
+
+        The posterior is computed afresh from history and dictionary, so it agrees with the saved one to rounding.
+
+        Raises:
+            StateMismatchError: if the state is of another format or configuration; the message names each difference.
+            After an error the bandit is as it was.
+        """
+        _check_format(state)
+        _check_config(state["config"], self._config())
+        example = self.candidates.example
+        X, Y = (state["history"][key].to(example) for key in ("X", "Y"))
+        history = History(X.clone(), Y.clone(), state["history"]["rounds"].to(example.device).clone())
+        belief = self.candidates.belief(self._kernel, self.regularization, self.seed)
+        if len(X):
+            belief.restore(X, Y, state["inducing_points"].to(example))
+        self._belief, self._told, self._model = belief, [history], None
+        self.round = int(state["round"])
+
+    def replay(self, history: History) -> None:
+        """Tell a recorded history, round by round, to a bandit that was told nothing yet.
+
+        The bandit then chooses as the recorded one would, if its configuration and seed are the same.
+
+        Raises:
+            InputError: if something was told already, or the history does not fit; then the bandit stays empty.
+        """
+        if self.round:
+            raise InputError(f"replay needs a bandit that was told nothing; this one was told {self.round} round(s).")
+        if not len(history.X) == len(history.Y) == len(history.rounds):
+            raise InputError("The history must have as many points as rewards and rounds.")
+        fresh = self.candidates.belief(self._kernel, self.regularization, self.seed)
+        try:
+            for number in history.rounds.unique_consecutive():
+                rows = history.rounds == number
+                self.tell(history.X[rows], history.Y[rows])
+        except Exception:
+            self._belief, self._told, self._model, self.round = fresh, self._told[:1], None, 0
+            raise
+
+    def __repr__(self) -> str:
+        settings = ", ".join(f"{key}={value}" for key, value in self._config().items() if "." not in key)
+        return f"{type(self).__name__}({settings}, round={self.round})"
+
+    # ---------------------------------------------------------------- inside
+
+    def _config(self) -> dict[str, Any]:
+        """Return all that must agree between a saved state and the bandit that loads it, by name."""
+        config: dict[str, Any] = {"algorithm": type(self).__name__, "seed": self.seed}
+        config |= {f"candidates.{key}": value for key, value in self.candidates.describe().items()}
+        config["kernel"] = type(self._kernel).__name__
+        for name, value in self._kernel.state_dict().items():
+            config[f"kernel.{name}"] = str(value.tolist())
+        config["regularization"] = self.regularization
+        config["acquisition"] = getattr(self._acquisition, "__name__", type(self._acquisition).__name__)
+        _describe_value("dictionary", self.dictionary, config)
+        _describe_value("width", self.width, config)
+        return config
+
+    def _warn_of_single_precision(self) -> None:
+        example = self.candidates.example
+        if example.dtype == torch.float64:
+            return
+        with torch.no_grad():
+            prior_variance = float(self._belief.kernel(example, diag=True).max())
+        if self.regularization < _FLOAT32_REGULARIZATION * prior_variance:
+            warnings.warn(
+                f"regularization={self.regularization:g} is tiny for {example.dtype} (prior variance {prior_variance:g}): "
+                "the confidence widths drown in rounding. Use float64 candidates.",
+                TheoryWarning,
+                stacklevel=3,
+            )
+
+
+def _empty_history(example: Tensor) -> History:
+    rounds = torch.zeros(0, dtype=torch.long, device=example.device)
+    return History(example[:0], example.new_zeros(0), rounds)
+
+
+def _rewards(y: Tensor | float, X: Tensor) -> Tensor:
+    """Return rewards as (q,), checked against the points they are for."""
+    if not isinstance(y, Tensor):
+        if len(X) != 1 or isinstance(y, bool) or not isinstance(y, (int, float)):
+            raise InputError(
+                f"y must be a tensor of {len(X)} reward(s), or a number for one; got {checks.describe(y)}."
+            )
+        y = X.new_tensor([y])
+    checks.same_kind("y", checks.floating_tensor("y", y), X)
+    if tuple(y.shape) not in ((len(X),), (len(X), 1)):
+        raise InputError(f"y must have a reward for each of the {len(X)} point(s), got {checks.describe(y)}.")
+    return checks.finite("y", y.reshape(-1))
+
+
+def _describe_value(name: str, value: Any, config: dict[str, Any]) -> None:
+    """Add a setting under its name; a dataclass becomes its class name and its fields, a tensor its numbers."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        config[name] = type(value).__name__
+        for field in dataclasses.fields(value):
+            _describe_value(f"{name}.{field.name}", getattr(value, field.name), config)
+    elif isinstance(value, Tensor):
+        config[name] = str(value.tolist())
+    elif isinstance(value, (bool, int, float, str, type(None))):
+        config[name] = value
+    else:
+        config[name] = type(value).__name__
+
+
+def _check_format(state: Mapping[str, Any]) -> None:
+    missing = {"format", "config", "history", "round", "inducing_points"} - set(state)
+    if missing:
+        raise StateMismatchError(f"This is no state of a bandit: it lacks {sorted(missing)}.")
+    if state["format"] != STATE_FORMAT:
+        raise StateMismatchError(
+            f"The state has format {state['format']} and this version reads {STATE_FORMAT}: "
+            "load it with the version of torch_kbandits that saved it."
+        )
+
+
+def _check_config(saved: Mapping[str, Any], here: Mapping[str, Any]) -> None:
+    differences = [
+        f"{key}: saved {saved.get(key, 'nothing')}, here {here.get(key, 'nothing')}"
+        for key in sorted({*saved, *here})
+        if saved.get(key) != here.get(key)
+    ]
+    if differences:
+        raise StateMismatchError("The state belongs to another configuration. " + "; ".join(differences) + ".")

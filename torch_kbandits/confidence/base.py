@@ -1,0 +1,84 @@
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Protocol
+
+from torch import Tensor
+
+from torch_kbandits import checks
+
+
+class Evidence(Protocol):
+    """What a width may know of a posterior. ``NystromGP`` and the arm table provide it."""
+
+    @property
+    def num_observations(self) -> int:
+        """Number t of observations."""
+        ...
+
+    @property
+    def regularization(self) -> Tensor:
+        """λ, 0-dim, in reward units squared."""
+        ...
+
+    def effective_dimension(self) -> Tensor:
+        """Σ_s τ(x_s), 0-dim."""
+        ...
+
+    def information_gain(self) -> Tensor:
+        """½ log det(I + K/λ), 0-dim, in nats."""
+        ...
+
+    def kernel_bound(self) -> Tensor:
+        """κ², the largest k(x, x), 0-dim, in reward units squared."""
+        ...
+
+
+class Width(ABC):
+    """How wide the confidence band is: β_t, the multiplier of the posterior standard deviation.
+
+    A width is a value without state. It returns the multiplier itself, in reward units over reward units; BoTorch's
+    ``UpperConfidenceBound(beta=b)`` multiplies by √b, so our constant 2 is its 4. Papers whose variance is divided by
+    λ give a radius √λ times larger; widths here have divided it out.
+    """
+
+    @abstractmethod
+    def __call__(self, evidence: Evidence) -> Tensor:
+        """Return β_t >= 0, 0-dim, for the posterior after t observations."""
+
+
+@dataclass(frozen=True)
+class ConstantWidth(Width):
+    """The same multiplier in every round: what practitioners use, with no theorem behind it.
+
+    Args:
+        value: β >= 0. Our 2 is BoTorch's ``UpperConfidenceBound(beta=4)``.
+    """
+
+    value: float
+
+    def __post_init__(self) -> None:
+        checks.non_negative("value", self.value)
+
+    def __call__(self, evidence: Evidence) -> Tensor:
+        """Return ``value``."""
+        return evidence.regularization.new_tensor(self.value)
+
+
+@dataclass(frozen=True)
+class ScaledWidth(Width):
+    """A theorem's width times a factor: the widths of the theorems over-explore by about an order of magnitude.
+
+    Args:
+        width: the width to scale. As everywhere here it is a multiplier of σ, so BoTorch's beta is its square.
+        factor: at least 0; below 1 the theorem no longer holds.
+    """
+
+    width: Width
+    factor: float
+
+    def __post_init__(self) -> None:
+        checks.non_negative("factor", self.factor)
+
+    def __call__(self, evidence: Evidence) -> Tensor:
+        """Return ``factor`` times the width."""
+        return self.factor * self.width(evidence)

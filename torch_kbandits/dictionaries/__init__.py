@@ -1,0 +1,20 @@
+"""Which played points span the Nyström approximation: one rule a file."""
+
+from torch_kbandits.dictionaries.base import DictionaryRule, PlayedPoints, Selection
+from torch_kbandits.dictionaries.fixed import FixedDictionary
+from torch_kbandits.dictionaries.greedy import GreedyDictionary
+from torch_kbandits.dictionaries.leverage import leverage_scores
+from torch_kbandits.dictionaries.ridge_leverage import RidgeLeverageSampling, theoretical_oversampling
+from torch_kbandits.dictionaries.uniform import UniformDictionary
+
+__all__ = [
+    "DictionaryRule",
+    "FixedDictionary",
+    "GreedyDictionary",
+    "PlayedPoints",
+    "RidgeLeverageSampling",
+    "Selection",
+    "UniformDictionary",
+    "leverage_scores",
+    "theoretical_oversampling",
+]

@@ -1,0 +1,129 @@
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from botorch.models.utils.inducing_point_allocators import (
+    InducingPointAllocator,
+    QualityFunction,
+    UnitQualityFunction,
+)
+from gpytorch.kernels import Kernel
+from gpytorch.module import Module
+from torch import Tensor
+
+from torch_kbandits import checks
+from torch_kbandits.errors import EmptyHistoryError
+
+
+@dataclass(frozen=True, eq=False)
+class PlayedPoints:
+    """What a dictionary rule may know of the points played so far.
+
+    Attributes:
+        points: (..., u, d); in a bandit the unique played points in order of first play. Leading dimensions are batch
+            dimensions: a rule picks the same rows in every batch member.
+        kernel: the prior covariance.
+        noise: noise variance of one observation at each point, (..., u) or broadcastable to it.
+        counts: how often each point was played, (u,).
+        leverage_scores: variance divided by noise under the previous round's posterior, (u,), where there is one; a
+            rule that needs scores and finds None estimates them itself.
+    """
+
+    points: Tensor
+    kernel: Kernel
+    noise: Tensor
+    counts: Tensor
+    leverage_scores: Tensor | None = None
+
+    @property
+    def size(self) -> int:
+        """Number u of points."""
+        return self.points.shape[-2]
+
+    def require_some(self) -> None:
+        """Raise EmptyHistoryError if there is no point to choose from."""
+        if self.size == 0:
+            raise EmptyHistoryError("A dictionary is chosen from played points and nothing was played yet: tell first.")
+
+
+class Selection(NamedTuple):
+    """The dictionary that a rule chose.
+
+    Attributes:
+        points: (..., m, d), m >= 1.
+        probabilities: (m,) in (0, 1], the probability with which each point was included.
+        indices: (m,) rows of ``PlayedPoints.points``, ascending, or None if the points were not chosen from it.
+    """
+
+    points: Tensor
+    probabilities: Tensor
+    indices: Tensor | None
+
+    @classmethod
+    def rows(cls, played: PlayedPoints, indices: Tensor, probabilities: Tensor | None = None) -> "Selection":
+        """Select rows of the played points; without probabilities they were certain."""
+        indices, order = indices.to(played.points.device).sort()
+        if probabilities is None:
+            probabilities = played.points.new_ones(len(indices))
+        return cls(played.points[..., indices, :], probabilities[order], indices)
+
+
+class DictionaryRule(InducingPointAllocator):
+    """Chooses which played points span the Nyström approximation.
+
+    A rule is a value: it holds settings and no state. All randomness comes from the generator it is handed, so equal
+    generators give equal dictionaries. Every rule is a BoTorch ``InducingPointAllocator`` as well, for use with
+    ``SingleTaskVariationalGP(inducing_point_allocator=rule)``.
+    """
+
+    @abstractmethod
+    def select(self, played: PlayedPoints, generator: torch.Generator | None = None) -> Selection:
+        """Choose a dictionary from the played points.
+
+        Args:
+            played: the points and what is known of them.
+            generator: the only source of randomness; None is torch's global generator.
+
+        Returns:
+            At least one point, with inclusion probabilities.
+
+        Raises:
+            EmptyHistoryError: if nothing was played.
+        """
+
+    @abstractmethod
+    def select_sized(self, played: PlayedPoints, size: int, generator: torch.Generator | None = None) -> Selection:
+        """Choose a dictionary of ``size`` points (fewer only if fewer were played), by the same criterion."""
+
+    def allocate_inducing_points(
+        self, inputs: Tensor, covar_module: Module, num_inducing: int, input_batch_shape: torch.Size | Sequence[int]
+    ) -> Tensor:
+        """Choose ``num_inducing`` of the inputs, as BoTorch's sparse models ask for them.
+
+        The members of a batch share the rows chosen. Noise variances are not part of BoTorch's contract; rules that
+        need one use 1e-2 of the mean prior variance. Randomness is torch's global generator.
+
+        Args:
+            inputs: (..., n, d).
+            covar_module: a GPyTorch kernel.
+            num_inducing: how many points, at most n.
+            input_batch_shape: the batch shape of the result.
+
+        Returns:
+            (*input_batch_shape, num_inducing, d).
+        """
+        checks.points("inputs", inputs)
+        checks.positive_integer("num_inducing", num_inducing)
+        kernel = covar_module.to(inputs.device)
+        inputs = inputs.expand(*input_batch_shape, *inputs.shape[-2:])
+        with torch.no_grad():
+            prior_variance = kernel(inputs, diag=True)
+            counts = inputs.new_ones(inputs.shape[-2])
+            played = PlayedPoints(inputs, kernel, 1e-2 * prior_variance.mean().expand(inputs.shape[-2]), counts)
+            return self.select_sized(played, num_inducing).points
+
+    def _get_quality_function(self) -> QualityFunction:
+        """Return the unit quality: BoTorch's base class asks for one, and these rules weigh all inputs alike."""
+        return UnitQualityFunction()

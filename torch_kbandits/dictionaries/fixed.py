@@ -1,0 +1,35 @@
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from torch_kbandits import checks
+from torch_kbandits.dictionaries.base import DictionaryRule, PlayedPoints, Selection
+from torch_kbandits.errors import InputError
+
+
+@dataclass(frozen=True, eq=False)
+class FixedDictionary(DictionaryRule):
+    """Use the given points always; they need not have been played.
+
+    Args:
+        points: (m, d), m >= 1.
+    """
+
+    points: Tensor
+
+    def __post_init__(self) -> None:
+        if checks.points("points", self.points).dim() != 2 or len(self.points) == 0:
+            raise InputError(f"points must be (m, d) with m >= 1, got {checks.describe(self.points)}.")
+
+    def select(self, played: PlayedPoints, generator: torch.Generator | None = None) -> Selection:
+        """Return the given points; the generator is not used."""
+        checks.points("the fixed dictionary", self.points, dimension=played.points.shape[-1], like=played.points)
+        points = self.points.expand(*played.points.shape[:-2], *self.points.shape)
+        return Selection(points, self.points.new_ones(len(self.points)), None)
+
+    def select_sized(self, played: PlayedPoints, size: int, generator: torch.Generator | None = None) -> Selection:
+        """Return the given points, of which there must be ``size``."""
+        if size != len(self.points):
+            raise InputError(f"The fixed dictionary has {len(self.points)} points and {size} were asked for.")
+        return self.select(played, generator)

@@ -1,0 +1,94 @@
+"""The Nyström–DTC posterior as algebra on Gram matrices; it knows no kernel, model or candidate set."""
+
+from dataclasses import dataclass
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from torch_kbandits.linalg import jittered_cholesky, non_negative_variance
+
+
+@dataclass(frozen=True, eq=False)
+class DTCFactors:
+    """The factors of a deterministic-training-conditional posterior at a dictionary Z of m points.
+
+    With K_ZZ = L Lᵀ, z(x) = L⁻¹ k_Z(x) and V = I + Σ_s z_s z_sᵀ / λ_s:
+
+        mean(x)   = z(x)ᵀ V⁻¹ Σ_s z_s y_s / λ_s
+        cov(x,x') = k(x,x') − z(x)ᵀ z(x') + z(x)ᵀ V⁻¹ z(x')
+
+    Source: Calandriello et al., COLT 2019, between (3) and (4); Zenati et al., AISTATS 2022, Prop. 4.2. Differs: their
+    V is λ times this one and their variance is divided by λ; here variances are in reward units squared, and
+    observations may have noise variances λ_s of their own.
+
+    Embeddings are feature-major: (..., m, N) for N points. Leading dimensions are batch dimensions and broadcast.
+
+    Attributes:
+        dictionary_factor: L (..., m, m), lower triangular.
+        precision_factor: lower Cholesky factor of V, (..., m, m).
+        weights: V⁻¹ Σ_s z_s y_s / λ_s, (..., m), in reward units.
+    """
+
+    dictionary_factor: Tensor
+    precision_factor: Tensor
+    weights: Tensor
+
+    @classmethod
+    def fit(cls, dictionary_gram: Tensor, cross_gram: Tensor, targets: Tensor, noise: Tensor) -> Self:
+        """Condition on n observations.
+
+        Args:
+            dictionary_gram: K_ZZ (..., m, m).
+            cross_gram: K_ZX (..., m, n), the dictionary against the played points.
+            targets: rewards less the prior mean, (..., n).
+            noise: noise variances λ_s > 0, (..., n) or broadcastable to it.
+
+        Raises:
+            NotPositiveDefiniteError: if K_ZZ has a clearly negative eigenvalue.
+
+        Cost: O(m³ + n m²) time, O(n m) memory.
+        """
+        dictionary_factor = jittered_cholesky(dictionary_gram)
+        embedding = embed(dictionary_factor, cross_gram)
+        return cls.fit_embedded(dictionary_factor, embedding, targets, noise)
+
+    @classmethod
+    def fit_embedded(cls, dictionary_factor: Tensor, embedding: Tensor, targets: Tensor, noise: Tensor) -> Self:
+        """Condition on n observations whose embeddings (..., m, n) are known. Cost: O(m³ + n m²)."""
+        weighted = embedding / noise.unsqueeze(-2)
+        identity = torch.eye(embedding.shape[-2], dtype=embedding.dtype, device=embedding.device)
+        precision_factor = jittered_cholesky(identity + weighted @ embedding.mT)
+        moment = weighted @ targets.unsqueeze(-1)
+        weights = torch.cholesky_solve(moment, precision_factor).squeeze(-1)
+        return cls(dictionary_factor, precision_factor, weights)
+
+    def embed(self, cross_gram: Tensor) -> Tensor:
+        """Return z(x) for each column of K_Zx: (..., m, N) to (..., m, N). Cost: O(N m²)."""
+        return embed(self.dictionary_factor, cross_gram)
+
+    def mean(self, embedding: Tensor) -> Tensor:
+        """Return the posterior mean less the prior mean, (..., N). Cost: O(N m)."""
+        return (self.weights.unsqueeze(-2) @ embedding).squeeze(-2)
+
+    def variance(self, prior_variance: Tensor, embedding: Tensor) -> Tensor:
+        """Return the posterior variances (..., N) from k(x, x) (..., N). Cost: O(N m²)."""
+        explained = embedding.square().sum(-2) - self._whiten(embedding).square().sum(-2)
+        return non_negative_variance(prior_variance - explained, prior_variance)
+
+    def covariance(self, prior_covariance: Tensor, embedding: Tensor) -> Tensor:
+        """Return the posterior covariance (..., q, q) from the prior one and (..., m, q). Cost: O(q m² + q² m)."""
+        whitened = self._whiten(embedding)
+        return prior_covariance - embedding.mT @ embedding + whitened.mT @ whitened
+
+    def information_gain(self) -> Tensor:
+        """Return ½ log det V (...,): the information gain of the observations under the Nyström kernel, in nats."""
+        return self.precision_factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+
+    def _whiten(self, embedding: Tensor) -> Tensor:
+        return torch.linalg.solve_triangular(self.precision_factor, embedding, upper=False)
+
+
+def embed(dictionary_factor: Tensor, cross_gram: Tensor) -> Tensor:
+    """Return L⁻¹ k_Z(x) for each column of K_Zx, (..., m, N). Cost: O(N m²)."""
+    return torch.linalg.solve_triangular(dictionary_factor, cross_gram, upper=False)

@@ -1,0 +1,33 @@
+"""What can go wrong, by name. Each error is also the built-in one that callers may already catch."""
+
+
+class KernelBanditError(Exception):
+    """Base of every error that this package raises on purpose."""
+
+
+class InputError(KernelBanditError, ValueError):
+    """An argument is not what the call takes; the message says what was expected and what came."""
+
+
+class EmptyHistoryError(KernelBanditError, RuntimeError):
+    """The call needs at least one observation and there is none."""
+
+
+class NumericalError(KernelBanditError, RuntimeError):
+    """A quantity left the range that rounding explains, such as a clearly negative variance."""
+
+
+class NotPositiveDefiniteError(NumericalError):
+    """A Gram matrix has a clearly negative eigenvalue: the kernel is not positive semi-definite."""
+
+
+class StateMismatchError(KernelBanditError, ValueError):
+    """A saved state belongs to another configuration; the message names every difference."""
+
+
+class KernelBanditWarning(UserWarning):
+    """Base of every warning that this package gives."""
+
+
+class TheoryWarning(KernelBanditWarning):
+    """The run is valid, but a setting voids the guarantee of the algorithm's paper."""

@@ -1,0 +1,77 @@
+"""Factors and variances that stay meaningful in finite precision."""
+
+import torch
+from torch import Tensor
+
+from torch_kbandits.errors import NotPositiveDefiniteError, NumericalError
+
+#: Largest jitter, relative to the mean diagonal, that rounding alone can call for.
+_MAX_RELATIVE_JITTER = {torch.float64: 1e-6, torch.float32: 1e-3}
+
+#: A variance below minus this fraction of the prior variance is an error, above it is rounding and becomes 0.
+_NEGATIVE_VARIANCE_TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-2}
+
+
+def jittered_cholesky(matrix: Tensor, scale: Tensor | None = None) -> Tensor:
+    """Return the lower Cholesky factor of ``matrix`` plus the least jitter on its diagonal that makes it succeed.
+
+    The jitter starts at 0, then at ten times the rounding error of the matrix, and grows tenfold; so an ill-conditioned
+    Gram matrix loses no more than it must. Members of a batch that need none get none.
+
+    Args:
+        matrix: symmetric, (..., m, m); m may be 0.
+        scale: (...,) magnitude that the jitter is relative to; by default the mean of the diagonal.
+
+    Returns:
+        L (..., m, m), lower triangular, with L Lᵀ = matrix + jitter · I.
+
+    Raises:
+        NumericalError: if the matrix has NaN or infinite entries.
+        NotPositiveDefiniteError: if more jitter would be needed than rounding explains.
+
+    Cost: O(m³) a batch member and attempt; one attempt unless the matrix is singular to rounding.
+    """
+    factor, failed = torch.linalg.cholesky_ex(matrix)
+    if not bool(failed.any()):
+        return factor
+    if not bool(torch.isfinite(matrix).all()):
+        raise NumericalError(
+            "The Gram matrix has NaN or infinite entries: check the kernel's hyperparameters and inputs."
+        )
+    if scale is None:
+        scale = matrix.diagonal(dim1=-2, dim2=-1).mean(-1)
+    limit = _MAX_RELATIVE_JITTER[matrix.dtype]
+    relative = 10.0 * matrix.shape[-1] * torch.finfo(matrix.dtype).eps
+    while relative <= limit:
+        jitter = torch.where(failed > 0, relative * scale, torch.zeros_like(scale))
+        jittered = matrix + torch.diag_embed(jitter.unsqueeze(-1).expand(matrix.shape[:-1]))
+        factor, still_failed = torch.linalg.cholesky_ex(jittered)
+        if not bool(still_failed.any()):
+            return factor
+        failed = failed + still_failed
+        relative *= 10.0
+    smallest = float(torch.linalg.eigvalsh(matrix.detach()).amin())
+    raise NotPositiveDefiniteError(
+        f"The Gram matrix of {matrix.shape[-1]} points is not positive semi-definite (smallest eigenvalue {smallest:.3g}, "
+        f"rounding explains down to {-limit * float(scale.abs().amax()):.3g}): the kernel is not a valid covariance."
+    )
+
+
+def non_negative_variance(variance: Tensor, prior_variance: Tensor) -> Tensor:
+    """Zero variances that rounding made negative; refuse those that it cannot have made.
+
+    Args:
+        variance: (...,) in reward units squared.
+        prior_variance: (...,) the variance before any data, which sets the scale of rounding.
+
+    Raises:
+        NumericalError: if a variance is negative beyond rounding.
+    """
+    tolerance = _NEGATIVE_VARIANCE_TOLERANCE[variance.dtype]
+    if bool((variance < -tolerance * prior_variance).any()):
+        worst = float((variance / prior_variance).amin())
+        raise NumericalError(
+            f"A posterior variance came out at {worst:.3g} times the prior variance, beyond rounding ({-tolerance:.0e}): "
+            "use float64, a larger regularization, or check that the kernel is positive semi-definite."
+        )
+    return variance.clamp_min(0.0)
