@@ -3,6 +3,7 @@
 import dataclasses
 import warnings
 from collections.abc import Mapping
+from copy import deepcopy
 from typing import Any, NamedTuple
 
 import torch
@@ -17,6 +18,7 @@ from torch_kbandits.candidates.base import ConfidenceAcquisition
 from torch_kbandits.confidence import Width
 from torch_kbandits.dictionaries import DictionaryRule
 from torch_kbandits.errors import InputError, StateMismatchError, TheoryWarning
+from torch_kbandits.gram import prior_variance
 from torch_kbandits.models import NystromGP
 from torch_kbandits.random import generator_for, seed_for
 
@@ -81,7 +83,7 @@ class Bandit:
         self.width = width
         self.seed = seed
         self._acquisition = acquisition
-        self._kernel = kernel
+        self._kernel = deepcopy(kernel)
         self._belief = candidates.belief(kernel, self.regularization, seed)
         self._told: list[History] = [_empty_history(candidates.example)]
         self._model: NystromGP | None = None
@@ -159,7 +161,7 @@ class Bandit:
     # ---------------------------------------------------------------- saving
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the whole state as tensors, numbers and strings; ``torch.save`` writes it, ``weights_only`` reads it."""
+        """Return the whole state: tensors, numbers and strings, which ``torch.load(weights_only=True)`` reads."""
         history = self.history
         return {
             "format": STATE_FORMAT,
@@ -234,11 +236,11 @@ class Bandit:
         if example.dtype == torch.float64:
             return
         with torch.no_grad():
-            prior_variance = float(self._belief.kernel(example, diag=True).max())
-        if self.regularization < _FLOAT32_REGULARIZATION * prior_variance:
+            scale = float(prior_variance(self._belief.kernel, example).max())
+        if self.regularization < _FLOAT32_REGULARIZATION * scale:
             warnings.warn(
-                f"regularization={self.regularization:g} is tiny for {example.dtype} (prior variance {prior_variance:g}): "
-                "the confidence widths drown in rounding. Use float64 candidates.",
+                f"regularization={self.regularization:g} is tiny for {example.dtype} (prior variance "
+                f"{scale:g}): the confidence widths drown in rounding. Use float64 candidates.",
                 TheoryWarning,
                 stacklevel=3,
             )

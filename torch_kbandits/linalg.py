@@ -52,8 +52,9 @@ def jittered_cholesky(matrix: Tensor, scale: Tensor | None = None) -> Tensor:
         relative *= 10.0
     smallest = float(torch.linalg.eigvalsh(matrix.detach()).amin())
     raise NotPositiveDefiniteError(
-        f"The Gram matrix of {matrix.shape[-1]} points is not positive semi-definite (smallest eigenvalue {smallest:.3g}, "
-        f"rounding explains down to {-limit * float(scale.abs().amax()):.3g}): the kernel is not a valid covariance."
+        f"The Gram matrix of {matrix.shape[-1]} points is not positive semi-definite: its smallest eigenvalue is "
+        f"{smallest:.3g} and rounding explains down to {-limit * float(scale.detach().abs().amax()):.3g}. "
+        "The kernel is not a valid covariance."
     )
 
 
@@ -69,9 +70,10 @@ def non_negative_variance(variance: Tensor, prior_variance: Tensor) -> Tensor:
     """
     tolerance = _NEGATIVE_VARIANCE_TOLERANCE[variance.dtype]
     if bool((variance < -tolerance * prior_variance).any()):
-        worst = float((variance / prior_variance).amin())
+        worst = float((variance / prior_variance).detach().amin())
         raise NumericalError(
-            f"A posterior variance came out at {worst:.3g} times the prior variance, beyond rounding ({-tolerance:.0e}): "
-            "use float64, a larger regularization, or check that the kernel is positive semi-definite."
+            f"A posterior variance came out at {worst:.3g} times the prior variance, beyond rounding "
+            f"({-tolerance:.0e}): use float64, a larger regularization, or check that the kernel is positive "
+            "semi-definite."
         )
     return variance.clamp_min(0.0)

@@ -1,4 +1,4 @@
-from typing import Any
+from typing import Any, cast
 
 import torch
 from botorch.acquisition import AcquisitionFunction
@@ -6,12 +6,14 @@ from botorch.acquisition.input_constructors import acqf_input_constructor
 from botorch.acquisition.objective import PosteriorTransform
 from botorch.exceptions.errors import UnsupportedError
 from botorch.models.model import Model
+from botorch.posteriors import GPyTorchPosterior
 from botorch.utils.transforms import average_over_ensemble_models, t_batch_mode_transform
 from gpytorch.likelihoods import FixedNoiseGaussianLikelihood
 from torch import Tensor
+from typing_extensions import override
 
 from torch_kbandits import checks
-from torch_kbandits.confidence import Width
+from torch_kbandits.confidence import Evidence, Width
 from torch_kbandits.errors import InputError
 
 #: Keeps the gradient of the square root finite; the same floor as BoTorch's analytic acquisition functions.
@@ -53,7 +55,7 @@ class KernelUCB(AcquisitionFunction):
             raise UnsupportedError(
                 f"KernelUCB scores one output and the model has {model.num_outputs}: give a posterior_transform."
             )
-        value = beta(model) if isinstance(beta, Width) else beta
+        value = beta(cast(Evidence, model)) if isinstance(beta, Width) else beta
         if not isinstance(value, Tensor):
             value = torch.tensor(checks.non_negative("beta", value), dtype=torch.float64)
         elif not bool((value >= 0).all()):
@@ -70,6 +72,7 @@ class KernelUCB(AcquisitionFunction):
         """Return μ + β σ from posterior marginals of equal shape."""
         return mean + beta * variance.clamp_min(_MIN_VARIANCE).sqrt()
 
+    @override
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:
         """Set the points asked for but not yet told, (k, d); None or no rows: there are none."""
         super().set_X_pending(X_pending)
@@ -79,21 +82,26 @@ class KernelUCB(AcquisitionFunction):
                 self._hallucinated = (hallucinate(self.model, self.X_pending),)
 
     @t_batch_mode_transform()
-    @average_over_ensemble_models
+    @average_over_ensemble_models  # pyright: ignore[reportArgumentType]  (it declares self as the base class)
     def forward(self, X: Tensor) -> Tensor:
         """Return the sum over q of the upper confidence bounds at X (b, q, d), (b,)."""
         points = X.unsqueeze(-2)  # marginals only: each point is a q-batch of its own
-        posterior = self.model.posterior(points, posterior_transform=self.posterior_transform)
+        mean, variance = _marginals(self.model, points, self.posterior_transform)
         (hallucinated,) = self._hallucinated
-        spread = posterior
         if hallucinated is not self.model:
-            spread = hallucinated.posterior(points, posterior_transform=self.posterior_transform)
-        return self.score(posterior.mean, spread.variance, self.beta.to(X)).squeeze(-1).squeeze(-1).sum(-1)
+            _, variance = _marginals(hallucinated, points, self.posterior_transform)
+        return self.score(mean, variance, self.beta.to(X)).sum(-1)
+
+
+def _marginals(model: Model, points: Tensor, transform: PosteriorTransform | None) -> tuple[Tensor, Tensor]:
+    """Return the posterior means and variances of points (..., q, 1, d), both (..., q)."""
+    posterior = cast(GPyTorchPosterior, model.posterior(points, posterior_transform=transform))
+    return posterior.mean.flatten(-2).squeeze(-1), posterior.variance.flatten(-2).squeeze(-1)
 
 
 def hallucinate(model: Model, X: Tensor) -> Model:
     """Return the model conditioned on its own posterior mean at X (k, d): the variance shrinks, the mean stays."""
-    mean = model.posterior(X).mean
+    mean = cast(GPyTorchPosterior, model.posterior(X)).mean
     likelihood = getattr(model, "likelihood", None)
     kwargs: dict[str, Any] = {}
     if isinstance(likelihood, FixedNoiseGaussianLikelihood) and not hasattr(model, "regularization"):

@@ -1,6 +1,7 @@
 """The words that every named algorithm takes, turned into pieces."""
 
 import warnings
+from typing import cast
 
 from torch import Tensor
 
@@ -15,7 +16,9 @@ def resolve_candidates(candidates: Tensor | Candidates | None, bounds: Tensor | 
         raise InputError("Give either candidates, a tensor of arms (A, d), or bounds of a box, (2, d); one of the two.")
     if bounds is not None:
         return Box(bounds)
-    return candidates if isinstance(candidates, Candidates) else Arms(candidates)
+    if isinstance(candidates, Candidates):
+        return candidates
+    return Arms(cast(Tensor, candidates))
 
 
 def resolve_width(beta: float | Width | None, theory: Width | None, smallest: float | None, needed: str) -> Width:

@@ -125,8 +125,9 @@ class ArmTable(Belief):
 
     def preview(self, X: Tensor) -> PlayedPoints:
         """Return the unique played points together with X, scored by the current posterior."""
+        rows = self._rows_with(X)
         points, counts = self._log.points_with(X)
-        variance = self._variance[self._rows_with(X)].clamp_min(0.0)
+        variance = self._variance[rows].clamp_min(0.0)
         return PlayedPoints(points, self.kernel, self.regularization, counts, variance / self.regularization)
 
     def update(self, X: Tensor, Y: Tensor, selection: Selection) -> None:
@@ -137,8 +138,7 @@ class ArmTable(Belief):
         else:
             dictionary_rows = played_rows[selection.indices]
         added = self._added(dictionary_rows)
-        incremental = added is not None and len(X) <= max(4, self._num_features // 4)
-        if incremental and self._changes + len(added) + len(X) <= self.REFRESH:
+        if added is not None and self._is_cheap(len(added), len(X)):
             columns = self._columns.block(added, slice(None))
             positions, _ = self._log.locate(X)
             for row, column in zip(added.tolist(), columns, strict=True):
@@ -292,12 +292,15 @@ class ArmTable(Belief):
         self._num_features = m + 1
 
     def _added(self, dictionary_rows: Tensor) -> Tensor | None:
-        """Return the rows to add to the dictionary, or None if rows leave it or an embedding afresh is cheaper."""
+        """Return the rows that join the dictionary, or None if rows leave it."""
         old, new = set(self._dictionary_rows.tolist()), dictionary_rows.tolist()
         added = [row for row in new if row not in old]
-        if len(new) - len(added) < len(old) or 3 * len(added) > max(3, self._num_features // 4):
-            return None
-        return dictionary_rows.new_tensor(added)
+        return None if len(new) - len(added) < len(old) else dictionary_rows.new_tensor(added)
+
+    def _is_cheap(self, num_added: int, num_rewards: int) -> bool:
+        """Say whether one pass for each change beats embedding all arms afresh, and rounding has not built up."""
+        passes = 3 * num_added + num_rewards
+        return passes <= max(4, self._num_features // 4) and self._changes + num_added + num_rewards <= self.REFRESH
 
     # ---------------------------------------------------------------- rows of the table
 
@@ -311,15 +314,23 @@ class ArmTable(Belief):
         rows = [self._find(point) for point in points]
         unknown = [index for index, row in enumerate(rows) if row is None]
         if unknown:
-            start = len(self._points)
-            self._points = torch.cat([self._points, points[unknown]])
-            self._columns.extend(self._points)
+            for row, index in enumerate(unknown, start=len(self._points)):
+                rows[index] = row
+            self._append(points[unknown])
+        return torch.tensor(rows, dtype=torch.long, device=points.device)
+
+    def _append(self, points: Tensor) -> None:
+        """Append points (k, d) that are no arms; everything or nothing."""
+        old = dict(vars(self))
+        try:
+            self._points = torch.cat([self._points, points])
+            self._columns = self._columns.extended(self._points)
             self._prior_variance = self._columns.diagonal()
             self._embedding = self._points.new_empty(0, len(self._points))
             self._rebuild(self._dictionary_rows, self._played_rows, self._log.counts, self._log.sums)
-            for offset, index in enumerate(unknown):
-                rows[index] = start + offset
-        return torch.tensor(rows, dtype=torch.long, device=points.device)
+        except Exception:
+            vars(self).update(old)
+            raise
 
     def _find(self, point: Tensor) -> int | None:
         """Return the first row that equals the point, if there is one. Cost: O(N d) unless it was just asked."""

@@ -2,6 +2,8 @@ import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
+from torch_kbandits.gram import gram, prior_variance
+
 #: Points against which a kernel is evaluated at a time: kernels need several temporaries of that width.
 _BLOCK = 16384
 
@@ -19,12 +21,14 @@ class KernelColumns:
         self._kernel = kernel
         self._points = points
         self._memory = memory
-        self._forget()
+        self._slots = torch.full((len(points),), -1, dtype=torch.int32, device=points.device)
+        self._buffer = points.new_empty(0, len(points))
+        self._num_kept = 0
 
     def diagonal(self) -> Tensor:
         """Return k(x, x) of all points, (N,)."""
         with torch.no_grad():
-            return self._kernel(self._points, diag=True).clone()
+            return prior_variance(self._kernel, self._points).clone()
 
     def block(self, rows: Tensor, where: slice | Tensor) -> Tensor:
         """Return the kernel values of points ``rows`` (m,) against points ``where``, (m, |where|), as a new tensor.
@@ -37,15 +41,9 @@ class KernelColumns:
             return self._buffer[:, where][slots]
         return self._evaluate(rows, self._points[where])
 
-    def extend(self, points: Tensor) -> None:
-        """Replace the points by a longer list that begins with them; kept columns are forgotten."""
-        self._points = points
-        self._forget()
-
-    def _forget(self) -> None:
-        self._slots = torch.full((len(self._points),), -1, dtype=torch.int32, device=self._points.device)
-        self._buffer = self._points.new_empty(0, len(self._points))
-        self._num_kept = 0
+    def extended(self, points: Tensor) -> "KernelColumns":
+        """Return columns over a longer list of points, none kept yet."""
+        return KernelColumns(self._kernel, points, self._memory)
 
     def _keep(self, rows: Tensor) -> None:
         """Compute and keep the columns of ``rows`` that are not kept yet, as far as the budget goes."""
@@ -67,4 +65,4 @@ class KernelColumns:
 
     def _evaluate(self, rows: Tensor, others: Tensor) -> Tensor:
         with torch.no_grad():
-            return self._kernel(self._points[rows], others).to_dense()
+            return gram(self._kernel, self._points[rows], others)

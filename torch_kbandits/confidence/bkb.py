@@ -10,7 +10,7 @@ from torch_kbandits.confidence.base import Evidence, Width
 
 @dataclass(frozen=True)
 class BKBWidth(Width):
-    """The width of BKB's theorem:
+    """The width of BKB's theorem.
 
         β_t = (2R/√λ) √(α ℓ_t Σ_s τ̃_t(x_s) + ln(1/δ)) + (1 + 1/√(1−ε)) B
 

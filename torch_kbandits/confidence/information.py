@@ -5,6 +5,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits import checks
+from torch_kbandits.gram import gram, prior_variance
 from torch_kbandits.linalg import jittered_cholesky
 
 
@@ -63,13 +64,13 @@ def greedy_information_gain(kernel: Kernel, candidates: Tensor, n: int, regulari
     checks.points("candidates", candidates)
     checks.positive_integer("n", n)
     noise = checks.positive("regularization", regularization)
-    variance = kernel(candidates, diag=True).clone()
+    variance = prior_variance(kernel, candidates).clone()
     explained = variance.new_empty(n, len(candidates))
     gains = variance.new_empty(n)
     for k in range(n):
         best = variance.argmax()
         gains[k] = 0.5 * torch.log1p(variance[best] / noise)
-        column = kernel(candidates[best, None], candidates).to_dense().squeeze(0) - explained[:k, best] @ explained[:k]
+        column = gram(kernel, candidates[best, None], candidates).squeeze(0) - explained[:k, best] @ explained[:k]
         explained[k] = column / (variance[best] + noise).sqrt()
         variance = (variance - explained[k].square()).clamp_min(0.0)
     return gains.cumsum(0)
@@ -78,4 +79,4 @@ def greedy_information_gain(kernel: Kernel, candidates: Tensor, n: int, regulari
 def _regularized_gram(kernel: Kernel, X: Tensor, regularization: float) -> Tensor:
     checks.points("X", X)
     noise = checks.positive("regularization", regularization)
-    return kernel(X).to_dense() + noise * torch.eye(len(X), dtype=X.dtype, device=X.device)
+    return gram(kernel, X) + noise * torch.eye(len(X), dtype=X.dtype, device=X.device)

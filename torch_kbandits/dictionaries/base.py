@@ -1,7 +1,7 @@
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import torch
 from botorch.models.utils.inducing_point_allocators import (
@@ -15,6 +15,7 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.errors import EmptyHistoryError
+from torch_kbandits.gram import prior_variance
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,12 +117,12 @@ class DictionaryRule(InducingPointAllocator):
         """
         checks.points("inputs", inputs)
         checks.positive_integer("num_inducing", num_inducing)
-        kernel = covar_module.to(inputs.device)
+        kernel = cast(Kernel, covar_module).to(inputs.device)
         inputs = inputs.expand(*input_batch_shape, *inputs.shape[-2:])
         with torch.no_grad():
-            prior_variance = kernel(inputs, diag=True)
+            noise = 1e-2 * prior_variance(kernel, inputs).mean()
             counts = inputs.new_ones(inputs.shape[-2])
-            played = PlayedPoints(inputs, kernel, 1e-2 * prior_variance.mean().expand(inputs.shape[-2]), counts)
+            played = PlayedPoints(inputs, kernel, noise.expand(inputs.shape[-2]), counts)
             return self.select_sized(played, num_inducing).points
 
     def _get_quality_function(self) -> QualityFunction:

@@ -5,6 +5,7 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.dictionaries.base import DictionaryRule, PlayedPoints, Selection
+from torch_kbandits.gram import gram, prior_variance
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ def greedy_pivots(played: PlayedPoints, size: int, tolerance: float | None) -> T
         tolerance: relative Schur complement at which to stop, or None to go on to ``size``.
     """
     points, kernel = played.points, played.kernel
-    residual = kernel(points, diag=True).clone()
+    residual = prior_variance(kernel, points).clone()
     largest = residual.amax(-1, keepdim=True)
     rows = residual.new_empty(*residual.shape[:-1], min(size, played.size), played.size)
     available = torch.ones(played.size, dtype=torch.bool, device=points.device)
@@ -65,7 +66,7 @@ def greedy_pivots(played: PlayedPoints, size: int, tolerance: float | None) -> T
         pivot = criterion.argmax()
         if k and tolerance is not None and bool(criterion[pivot] <= tolerance):
             break
-        column = kernel(points[..., pivot, None, :], points).to_dense().squeeze(-2)
+        column = gram(kernel, points[..., pivot, None, :], points).squeeze(-2)
         explained = (rows[..., :k, pivot].unsqueeze(-2) @ rows[..., :k, :]).squeeze(-2)
         schur = residual[..., pivot].unsqueeze(-1).clamp_min(torch.finfo(residual.dtype).eps * largest)
         rows[..., k, :] = (column - explained) / schur.sqrt()

@@ -6,6 +6,7 @@ from torch import Tensor
 
 from torch_kbandits.dictionaries.base import PlayedPoints
 from torch_kbandits.dtc import DTCFactors
+from torch_kbandits.gram import gram, prior_variance
 
 
 def leverage_scores(points: Tensor, noise: Tensor, counts: Tensor, kernel: Kernel, dictionary: Tensor) -> Tensor:
@@ -26,10 +27,10 @@ def leverage_scores(points: Tensor, noise: Tensor, counts: Tensor, kernel: Kerne
     Cost: O(u m²) time, O(u m) memory.
     """
     with torch.no_grad():
-        cross_gram = kernel(dictionary, points).to_dense()
+        cross_gram = gram(kernel, dictionary, points)
         targets = cross_gram.new_zeros(cross_gram.shape[-1])
-        factors = DTCFactors.fit(kernel(dictionary).to_dense(), cross_gram, targets, noise / counts)
-        variance = factors.variance(kernel(points, diag=True), factors.embed(cross_gram))
+        factors = DTCFactors.fit(gram(kernel, dictionary), cross_gram, targets, noise / counts)
+        variance = factors.variance(prior_variance(kernel, points), factors.embed(cross_gram))
         scores = variance / noise
     return scores.flatten(end_dim=-2).amax(0) if scores.dim() > 1 else scores
 

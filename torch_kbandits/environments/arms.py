@@ -23,7 +23,8 @@ class FiniteArms:
         self.means = checks.finite("means", checks.same_kind("means", checks.floating_tensor("means", means), arms))
         if arms.dim() != 2 or len(arms) == 0 or means.shape != arms.shape[:1]:
             raise InputError(
-                f"arms must be (A, d) with A >= 1 and means (A,); got {checks.describe(arms)} and {checks.describe(means)}."
+                "arms must be (A, d) with A >= 1 and means (A,); "
+                f"got {checks.describe(arms)} and {checks.describe(means)}."
             )
         self.noise_scale = checks.non_negative("noise_scale", noise_scale)
         self.seed = seed

@@ -1,6 +1,6 @@
 """Posteriors as BoTorch models."""
 
-import torch_kbandits.models.paths  # registers pathwise sampling
 from torch_kbandits.models.nystrom import NystromGP
+from torch_kbandits.models.paths import draw_nystrom_paths
 
-__all__ = ["NystromGP"]
+__all__ = ["NystromGP", "draw_nystrom_paths"]

@@ -1,6 +1,6 @@
 from collections.abc import Callable
 from copy import deepcopy
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import torch
 from botorch.models import SingleTaskGP
@@ -21,6 +21,7 @@ from torch_kbandits import checks
 from torch_kbandits.dictionaries import DictionaryRule, PlayedPoints, RidgeLeverageSampling
 from torch_kbandits.dtc import DTCFactors, embed
 from torch_kbandits.errors import InputError
+from torch_kbandits.gram import gram, prior_mean, prior_variance
 from torch_kbandits.linalg import jittered_cholesky
 
 _TRACE_TERM = "nystrom_trace_term"
@@ -101,13 +102,16 @@ class NystromGP(SingleTaskGP):
         self._later_noise = None if train_Yvar is None or regularization is None else float(regularization)
         if inducing_points is None:
             inducing_points = self._choose(train_X, dictionary or RidgeLeverageSampling(), generator)
-        elif (
-            checks.points("inducing_points", inducing_points, dimension=train_X.shape[-1], like=train_X).shape[-2] == 0
-        ):
-            if train_X.shape[-2] > 0:
-                raise InputError("inducing_points must have at least one row when there are observations.")
+        checks.points("inducing_points", inducing_points, dimension=train_X.shape[-1], like=train_X)
+        if inducing_points.shape[-2] == 0 < train_X.shape[-2]:
+            raise InputError("inducing_points must have at least one row when there are observations.")
         self.register_buffer("inducing_points", inducing_points.detach().clone())
-        self.inducing_points: Tensor
+
+    covar_module: Kernel
+    likelihood: Any
+    mean_module: Mean
+    inducing_points: Tensor
+    train_inputs: tuple[Tensor]
 
     # ---------------------------------------------------------------- what the model knows of itself
 
@@ -118,7 +122,7 @@ class NystromGP(SingleTaskGP):
 
     @property
     def regularization(self) -> Tensor:
-        """λ (...,): the noise variance, its mean where it differs by observation; in (transformed) reward units squared."""
+        """λ (...,), in (transformed) reward units squared: the noise variance, its mean where observations differ."""
         if self._later_noise is not None:
             return self.train_targets.new_tensor(self._later_noise)
         noise = self.likelihood.noise.detach()
@@ -133,7 +137,9 @@ class NystromGP(SingleTaskGP):
             self.eval()
             (train_X,) = self.train_inputs
             factors, _ = self._factors()
-            variance = factors.variance(self.covar_module(train_X, diag=True), factors.embed(self._cross_gram(train_X)))
+            variance = factors.variance(
+                prior_variance(self.covar_module, train_X), factors.embed(self._cross_gram(train_X))
+            )
             return variance / self._noise(train_X)
 
     def effective_dimension(self) -> Tensor:
@@ -153,7 +159,7 @@ class NystromGP(SingleTaskGP):
         """Return the largest prior variance k(x, x) over the observations, 0-dim; 0 if there are none."""
         with torch.no_grad():
             self.eval()
-            variance = self.covar_module(self.train_inputs[0], diag=True)
+            variance = prior_variance(self.covar_module, self.train_inputs[0])
             return variance.max() if variance.numel() else variance.new_zeros(())
 
     # ---------------------------------------------------------------- the posterior
@@ -168,13 +174,15 @@ class NystromGP(SingleTaskGP):
         factors, batch_dims = self._factors()
         flat, unflatten = _flatten_t_batch(X, batch_dims)
         embedding = factors.embed(self._cross_gram(flat))
-        mean = self.mean_module(X) + unflatten(factors.mean(embedding))
+        mean = prior_mean(self.mean_module, X) + unflatten(factors.mean(embedding))
         if X.shape[-2] == 1:
-            variance = unflatten(factors.variance(self.covar_module(flat, diag=True), embedding))
+            variance = unflatten(factors.variance(prior_variance(self.covar_module, flat), embedding))
+            mean, variance = torch.broadcast_tensors(mean, variance)
             return MultivariateNormal(mean, DiagLinearOperator(variance))
-        covariance = factors.covariance(self.covar_module(X).to_dense(), unflatten(embedding))
-        # A plain tensor would be factorised without jitter.
-        return MultivariateNormal(mean.expand(covariance.shape[:-1]), DenseLinearOperator(covariance))
+        covariance = factors.covariance(gram(self.covar_module, X), unflatten(embedding))
+        shape = torch.broadcast_shapes(mean.shape, covariance.shape[:-1])
+        # An operator, since MultivariateNormal would factorise a plain tensor without jitter.
+        return MultivariateNormal(mean.expand(shape), DenseLinearOperator(covariance.expand(*shape, shape[-1])))
 
     def forward(self, x: Tensor) -> MultivariateNormal:
         """Return the prior at x or, in training mode, the Nyström prior and the trace term of the collapsed bound.
@@ -185,14 +193,14 @@ class NystromGP(SingleTaskGP):
             return super().forward(x)
         x = self.transform_inputs(x)
         dictionary = self._dictionary()
-        factor = jittered_cholesky(self.covar_module(dictionary).to_dense())
-        embedding = embed(factor, self.covar_module(dictionary, x).to_dense())
+        factor = jittered_cholesky(gram(self.covar_module, dictionary))
+        embedding = embed(factor, gram(self.covar_module, dictionary, x))
         nystrom = LowRankRootLinearOperator(embedding.mT)
         zero = torch.zeros_like(embedding[..., 0, :])
-        exact = MultivariateNormal(zero, DiagLinearOperator(self.covar_module(x, diag=True)))
+        exact = MultivariateNormal(zero, DiagLinearOperator(prior_variance(self.covar_module, x)))
         trace_term = InducingPointKernelAddedLossTerm(exact, MultivariateNormal(zero, nystrom), self.likelihood)
         self.update_added_loss_term(_TRACE_TERM, trace_term)
-        mean = self.mean_module(x)
+        mean = prior_mean(self.mean_module, x)
         return MultivariateNormal(mean.expand(embedding.shape[:-2] + mean.shape[-1:]), nystrom)
 
     @property
@@ -223,7 +231,7 @@ class NystromGP(SingleTaskGP):
             noise = level.expand(Y.shape)
         if noise is not None:
             kwargs["noise"] = noise
-        conditioned = super().condition_on_observations(X, Y, **kwargs)
+        conditioned = cast(Self, super().condition_on_observations(X, Y, **kwargs))
         batch_shape = torch.broadcast_shapes(X.shape[:-2], self.inducing_points.shape[:-2])
         conditioned.inducing_points = torch.cat(
             [points.expand(*batch_shape, *points.shape[-2:]) for points in (self.inducing_points, X)], dim=-2
@@ -235,20 +243,14 @@ class NystromGP(SingleTaskGP):
 
         ``condition_on_observations`` calls this and then grows the dictionary, which is what callers want.
         """
-        train_X, train_Y, likelihood = self.train_inputs, self.train_targets, self.likelihood
-        dictionary = self.inducing_points
-        # Tensors that carry a graph cannot be deep-copied, and the data need not be.
-        self.train_inputs = self.train_targets = self.likelihood = self.inducing_points = None
-        try:
-            conditioned = deepcopy(self)
-        finally:
-            self.train_inputs, self.train_targets, self.likelihood = train_X, train_Y, likelihood
-            self.inducing_points = dictionary
+        (train_X,), train_Y, likelihood = self.train_inputs, self.train_targets, self.likelihood
+        # Shared instead of copied: the copy gets its own below, and tensors that carry a graph cannot be copied.
+        shared = {id(part): part for part in (train_X, train_Y, likelihood, self.inducing_points)}
+        conditioned = deepcopy(self, memo=shared)
         # Rewards fantasised at the same points share them: expanding the points would repeat the factorisation.
-        conditioned.train_inputs = (_concatenate(train_X[0], inputs, dim=-2),)
+        conditioned.train_inputs = (_concatenate(train_X, inputs, dim=-2),)
         conditioned.train_targets = _concatenate(train_Y, targets, dim=-1)
         conditioned.likelihood = likelihood.get_fantasy_likelihood(**({} if noise is None else {"noise": noise}))
-        conditioned.inducing_points = dictionary
         return conditioned
 
     # ---------------------------------------------------------------- inside
@@ -277,7 +279,7 @@ class NystromGP(SingleTaskGP):
         return self.likelihood._shaped_noise_covar(X.shape[:-1], X).diagonal(dim1=-1, dim2=-2)
 
     def _cross_gram(self, X: Tensor) -> Tensor:
-        return self.covar_module(self._dictionary(), X).to_dense()
+        return gram(self.covar_module, self._dictionary(), X)
 
     def _factors(self) -> tuple[DTCFactors, int]:
         """Return the factors of the posterior and their number of batch dimensions, computed once for given data."""
@@ -285,9 +287,9 @@ class NystromGP(SingleTaskGP):
             keep_graph = torch.is_grad_enabled() and gpytorch_settings.detach_test_caches.off()
             with torch.set_grad_enabled(keep_graph):
                 (train_X,) = self.train_inputs
-                targets = self.train_targets - self.mean_module(train_X)
-                gram = self.covar_module(self._dictionary()).to_dense()
-                factors = DTCFactors.fit(gram, self._cross_gram(train_X), targets, self._noise(train_X))
+                targets = self.train_targets - prior_mean(self.mean_module, train_X)
+                dictionary_gram = gram(self.covar_module, self._dictionary())
+                factors = DTCFactors.fit(dictionary_gram, self._cross_gram(train_X), targets, self._noise(train_X))
             self.prediction_strategy = _Cache((factors, factors.weights.dim() - 1))
         return self.prediction_strategy
 
@@ -339,7 +341,7 @@ def _fixed_gaussian(regularization: float, train_X: Tensor, train_Y: Tensor) -> 
     """Return a Gaussian likelihood with the given noise variance for every output, not to be learned."""
     _, batch_shape = SingleTaskGP.get_batch_dimensions(train_X, train_Y)
     likelihood = GaussianLikelihood(noise_constraint=Positive(), batch_shape=batch_shape).to(train_X)
-    likelihood.noise = regularization
+    likelihood.noise = train_X.new_tensor(regularization)
     return likelihood.requires_grad_(False)
 
 

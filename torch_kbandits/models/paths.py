@@ -1,5 +1,7 @@
 """Pathwise samples of the Nyström posterior for BoTorch's ``draw_matheron_paths`` and ``PathwiseThompsonSampling``."""
 
+from typing import cast
+
 import torch
 from botorch.sampling.pathwise.features.maps import KernelEvaluationMap
 from botorch.sampling.pathwise.paths import GeneralizedLinearPath
@@ -10,6 +12,7 @@ from botorch.sampling.pathwise.utils import get_input_transform, get_output_tran
 from botorch.utils.context_managers import delattr_ctx
 from torch import Size
 
+from torch_kbandits.gram import prior_mean
 from torch_kbandits.models.nystrom import NystromGP
 
 
@@ -41,8 +44,8 @@ def draw_nystrom_paths(
     factors, _ = model._factors()
     dictionary = model._dictionary()
     with delattr_ctx(model, "outcome_transform"):
-        prior_paths = prior_sampler(model=model, sample_shape=sample_shape)
-        deviation = prior_paths.forward(dictionary) - model.mean_module(dictionary)
+        prior_paths = cast(GeneralizedLinearPath, prior_sampler(model, sample_shape))
+        deviation = prior_paths.forward(dictionary) - prior_mean(model.mean_module, dictionary)
     noise = torch.randn_like(deviation).unsqueeze(-1)
     weights = factors.weights.unsqueeze(-1) + torch.linalg.solve_triangular(
         factors.precision_factor.mT, noise, upper=True

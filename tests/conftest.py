@@ -1,0 +1,13 @@
+import hypothesis
+import pytest
+import torch
+
+# Derandomised: a failure here is a failure everywhere. Deadlines measure the machine, not the code.
+hypothesis.settings.register_profile("default", derandomize=True, deadline=None, max_examples=30, print_blob=True)
+hypothesis.settings.load_profile("default")
+
+
+@pytest.fixture(autouse=True)
+def _fixed_global_generator():
+    """BoTorch draws from torch's global generator; give every test the same."""
+    torch.manual_seed(0)

@@ -1,0 +1,228 @@
+"""The arm table equals the model's posterior on the arms, whatever was told in whatever order."""
+
+import hypothesis.strategies as st
+import numpy as np
+import oracles
+import pytest
+import torch
+from hypothesis import given, settings
+from problems import DOUBLE, KERNELS, data, dense, difference
+
+from torch_kbandits import Arms, KernelUCB
+from torch_kbandits.candidates import ArmTable
+from torch_kbandits.dictionaries import FixedDictionary, PlayedPoints, RidgeLeverageSampling, Selection
+from torch_kbandits.errors import NotPositiveDefiniteError
+from torch_kbandits.random import generator_for
+
+LAMBDA = 0.05
+
+
+class EveryPoint:
+    """All played points: the table must then grow only, and equal the exact posterior."""
+
+    def select(self, played: PlayedPoints, generator=None) -> Selection:
+        return Selection.rows(played, torch.arange(played.size))
+
+
+def table(arms, kernel="matern", column_memory=2**29) -> ArmTable:
+    belief = Arms(arms, column_memory).belief(KERNELS[kernel].make(), LAMBDA, seed=0)
+    assert isinstance(belief, ArmTable)
+    return belief
+
+
+def tell(belief, X, Y, rule, number):
+    belief.update(X, Y, rule.select(belief.preview(X), generator_for(0, number, "dictionary")))
+
+
+def assert_equals_model(belief, arms, X, Y, tolerance=1e-8):
+    posterior = belief.model(X, Y, belief.inducing_points).posterior(arms.unsqueeze(-2))
+    assert difference(belief.mean, posterior.mean.flatten()) < tolerance
+    assert difference(belief.variance.clamp_min(1e-10), posterior.variance.flatten()) < tolerance
+    model = belief.model(X, Y, belief.inducing_points)
+    assert float(belief.information_gain()) == pytest.approx(float(model.information_gain()), abs=100 * tolerance)
+    assert float(belief.effective_dimension()) == pytest.approx(float(model.effective_dimension()), abs=100 * tolerance)
+    assert belief.num_observations == model.num_observations
+
+
+@settings(max_examples=25)
+@given(
+    num_arms=st.integers(1, 30),
+    rounds=st.integers(1, 25),
+    q=st.integers(1, 4),
+    oversampling=st.sampled_from([0.05, 0.5, 1.0, 3.0, 1e9]),
+    kernel=st.sampled_from(["rbf", "matern"]),
+    seed=st.integers(0, 10_000),
+)
+def test_any_sequence_of_tells_and_dictionary_changes(num_arms, rounds, q, oversampling, kernel, seed):
+    """Duplicate arms, repeated plays, batches, points that are no arms, dictionaries that grow and shrink."""
+    generator = torch.Generator().manual_seed(seed)
+    arms, _ = data(num_arms, 2, seed)
+    arms = torch.cat([arms, arms[:2]])
+    belief, rule = table(arms, kernel), RidgeLeverageSampling(oversampling)
+    told_X, told_Y = [], []
+    for number in range(rounds):
+        X = arms[torch.randint(len(arms), (q,), generator=generator)].clone()
+        if number % 5 == 3:
+            X[0] = torch.rand(2, generator=generator, dtype=DOUBLE)
+        Y = torch.randn(q, generator=generator, dtype=DOUBLE)
+        tell(belief, X, Y, rule, number)
+        told_X.append(X)
+        told_Y.append(Y)
+    assert belief.mean.shape == belief.variance.shape == (len(arms),)
+    # Near-singular dictionaries of a smooth kernel cost up to 1e-10 of jitter over λ.
+    assert_equals_model(belief, arms, torch.cat(told_X), torch.cat(told_Y), tolerance=1e-7)
+
+
+def test_every_point_as_dictionary_is_the_exact_posterior():
+    arms, _ = data(60, 3)
+    belief = table(arms)
+    X = arms[torch.randint(60, (80,))]
+    Y = torch.randn(80, dtype=DOUBLE)
+    for number in range(80):
+        tell(belief, X[number : number + 1], Y[number : number + 1], EveryPoint(), number)
+    expected = oracles.exact(KERNELS["matern"].dense, *dense(X, Y, torch.full((80,), LAMBDA), arms))
+    assert difference(belief.mean, expected.mean) < 1e-8
+    assert difference(belief.variance, expected.variance) < 1e-8
+
+
+def test_an_unchanged_dictionary_is_not_embedded_again(monkeypatch):
+    arms, _ = data(40, 2)
+    belief, rule = table(arms), FixedDictionary(arms[::5])
+    tell(belief, arms[:1], torch.ones(1, dtype=DOUBLE), rule, 0)
+    monkeypatch.setattr(ArmTable, "_rebuild", lambda *_: pytest.fail("the table embedded all arms again"))
+    X, Y = arms[torch.randint(40, (30,))], torch.randn(30, dtype=DOUBLE)
+    for number in range(30):
+        tell(belief, X[number : number + 1], Y[number : number + 1], rule, number)
+    assert_equals_model(belief, arms, torch.cat([arms[:1], X]), torch.cat([torch.ones(1, dtype=DOUBLE), Y]))
+
+
+def test_repeated_plays_are_counts_and_sums():
+    arms, _ = data(5, 2)
+    belief = table(arms)
+    for number in range(40):
+        tell(belief, arms[number % 2, None], torch.tensor([float(number)], dtype=DOUBLE), EveryPoint(), number)
+    played = belief.preview(arms[:1])
+    assert played.size == 2
+    assert played.counts.tolist() == [21.0, 20.0]
+
+
+@pytest.mark.parametrize("column_memory", [1, 40 * 8 * 3, 2**20])
+def test_the_memory_of_kernel_columns_changes_nothing(column_memory):
+    arms, _ = data(40, 2)
+    few, many = table(arms, column_memory=column_memory), table(arms)
+    X, Y = arms[torch.randint(40, (25,))], torch.randn(25, dtype=DOUBLE)
+    for number in range(25):
+        for belief in (few, many):
+            tell(belief, X[number : number + 1], Y[number : number + 1], RidgeLeverageSampling(1.0), number)
+    assert difference(few.mean, many.mean) < 1e-12
+    assert difference(few.variance, many.variance) < 1e-12
+    assert few._columns._buffer.element_size() * few._columns._buffer.numel() <= max(column_memory, 0)
+
+
+def test_many_blocks_of_arms_equal_the_model(monkeypatch):
+    monkeypatch.setattr("torch_kbandits.candidates.arms._BLOCK", 16)
+    monkeypatch.setattr("torch_kbandits.candidates.columns._BLOCK", 24)
+    arms, _ = data(101, 2)
+    belief = table(arms)
+    X, Y = arms[torch.randint(101, (20,))], torch.randn(20, dtype=DOUBLE)
+    for number in range(20):
+        tell(belief, X[number : number + 1], Y[number : number + 1], RidgeLeverageSampling(1.0), number)
+    assert_equals_model(belief, arms, X, Y)
+
+
+def test_previewed_scores_are_those_of_the_posterior_before():
+    arms, _ = data(30, 2)
+    belief = table(arms)
+    X, Y = arms[:12], torch.randn(12, dtype=DOUBLE)
+    tell(belief, X, Y, RidgeLeverageSampling(1.0), 0)
+    new = torch.cat([arms[20:22], torch.full((1, 2), 0.37, dtype=DOUBLE), arms[:1]])
+    points = torch.cat([X, new[:3]])
+    model = belief.model(X, Y, belief.inducing_points)
+    expected = model.posterior(points.unsqueeze(-2)).variance.flatten() / LAMBDA
+    played = belief.preview(new)
+    assert torch.equal(played.points, points)
+    assert played.counts.tolist() == [2.0] + [1.0] * 14
+    assert difference(played.leverage_scores, expected) < 1e-8
+
+
+@pytest.mark.parametrize("q", [1, 2, 5])
+def test_asked_arms_maximise_the_botorch_acquisition(q):
+    arms, _ = data(50, 2)
+    belief, beta = table(arms), torch.tensor(2.0, dtype=DOUBLE)
+    X, Y = arms[:20], torch.randn(20, dtype=DOUBLE)
+    tell(belief, X, Y, RidgeLeverageSampling(0.5), 0)
+    before = belief.mean.clone(), belief.variance.clone()
+    chosen = belief.maximize(KernelUCB, beta, q, seed=0)
+    model = belief.model(X, Y, belief.inducing_points)
+    for number in range(q):
+        acquisition = KernelUCB(model, beta, X_pending=chosen[:number])
+        values = acquisition(arms.unsqueeze(-2)).detach()
+        assert float(acquisition(chosen[number : number + 1].unsqueeze(-2))) == pytest.approx(
+            float(values.max()), abs=1e-8
+        )
+    assert torch.equal(belief.mean, before[0])
+    assert torch.equal(belief.variance, before[1])
+    assert torch.equal(belief.maximize(KernelUCB, beta, q, seed=0), chosen)
+    tell(belief, chosen, torch.randn(q, dtype=DOUBLE), RidgeLeverageSampling(0.5), 1)
+
+
+def test_ties_are_broken_by_the_seed():
+    arms, _ = data(30, 2)
+    chosen = set()
+    for seed in range(40):
+        belief = Arms(arms).belief(KERNELS["matern"].make(), LAMBDA, seed)
+        chosen.add(tuple(belief.maximize(KernelUCB, torch.tensor(2.0), 1, seed=0)[0].tolist()))
+    assert len(chosen) > 15  # 40 uniform draws of 30 arms give 22 different ones on average, 16 or fewer in 1 of 1,000
+
+
+def test_a_failed_update_leaves_the_table_as_it_was():
+    arms, _ = data(30, 1)
+    belief = table(arms)
+    tell(belief, arms[:6], torch.randn(6, dtype=DOUBLE), RidgeLeverageSampling(2.0), 0)
+    before = belief.mean.clone(), belief.variance.clone(), belief.inducing_points.clone()
+    original = belief._columns._kernel
+    belief._columns._kernel = _NotACovariance()
+    with pytest.raises(NotPositiveDefiniteError, match="not a valid covariance"):
+        tell(belief, arms[10:25], torch.randn(15, dtype=DOUBLE), EveryPoint(), 1)
+    belief._columns._kernel = original
+    assert difference(belief.mean, before[0]) < 1e-12
+    assert difference(belief.variance, before[1]) < 1e-12
+    assert torch.equal(belief.inducing_points, before[2])
+    assert belief.num_observations == 6
+
+
+class _NotACovariance(torch.nn.Module):
+    def forward(self, A, B=None, diag=False):
+        return (
+            torch.ones(len(A), dtype=DOUBLE) if diag else -torch.ones(len(A), len(A if B is None else B), dtype=DOUBLE)
+        )
+
+
+def test_single_precision():
+    arms, _ = data(200, 3)
+    double, single = table(arms), table(arms.float())
+    X, Y = arms[torch.randint(200, (60,))], torch.randn(60, dtype=DOUBLE)
+    for number in range(60):
+        tell(double, X[number, None], Y[number, None], EveryPoint(), number)
+        tell(single, X[number, None].float(), Y[number, None].float(), EveryPoint(), number)
+    assert single.mean.dtype == torch.float32
+    assert difference(single.mean, double.mean) < 1e-2
+    assert difference(single.variance, double.variance) < 1e-3
+
+
+@pytest.mark.parametrize("rounds", [3_000, pytest.param(100_000, marks=pytest.mark.slow)])
+def test_rounding_does_not_build_up(rounds):
+    arms, _ = data(100, 2)
+    belief, rule = table(arms), FixedDictionary(arms[::5])
+    generator = torch.Generator().manual_seed(0)
+    rows = torch.randint(100, (rounds,), generator=generator)
+    Y = torch.randn(rounds, generator=generator, dtype=DOUBLE)
+    for number in range(rounds):
+        tell(belief, arms[rows[number], None], Y[number, None], rule, number)
+    counts = np.bincount(rows.numpy(), minlength=100)
+    means = np.bincount(rows.numpy(), weights=Y.numpy(), minlength=100) / counts
+    expected = oracles.dtc(
+        KERNELS["matern"].dense, arms.numpy(), means, LAMBDA / counts, arms[::5].numpy(), arms.numpy()
+    )
+    assert difference(belief.mean, expected.mean) < 1e-7
+    assert difference(belief.variance, expected.variance) < 1e-7

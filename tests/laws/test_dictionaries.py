@@ -1,0 +1,205 @@
+"""Dictionaries: non-empty, members of the history, deterministic, and chosen with the stated probabilities."""
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+import torch
+from botorch.models import SingleTaskVariationalGP
+from hypothesis import given
+from problems import DOUBLE, KERNELS, data, dense, difference, rbf
+
+from torch_kbandits import (
+    EmptyHistoryError,
+    FixedDictionary,
+    GreedyDictionary,
+    InputError,
+    NystromGP,
+    RidgeLeverageSampling,
+    UniformDictionary,
+)
+from torch_kbandits.dictionaries import PlayedPoints, theoretical_oversampling
+from torch_kbandits.random import generator_for
+
+LAMBDA = 0.05
+RULES = {
+    "ridge leverage": RidgeLeverageSampling(1.5),
+    "greedy": GreedyDictionary(5),
+    "uniform": UniformDictionary(5),
+}
+
+
+def played(X, *, kernel="matern", counts=None, scores=None):
+    counts = torch.ones(len(X), dtype=DOUBLE) if counts is None else counts
+    noise = torch.tensor(LAMBDA, dtype=DOUBLE)
+    return PlayedPoints(X, KERNELS[kernel].make().requires_grad_(False), noise, counts, scores)
+
+
+@pytest.mark.parametrize("name", sorted(RULES))
+@given(n=st.integers(1, 30), copies=st.integers(0, 5), seed=st.integers(0, 10_000))
+def test_non_empty_members_of_the_history_and_deterministic(name, n, copies, seed):
+    X, _ = data(n, 2, seed)
+    X = torch.cat([X, X[:1].expand(copies, -1)])
+    first, again = (RULES[name].select(played(X), generator_for(seed, 0, "test")) for _ in range(2))
+    assert len(first.points) >= 1
+    assert torch.equal(first.points, X[first.indices])
+    assert torch.equal(first.indices, first.indices.unique())
+    assert bool(((first.probabilities > 0.0) & (first.probabilities <= 1.0)).all())
+    assert torch.equal(first.indices, again.indices)
+
+
+@pytest.mark.parametrize("name", sorted(RULES))
+def test_nothing_played_is_an_error(name):
+    with pytest.raises(EmptyHistoryError, match="nothing was played"):
+        RULES[name].select(played(torch.empty(0, 2, dtype=DOUBLE)))
+
+
+@pytest.mark.parametrize("with_counts", [False, True])
+def test_inclusion_frequencies_match_the_probabilities(with_counts):
+    """4,000 draws of 12 points; |frequency − p| within 4.5 standard errors: false alarms 12 × 7e-6 < 1e-4."""
+    draws = 4_000
+    scores = torch.linspace(0.02, 0.5, 12, dtype=DOUBLE)
+    counts = torch.arange(1, 13, dtype=DOUBLE) if with_counts else None
+    points = played(data(12, 2)[0], counts=counts, scores=scores)
+    once = np.minimum(1.0, 1.5 * scores.numpy())
+    expected = 1.0 - (1.0 - once) ** (np.arange(1, 13) if with_counts else 1)
+    hits = np.zeros(12)
+    for number in range(draws):
+        selection = RULES["ridge leverage"].select(points, generator_for(1, number, "test"))
+        hits[selection.indices.numpy()] += 1
+        assert difference(selection.probabilities, expected[selection.indices.numpy()]) < 1e-12
+    error = np.sqrt(expected * (1.0 - expected) / draws)
+    assert (np.abs(hits / draws - expected) <= 4.5 * error + 1e-12).all()
+
+
+def test_an_empty_draw_keeps_the_likeliest_point():
+    scores = torch.full((6,), 1e-12, dtype=DOUBLE)
+    scores[4] = 2e-12
+    selection = RidgeLeverageSampling(1.0).select(played(data(6, 2)[0], scores=scores), generator_for(0, 0, "test"))
+    assert selection.indices.tolist() == [4]
+
+
+def test_certain_points_are_always_kept():
+    scores = torch.tensor([1.0, 0.0, 0.7, 0.0], dtype=DOUBLE)
+    for number in range(50):
+        selection = RULES["ridge leverage"].select(played(data(4, 2)[0], scores=scores), generator_for(0, number, "t"))
+        assert selection.indices.tolist() == [0, 2]
+
+
+@pytest.mark.parametrize("n", [40, 700])
+def test_estimated_scores_are_close_to_the_exact_ones(n):
+    """Up to 256 points exact; beyond, within the factor that an accurate dictionary allows (3 for ε = 1/2)."""
+    X, _ = data(n, 2)
+    counts = torch.ones(n, dtype=DOUBLE)
+    K = KERNELS["matern"].dense(*dense(X, X))
+    exact = np.diag(np.linalg.solve(K + LAMBDA * np.eye(n), K))
+    probabilities = RidgeLeverageSampling(1e-3).probabilities(played(X, counts=counts), generator_for(0, 0, "test"))
+    if n <= 256:
+        assert difference(probabilities, 1e-3 * exact) < 1e-10
+    estimated = RidgeLeverageSampling(5.0).probabilities(played(X), generator_for(0, 0, "test")) / 5.0
+    unclipped = estimated < 0.2
+    ratio = estimated[unclipped].numpy() / exact[unclipped.numpy()]
+    assert (ratio > 1.0 / 3.0).all()
+    assert (ratio < 3.0).all()
+
+
+def test_greedy_takes_the_largest_schur_complement_each_time():
+    X, _ = data(25, 2)
+    K = KERNELS["matern"].dense(*dense(X, X))
+    chosen = [0]
+    for _ in range(7):
+        rest = [i for i in range(25) if i not in chosen]
+        block = K[np.ix_(chosen, chosen)]
+        schur = [K[i, i] - K[i, chosen] @ np.linalg.solve(block, K[chosen, i]) for i in rest]
+        chosen.append(rest[int(np.argmax(schur))])
+    assert GreedyDictionary(8).select(played(X)).indices.tolist() == sorted(chosen)
+
+
+def test_greedy_stops_when_everything_is_explained():
+    X, _ = data(4, 2)
+    assert len(GreedyDictionary(10).select(played(X.repeat(3, 1))).points) == 4
+    assert len(GreedyDictionary(10).select_sized(played(X.repeat(3, 1)), 10).points) == 10
+
+
+def test_uniform_draws_every_point_equally_often():
+    """3,000 draws of 4 of 10; each frequency within 4.5 standard errors of 0.4: false alarms below 1e-4."""
+    points, hits = played(data(10, 2)[0]), np.zeros(10)
+    for number in range(3_000):
+        hits[UniformDictionary(4).select(points, generator_for(2, number, "test")).indices.numpy()] += 1
+    assert (np.abs(hits / 3_000 - 0.4) < 4.5 * np.sqrt(0.4 * 0.6 / 3_000)).all()
+
+
+def test_fixed_points_stay():
+    Z, _ = data(3, 2, seed=5)
+    selection = FixedDictionary(Z).select(played(data(9, 2)[0]))
+    assert torch.equal(selection.points, Z)
+    assert selection.indices is None
+    X, Y = data(9, 2)
+    model = NystromGP(X, Y, dictionary=FixedDictionary(Z), covar_module=rbf(), regularization=LAMBDA)
+    assert torch.equal(model.inducing_points, Z)
+    with pytest.raises(InputError, match="3 points and 4"):
+        FixedDictionary(Z).select_sized(played(X), 4)
+    with pytest.raises(InputError, match="d = 2 columns"):
+        FixedDictionary(data(3, 4)[0]).select(played(X))
+
+
+@pytest.mark.parametrize(
+    "rule", [*RULES.values(), FixedDictionary(data(6, 2, seed=5)[0])], ids=lambda rule: type(rule).__name__
+)
+@pytest.mark.parametrize("num_outputs", [1, 2])
+def test_every_rule_is_a_botorch_allocator(rule, num_outputs):
+    X, Y = data(20, 2)
+    model = SingleTaskVariationalGP(
+        X,
+        Y.expand(-1, num_outputs),
+        num_outputs=num_outputs,
+        inducing_points=6,
+        inducing_point_allocator=rule,
+        learn_inducing_points=False,
+        covar_module=rbf(),
+        outcome_transform=None,
+    )
+    strategy = model.model.variational_strategy
+    Z = (strategy.base_variational_strategy if num_outputs > 1 else strategy).inducing_points
+    assert Z.shape[-2:] == (6, 2)
+    assert bool(torch.isfinite(model.posterior(X).mean).all())
+
+
+@pytest.mark.parametrize("rule", RULES.values(), ids=repr)
+def test_allocation_in_batches_shares_rows(rule):
+    X = torch.stack([data(15, 2, seed)[0] for seed in range(3)])
+    Z = rule.allocate_inducing_points(X, rbf(), 4, torch.Size([3]))
+    assert Z.shape == (3, 4, 2)
+    rows = [(X[b, :, None] == Z[b]).all(-1).nonzero()[:, 0] for b in range(3)]
+    assert all(torch.equal(rows[0], other) for other in rows)
+
+
+@pytest.mark.parametrize("rule", RULES.values(), ids=repr)
+def test_models_of_batches_and_outputs_take_rules(rule):
+    X = torch.stack([data(15, 2, seed)[0] for seed in range(3)])
+    Y = torch.stack([data(15, 2, seed)[1] for seed in range(3)]).expand(3, 15, 2)
+    model = NystromGP(X, Y, dictionary=rule, regularization=LAMBDA, covar_module=rbf())
+    assert model.inducing_points.shape[0] == 3
+    assert model.posterior(X).mean.shape == (3, 15, 2)
+
+
+def test_theoretical_oversampling_equals_its_formula():
+    # α = 3, ε² = 1/4: 6 · 3 · ln(4 · 1000 / 0.1) / 0.25 = 72 ln 40000
+    assert theoretical_oversampling(0.1, 1000) == pytest.approx(72.0 * np.log(40_000.0))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: RidgeLeverageSampling(0.0), "oversampling must be a finite number above 0"),
+        (lambda: RidgeLeverageSampling(float("nan")), "oversampling"),
+        (lambda: GreedyDictionary(0), "size must be a whole number of at least 1"),
+        (lambda: GreedyDictionary(3, tolerance=-1.0), "tolerance"),
+        (lambda: UniformDictionary(2.5), "size must be a whole number"),
+        (lambda: FixedDictionary(torch.empty(0, 2)), "m >= 1"),
+        (lambda: theoretical_oversampling(1.0, 10), "failure_probability"),
+        (lambda: theoretical_oversampling(0.1, 0), "horizon"),
+    ],
+)
+def test_bad_settings_are_named(make, message):
+    with pytest.raises(InputError, match=message):
+        make()

@@ -1,0 +1,76 @@
+"""GPyTorch kernels beside their dense twins, and data to try them on."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import oracles
+import torch
+from gpytorch.kernels import Kernel, LinearKernel, MaternKernel, RBFKernel, ScaleKernel
+from torch import Tensor
+
+DOUBLE = torch.float64
+
+
+class KernelPair(NamedTuple):
+    """A kernel of GPyTorch and the same function in NumPy."""
+
+    make: Callable[[], Kernel]
+    dense: oracles.DenseKernel
+
+
+def exactly(value: float) -> Tensor:
+    """GPyTorch rounds Python numbers to single precision on assignment; tensors it takes as they are."""
+    return torch.tensor(value, dtype=DOUBLE)
+
+
+def rbf(lengthscale: float = 0.4, outputscale: float | None = None) -> Kernel:
+    base = RBFKernel().double()
+    base.lengthscale = exactly(lengthscale)
+    return base if outputscale is None else scaled(base, outputscale)
+
+
+def matern(lengthscale: float = 0.5, outputscale: float = 1.7) -> Kernel:
+    base = MaternKernel(nu=2.5).double()
+    base.lengthscale = exactly(lengthscale)
+    return scaled(base, outputscale)
+
+
+def linear(variance: float = 0.8) -> Kernel:
+    kernel = LinearKernel().double()
+    kernel.variance = exactly(variance)
+    return kernel
+
+
+def scaled(base: Kernel, outputscale: float) -> Kernel:
+    kernel = ScaleKernel(base).double()
+    kernel.outputscale = exactly(outputscale)
+    return kernel
+
+
+KERNELS = {
+    "rbf": KernelPair(lambda: rbf(0.4), oracles.rbf(0.4)),
+    "scaled rbf": KernelPair(lambda: rbf(0.3, 2.5), oracles.rbf(0.3, 2.5)),
+    "matern": KernelPair(lambda: matern(0.5, 1.7), oracles.matern52(0.5, 1.7)),
+    "linear": KernelPair(lambda: linear(0.8), oracles.linear(0.8)),
+}
+
+
+def data(n: int, d: int, seed: int = 0) -> tuple[Tensor, Tensor]:
+    """Points in the unit cube (n, d) and rewards (n, 1)."""
+    generator = torch.Generator().manual_seed(seed)
+    X = torch.rand(n, d, generator=generator, dtype=DOUBLE)
+    noise = 0.1 * torch.randn(n, generator=generator, dtype=DOUBLE)
+    return X, (torch.sin(5.0 * X).sum(-1) + noise).unsqueeze(-1)
+
+
+def dense(*tensors: Tensor) -> list[np.ndarray]:
+    """Tensors as float64 arrays."""
+    return [tensor.detach().double().numpy() for tensor in tensors]
+
+
+def difference(ours: Tensor, theirs: Tensor | np.ndarray) -> float:
+    """Largest absolute difference; shapes must agree."""
+    theirs = torch.tensor(theirs, dtype=DOUBLE) if isinstance(theirs, np.ndarray) else theirs.detach().double()
+    assert ours.shape == theirs.shape, (ours.shape, theirs.shape)
+    return float((ours.detach().double() - theirs).abs().max()) if ours.numel() else 0.0
