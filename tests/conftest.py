@@ -2,6 +2,9 @@ import hypothesis
 import pytest
 import torch
 
+# Each test process has a core of its own; threads on top of that only get in each other's way.
+torch.set_num_threads(1)
+
 # Derandomised: a failure here is a failure everywhere. Deadlines measure the machine, not the code.
 hypothesis.settings.register_profile("default", derandomize=True, deadline=None, max_examples=30, print_blob=True)
 hypothesis.settings.load_profile("default")

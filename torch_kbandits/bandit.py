@@ -73,10 +73,11 @@ class Bandit:
         acquisition: ConfidenceAcquisition = KernelUCB,
         seed: int,
     ) -> None:
-        if not isinstance(kernel, Kernel):
-            raise InputError(f"kernel must be a GPyTorch kernel, got {checks.describe(kernel)}.")
-        if isinstance(seed, bool) or not isinstance(seed, int):
-            raise InputError(f"seed must be a whole number, got {checks.describe(seed)}.")
+        checks.instance("candidates", candidates, Candidates, "Arms or a Box")
+        checks.instance("kernel", kernel, Kernel, "a GPyTorch kernel")
+        checks.instance("dictionary", dictionary, DictionaryRule, "a rule such as RidgeLeverageSampling()")
+        checks.instance("width", width, Width, "a confidence width such as ConstantWidth(2.0)")
+        checks.instance("seed", seed, int, "a whole number")
         self.candidates = candidates
         self.regularization = checks.positive("regularization", regularization)
         self.dictionary = dictionary
@@ -113,7 +114,8 @@ class Bandit:
         Raises:
             InputError: if shapes, dtypes or values do not fit.
             NumericalError: if the posterior cannot be computed.
-            After an error the bandit is as it was.
+
+        After an error the bandit is as it was.
         """
         X = checks.points("x", x, dimension=self.candidates.example.shape[-1], like=self.candidates.example)
         if X.dim() != 2 or len(X) == 0:
@@ -178,7 +180,8 @@ class Bandit:
 
         Raises:
             StateMismatchError: if the state is of another format or configuration; the message names each difference.
-            After an error the bandit is as it was.
+
+        After an error the bandit is as it was.
         """
         _check_format(state)
         _check_config(state["config"], self._config())
@@ -213,8 +216,10 @@ class Bandit:
             raise
 
     def __repr__(self) -> str:
-        settings = ", ".join(f"{key}={value}" for key, value in self._config().items() if "." not in key)
-        return f"{type(self).__name__}({settings}, round={self.round})"
+        return (
+            f"{type(self).__name__}(kernel={type(self._kernel).__name__}, regularization={self.regularization:g}, "
+            f"dictionary={self.dictionary!r}, width={self.width!r}, seed={self.seed}, round={self.round})"
+        )
 
     # ---------------------------------------------------------------- inside
 

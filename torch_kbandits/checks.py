@@ -9,6 +9,12 @@ from torch import Tensor
 from torch_kbandits.errors import InputError
 
 
+def instance(name: str, value: Any, kind: type, hint: str) -> None:
+    """Refuse a value that is no instance of ``kind``; the hint says what would be."""
+    if not isinstance(value, kind):
+        raise InputError(f"{name} must be {hint}, got {describe(value)}.")
+
+
 def describe(value: Any) -> str:
     """Say what came in words that fit an error message: type, shape and dtype, or the value itself."""
     if isinstance(value, Tensor):

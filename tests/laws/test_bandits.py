@@ -195,7 +195,10 @@ def test_the_public_face():
     assert isinstance(bandit.acquisition(), KernelUCB)
     assert torch.equal(bandit.inducing_points, bandit.model.inducing_points)
     assert all(bool((z == bandit.history.X).all(-1).any()) for z in bandit.inducing_points)
-    assert repr(bandit).startswith("BKB(algorithm=BKB, seed=3, kernel=RBFKernel, regularization=0.05")
+    assert repr(bandit) == (
+        "BKB(kernel=RBFKernel, regularization=0.05, dictionary=RidgeLeverageSampling(oversampling=3.0), "
+        "width=ConstantWidth(value=2.0), seed=3, round=4)"
+    )
 
 
 def test_asking_and_inspecting_before_any_reward():
@@ -268,6 +271,10 @@ def test_the_registry():
         algorithms.build("BKb")
     with pytest.raises(InputError, match="there are bkb"):
         algorithms.build("thompson")
+    with pytest.raises(InputError, match="BKB takes other arguments: missing a required argument: 'kernel'"):
+        algorithms.build("bkb", candidates=ARMS)
+    with pytest.raises(InputError, match="unexpected keyword argument 'kernels'"):
+        algorithms.build("bkb", candidates=ARMS, kernel=rbf(), kernels=rbf(), regularization=0.1, seed=0)
 
 
 def test_later_changes_of_the_callers_objects_do_not_reach_the_bandit():
@@ -372,6 +379,13 @@ def test_a_bad_configuration_is_named(name):
     settings, message = BAD_CONFIGURATIONS[name]
     with pytest.raises(InputError, match=message):
         bkb(**settings)
+
+
+@pytest.mark.parametrize("piece", ["candidates", "kernel", "dictionary", "width"])
+def test_a_piece_of_another_kind_is_named(piece):
+    pieces = {"candidates": Arms(ARMS), "kernel": rbf(), "dictionary": GreedyDictionary(3), "width": ConstantWidth(1.0)}
+    with pytest.raises(InputError, match=f"{piece} must be .*, got 7 of type int"):
+        Bandit(regularization=0.1, seed=0, **(pieces | {piece: 7}))
 
 
 @pytest.mark.parametrize("q", [0, -1, 1.5, True, "2"])

@@ -346,6 +346,18 @@ def test_fitting_maximises_the_collapsed_bound(m):
     assert bound == pytest.approx(expected, rel=1e-7)
 
 
+def test_fitting_does_not_learn_the_bounds_of_a_transform_from_the_dictionary():
+    X, Y = data(25, 2)
+    X = 4.0 * X + 1.0
+    unit = (X - X.amin(0)) / (X.amax(0) - X.amin(0))
+    model = nystrom(X, Y, X[:6], kernel="matern", input_transform=Normalize(d=2))
+    model.train()
+    for _ in range(2):
+        bound = ExactMarginalLogLikelihood(model.likelihood, model)(model(X), model.train_targets)
+    expected = oracles.collapsed_bound(KERNELS["matern"].dense, *dense(unit, Y[:, 0]), LAMBDA, *dense(unit[:6]))
+    assert 25 * float(bound.detach()) == pytest.approx(expected, rel=1e-7)
+
+
 def test_fitting_at_all_points_maximises_the_exact_likelihood():
     X, Y = data(25, 2)
     ours = NystromGP(X, Y, inducing_points=X, covar_module=RBFKernel())

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 import torch
-from problems import DOUBLE, KERNELS, data, dense, matern
+from problems import DOUBLE, KERNELS, data, dense, matern, rbf
 from torch import Tensor
 
 from torch_kbandits import BKBWidth, ConstantWidth, InputError, NystromGP, ScaledWidth
@@ -46,14 +46,26 @@ def test_bkb_by_hand():
 
 
 def test_bkb_at_small_t_keeps_the_bound_of_the_proof():
-    # κ²t = 2 < 3.48: ℓ = ½(1 + ln 3) instead of ln 2; ε = 1/2, R = 1, λ = 1, d = 1, δ = 1/e
+    # κ²t = 2, λ = 1: ℓ = ½(1 + ln 3) instead of ln 2; ε = 1/2, R = 1, d = 1, δ = 1/e
     width = BKBWidth(1.0, 1.0, math.exp(-1.0))
     expected = 2.0 * math.sqrt(3.0 * 0.5 * (1.0 + math.log(3.0)) + 1.0) + 1.0 + math.sqrt(2.0)
     assert float(width(Known(2, 1.0, 1.0))) == pytest.approx(expected, rel=1e-12)
-    # The guard is never below the printed factor, and both meet where 2 ln x = 1 + ln(x + 1).
-    for t in range(1, 50):
-        value = float(width(Known(t, 1.0, 1.0)))
-        assert value >= 2.0 * math.sqrt(3.0 * max(math.log(t), 0.5) + 1.0) + 1.0 + math.sqrt(2.0) - 1e-12
+    # κ²t = 50, λ = 0.01: ℓ = ½(1 + ln 5001) = 4.7588 instead of ln 50 = 3.9120; 2R/√λ = 20
+    expected = 20.0 * math.sqrt(3.0 * 0.5 * (1.0 + math.log(5001.0)) + 1.0) + 1.0 + math.sqrt(2.0)
+    assert float(width(Known(50, 0.01, 1.0))) == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("regularization", [1e-4, 0.01, 1.0])
+@pytest.mark.parametrize("n", [1, 5, 40])
+def test_bkb_covers_the_log_determinant_that_it_stands_for(regularization, n):
+    """Its first term must be at least R √(2 ln det(I + K/λ)^½ / δ · λ⁻¹ · 2), whatever λ: the self-normalised bound."""
+    X = torch.linspace(0.0, 1.0, n, dtype=DOUBLE).unsqueeze(-1)
+    kernel = rbf(0.01)
+    model = NystromGP(X, X, inducing_points=X, covar_module=kernel, regularization=regularization)
+    log_det = 2.0 * float(information_gain(kernel, X, regularization))
+    self_normalised = math.sqrt((log_det + 2.0 * math.log(10.0)) / regularization)
+    ours = float(BKBWidth(1.0, 1e-12, 0.1, accuracy=1e-9)(model))
+    assert ours >= self_normalised
 
 
 def test_bkb_grows_with_time_noise_norm_confidence_and_dimension():

@@ -147,6 +147,11 @@ def test_several_outputs_need_a_transform():
         assert acquisition(torch.rand(5, 1, 2, dtype=DOUBLE)).shape == (5,)
 
 
+def test_a_width_needs_a_model_with_evidence():
+    with pytest.raises(InputError, match="SingleTaskGP has not: give a number"):
+        KernelUCB(exact(), beta=ConstantWidth(2.0))
+
+
 @pytest.mark.parametrize("beta", [-1.0, float("nan"), "wide", torch.tensor(-0.5), torch.tensor(float("nan"))])
 def test_a_bad_beta_is_named(beta):
     with pytest.raises(InputError, match="beta must be"):
@@ -390,6 +395,7 @@ BAD_MODELS = {
     "inducing points of other columns": ({"inducing_points": torch.rand(3, 3, dtype=DOUBLE)}, "d = 2 columns"),
     "no inducing points": ({"inducing_points": X[:0]}, "at least one row"),
     "NaN inducing points": ({"inducing_points": X[:2] * float("nan")}, "inducing_points must be finite"),
+    "a rule that is none": ({"dictionary": "greedy"}, "dictionary must be a rule"),
     "two dictionaries": ({"inducing_points": Z, "dictionary": RidgeLeverageSampling()}, "not both"),
     "two noises": ({"likelihood": exact().likelihood, "regularization": 0.1}, "not both"),
 }

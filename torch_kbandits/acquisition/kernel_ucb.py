@@ -55,12 +55,7 @@ class KernelUCB(AcquisitionFunction):
             raise UnsupportedError(
                 f"KernelUCB scores one output and the model has {model.num_outputs}: give a posterior_transform."
             )
-        value = beta(cast(Evidence, model)) if isinstance(beta, Width) else beta
-        if not isinstance(value, Tensor):
-            value = torch.tensor(checks.non_negative("beta", value), dtype=torch.float64)
-        elif not bool((value >= 0).all()):
-            raise InputError(f"beta must be at least 0, got {value.tolist()}.")
-        self.register_buffer("beta", value)
+        self.register_buffer("beta", _multiplier(beta, model))
         self.beta: Tensor
         self.posterior_transform = posterior_transform
         # In a tuple, so that the conditioned model stays out of the module tree and the state_dict.
@@ -93,6 +88,22 @@ class KernelUCB(AcquisitionFunction):
         return self.score(mean, variance, self.beta.to(X)).sum(-1)
 
 
+def _multiplier(beta: float | Tensor | Width, model: Model) -> Tensor:
+    """Return the multiplier of σ that ``beta`` stands for on a model."""
+    if isinstance(beta, Width):
+        if not isinstance(model, Evidence):
+            raise InputError(
+                f"A width reads the evidence of its posterior, which NystromGP has and {type(model).__name__} has not: "
+                "give a number."
+            )
+        beta = beta(model)
+    if not isinstance(beta, Tensor):
+        return torch.tensor(checks.non_negative("beta", beta), dtype=torch.float64)
+    if not bool((beta >= 0).all()):
+        raise InputError(f"beta must be at least 0, got {beta.tolist()}.")
+    return beta
+
+
 def _marginals(model: Model, points: Tensor, transform: PosteriorTransform | None) -> tuple[Tensor, Tensor]:
     """Return the posterior means and variances of points (..., q, 1, d), both (..., q)."""
     posterior = cast(GPyTorchPosterior, model.posterior(points, posterior_transform=transform))
@@ -118,7 +129,7 @@ def construct_inputs_kernel_ucb(
     posterior_transform: PosteriorTransform | None = None,
     X_pending: Tensor | None = None,
 ) -> dict[str, Any]:
-    """Return the arguments of :class:`KernelUCB` for BoTorch's and Ax's generic construction.
+    """Return the arguments of ``KernelUCB`` for BoTorch's and Ax's generic construction.
 
     Args:
         model: the posterior.

@@ -1,6 +1,7 @@
 """The named algorithms, by name."""
 
 import difflib
+import inspect
 from typing import Any
 
 from torch_kbandits.algorithms.bkb import BKB
@@ -29,4 +30,9 @@ def build(name: str, **config: Any) -> Bandit:
         near = difflib.get_close_matches(str(name).lower(), _ALGORITHMS, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(names())}."
         raise InputError(f"There is no algorithm {name!r}: {hint}")
-    return _ALGORITHMS[name](**config)
+    algorithm = _ALGORITHMS[name]
+    try:
+        inspect.signature(algorithm).bind(**config)
+    except TypeError as error:
+        raise InputError(f"{algorithm.__name__} takes other arguments: {error}.") from None
+    return algorithm(**config)

@@ -62,8 +62,9 @@ class ArmTable(Belief):
     adds one feature. Any other change of the dictionary embeds all arms again. Rewards of one arm are kept as a count
     and a sum. Points told that are no arms take part as further rows that are never chosen.
 
-    Source: ALGORITHMS in the docs' notation page; Calandriello et al., COLT 2019, §3.2. Rounding that builds up in
-    the rank-one terms is cleared by a fresh embedding every ``REFRESH`` of them.
+    Source: the posterior and the counts are those of Calandriello et al., COLT 2019, §3.1–3.2. Differs: the paper
+    embeds all arms afresh in every round; here rounding that builds up in the rank-one terms is cleared by a fresh
+    embedding every ``REFRESH`` of them.
 
     Cost of a round: O(A m) at an unchanged dictionary, O(A m) a point added, else O(A m²). Memory: O(A m), and the
     kernel columns of played arms within their budget.

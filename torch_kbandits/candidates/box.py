@@ -7,6 +7,10 @@ from torch import Tensor
 from torch_kbandits import checks
 from torch_kbandits.candidates.base import Belief, Candidates, ConfidenceAcquisition, PlayedLog
 from torch_kbandits.dictionaries import PlayedPoints, Selection
+from torch_kbandits.gram import prior_variance
+
+#: Points of the box at which the largest prior variance is sought; for stationary kernels one would do.
+_BOUND_SAMPLES = 512
 
 
 class Box(Candidates):
@@ -55,6 +59,9 @@ class BoxBelief(Belief):
         self._log = PlayedLog(box.example)
         self._X, self._Y = empty, empty.new_zeros(0)
         self._model = self.model(self._X, self._Y, empty)
+        samples = draw_sobol_samples(box.bounds, n=_BOUND_SAMPLES, q=1, seed=0).squeeze(-2)
+        with torch.no_grad():
+            self._kernel_bound = prior_variance(self.kernel, torch.cat([box.bounds, samples])).max()
 
     @property
     def num_observations(self) -> int:
@@ -75,8 +82,8 @@ class BoxBelief(Belief):
         return self._model.information_gain()
 
     def kernel_bound(self) -> Tensor:
-        """Return the largest prior variance at a played point, 0-dim."""
-        return self._model.kernel_bound()
+        """Return the largest prior variance in the box, 0-dim: the largest over its two corners and a Sobol set."""
+        return self._kernel_bound
 
     def preview(self, X: Tensor) -> PlayedPoints:
         """Return the unique played points together with X, scored by the current posterior."""

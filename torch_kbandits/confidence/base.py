@@ -1,12 +1,13 @@
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from torch import Tensor
 
 from torch_kbandits import checks
 
 
+@runtime_checkable
 class Evidence(Protocol):
     """What a width may know of a posterior. ``NystromGP`` and the arm table provide it."""
 

@@ -14,13 +14,14 @@ class BKBWidth(Width):
 
         β_t = (2R/√λ) √(α ℓ_t Σ_s τ̃_t(x_s) + ln(1/δ)) + (1 + 1/√(1−ε)) B
 
-    with α = (1 + ε)/(1 − ε) and ℓ_t = max(ln(κ²t), ½(1 + ln(κ²t + 1))).
+    with α = (1 + ε)/(1 − ε) and ℓ_t = max(ln(κ²t), ½(1 + ln(κ²t/λ + 1))).
 
     It is the multiplier of σ̃ itself: our value b corresponds to ``UpperConfidenceBound(beta=b²)`` of BoTorch.
 
     Source: Calandriello et al., COLT 2019, Theorem 2, divided by √λ because our σ̃ is √λ times theirs. Differs: the
     paper's ℓ_t is ln(κ²t), which is negative for small t. Its proof bounds log det(I + K/λ) by Σ τ̃ times
-    1 + ln(κ²t + 1) and then simplifies that to 2 ln(κ²t), which holds from κ²t = 3.5 on; before, we keep the former.
+    1 + ln(‖K‖/λ + 1), its Eq. (6), then drops λ and simplifies to 2 ln(κ²t). That is smaller until t reaches about
+    e/(κ²λ); until then we keep Eq. (6), so that the bound holds for every t and λ.
 
     Args:
         noise_scale: R > 0, the sub-Gaussian constant of the noise, in reward units (ξ in the paper).
@@ -44,7 +45,7 @@ class BKBWidth(Width):
         """Return β_t. Cost: that of the effective dimension."""
         alpha = (1.0 + self.accuracy) / (1.0 - self.accuracy)
         scaled_time = evidence.kernel_bound() * evidence.num_observations
-        log_factor = torch.maximum(scaled_time.log(), 0.5 * (1.0 + scaled_time.log1p()))
+        log_factor = torch.maximum(scaled_time.log(), 0.5 * (1.0 + (scaled_time / evidence.regularization).log1p()))
         complexity = alpha * log_factor * evidence.effective_dimension()
         return self._radius(complexity, evidence.regularization)
 

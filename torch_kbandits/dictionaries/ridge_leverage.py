@@ -19,7 +19,7 @@ class RidgeLeverageSampling(DictionaryRule):
     Source: Calandriello et al., COLT 2019, Fig. 1. Differs: the fallback above.
 
     Args:
-        oversampling: q̄ > 0. The theorem asks for :func:`theoretical_oversampling`, which keeps nearly every point; in
+        oversampling: q̄ > 0. The theorem asks for ``theoretical_oversampling``, which keeps nearly every point; in
             practice 2 to 10 (at 1 directions go missing and regret grows severalfold).
 
     Cost of a selection: O(u) when the scores are known (in a bandit they are), else that of
@@ -39,7 +39,7 @@ class RidgeLeverageSampling(DictionaryRule):
         return inclusion_probabilities(scores, played.counts, self.oversampling)
 
     def select(self, played: PlayedPoints, generator: torch.Generator | None = None) -> Selection:
-        """Draw the dictionary; see :meth:`DictionaryRule.select`."""
+        """Draw the dictionary; see ``DictionaryRule.select``."""
         played.require_some()
         probabilities = self.probabilities(played, generator)
         chosen = draw(probabilities, generator)

@@ -20,7 +20,7 @@ class UniformDictionary(DictionaryRule):
         checks.positive_integer("size", self.size)
 
     def select(self, played: PlayedPoints, generator: torch.Generator | None = None) -> Selection:
-        """Draw the dictionary; see :meth:`DictionaryRule.select`. Cost: O(u)."""
+        """Draw the dictionary; see ``DictionaryRule.select``. Cost: O(u)."""
         return self.select_sized(played, self.size, generator)
 
     def select_sized(self, played: PlayedPoints, size: int, generator: torch.Generator | None = None) -> Selection:

@@ -44,7 +44,8 @@ class NystromGP(SingleTaskGP):
     Args:
         train_X: played points, (..., n, d); n may be 0, then the posterior is the prior.
         train_Y: rewards, (..., n, o) for o outputs.
-        train_Yvar: noise variance of each observation, shape of ``train_Y``, above 0, in units of ``train_Y`` squared.
+        train_Yvar: noise variance of each observation, shape of ``train_Y``, in units of ``train_Y`` squared. GPyTorch
+            rounds values below 1e-6 up to it and says so.
             Without it every observation has variance ``regularization``.
         inducing_points: the dictionary (..., m, d), in the space of ``train_X`` before any input transform.
         dictionary: a rule that chooses it from ``train_X`` instead; by default ``RidgeLeverageSampling()``.
@@ -84,6 +85,8 @@ class NystromGP(SingleTaskGP):
         _check_data(train_X, train_Y, train_Yvar)
         if inducing_points is not None and dictionary is not None:
             raise InputError("Give either inducing_points or a dictionary rule, not both.")
+        if dictionary is not None:
+            checks.instance("dictionary", dictionary, DictionaryRule, "a rule such as RidgeLeverageSampling()")
         if likelihood is not None and regularization is not None:
             raise InputError("Give either a likelihood or a regularization, not both: each sets the noise variance.")
         if regularization is not None and train_Yvar is None:
@@ -260,7 +263,7 @@ class NystromGP(SingleTaskGP):
         if train_X.shape[-2] == 0:
             return train_X
         with torch.no_grad():
-            transformed = self.transform_inputs(train_X)
+            transformed = self._preprocess(train_X)
             points = transformed.unsqueeze(-3) if self._num_outputs > 1 else transformed
             counts = train_X.new_ones(train_X.shape[-2])
             noise = self._noise(points)
@@ -271,8 +274,13 @@ class NystromGP(SingleTaskGP):
 
     def _dictionary(self) -> Tensor:
         """Return the dictionary as the kernel sees it: transformed, with the batch dimension of the outputs."""
-        dictionary = self.transform_inputs(self.inducing_points)
+        dictionary = self._preprocess(self.inducing_points)
         return dictionary.unsqueeze(-3) if self._num_outputs > 1 else dictionary
+
+    def _preprocess(self, X: Tensor) -> Tensor:
+        """Transform points as the played points are; unlike ``transform_inputs`` it never learns bounds from them."""
+        transform = getattr(self, "input_transform", None)
+        return X if transform is None else transform.preprocess_transform(X)
 
     def _noise(self, X: Tensor) -> Tensor:
         """Return the noise variances λ_s of observations at X (..., n, d), (..., n)."""

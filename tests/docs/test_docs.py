@@ -1,0 +1,108 @@
+"""Every ```python block of the documentation runs: the blocks of a page in order, in one fresh namespace."""
+
+import re
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import torch_kbandits
+from torch_kbandits import algorithms
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+SKIP = "<!-- not executed -->"
+
+#: A fence may be indented, as inside a list or an admonition; its closing fence is indented alike.
+FENCE = re.compile(r"^(?P<indent> *)```python[^\n]*\n(?P<code>.*?)^(?P=indent)``` *$", re.MULTILINE | re.DOTALL)
+
+
+def code_blocks(text: str) -> list[tuple[int, str]]:
+    """Return the blocks to execute, each with the number of its first line."""
+    blocks = []
+    for fence in FENCE.finditer(text):
+        before = text[: fence.start()]
+        if not before.rstrip().endswith(SKIP):
+            blocks.append((before.count("\n") + 2, textwrap.dedent(fence["code"])))
+    return blocks
+
+
+def execute(page: Path) -> dict[str, Any]:
+    """Run the page's blocks; tracebacks name the page and its lines."""
+    namespace: dict[str, Any] = {"__name__": "__docs__"}
+    for line, code in code_blocks(page.read_text(encoding="utf-8")):
+        exec(compile("\n" * (line - 1) + code, str(page), "exec"), namespace)
+    return namespace
+
+
+@pytest.fixture
+def _scratch(tmp_path, monkeypatch):
+    """Pages may save files, and must not leave settings behind. Their problems are too small for several threads."""
+    monkeypatch.chdir(tmp_path)
+    torch.manual_seed(0)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+    assert torch.get_default_dtype() == torch.float32, "the page changed the default dtype"
+
+
+@pytest.mark.usefixtures("_scratch")
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_code_of_page_runs(page):
+    execute(page)
+
+
+def test_blocks_share_a_namespace_and_skipped_ones_do_not_run(tmp_path):
+    page = tmp_path / "page.md"
+    first, skipped, text, indented = (
+        "```python\nx = 1\n```\n",
+        f"{SKIP}\n\n```python\nx = 10\n```\n",
+        "```text\nx = 100\n```\n",
+        "- a list\n\n    ```python\n    x += 1\n    ```\n",
+    )
+    page.write_text(first + skipped + text + indented)
+    assert execute(page)["x"] == 2
+
+
+def test_a_failing_block_fails_its_page_and_names_the_line(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("# Title\n\n```python\nx = 1\nassert x == 2\n```\n")
+    with pytest.raises(AssertionError) as failure:
+        execute(page)
+    assert failure.traceback[-1].path == page
+    assert failure.traceback[-1].lineno + 1 == 5
+
+
+def test_every_fence_of_python_is_seen():
+    """A block that the pattern misses would go untested in silence."""
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        opened = len(re.findall(r"^\s*(```|~~~)\s*(python|py)\b", text, re.MULTILINE))
+        assert opened == len(FENCE.findall(text)), page
+
+
+def test_api_page_has_every_public_name():
+    page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    documented = set(re.findall(r"^::: (\S+)", page, re.MULTILINE))
+    public = {f"torch_kbandits.{name}" for name in torch_kbandits.__all__}
+    missing = {name for name in public if not any(f"{shown}.".startswith(f"{name}.") for shown in documented)}
+    assert not missing, f"docs/api.md lacks {sorted(missing)}"
+
+
+def test_readme_names_every_algorithm():
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    table = readme.partition("## Algorithms")[2].partition("\n## ")[0]
+    rows = [line for line in table.splitlines() if line.startswith("|")]
+    missing = [name for name in algorithms.names() if not any(f"`{name}`" in row for row in rows)]
+    assert not missing, f"the table of README.md lacks {missing}"
+
+
+def test_relative_links_of_readme_lead_somewhere():
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    targets = [target for target in re.findall(r"\]\(([^)#]+)", readme) if "://" not in target]
+    assert targets
+    assert [target for target in targets if not (ROOT / target).exists()] == []
