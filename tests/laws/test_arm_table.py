@@ -11,7 +11,7 @@ from problems import DOUBLE, KERNELS, data, dense, difference
 from torch_kbandits import Arms, KernelUCB
 from torch_kbandits.candidates import ArmTable
 from torch_kbandits.dictionaries import FixedDictionary, PlayedPoints, RidgeLeverageSampling, Selection
-from torch_kbandits.errors import NotPositiveDefiniteError
+from torch_kbandits.errors import NotPositiveDefiniteError, NumericalError
 from torch_kbandits.random import generator_for
 
 LAMBDA = 0.05
@@ -189,6 +189,38 @@ def test_a_failed_update_leaves_the_table_as_it_was():
     assert difference(belief.variance, before[1]) < 1e-12
     assert torch.equal(belief.inducing_points, before[2])
     assert belief.num_observations == 6
+
+
+def test_a_failed_extension_leaves_the_table_as_it_was(monkeypatch):
+    arms, _ = data(30, 2)
+    belief = table(arms)
+    tell(belief, arms[:1], torch.ones(1, dtype=DOUBLE), EveryPoint(), 0)
+    before = belief.mean, belief.variance, belief.inducing_points, belief.information_gain()
+    monkeypatch.setattr(ArmTable, "_observe", lambda *_: (_ for _ in ()).throw(RuntimeError("half way")))
+    with pytest.raises(RuntimeError, match="half way"):
+        tell(belief, arms[5:6], torch.ones(1, dtype=DOUBLE), EveryPoint(), 1)
+    monkeypatch.undo()
+    after = belief.mean, belief.variance, belief.inducing_points, belief.information_gain()
+    assert all(torch.equal(a, b) for a, b in zip(before, after, strict=True))
+    tell(belief, arms[5:6], torch.ones(1, dtype=DOUBLE), EveryPoint(), 1)
+    assert_equals_model(belief, arms, arms[[0, 5]], torch.ones(2, dtype=DOUBLE))
+
+
+def test_growth_refuses_what_is_no_covariance():
+    """k(x, x) = 1 and k(x, x') = 2: the Schur complement of a second point is −3."""
+    arms, _ = data(6, 2)
+    belief = table(arms)
+    belief._columns._kernel = _Overcorrelated()
+    tell(belief, arms[:1], torch.ones(1, dtype=DOUBLE), EveryPoint(), 0)
+    with pytest.raises(NumericalError, match="times the prior variance"):
+        tell(belief, arms[1:2], torch.ones(1, dtype=DOUBLE), EveryPoint(), 1)
+    assert belief.num_observations == 1
+
+
+class _Overcorrelated(torch.nn.Module):
+    def forward(self, A, B=None, diag=False):
+        B = A if B is None else B
+        return torch.ones(len(A), dtype=DOUBLE) if diag else 2.0 - (A[:, None] == B[None]).all(-1).double()
 
 
 class _NotACovariance(torch.nn.Module):

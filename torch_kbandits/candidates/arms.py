@@ -12,7 +12,7 @@ from torch_kbandits.candidates.columns import KernelColumns
 from torch_kbandits.dictionaries import PlayedPoints, Selection
 from torch_kbandits.dtc import DTCFactors, embed
 from torch_kbandits.errors import InputError
-from torch_kbandits.linalg import jittered_cholesky
+from torch_kbandits.linalg import jittered_cholesky, non_negative_variance
 from torch_kbandits.random import generator_for
 
 #: Arms embedded at a time when the dictionary changes, so that temporaries stay in cache.
@@ -140,28 +140,17 @@ class ArmTable(Belief):
             dictionary_rows = played_rows[selection.indices]
         added = self._added(dictionary_rows)
         if added is not None and self._is_cheap(len(added), len(X)):
-            columns = self._columns.block(added, slice(None))
             positions, _ = self._log.locate(X)
-            for row, column in zip(added.tolist(), columns, strict=True):
-                self._grow(row, column)
-            for row, y in zip(played_rows[positions].tolist(), Y, strict=True):
-                self._observe(row, y)
+            self._extend(added, played_rows[positions], Y)
         else:
-            _, counts = self._log.points_with(X)
-            self._rebuild_or_keep(dictionary_rows, played_rows, counts, self._log.sums_with(X, Y))
+            self._replace(dictionary_rows, played_rows, X, Y)
         self._log.add(X, Y)
         self._played_rows = played_rows
         self._num_observations += len(X)
 
     def restore(self, X: Tensor, Y: Tensor, inducing_points: Tensor) -> None:
         """Condition the empty table on a whole history at a known dictionary."""
-        played_rows = self._rows_with(X)
-        dictionary_rows = self._rows_of(inducing_points)
-        _, counts = self._log.points_with(X)
-        self._rebuild_or_keep(dictionary_rows, played_rows, counts, self._log.sums_with(X, Y))
-        self._log.add(X, Y)
-        self._played_rows = played_rows
-        self._num_observations = len(X)
+        self.update(X, Y, Selection(inducing_points, inducing_points.new_ones(len(inducing_points)), None))
 
     # ---------------------------------------------------------------- asking
 
@@ -206,13 +195,27 @@ class ArmTable(Belief):
 
     # ---------------------------------------------------------------- the algebra
 
-    def _rebuild_or_keep(self, dictionary_rows: Tensor, played_rows: Tensor, counts: Tensor, sums: Tensor) -> None:
-        """Rebuild at a new dictionary; if that fails, put the old state back and raise."""
-        old = self._dictionary_rows
+    def _extend(self, added: Tensor, rows: Tensor, Y: Tensor) -> None:
+        """Add dictionary points and rewards Y (q,) of rows (q,) by rank-one changes; everything or nothing."""
+        columns = self._columns.block(added, slice(None))
+        before = dict(vars(self))  # the changes replace tensors and write to unused features only
         try:
-            self._rebuild(dictionary_rows, played_rows, counts, sums)
+            for row, column in zip(added.tolist(), columns, strict=True):
+                self._grow(row, column)
+            for row, y in zip(rows.tolist(), Y, strict=True):
+                self._observe(row, y)
         except Exception:
-            self._rebuild(old, self._played_rows, self._log.counts, self._log.sums)
+            vars(self).update(before)
+            raise
+
+    def _replace(self, dictionary_rows: Tensor, played_rows: Tensor, X: Tensor, Y: Tensor) -> None:
+        """Embed all points at another dictionary, with rewards Y (q,) at X added; everything or nothing."""
+        before = self._dictionary_rows
+        _, counts = self._log.points_with(X)
+        try:
+            self._rebuild(dictionary_rows, played_rows, counts, self._log.sums_with(X, Y))
+        except Exception:
+            self._rebuild(before, self._played_rows, self._log.counts, self._log.sums)
             raise
 
     def _rebuild(self, dictionary_rows: Tensor, played_rows: Tensor, counts: Tensor, sums: Tensor) -> None:
@@ -245,7 +248,7 @@ class ArmTable(Belief):
         m = self._num_features
         features = self._embedding[:m]
         own = features[:, row]
-        residual = self._prior_variance[row] - own @ own
+        residual = non_negative_variance(self._prior_variance[row] - own @ own, self._prior_variance[row])
         if residual <= _SPAN_TOLERANCE[column.dtype] * self._prior_variance[row]:
             return
         feature = (column - own @ features) / residual.sqrt()
