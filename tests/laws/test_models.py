@@ -346,6 +346,45 @@ def test_fitting_maximises_the_collapsed_bound(m):
     assert bound == pytest.approx(expected, rel=1e-7)
 
 
+@pytest.mark.parametrize("heteroscedastic", [False, True])
+def test_the_bound_of_several_outputs_is_the_sum_of_theirs(heteroscedastic):
+    X, Y = data(25, 2)
+    Y = torch.cat([Y, Y.square()], -1)
+    noise = torch.full_like(Y, LAMBDA)
+    model = nystrom(X, Y, X[:6], kernel="matern", **({"train_Yvar": noise} if heteroscedastic else {}))
+    mll = ExactMarginalLogLikelihood(model.likelihood, model)
+    model.train()
+    bounds = 25 * mll(model(*model.train_inputs), model.train_targets).detach()
+    for o in range(2):
+        expected = oracles.collapsed_bound(KERNELS["matern"].dense, *dense(X, Y[:, o]), LAMBDA, *dense(X[:6]))
+        assert float(bounds[o]) == pytest.approx(expected, rel=1e-7)
+
+
+def test_fitting_never_forms_the_gram_matrix_of_all_points():
+    """The covariance stays low rank plus diagonal: its dense form is what would cost O(n³) and O(n²) memory."""
+    X, Y = data(300, 2)
+    model = nystrom(X, Y, X[:6], kernel=RBFKernel().double())
+    mll = ExactMarginalLogLikelihood(model.likelihood, model)
+    model.train()
+    shapes = []
+    with _Shapes(shapes):
+        (-mll(model(X), model.train_targets)).backward()
+    assert max(shapes) <= 6 * 300
+
+
+class _Shapes(torch.utils._python_dispatch.TorchDispatchMode):
+    """Records how many numbers each result holds."""
+
+    def __init__(self, sizes):
+        super().__init__()
+        self.sizes = sizes
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        result = function(*args, **(kwargs or {}))
+        self.sizes += [part.numel() for part in torch.utils._pytree.tree_leaves(result) if torch.is_tensor(part)]
+        return result
+
+
 def test_fitting_does_not_learn_the_bounds_of_a_transform_from_the_dictionary():
     X, Y = data(25, 2)
     X = 4.0 * X + 1.0

@@ -1,0 +1,45 @@
+import argparse
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from benchmarks import bkb_regret, bkb_rounds, discrete_acquisition, nystrom_fit
+from benchmarks.report import Report, describe_machine, machine
+
+BENCHMARKS: dict[str, Callable[[bool], Report]] = {
+    "bkb_rounds": bkb_rounds.run,
+    "bkb_regret": bkb_regret.run,
+    "discrete_acquisition": discrete_acquisition.run,
+    "nystrom_fit": nystrom_fit.run,
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the chosen benchmarks, print their tables and save them."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure torch_kbandits.")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(BENCHMARKS)}; all unless given")
+    parser.add_argument("--quick", action="store_true", help="tiny sizes: shows that everything runs, measures nothing")
+    parser.add_argument("--output", type=Path, default=Path("runs/benchmarks"), help="folder for NAME.json and NAME.md")
+    parser.add_argument("--markdown", action="store_true", help="print the blocks of docs/benchmarks.md")
+    options = parser.parse_args(arguments)
+    unknown = [name for name in options.names if name not in BENCHMARKS]
+    if unknown:
+        parser.error(f"there is no benchmark {', '.join(unknown)}; there are {', '.join(BENCHMARKS)}")
+    here = machine()
+    console = Console(markup=False, highlight=False)
+    if not options.markdown:
+        console.print(describe_machine(here))
+    for name in options.names or BENCHMARKS:
+        report = BENCHMARKS[name](options.quick)
+        path = report.save(options.output, here)
+        if options.markdown:
+            print(f"## {name}\n\n{report.markdown(here)}")
+            continue
+        for table in report.tables:
+            console.print(table.rich())
+        console.print(f"saved {path}")
+
+
+if __name__ == "__main__":
+    main()

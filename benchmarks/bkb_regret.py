@@ -1,0 +1,100 @@
+"""What the dictionary costs in regret: BKB against exact GP-UCB on the same rewards."""
+
+import statistics
+from dataclasses import asdict, dataclass
+from itertools import product
+from typing import Any
+
+import torch
+from tqdm import tqdm
+
+from benchmarks.bkb_rounds import BETA, LENGTHSCALE, REGULARIZATION, Setting, make_bandit
+from benchmarks.references import ExactGPUCB, Problem
+from benchmarks.report import Report, Table, mean_and_error
+from torch_kbandits.environments import gaussian_bumps
+from torch_kbandits.environments.arms import FiniteArms
+
+SETTINGS = (Setting(1.0), Setting(2.0), Setting(3.0), Setting(5.0))
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What is run; each seed is another environment, another noise and another bandit."""
+
+    arms: int = 2_000
+    dimensions: tuple[int, ...] = (2, 6)
+    rounds: int = 500
+    seeds: int = 5
+
+
+QUICK = Sizes(arms=100, dimensions=(1, 2), rounds=15, seeds=2)
+
+
+def run(quick: bool = False) -> Report:
+    """Play all algorithms on every environment; the noise of a round is the same for each of them."""
+    sizes = QUICK if quick else Sizes()
+    measurements = []
+    for dimension, seed in tqdm(list(product(sizes.dimensions, range(sizes.seeds))), desc="bkb_regret", unit="seed"):
+        environment = gaussian_bumps(sizes.arms, dimension, lengthscale=LENGTHSCALE, seed=seed)
+        exact = exact_regret(environment, sizes.rounds, seed)
+        uniform = sizes.rounds * float(environment.best_mean - environment.means.mean())
+        for setting in SETTINGS:
+            regret, dictionary = bkb_regret(environment, setting, sizes.rounds, seed)
+            measurements.append(
+                {
+                    "dimension": dimension,
+                    "seed": seed,
+                    "oversampling": setting.oversampling,
+                    "regret": regret,
+                    "exact_regret": exact,
+                    "uniform_regret": uniform,
+                    "dictionary": dictionary,
+                }
+            )
+    tables = [_table(measurements, dimension, sizes) for dimension in sizes.dimensions]
+    return Report("bkb_regret", asdict(sizes), tables, measurements)
+
+
+def bkb_regret(environment: FiniteArms, setting: Setting, rounds: int, seed: int) -> tuple[float, int]:
+    """Return the cumulative pseudo-regret of BKB and the size of its last dictionary."""
+    bandit = make_bandit(environment, setting, seed)
+    for t in range(rounds):
+        x = bandit.ask()
+        bandit.tell(x, environment.pull(x, t))
+    return float(environment.regret(bandit.history.X).sum()), len(bandit.inducing_points)
+
+
+def exact_regret(environment: FiniteArms, rounds: int, seed: int) -> float:
+    """Return the cumulative pseudo-regret of exact GP-UCB."""
+    problem = Problem(environment.arms.numpy(), LENGTHSCALE, REGULARIZATION, BETA)
+    exact = ExactGPUCB(problem, rounds, seed)
+    played = []
+    for t in range(rounds):
+        row = exact.ask()
+        exact.tell(row, float(environment.pull(environment.arms[row, None], t)))
+        played.append(row)
+    return float(environment.regret(environment.arms[torch.tensor(played)]).sum())
+
+
+def _table(measurements: list[dict[str, Any]], dimension: int, sizes: Sizes) -> Table:
+    here = [run for run in measurements if run["dimension"] == dimension]
+    environments = [run for run in here if run["oversampling"] == SETTINGS[0].oversampling]
+    exact = [run["exact_regret"] for run in environments]
+
+    def cells(name: str, regrets: list[float], dictionary: str) -> list[str]:
+        ratio = f"{statistics.fmean(regrets) / statistics.fmean(exact):.2f}"
+        paired = mean_and_error([regret / base for regret, base in zip(regrets, exact, strict=True)])
+        return [name, mean_and_error(regrets, 1), ratio, paired, dictionary]
+
+    rows = [["exact GP-UCB", mean_and_error(exact, 1), "1", "1", "–"]]
+    for setting in SETTINGS:
+        runs = [run for run in here if run["oversampling"] == setting.oversampling]
+        dictionary = f"{statistics.fmean(run['dictionary'] for run in runs):.0f}"
+        rows.append(cells(f"BKB, q̄ = {setting.oversampling:g}", [run["regret"] for run in runs], dictionary))
+    rows.append(cells("arms drawn uniformly, expected", [run["uniform_regret"] for run in environments], "–"))
+    title = (
+        f"Regret after {sizes.rounds} rounds on {sizes.arms:,} arms, d = {dimension}: "
+        f"mean ± standard error of {sizes.seeds} seeds"
+    )
+    columns = ["algorithm", "cumulative regret", "ratio of means", "mean of paired ratios", "dictionary at the end"]
+    return Table(title, columns, rows)

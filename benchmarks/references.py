@@ -1,0 +1,129 @@
+"""What the package is measured against, in NumPy and SciPy alone: no line is shared with the package.
+
+Both use the Gaussian kernel exp(−‖x − x'‖² / (2 lengthscale²)), whose prior variance is 1.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cho_solve, cholesky, solve_triangular
+
+Array = NDArray[np.float64]
+Rows = NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Arms and the constants of the surrogate.
+
+    Attributes:
+        arms: (A, d).
+        lengthscale: of the Gaussian kernel.
+        regularization: λ, in reward units squared.
+        beta: multiplier of the posterior standard deviation.
+    """
+
+    arms: Array
+    lengthscale: float
+    regularization: float
+    beta: float
+
+    def gram(self, rows: Rows) -> Array:
+        """Return the kernel of some arms (m,) against all arms, (m, A)."""
+        squares = np.einsum("ad,ad->a", self.arms, self.arms)
+        distances = self.arms[rows] @ self.arms.T
+        distances *= -2.0
+        distances += squares[rows, None]
+        distances += squares
+        np.maximum(distances, 0.0, out=distances)
+        distances *= -0.5 / self.lengthscale**2
+        return np.exp(distances, out=distances)
+
+
+def bkb_posterior(problem: Problem, dictionary: Rows, played: Rows, rewards: Array) -> tuple[Array, Array]:
+    """Return means and variances (A,) of the DTC posterior, all computed afresh.
+
+    Source: Calandriello et al., COLT 2019, between (3) and (4), in reward units squared.
+
+    Args:
+        problem: the arms and the surrogate.
+        dictionary: rows of the arms in the dictionary, (m,).
+        played: row of the arm played in each round, (n,).
+        rewards: (n,).
+
+    Cost: O(A m² + n m² + m³) time, O(A m) memory.
+    """
+    gram = problem.gram(dictionary)
+    factor = _cholesky(gram[:, dictionary])
+    embedding = solve_triangular(factor, gram, lower=True, overwrite_b=True, check_finite=False)
+    seen = embedding[:, played]
+    precision = seen @ seen.T
+    precision[np.diag_indices_from(precision)] += problem.regularization
+    precision_factor = _cholesky(precision)
+    mean = cho_solve((precision_factor, True), seen @ rewards, check_finite=False) @ embedding
+    variance = 1.0 - np.einsum("ma,ma->a", embedding, embedding)
+    whitened = solve_triangular(precision_factor, embedding, lower=True, overwrite_b=True, check_finite=False)
+    variance += problem.regularization * np.einsum("ma,ma->a", whitened, whitened)
+    return mean, np.maximum(variance, 0.0)
+
+
+def bkb_round(
+    problem: Problem, dictionary: Rows, played: Rows, rewards: Array, oversampling: float, rng: np.random.Generator
+) -> tuple[int, Rows]:
+    """Return the arm that BKB plays next and the dictionary that it draws then: one round, written the direct way."""
+    mean, variance = bkb_posterior(problem, dictionary, played, rewards)
+    choice = int(np.argmax(mean + problem.beta * np.sqrt(variance)))
+    unique, counts = np.unique(np.append(played, choice), return_counts=True)
+    once = np.minimum(1.0, oversampling * variance[unique] / problem.regularization)
+    kept = rng.random(len(unique)) < 1.0 - (1.0 - once) ** counts
+    return choice, unique[kept]
+
+
+class ExactGPUCB:
+    """GP-UCB with the exact posterior of every arm, grown by one row of the Cholesky factor a round.
+
+    The rows of L⁻¹ K_nA are kept for all arms, so that a round costs O(A n). Equal scores are ordered by a permutation
+    that is drawn once; before any reward all scores are equal, so the first arm is random.
+
+    Args:
+        problem: the arms and the surrogate.
+        horizon: most rewards that will be told.
+        seed: of the order among equals.
+    """
+
+    def __init__(self, problem: Problem, horizon: int, seed: int) -> None:
+        self.problem = problem
+        num_arms = len(problem.arms)
+        self.mean = np.zeros(num_arms)
+        self.variance = np.ones(num_arms)
+        self._explained = np.empty((horizon, num_arms))
+        self._told = 0
+        self._rank = np.random.default_rng(seed).permutation(num_arms)
+
+    def ask(self) -> int:
+        """Return the row of the arm to play."""
+        scores = self.mean + self.problem.beta * np.sqrt(np.maximum(self.variance, 0.0))
+        return int(np.argmax(np.where(scores >= scores.max() - 1e-10, self._rank, -1)))
+
+    def tell(self, row: int, reward: float) -> None:
+        """Condition on a reward."""
+        rows = self._explained[: self._told]
+        covariance = self.problem.gram(np.array([row]))[0] - rows[:, row] @ rows
+        scale = np.sqrt(self.variance[row] + self.problem.regularization)
+        feature = covariance / scale
+        self.mean = self.mean + feature * ((reward - self.mean[row]) / scale)
+        self.variance = self.variance - feature**2
+        self._explained[self._told] = feature
+        self._told += 1
+
+
+def _cholesky(matrix: Array) -> Array:
+    """Return the lower Cholesky factor, with the least jitter of a few that lets it succeed."""
+    identity = np.eye(len(matrix))
+    for jitter in (0.0, 1e-12, 1e-10):
+        try:
+            return cholesky(matrix + jitter * identity, lower=True, check_finite=False)
+        except np.linalg.LinAlgError:
+            continue
+    return cholesky(matrix + 1e-8 * identity, lower=True, check_finite=False)

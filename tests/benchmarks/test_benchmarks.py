@@ -1,0 +1,122 @@
+import json
+
+import numpy as np
+import pytest
+import torch
+from gpytorch.kernels import RBFKernel
+from scipy.spatial.distance import cdist
+
+from benchmarks.__main__ import BENCHMARKS, main
+from benchmarks.references import ExactGPUCB, Problem, bkb_posterior, bkb_round
+from benchmarks.report import Report, Table, mean_and_error, spread, write_whole
+from torch_kbandits import NystromGP
+
+REGULARIZATION = 0.01
+LENGTHSCALE = 0.5
+MACHINE = {"cpu": "a", "cores": 2, "torch_threads": 2, "memory_gib": 8, "system": "b", "python": "3", "commit": None}
+
+
+@pytest.fixture
+def problem() -> Problem:
+    arms = np.random.default_rng(0).random((60, 3))
+    return Problem(arms, LENGTHSCALE, REGULARIZATION, beta=2.0)
+
+
+def dense_gram(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    return np.exp(-cdist(a, b, "sqeuclidean") / (2 * LENGTHSCALE**2))
+
+
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_every_benchmark_runs_and_saves_what_it_shows(name, tmp_path, capsys):
+    main([name, "--quick", "--markdown", "--output", str(tmp_path)])
+    saved = json.loads((tmp_path / f"{name}.json").read_text(encoding="utf-8"))
+    assert saved["name"] == name
+    assert saved["measurements"]
+    assert {"cpu", "cores", "torch_threads", "python", "packages", "commit"} <= saved["machine"].keys()
+    for table in saved["tables"]:
+        assert table["rows"]
+        assert {len(row) for row in table["rows"]} == {len(table["columns"])}
+    shown = capsys.readouterr().out
+    assert (tmp_path / f"{name}.md").read_text(encoding="utf-8") in shown
+    assert sorted(path.name for path in tmp_path.iterdir()) == [f"{name}.json", f"{name}.md"]
+
+
+def test_unknown_name_lists_the_known_ones(capsys):
+    with pytest.raises(SystemExit):
+        main(["bkb_round"])
+    message = capsys.readouterr().err
+    assert all(name in message for name in BENCHMARKS)
+
+
+def test_exact_gp_ucb_has_the_dense_posterior(problem):
+    rng = np.random.default_rng(1)
+    exact = ExactGPUCB(problem, horizon=40, seed=0)
+    played, rewards = [], []
+    for _ in range(40):
+        row, reward = exact.ask(), rng.normal()
+        exact.tell(row, reward)
+        played.append(row)
+        rewards.append(reward)
+    # Arms played before come again, so that the oracle also covers repeated plays.
+    assert len(set(played)) < len(played)
+    X = problem.arms[played]
+    gram = dense_gram(X, X) + REGULARIZATION * np.eye(len(X))
+    cross = dense_gram(X, problem.arms)
+    np.testing.assert_allclose(exact.mean, cross.T @ np.linalg.solve(gram, np.array(rewards)), atol=1e-8)
+    np.testing.assert_allclose(exact.variance, 1 - (cross * np.linalg.solve(gram, cross)).sum(0), atol=1e-8)
+
+
+def test_exact_gp_ucb_draws_its_first_arm(problem):
+    assert len({ExactGPUCB(problem, horizon=1, seed=seed).ask() for seed in range(10)}) > 1
+
+
+def test_numpy_bkb_has_the_posterior_of_nystrom_gp(problem):
+    rng = np.random.default_rng(2)
+    played = rng.integers(0, 20, size=50)
+    dictionary = np.unique(played)[:8]
+    rewards = rng.normal(size=50)
+    mean, variance = bkb_posterior(problem, dictionary, played, rewards)
+    kernel = RBFKernel().double().initialize(lengthscale=LENGTHSCALE)
+    arms = torch.from_numpy(problem.arms)
+    model = NystromGP(
+        arms[played],
+        torch.from_numpy(rewards).unsqueeze(-1),
+        inducing_points=arms[dictionary],
+        covar_module=kernel,
+        regularization=REGULARIZATION,
+    )
+    with torch.no_grad():
+        posterior = model.posterior(arms.unsqueeze(-2))
+    np.testing.assert_allclose(mean, posterior.mean.flatten().numpy(), atol=1e-8)
+    np.testing.assert_allclose(variance, posterior.variance.flatten().numpy(), atol=1e-8)
+
+
+def test_numpy_bkb_round_plays_the_best_arm_and_keeps_played_ones(problem):
+    played, rewards = np.array([3, 3, 7]), np.array([0.1, 0.2, 1.0])
+    dictionary = np.array([3, 7])
+    mean, variance = bkb_posterior(problem, dictionary, played, rewards)
+    choice, kept = bkb_round(problem, dictionary, played, rewards, 1e9, np.random.default_rng(0))
+    assert choice == np.argmax(mean + 2.0 * np.sqrt(variance))
+    assert set(kept) == {3, 7, choice}
+
+
+def test_spreads_say_what_was_repeated():
+    assert spread([3.0, 1.0, 2.0], 1) == "2.0 (1.0–3.0)"
+    assert spread([1.0], 1) == "1.0"
+    assert mean_and_error([1.0, 3.0], 1) == "2.0 ± 1.0"
+    assert mean_and_error([1.0], 1) == "1.0"
+
+
+def test_a_table_is_the_same_in_markdown_and_on_the_terminal():
+    table = Table("Title", ["a", "b"], [["1", "2"]])
+    assert table.markdown() == "**Title**\n\n| a | b |\n| --- | --- |\n| 1 | 2 |\n"
+    assert table.rich().row_count == 1
+
+
+def test_a_failed_save_leaves_the_old_file(tmp_path):
+    Report("r", {}, [Table("t", ["a"], [["1"]])], []).save(tmp_path, {**MACHINE, "packages": {}})
+    before = (tmp_path / "r.json").read_text(encoding="utf-8")
+    with pytest.raises(UnicodeEncodeError):
+        write_whole(tmp_path / "r.json", "half \ud800")
+    assert (tmp_path / "r.json").read_text(encoding="utf-8") == before
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["r.json", "r.md"]
