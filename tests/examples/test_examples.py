@@ -1,0 +1,90 @@
+"""The examples run as a user runs them, with small settings."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def run(script, *arguments):
+    """Run an example in a process of its own and return it."""
+    command = [sys.executable, str(EXAMPLES / script), *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=240)
+
+
+def outcome(script, folder, *arguments):
+    """Run an example that must succeed and return what it printed and its record; the figure must be a PNG."""
+    process = run(script, "--output", folder, *arguments)
+    assert process.returncode == 0, process.stderr
+    assert (folder / "figure.png").read_bytes().startswith(b"\x89PNG")
+    assert sorted(path.name for path in folder.iterdir()) == ["figure.png", "record.json"]
+    return process, json.loads((folder / "record.json").read_text())
+
+
+def test_tune_classifier(tmp_path):
+    process, record = outcome("tune_classifier.py", tmp_path / "new", "--evaluations", 6, "--runs", 2)
+    assert "random search" in process.stdout
+    assert "Dictionary at the end of run 1" in process.stdout
+    assert "training" in process.stderr  # the progress bar
+    assert len(record["runs"]) == 2
+    for trial in record["runs"]:
+        assert [len(search) for search in trial["searches"].values()] == [6, 6]
+        for evaluation in trial["searches"]["BKB"]:
+            assert 0.0 <= evaluation["score"] <= 1.0
+            assert isinstance(evaluation["configuration"]["hidden_units"], int)
+            assert 1e-4 <= evaluation["configuration"]["learning_rate"] <= 1.0
+        last = trial["searches"]["BKB"][-1]
+        assert 1 <= last["dictionary_size"] <= 6
+        assert len(trial["results"]) == 4
+        assert all(len(result["held_out"]) == record["settings"]["refits"] for result in trial["results"])
+
+
+def test_tune_classifier_repeats_itself(tmp_path):
+    scores = []
+    for name in ("first", "second"):
+        _, record = outcome("tune_classifier.py", tmp_path / name, "--evaluations", 5, "--runs", 1)
+        scores.append([evaluation["score"] for evaluation in record["runs"][0]["searches"]["BKB"]])
+    assert scores[0] == scores[1]
+
+
+def test_variance_starvation_reproduces_the_figure_of_the_paper(tmp_path):
+    process, record = outcome("variance_starvation.py", tmp_path)
+    assert "SoR" in process.stdout
+    assert [stage["t"] for stage in record["stages"]] == [6, 63, 215]
+    for stage in record["stages"]:
+        exact, dtc, starved = (stage["mean_band_widths"][name] for name in ("exact", "DTC", "SoR"))
+        # Wide where nothing is known, as the exact one; the starved band is not.
+        assert dtc["without data"] > 0.9 * exact["without data"]
+        assert starved["without data"] < 0.5 * exact["without data"]
+        # Narrow where there are data, within the factor α = 3 of an accurate dictionary.
+        assert exact["with data"] / 3.0**0.5 < dtc["with data"] < 3.0**0.5 * exact["with data"]
+    assert record["stages"][2]["mean_band_widths"]["DTC"]["with data"] < 0.3
+    assert record["stages"][2]["dictionary_size"] < 100
+
+
+@pytest.mark.parametrize(
+    ("script", "arguments", "message"),
+    [
+        ("tune_classifier.py", ["--evaluations", "0"], "--evaluations must be at least 3"),
+        ("tune_classifier.py", ["--runs", "0"], "--runs must be at least 1"),
+        ("tune_classifier.py", ["--evaluations", "many"], "invalid int value"),
+        ("variance_starvation.py", ["--seed", "none"], "invalid int value"),
+    ],
+)
+def test_bad_arguments_are_named(script, arguments, message):
+    process = run(script, *arguments)
+    assert process.returncode == 2
+    assert message in process.stderr
+    assert "Traceback" not in process.stderr
+
+
+@pytest.mark.parametrize("script", ["tune_classifier.py", "variance_starvation.py"])
+def test_an_output_folder_that_cannot_be_made_is_named(script, tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    process = run(script, "--output", tmp_path / "file" / "folder")
+    assert process.returncode == 2
+    assert "must name a folder that can be made" in process.stderr
