@@ -277,7 +277,7 @@ def report(record: dict[str, Any], output: Path) -> None:
     runs = record["runs"]
     first = runs[0]["results"]
     table = Table(
-        title=f"Run 1 of {len(runs)}: what each recommends, and how it does on the held-out digits", box=SIMPLE_HEAD
+        title=f"What each recommends in run 1 of {len(runs)}, and its accuracy", box=SIMPLE_HEAD, pad_edge=False
     )
     table.add_column("", no_wrap=True)
     for result in first:
@@ -288,14 +288,14 @@ def report(record: dict[str, Any], output: Path) -> None:
         table.add_row(parameter.label, *(f"{result['configuration'][parameter.name]:.3g}" for result in first))
     table.add_section()
     table.add_row("expected", *("" if result["expected"] is None else f"{result['expected']:.3f}" for result in first))
-    table.add_row(f"{REFITS} refits", *(f"{result['mean']:.3f} ± {result['sd']:.3f}" for result in first))
+    table.add_row(f"held out, {REFITS} refits", *(f"{result['mean']:.3f} ± {result['sd']:.3f}" for result in first))
     if len(runs) > 1:
         means = np.array([[result["mean"] for result in run["results"]] for run in runs])
         table.add_section()
         cells = (f"{mean:.3f} ± {sd:.3f}" for mean, sd in zip(means.mean(0), means.std(0, ddof=1), strict=True))
-        table.add_row(f"{len(runs)} runs", *cells, style="bold")
+        table.add_row(f"held out, {len(runs)} runs", *cells, style="bold")
     last = runs[0]["searches"]["BKB"][-1]
-    console = Console()
+    console = Console(width=max(Console().width, 100))  # a pipe would get 80 columns and cut the cells
     console.print(table)
     console.print(
         "Accuracies; ± is the standard deviation. BKB recommends the played configuration of the highest posterior "
