@@ -34,6 +34,7 @@ from rich.table import Table
 from torch import Tensor
 
 from torch_kbandits import NystromGP, RidgeLeverageSampling
+from torch_kbandits.linalg import jittered_cholesky
 from torch_kbandits.random import generator_for
 
 TIMES = (6, 63, 215)
@@ -125,7 +126,7 @@ def believe(X: Tensor, Y: Tensor, grid: Tensor, seed: int) -> Stage:
     sparse = condition(X, Y, dictionary=RidgeLeverageSampling(OVERSAMPLING), seed=seed)
     exact = condition(X, Y, inducing_points=X)
     posteriors = {"exact": moments(exact, grid), "DTC": moments(sparse, grid)}
-    posteriors["SoR"] = starve(posteriors["DTC"], sparse.inducing_points, grid)
+    posteriors["SoR"] = starve(posteriors["DTC"], X, sparse.inducing_points, grid)
     return Stage(X, Y, sparse.inducing_points, posteriors)
 
 
@@ -143,12 +144,14 @@ def moments(model: NystromGP, grid: Tensor) -> Posterior:
 
 
 @torch.no_grad()
-def starve(dtc: Posterior, dictionary: Tensor, grid: Tensor) -> Posterior:
-    """Return the subset of regressors: the mean of DTC, its variance less the residual k(x, x) − z(x)ᵀz(x)."""
-    gram, cross = kernel()(dictionary).to_dense(), kernel()(dictionary, grid).to_dense()
-    explained = (cross * (torch.linalg.pinv(gram, hermitian=True) @ cross)).sum(0)
-    variance = dtc.deviation.square() - (1.0 - explained)
-    return Posterior(dtc.mean, variance.clamp_min(0.0).sqrt())
+def starve(dtc: Posterior, X: Tensor, dictionary: Tensor, grid: Tensor) -> Posterior:
+    """Return the subset of regressors: the mean of DTC, and of its variance only the term λ z(x)ᵀ V⁻¹ z(x)."""
+    k = kernel()
+    factor = jittered_cholesky(k(dictionary).to_dense())
+    seen, z = (torch.linalg.solve_triangular(factor, k(dictionary, x).to_dense(), upper=False) for x in (X, grid))
+    V = seen @ seen.mT + REGULARIZATION * torch.eye(len(dictionary), dtype=torch.float64)
+    variance = REGULARIZATION * (z * torch.linalg.solve(V, z)).sum(0)
+    return Posterior(dtc.mean, variance.sqrt())
 
 
 def band_widths(stage: Stage, grid: Tensor) -> dict[str, dict[str, float]]:

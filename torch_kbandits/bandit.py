@@ -109,7 +109,7 @@ class Bandit:
 
         Args:
             x: points (q, d), of the dtype and device of the candidates.
-            y: rewards (q,) or (q, 1), or a number if q = 1.
+            y: rewards (q,) or (q, 1), or a number or 0-dim tensor if q = 1.
 
         Raises:
             InputError: if shapes, dtypes or values do not fit.
@@ -265,6 +265,8 @@ def _rewards(y: Tensor | float, X: Tensor) -> Tensor:
             )
         y = X.new_tensor([y])
     checks.same_kind("y", checks.floating_tensor("y", y), X)
+    if len(X) == 1 and y.dim() == 0:
+        y = y.unsqueeze(0)
     if tuple(y.shape) not in ((len(X),), (len(X), 1)):
         raise InputError(f"y must have a reward for each of the {len(X)} point(s), got {checks.describe(y)}.")
     return checks.finite("y", y.reshape(-1))

@@ -19,6 +19,8 @@ def describe(value: Any) -> str:
     """Say what came in words that fit an error message: type, shape and dtype, or the value itself."""
     if isinstance(value, Tensor):
         return f"a tensor of shape {tuple(value.shape)} and dtype {value.dtype}"
+    if hasattr(value, "shape"):
+        return f"a {type(value).__name__} of shape {tuple(value.shape)}"
     return f"{value!r} of type {type(value).__name__}"
 
 
@@ -54,11 +56,13 @@ def positive_integer(name: str, value: int) -> int:
 
 
 def floating_tensor(name: str, value: Any) -> Tensor:
-    """Return ``value`` if it is a tensor of a floating dtype."""
+    """Return ``value`` if it is a tensor in double or single precision; factorisations need no less."""
     if not isinstance(value, Tensor):
         raise InputError(f"{name} must be a torch tensor, got {describe(value)}; convert it with torch.as_tensor.")
-    if not value.is_floating_point():
-        raise InputError(f"{name} must have a floating dtype, got {value.dtype}; convert it with {name}.double().")
+    if value.dtype not in (torch.float64, torch.float32):
+        raise InputError(
+            f"{name} must have a floating dtype, float64 or float32, got {value.dtype}; convert it with {name}.double()."
+        )
     return value
 
 

@@ -60,6 +60,8 @@ def test_variance_starvation_reproduces_the_figure_of_the_paper(tmp_path):
         # Wide where nothing is known, as the exact one; the starved band is not.
         assert dtc["without data"] > 0.9 * exact["without data"]
         assert starved["without data"] < 0.5 * exact["without data"]
+        # It is DTC's without a term that is never negative.
+        assert all(starved[half] <= dtc[half] for half in dtc)
         # Narrow where there are data, within the factor α = 3 of an accurate dictionary.
         assert exact["with data"] / 3.0**0.5 < dtc["with data"] < 3.0**0.5 * exact["with data"]
     assert record["stages"][2]["mean_band_widths"]["DTC"]["with data"] < 0.3

@@ -185,7 +185,7 @@ def test_the_public_face():
     bandit.tell(X, torch.tensor([0.5], dtype=DOUBLE))
     bandit.tell(X, torch.tensor([[0.7]], dtype=DOUBLE))
     bandit.tell(bandit.ask(q=3), torch.zeros(3, 1, dtype=DOUBLE))
-    bandit.tell(torch.rand(1, 2, dtype=DOUBLE), 0.1)  # never asked, and no arm
+    bandit.tell(torch.rand(1, 2, dtype=DOUBLE), torch.tensor(0.1, dtype=DOUBLE))  # never asked, and no arm
     assert bandit.history.X.shape == (6, 2)
     assert bandit.history.Y.tolist() == [0.5, 0.7, 0.0, 0.0, 0.0, 0.1]
     assert bandit.history.rounds.tolist() == [0, 1, 2, 2, 2, 3]
@@ -305,7 +305,10 @@ BAD_TELLS = {
     "other dtype of y": (ARMS[:1], torch.zeros(1), "y must have dtype torch.float64"),
     "integers in x": (torch.zeros(1, 2, dtype=torch.long), 0.0, "x must have a floating dtype"),
     "integers in y": (ARMS[:1], torch.zeros(1, dtype=torch.long), "y must have a floating dtype"),
+    "half precision": (ARMS[:1].half(), 0.0, "float64 or float32, got torch.float16"),
     "a list": ([[0.0, 0.0]], 0.0, "x must be a torch tensor"),
+    "an array": (ARMS[:1].numpy(), 0.0, r"got a ndarray of shape \(1, 2\); convert it"),
+    "one 0-dim reward for many": (ARMS[:3], torch.tensor(0.0, dtype=DOUBLE), "a reward for each of the 3 point"),
     "too many rewards": (ARMS[:1], torch.zeros(2, dtype=DOUBLE), "a reward for each of the 1 point"),
     "too few rewards": (ARMS[:3], torch.zeros(1, 3, dtype=DOUBLE), "a reward for each of the 3 point"),
     "one number for many": (ARMS[:3], 0.5, r"a tensor of 3 reward\(s\)"),

@@ -29,7 +29,7 @@ from gpytorch.mlls import ExactMarginalLogLikelihood, SumMarginalLogLikelihood
 from problems import DOUBLE, data, difference, matern, rbf
 
 from torch_kbandits import ConstantWidth, InputError, KernelUCB, NystromGP, RidgeLeverageSampling
-from torch_kbandits.errors import NotPositiveDefiniteError
+from torch_kbandits.errors import EmptyHistoryError, NotPositiveDefiniteError
 
 BOUNDS = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=DOUBLE)
 X, Y = data(40, 2)
@@ -422,6 +422,12 @@ def test_a_kernel_that_is_no_covariance_is_named():
     m = model(covar_module=NotACovariance().double())
     with pytest.raises(NotPositiveDefiniteError, match="not a valid covariance"):
         m.posterior(X)
+
+
+def test_there_is_nothing_to_fit_without_data():
+    m = NystromGP(X[:0], Y[:0], covar_module=matern(), regularization=0.1)
+    with pytest.raises(EmptyHistoryError, match="no observations"):
+        m.train()(X[:0])
 
 
 def test_a_rule_without_data_leaves_the_prior():

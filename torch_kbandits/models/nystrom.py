@@ -21,7 +21,7 @@ from torch import Tensor
 from torch_kbandits import checks
 from torch_kbandits.dictionaries import DictionaryRule, PlayedPoints, RidgeLeverageSampling
 from torch_kbandits.dtc import DTCFactors, embed
-from torch_kbandits.errors import InputError
+from torch_kbandits.errors import EmptyHistoryError, InputError
 from torch_kbandits.gram import gram, prior_mean, prior_variance
 from torch_kbandits.linalg import jittered_cholesky
 
@@ -195,6 +195,8 @@ class NystromGP(SingleTaskGP):
         """
         if not self.training:
             return super().forward(x)
+        if x.shape[-2] == 0:
+            raise EmptyHistoryError("There is nothing to fit: the model has no observations.")
         x = self.transform_inputs(x)
         dictionary = self._dictionary()
         factor = jittered_cholesky(gram(self.covar_module, dictionary))
