@@ -61,7 +61,8 @@ def floating_tensor(name: str, value: Any) -> Tensor:
         raise InputError(f"{name} must be a torch tensor, got {describe(value)}; convert it with torch.as_tensor.")
     if value.dtype not in (torch.float64, torch.float32):
         raise InputError(
-            f"{name} must have a floating dtype, float64 or float32, got {value.dtype}; convert it with {name}.double()."
+            f"{name} must have a floating dtype, float64 or float32, got {value.dtype}; "
+            f"convert it with {name}.double()."
         )
     return value
 
