@@ -78,6 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except OSError as error:
         parser.error(f"--output must name a folder that can be made: {error}.")
 
+    torch.set_num_threads(1)  # small matrices: on a busy machine a second thread costs more than it brings
     grid = torch.linspace(0.0, 1.0, 401, dtype=torch.float64).unsqueeze(-1)
     X, Y, truth = simulate(grid, options.seed)
     stages = [believe(X[:t], Y[:t], grid, options.seed) for t in TIMES]

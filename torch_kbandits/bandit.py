@@ -4,6 +4,7 @@ import dataclasses
 import warnings
 from collections.abc import Mapping
 from copy import deepcopy
+from numbers import Real
 from typing import Any, NamedTuple
 
 import torch
@@ -18,7 +19,7 @@ from torch_kbandits.candidates.base import ConfidenceAcquisition
 from torch_kbandits.confidence import Width
 from torch_kbandits.dictionaries import DictionaryRule
 from torch_kbandits.errors import InputError, StateMismatchError, TheoryWarning
-from torch_kbandits.gram import prior_variance
+from torch_kbandits.gram import gram, prior_variance
 from torch_kbandits.models import NystromGP
 from torch_kbandits.random import generator_for, seed_for
 
@@ -77,7 +78,10 @@ class Bandit:
         checks.instance("kernel", kernel, Kernel, "a GPyTorch kernel")
         checks.instance("dictionary", dictionary, DictionaryRule, "a rule such as RidgeLeverageSampling()")
         checks.instance("width", width, Width, "a confidence width such as ConstantWidth(2.0)")
+        if isinstance(seed, bool):
+            raise InputError(f"seed must be a whole number, got {seed}.")
         checks.instance("seed", seed, int, "a whole number")
+        _check_kernel(kernel, candidates.example)
         self.candidates = candidates
         self.regularization = checks.positive("regularization", regularization)
         self.dictionary = dictionary
@@ -138,15 +142,15 @@ class Bandit:
 
     @property
     def history(self) -> History:
-        """All that was told, in order."""
+        """All that was told, in order; a copy."""
         if len(self._told) > 1:
             self._told = [History(*(torch.cat(parts) for parts in zip(*self._told, strict=True)))]
-        return self._told[0]
+        return History(*(part.clone() for part in self._told[0]))
 
     @property
     def inducing_points(self) -> Tensor:
-        """The dictionary, (m, d)."""
-        return self._belief.inducing_points
+        """The dictionary, (m, d); a copy."""
+        return self._belief.inducing_points.clone()
 
     @property
     def model(self) -> NystromGP:
@@ -168,9 +172,9 @@ class Bandit:
         return {
             "format": STATE_FORMAT,
             "config": self._config(),
-            "history": {"X": history.X.clone(), "Y": history.Y.clone(), "rounds": history.rounds.clone()},
+            "history": history._asdict(),
             "round": self.round,
-            "inducing_points": self.inducing_points.clone(),
+            "inducing_points": self.inducing_points,
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -186,11 +190,10 @@ class Bandit:
         _check_format(state)
         _check_config(state["config"], self._config())
         example = self.candidates.example
-        X, Y = (state["history"][key].to(example) for key in ("X", "Y"))
-        history = History(X.clone(), Y.clone(), state["history"]["rounds"].to(example.device).clone())
+        history, inducing_points = _saved_tensors(state, example)
         belief = self.candidates.belief(self._kernel, self.regularization, self.seed)
-        if len(X):
-            belief.restore(X, Y, state["inducing_points"].to(example))
+        if len(history.X):
+            belief.restore(history.X, history.Y, inducing_points)
         self._belief, self._told, self._model = belief, [history], None
         self.round = int(state["round"])
 
@@ -202,6 +205,8 @@ class Bandit:
         Raises:
             InputError: if something was told already, or the history does not fit; then the bandit stays empty.
         """
+        if bool((history.rounds.diff() < 0).any()):
+            raise InputError("The rounds of a history must not decrease.")
         if self.round:
             raise InputError(f"replay needs a bandit that was told nothing; this one was told {self.round} round(s).")
         if not len(history.X) == len(history.Y) == len(history.rounds):
@@ -211,7 +216,7 @@ class Bandit:
             for number in history.rounds.unique_consecutive():
                 rows = history.rounds == number
                 self.tell(history.X[rows], history.Y[rows])
-        except Exception:
+        except BaseException:
             self._belief, self._told, self._model, self.round = fresh, self._told[:1], None, 0
             raise
 
@@ -227,9 +232,7 @@ class Bandit:
         """Return all that must agree between a saved state and the bandit that loads it, by name."""
         config: dict[str, Any] = {"algorithm": type(self).__name__, "seed": self.seed}
         config |= {f"candidates.{key}": value for key, value in self.candidates.describe().items()}
-        config["kernel"] = type(self._kernel).__name__
-        for name, value in self._kernel.state_dict().items():
-            config[f"kernel.{name}"] = str(value.tolist())
+        config |= _describe_kernel(self._kernel)
         config["regularization"] = self.regularization
         config["acquisition"] = getattr(self._acquisition, "__name__", type(self._acquisition).__name__)
         _describe_value("dictionary", self.dictionary, config)
@@ -251,6 +254,21 @@ class Bandit:
             )
 
 
+def _check_kernel(kernel: Kernel, example: Tensor) -> None:
+    """Refuse a kernel that does not give a plain, finite covariance at points like the example (1, d)."""
+    d = example.shape[-1]
+    try:
+        with torch.no_grad():
+            values = gram(deepcopy(kernel).to(example), example.expand(2, d), example)
+    except (RuntimeError, IndexError) as error:
+        raise InputError(f"The kernel cannot be evaluated at points of {d} columns: {error}") from error
+    if values.shape != (2, 1) or not bool(torch.isfinite(values).all()):
+        raise InputError(
+            "The kernel must give a finite number for each pair of points; two points against one give a tensor of "
+            f"shape {tuple(values.shape)}, {values.flatten()[:4].tolist()}. Kernels with a batch shape do not fit."
+        )
+
+
 def _empty_history(example: Tensor) -> History:
     rounds = torch.zeros(0, dtype=torch.long, device=example.device)
     return History(example[:0], example.new_zeros(0), rounds)
@@ -259,17 +277,31 @@ def _empty_history(example: Tensor) -> History:
 def _rewards(y: Tensor | float, X: Tensor) -> Tensor:
     """Return rewards as (q,), checked against the points they are for."""
     if not isinstance(y, Tensor):
-        if len(X) != 1 or isinstance(y, bool) or not isinstance(y, (int, float)):
+        if len(X) != 1 or isinstance(y, bool) or not isinstance(y, Real):
             raise InputError(
                 f"y must be a tensor of {len(X)} reward(s), or a number for one; got {checks.describe(y)}."
             )
-        y = X.new_tensor([y])
+        y = X.new_tensor([float(y)])
     checks.same_kind("y", checks.floating_tensor("y", y), X)
     if len(X) == 1 and y.dim() == 0:
         y = y.unsqueeze(0)
     if tuple(y.shape) not in ((len(X),), (len(X), 1)):
         raise InputError(f"y must have a reward for each of the {len(X)} point(s), got {checks.describe(y)}.")
     return checks.finite("y", y.reshape(-1))
+
+
+def _describe_kernel(kernel: Kernel) -> dict[str, Any]:
+    """Return the class, the plain settings (such as ``nu``) and the parameters of a kernel and of all its parts."""
+    config: dict[str, Any] = {}
+    for name, part in kernel.named_modules():
+        prefix = f"kernel.{name}" if name else "kernel"
+        config[prefix] = type(part).__name__
+        for key, value in vars(part).items():
+            if key != "training" and not key.startswith("_") and isinstance(value, (bool, int, float, str)):
+                config[f"{prefix}.{key}"] = value
+    for name, value in kernel.state_dict().items():
+        config[f"kernel.{name}"] = str(value.tolist())
+    return config
 
 
 def _describe_value(name: str, value: Any, config: dict[str, Any]) -> None:
@@ -295,6 +327,27 @@ def _check_format(state: Mapping[str, Any]) -> None:
             f"The state has format {state['format']} and this version reads {STATE_FORMAT}: "
             "load it with the version of torch_kbandits that saved it."
         )
+
+
+def _saved_tensors(state: Mapping[str, Any], example: Tensor) -> tuple[History, Tensor]:
+    """Return copies of the history and of the dictionary of a saved state, checked like what is told."""
+    try:
+        saved = History(**state["history"])
+        X = checks.points("the saved X", saved.X.to(example.device), dimension=example.shape[-1], like=example)
+        Y = _rewards(saved.Y.to(example.device), X) if len(X) else example.new_zeros(0)
+        inducing_points = checks.points(
+            "the saved dictionary",
+            state["inducing_points"].to(example.device),
+            dimension=example.shape[-1],
+            like=example,
+        )
+        if len(saved.rounds) != len(X) or (len(X) > 0) != (len(inducing_points) > 0):
+            raise InputError(
+                f"{len(X)} points, {len(saved.rounds)} rounds and {len(inducing_points)} in the dictionary"
+            )
+    except (InputError, TypeError, AttributeError) as error:
+        raise StateMismatchError(f"The state is damaged: {error}") from error
+    return History(X.clone(), Y.clone(), saved.rounds.to(example.device).clone()), inducing_points.clone()
 
 
 def _check_config(saved: Mapping[str, Any], here: Mapping[str, Any]) -> None:

@@ -40,6 +40,7 @@ def jittered_cholesky(matrix: Tensor, scale: Tensor | None = None) -> Tensor:
         )
     if scale is None:
         scale = matrix.diagonal(dim1=-2, dim2=-1).mean(-1)
+    scale = torch.where(scale == 0.0, 1.0, scale)  # a kernel may vanish at all points, as a linear one at the origin
     limit = _MAX_RELATIVE_JITTER[matrix.dtype]
     relative = 10.0 * matrix.shape[-1] * torch.finfo(matrix.dtype).eps
     while relative <= limit:

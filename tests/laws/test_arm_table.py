@@ -6,7 +6,7 @@ import oracles
 import pytest
 import torch
 from hypothesis import given, settings
-from problems import DOUBLE, KERNELS, data, dense, difference
+from problems import DOUBLE, KERNELS, data, dense, difference, rbf, scaled
 
 from torch_kbandits import Arms, KernelUCB
 from torch_kbandits.candidates import ArmTable
@@ -153,10 +153,14 @@ def test_asked_arms_maximise_the_botorch_acquisition(q):
     tell(belief, X, Y, RidgeLeverageSampling(0.5), 0)
     before = belief.mean.clone(), belief.variance.clone()
     chosen = belief.maximize(KernelUCB, beta, q, seed=0)
+    seen = []
+    recorder = _Recorder(seen)
+    assert torch.equal(belief.maximize(recorder, beta, q, seed=0), chosen)
     model = belief.model(X, Y, belief.inducing_points)
     for number in range(q):
         acquisition = KernelUCB(model, beta, X_pending=chosen[:number])
         values = acquisition(arms.unsqueeze(-2)).detach()
+        assert difference(KernelUCB.score(belief.mean, seen[number], beta), values) < 1e-8
         assert float(acquisition(chosen[number : number + 1].unsqueeze(-2))) == pytest.approx(
             float(values.max()), abs=1e-8
         )
@@ -164,6 +168,73 @@ def test_asked_arms_maximise_the_botorch_acquisition(q):
     assert torch.equal(belief.variance, before[1])
     assert torch.equal(belief.maximize(KernelUCB, beta, q, seed=0), chosen)
     tell(belief, chosen, torch.randn(q, dtype=DOUBLE), RidgeLeverageSampling(0.5), 1)
+
+
+class _Recorder:
+    """Scores as KernelUCB and keeps the variances that it is shown."""
+
+    def __init__(self, seen):
+        self.seen = seen
+
+    def score(self, mean, variance, beta):
+        self.seen.append(variance.clone())
+        return KernelUCB.score(mean, variance, beta)
+
+
+@pytest.mark.parametrize("scale", [1e-9, 1e9])
+def test_units_do_not_matter(scale):
+    """Rewards, kernel and λ in other units: the same arms are played."""
+    arms, _ = data(200, 2)
+    played = []
+    for s in (1.0, scale):
+        kernel = scaled(rbf(0.3), s**2)
+        belief, rows = Arms(arms).belief(kernel, LAMBDA * s**2, seed=0), []
+        for number in range(25):
+            x = belief.maximize(KernelUCB, torch.tensor(2.0, dtype=DOUBLE), 1, seed=0)
+            tell(belief, x, s * torch.sin(5.0 * x).sum(-1), RidgeLeverageSampling(2.0), number)
+            rows.append(x)
+        played.append(torch.cat(rows))
+    assert torch.equal(played[0], played[1])
+
+
+def test_overflow_is_named_and_changes_nothing():
+    arms, _ = data(20, 2)
+    belief = table(arms)
+    tell(belief, arms[:1], torch.tensor([1e300], dtype=DOUBLE), EveryPoint(), 0)
+    before = belief.mean
+    for rule in (EveryPoint(), FixedDictionary(arms[5:15])):
+        with pytest.raises(NumericalError, match="not finite"):
+            tell(belief, arms[:1].expand(30, 2), torch.full((30,), 1e308, dtype=DOUBLE), rule, 1)
+        assert difference(belief.mean / 1e300, before / 1e300) < 1e-12
+
+
+def test_an_interrupt_changes_nothing(monkeypatch):
+    arms, _ = data(20, 2)
+    belief, rule = table(arms), FixedDictionary(arms[::3])
+    tell(belief, arms[:1], torch.ones(1, dtype=DOUBLE), rule, 0)
+    before, observe, calls = belief.mean, ArmTable._observe, []
+
+    def interrupted(*args):
+        calls.append(args)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        observe(*args)
+
+    monkeypatch.setattr(ArmTable, "_observe", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        tell(belief, arms[3:5], torch.ones(2, dtype=DOUBLE), rule, 1)
+    assert torch.equal(belief.mean, before)
+
+
+@pytest.mark.filterwarnings("ignore:Negative variance values")  # GPyTorch floors a variance of 0 at 1e-10
+def test_a_kernel_that_vanishes_somewhere():
+    """A linear kernel at the origin, alone in the dictionary and beside others."""
+    arms = torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.3, 0.9], [-1.0, 0.5]], dtype=DOUBLE)
+    belief = table(arms, "linear")
+    X, Y = arms[[0, 0, 2, 1]], torch.tensor([1.0, -1.0, 0.5, 0.2], dtype=DOUBLE)
+    for number in range(4):
+        tell(belief, X[number, None], Y[number, None], EveryPoint(), number)
+        assert_equals_model(belief, arms, X[: number + 1], Y[: number + 1])
 
 
 def test_ties_are_broken_by_the_seed():

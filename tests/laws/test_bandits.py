@@ -8,9 +8,9 @@ import warnings
 import hypothesis.strategies as st
 import pytest
 import torch
-from gpytorch.kernels import RBFKernel
+from gpytorch.kernels import MaternKernel, RBFKernel
 from hypothesis import given, settings
-from problems import DOUBLE, data, difference, matern, rbf
+from problems import DOUBLE, data, difference, matern, rbf, scaled
 
 from torch_kbandits import (
     Arms,
@@ -22,6 +22,7 @@ from torch_kbandits import (
     History,
     InputError,
     KernelUCB,
+    NumericalError,
     NystromGP,
     RidgeLeverageSampling,
     ScaledWidth,
@@ -370,6 +371,12 @@ BAD_CONFIGURATIONS = {
     "impossible probability": (
         {"noise_scale": 0.1, "norm_bound": 1.0, "failure_probability": 1.5}, "strictly between 0 and 1"
     ),
+    "negative noise beside beta": ({"noise_scale": -0.1}, "noise_scale"),
+    "zero norm beside beta": ({"norm_bound": 0.0}, "norm_bound"),
+    "impossible probability beside beta": ({"failure_probability": 1.5}, "failure_probability"),
+    "impossible accuracy beside beta": ({"accuracy": 7.0}, "accuracy"),
+    "negative horizon": ({"horizon": -5}, "horizon"),
+    "a truth value as seed": ({"seed": True}, "seed must be a whole number"),
     "zero oversampling": ({"oversampling": 0.0}, "oversampling"),
     "negative beta": ({"beta": -1.0}, "value must be a finite number of at least 0"),
     "a fractional seed": ({"seed": 0.5}, "seed must be a whole number"),
@@ -406,6 +413,8 @@ def test_a_bad_q_is_named(q):
         ({"candidates": None, "bounds": BOUNDS}, "candidates.bounds: saved nothing"),
         ({"kernel": rbf(0.4)}, "kernel.raw_lengthscale"),
         ({"kernel": matern()}, "kernel: saved RBFKernel, here ScaleKernel"),
+        ({"kernel": MaternKernel(nu=0.5).double()}, "kernel.nu: saved nothing, here 0.5"),
+        ({"kernel": scaled(matern(), 1.0)}, "kernel.base_kernel: saved nothing"),
         ({"beta": 2.5}, "width.value: saved 2.0, here 2.5"),
         ({"oversampling": 4.0}, "dictionary.oversampling: saved 3.0, here 4.0"),
     ],
@@ -426,6 +435,82 @@ def test_what_is_no_state_is_refused():
         bkb().load_state_dict(bkb().state_dict() | {"format": 99})
 
 
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda state: state["history"]["Y"].fill_(float("nan")),
+        lambda state: state["history"].pop("Y"),
+        lambda state: state["history"].update(Y=state["history"]["Y"][:1]),
+        lambda state: state["history"].update(rounds=state["history"]["rounds"][:1]),
+        lambda state: state.update(inducing_points=state["inducing_points"][:0]),
+    ],
+)
+def test_a_damaged_state_is_refused(damage):
+    bandit, twin = bkb(), bkb()
+    play(bandit, 3)
+    state = bandit.state_dict()
+    damage(state)
+    with pytest.raises(StateMismatchError, match="damaged"):
+        twin.load_state_dict(state)
+    assert twin.round == 0
+
+
+def test_what_is_shown_is_a_copy():
+    for domain in ("arms", "box"):
+        bandit = bkb(domain)
+        play(bandit, 2)
+        expected = bandit.state_dict()
+        bandit.history.Y.zero_()
+        bandit.history.X.zero_()
+        bandit.inducing_points.zero_()
+        assert torch.equal(bandit.state_dict()["history"]["Y"], expected["history"]["Y"])
+        assert torch.equal(bandit.state_dict()["inducing_points"], expected["inducing_points"])
+
+
+def test_the_model_follows_what_is_told_and_loaded():
+    bandit, other = bkb(), bkb()
+    bandit.tell(ARMS[:1], 1.0)
+    assert bandit.model.num_observations == 1
+    bandit.tell(ARMS[1:3], torch.ones(2, dtype=DOUBLE))
+    assert bandit.model.num_observations == 3
+    assert other.model.num_observations == 0
+    other.load_state_dict(bandit.state_dict())
+    assert other.model.num_observations == 3
+
+
+def test_each_round_draws_a_dictionary_of_its_own():
+    bandit, drawn = composed(UniformDictionary(3)), []
+    bandit.tell(ARMS[:40], reward(ARMS[:40]))
+    for _ in range(5):
+        bandit.tell(ARMS[:1], 0.0)
+        drawn.append(bandit.inducing_points)
+    assert len({tuple(points.flatten().tolist()) for points in drawn}) == 5
+
+
+@pytest.mark.parametrize("domain", ["arms", "box"])
+def test_rewards_that_overflow_are_named(domain):
+    bandit = bkb(domain)
+    bandit.tell(ARMS[:1], 1e300)
+    with pytest.raises(NumericalError, match="not finite"):
+        bandit.tell(ARMS[:1].expand(30, 2), torch.full((30,), 1e308, dtype=DOUBLE))
+    assert bandit.round == 1
+    bandit.ask()
+
+
+@pytest.mark.parametrize(
+    ("kernel", "message"),
+    [
+        (RBFKernel(ard_num_dims=3), "cannot be evaluated at points of 2 columns"),
+        (RBFKernel(active_dims=[5]), "cannot be evaluated at points of 2 columns"),
+        (RBFKernel(batch_shape=torch.Size([2])), "Kernels with a batch shape do not fit"),
+        (scaled(matern(outputscale=1e200), 1e200), "finite number"),
+    ],
+)
+def test_a_kernel_that_does_not_fit_is_named(kernel, message):
+    with pytest.raises(InputError, match=message):
+        bkb(kernel=kernel.double())
+
+
 def test_replay_wants_an_empty_bandit_and_a_whole_history():
     bandit, twin = bkb(), bkb()
     play(bandit, 3)
@@ -436,6 +521,8 @@ def test_replay_wants_an_empty_bandit_and_a_whole_history():
         twin.replay(History(history.X, history.Y[:1], history.rounds))
     with pytest.raises(InputError, match="y must be finite"):
         twin.replay(History(history.X, history.Y * torch.tensor([1.0, float("nan"), 1.0]), history.rounds))
+    with pytest.raises(InputError, match="must not decrease"):
+        twin.replay(History(history.X, history.Y, torch.tensor([0, 1, 0])))
     assert twin.round == 0
     assert twin.history.X.shape == (0, 2)
     twin.replay(history)

@@ -46,6 +46,16 @@ def test_bumps_span_the_unit_interval_and_follow_the_formula():
     assert float((env.means[:, None] - env.means[None, :]).abs()[near].max()) < 0.3
 
 
+def test_noise_differs_from_round_to_round():
+    env = gaussian_bumps(5, 2, seed=0)
+    assert len({float(env.pull(env.arms[:1], number)) for number in range(10)}) == 10
+
+
+def test_one_arm_cannot_be_scaled():
+    with pytest.raises(InputError, match="num_arms must be at least 2"):
+        gaussian_bumps(1, 2, seed=0)
+
+
 def test_what_is_no_arm_has_no_mean():
     env = gaussian_bumps(5, 2, seed=0)
     with pytest.raises(InputError, match=r"Row\(s\) \[1\] of X are no arms"):

@@ -5,6 +5,7 @@ import io
 
 import pytest
 import torch
+from botorch import settings as botorch_settings
 from botorch.acquisition import (
     LogExpectedImprovement,
     UpperConfidenceBound,
@@ -19,12 +20,15 @@ from botorch.exceptions.errors import UnsupportedError
 from botorch.fit import fit_gpytorch_mll
 from botorch.generation import MaxPosteriorSampling
 from botorch.models import ModelListGP, SingleTaskGP
+from botorch.models.map_saas import EnsembleMapSaasSingleTaskGP
 from botorch.models.transforms import Normalize, Standardize
 from botorch.optim import optimize_acqf, optimize_acqf_discrete, optimize_acqf_mixed
 from botorch.sampling.normal import SobolQMCNormalSampler
 from botorch.sampling.pathwise import draw_kernel_feature_paths, draw_matheron_paths
 from botorch.utils.datasets import SupervisedDataset
+from gpytorch import settings as gpytorch_settings
 from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
+from gpytorch.means import ConstantMean, ZeroMean
 from gpytorch.mlls import ExactMarginalLogLikelihood, SumMarginalLogLikelihood
 from problems import DOUBLE, data, difference, matern, rbf
 
@@ -82,6 +86,16 @@ def test_kernel_ucb_is_botorchs_ucb_with_the_square_root_taken():
         assert difference(KernelUCB(m, beta=2.0)(T), UpperConfidenceBound(m, beta=4.0)(T)) < 1e-12
         width = KernelUCB(m, beta=ConstantWidth(2.0)) if isinstance(m, NystromGP) else KernelUCB(m, beta=2.0)
         assert difference(width(T), UpperConfidenceBound(m, beta=4.0)(T)) < 1e-12
+
+
+def test_kernel_ucb_of_batched_and_ensemble_models_is_botorchs():
+    many_X, many_Y = X.expand(3, 40, 2), torch.stack([Y, -Y, Y.square()])
+    batch = NystromGP(many_X, many_Y, inducing_points=Z.expand(3, -1, 2), covar_module=matern(), regularization=0.05)
+    for T in (torch.rand(3, 1, 2, dtype=DOUBLE), torch.rand(5, 3, 1, 2, dtype=DOUBLE)):
+        assert difference(KernelUCB(batch, 2.0)(T), UpperConfidenceBound(batch, 4.0)(T)) < 1e-12
+    ensemble = EnsembleMapSaasSingleTaskGP(X, Y, num_taus=3)
+    T = torch.rand(5, 1, 2, dtype=DOUBLE)
+    assert difference(KernelUCB(ensemble, 2.0)(T), UpperConfidenceBound(ensemble, 4.0)(T)) < 1e-12
 
 
 def test_kernel_ucb_sums_over_a_joint_batch():
@@ -152,7 +166,9 @@ def test_a_width_needs_a_model_with_evidence():
         KernelUCB(exact(), beta=ConstantWidth(2.0))
 
 
-@pytest.mark.parametrize("beta", [-1.0, float("nan"), "wide", torch.tensor(-0.5), torch.tensor(float("nan"))])
+@pytest.mark.parametrize(
+    "beta", [-1.0, float("nan"), "wide", torch.tensor(-0.5), torch.tensor(float("nan")), torch.ones(3)]
+)
 def test_a_bad_beta_is_named(beta):
     with pytest.raises(InputError, match="beta must be"):
         KernelUCB(model(), beta=beta)
@@ -330,6 +346,93 @@ def test_sets_of_new_data():
     assert difference(m.posterior(X).mean, fresh.posterior(X).mean) < 1e-12
 
 
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_a_fitted_model_goes_on(kind):
+    """The usual loop: fit, then condition, fantasise, copy, ask for a batch."""
+    kernel = ScaleKernel(RBFKernel()).double()
+    m = model(covar_module=kernel, **KINDS[kind])
+    mll = ExactMarginalLogLikelihood(m.likelihood, m)
+    fit_gpytorch_mll(mll)
+    new = torch.rand(2, 2, dtype=DOUBLE)
+    m.condition_on_observations(new, new[:, :1]).posterior(X)
+    m.fantasize(new, SobolQMCNormalSampler(torch.Size([2]), seed=0)).posterior(X)
+    points, _ = optimize_acqf(
+        KernelUCB(m, 2.0), BOUNDS, q=2, num_restarts=2, raw_samples=8, options={"maxiter": 3}, sequential=True
+    )
+    assert points.shape == (2, 2)
+    m.train()
+    mll(m(*m.train_inputs), m.train_targets)  # a training step by hand leaves its graph behind
+    assert difference(copy.deepcopy(m).posterior(X).mean, m.posterior(X).mean) < 1e-12
+    fit_gpytorch_mll(mll)
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+@pytest.mark.parametrize("prepare", [lambda m: m, lambda m: m.posterior(X), lambda m: m.train()])
+def test_conditioning_in_any_mode_neither_learns_nor_forgets_transforms(kind, prepare):
+    used, fresh = model(**KINDS[kind]), model(**KINDS[kind])
+    fresh.posterior(X)
+    new, T = torch.rand(3, 2, dtype=DOUBLE), torch.rand(5, 2, dtype=DOUBLE)
+    expected = fresh.condition_on_observations(new, 50.0 * new[:, :1]).posterior(T).mean
+    prepare(used)
+    assert difference(used.condition_on_observations(new, 50.0 * new[:, :1]).posterior(T).mean, expected) < 1e-9
+    assert difference(used.posterior(T).mean, model(**KINDS[kind]).posterior(T).mean) < 1e-9
+
+
+def test_conditioning_with_variances_and_a_transform_equals_botorch():
+    kwargs = {"covar_module": matern(), "outcome_transform": Standardize(m=1)}
+    noise = torch.full_like(Y, 0.05)
+    ours = NystromGP(X, Y, noise, inducing_points=X, **kwargs)
+    theirs = SingleTaskGP(X, Y, noise, mean_module=ZeroMean(), **kwargs)
+    theirs.posterior(X)
+    new, T = torch.rand(3, 2, dtype=DOUBLE), torch.rand(5, 2, dtype=DOUBLE)
+    level = theirs.likelihood.noise.mean().expand(3, 1)
+    expected = theirs.condition_on_observations(new, new[:, :1], noise=level).posterior(T)
+    conditioned = ours.condition_on_observations(new, new[:, :1]).posterior(T)
+    assert difference(conditioned.mean, expected.mean) < 1e-8
+    assert difference(conditioned.variance, expected.variance) < 1e-8
+
+
+def test_model_lists_grow_their_dictionaries_too():
+    """Without transforms, which BoTorch's model lists do not apply to new observations."""
+    far = torch.tensor([[4.0, 4.0]], dtype=DOUBLE)
+    models = ModelListGP(model(), model(**KINDS["heteroscedastic"]))
+    values = torch.tensor([[1.0, 2.0]], dtype=DOUBLE)
+    before = models.posterior(far).variance
+    conditioned = models.condition_on_observations([far] * 2, values)
+    after = conditioned.posterior(far)
+    for o, m in enumerate(models.models):
+        alone = m.condition_on_observations(far, values[:, o, None]).posterior(far)
+        assert difference(after.variance[:, o, None], alone.variance) < 1e-9
+        assert float(after.variance[0, o].detach()) < 0.1 * float(before[0, o].detach())
+    again = conditioned.condition_on_observations([X[:2]] * 2, Y[:2].expand(2, 2))
+    twice = models.models[0].condition_on_observations(far, values[:, :1]).condition_on_observations(X[:2], Y[:2])
+    assert difference(again.posterior(X).mean[:, :1], twice.posterior(X).mean) < 1e-9
+    weights = ScalarizedPosteriorTransform(torch.ones(2, dtype=DOUBLE))
+    pending = KernelUCB(models, 2.0, posterior_transform=weights, X_pending=far)(far.unsqueeze(0)).detach()
+    assert float(pending) < float(KernelUCB(models, 2.0, posterior_transform=weights)(far.unsqueeze(0)).detach())
+
+
+def test_hyperparameter_gradients_flow_when_asked():
+    m = model(covar_module=ScaleKernel(RBFKernel()).double())
+    with botorch_settings.propagate_grads(True):
+        m.posterior(X[:3]).mean.sum().backward()
+    gradient = m.covar_module.base_kernel.raw_lengthscale.grad.clone()
+    raw, step, values = m.covar_module.base_kernel.raw_lengthscale, 1e-5, []
+    for sign in (1.0, -1.0):
+        with torch.no_grad():
+            raw += sign * step
+            m.train()
+            values.append(float(m.posterior(X[:3]).mean.sum()))
+            raw -= sign * step
+    assert float(gradient) == pytest.approx((values[0] - values[1]) / (2 * step), rel=1e-5)
+
+
+def test_the_prior_mode_of_gpytorch():
+    with gpytorch_settings.prior_mode(True):
+        prior = model().eval()(X).covariance_matrix
+    assert difference(prior, matern()(X).to_dense()) < 1e-12
+
+
 # -------------------------------------------------------------------- pathwise samples
 
 
@@ -370,6 +473,38 @@ def test_paths_of_all_points_equal_the_exact_posterior():
     assert bool(((variance - expected).abs() < 0.10 * expected + 0.05).all())
 
 
+def test_paths_honour_the_prior_mean_the_noise_and_the_inputs():
+    """As above, with inputs off the unit cube, a prior mean of 50 and much noise: 4.5 standard errors each."""
+    wide, mean = 30.0 * X - 7.0, ConstantMean().double()
+    mean.constant = torch.tensor(50.0, dtype=DOUBLE)
+    m = NystromGP(
+        wide, Y + 50.0, inducing_points=wide[:5], covar_module=rbf(0.35), regularization=3.0, mean_module=mean,
+        input_transform=Normalize(d=2),
+    )  # fmt: skip
+    T = 30.0 * torch.rand(6, 2, dtype=DOUBLE) - 7.0
+    posterior = m.posterior(T.unsqueeze(-2))
+    sampled_mean, sampled_variance = _sample_moments(m, T)
+    expected = posterior.variance.flatten().detach()
+    assert float(expected.min()) > 0.1
+    error = (sampled_mean - posterior.mean.flatten().detach()).abs()
+    assert bool((error < 0.071 * expected.sqrt() + 0.05).all())
+    assert bool(((sampled_variance - expected).abs() < 0.10 * expected + 0.05).all())
+
+
+@pytest.mark.filterwarnings("ignore:Data .outcome observations. is not standardized")
+@pytest.mark.parametrize("batch", [(), (3,)])
+@pytest.mark.parametrize("outputs", [1, 2])
+def test_paths_of_outputs_and_batches_have_botorchs_shapes(batch, outputs):
+    many_X, many_Y = X.expand(*batch, 40, 2), Y.expand(*batch, 40, outputs)
+    ours = NystromGP(many_X, many_Y, inducing_points=Z.expand(*batch, -1, 2), regularization=0.1)
+    theirs = SingleTaskGP(many_X, many_Y, outcome_transform=None)
+    T = torch.rand(*batch, 6, 2, dtype=DOUBLE)
+    if batch and outputs > 1:
+        T = T.unsqueeze(-3)
+    shapes = [draw_matheron_paths(m, torch.Size([5]))(T).shape for m in (ours, theirs)]
+    assert shapes[0] == shapes[1]
+
+
 def test_pathwise_thompson_sampling_of_models_and_lists():
     acquisition = PathwiseThompsonSampling(model())
     points, _ = optimize_acqf(acquisition, BOUNDS, q=2, num_restarts=2, raw_samples=16)
@@ -397,6 +532,10 @@ BAD_MODELS = {
     "NaN inducing points": ({"inducing_points": X[:2] * float("nan")}, "inducing_points must be finite"),
     "a rule that is none": ({"dictionary": "greedy"}, "dictionary must be a rule"),
     "two dictionaries": ({"inducing_points": Z, "dictionary": RidgeLeverageSampling()}, "not both"),
+    "a likelihood and variances": (
+        {"likelihood": exact().likelihood, "train_Yvar": Y.abs()},
+        "Give either a likelihood or train_Yvar",
+    ),
     "two noises": ({"likelihood": exact().likelihood, "regularization": 0.1}, "not both"),
 }
 

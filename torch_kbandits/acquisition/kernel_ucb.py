@@ -5,6 +5,7 @@ from botorch.acquisition import AcquisitionFunction
 from botorch.acquisition.input_constructors import acqf_input_constructor
 from botorch.acquisition.objective import PosteriorTransform
 from botorch.exceptions.errors import UnsupportedError
+from botorch.models import ModelListGP
 from botorch.models.model import Model
 from botorch.posteriors import GPyTorchPosterior
 from botorch.utils.transforms import average_over_ensemble_models, t_batch_mode_transform
@@ -16,8 +17,8 @@ from torch_kbandits import checks
 from torch_kbandits.confidence import Evidence, Width
 from torch_kbandits.errors import InputError
 
-#: Keeps the gradient of the square root finite; the same floor as BoTorch's analytic acquisition functions.
-_MIN_VARIANCE = 1e-12
+#: Keeps the gradient of the square root finite, and is far below any variance that matters in any units.
+_MIN_VARIANCE = 1e-30
 
 
 class KernelUCB(AcquisitionFunction):
@@ -80,12 +81,15 @@ class KernelUCB(AcquisitionFunction):
     @average_over_ensemble_models  # pyright: ignore[reportArgumentType]  (it declares self as the base class)
     def forward(self, X: Tensor) -> Tensor:
         """Return the sum over q of the upper confidence bounds at X (b, q, d), (b,)."""
-        points = X.unsqueeze(-2)  # marginals only: each point is a q-batch of its own
-        mean, variance = _marginals(self.model, points, self.posterior_transform)
+        return torch.stack([self._score(X[..., i : i + 1, :]) for i in range(X.shape[-2])]).sum(0)
+
+    def _score(self, x: Tensor) -> Tensor:
+        """Return the upper confidence bounds at single points x (..., 1, d), (...,)."""
+        mean, variance = _marginals(self.model, x, self.posterior_transform)
         (hallucinated,) = self._hallucinated
         if hallucinated is not self.model:
-            _, variance = _marginals(hallucinated, points, self.posterior_transform)
-        return self.score(mean, variance, self.beta.to(X)).sum(-1)
+            _, variance = _marginals(hallucinated, x, self.posterior_transform)
+        return self.score(mean, variance, self.beta.to(x))
 
 
 def _multiplier(beta: float | Tensor | Width, model: Model) -> Tensor:
@@ -99,15 +103,15 @@ def _multiplier(beta: float | Tensor | Width, model: Model) -> Tensor:
         beta = beta(model)
     if not isinstance(beta, Tensor):
         return torch.tensor(checks.non_negative("beta", beta), dtype=torch.float64)
-    if not bool((beta >= 0).all()):
-        raise InputError(f"beta must be at least 0, got {beta.tolist()}.")
-    return beta
+    if beta.numel() != 1 or not bool((beta >= 0).all()):
+        raise InputError(f"beta must be one number of at least 0, got {beta.tolist()}.")
+    return beta.reshape(())
 
 
-def _marginals(model: Model, points: Tensor, transform: PosteriorTransform | None) -> tuple[Tensor, Tensor]:
-    """Return the posterior means and variances of points (..., q, 1, d), both (..., q)."""
-    posterior = cast(GPyTorchPosterior, model.posterior(points, posterior_transform=transform))
-    return posterior.mean.flatten(-2).squeeze(-1), posterior.variance.flatten(-2).squeeze(-1)
+def _marginals(model: Model, x: Tensor, transform: PosteriorTransform | None) -> tuple[Tensor, Tensor]:
+    """Return the posterior means and variances of single points x (..., 1, d), both (...,)."""
+    posterior = cast(GPyTorchPosterior, model.posterior(x, posterior_transform=transform))
+    return posterior.mean.squeeze(-1).squeeze(-1), posterior.variance.squeeze(-1).squeeze(-1)
 
 
 def hallucinate(model: Model, X: Tensor) -> Model:
@@ -119,6 +123,8 @@ def hallucinate(model: Model, X: Tensor) -> Model:
         # Models without a noise level for later observations get the mean of the earlier ones.
         level = likelihood.noise.mean(-1, keepdim=True)
         kwargs["noise"] = (level.mT if model.num_outputs > 1 else level.unsqueeze(-1)).expand(mean.shape)
+    if isinstance(model, ModelListGP):
+        return model.condition_on_observations([X] * model.num_outputs, mean, **kwargs)
     return model.condition_on_observations(X, mean, **kwargs)
 
 

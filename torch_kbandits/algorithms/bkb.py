@@ -3,6 +3,7 @@ from typing import Literal
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
+from torch_kbandits import checks
 from torch_kbandits.algorithms.arguments import resolve_candidates, resolve_width
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.candidates import Candidates
@@ -54,6 +55,13 @@ class BKB(Bandit):
         accuracy: float = 0.5,
         beta: float | Width | None = None,
     ) -> None:
+        checks.open_unit_interval("failure_probability", failure_probability)
+        checks.open_unit_interval("accuracy", accuracy)
+        for name, value in (("noise_scale", noise_scale), ("norm_bound", norm_bound)):
+            if value is not None:
+                checks.positive(name, value)
+        if horizon is not None:
+            checks.positive_integer("horizon", horizon)
         theory = smallest = None
         if noise_scale is not None and norm_bound is not None:
             theory = BKBWidth(noise_scale, norm_bound, failure_probability, accuracy)

@@ -1,6 +1,5 @@
 import hashlib
 from copy import copy
-from typing import Self
 
 import torch
 from gpytorch.kernels import Kernel
@@ -11,7 +10,7 @@ from torch_kbandits.candidates.base import Belief, Candidates, ConfidenceAcquisi
 from torch_kbandits.candidates.columns import KernelColumns
 from torch_kbandits.dictionaries import PlayedPoints, Selection
 from torch_kbandits.dtc import DTCFactors, embed
-from torch_kbandits.errors import InputError
+from torch_kbandits.errors import InputError, NumericalError
 from torch_kbandits.linalg import jittered_cholesky, non_negative_variance
 from torch_kbandits.random import generator_for
 
@@ -160,38 +159,32 @@ class ArmTable(Belief):
         Scores that differ by rounding only are ties, broken by an order of the arms that is drawn once from the
         bandit's seed; so equal posteriors choose equal arms however they were computed.
         """
-        ahead = self if q == 1 else self._fork()
+        # A shallow copy is enough: growing and observing replace tensors and write to unused features only.
+        ahead = copy(self)
         chosen: list[int] = []
         for _ in range(q):
             if chosen:
                 ahead._hallucinate(chosen[-1])
-            chosen.append(int(self._argmax(acquisition.score(self.mean, ahead.variance, beta))))
+            chosen.append(int(self._argmax(acquisition.score(self.mean, ahead.variance, beta), beta)))
         arms = self._points[chosen]
         self._last_asked = {arm.cpu().numpy().tobytes(): row for arm, row in zip(arms, chosen, strict=True)}
         return arms
 
-    def _argmax(self, scores: Tensor) -> Tensor:
+    def _argmax(self, scores: Tensor, beta: Tensor) -> Tensor:
+        """Return the row of the best score; ties are scores within rounding, on the scale of the prior's band."""
         best = scores.max()
-        tolerance = torch.finfo(scores.dtype).eps ** (2 / 3) * best.abs().clamp_min(1.0)
+        scale = torch.maximum(best.abs(), beta * self._prior_variance.max().sqrt())
+        tolerance = torch.finfo(scores.dtype).eps ** (2 / 3) * scale
         return torch.where(scores >= best - tolerance, self._tie_rank, -1.0).argmax()
 
-    def _fork(self) -> Self:
-        """Return a table that can be hallucinated on. It writes only to its own tensors and to unused features."""
-        fork = copy(self)
-        fork._variance = self._variance.clone()
-        fork._mean = self._mean.clone()
-        fork._precision_inverse = self._precision_inverse.clone()
-        fork._log = copy(self._log)
-        return fork
-
     def _hallucinate(self, row: int) -> None:
-        """Condition a fork on the posterior mean at an arm, with the arm added to the dictionary."""
+        """Condition on the posterior mean at an arm, with the arm added to the dictionary.
+
+        Counts and sums stay: features that join later vanish at the arm, so they never ask for them.
+        """
         rows = self._played_rows.new_tensor([row])
         self._grow(row, self._columns.block(rows, slice(None))[0])
         self._observe(row, self._mean[row])
-        self._played_rows = torch.cat([self._played_rows, rows])
-        self._log.counts = torch.cat([self._log.counts, self._log.counts.new_ones(1)])
-        self._log.sums = torch.cat([self._log.sums, self._mean[row].reshape(1)])
 
     # ---------------------------------------------------------------- the algebra
 
@@ -204,7 +197,8 @@ class ArmTable(Belief):
                 self._grow(row, column)
             for row, y in zip(rows.tolist(), Y, strict=True):
                 self._observe(row, y)
-        except Exception:
+            self._require_finite()
+        except BaseException:
             vars(self).update(before)
             raise
 
@@ -214,9 +208,14 @@ class ArmTable(Belief):
         _, counts = self._log.points_with(X)
         try:
             self._rebuild(dictionary_rows, played_rows, counts, self._log.sums_with(X, Y))
-        except Exception:
+            self._require_finite()
+        except BaseException:
             self._rebuild(before, self._played_rows, self._log.counts, self._log.sums)
             raise
+
+    def _require_finite(self) -> None:
+        if not bool(torch.isfinite(self._mean).all() and torch.isfinite(self._variance).all()):
+            raise NumericalError("The posterior is not finite: rewards or hyperparameters are too large for the dtype.")
 
     def _rebuild(self, dictionary_rows: Tensor, played_rows: Tensor, counts: Tensor, sums: Tensor) -> None:
         """Embed every point at a dictionary and condition on all rewards. Cost: O(N m² + m³ + u m²)."""
@@ -332,7 +331,7 @@ class ArmTable(Belief):
             self._prior_variance = self._columns.diagonal()
             self._embedding = self._points.new_empty(0, len(self._points))
             self._rebuild(self._dictionary_rows, self._played_rows, self._log.counts, self._log.sums)
-        except Exception:
+        except BaseException:
             vars(self).update(old)
             raise
 

@@ -7,6 +7,7 @@ from torch import Tensor
 from torch_kbandits import checks
 from torch_kbandits.candidates.base import Belief, Candidates, ConfidenceAcquisition, PlayedLog
 from torch_kbandits.dictionaries import PlayedPoints, Selection
+from torch_kbandits.errors import NumericalError
 from torch_kbandits.gram import prior_variance
 
 #: Points of the box at which the largest prior variance is sought; for stationary kernels one would do.
@@ -103,7 +104,7 @@ class BoxBelief(Belief):
         self._log.add(X, Y)
 
     def maximize(self, acquisition: ConfidenceAcquisition, beta: Tensor, q: int, seed: int) -> Tensor:
-        """Return q points (q, d) by ``optimize_acqf``, each pending for the next; random ones before any reward.
+        """Return q points (q, d) by ``optimize_acqf``, each pending for the next; Sobol points before any reward.
 
         Torch's global generator is left as it was.
         """
@@ -122,5 +123,7 @@ class BoxBelief(Belief):
 
     def _condition(self, X: Tensor, Y: Tensor, inducing_points: Tensor) -> None:
         model = self.model(X, Y, inducing_points)
-        model.information_gain()  # computes the factors: if that fails, nothing has changed yet
+        # Computes the factors: if that fails, nothing has changed yet.
+        if not bool(torch.isfinite(model.posterior(inducing_points).mean).all()):
+            raise NumericalError("The posterior is not finite: rewards or hyperparameters are too large for the dtype.")
         self._X, self._Y, self._model = X, Y, model

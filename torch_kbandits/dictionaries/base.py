@@ -54,7 +54,7 @@ class Selection(NamedTuple):
 
     Attributes:
         points: (..., m, d), m >= 1.
-        probabilities: (m,) in (0, 1], the probability with which each point was included.
+        probabilities: (m,) in [0, 1], the probability with which each point was included.
         indices: (m,) rows of ``PlayedPoints.points``, ascending, or None if the points were not chosen from it.
     """
 

@@ -76,6 +76,8 @@ def gaussian_bumps(
         seed: addresses arms, bumps and noise.
         dtype: of the arms and the means.
     """
+    if checks.positive_integer("num_arms", num_arms) < 2:
+        raise InputError("num_arms must be at least 2: the means of one arm cannot be scaled to [0, 1].")
     generator = generator_for(seed, 0, "gaussian bumps")
     arms = torch.rand(num_arms, dimension, generator=generator, dtype=torch.float64)
     centres = torch.rand(num_bumps, dimension, generator=generator, dtype=torch.float64)

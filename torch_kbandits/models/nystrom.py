@@ -90,6 +90,8 @@ class NystromGP(SingleTaskGP):
             checks.instance("dictionary", dictionary, DictionaryRule, "a rule such as RidgeLeverageSampling()")
         if likelihood is not None and regularization is not None:
             raise InputError("Give either a likelihood or a regularization, not both: each sets the noise variance.")
+        if likelihood is not None and train_Yvar is not None:
+            raise InputError("Give either a likelihood or train_Yvar, not both: each sets the noise variances.")
         if regularization is not None and train_Yvar is None:
             likelihood = _fixed_gaussian(checks.positive("regularization", regularization), train_X, train_Y)
         super().__init__(
@@ -110,11 +112,14 @@ class NystromGP(SingleTaskGP):
         if inducing_points.shape[-2] == 0 < train_X.shape[-2]:
             raise InputError("inducing_points must have at least one row when there are observations.")
         self.register_buffer("inducing_points", inducing_points.detach().clone())
+        # Points added by GPyTorch's own conditioning, which model lists use: transformed, so not among the former.
+        self.register_buffer("_transformed_inducing_points", None)
 
     covar_module: Kernel
     likelihood: Any
     mean_module: Mean
     inducing_points: Tensor
+    _transformed_inducing_points: Tensor | None
     train_inputs: tuple[Tensor]
 
     # ---------------------------------------------------------------- what the model knows of itself
@@ -204,7 +209,7 @@ class NystromGP(SingleTaskGP):
         nystrom = LowRankRootLinearOperator(embedding.mT)
         zero = torch.zeros_like(embedding[..., 0, :])
         exact = MultivariateNormal(zero, DiagLinearOperator(prior_variance(self.covar_module, x)))
-        trace_term = InducingPointKernelAddedLossTerm(exact, MultivariateNormal(zero, nystrom), self.likelihood)
+        trace_term = _TraceTerm(exact, MultivariateNormal(zero, nystrom), self.likelihood)
         self.update_added_loss_term(_TRACE_TERM, trace_term)
         mean = prior_mean(self.mean_module, x)
         return _LowRankNormal(mean.expand(embedding.shape[:-2] + mean.shape[-1:]), nystrom)
@@ -219,6 +224,12 @@ class NystromGP(SingleTaskGP):
             raise AttributeError("custom_fit")
         return lambda mll, **_: mll.eval()
 
+    def train(self, mode: bool = True) -> Self:
+        """Put the model in training or, with ``mode=False``, in evaluation mode."""
+        if not mode:
+            self._added_loss_terms[_TRACE_TERM] = None  # of the last training step
+        return super().train(mode)
+
     # ---------------------------------------------------------------- conditioning
 
     def condition_on_observations(self, X: Tensor, Y: Tensor, noise: Tensor | None = None, **kwargs: Any) -> Self:
@@ -229,7 +240,15 @@ class NystromGP(SingleTaskGP):
             Y: (..., k, o), in the units of ``train_Y``.
             noise: noise variances, shape of ``Y``, in outcome-transformed units squared; ``regularization`` otherwise.
             kwargs: handed on to BoTorch.
+
+        Raises:
+            InputError: if X or Y is not finite or X has other columns than ``train_X``.
+
+        Cost: O((m + k)³ + (n + k) (m + k)²) at the first use of the result.
         """
+        checks.points("X", X, dimension=self.inducing_points.shape[-1], like=self.inducing_points)
+        checks.finite("Y", Y)
+        self.eval()  # transforms must not learn from the new observations
         if noise is None and isinstance(self.likelihood, FixedNoiseGaussianLikelihood):
             level = self.regularization  # (*batch, [o]) or 0-dim
             if level.dim():
@@ -238,25 +257,28 @@ class NystromGP(SingleTaskGP):
         if noise is not None:
             kwargs["noise"] = noise
         conditioned = cast(Self, super().condition_on_observations(X, Y, **kwargs))
-        batch_shape = torch.broadcast_shapes(X.shape[:-2], self.inducing_points.shape[:-2])
-        conditioned.inducing_points = torch.cat(
-            [points.expand(*batch_shape, *points.shape[-2:]) for points in (self.inducing_points, X)], dim=-2
-        )
+        # What ``get_fantasy_model`` added as the kernel sees it is now known as the caller gave it.
+        conditioned.inducing_points = _concatenate(self.inducing_points, X, dim=-2)
+        conditioned._transformed_inducing_points = self._transformed_inducing_points
         return conditioned
 
     def get_fantasy_model(self, inputs: Tensor, targets: Tensor, noise: Tensor | None = None, **kwargs: Any) -> Self:
-        """Return a copy with more observations at the same dictionary; all arguments already transformed.
-
-        ``condition_on_observations`` calls this and then grows the dictionary, which is what callers want.
-        """
+        """Return a copy with more observations, their points in the dictionary; all arguments already transformed."""
         (train_X,), train_Y, likelihood = self.train_inputs, self.train_targets, self.likelihood
         # Shared instead of copied: the copy gets its own below, and tensors that carry a graph cannot be copied.
-        shared = {id(part): part for part in (train_X, train_Y, likelihood, self.inducing_points)}
+        parts = (train_X, train_Y, likelihood, self.inducing_points, self._transformed_inducing_points)
+        shared = {id(part): part for part in parts}
         conditioned = deepcopy(self, memo=shared)
         # Rewards fantasised at the same points share them: expanding the points would repeat the factorisation.
         conditioned.train_inputs = (_concatenate(train_X, inputs, dim=-2),)
         conditioned.train_targets = _concatenate(train_Y, targets, dim=-1)
+        if noise is None and isinstance(likelihood, FixedNoiseGaussianLikelihood):
+            noise = self.regularization.unsqueeze(-1).expand(targets.shape)
         conditioned.likelihood = likelihood.get_fantasy_likelihood(**({} if noise is None else {"noise": noise}))
+        extra = inputs if self._transformed_inducing_points is None else self._transformed_inducing_points
+        if extra is not inputs:
+            extra = _concatenate(extra, inputs, dim=-2)
+        conditioned._transformed_inducing_points = extra
         return conditioned
 
     # ---------------------------------------------------------------- inside
@@ -278,7 +300,9 @@ class NystromGP(SingleTaskGP):
     def _dictionary(self) -> Tensor:
         """Return the dictionary as the kernel sees it: transformed, with the batch dimension of the outputs."""
         dictionary = self._preprocess(self.inducing_points)
-        return dictionary.unsqueeze(-3) if self._num_outputs > 1 else dictionary
+        dictionary = dictionary.unsqueeze(-3) if self._num_outputs > 1 else dictionary
+        extra = self._transformed_inducing_points
+        return dictionary if extra is None else _concatenate(dictionary, extra, dim=-2)
 
     def _preprocess(self, X: Tensor) -> Tensor:
         """Transform points as the played points are; unlike ``transform_inputs`` it never learns bounds from them."""
@@ -333,6 +357,13 @@ def _flatten_t_batch(X: Tensor, batch_dims: int) -> tuple[Tensor, Callable[[Tens
         return values.unflatten(-1, (*t_shape, q)).movedim(tuple(range(-1 - t_dims, -1)), front)
 
     return flat, unflatten
+
+
+class _TraceTerm(InducingPointKernelAddedLossTerm):
+    """The trace term of the collapsed bound. It holds the graph of a training step, so copies of a model drop it."""
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> None:
+        return None
 
 
 class _LowRankNormal(MultivariateNormal):
