@@ -2,7 +2,7 @@
 
 from torch_kbandits import algorithms, environments
 from torch_kbandits.acquisition import KernelUCB
-from torch_kbandits.bandit import Bandit, History
+from torch_kbandits.bandit import Bandit
 from torch_kbandits.candidates import Arms, Box
 from torch_kbandits.confidence import BKBWidth, ConstantWidth, ScaledWidth, Width
 from torch_kbandits.dictionaries import (
@@ -21,6 +21,7 @@ from torch_kbandits.errors import (
     TheoryWarning,
 )
 from torch_kbandits.models import NystromGP
+from torch_kbandits.state import History
 
 __version__ = "0.1.0"
 

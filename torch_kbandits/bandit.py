@@ -1,11 +1,9 @@
 """Ask, tell, save and replay: the order of the calls. What is believed and how it is searched lives below."""
 
-import dataclasses
 import warnings
 from collections.abc import Mapping
 from copy import deepcopy
-from numbers import Real
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from botorch.acquisition import AcquisitionFunction
@@ -18,30 +16,24 @@ from torch_kbandits.candidates import Candidates
 from torch_kbandits.candidates.base import ConfidenceAcquisition
 from torch_kbandits.confidence import Width
 from torch_kbandits.dictionaries import DictionaryRule
-from torch_kbandits.errors import InputError, StateMismatchError, TheoryWarning
+from torch_kbandits.errors import InputError, TheoryWarning
 from torch_kbandits.gram import gram, prior_variance
 from torch_kbandits.models import NystromGP
 from torch_kbandits.random import generator_for, seed_for
-
-#: Version of the layout of ``Bandit.state_dict``.
-STATE_FORMAT = 1
+from torch_kbandits.state import (
+    STATE_FORMAT,
+    History,
+    check_config,
+    check_format,
+    describe_kernel,
+    describe_value,
+    empty_history,
+    rewards,
+    saved_tensors,
+)
 
 #: In single precision a regularization below this fraction of the prior variance drowns in rounding.
 _FLOAT32_REGULARIZATION = 1e-4
-
-
-class History(NamedTuple):
-    """What was told, in order.
-
-    Attributes:
-        X: played points (n, d).
-        Y: rewards (n,).
-        rounds: (n,) the round of each, counted from 0; rewards told in one call share a round.
-    """
-
-    X: Tensor
-    Y: Tensor
-    rounds: Tensor
 
 
 class Bandit:
@@ -90,7 +82,7 @@ class Bandit:
         self._acquisition = acquisition
         self._kernel = deepcopy(kernel)
         self._belief = candidates.belief(kernel, self.regularization, seed)
-        self._told: list[History] = [_empty_history(candidates.example)]
+        self._told: list[History] = [empty_history(candidates.example)]
         self._model: NystromGP | None = None
         self.round = 0
         self._warn_of_single_precision()
@@ -124,7 +116,7 @@ class Bandit:
         X = checks.points("x", x, dimension=self.candidates.example.shape[-1], like=self.candidates.example)
         if X.dim() != 2 or len(X) == 0:
             raise InputError(f"x must be (q, d) with q >= 1, got {checks.describe(x)}.")
-        Y = _rewards(y, X)
+        Y = rewards(y, X)
         X, Y = X.detach().clone(), Y.detach().clone()
         generator = generator_for(self.seed, self.round, "dictionary")
         selection = self.dictionary.select(self._belief.preview(X), generator)
@@ -187,10 +179,10 @@ class Bandit:
 
         After an error the bandit is as it was.
         """
-        _check_format(state)
-        _check_config(state["config"], self._config())
+        check_format(state)
+        check_config(state["config"], self._config())
         example = self.candidates.example
-        history, inducing_points = _saved_tensors(state, example)
+        history, inducing_points = saved_tensors(state, example)
         belief = self.candidates.belief(self._kernel, self.regularization, self.seed)
         if len(history.X):
             belief.restore(history.X, history.Y, inducing_points)
@@ -232,11 +224,11 @@ class Bandit:
         """Return all that must agree between a saved state and the bandit that loads it, by name."""
         config: dict[str, Any] = {"algorithm": type(self).__name__, "seed": self.seed}
         config |= {f"candidates.{key}": value for key, value in self.candidates.describe().items()}
-        config |= _describe_kernel(self._kernel)
+        config |= describe_kernel(self._kernel)
         config["regularization"] = self.regularization
         config["acquisition"] = getattr(self._acquisition, "__name__", type(self._acquisition).__name__)
-        _describe_value("dictionary", self.dictionary, config)
-        _describe_value("width", self.width, config)
+        describe_value("dictionary", self.dictionary, config)
+        describe_value("width", self.width, config)
         return config
 
     def _warn_of_single_precision(self) -> None:
@@ -267,94 +259,3 @@ def _check_kernel(kernel: Kernel, example: Tensor) -> None:
             "The kernel must give a finite number for each pair of points; two points against one give a tensor of "
             f"shape {tuple(values.shape)}, {values.flatten()[:4].tolist()}. Kernels with a batch shape do not fit."
         )
-
-
-def _empty_history(example: Tensor) -> History:
-    rounds = torch.zeros(0, dtype=torch.long, device=example.device)
-    return History(example[:0], example.new_zeros(0), rounds)
-
-
-def _rewards(y: Tensor | float, X: Tensor) -> Tensor:
-    """Return rewards as (q,), checked against the points they are for."""
-    if not isinstance(y, Tensor):
-        if len(X) != 1 or isinstance(y, bool) or not isinstance(y, Real):
-            raise InputError(
-                f"y must be a tensor of {len(X)} reward(s), or a number for one; got {checks.describe(y)}."
-            )
-        y = X.new_tensor([float(y)])
-    checks.same_kind("y", checks.floating_tensor("y", y), X)
-    if len(X) == 1 and y.dim() == 0:
-        y = y.unsqueeze(0)
-    if tuple(y.shape) not in ((len(X),), (len(X), 1)):
-        raise InputError(f"y must have a reward for each of the {len(X)} point(s), got {checks.describe(y)}.")
-    return checks.finite("y", y.reshape(-1))
-
-
-def _describe_kernel(kernel: Kernel) -> dict[str, Any]:
-    """Return the class, the plain settings (such as ``nu``) and the parameters of a kernel and of all its parts."""
-    config: dict[str, Any] = {}
-    for name, part in kernel.named_modules():
-        prefix = f"kernel.{name}" if name else "kernel"
-        config[prefix] = type(part).__name__
-        for key, value in vars(part).items():
-            if key != "training" and not key.startswith("_") and isinstance(value, (bool, int, float, str)):
-                config[f"{prefix}.{key}"] = value
-    for name, value in kernel.state_dict().items():
-        config[f"kernel.{name}"] = str(value.tolist())
-    return config
-
-
-def _describe_value(name: str, value: Any, config: dict[str, Any]) -> None:
-    """Add a setting under its name; a dataclass becomes its class name and its fields, a tensor its numbers."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        config[name] = type(value).__name__
-        for field in dataclasses.fields(value):
-            _describe_value(f"{name}.{field.name}", getattr(value, field.name), config)
-    elif isinstance(value, Tensor):
-        config[name] = str(value.tolist())
-    elif isinstance(value, (bool, int, float, str, type(None))):
-        config[name] = value
-    else:
-        config[name] = type(value).__name__
-
-
-def _check_format(state: Mapping[str, Any]) -> None:
-    missing = {"format", "config", "history", "round", "inducing_points"} - set(state)
-    if missing:
-        raise StateMismatchError(f"This is no state of a bandit: it lacks {sorted(missing)}.")
-    if state["format"] != STATE_FORMAT:
-        raise StateMismatchError(
-            f"The state has format {state['format']} and this version reads {STATE_FORMAT}: "
-            "load it with the version of torch_kbandits that saved it."
-        )
-
-
-def _saved_tensors(state: Mapping[str, Any], example: Tensor) -> tuple[History, Tensor]:
-    """Return copies of the history and of the dictionary of a saved state, checked like what is told."""
-    try:
-        saved = History(**state["history"])
-        X = checks.points("the saved X", saved.X.to(example.device), dimension=example.shape[-1], like=example)
-        Y = _rewards(saved.Y.to(example.device), X) if len(X) else example.new_zeros(0)
-        inducing_points = checks.points(
-            "the saved dictionary",
-            state["inducing_points"].to(example.device),
-            dimension=example.shape[-1],
-            like=example,
-        )
-        if len(saved.rounds) != len(X) or (len(X) > 0) != (len(inducing_points) > 0):
-            raise InputError(
-                f"{len(X)} points, {len(saved.rounds)} rounds and {len(inducing_points)} in the dictionary"
-            )
-    except (InputError, TypeError, AttributeError) as error:
-        raise StateMismatchError(f"The state is damaged: {error}") from error
-    return History(X.clone(), Y.clone(), saved.rounds.to(example.device).clone()), inducing_points.clone()
-
-
-def _check_config(saved: Mapping[str, Any], here: Mapping[str, Any]) -> None:
-    differences = [
-        f"{key}: saved {saved.get(key, 'nothing')}, here {here.get(key, 'nothing')}"
-        for key in sorted({*saved, *here})
-        if saved.get(key) != here.get(key)
-    ]
-    if differences:
-        raise StateMismatchError("The state belongs to another configuration. " + "; ".join(differences) + ".")

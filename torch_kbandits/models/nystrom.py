@@ -13,8 +13,7 @@ from gpytorch.kernels import Kernel
 from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, GaussianLikelihood
 from gpytorch.likelihoods.gaussian_likelihood import _GaussianLikelihoodBase
 from gpytorch.means import Mean, ZeroMean
-from gpytorch.mlls import InducingPointKernelAddedLossTerm, MarginalLogLikelihood
-from linear_operator import settings as linear_operator_settings
+from gpytorch.mlls import MarginalLogLikelihood
 from linear_operator.operators import DenseLinearOperator, DiagLinearOperator, LowRankRootLinearOperator
 from torch import Tensor
 
@@ -24,6 +23,7 @@ from torch_kbandits.dtc import DTCFactors, embed
 from torch_kbandits.errors import EmptyHistoryError, InputError
 from torch_kbandits.gram import gram, prior_mean, prior_variance
 from torch_kbandits.linalg import jittered_cholesky
+from torch_kbandits.models.collapsed_bound import LowRankNormal, TraceTerm
 
 _TRACE_TERM = "nystrom_trace_term"
 
@@ -209,10 +209,10 @@ class NystromGP(SingleTaskGP):
         nystrom = LowRankRootLinearOperator(embedding.mT)
         zero = torch.zeros_like(embedding[..., 0, :])
         exact = MultivariateNormal(zero, DiagLinearOperator(prior_variance(self.covar_module, x)))
-        trace_term = _TraceTerm(exact, MultivariateNormal(zero, nystrom), self.likelihood)
+        trace_term = TraceTerm(exact, MultivariateNormal(zero, nystrom), self.likelihood)
         self.update_added_loss_term(_TRACE_TERM, trace_term)
         mean = prior_mean(self.mean_module, x)
-        return _LowRankNormal(mean.expand(embedding.shape[:-2] + mean.shape[-1:]), nystrom)
+        return LowRankNormal(mean.expand(embedding.shape[:-2] + mean.shape[-1:]), nystrom)
 
     @property
     def custom_fit(self) -> Callable[..., MarginalLogLikelihood]:
@@ -357,25 +357,6 @@ def _flatten_t_batch(X: Tensor, batch_dims: int) -> tuple[Tensor, Callable[[Tens
         return values.unflatten(-1, (*t_shape, q)).movedim(tuple(range(-1 - t_dims, -1)), front)
 
     return flat, unflatten
-
-
-class _TraceTerm(InducingPointKernelAddedLossTerm):
-    """The trace term of the collapsed bound. It holds the graph of a training step, so copies of a model drop it."""
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> None:
-        return None
-
-
-class _LowRankNormal(MultivariateNormal):
-    """A normal distribution whose log density uses the low rank of its covariance: O(n m²) instead of O(n³).
-
-    BoTorch switches ``fast_computations.log_prob`` off for the whole process, since for other covariances it means
-    conjugate gradients. For low rank plus diagonal it is the Woodbury identity, which is exact.
-    """
-
-    def log_prob(self, value: Tensor) -> Tensor:
-        with linear_operator_settings.fast_computations(log_prob=True):
-            return super().log_prob(value)
 
 
 class _Cache(tuple):
