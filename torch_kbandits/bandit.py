@@ -25,6 +25,7 @@ from torch_kbandits.state import (
     History,
     check_config,
     check_format,
+    check_rounds,
     describe_kernel,
     describe_value,
     empty_history,
@@ -165,7 +166,6 @@ class Bandit:
             "format": STATE_FORMAT,
             "config": self._config(),
             "history": history._asdict(),
-            "round": self.round,
             "inducing_points": self.inducing_points,
         }
 
@@ -187,7 +187,7 @@ class Bandit:
         if len(history.X):
             belief.restore(history.X, history.Y, inducing_points)
         self._belief, self._told, self._model = belief, [history], None
-        self.round = int(state["round"])
+        self.round = history.next_round
 
     def replay(self, history: History) -> None:
         """Tell a recorded history, round by round, to a bandit that was told nothing yet.
@@ -197,12 +197,9 @@ class Bandit:
         Raises:
             InputError: if something was told already, or the history does not fit; then the bandit stays empty.
         """
-        if bool((history.rounds.diff() < 0).any()):
-            raise InputError("The rounds of a history must not decrease.")
+        check_rounds(history)
         if self.round:
             raise InputError(f"replay needs a bandit that was told nothing; this one was told {self.round} round(s).")
-        if not len(history.X) == len(history.Y) == len(history.rounds):
-            raise InputError("The history must have as many points as rewards and rounds.")
         fresh = self.candidates.belief(self._kernel, self.regularization, self.seed)
         try:
             for number in history.rounds.unique_consecutive():

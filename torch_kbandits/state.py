@@ -29,6 +29,11 @@ class History(NamedTuple):
     Y: Tensor
     rounds: Tensor
 
+    @property
+    def next_round(self) -> int:
+        """The round after the last one told."""
+        return int(self.rounds[-1]) + 1 if len(self.rounds) else 0
+
 
 def empty_history(example: Tensor) -> History:
     """Return a history without observations, of the kind of the example point (1, d)."""
@@ -82,7 +87,7 @@ def describe_value(name: str, value: Any, config: dict[str, Any]) -> None:
 
 def check_format(state: Mapping[str, Any]) -> None:
     """Refuse what is no state of a bandit, or one of another format."""
-    missing = {"format", "config", "history", "round", "inducing_points"} - set(state)
+    missing = {"format", "config", "history", "inducing_points"} - set(state)
     if missing:
         raise StateMismatchError(f"This is no state of a bandit: it lacks {sorted(missing)}.")
     if state["format"] != STATE_FORMAT:
@@ -103,6 +108,14 @@ def check_config(saved: Mapping[str, Any], here: Mapping[str, Any]) -> None:
         raise StateMismatchError("The state belongs to another configuration. " + "; ".join(differences) + ".")
 
 
+def check_rounds(history: History) -> None:
+    """Refuse a history whose parts do not belong together."""
+    if not len(history.X) == len(history.Y) == len(history.rounds):
+        raise InputError("The history must have as many points as rewards and rounds.")
+    if bool((history.rounds.diff() < 0).any()):
+        raise InputError("The rounds of a history must not decrease.")
+
+
 def saved_tensors(state: Mapping[str, Any], example: Tensor) -> tuple[History, Tensor]:
     """Return copies of the history and of the dictionary of a saved state, checked like what is told."""
     try:
@@ -115,10 +128,9 @@ def saved_tensors(state: Mapping[str, Any], example: Tensor) -> tuple[History, T
             dimension=example.shape[-1],
             like=example,
         )
-        if len(saved.rounds) != len(X) or (len(X) > 0) != (len(inducing_points) > 0):
-            raise InputError(
-                f"{len(X)} points, {len(saved.rounds)} rounds and {len(inducing_points)} in the dictionary"
-            )
+        check_rounds(saved)
+        if (len(X) > 0) != (len(inducing_points) > 0):
+            raise InputError(f"{len(X)} points were told and {len(inducing_points)} are in the dictionary.")
     except (InputError, TypeError, AttributeError) as error:
         raise StateMismatchError(f"The state is damaged: {error}") from error
     return History(X.clone(), Y.clone(), saved.rounds.to(example.device).clone()), inducing_points.clone()

@@ -442,6 +442,7 @@ def test_what_is_no_state_is_refused():
         lambda state: state["history"].pop("Y"),
         lambda state: state["history"].update(Y=state["history"]["Y"][:1]),
         lambda state: state["history"].update(rounds=state["history"]["rounds"][:1]),
+        lambda state: state["history"]["rounds"].copy_(torch.tensor([0, 2, 1])),
         lambda state: state.update(inducing_points=state["inducing_points"][:0]),
     ],
 )

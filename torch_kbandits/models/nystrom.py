@@ -249,11 +249,6 @@ class NystromGP(SingleTaskGP):
         checks.points("X", X, dimension=self.inducing_points.shape[-1], like=self.inducing_points)
         checks.finite("Y", Y)
         self.eval()  # transforms must not learn from the new observations
-        if noise is None and isinstance(self.likelihood, FixedNoiseGaussianLikelihood):
-            level = self.regularization  # (*batch, [o]) or 0-dim
-            if level.dim():
-                level = level.unsqueeze(-2) if self._num_outputs > 1 else level.reshape(*level.shape, 1, 1)
-            noise = level.expand(Y.shape)
         if noise is not None:
             kwargs["noise"] = noise
         conditioned = cast(Self, super().condition_on_observations(X, Y, **kwargs))
@@ -263,7 +258,10 @@ class NystromGP(SingleTaskGP):
         return conditioned
 
     def get_fantasy_model(self, inputs: Tensor, targets: Tensor, noise: Tensor | None = None, **kwargs: Any) -> Self:
-        """Return a copy with more observations, their points in the dictionary; all arguments already transformed."""
+        """Return a copy with more observations, their points in the dictionary; all arguments already transformed.
+
+        Without ``noise`` the new observations have variance ``regularization``.
+        """
         (train_X,), train_Y, likelihood = self.train_inputs, self.train_targets, self.likelihood
         # Shared instead of copied: the copy gets its own below, and tensors that carry a graph cannot be copied.
         parts = (train_X, train_Y, likelihood, self.inducing_points, self._transformed_inducing_points)
@@ -275,10 +273,8 @@ class NystromGP(SingleTaskGP):
         if noise is None and isinstance(likelihood, FixedNoiseGaussianLikelihood):
             noise = self.regularization.unsqueeze(-1).expand(targets.shape)
         conditioned.likelihood = likelihood.get_fantasy_likelihood(**({} if noise is None else {"noise": noise}))
-        extra = inputs if self._transformed_inducing_points is None else self._transformed_inducing_points
-        if extra is not inputs:
-            extra = _concatenate(extra, inputs, dim=-2)
-        conditioned._transformed_inducing_points = extra
+        earlier = self._transformed_inducing_points
+        conditioned._transformed_inducing_points = inputs if earlier is None else _concatenate(earlier, inputs, dim=-2)
         return conditioned
 
     # ---------------------------------------------------------------- inside
