@@ -1,5 +1,27 @@
 """Problems with known means, so that regret can be measured without noise."""
 
 from torch_kbandits.environments.arms import FiniteArms, gaussian_bumps
+from torch_kbandits.environments.base import Environment
+from torch_kbandits.environments.box import BoxFunction
+from torch_kbandits.environments.gaussian_process import gp_sample, rkhs_function
+from torch_kbandits.environments.hpolib import hpolib
+from torch_kbandits.environments.registry import build, describe, names
+from torch_kbandits.environments.replay import ReplayedArms
+from torch_kbandits.environments.sensors import sensors
+from torch_kbandits.environments.synthetic import synthetic_function
 
-__all__ = ["FiniteArms", "gaussian_bumps"]
+__all__ = [
+    "BoxFunction",
+    "Environment",
+    "FiniteArms",
+    "ReplayedArms",
+    "build",
+    "describe",
+    "gaussian_bumps",
+    "gp_sample",
+    "hpolib",
+    "names",
+    "rkhs_function",
+    "sensors",
+    "synthetic_function",
+]

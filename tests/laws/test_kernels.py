@@ -1,0 +1,136 @@
+"""A precomputed covariance is looked up entry by entry, wherever GPyTorch puts the kernel."""
+
+import numpy as np
+import oracles
+import pytest
+import torch
+from gpytorch.kernels import ScaleKernel
+from problems import DOUBLE, difference, scaled
+from torch import Tensor
+
+from torch_kbandits import InputError, NystromGP
+from torch_kbandits.errors import NotPositiveDefiniteError
+from torch_kbandits.kernels import PrecomputedKernel
+
+
+def covariance(size: int = 6, rank: int | None = None) -> Tensor:
+    root = np.random.default_rng(0).normal(size=(size, rank or size))
+    return torch.tensor(root @ root.T, dtype=DOUBLE)
+
+
+def points(*indices: int) -> Tensor:
+    return torch.tensor(indices, dtype=DOUBLE).unsqueeze(-1)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_entries_are_looked_up(dtype):
+    table = covariance().to(dtype)
+    kernel = PrecomputedKernel(table)
+    rows, columns = [3, 0, 3, 5], [1, 5]
+    A, B = points(*rows).to(dtype), points(*columns).to(dtype)
+    values = kernel(A, B).to_dense()
+    assert values.dtype == dtype
+    assert values.tolist() == table[rows][:, columns].tolist()
+    assert kernel(A).to_dense().tolist() == table[rows][:, rows].tolist()
+    assert kernel(A, diag=True).tolist() == table.diagonal()[rows].tolist()
+    assert kernel(A).diagonal().tolist() == table.diagonal()[rows].tolist()
+
+
+def test_batches_broadcast():
+    table = covariance()
+    kernel = PrecomputedKernel(table)
+    A = torch.stack([points(0, 1, 2), points(3, 4, 5)])
+    B = points(2, 0)
+    values = kernel(A, B).to_dense()
+    assert values.shape == (2, 3, 2)
+    assert torch.equal(values[1], table[3:][:, [2, 0]])
+    assert kernel(A, diag=True).shape == (2, 3)
+    assert torch.equal(kernel(A)[1].to_dense(), table[3:, 3:])
+    assert torch.equal(kernel(A[:, None], A[None]).to_dense()[0, 1], table[:3, 3:])
+
+
+def test_the_covariance_moves_and_is_saved():
+    kernel = ScaleKernel(PrecomputedKernel(covariance())).double()
+    single = ScaleKernel(PrecomputedKernel(covariance())).to(torch.float32)
+    assert single(points(0, 1).float()).to_dense().dtype == torch.float32
+    other = PrecomputedKernel(torch.eye(6, dtype=DOUBLE))
+    assert other.dtype == DOUBLE
+    other.load_state_dict(kernel.base_kernel.state_dict())
+    assert torch.equal(other.covariance, covariance())
+
+
+def test_scaled_posterior_of_sensors_is_the_dense_one():
+    table = covariance(8)
+    X, T = points(0, 3, 3, 6, 1), points(*range(8))
+    Y = torch.tensor([0.3, -1.0, -0.8, 2.0, 0.5], dtype=DOUBLE).unsqueeze(-1)
+    kernel = scaled(PrecomputedKernel(table), 2.5)
+    model = NystromGP(X, Y, inducing_points=X, covar_module=kernel, regularization=0.3)
+
+    def dense(A, B):
+        return 2.5 * table.numpy()[np.ix_(A[:, 0].astype(int), B[:, 0].astype(int))]
+
+    truth = oracles.exact(dense, X.numpy(), Y.squeeze(-1).numpy(), np.full(5, 0.3), T.numpy())
+    posterior = model.posterior(T)
+    assert difference(posterior.mean.squeeze(-1), truth.mean) < 1e-9
+    assert difference(posterior.mvn.covariance_matrix, truth.covariance) < 1e-9
+    assert difference(model.posterior(T.unsqueeze(1)).variance.flatten(), truth.variance) < 1e-9
+    conditioned = model.condition_on_observations(points(7), torch.ones(1, 1, dtype=DOUBLE))
+    with torch.no_grad():
+        assert float(conditioned.posterior(points(7)).variance) < float(posterior.variance[7])
+
+
+def test_a_factor_around_it_can_be_learned():
+    kernel = ScaleKernel(PrecomputedKernel(covariance())).double()
+    value = kernel(points(0, 1)).to_dense().sum()
+    value.backward()
+    expected = covariance()[:2, :2].sum() * torch.sigmoid(kernel.raw_outputscale.detach())  # softplus' derivative
+    assert float(kernel.raw_outputscale.grad) == pytest.approx(float(expected))
+
+
+def test_rounding_is_tolerated():
+    table = covariance(20, rank=5)  # singular: some eigenvalues come out below zero
+    assert float(torch.linalg.eigvalsh(table).min()) < 1e-12
+    lopsided = table.clone()
+    lopsided[3, 7] += 1e-12
+    for value in (table, lopsided, table.float(), torch.zeros(2, 2, dtype=DOUBLE)):
+        kept = PrecomputedKernel(value).covariance
+        assert torch.equal(kept, kept.mT)
+        assert difference(kept, value) < 1e-11
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ([[1.0, 0.0], [0.0, 1.0]], "covariance must be a torch tensor"),
+        (torch.eye(3, dtype=torch.int64), "floating dtype"),
+        (torch.ones(3, 2), r"\(A, A\)"),
+        (torch.ones(2, 2, 2), r"\(A, A\)"),
+        (torch.ones(0, 0), "A >= 1"),
+        (torch.tensor([[1.0, float("nan")], [0.0, 1.0]]), "covariance must be finite"),
+        (torch.tensor([[1.0, 0.5], [0.2, 1.0]]), r"symmetric: entry \(0, 1\) is 0.5, entry \(1, 0\) is 0.2"),
+    ],
+)
+def test_what_is_no_covariance_is_named(table, message):
+    with pytest.raises(InputError, match=message):
+        PrecomputedKernel(table)
+
+
+def test_negative_eigenvalues_are_refused():
+    with pytest.raises(NotPositiveDefiniteError, match="smallest eigenvalue is -1"):
+        PrecomputedKernel(torch.tensor([[1.0, 2.0], [2.0, 1.0]], dtype=DOUBLE))
+
+
+@pytest.mark.parametrize(
+    ("X", "message"),
+    [
+        (torch.tensor([[0.5]], dtype=DOUBLE), "whole numbers from 0 to 5, got 0.5"),
+        (torch.tensor([[0.0], [6.0]], dtype=DOUBLE), "got 6.0"),
+        (torch.tensor([[-1.0]], dtype=DOUBLE), "got -1.0"),
+        (torch.tensor([[float("nan")]], dtype=DOUBLE), "got nan"),
+        (torch.zeros(2, 2, dtype=DOUBLE), "one column"),
+        (torch.zeros(2, 1), "arm indices must have dtype torch.float64"),
+    ],
+)
+def test_what_is_no_arm_index_is_named(X, message):
+    with pytest.raises(InputError, match=message):
+        PrecomputedKernel(covariance())(X).to_dense()

@@ -1,0 +1,90 @@
+from collections.abc import Callable
+
+import torch
+from gpytorch.kernels import Kernel
+from torch import Tensor
+
+from torch_kbandits import checks
+from torch_kbandits.environments.base import Environment
+from torch_kbandits.errors import InputError, NumericalError
+
+#: How far, relative to 1 + |best mean|, a mean may exceed the best one by rounding.
+_OPTIMUM_TOLERANCE = {torch.float64: 1e-8, torch.float32: 1e-4}
+
+
+class BoxFunction(Environment):
+    """A function on a box with Gaussian noise; regret is measured against its known maximum.
+
+    Args:
+        function: from points (q, d) in the box to mean rewards (q,), without noise or randomness.
+        bounds: (2, d), lower then upper.
+        best_mean: the maximum of the function over the box, in reward units.
+        noise_scale: standard deviation of the noise, at least 0.
+        seed: addresses the noise.
+        kernel: as in ``Environment``, like the words that follow.
+        regularization: λ, in reward units squared.
+        norm_bound: B.
+        center: constant to subtract from rewards.
+
+    Raises:
+        InputError: on shapes, dtypes or values that do not fit, each named.
+    """
+
+    bounds: Tensor
+
+    def __init__(
+        self,
+        function: Callable[[Tensor], Tensor],
+        bounds: Tensor,
+        best_mean: float,
+        noise_scale: float,
+        seed: int,
+        *,
+        kernel: Kernel | None = None,
+        regularization: float | None = None,
+        norm_bound: float | None = None,
+        center: float = 0.0,
+    ) -> None:
+        super().__init__(
+            noise_scale, seed, kernel=kernel, regularization=regularization, norm_bound=norm_bound, center=center
+        )
+        if not callable(function):
+            raise InputError(f"function must be callable, got {checks.describe(function)}.")
+        self.function = function
+        self.bounds = checks.bounds(bounds)
+        self.best_mean = checks.finite("best_mean", torch.as_tensor(best_mean, dtype=bounds.dtype).to(bounds))
+        if self.best_mean.dim() != 0:
+            raise InputError(f"best_mean must be a single number, got {checks.describe(best_mean)}.")
+
+    def mean(self, X: Tensor) -> Tensor:
+        """Return the expected rewards (q,) of points X (q, d) in the box.
+
+        Raises:
+            InputError: if a row lies outside the box, or the function does not return a finite (q,).
+        """
+        checks.points("X", X, dimension=self.bounds.shape[1], like=self.bounds)
+        if X.dim() != 2:
+            raise InputError(f"X must have shape (q, {self.bounds.shape[1]}), got {checks.describe(X)}.")
+        lower, upper = self.bounds
+        outside = (X.clamp(lower, upper) != X).any(1)
+        if bool(outside.any()):
+            raise InputError(f"Row(s) {outside.nonzero().flatten().tolist()} of X lie outside the box.")
+        with torch.no_grad():
+            means = self.function(X)
+        if not isinstance(means, Tensor) or means.shape != X.shape[:1]:
+            raise InputError(f"function must return one number a row, ({len(X)},); got {checks.describe(means)}.")
+        return checks.finite("the function's values", means)
+
+    def regret(self, X: Tensor) -> Tensor:
+        """Return the pseudo-regrets (q,) >= 0 of points X (q, d): from means, without randomness.
+
+        Raises:
+            NumericalError: if a mean exceeds ``best_mean`` by more than rounding: then that is not the maximum.
+        """
+        regret = super().regret(X)
+        if bool((regret < -_OPTIMUM_TOLERANCE[regret.dtype] * (1.0 + self.best_mean.abs())).any()):
+            raise NumericalError(
+                f"best_mean {float(self.best_mean):.10g} is not the maximum: row {int(regret.argmin())} of X has mean "
+                f"{float(self.best_mean - regret.min()):.10g}."
+            )
+        return regret.clamp_min(0.0)

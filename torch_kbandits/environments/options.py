@@ -1,0 +1,36 @@
+"""Checks of the options that name a problem in a spec: the error has what came and the nearest valid name."""
+
+import difflib
+from collections.abc import Iterable
+from typing import Any
+
+from torch_kbandits import checks
+from torch_kbandits.errors import InputError
+
+
+def choice(name: str, value: Any, valid: Iterable[Any]) -> Any:
+    """Return ``value`` if it is one of the valid ones."""
+    known = list(valid)
+    if value not in known:
+        raise InputError(f"{name} must be one of {', '.join(map(repr, known))}; got {value!r}{nearest(value, known)}.")
+    return value
+
+
+def nearest(value: Any, known: Iterable[Any]) -> str:
+    """Return " (did you mean …?)", or nothing if no known name is near."""
+    near = difflib.get_close_matches(str(value).lower(), [str(name) for name in known], n=1)
+    return f" (did you mean {near[0]!r}?)" if near else ""
+
+
+def whole_number(name: str, value: Any) -> int:
+    """Return ``value`` if it is a whole number (booleans are refused)."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InputError(f"{name} must be a whole number, got {checks.describe(value)}.")
+    return value
+
+
+def flag(name: str, value: Any) -> bool:
+    """Return ``value`` if it is True or False."""
+    if not isinstance(value, bool):
+        raise InputError(f"{name} must be true or false, got {checks.describe(value)}.")
+    return value

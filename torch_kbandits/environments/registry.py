@@ -1,0 +1,80 @@
+"""The problems that a spec may name."""
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from torch_kbandits.environments.arms import gaussian_bumps
+from torch_kbandits.environments.base import Environment
+from torch_kbandits.environments.gaussian_process import gp_sample, rkhs_function
+from torch_kbandits.environments.hpolib import hpolib
+from torch_kbandits.environments.options import nearest
+from torch_kbandits.environments.sensors import sensors
+from torch_kbandits.environments.synthetic import synthetic_function
+from torch_kbandits.errors import InputError
+
+_ENVIRONMENTS: dict[str, Callable[..., Environment]] = {
+    "gaussian-bumps": gaussian_bumps,
+    "gp-sample": gp_sample,
+    "hpolib": hpolib,
+    "rkhs-function": rkhs_function,
+    "sensors": sensors,
+    "test-function": synthetic_function,
+}
+
+#: Arguments that are no options: the seed is given apart, and a dtype has no name in a spec.
+_NO_OPTIONS = ("seed", "dtype")
+
+
+def names() -> list[str]:
+    """Return the names that ``build`` knows, in alphabetical order."""
+    return sorted(_ENVIRONMENTS)
+
+
+def build(name: str, *, seed: int, **options: Any) -> Environment:
+    """Make a problem by its name.
+
+    Args:
+        name: one of ``names()``.
+        seed: addresses the function, the arms and the noise.
+        options: as ``describe(name)`` lists them.
+
+    Raises:
+        InputError: if there is no such problem or option (the message has the nearest name), one is missing, or a value
+            does not fit.
+    """
+    maker, known = _maker(name), _options(name)
+    for option in options:
+        if option not in known:
+            listed = ", ".join(known)
+            raise InputError(f"Environment {name!r} has no option {option!r}{nearest(option, known)}; it has {listed}.")
+    missing = [
+        option for option, default in known.items() if default is inspect.Parameter.empty and option not in options
+    ]
+    if missing:
+        raise InputError(f"Environment {name!r} needs the option(s) {', '.join(missing)}.")
+    return maker(seed=seed, **options)
+
+
+def describe(name: str) -> tuple[str, dict[str, Any]]:
+    """Return what a problem is, in a line, and its options with their defaults.
+
+    An option that must be given has ``inspect.Parameter.empty``.
+
+    Raises:
+        InputError: if there is no such problem.
+    """
+    summary = (inspect.getdoc(_maker(name)) or "").partition("\n")[0]
+    return summary, _options(name)
+
+
+def _maker(name: str) -> Callable[..., Environment]:
+    if not isinstance(name, str) or name not in _ENVIRONMENTS:
+        listed = ", ".join(names())
+        raise InputError(f"There is no environment {name!r}{nearest(name, names())}; there are {listed}.")
+    return _ENVIRONMENTS[name]
+
+
+def _options(name: str) -> dict[str, Any]:
+    parameters = inspect.signature(_ENVIRONMENTS[name]).parameters
+    return {key: parameter.default for key, parameter in parameters.items() if key not in _NO_OPTIONS}

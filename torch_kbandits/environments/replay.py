@@ -1,0 +1,68 @@
+import torch
+from gpytorch.kernels import Kernel
+from torch import Tensor
+
+from torch_kbandits import checks
+from torch_kbandits.environments.arms import FiniteArms
+from torch_kbandits.errors import InputError
+from torch_kbandits.random import generator_for
+
+
+class ReplayedArms(FiniteArms):
+    """Arms whose rewards were recorded: a pull returns one of an arm's records, so the noise is real.
+
+    The mean of an arm is the mean of its records. Which record a round returns is addressed by (seed, round).
+
+    Args:
+        arms: (A, d).
+        records: (A, S) rewards.
+        seed: addresses the records.
+        simultaneous: whether the S columns were recorded together, as readings of many sensors at a time. Then all rows
+            of a pull come from one column; otherwise each row of a pull draws a record of its own.
+        noise_scale: R for an algorithm; the root of the variance within arms, averaged over arms, unless given. Either
+            way it is no bound: records of one arm may spread wider than those of another.
+        kernel: as in ``Environment``, like the words that follow.
+        regularization: λ, in reward units squared.
+        norm_bound: B.
+        center: constant to subtract from rewards.
+
+    Raises:
+        InputError: on shapes, dtypes or values that do not fit, each named.
+    """
+
+    def __init__(
+        self,
+        arms: Tensor,
+        records: Tensor,
+        seed: int,
+        *,
+        simultaneous: bool,
+        noise_scale: float | None = None,
+        kernel: Kernel | None = None,
+        regularization: float | None = None,
+        norm_bound: float | None = None,
+        center: float = 0.0,
+    ) -> None:
+        self.records = checks.points("records", records)
+        if records.dim() != 2:
+            raise InputError(f"records must be (A, S), got {checks.describe(records)}.")
+        if noise_scale is None:
+            noise_scale = float(records.var(1, correction=0).mean().sqrt())
+        super().__init__(
+            arms,
+            records.mean(1),
+            noise_scale,
+            seed,
+            kernel=kernel,
+            regularization=regularization,
+            norm_bound=norm_bound,
+            center=center,
+        )
+        self.simultaneous = simultaneous
+
+    def pull(self, X: Tensor, round: int) -> Tensor:
+        """Return recorded rewards (q,) of arms X (q, d) in a round."""
+        rows = torch.tensor(self.indices(X), dtype=torch.long, device=self.records.device)
+        number, draws = self.records.shape[1], 1 if self.simultaneous else len(rows)
+        chosen = torch.randint(number, (draws,), generator=generator_for(self.seed, round, "record"))
+        return self.records[rows, chosen.to(rows.device)]
