@@ -1,14 +1,38 @@
 """Confidence widths: the multiplier of the posterior standard deviation, one theorem a file."""
 
-from torch_kbandits.confidence.base import ConstantWidth, Evidence, ScaledWidth, Width
+from torch_kbandits.confidence.base import ConstantWidth, Evidence, ScaledWidth, TheoremWidth, Width
+from torch_kbandits.confidence.bayesian_gp_ucb import BayesianGPUCBWidth
 from torch_kbandits.confidence.bkb import BKBWidth
+from torch_kbandits.confidence.gain import ConstantGain, GreedyGain, InformationGain, RateGain, RealizedGain, SumGain
+from torch_kbandits.confidence.gp_ts import GPTSWidth
+from torch_kbandits.confidence.gp_ucb import GPUCBWidth
+from torch_kbandits.confidence.guess_and_double import GuessAndDouble
+from torch_kbandits.confidence.igp_ucb import IGPUCBWidth
 from torch_kbandits.confidence.information import effective_dimension, greedy_information_gain, information_gain
+from torch_kbandits.confidence.k_ucb import KUCBWidth
+from torch_kbandits.confidence.randomized import RandomizedWidth
+from torch_kbandits.confidence.self_normalized import SelfNormalizedWidth
 
 __all__ = [
     "BKBWidth",
+    "BayesianGPUCBWidth",
+    "ConstantGain",
     "ConstantWidth",
     "Evidence",
+    "GPTSWidth",
+    "GPUCBWidth",
+    "GreedyGain",
+    "GuessAndDouble",
+    "IGPUCBWidth",
+    "InformationGain",
+    "KUCBWidth",
+    "RandomizedWidth",
+    "RateGain",
+    "RealizedGain",
     "ScaledWidth",
+    "SelfNormalizedWidth",
+    "SumGain",
+    "TheoremWidth",
     "Width",
     "effective_dimension",
     "greedy_information_gain",

@@ -9,7 +9,7 @@ from torch_kbandits import checks
 
 @runtime_checkable
 class Evidence(Protocol):
-    """What a width may know of a posterior. ``NystromGP`` and the arm table provide it."""
+    """What a width may know of a posterior. The models and the arm tables provide it."""
 
     @property
     def num_observations(self) -> int:
@@ -33,6 +33,10 @@ class Evidence(Protocol):
         """κ², the largest k(x, x), 0-dim, in reward units squared."""
         ...
 
+    def mean_norm(self) -> Tensor:
+        """‖μ_t‖_k, the RKHS norm of the posterior mean, 0-dim, in reward units."""
+        ...
+
 
 class Width(ABC):
     """How wide the confidence band is: β_t, the multiplier of the posterior standard deviation.
@@ -45,6 +49,18 @@ class Width(ABC):
     @abstractmethod
     def __call__(self, evidence: Evidence) -> Tensor:
         """Return β_t >= 0, 0-dim, for the posterior after t observations."""
+
+
+class TheoremWidth(Width):
+    """A width with a theorem behind it; the docstring of each states what the theorem assumes.
+
+    Papers write β_t for the width that chooses the t-th point, so from t − 1 observations. Here ``num_observations``
+    is that t − 1 and the papers' round t is ``num_observations + 1``.
+    """
+
+    @abstractmethod
+    def smallest(self, regularization: float) -> float:
+        """Return the least value that the width ever takes at λ; a constant below it has lost the theorem."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +94,7 @@ class ScaledWidth(Width):
     factor: float
 
     def __post_init__(self) -> None:
+        checks.instance("width", self.width, Width, "a confidence width such as ConstantWidth(2.0)")
         checks.non_negative("factor", self.factor)
 
     def __call__(self, evidence: Evidence) -> Tensor:

@@ -5,11 +5,11 @@ import torch
 from torch import Tensor
 
 from torch_kbandits import checks
-from torch_kbandits.confidence.base import Evidence, Width
+from torch_kbandits.confidence.base import Evidence, TheoremWidth
 
 
 @dataclass(frozen=True)
-class BKBWidth(Width):
+class BKBWidth(TheoremWidth):
     """The width of BKB's theorem.
 
         β_t = (2R/√λ) √(α ℓ_t Σ_s τ̃_t(x_s) + ln(1/δ)) + (1 + 1/√(1−ε)) B
@@ -22,6 +22,8 @@ class BKBWidth(Width):
     paper's ℓ_t is ln(κ²t), which is negative for small t. Its proof bounds log det(I + K/λ) by Σ τ̃ times
     1 + ln(‖K‖/λ + 1), its Eq. (6), then drops λ and simplifies to 2 ln(κ²t). That is smaller until t reaches about
     e/(κ²λ); until then we keep Eq. (6), so that the bound holds for every t and λ.
+
+    Assumes: ‖f‖_k <= B, noise conditionally R-sub-Gaussian, a DTC posterior whose dictionary is ε-accurate; any λ > 0.
 
     Args:
         noise_scale: R > 0, the sub-Gaussian constant of the noise, in reward units (ξ in the paper).

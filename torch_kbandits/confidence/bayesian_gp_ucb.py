@@ -1,0 +1,45 @@
+import math
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from torch_kbandits import checks
+from torch_kbandits.confidence.base import Evidence, TheoremWidth
+
+
+@dataclass(frozen=True)
+class BayesianGPUCBWidth(TheoremWidth):
+    """The width of GP-UCB's theorem for a function drawn from the prior, on a finite set of arms.
+
+        β_t = √(2 ln(A t² π² / (6δ))),  t = ``num_observations`` + 1
+
+    A union bound over arms and rounds; Σ 6/(π²t²) = 1. Our value b corresponds to ``UpperConfidenceBound(beta=b²)`` of
+    BoTorch, which is the paper's own β_t.
+
+    Source: Srinivas et al., ICML 2010, Theorem 1 and Lemma 5.1.
+
+    Assumes: f is a draw from the model's prior, noise independent N(0, λ), the exact posterior, at most A arms
+    fixed before the run.
+
+    Args:
+        num_arms: A >= 1.
+        failure_probability: δ in (0, 1).
+    """
+
+    num_arms: int
+    failure_probability: float
+
+    def __post_init__(self) -> None:
+        checks.positive_integer("num_arms", self.num_arms)
+        checks.open_unit_interval("failure_probability", self.failure_probability)
+
+    def __call__(self, evidence: Evidence) -> Tensor:
+        """Return β_t. Cost: O(1)."""
+        return evidence.regularization.new_tensor(self._radius(evidence.num_observations + 1))
+
+    def smallest(self, regularization: float) -> float:
+        """Return the width of the first round."""
+        return self._radius(1)
+
+    def _radius(self, round: int) -> float:
+        return math.sqrt(2.0 * math.log(self.num_arms * (round * math.pi) ** 2 / (6.0 * self.failure_probability)))

@@ -1,0 +1,51 @@
+import math
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from torch_kbandits import checks
+from torch_kbandits.confidence.base import Evidence, TheoremWidth
+from torch_kbandits.confidence.gain import InformationGain, RealizedGain, check_gain
+
+
+@dataclass(frozen=True)
+class IGPUCBWidth(TheoremWidth):
+    """The width of IGP-UCB's theorem.
+
+        β_t = B + R √(2 (γ_{t−1} + 1 + ln(1/δ)))
+
+    Source: Chowdhury & Gopalan, ICML 2017, Algorithm 1 and Theorem 2. The proof holds for the realised gain.
+
+    Assumes: ‖f‖_k <= B, k(x, x) <= 1, noise conditionally R-sub-Gaussian, the exact posterior with λ = 1 + 2/T for at
+    most T rounds. As it is at least ``SelfNormalizedWidth`` for λ >= 1, any such λ, any kernel and any number of rounds
+    will do. The paper's experiments take λ = R², below 1: there it can fail, and ``SelfNormalizedWidth`` holds.
+
+    Args:
+        noise_scale: R > 0, the sub-Gaussian constant of the noise, in reward units.
+        norm_bound: B > 0, a bound on the RKHS norm of the reward function.
+        failure_probability: δ in (0, 1).
+        gain: what stands for γ_{t−1}.
+    """
+
+    noise_scale: float
+    norm_bound: float
+    failure_probability: float
+    gain: InformationGain = field(default_factory=RealizedGain)
+
+    def __post_init__(self) -> None:
+        checks.positive("noise_scale", self.noise_scale)
+        checks.positive("norm_bound", self.norm_bound)
+        checks.open_unit_interval("failure_probability", self.failure_probability)
+        check_gain(self.gain)
+
+    def __call__(self, evidence: Evidence) -> Tensor:
+        """Return β_t. Cost: that of the gain."""
+        return self._radius(self.gain(evidence))
+
+    def smallest(self, regularization: float) -> float:
+        """Return the width before any observation."""
+        return float(self._radius(torch.tensor(self.gain.smallest(), dtype=torch.float64)))
+
+    def _radius(self, gain: Tensor) -> Tensor:
+        return self.norm_bound + self.noise_scale * (2.0 * (gain + 1.0 - math.log(self.failure_probability))).sqrt()
