@@ -1,7 +1,7 @@
 """Kernelized bandits for PyTorch, GPyTorch and BoTorch."""
 
 from torch_kbandits import algorithms, environments
-from torch_kbandits.acquisition import KernelUCB
+from torch_kbandits.acquisition import DiscretizedThompsonSampling, KernelUCB
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.candidates import Arms, Box
 from torch_kbandits.confidence import BKBWidth, ConstantWidth, ScaledWidth, Width
@@ -20,7 +20,7 @@ from torch_kbandits.errors import (
     StateMismatchError,
     TheoryWarning,
 )
-from torch_kbandits.models import NystromGP
+from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.state import History
 
 __version__ = "0.1.0"
@@ -32,6 +32,7 @@ __all__ = [
     "Box",
     "ConstantWidth",
     "DictionaryRule",
+    "DiscretizedThompsonSampling",
     "EmptyHistoryError",
     "FixedDictionary",
     "GreedyDictionary",
@@ -41,6 +42,7 @@ __all__ = [
     "KernelUCB",
     "NumericalError",
     "NystromGP",
+    "OnlineGP",
     "RidgeLeverageSampling",
     "ScaledWidth",
     "StateMismatchError",

@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Mapping
-from copy import deepcopy
+from copy import copy, deepcopy
 from typing import Any
 
 import torch
@@ -11,14 +11,14 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits import checks
-from torch_kbandits.acquisition import KernelUCB
-from torch_kbandits.candidates import Candidates
-from torch_kbandits.candidates.base import ConfidenceAcquisition
-from torch_kbandits.confidence import Width
+from torch_kbandits.acquisition import AcquisitionRule, UpperConfidenceRule
+from torch_kbandits.batches import BatchRule
+from torch_kbandits.candidates import Belief, Candidates, Lookahead
+from torch_kbandits.confidence import ConstantWidth, Width
 from torch_kbandits.dictionaries import DictionaryRule
-from torch_kbandits.errors import InputError, TheoryWarning
+from torch_kbandits.errors import EmptyHistoryError, InputError, TheoryWarning
 from torch_kbandits.gram import gram, prior_variance
-from torch_kbandits.models import NystromGP
+from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.random import generator_for, seed_for
 from torch_kbandits.state import (
     STATE_FORMAT,
@@ -29,8 +29,10 @@ from torch_kbandits.state import (
     describe_kernel,
     describe_value,
     empty_history,
+    joined,
     rewards,
-    saved_tensors,
+    saved_state,
+    without_rows,
 )
 
 #: In single precision a regularization below this fraction of the prior variance drowns in rounding.
@@ -40,16 +42,17 @@ _FLOAT32_REGULARIZATION = 1e-4
 class Bandit:
     """A kernelized bandit: ``ask`` for the next point, ``tell`` its reward.
 
-    The state is a function of the configuration, the seed and the history: asking changes nothing, and the randomness
-    of a round depends on no other round. A named algorithm is a subclass that only chooses the pieces.
+    The state is a function of the configuration, the seed, the history and the points still pending, and the
+    randomness of a round depends on no other round. A named algorithm is a subclass that only chooses the pieces.
 
     Args:
         candidates: what may be played.
         kernel: the prior covariance; a copy is kept.
         regularization: λ > 0, the noise variance of the surrogate, in reward units squared.
-        dictionary: which played points span the approximation.
-        width: the confidence width; a multiplier of the standard deviation.
-        acquisition: builds the acquisition function.
+        dictionary: which played points span the approximation; None for the exact posterior.
+        width: the confidence width, a multiplier of the standard deviation; None for acquisitions that use none.
+        acquisition: how the next point is chosen from the posterior.
+        batches: when rewards are learned; None: at once.
         seed: addresses all randomness.
 
     Raises:
@@ -62,15 +65,22 @@ class Bandit:
         candidates: Candidates,
         kernel: Kernel,
         regularization: float,
-        dictionary: DictionaryRule,
-        width: Width,
-        acquisition: ConfidenceAcquisition = KernelUCB,
+        dictionary: DictionaryRule | None = None,
+        width: Width | None = None,
+        acquisition: AcquisitionRule | None = None,
+        batches: BatchRule | None = None,
         seed: int,
     ) -> None:
+        acquisition = UpperConfidenceRule() if acquisition is None else acquisition
         checks.instance("candidates", candidates, Candidates, "Arms or a Box")
         checks.instance("kernel", kernel, Kernel, "a GPyTorch kernel")
-        checks.instance("dictionary", dictionary, DictionaryRule, "a rule such as RidgeLeverageSampling()")
-        checks.instance("width", width, Width, "a confidence width such as ConstantWidth(2.0)")
+        if dictionary is not None:
+            checks.instance("dictionary", dictionary, DictionaryRule, "a rule such as RidgeLeverageSampling()")
+        checks.instance("acquisition", acquisition, AcquisitionRule, "a rule such as UpperConfidenceRule()")
+        if width is not None or acquisition.uses_width:
+            checks.instance("width", width, Width, "a confidence width such as ConstantWidth(2.0)")
+        if batches is not None:
+            checks.instance("batches", batches, BatchRule, "a rule such as GlobalBatchRule(2.0)")
         if isinstance(seed, bool):
             raise InputError(f"seed must be a whole number, got {seed}.")
         checks.instance("seed", seed, int, "a whole number")
@@ -78,31 +88,64 @@ class Bandit:
         self.candidates = candidates
         self.regularization = checks.positive("regularization", regularization)
         self.dictionary = dictionary
-        self.width = width
+        self.width = ConstantWidth(0.0) if width is None else width
+        self.batches = batches
         self.seed = seed
         self._acquisition = acquisition
         self._kernel = deepcopy(kernel)
-        self._belief = candidates.belief(kernel, self.regularization, seed)
+        self._belief = self._prior()
         self._told: list[History] = [empty_history(candidates.example)]
-        self._model: NystromGP | None = None
+        self._held: list[History] = []  # told, and kept aside by the batch rule
+        self._num_learned = 0
+        self._pending = candidates.example[:0]
+        self._ahead: Lookahead | None = None
+        self._model: NystromGP | OnlineGP | None = None
         self.round = 0
         self._warn_of_single_precision()
 
     # ---------------------------------------------------------------- the loop
 
-    def ask(self, q: int = 1) -> Tensor:
+    def ask(self, q: int | None = 1, *, remember: bool = True) -> Tensor:
         """Return the next q points to play, (q, d).
 
-        The points of a batch are chosen one after another, each with the earlier ones hallucinated at their posterior
-        mean. Asking again before telling returns the same points.
+        They are pending until they are told, in any order: later points are chosen as if those had returned their
+        posterior mean. So ``ask(5)`` gives the points that ``ask(3)`` and then ``ask(2)`` give. A point whose
+        evaluation failed is dropped by ``forget``.
 
-        Cost: that of the candidates; O(A) on arms when q = 1.
+        Args:
+            q: number of points; None for as many as the batch rule allows, at least one.
+            remember: False to look without anything becoming pending: then nothing changes.
+
+        Raises:
+            InputError: if q does not fit, or is None where no batch rule is set or its batch is complete but untold.
+
+        Cost: that of the candidates for each point; O(A) on arms without pending points.
         """
-        checks.positive_integer("q", q)
-        return self._belief.maximize(self._acquisition, self.beta, q, seed_for(self.seed, self.round, "ask"))
+        if q is None:
+            self._require_open_batch()
+        else:
+            checks.positive_integer("q", q)
+        ahead = self._lookahead() if remember else copy(self._lookahead())
+        beta = self.beta
+        before = len(ahead.pending)
+        while q is None or len(ahead.pending) - before < q:
+            number = len(ahead.pending)
+            again = self.batches.repeats(ahead) if self.batches is not None and number else 0
+            if again:
+                ahead.add(ahead.pending[:1], again if q is None else min(again, before + q - number))
+            else:
+                ahead.add(ahead.choose(self._acquisition, beta, seed_for(self.seed, self.round, f"ask {number}")))
+            if q is None and self.batches is not None and self.batches.is_complete(ahead):
+                break
+        X = ahead.pending[before:].clone()
+        if remember:
+            self._pending = torch.cat([self._pending, X])
+        return X
 
     def tell(self, x: Tensor, y: Tensor | float) -> None:
-        """Learn rewards; the points need not have been asked for.
+        """Learn rewards; the points need not have been asked for, nor be told in the order asked.
+
+        With a batch rule rewards are kept aside until the points told make a complete batch.
 
         Args:
             x: points (q, d), of the dtype and device of the candidates.
@@ -119,12 +162,35 @@ class Bandit:
             raise InputError(f"x must be (q, d) with q >= 1, got {checks.describe(x)}.")
         Y = rewards(y, X)
         X, Y = X.detach().clone(), Y.detach().clone()
-        generator = generator_for(self.seed, self.round, "dictionary")
-        selection = self.dictionary.select(self._belief.preview(X), generator)
-        self._belief.update(X, Y, selection)
-        self._told.append(History(X, Y, torch.full((len(X),), self.round, device=X.device)))
-        self._model = None
+        told = History(X, Y, torch.full((len(X),), self.round, device=X.device))
+        if self.batches is None:
+            learned = self._learn(X, Y)
+        else:
+            held = joined([*self._held, told])
+            complete = self.batches.is_complete(self._belief.lookahead(held.X))
+            learned = self._learn(held.X, held.Y) if complete else 0
+            self._held = [] if complete else [held]
+        self._num_learned += learned
+        self._told.append(told)
+        self._pending = without_rows(self._pending, X)
+        self._ahead = self._model = None
         self.round += 1
+
+    def forget(self, x: Tensor | None = None) -> None:
+        """Drop pending points that will not be told, (k, d); all of them if none are given.
+
+        Raises:
+            InputError: if a point is not pending; then nothing is dropped.
+        """
+        if x is None:
+            self._pending = self._pending[:0]
+        else:
+            X = checks.points("x", x, dimension=self.candidates.example.shape[-1], like=self.candidates.example)
+            remaining = without_rows(self._pending, X)
+            if len(self._pending) - len(remaining) != len(X):
+                raise InputError(f"Not all of the {len(X)} point(s) are pending; {len(self._pending)} are.")
+            self._pending = remaining
+        self._ahead = None
 
     # ---------------------------------------------------------------- what is believed
 
@@ -137,25 +203,47 @@ class Bandit:
     def history(self) -> History:
         """All that was told, in order; a copy."""
         if len(self._told) > 1:
-            self._told = [History(*(torch.cat(parts) for parts in zip(*self._told, strict=True)))]
+            self._told = [joined(self._told)]
         return History(*(part.clone() for part in self._told[0]))
 
     @property
+    def pending(self) -> Tensor:
+        """The points asked for and not yet told, (k, d), in the order asked; a copy."""
+        return self._pending.clone()
+
+    @property
     def inducing_points(self) -> Tensor:
-        """The dictionary, (m, d); a copy."""
+        """The dictionary, (m, d), all points learned if the posterior is exact; a copy."""
         return self._belief.inducing_points.clone()
 
     @property
-    def model(self) -> NystromGP:
-        """The posterior as a BoTorch model on the whole history; built when asked for, O(n m²)."""
+    def model(self) -> NystromGP | OnlineGP:
+        """The posterior as a BoTorch model, built when asked for, O(n m²); without rewards that a batch rule holds."""
         if self._model is None:
             history = self.history
-            self._model = self._belief.model(history.X, history.Y, self.inducing_points)
+            learned = slice(self._num_learned)
+            self._model = self._belief.model(history.X[learned], history.Y[learned], self.inducing_points)
         return self._model
 
     def acquisition(self) -> AcquisitionFunction:
-        """Return the acquisition function that ``ask`` maximises, as a BoTorch one on ``model``."""
-        return self._acquisition(self.model, self.beta)
+        """Return the acquisition function that ``ask`` maximises, as a BoTorch one on ``model``.
+
+        Thompson sampling makes draws of its own: those of ``ask`` come from another form of the same posterior.
+        """
+        outstanding = self._outstanding()
+        seed = seed_for(self.seed, self.round, f"ask {len(outstanding)}")
+        pending = outstanding if len(outstanding) else None
+        return self._acquisition.function(self.model, self.beta, pending, self.candidates.domain, seed)
+
+    def recommend(self) -> Tensor:
+        """Return the point (1, d) to use if the run ended now: of those learned the one of the largest posterior mean.
+
+        Raises:
+            EmptyHistoryError: if nothing was learned yet.
+        """
+        if self._num_learned == 0:
+            raise EmptyHistoryError("Nothing was learned yet, so there is no point to recommend: tell first.")
+        return self._belief.recommend()
 
     # ---------------------------------------------------------------- saving
 
@@ -167,6 +255,8 @@ class Bandit:
             "config": self._config(),
             "history": history._asdict(),
             "inducing_points": self.inducing_points,
+            "pending": self.pending,
+            "num_learned": self._num_learned,
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -181,13 +271,17 @@ class Bandit:
         """
         check_format(state)
         check_config(state["config"], self._config())
-        example = self.candidates.example
-        history, inducing_points = saved_tensors(state, example)
-        belief = self.candidates.belief(self._kernel, self.regularization, self.seed)
-        if len(history.X):
-            belief.restore(history.X, history.Y, inducing_points)
-        self._belief, self._told, self._model = belief, [history], None
-        self.round = history.next_round
+        saved = saved_state(state, self.candidates.example)
+        belief = self._prior()
+        learned = slice(saved.num_learned)
+        if saved.num_learned:
+            belief.restore(saved.history.X[learned], saved.history.Y[learned], saved.inducing_points)
+        self._belief, self._told, self._pending = belief, [saved.history], saved.pending
+        self._num_learned = saved.num_learned
+        held = History(*(part[saved.num_learned :] for part in saved.history))
+        self._held = [held] if len(held.X) else []
+        self._ahead = self._model = None
+        self.round = saved.history.next_round
 
     def replay(self, history: History) -> None:
         """Tell a recorded history, round by round, to a bandit that was told nothing yet.
@@ -200,13 +294,15 @@ class Bandit:
         check_rounds(history)
         if self.round:
             raise InputError(f"replay needs a bandit that was told nothing; this one was told {self.round} round(s).")
-        fresh = self.candidates.belief(self._kernel, self.regularization, self.seed)
+        fresh, pending = self._prior(), self._pending
         try:
             for number in history.rounds.unique_consecutive():
                 rows = history.rounds == number
                 self.tell(history.X[rows], history.Y[rows])
         except BaseException:
-            self._belief, self._told, self._model, self.round = fresh, self._told[:1], None, 0
+            self._belief, self._told, self._pending = fresh, self._told[:1], pending
+            self._held, self._num_learned, self.round = [], 0, 0
+            self._ahead = self._model = None
             raise
 
     def __repr__(self) -> str:
@@ -217,13 +313,47 @@ class Bandit:
 
     # ---------------------------------------------------------------- inside
 
+    def _prior(self) -> Belief:
+        return self.candidates.belief(self._kernel, self.regularization, self.seed, exact=self.dictionary is None)
+
+    def _learn(self, X: Tensor, Y: Tensor) -> int:
+        """Condition on rewards Y (q,) at X (q, d); everything or nothing. Returns q."""
+        selection = None
+        if self.dictionary is not None:
+            generator = generator_for(self.seed, self.round, "dictionary")
+            selection = self.dictionary.select(self._belief.preview(X), generator)
+        self._belief.update(X, Y, selection)
+        return len(X)
+
+    def _outstanding(self) -> Tensor:
+        """Return the points of the batch so far: told and not yet learned, then pending, (k, d)."""
+        return torch.cat([*(held.X for held in self._held), self._pending])
+
+    def _lookahead(self) -> Lookahead:
+        """Return the posterior with the batch so far pending, kept from ask to ask."""
+        if self._ahead is None:
+            self._ahead = self._belief.lookahead(self._outstanding())
+        return self._ahead
+
+    def _require_open_batch(self) -> None:
+        """Refuse ``ask(None)`` where there is no batch to fill."""
+        if self.batches is None:
+            raise InputError("ask(q=None) lets a batch rule decide, and this bandit has none: give q.")
+        ahead = self._lookahead()
+        if len(ahead.pending) and self.batches.is_complete(ahead):
+            raise InputError(
+                f"The batch of {len(ahead.pending)} point(s) is complete: tell the {len(self._pending)} pending "
+                "one(s), or give q to go on without their rewards."
+            )
+
     def _config(self) -> dict[str, Any]:
         """Return all that must agree between a saved state and the bandit that loads it, by name."""
         config: dict[str, Any] = {"algorithm": type(self).__name__, "seed": self.seed}
         config |= {f"candidates.{key}": value for key, value in self.candidates.describe().items()}
         config |= describe_kernel(self._kernel)
         config["regularization"] = self.regularization
-        config["acquisition"] = getattr(self._acquisition, "__name__", type(self._acquisition).__name__)
+        describe_value("acquisition", self._acquisition, config)
+        describe_value("batches", self.batches, config)
         describe_value("dictionary", self.dictionary, config)
         describe_value("width", self.width, config)
         return config

@@ -85,6 +85,24 @@ class DTCFactors:
         """Return ½ log det V (...,): the information gain of the observations under the Nyström kernel, in nats."""
         return self.precision_factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
 
+    def mean_norm(self) -> Tensor:
+        """Return the RKHS norm of the posterior mean less the prior mean, (...,), in reward units."""
+        return self.weights.norm(dim=-1)
+
+    def draw_correction(self, prior: Tensor, generator: torch.Generator) -> Tensor:
+        """Return w (m,) such that g(x) + z(x)ᵀ w is a draw of f − mean, for a prior draw g with values ``prior`` (m,).
+
+        Source: Matheron's rule, Wilson et al., ICML 2020, with weights N(0, V⁻¹). Cost: O(m²).
+        """
+        normals = torch.randn(len(prior), 1, generator=generator, dtype=torch.float64).to(prior)
+        weights = torch.linalg.solve_triangular(self.precision_factor.mT, normals, upper=True)
+        return (weights - embed(self.dictionary_factor, prior.unsqueeze(-1))).squeeze(-1)
+
+    @property
+    def batch_dims(self) -> int:
+        """Number of batch dimensions."""
+        return self.weights.dim() - 1
+
     def _whiten(self, embedding: Tensor) -> Tensor:
         return torch.linalg.solve_triangular(self.precision_factor, embedding, upper=False)
 

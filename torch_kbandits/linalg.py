@@ -78,3 +78,70 @@ def non_negative_variance(variance: Tensor, prior_variance: Tensor) -> Tensor:
             "semi-definite."
         )
     return variance.clamp_min(0.0)
+
+
+def cholesky_append(factor: Tensor, cross: Tensor, corner: Tensor) -> Tensor:
+    """Return the Cholesky factor of [[A, C], [Cᵀ, S]] from that of A.
+
+    Args:
+        factor: L (..., m, m) with L Lᵀ = A.
+        cross: C (..., m, k).
+        corner: S (..., k, k).
+
+    Raises:
+        NotPositiveDefiniteError: if the Schur complement S − CᵀA⁻¹C has a clearly negative eigenvalue.
+
+    Cost: O(m² k + m k² + k³).
+    """
+    below = torch.linalg.solve_triangular(factor, cross, upper=False)
+    scale = corner.diagonal(dim1=-2, dim2=-1).mean(-1)
+    schur = jittered_cholesky(corner - below.mT @ below, scale.expand(below.shape[:-2]))
+    m, k = cross.shape[-2:]
+    shape = torch.broadcast_shapes(factor.shape[:-2], schur.shape[:-2])
+    top = torch.cat([factor.expand(*shape, m, m), factor.new_zeros(*shape, m, k)], dim=-1)
+    bottom = torch.cat([below.mT.expand(*shape, k, m), schur.expand(*shape, k, k)], dim=-1)
+    return torch.cat([top, bottom], dim=-2)
+
+
+def cholesky_rank_one(factor: Tensor, vector: Tensor, scale: Tensor, start: int = 0) -> Tensor:
+    """Return the Cholesky factor of A + s v vᵀ from that of A, without a loop over columns.
+
+    With p = L⁻¹v the factor of I + s p pᵀ has a closed form whose product with L needs one running sum over columns.
+
+    Source: Gill, Golub, Murray and Saunders, Mathematics of Computation 1974, method C1.
+
+    Args:
+        factor: L (..., m, m) with L Lᵀ = A.
+        vector: v (..., m), zero before ``start``.
+        scale: s (...,); where it is negative the result must still be positive definite.
+        start: columns before it are unchanged and cost nothing.
+
+    Returns:
+        (..., m, m); NaN where the result is not positive definite.
+
+    Cost: O((m − start)²).
+    """
+    block = factor[..., start:, start:]
+    p = torch.linalg.solve_triangular(block, vector[..., start:].unsqueeze(-1), upper=False).squeeze(-1)
+    scale = scale.unsqueeze(-1)
+    growth = 1.0 + scale * p.square().cumsum(-1)
+    before = torch.cat([torch.ones_like(growth[..., :1]), growth[..., :-1]], dim=-1)
+    weighted = block * p.unsqueeze(-2)
+    later = weighted.flip(-1).cumsum(-1).flip(-1) - weighted
+    updated = block * (growth / before).sqrt().unsqueeze(-2)
+    updated = updated + later * (scale * p / (growth * before).sqrt()).unsqueeze(-2)
+    result = factor.clone()
+    result[..., start:, start:] = updated
+    return result
+
+
+def cholesky_remove(factor: Tensor, index: int) -> Tensor:
+    """Return the Cholesky factor of A without row and column ``index``, from that of A. Cost: O((m − index)² + m²)."""
+    keep = torch.arange(factor.shape[-1], device=factor.device) != index
+    smaller = factor[..., keep, :][..., keep].clone()
+    column = factor[..., index + 1 :, index]
+    if column.shape[-1]:
+        trailing = smaller[..., index:, index:]
+        one = torch.ones(factor.shape[:-2], dtype=factor.dtype, device=factor.device)
+        smaller[..., index:, index:] = cholesky_rank_one(trailing, column, one)
+    return smaller

@@ -1,7 +1,7 @@
 """What a bandit was told, and the checks between a saved state and the bandit that loads it."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from numbers import Real
 from typing import Any, NamedTuple
 
@@ -13,7 +13,7 @@ from torch_kbandits import checks
 from torch_kbandits.errors import InputError, StateMismatchError
 
 #: Version of the layout of ``Bandit.state_dict``.
-STATE_FORMAT = 1
+STATE_FORMAT = 2
 
 
 class History(NamedTuple):
@@ -41,6 +41,11 @@ def empty_history(example: Tensor) -> History:
     return History(example[:0], example.new_zeros(0), rounds)
 
 
+def joined(parts: Sequence[History]) -> History:
+    """Return one history from its parts, in order."""
+    return History(*(torch.cat(columns) for columns in zip(*parts, strict=True)))
+
+
 def rewards(y: Tensor | float, X: Tensor) -> Tensor:
     """Return rewards as (q,), checked against the points they are for."""
     if not isinstance(y, Tensor):
@@ -57,17 +62,17 @@ def rewards(y: Tensor | float, X: Tensor) -> Tensor:
     return checks.finite("y", y.reshape(-1))
 
 
-def describe_kernel(kernel: Kernel) -> dict[str, Any]:
+def describe_kernel(kernel: Kernel, title: str = "kernel") -> dict[str, Any]:
     """Return the class, the plain settings (such as ``nu``) and the parameters of a kernel and of all its parts."""
     config: dict[str, Any] = {}
     for name, part in kernel.named_modules():
-        prefix = f"kernel.{name}" if name else "kernel"
+        prefix = f"{title}.{name}" if name else title
         config[prefix] = type(part).__name__
         for key, value in vars(part).items():
             if key != "training" and not key.startswith("_") and isinstance(value, (bool, int, float, str)):
                 config[f"{prefix}.{key}"] = value
     for name, value in kernel.state_dict().items():
-        config[f"kernel.{name}"] = str(value.tolist())
+        config[f"{title}.{name}"] = str(value.tolist())
     return config
 
 
@@ -77,6 +82,11 @@ def describe_value(name: str, value: Any, config: dict[str, Any]) -> None:
         config[name] = type(value).__name__
         for field in dataclasses.fields(value):
             describe_value(f"{name}.{field.name}", getattr(value, field.name), config)
+    elif isinstance(value, Kernel):
+        config |= describe_kernel(value, name)
+    elif isinstance(value, (tuple, list)):
+        for index, part in enumerate(value):
+            describe_value(f"{name}.{index}", part, config)
     elif isinstance(value, Tensor):
         config[name] = str(value.tolist())
     elif isinstance(value, (bool, int, float, str, type(None))):
@@ -87,7 +97,7 @@ def describe_value(name: str, value: Any, config: dict[str, Any]) -> None:
 
 def check_format(state: Mapping[str, Any]) -> None:
     """Refuse what is no state of a bandit, or one of another format."""
-    missing = {"format", "config", "history", "inducing_points"} - set(state)
+    missing = {"format", "config"} - set(state)
     if missing:
         raise StateMismatchError(f"This is no state of a bandit: it lacks {sorted(missing)}.")
     if state["format"] != STATE_FORMAT:
@@ -95,6 +105,9 @@ def check_format(state: Mapping[str, Any]) -> None:
             f"The state has format {state['format']} and this version reads {STATE_FORMAT}: "
             "load it with the version of torch_kbandits that saved it."
         )
+    missing = {"history", "inducing_points", "pending", "num_learned"} - set(state)
+    if missing:
+        raise StateMismatchError(f"The state is damaged: it lacks {sorted(missing)}.")
 
 
 def check_config(saved: Mapping[str, Any], here: Mapping[str, Any]) -> None:
@@ -116,21 +129,53 @@ def check_rounds(history: History) -> None:
         raise InputError("The rounds of a history must not decrease.")
 
 
-def saved_tensors(state: Mapping[str, Any], example: Tensor) -> tuple[History, Tensor]:
-    """Return copies of the history and of the dictionary of a saved state, checked like what is told."""
+def without_rows(points: Tensor, told: Tensor) -> Tensor:
+    """Return points (k, d) without one row for each row of ``told`` (q, d) that is among them, in order."""
+    if torch.equal(points, told):
+        return points[:0]
+    for row in told:
+        matches = (points == row).all(-1).nonzero().flatten()
+        if len(matches):
+            points = torch.cat([points[: matches[0]], points[matches[0] + 1 :]])
+    return points
+
+
+class SavedState(NamedTuple):
+    """What a bandit was saved with.
+
+    Attributes:
+        history: what was told.
+        inducing_points: the dictionary (m, d).
+        pending: points asked for and not told (k, d).
+        num_learned: how many of the rewards the posterior knew.
+    """
+
+    history: History
+    inducing_points: Tensor
+    pending: Tensor
+    num_learned: int
+
+
+def saved_state(state: Mapping[str, Any], example: Tensor) -> SavedState:
+    """Return copies of the parts of a saved state, checked like what is told."""
     try:
         saved = History(**state["history"])
-        X = checks.points("the saved X", saved.X.to(example.device), dimension=example.shape[-1], like=example)
+        X = _saved_points("X", saved.X, example)
         Y = rewards(saved.Y.to(example.device), X) if len(X) else example.new_zeros(0)
-        inducing_points = checks.points(
-            "the saved dictionary",
-            state["inducing_points"].to(example.device),
-            dimension=example.shape[-1],
-            like=example,
-        )
+        inducing_points = _saved_points("dictionary", state["inducing_points"], example)
+        pending = _saved_points("pending points", state["pending"], example)
+        num_learned = int(state["num_learned"])
         check_rounds(saved)
-        if (len(X) > 0) != (len(inducing_points) > 0):
-            raise InputError(f"{len(X)} points were told and {len(inducing_points)} are in the dictionary.")
+        if not 0 <= num_learned <= len(X):
+            raise InputError(f"{num_learned} rewards were learned of {len(X)} told.")
+        if (num_learned > 0) != (len(inducing_points) > 0):
+            raise InputError(f"{num_learned} rewards were learned and {len(inducing_points)} points in the dictionary.")
     except (InputError, TypeError, AttributeError) as error:
         raise StateMismatchError(f"The state is damaged: {error}") from error
-    return History(X.clone(), Y.clone(), saved.rounds.to(example.device).clone()), inducing_points.clone()
+    history = History(X.clone(), Y.clone(), saved.rounds.to(example.device).clone())
+    return SavedState(history, inducing_points.clone(), pending.clone(), num_learned)
+
+
+def _saved_points(name: str, points: Tensor, example: Tensor) -> Tensor:
+    points = points.to(example.device)
+    return checks.points(f"the saved {name}", points, dimension=example.shape[-1], like=example)

@@ -1,5 +1,7 @@
 """The arm table equals the model's posterior on the arms, whatever was told in whatever order."""
 
+from typing import ClassVar
+
 import hypothesis.strategies as st
 import numpy as np
 import oracles
@@ -9,6 +11,7 @@ from hypothesis import given, settings
 from problems import DOUBLE, KERNELS, data, dense, difference, rbf, scaled
 
 from torch_kbandits import Arms, KernelUCB
+from torch_kbandits.acquisition import UpperConfidenceRule
 from torch_kbandits.candidates import ArmTable
 from torch_kbandits.dictionaries import FixedDictionary, PlayedPoints, RidgeLeverageSampling, Selection
 from torch_kbandits.errors import NotPositiveDefiniteError, NumericalError
@@ -24,10 +27,19 @@ class EveryPoint:
         return Selection.rows(played, torch.arange(played.size))
 
 
-def table(arms, kernel="matern", column_memory=2**29) -> ArmTable:
-    belief = Arms(arms, column_memory).belief(KERNELS[kernel].make(), LAMBDA, seed=0)
+def table(arms, kernel="matern", column_memory=2**29, exact=False) -> ArmTable:
+    belief = Arms(arms, column_memory).belief(KERNELS[kernel].make(), LAMBDA, seed=0, exact=exact)
     assert isinstance(belief, ArmTable)
     return belief
+
+
+def choose(belief, beta, q, rule=None):
+    """The q arms (q, d) that a rule chooses one after another, each with the earlier ones pending."""
+    ahead, chosen = belief.lookahead(belief.arm(0)[:0]), []
+    for number in range(q):
+        chosen.append(ahead.choose(rule or UpperConfidenceRule(), beta, number))
+        ahead.add(chosen[-1])
+    return torch.cat(chosen)
 
 
 def tell(belief, X, Y, rule, number):
@@ -85,6 +97,59 @@ def test_every_point_as_dictionary_is_the_exact_posterior():
     assert difference(belief.variance, expected.variance) < 1e-8
 
 
+@settings(max_examples=25)
+@given(
+    num_arms=st.integers(1, 30),
+    rounds=st.integers(1, 25),
+    q=st.integers(1, 6),
+    kernel=st.sampled_from(["rbf", "matern", "linear"]),
+    seed=st.integers(0, 10_000),
+)
+def test_an_exact_table_is_the_exact_posterior_after_any_tells(num_arms, rounds, q, kernel, seed):
+    """Duplicate arms, repeats within a batch, points that are no arms, embedding afresh in between, restoring."""
+    generator = torch.Generator().manual_seed(seed)
+    arms, _ = data(num_arms, 2, seed)
+    arms = torch.cat([arms, arms[:2]])
+    belief = table(arms, kernel, exact=True)
+    belief.REFRESH = 17
+    told_X, told_Y = [], []
+    for number in range(rounds):
+        X = arms[torch.randint(len(arms), (q,), generator=generator)].clone()
+        if number % 5 == 3:
+            X[0] = torch.rand(2, generator=generator, dtype=DOUBLE)
+        Y = torch.randn(q, generator=generator, dtype=DOUBLE)
+        belief.update(X, Y, None)
+        told_X.append(X)
+        told_Y.append(Y)
+    X, Y = torch.cat(told_X), torch.cat(told_Y)
+    noise = torch.full((len(X),), LAMBDA, dtype=DOUBLE)
+    expected = oracles.exact(KERNELS[kernel].dense, *dense(X, Y, noise, arms))
+    restored = table(arms, kernel, exact=True)
+    restored.restore(X, Y, X[:1])
+    gram = KERNELS[kernel].dense(X.numpy(), X.numpy())
+    weights = np.linalg.solve(gram + LAMBDA * np.eye(len(X)), Y.numpy())
+    for each in (belief, restored):
+        assert difference(each.mean, expected.mean) < 1e-7
+        assert difference(each.variance, expected.variance) < 1e-7
+        gain = 0.5 * np.linalg.slogdet(np.eye(len(X)) + gram / LAMBDA)[1]
+        assert float(each.information_gain()) == pytest.approx(gain, abs=1e-6)
+        assert float(each.mean_norm()) == pytest.approx(float(np.sqrt(weights @ gram @ weights)), abs=1e-5)
+        assert float(each.incumbent) == pytest.approx(
+            float(oracles.exact(KERNELS[kernel].dense, *dense(X, Y, noise, X)).mean.max()), abs=1e-7
+        )
+        assert each.num_observations == len(X)
+
+
+def test_an_exact_table_embeds_no_more_than_the_points_span():
+    """Of 100 arms on an interval a smooth kernel tells some twenty apart; the others cost nothing."""
+    arms, _ = data(100, 1)
+    belief = table(arms, "rbf", exact=True)
+    for number in range(300):
+        belief.update(arms[number % 100, None], torch.ones(1, dtype=DOUBLE), None)
+    assert len(belief.inducing_points) == 100
+    assert belief._num_features < 30
+
+
 def test_an_unchanged_dictionary_is_not_embedded_again(monkeypatch):
     arms, _ = data(40, 2)
     belief, rule = table(arms), FixedDictionary(arms[::5])
@@ -120,7 +185,7 @@ def test_the_memory_of_kernel_columns_changes_nothing(column_memory):
 
 
 def test_many_blocks_of_arms_equal_the_model(monkeypatch):
-    monkeypatch.setattr("torch_kbandits.candidates.arms._BLOCK", 16)
+    monkeypatch.setattr("torch_kbandits.candidates.table._BLOCK", 16)
     monkeypatch.setattr("torch_kbandits.candidates.columns._BLOCK", 24)
     arms, _ = data(101, 2)
     belief = table(arms)
@@ -152,10 +217,11 @@ def test_asked_arms_maximise_the_botorch_acquisition(q):
     X, Y = arms[:20], torch.randn(20, dtype=DOUBLE)
     tell(belief, X, Y, RidgeLeverageSampling(0.5), 0)
     before = belief.mean.clone(), belief.variance.clone()
-    chosen = belief.maximize(KernelUCB, beta, q, seed=0)
-    seen = []
-    recorder = _Recorder(seen)
-    assert torch.equal(belief.maximize(recorder, beta, q, seed=0), chosen)
+    chosen = choose(belief, beta, q)
+    recorder = _Recorder()
+    seen = recorder.seen
+    seen.clear()
+    assert torch.equal(choose(belief, beta, q, recorder), chosen)
     model = belief.model(X, Y, belief.inducing_points)
     for number in range(q):
         acquisition = KernelUCB(model, beta, X_pending=chosen[:number])
@@ -166,19 +232,18 @@ def test_asked_arms_maximise_the_botorch_acquisition(q):
         )
     assert torch.equal(belief.mean, before[0])
     assert torch.equal(belief.variance, before[1])
-    assert torch.equal(belief.maximize(KernelUCB, beta, q, seed=0), chosen)
+    assert torch.equal(choose(belief, beta, q), chosen)
     tell(belief, chosen, torch.randn(q, dtype=DOUBLE), RidgeLeverageSampling(0.5), 1)
 
 
-class _Recorder:
+class _Recorder(UpperConfidenceRule):
     """Scores as KernelUCB and keeps the variances that it is shown."""
 
-    def __init__(self, seen):
-        self.seen = seen
+    seen: ClassVar[list] = []
 
-    def score(self, mean, variance, beta):
-        self.seen.append(variance.clone())
-        return KernelUCB.score(mean, variance, beta)
+    def on_arms(self, posterior, beta, seed):
+        self.seen.append(posterior.variance.clone())
+        return super().on_arms(posterior, beta, seed)
 
 
 @pytest.mark.parametrize("scale", [1e-9, 1e9])
@@ -188,9 +253,9 @@ def test_units_do_not_matter(scale):
     played = []
     for s in (1.0, scale):
         kernel = scaled(rbf(0.3), s**2)
-        belief, rows = Arms(arms).belief(kernel, LAMBDA * s**2, seed=0), []
+        belief, rows = Arms(arms).belief(kernel, LAMBDA * s**2, seed=0, exact=False), []
         for number in range(25):
-            x = belief.maximize(KernelUCB, torch.tensor(2.0, dtype=DOUBLE), 1, seed=0)
+            x = choose(belief, torch.tensor(2.0, dtype=DOUBLE), 1)
             tell(belief, x, s * torch.sin(5.0 * x).sum(-1), RidgeLeverageSampling(2.0), number)
             rows.append(x)
         played.append(torch.cat(rows))
@@ -241,8 +306,8 @@ def test_ties_are_broken_by_the_seed():
     arms, _ = data(30, 2)
     chosen = set()
     for seed in range(40):
-        belief = Arms(arms).belief(KERNELS["matern"].make(), LAMBDA, seed)
-        chosen.add(tuple(belief.maximize(KernelUCB, torch.tensor(2.0), 1, seed=0)[0].tolist()))
+        belief = Arms(arms).belief(KERNELS["matern"].make(), LAMBDA, seed, exact=False)
+        chosen.add(tuple(choose(belief, torch.tensor(2.0), 1)[0].tolist()))
     assert len(chosen) > 15  # 40 uniform draws of 30 arms give 22 different ones on average, 16 or fewer in 1 of 1,000
 
 

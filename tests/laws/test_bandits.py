@@ -89,11 +89,14 @@ def test_replaying_the_history_gives_the_same_next_points(name, q):
 
 
 @pytest.mark.parametrize("name", sorted(MAKERS))
-def test_asking_once_more_changes_nothing(name):
+def test_looking_changes_nothing(name):
     curious, calm = MAKERS[name](), MAKERS[name]()
     for _ in range(6 if "arms" in name else 3):
         for q in (1, 3, 2):
-            curious.ask(q)
+            assert torch.equal(curious.ask(q, remember=False), curious.ask(q, remember=False))
+        assert curious.pending.shape == (0, 2)
+        curious.ask(3)
+        curious.forget()
         assert same(play(curious, 1), play(calm, 1))
 
 
@@ -265,12 +268,12 @@ def test_the_oversampling_of_the_theorem():
 
 
 def test_the_registry():
-    assert algorithms.names() == ["bkb"]
+    assert "bkb" in algorithms.names()
     bandit = algorithms.build("bkb", candidates=ARMS, kernel=rbf(), regularization=0.1, beta=1.0, seed=0)
     assert isinstance(bandit, algorithms.BKB)
     with pytest.raises(InputError, match="did you mean 'bkb'"):
         algorithms.build("BKb")
-    with pytest.raises(InputError, match="there are bkb"):
+    with pytest.raises(InputError, match="there are bbkb, bkb, gp-ei"):
         algorithms.build("thompson")
     with pytest.raises(InputError, match="BKB takes other arguments: missing a required argument: 'kernel'"):
         algorithms.build("bkb", candidates=ARMS)
@@ -431,7 +434,7 @@ def test_a_state_of_another_configuration_is_refused(other, difference):
 def test_what_is_no_state_is_refused():
     with pytest.raises(StateMismatchError, match="it lacks"):
         bkb().load_state_dict({"weights": 1})
-    with pytest.raises(StateMismatchError, match="format 99 and this version reads 1"):
+    with pytest.raises(StateMismatchError, match="format 99 and this version reads 2"):
         bkb().load_state_dict(bkb().state_dict() | {"format": 99})
 
 

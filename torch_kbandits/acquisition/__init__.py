@@ -1,5 +1,28 @@
-"""How good a candidate is: BoTorch acquisition functions."""
+"""How good a candidate is: BoTorch acquisition functions, and the rules by which a bandit chooses with them."""
 
-from torch_kbandits.acquisition.kernel_ucb import KernelUCB
+from torch_kbandits.acquisition.kernel_ucb import KernelUCB, hallucinate
+from torch_kbandits.acquisition.rules import (
+    AcquisitionRule,
+    ArmPosterior,
+    Domain,
+    ExpectedImprovementRule,
+    ProbabilityOfImprovementRule,
+    ThompsonRule,
+    UniformRule,
+    UpperConfidenceRule,
+)
+from torch_kbandits.acquisition.thompson import DiscretizedThompsonSampling
 
-__all__ = ["KernelUCB"]
+__all__ = [
+    "AcquisitionRule",
+    "ArmPosterior",
+    "DiscretizedThompsonSampling",
+    "Domain",
+    "ExpectedImprovementRule",
+    "KernelUCB",
+    "ProbabilityOfImprovementRule",
+    "ThompsonRule",
+    "UniformRule",
+    "UpperConfidenceRule",
+    "hallucinate",
+]

@@ -56,7 +56,7 @@ class KernelUCB(AcquisitionFunction):
             raise UnsupportedError(
                 f"KernelUCB scores one output and the model has {model.num_outputs}: give a posterior_transform."
             )
-        self.register_buffer("beta", _multiplier(beta, model))
+        self.register_buffer("beta", multiplier(beta, model))
         self.beta: Tensor
         self.posterior_transform = posterior_transform
         # In a tuple, so that the conditioned model stays out of the module tree and the state_dict.
@@ -92,7 +92,7 @@ class KernelUCB(AcquisitionFunction):
         return self.score(mean, variance, self.beta.to(x))
 
 
-def _multiplier(beta: float | Tensor | Width, model: Model) -> Tensor:
+def multiplier(beta: float | Tensor | Width, model: Model) -> Tensor:
     """Return the multiplier of σ that ``beta`` stands for on a model."""
     if isinstance(beta, Width):
         if not isinstance(model, Evidence):

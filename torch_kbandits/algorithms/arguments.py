@@ -1,12 +1,15 @@
 """The words that every named algorithm takes, turned into pieces."""
 
 import warnings
-from typing import cast
+from collections.abc import Callable
+from typing import Any, Literal, cast
 
 from torch import Tensor
 
+from torch_kbandits import checks
 from torch_kbandits.candidates import Arms, Box, Candidates
-from torch_kbandits.confidence import ConstantWidth, Width
+from torch_kbandits.confidence import ConstantWidth, TheoremWidth, Width
+from torch_kbandits.dictionaries import theoretical_oversampling
 from torch_kbandits.errors import InputError, TheoryWarning
 
 
@@ -21,13 +24,20 @@ def resolve_candidates(candidates: Tensor | Candidates | None, bounds: Tensor | 
     return Arms(cast(Tensor, candidates))
 
 
-def resolve_width(beta: float | Width | None, theory: Width | None, smallest: float | None, needed: str) -> Width:
-    """Return the width that ``beta`` names, or the theorem's.
+def resolve_width(
+    beta: float | Width | None,
+    theory: TheoremWidth | None,
+    regularization: float,
+    needed: str = "noise_scale and norm_bound",
+) -> Width:
+    """Return the width that ``beta`` names, or the theorem's; to be called from the constructor of an algorithm.
+
+    A constant below the least value of the theorem's width draws a ``TheoryWarning``.
 
     Args:
         beta: a multiplier of the standard deviation, a width, or None for the theorem's.
         theory: the theorem's width, or None if its constants were not given.
-        smallest: the least value that the theorem's width takes; a constant below it draws a ``TheoryWarning``.
+        regularization: λ.
         needed: the words that the theorem's width needs, for the error message.
     """
     if beta is None:
@@ -37,11 +47,48 @@ def resolve_width(beta: float | Width | None, theory: Width | None, smallest: fl
     if isinstance(beta, Width):
         return beta
     width = ConstantWidth(beta)
+    smallest = None if theory is None else theory.smallest(regularization)
     if smallest is not None and width.value < smallest:
         warnings.warn(
             f"beta={width.value:g} is below the theorem's width (at least {smallest:.3g}): the run is valid, "
             "its regret bound is not. That is what works in practice; leave out the theorem's constants to say so.",
             TheoryWarning,
-            stacklevel=4,
+            stacklevel=3,
         )
     return width
+
+
+def check_theory(
+    noise_scale: float | None, norm_bound: float | None, failure_probability: float, horizon: int | None
+) -> None:
+    """Refuse constants of a theorem that make no sense, whether or not they are used."""
+    checks.open_unit_interval("failure_probability", failure_probability)
+    for name, value in (("noise_scale", noise_scale), ("norm_bound", norm_bound)):
+        if value is not None:
+            checks.positive(name, value)
+    if horizon is not None:
+        checks.positive_integer("horizon", horizon)
+
+
+def theorem(
+    width: Callable[..., TheoremWidth],
+    noise_scale: float | None,
+    norm_bound: float | None,
+    failure_probability: float,
+    **settings: Any,
+) -> TheoremWidth | None:
+    """Return the width of a theorem that needs R and B, or None if one of them is missing."""
+    if noise_scale is None or norm_bound is None:
+        return None
+    return width(noise_scale, norm_bound, failure_probability, **settings)
+
+
+def resolve_oversampling(
+    oversampling: float | Literal["theory"], failure_probability: float, horizon: int | None, accuracy: float
+) -> float:
+    """Return q̄: the number given, or the theorem's, which needs the horizon."""
+    if oversampling != "theory":
+        return oversampling
+    if horizon is None:
+        raise InputError('oversampling="theory" depends on the horizon: give horizon, the number of rounds.')
+    return theoretical_oversampling(failure_probability, horizon, accuracy)

@@ -4,12 +4,18 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits import checks
-from torch_kbandits.algorithms.arguments import resolve_candidates, resolve_width
+from torch_kbandits.acquisition import UpperConfidenceRule
+from torch_kbandits.algorithms.arguments import (
+    check_theory,
+    resolve_candidates,
+    resolve_oversampling,
+    resolve_width,
+    theorem,
+)
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.candidates import Candidates
 from torch_kbandits.confidence import BKBWidth, Width
-from torch_kbandits.dictionaries import RidgeLeverageSampling, theoretical_oversampling
-from torch_kbandits.errors import InputError
+from torch_kbandits.dictionaries import RidgeLeverageSampling
 
 
 class BKB(Bandit):
@@ -55,26 +61,17 @@ class BKB(Bandit):
         accuracy: float = 0.5,
         beta: float | Width | None = None,
     ) -> None:
-        checks.open_unit_interval("failure_probability", failure_probability)
+        check_theory(noise_scale, norm_bound, failure_probability, horizon)
         checks.open_unit_interval("accuracy", accuracy)
-        for name, value in (("noise_scale", noise_scale), ("norm_bound", norm_bound)):
-            if value is not None:
-                checks.positive(name, value)
-        if horizon is not None:
-            checks.positive_integer("horizon", horizon)
-        theory = smallest = None
-        if noise_scale is not None and norm_bound is not None:
-            theory = BKBWidth(noise_scale, norm_bound, failure_probability, accuracy)
-            smallest = theory.smallest(regularization)
-        if oversampling == "theory":
-            if horizon is None:
-                raise InputError('oversampling="theory" depends on the horizon: give horizon, the number of rounds.')
-            oversampling = theoretical_oversampling(failure_probability, horizon, accuracy)
+        theory = theorem(BKBWidth, noise_scale, norm_bound, failure_probability, accuracy=accuracy)
         super().__init__(
             candidates=resolve_candidates(candidates, bounds),
             kernel=kernel,
             regularization=regularization,
-            dictionary=RidgeLeverageSampling(oversampling),
-            width=resolve_width(beta, theory, smallest, needed="noise_scale and norm_bound"),
+            dictionary=RidgeLeverageSampling(
+                resolve_oversampling(oversampling, failure_probability, horizon, accuracy)
+            ),
+            width=resolve_width(beta, theory, regularization),
+            acquisition=UpperConfidenceRule(),
             seed=seed,
         )

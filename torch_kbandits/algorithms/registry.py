@@ -4,16 +4,55 @@ import difflib
 import inspect
 from typing import Any
 
+from torch_kbandits.algorithms.bbkb import BBKB
 from torch_kbandits.algorithms.bkb import BKB
+from torch_kbandits.algorithms.gp_ei import GPEI
+from torch_kbandits.algorithms.gp_pi import GPPI
+from torch_kbandits.algorithms.gp_ts import GPTS
+from torch_kbandits.algorithms.gp_ucb import GPUCB
+from torch_kbandits.algorithms.igp_ucb import IGPUCB
+from torch_kbandits.algorithms.mini_gp_ucb import MiniGPUCB
+from torch_kbandits.algorithms.random_search import RandomSearch
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.errors import InputError
 
-_ALGORITHMS: dict[str, type[Bandit]] = {"bkb": BKB}
+_ALGORITHMS: dict[str, type[Bandit]] = {
+    "bbkb": BBKB,
+    "bkb": BKB,
+    "gp-ei": GPEI,
+    "gp-pi": GPPI,
+    "gp-ts": GPTS,
+    "gp-ucb": GPUCB,
+    "igp-ucb": IGPUCB,
+    "mini-gp-ucb": MiniGPUCB,
+    "random": RandomSearch,
+}
 
 
 def names() -> list[str]:
     """Return the names that ``build`` knows, in alphabetical order."""
     return sorted(_ALGORITHMS)
+
+
+def signature(name: str) -> inspect.Signature:
+    """Return the arguments that an algorithm takes.
+
+    Args:
+        name: one of ``names()``.
+
+    Raises:
+        InputError: if there is no such algorithm; the message has the nearest name.
+    """
+    return inspect.signature(_find(name))
+
+
+def summary(name: str) -> str:
+    """Return what an algorithm is, in one line: the first of its class's docstring.
+
+    Raises:
+        InputError: if there is no such algorithm; the message has the nearest name.
+    """
+    return (inspect.getdoc(_find(name)) or "").partition("\n")[0]
 
 
 def build(name: str, **config: Any) -> Bandit:
@@ -26,13 +65,17 @@ def build(name: str, **config: Any) -> Bandit:
     Raises:
         InputError: if there is no such algorithm (the message has the nearest name) or the arguments do not fit.
     """
-    if name not in _ALGORITHMS:
-        near = difflib.get_close_matches(str(name).lower(), _ALGORITHMS, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(names())}."
-        raise InputError(f"There is no algorithm {name!r}: {hint}")
-    algorithm = _ALGORITHMS[name]
+    algorithm = _find(name)
     try:
         inspect.signature(algorithm).bind(**config)
     except TypeError as error:
         raise InputError(f"{algorithm.__name__} takes other arguments: {error}.") from None
     return algorithm(**config)
+
+
+def _find(name: str) -> type[Bandit]:
+    if name not in _ALGORITHMS:
+        near = difflib.get_close_matches(str(name).lower(), _ALGORITHMS, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(names())}."
+        raise InputError(f"There is no algorithm {name!r}: {hint}")
+    return _ALGORITHMS[name]

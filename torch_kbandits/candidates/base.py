@@ -1,28 +1,65 @@
 from abc import ABC, abstractmethod
 from copy import deepcopy
-from typing import Protocol
+from typing import NamedTuple
 
 import torch
-from botorch.acquisition import AcquisitionFunction
-from botorch.models.model import Model
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
+from torch_kbandits.acquisition import AcquisitionRule, Domain
 from torch_kbandits.dictionaries import PlayedPoints, Selection
-from torch_kbandits.models import NystromGP
+from torch_kbandits.models import NystromGP, OnlineGP
 
 
-class ConfidenceAcquisition(Protocol):
-    """An acquisition function of the posterior marginals and a confidence width, such as ``KernelUCB``."""
+class Located(NamedTuple):
+    """Where points told stand among the unique played ones.
 
-    def __call__(self, model: Model, beta: Tensor, X_pending: Tensor | None = None) -> AcquisitionFunction:
-        """Build the BoTorch acquisition function on a model."""
-        ...
+    Attributes:
+        positions: of each point, as they will be once the points are added.
+        fresh: rows of the points that are played for the first time, each point once.
+    """
 
-    @staticmethod
-    def score(mean: Tensor, variance: Tensor, beta: Tensor) -> Tensor:
-        """Return the value of each candidate from its posterior mean and variance."""
-        ...
+    positions: list[int]
+    fresh: list[int]
+
+
+class Lookahead(ABC):
+    """The posterior with points pending, from which the next is chosen. Telling makes it out of date.
+
+    Args:
+        pending: (k, d).
+    """
+
+    def __init__(self, pending: Tensor) -> None:
+        self._pending = [pending]
+
+    @property
+    def pending(self) -> Tensor:
+        """The points pending, (k, d), in the order added."""
+        self._pending = [torch.cat(self._pending)]
+        return self._pending[0]
+
+    @abstractmethod
+    def choose(self, rule: AcquisitionRule, beta: Tensor, seed: int) -> Tensor:
+        """Return the point (1, d) that a rule chooses.
+
+        Args:
+            rule: how to choose.
+            beta: the multiplier of σ, 0-dim.
+            seed: all randomness of the choice.
+        """
+
+    def add(self, point: Tensor, times: int = 1) -> None:
+        """Make a point (1, d) pending, as often as is said."""
+        self._pending = [*self._pending, point.expand(times, -1)]  # copies of this object share the old list
+
+    @abstractmethod
+    def pending_scores(self) -> Tensor:
+        """Return the ridge leverage scores of the pending points without anything pending, (k,)."""
+
+    @abstractmethod
+    def variance_ratio(self) -> Tensor:
+        """Return the largest ratio over the candidates of the variance without and with pending points, 0-dim."""
 
 
 class Belief(ABC):
@@ -34,21 +71,23 @@ class Belief(ABC):
         example: a point (1, d) whose dtype and device all tensors have.
         kernel: the prior covariance; a copy is kept.
         regularization: λ.
+        exact: whether the posterior is the exact one; else it is the Nyström–DTC one at a selected dictionary.
     """
 
-    def __init__(self, example: Tensor, kernel: Kernel, regularization: float) -> None:
+    def __init__(self, example: Tensor, kernel: Kernel, regularization: float, *, exact: bool) -> None:
+        self.exact = exact
         self.kernel = deepcopy(kernel).to(example).requires_grad_(False).eval()
         self.regularization = example.new_tensor(regularization)
 
-    def model(self, X: Tensor, Y: Tensor, inducing_points: Tensor) -> NystromGP:
-        """Return the BoTorch model of rewards Y (n,) at X (n, d) at a dictionary (m, d), with this prior and noise."""
-        return NystromGP(
-            X,
-            Y.unsqueeze(-1),
-            inducing_points=inducing_points,
-            covar_module=deepcopy(self.kernel),
-            regularization=float(self.regularization),
-        )
+    def model(self, X: Tensor, Y: Tensor, inducing_points: Tensor) -> NystromGP | OnlineGP:
+        """Return the BoTorch model of rewards Y (n,) at X (n, d), with this prior and noise.
+
+        Without an exact posterior it has the dictionary (m, d).
+        """
+        prior = {"covar_module": deepcopy(self.kernel), "regularization": float(self.regularization)}
+        if self.exact:
+            return OnlineGP(X, Y.unsqueeze(-1), **prior)
+        return NystromGP(X, Y.unsqueeze(-1), inducing_points=inducing_points, **prior)
 
     @property
     @abstractmethod
@@ -73,13 +112,22 @@ class Belief(ABC):
         """The largest k(x, x) known of, 0-dim."""
 
     @abstractmethod
+    def mean_norm(self) -> Tensor:
+        """The RKHS norm of the posterior mean, 0-dim, in reward units."""
+
+    @abstractmethod
+    def recommend(self) -> Tensor:
+        """Return the played point (1, d) of the largest posterior mean."""
+
+    @abstractmethod
     def preview(self, X: Tensor) -> PlayedPoints:
         """Return the unique played points together with X (q, d), scored by the posterior before X is told."""
 
     @abstractmethod
-    def update(self, X: Tensor, Y: Tensor, selection: Selection) -> None:
+    def update(self, X: Tensor, Y: Tensor, selection: Selection | None) -> None:
         """Condition on rewards Y (q,) at X (q, d) and move to the dictionary selected from ``preview(X)``.
 
+        Without a selection the posterior is the exact one, or must become it: all played points are in the dictionary.
         Either everything is done or, if an error is raised, nothing.
         """
 
@@ -88,15 +136,8 @@ class Belief(ABC):
         """Condition the empty belief on a whole history at a known dictionary; everything or nothing."""
 
     @abstractmethod
-    def maximize(self, acquisition: ConfidenceAcquisition, beta: Tensor, q: int, seed: int) -> Tensor:
-        """Return the q points (q, d) that maximise the acquisition, one after another with the earlier ones pending.
-
-        Args:
-            acquisition: scores candidates.
-            beta: the multiplier of σ, 0-dim.
-            q: number of points.
-            seed: all randomness of the search.
-        """
+    def lookahead(self, pending: Tensor) -> Lookahead:
+        """Return the posterior with points (k, d) pending."""
 
 
 class Candidates(ABC):
@@ -108,8 +149,13 @@ class Candidates(ABC):
         """One point (1, d) that has the dtype, device and dimension of all."""
 
     @abstractmethod
-    def belief(self, kernel: Kernel, regularization: float, seed: int) -> Belief:
+    def belief(self, kernel: Kernel, regularization: float, seed: int, *, exact: bool) -> Belief:
         """Return the belief before any observation."""
+
+    @property
+    @abstractmethod
+    def domain(self) -> Domain:
+        """Where BoTorch acquisition functions are maximised."""
 
     @abstractmethod
     def describe(self) -> dict[str, object]:
@@ -128,40 +174,44 @@ class PlayedLog:
     def __len__(self) -> int:
         return len(self.points)
 
-    def locate(self, X: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the positions (q,) of the rows of X and which rows (k,) of X are new, each new point once.
+    def locate(self, X: Tensor) -> Located:
+        """Return where the rows of X (q, d) stand.
 
         New points get the positions that they will have once ``add`` is called. Points are equal when all their
         numbers are (so 0 and -0 are one point).
         """
-        fresh: dict[bytes, int] = {}
-        positions, rows = [], []
+        new: dict[bytes, int] = {}
+        positions, fresh = [], []
         for row, key in enumerate(_keys(X)):
-            position = self._positions.get(key, fresh.get(key))
+            position = self._positions.get(key, new.get(key))
             if position is None:
-                position = fresh[key] = len(self) + len(fresh)
-                rows.append(row)
+                position = new[key] = len(self) + len(new)
+                fresh.append(row)
             positions.append(position)
-        return torch.tensor(positions, device=X.device), torch.tensor(rows, dtype=torch.long, device=X.device)
+        return Located(positions, fresh)
 
-    def points_with(self, X: Tensor) -> tuple[Tensor, Tensor]:
+    def points_with(self, X: Tensor, located: Located) -> tuple[Tensor, Tensor]:
         """Return the unique points and their counts as they will be once X (q, d) is added."""
-        positions, rows = self.locate(X)
-        counts = torch.cat([self.counts, X.new_zeros(len(rows))])
-        return torch.cat([self.points, X[rows]]), counts.index_add(0, positions, X.new_ones(len(X)))
+        return self._points_with(X, located), self._added(self.counts, X.new_ones(len(X)), located)
 
-    def sums_with(self, X: Tensor, Y: Tensor) -> Tensor:
-        """Return the sums of rewards as they will be once Y (q,) at X (q, d) is added."""
-        positions, rows = self.locate(X)
-        return torch.cat([self.sums, X.new_zeros(len(rows))]).index_add(0, positions, Y)
+    def sums_with(self, Y: Tensor, located: Located) -> Tensor:
+        """Return the sums of rewards as they will be once rewards Y (q,) are added."""
+        return self._added(self.sums, Y, located)
 
-    def add(self, X: Tensor, Y: Tensor) -> None:
+    def add(self, X: Tensor, Y: Tensor, located: Located) -> None:
         """Add rewards Y (q,) at X (q, d). Cost: O(u)."""
-        positions, _ = self.locate(X)
-        sums = self.sums_with(X, Y)
-        self.points, self.counts = self.points_with(X)
-        self.sums = sums
-        self._positions.update(zip(_keys(X), positions.tolist(), strict=True))
+        self.counts, self.sums = self._added(self.counts, torch.ones_like(Y), located), self.sums_with(Y, located)
+        self.points = self._points_with(X, located)
+        if located.fresh:
+            self._positions.update(zip(_keys(X), located.positions, strict=True))
+
+    def _points_with(self, X: Tensor, located: Located) -> Tensor:
+        return torch.cat([self.points, X[located.fresh]]) if located.fresh else self.points
+
+    def _added(self, old: Tensor, new: Tensor, located: Located) -> Tensor:
+        positions = torch.tensor(located.positions, device=new.device)
+        grown = torch.cat([old, new.new_zeros(len(located.fresh))]) if located.fresh else old
+        return grown.index_add(0, positions, new)
 
 
 def _keys(X: Tensor) -> list[bytes]:

@@ -1,17 +1,21 @@
+from typing import cast
+
 import torch
-from botorch.optim import optimize_acqf
-from botorch.utils.sampling import draw_sobol_samples, manual_seed
+from botorch.utils.sampling import draw_sobol_samples
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits import checks
-from torch_kbandits.candidates.base import Belief, Candidates, ConfidenceAcquisition, PlayedLog
+from torch_kbandits.acquisition import AcquisitionRule, Domain, hallucinate
+from torch_kbandits.candidates.base import Belief, Candidates, Lookahead, PlayedLog
 from torch_kbandits.dictionaries import PlayedPoints, Selection
 from torch_kbandits.errors import NumericalError
 from torch_kbandits.gram import prior_variance
+from torch_kbandits.models import NystromGP, OnlineGP
+from torch_kbandits.random import seed_for
 
-#: Points of the box at which the largest prior variance is sought; for stationary kernels one would do.
-_BOUND_SAMPLES = 512
+#: Points of the box at which the largest prior variance, and the largest change of a variance, are sought.
+_PROBES = 512
 
 
 class Box(Candidates):
@@ -33,9 +37,14 @@ class Box(Candidates):
         """The lower corner, (1, d)."""
         return self.bounds[:1]
 
-    def belief(self, kernel: Kernel, regularization: float, seed: int) -> "BoxBelief":
+    @property
+    def domain(self) -> Domain:
+        """The bounds and the effort of the search."""
+        return Domain(bounds=self.bounds, num_restarts=self.num_restarts, raw_samples=self.raw_samples)
+
+    def belief(self, kernel: Kernel, regularization: float, seed: int, *, exact: bool) -> "BoxBelief":
         """Return the prior."""
-        return BoxBelief(self, kernel, regularization)
+        return BoxBelief(self, kernel, regularization, seed, exact=exact)
 
     def describe(self) -> dict[str, object]:
         """Return the bounds and the search's settings."""
@@ -48,21 +57,23 @@ class Box(Candidates):
 
 
 class BoxBelief(Belief):
-    """A ``NystromGP`` on the whole history, rebuilt at every tell.
+    """A model on the whole history.
 
-    So the posterior is a function of history and dictionary alone. Cost of a tell: O(n m²).
+    The exact posterior is an ``OnlineGP`` that is told; the Nyström one is rebuilt, so that it is a function of history
+    and dictionary alone. Cost of a tell: O(u²) or O(n m²).
     """
 
-    def __init__(self, box: Box, kernel: Kernel, regularization: float) -> None:
-        super().__init__(box.example, kernel, regularization)
-        self._box = box
+    def __init__(self, box: Box, kernel: Kernel, regularization: float, seed: int, *, exact: bool) -> None:
+        super().__init__(box.example, kernel, regularization, exact=exact)
+        self.box = box
+        self.seed = seed_for(seed, 0, "sobol") % 2**31
         empty = box.example[:0]
         self._log = PlayedLog(box.example)
         self._X, self._Y = empty, empty.new_zeros(0)
         self._model = self.model(self._X, self._Y, empty)
-        samples = draw_sobol_samples(box.bounds, n=_BOUND_SAMPLES, q=1, seed=0).squeeze(-2)
+        self.probes = torch.cat([box.bounds, draw_sobol_samples(box.bounds, n=_PROBES, q=1, seed=0).squeeze(-2)])
         with torch.no_grad():
-            self._kernel_bound = prior_variance(self.kernel, torch.cat([box.bounds, samples])).max()
+            self._kernel_bound = prior_variance(self.kernel, self.probes).max()
 
     @property
     def num_observations(self) -> int:
@@ -70,60 +81,107 @@ class BoxBelief(Belief):
         return len(self._X)
 
     @property
+    def posterior_model(self) -> NystromGP | OnlineGP:
+        """The model that points are chosen by."""
+        return self._model
+
+    @property
     def inducing_points(self) -> Tensor:
-        """The dictionary, (m, d)."""
-        return self._model.inducing_points
+        """The dictionary, (m, d): all played points if the posterior is exact."""
+        return self._model.inducing_points if isinstance(self._model, NystromGP) else self._log.points
 
     def effective_dimension(self) -> Tensor:
-        """Return Σ_s τ̃(x_s), 0-dim."""
+        """Return Σ_s τ(x_s), 0-dim."""
         return self._model.effective_dimension()
 
     def information_gain(self) -> Tensor:
         """Return ½ log det V, 0-dim, in nats."""
         return self._model.information_gain()
 
+    def mean_norm(self) -> Tensor:
+        """Return the RKHS norm of the posterior mean, 0-dim."""
+        return self._model.mean_norm()
+
     def kernel_bound(self) -> Tensor:
         """Return the largest prior variance in the box, 0-dim: the largest over its two corners and a Sobol set."""
         return self._kernel_bound
 
+    def recommend(self) -> Tensor:
+        """Return the played point (1, d) of the largest posterior mean."""
+        with torch.no_grad():
+            means = cast(Tensor, self._model.posterior(self._log.points.unsqueeze(-2)).mean).flatten()
+        return self._log.points[means.argmax(), None].clone()
+
+    def variance(self, X: Tensor) -> Tensor:
+        """Return the posterior variances at X (q, d), (q,)."""
+        with torch.no_grad():
+            return self._model.posterior(X.unsqueeze(-2)).variance.flatten()
+
+    def leverage_scores(self, X: Tensor) -> Tensor:
+        """Return the ridge leverage scores of points (q, d) under the current posterior, (q,)."""
+        return self.variance(X) / self.regularization
+
     def preview(self, X: Tensor) -> PlayedPoints:
         """Return the unique played points together with X, scored by the current posterior."""
-        points, counts = self._log.points_with(X)
-        with torch.no_grad():
-            variance = self._model.posterior(points.unsqueeze(-2)).variance.flatten()
-        return PlayedPoints(points, self.kernel, self.regularization, counts, variance / self.regularization)
+        points, counts = self._log.points_with(X, self._log.locate(X))
+        return PlayedPoints(points, self.kernel, self.regularization, counts, self.leverage_scores(points))
 
-    def update(self, X: Tensor, Y: Tensor, selection: Selection) -> None:
+    def update(self, X: Tensor, Y: Tensor, selection: Selection | None) -> None:
         """Condition on rewards Y (q,) at X (q, d) and move to the selected dictionary; everything or nothing."""
-        self._condition(torch.cat([self._X, X]), torch.cat([self._Y, Y]), selection.points)
-        self._log.add(X, Y)
+        everything, rewards = torch.cat([self._X, X]), torch.cat([self._Y, Y])
+        if selection is None:
+            model = self._model
+            cast(OnlineGP, model).tell(X, Y.unsqueeze(-1))
+        else:
+            model = self._checked(self.model(everything, rewards, selection.points), X)
+        self._X, self._Y, self._model = everything, rewards, model
+        self._log.add(X, Y, self._log.locate(X))
 
     def restore(self, X: Tensor, Y: Tensor, inducing_points: Tensor) -> None:
         """Condition the prior on a whole history at a known dictionary."""
-        self._condition(X, Y, inducing_points)
-        self._log.add(X, Y)
-
-    def maximize(self, acquisition: ConfidenceAcquisition, beta: Tensor, q: int, seed: int) -> Tensor:
-        """Return q points (q, d) by ``optimize_acqf``, each pending for the next; Sobol points before any reward.
-
-        Torch's global generator is left as it was.
-        """
-        if self.num_observations == 0:
-            return draw_sobol_samples(self._box.bounds, n=q, q=1, seed=seed % 2**31).squeeze(-2)
-        with manual_seed(seed % 2**31):
-            X, _ = optimize_acqf(
-                acquisition(self._model, beta),
-                self._box.bounds,
-                q=q,
-                num_restarts=self._box.num_restarts,
-                raw_samples=self._box.raw_samples,
-                sequential=q > 1,
-            )
-        return X.detach()
-
-    def _condition(self, X: Tensor, Y: Tensor, inducing_points: Tensor) -> None:
-        model = self.model(X, Y, inducing_points)
-        # Computes the factors: if that fails, nothing has changed yet.
-        if not bool(torch.isfinite(model.posterior(inducing_points).mean).all()):
-            raise NumericalError("The posterior is not finite: rewards or hyperparameters are too large for the dtype.")
+        model = self._checked(self.model(X, Y, inducing_points), X)
         self._X, self._Y, self._model = X, Y, model
+        self._log.add(X, Y, self._log.locate(X))
+
+    def lookahead(self, pending: Tensor) -> "BoxLookahead":
+        """Return the model with points (k, d) pending."""
+        return BoxLookahead(self, pending)
+
+    def _checked(self, model: NystromGP | OnlineGP, X: Tensor) -> NystromGP | OnlineGP:
+        """Return the model if its posterior is finite; the factors are computed here, before anything changes."""
+        with torch.no_grad():
+            mean = cast(Tensor, model.posterior(X[:1]).mean)
+        if not bool(torch.isfinite(mean).all()):
+            raise NumericalError("The posterior is not finite: rewards or hyperparameters are too large for the dtype.")
+        return model
+
+
+class BoxLookahead(Lookahead):
+    """The model with points pending, which acquisition functions hallucinate themselves."""
+
+    def __init__(self, belief: BoxBelief, pending: Tensor) -> None:
+        super().__init__(pending)
+        self._belief = belief
+
+    def choose(self, rule: AcquisitionRule, beta: Tensor, seed: int) -> Tensor:
+        """Return the point (1, d) that the rule finds; points of a Sobol sequence before any reward."""
+        box = self._belief.box
+        if rule.needs_observations and self._belief.num_observations == 0:
+            number = len(self.pending)
+            return draw_sobol_samples(box.bounds, n=number + 1, q=1, seed=self._belief.seed)[number]
+        pending = self.pending if len(self.pending) else None
+        return rule.on_box(self._belief.posterior_model, beta, pending, box.domain, seed)
+
+    def pending_scores(self) -> Tensor:
+        """Return the scores of the pending points without anything pending, (k,)."""
+        return self._belief.leverage_scores(self.pending)
+
+    def variance_ratio(self) -> Tensor:
+        """Return the largest ratio over corners, a Sobol set and the pending points, 0-dim."""
+        X = torch.cat([self._belief.probes, self.pending])
+        before = self._belief.variance(X)
+        with torch.no_grad():
+            model = cast(NystromGP | OnlineGP, hallucinate(self._belief.posterior_model, self.pending))
+            after = model.posterior(X.unsqueeze(-2)).variance.flatten()
+        least = torch.finfo(X.dtype).eps * self._belief.kernel_bound()
+        return ((before + least) / (after + least)).max()

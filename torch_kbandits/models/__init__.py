@@ -1,6 +1,9 @@
 """Posteriors as BoTorch models."""
 
+from torch_kbandits.models.base import FactoredGP
+from torch_kbandits.models.draws import PosteriorDraws
 from torch_kbandits.models.nystrom import NystromGP
+from torch_kbandits.models.online import OnlineGP
 from torch_kbandits.models.paths import draw_nystrom_paths
 
-__all__ = ["NystromGP", "draw_nystrom_paths"]
+__all__ = ["FactoredGP", "NystromGP", "OnlineGP", "PosteriorDraws", "draw_nystrom_paths"]

@@ -1,0 +1,243 @@
+"""How a bandit chooses by an acquisition function: over a table of arms, over a box, and as a BoTorch function."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar, Protocol, cast
+
+import torch
+from botorch.acquisition import AcquisitionFunction
+from botorch.acquisition.analytic import (
+    LogExpectedImprovement,
+    LogProbabilityOfImprovement,
+    _log_ei_helper,  # what LogExpectedImprovement computes, without a model around it
+)
+from botorch.models.model import Model
+from botorch.optim import optimize_acqf
+from botorch.posteriors import GPyTorchPosterior
+from botorch.utils.sampling import draw_sobol_samples, manual_seed
+from torch import Tensor
+
+from torch_kbandits import checks
+from torch_kbandits.acquisition.kernel_ucb import KernelUCB, hallucinate
+from torch_kbandits.acquisition.thompson import DiscretizedThompsonSampling
+from torch_kbandits.errors import InputError
+
+#: Keeps scores finite where the variance vanishes; far below any variance that matters in any units.
+_MIN_VARIANCE = 1e-30
+
+
+class ArmPosterior(Protocol):
+    """What a rule may read of the posterior over A arms."""
+
+    @property
+    def mean(self) -> Tensor:
+        """Posterior means (A,)."""
+        ...
+
+    @property
+    def variance(self) -> Tensor:
+        """Posterior variances (A,), with pending points hallucinated."""
+        ...
+
+    @property
+    def incumbent(self) -> Tensor:
+        """The largest posterior mean of a played point, 0-dim; 0 before any."""
+        ...
+
+    def deviation(self, seed: int) -> Tensor:
+        """A draw of f − mean from the joint posterior, (A,); equal arms get equal values."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Domain:
+    """Where an acquisition function is maximised: arms (A, d), or bounds (2, d) with the effort of the search."""
+
+    arms: Tensor | None = None
+    bounds: Tensor | None = None
+    num_restarts: int = 8
+    raw_samples: int = 128
+
+
+class AcquisitionRule(ABC):
+    """Chooses the next point from a posterior. A value: it holds settings and no state.
+
+    Draws are addressed by the seed that a rule is handed, so equal calls give equal choices.
+    """
+
+    #: Whether a confidence width enters.
+    uses_width: ClassVar[bool] = False
+
+    #: Whether rewards guide the rule; before any, a bandit on a box plays a Sobol sequence instead.
+    needs_observations: ClassVar[bool] = True
+
+    @abstractmethod
+    def on_arms(self, posterior: ArmPosterior, beta: Tensor, seed: int) -> Tensor:
+        """Return the scores of the arms, (A,); the largest is played."""
+
+    @abstractmethod
+    def function(
+        self, model: Model, beta: Tensor, X_pending: Tensor | None, domain: Domain, seed: int
+    ) -> AcquisitionFunction:
+        """Return the BoTorch acquisition function that the rule maximises, with points (k, d) pending."""
+
+    def on_box(self, model: Model, beta: Tensor, X_pending: Tensor | None, domain: Domain, seed: int) -> Tensor:
+        """Return the maximiser (1, d) over a box; torch's global generator is left as it was."""
+        if domain.bounds is None:
+            raise InputError("on_box needs a domain with bounds.")
+        with manual_seed(seed % 2**31):
+            X, _ = optimize_acqf(
+                self.function(model, beta, X_pending, domain, seed),
+                domain.bounds,
+                q=1,
+                num_restarts=domain.num_restarts,
+                raw_samples=domain.raw_samples,
+            )
+        return X.detach()
+
+
+@dataclass(frozen=True)
+class UpperConfidenceRule(AcquisitionRule):
+    """Maximise the upper confidence bound μ + β σ; see ``KernelUCB``."""
+
+    uses_width = True
+
+    def on_arms(self, posterior: ArmPosterior, beta: Tensor, seed: int) -> Tensor:
+        """Return μ + β σ, (A,)."""
+        return KernelUCB.score(posterior.mean, posterior.variance, beta)
+
+    def function(
+        self, model: Model, beta: Tensor, X_pending: Tensor | None, domain: Domain, seed: int
+    ) -> AcquisitionFunction:
+        """Return a ``KernelUCB``."""
+        return KernelUCB(model, beta, X_pending=X_pending)
+
+
+@dataclass(frozen=True)
+class ExpectedImprovementRule(AcquisitionRule):
+    """Maximise the expected improvement over the largest posterior mean of a played point.
+
+    Scores are logarithms, which rank alike and do not underflow. Pending points are hallucinated at their mean.
+
+    Source: Mockus, 1975; Ament et al., NeurIPS 2023 (BoTorch's logarithm). With noise there is no best observed value;
+    the posterior mean takes its place.
+    """
+
+    def on_arms(self, posterior: ArmPosterior, beta: Tensor, seed: int) -> Tensor:
+        """Return log EI, (A,)."""
+        deviation = posterior.variance.clamp_min(_MIN_VARIANCE).sqrt()
+        return _log_ei_helper((posterior.mean - posterior.incumbent) / deviation) + deviation.log()
+
+    def function(
+        self, model: Model, beta: Tensor, X_pending: Tensor | None, domain: Domain, seed: int
+    ) -> AcquisitionFunction:
+        """Return BoTorch's ``LogExpectedImprovement``."""
+        return LogExpectedImprovement(_with_pending(model, X_pending), best_f=_incumbent(model))
+
+
+@dataclass(frozen=True)
+class ProbabilityOfImprovementRule(AcquisitionRule):
+    """Maximise the probability of improving on the largest posterior mean of a played point.
+
+    Source: Kushner, 1964. The score on arms is the standardised improvement, of which the probability is a monotone
+    function. Pending points are hallucinated at their mean.
+
+    Args:
+        margin: improvements count above this many units of reward; at 0 the best point so far would be played for ever.
+    """
+
+    margin: float = 0.01
+
+    def __post_init__(self) -> None:
+        checks.non_negative("margin", self.margin)
+
+    def on_arms(self, posterior: ArmPosterior, beta: Tensor, seed: int) -> Tensor:
+        """Return (μ − best − margin) / σ, (A,)."""
+        improvement = posterior.mean - posterior.incumbent - self.margin
+        return improvement / posterior.variance.clamp_min(_MIN_VARIANCE).sqrt()
+
+    def function(
+        self, model: Model, beta: Tensor, X_pending: Tensor | None, domain: Domain, seed: int
+    ) -> AcquisitionFunction:
+        """Return BoTorch's ``LogProbabilityOfImprovement``."""
+        return LogProbabilityOfImprovement(_with_pending(model, X_pending), best_f=_incumbent(model) + self.margin)
+
+
+@dataclass(frozen=True)
+class ThompsonRule(AcquisitionRule):
+    """Maximise a draw from N(μ, β² cov): on arms over all of them, on a box over a fresh Sobol set D_t.
+
+    Each point of a batch has a draw of its own; pending points need no other treatment.
+
+    Source: Chowdhury and Gopalan, ICML 2017, Algorithm 2. Differs: D_t is a scrambled Sobol set of fixed size; see
+    ``theoretical_discretization_size`` for the theorem's.
+
+    Args:
+        discretization_size: number of points of D_t on a box.
+    """
+
+    discretization_size: int = 1024
+
+    uses_width = True
+
+    def __post_init__(self) -> None:
+        checks.positive_integer("discretization_size", self.discretization_size)
+
+    def on_arms(self, posterior: ArmPosterior, beta: Tensor, seed: int) -> Tensor:
+        """Return μ + β (f − μ) for a draw f, (A,)."""
+        return posterior.mean + beta * posterior.deviation(seed)
+
+    def function(
+        self, model: Model, beta: Tensor, X_pending: Tensor | None, domain: Domain, seed: int
+    ) -> DiscretizedThompsonSampling:
+        """Return a ``DiscretizedThompsonSampling`` on the arms or on D_t."""
+        points = domain.arms
+        if points is None:
+            bounds = cast(Tensor, domain.bounds)
+            points = draw_sobol_samples(bounds, n=self.discretization_size, q=1, seed=seed % 2**31).squeeze(-2)
+        return DiscretizedThompsonSampling(model, points, beta=beta, seed=seed)
+
+    def on_box(self, model: Model, beta: Tensor, X_pending: Tensor | None, domain: Domain, seed: int) -> Tensor:
+        """Return the maximiser (1, d) of a draw over D_t."""
+        return self.function(model, beta, X_pending, domain, seed).maximizers(1)
+
+
+@dataclass(frozen=True)
+class UniformRule(AcquisitionRule):
+    """Choose uniformly at random, with replacement: the baseline of every other rule."""
+
+    needs_observations = False
+
+    def on_arms(self, posterior: ArmPosterior, beta: Tensor, seed: int) -> Tensor:
+        """Return uniform numbers, (A,)."""
+        generator = torch.Generator().manual_seed(seed)
+        return torch.rand(len(posterior.mean), generator=generator, dtype=torch.float64).to(posterior.mean)
+
+    def function(
+        self, model: Model, beta: Tensor, X_pending: Tensor | None, domain: Domain, seed: int
+    ) -> AcquisitionFunction:
+        """Raise: there is no function that random search maximises."""
+        raise InputError("Random search maximises no acquisition function.")
+
+    def on_box(self, model: Model, beta: Tensor, X_pending: Tensor | None, domain: Domain, seed: int) -> Tensor:
+        """Return a uniform point (1, d)."""
+        lower, upper = cast(Tensor, domain.bounds)
+        generator = torch.Generator().manual_seed(seed)
+        uniform = torch.rand(1, len(lower), generator=generator, dtype=torch.float64).to(lower)
+        return lower + (upper - lower) * uniform
+
+
+def _incumbent(model: Model) -> Tensor:
+    """Return the largest posterior mean at the observations of a bandit's model, 0-dim; 0 if there are none."""
+    (train_X,) = cast(tuple[Tensor], model.train_inputs)
+    if len(train_X) == 0:
+        return train_X.new_zeros(())
+    with torch.no_grad():
+        return cast(GPyTorchPosterior, model.posterior(train_X.unsqueeze(-2))).mean.max()
+
+
+def _with_pending(model: Model, X_pending: Tensor | None) -> Model:
+    if X_pending is None or len(X_pending) == 0:
+        return model
+    with torch.no_grad():
+        return hallucinate(model, X_pending)

@@ -1,0 +1,204 @@
+from typing import Any, cast
+
+import torch
+from botorch.acquisition import AcquisitionFunction
+from botorch.acquisition.input_constructors import acqf_input_constructor
+from botorch.acquisition.objective import PosteriorTransform
+from botorch.exceptions.errors import UnsupportedError
+from botorch.models.model import Model
+from botorch.posteriors import GPyTorchPosterior
+from botorch.sampling.pathwise import draw_matheron_paths
+from botorch.utils.sampling import manual_seed
+from botorch.utils.transforms import t_batch_mode_transform
+from gpytorch.models import GP
+from torch import Tensor
+from typing_extensions import override
+
+from torch_kbandits import checks
+from torch_kbandits.acquisition.kernel_ucb import multiplier
+from torch_kbandits.confidence import Width
+from torch_kbandits.errors import InputError, NotPositiveDefiniteError
+from torch_kbandits.linalg import jittered_cholesky
+from torch_kbandits.models import FactoredGP, PosteriorDraws
+from torch_kbandits.prior_draws import JOINT_LIMIT, distinct
+from torch_kbandits.random import generator_for
+
+#: Points that a path is evaluated at, and points whose nearest neighbours are sought, at a time.
+_BLOCK = 2048
+
+
+class DiscretizedThompsonSampling(AcquisitionFunction):
+    """Draws of the posterior on a finite set, N(μ, β² cov); the value of any other point is that of its nearest.
+
+    Maximise it with ``optimize_acqf_discrete`` over the set, or take ``maximizers``. Draws are made when first needed
+    and kept: a point evaluated twice has one value. The points of a batch, and points chosen after pending ones, have
+    a draw each. Equal points have equal values.
+
+    Up to 2,000 distinct points the draws come from the joint covariance. Beyond, for a model of this package with one
+    output and without an outcome transform, a prior draw (random Fourier features, or low rank plus independent
+    residuals where the kernel has none) is corrected by the posterior; for other models BoTorch's paths are evaluated.
+
+    Source: Chowdhury and Gopalan, ICML 2017, Algorithm 2 (GP-TS, where β is v_t); Wilson et al., ICML 2020.
+
+    Args:
+        model: a BoTorch model with one output, or several and a ``posterior_transform``.
+        discretization: the finite set D_t, (N, d), N >= 1.
+        beta: multiplies the deviation of a draw from the posterior mean: a number, or a ``Width`` that is evaluated on
+            the model now. Plain Thompson sampling is 1.
+        posterior_transform: as in BoTorch; then at most 2,000 distinct points.
+        X_pending: points asked for but not yet told, (k, d): the first k draws were theirs.
+        seed: addresses the draws; one is taken from torch's global generator unless given.
+
+    Raises:
+        InputError: if an argument does not fit.
+        UnsupportedError: if the model has several outputs, without a transform or on more than 2,000 points.
+
+    Cost: O(N³) once for N <= 2,000; else O(N m²) once and O(N (m + F d)) a draw.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        discretization: Tensor,
+        beta: float | Tensor | Width = 1.0,
+        posterior_transform: PosteriorTransform | None = None,
+        X_pending: Tensor | None = None,
+        seed: int | None = None,
+    ) -> None:
+        super().__init__(model=model)
+        checks.points("discretization", discretization)
+        if discretization.dim() != 2 or len(discretization) == 0:
+            raise InputError(f"discretization must be (N, d) with N >= 1, got {checks.describe(discretization)}.")
+        if posterior_transform is None and model.num_outputs != 1:
+            raise UnsupportedError(
+                f"Thompson sampling maximises one output and the model has {model.num_outputs}: "
+                "give a posterior_transform."
+            )
+        self.register_buffer("beta", multiplier(beta, model))
+        self.beta: Tensor
+        self.posterior_transform = posterior_transform
+        self.discretization = discretization
+        self._seed = int(torch.randint(2**31, ())) if seed is None else seed
+        self._distinct, self._rows = distinct(discretization)
+        self._row_of = {row.tobytes(): index for index, row in enumerate(self._distinct.cpu().numpy())}
+        self._draws: list[Tensor] = []
+        with torch.no_grad():
+            self._sampler = self._make_sampler()
+        self.set_X_pending(X_pending)
+
+    def draws(self, count: int) -> Tensor:
+        """Return the first draws at the discretization, (count, N)."""
+        checks.positive_integer("count", count)
+        return torch.stack([self._draw(index) for index in range(count)])[:, self._rows]
+
+    def maximizers(self, count: int = 1) -> Tensor:
+        """Return the maximisers of the next draws, one each, (count, d); draws of pending points are passed over."""
+        checks.positive_integer("count", count)
+        skip = self._num_pending
+        best = torch.stack([self._draw(index).argmax() for index in range(skip, skip + count)])
+        return self._distinct[best]
+
+    @t_batch_mode_transform()  # pyright: ignore[reportArgumentType]  (it declares self as the base class)
+    def forward(self, X: Tensor) -> Tensor:
+        """Return the sum over q of the draws' values at X (b, q, d), (b,): draw i for the i-th point of a batch."""
+        skip = self._num_pending
+        values = [
+            self._draw(skip + i).to(X)[self._nearest(X[..., i, :].reshape(-1, X.shape[-1]))] for i in range(X.shape[-2])
+        ]
+        return torch.stack(values).sum(0).reshape(X.shape[:-2])
+
+    @override
+    def set_X_pending(self, X_pending: Tensor | None = None) -> None:
+        """Set the points asked for but not yet told, (k, d): the next points have the draws after the first k."""
+        super().set_X_pending(X_pending)
+        self._num_pending = 0 if self.X_pending is None else self.X_pending.shape[-2]
+
+    def _draw(self, index: int) -> Tensor:
+        """Return draw ``index`` at the distinct points, (U,)."""
+        with torch.no_grad():
+            while len(self._draws) <= index:
+                self._draws.append(self._sampler(generator_for(self._seed, len(self._draws), "thompson")))
+        return self._draws[index]
+
+    def _nearest(self, X: Tensor) -> Tensor:
+        """Return the nearest distinct point of each row of X (n, d), (n,); points of the set cost O(1)."""
+        keys = (X.detach() + 0.0).to(self._distinct).cpu().numpy()
+        rows = torch.tensor([self._row_of.get(key.tobytes(), -1) for key in keys], device=self._distinct.device)
+        unknown = (rows < 0).nonzero().flatten()
+        for block in unknown.split(_BLOCK):
+            rows[block] = torch.cdist(X.detach()[block].to(self._distinct), self._distinct).argmin(-1)
+        return rows
+
+    def _make_sampler(self) -> Any:
+        """Return a function from a generator to a fresh draw at the distinct points, (U,)."""
+        if len(self._distinct) <= JOINT_LIMIT:
+            return self._joint_sampler()
+        if self.posterior_transform is not None:
+            raise UnsupportedError(
+                f"Draws at {len(self._distinct)} distinct points are made for single outputs; with a "
+                f"posterior_transform the discretization must have at most {JOINT_LIMIT}."
+            )
+        mean = torch.cat([self._posterior(block.unsqueeze(-2)).mean.flatten() for block in self._points_in_blocks()])
+        model = self.model
+        if isinstance(model, FactoredGP) and not hasattr(model, "outcome_transform") and not model.batch_shape:
+            draws = PosteriorDraws(model, self._distinct)
+            return lambda generator: mean + self.beta.to(mean) * draws.draw(generator)
+        return lambda generator: mean + self.beta.to(mean) * (self._path(generator) - mean)
+
+    def _joint_sampler(self) -> Any:
+        posterior = self._posterior(self._distinct)
+        mean = posterior.mean.squeeze(-1)
+        covariance = posterior.distribution.covariance_matrix
+        try:
+            root = jittered_cholesky(covariance)
+        except NotPositiveDefiniteError:
+            # A covariance of rounding errors only, as where all is known: its positive part is what there is to draw.
+            values, vectors = torch.linalg.eigh(covariance)
+            root = vectors * values.clamp_min(0.0).sqrt()
+
+        def sample(generator: torch.Generator) -> Tensor:
+            normals = torch.randn(len(mean), generator=generator, dtype=torch.float64).to(mean)
+            return mean + self.beta.to(mean) * (root @ normals)
+
+        return sample
+
+    def _path(self, generator: torch.Generator) -> Tensor:
+        """Return a path of BoTorch's at the distinct points, (U,)."""
+        with manual_seed(int(torch.randint(2**31, (), generator=generator))):
+            paths = draw_matheron_paths(cast(GP, self.model), sample_shape=torch.Size())
+        return torch.cat([paths(block) for block in self._points_in_blocks()])
+
+    def _points_in_blocks(self) -> tuple[Tensor, ...]:
+        return self._distinct.split(_BLOCK)
+
+    def _posterior(self, X: Tensor) -> GPyTorchPosterior:
+        return cast(GPyTorchPosterior, self.model.posterior(X, posterior_transform=self.posterior_transform))
+
+
+@acqf_input_constructor(DiscretizedThompsonSampling)
+def construct_inputs_thompson(
+    model: Model,
+    discretization: Tensor,
+    beta: float | Tensor | Width = 1.0,
+    posterior_transform: PosteriorTransform | None = None,
+    X_pending: Tensor | None = None,
+    seed: int | None = None,
+) -> dict[str, Any]:
+    """Return the arguments of ``DiscretizedThompsonSampling`` for BoTorch's and Ax's generic construction.
+
+    Args:
+        model: the posterior.
+        discretization: the finite set (N, d), in the space of the model's inputs.
+        beta: multiplier of a draw's deviation from the mean, or a ``Width``.
+        posterior_transform: as in BoTorch; Ax minimises through it.
+        X_pending: pending points.
+        seed: addresses the draws.
+    """
+    return {
+        "model": model,
+        "discretization": discretization,
+        "beta": beta,
+        "posterior_transform": posterior_transform,
+        "X_pending": X_pending,
+        "seed": seed,
+    }

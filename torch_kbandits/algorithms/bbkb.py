@@ -1,0 +1,91 @@
+import math
+from typing import Literal
+
+from gpytorch.kernels import Kernel
+from torch import Tensor
+
+from torch_kbandits import checks
+from torch_kbandits.acquisition import UpperConfidenceRule
+from torch_kbandits.algorithms.arguments import (
+    check_theory,
+    resolve_candidates,
+    resolve_oversampling,
+    resolve_width,
+    theorem,
+)
+from torch_kbandits.bandit import Bandit
+from torch_kbandits.batches import GlobalBatchRule, LocalBatchRule
+from torch_kbandits.candidates import Candidates
+from torch_kbandits.confidence import BKBWidth, ScaledWidth, Width
+from torch_kbandits.dictionaries import RidgeLeverageSampling
+from torch_kbandits.errors import InputError
+
+
+class BBKB(Bandit):
+    """Batched BKB: means and dictionary stay for a batch, whose size adapts; then the dictionary is resampled.
+
+    Within a batch only variances change, by the points played. ``ask(q=None)`` returns the batch that the rule allows,
+    which grows with what is known. Rewards told one by one are kept aside until the batch is complete.
+
+    Source: Calandriello, Carratino, Lazaric, Valko and Rosasco, "Near-linear time Gaussian process optimization with
+    adaptive batching and resparsification", ICML 2020. Differs: the points of a batch join the dictionary until it is
+    resampled, since the variance of what it does not span would not shrink otherwise; the width is BKB's times √C,
+    which makes up for the variance that a batch has lost; and what differs in ``BKB``.
+
+    Args:
+        kernel: the prior covariance, any GPyTorch kernel, in reward units squared.
+        regularization: λ > 0, in reward units squared.
+        candidates: arms (A, d), or a ``Candidates``.
+        bounds: a box (2, d) instead of arms.
+        noise_scale: R > 0, the sub-Gaussian constant of the noise, in reward units.
+        norm_bound: B > 0, a bound on the RKHS norm of the reward function.
+        failure_probability: δ in (0, 1).
+        horizon: T, the planned number of rounds; only the theorem's oversampling needs it.
+        oversampling: q̄ > 0, or "theory" for the theorem's, which keeps nearly every point.
+        accuracy: ε in (0, 1), the accuracy of the dictionary.
+        threshold: C > 1, the factor by which variances may shrink in a batch.
+        rule: "global" sums leverage scores; "local" watches the variances themselves and allows longer batches.
+        beta: a multiplier of the standard deviation (2 here is 4 in BoTorch) or a ``Width``, instead of the theorem's
+            width, which over-explores in practice; then R and B are not needed.
+        seed: addresses all randomness.
+
+    Cost on A arms: O(A m) a point, O(A m²) a batch; memory O(A m).
+    """
+
+    def __init__(
+        self,
+        *,
+        kernel: Kernel,
+        regularization: float,
+        seed: int,
+        candidates: Tensor | Candidates | None = None,
+        bounds: Tensor | None = None,
+        noise_scale: float | None = None,
+        norm_bound: float | None = None,
+        failure_probability: float = 0.1,
+        horizon: int | None = None,
+        oversampling: float | Literal["theory"] = 3.0,
+        accuracy: float = 0.5,
+        threshold: float = 2.0,
+        rule: Literal["global", "local"] = "global",
+        beta: float | Width | None = None,
+    ) -> None:
+        check_theory(noise_scale, norm_bound, failure_probability, horizon)
+        checks.open_unit_interval("accuracy", accuracy)
+        if rule not in ("global", "local"):
+            raise InputError(f'rule must be "global" or "local", got {rule!r}.')
+        batches = GlobalBatchRule(threshold) if rule == "global" else LocalBatchRule(threshold)
+        theory = theorem(BKBWidth, noise_scale, norm_bound, failure_probability, accuracy=accuracy)
+        width = resolve_width(beta, theory, regularization)
+        super().__init__(
+            candidates=resolve_candidates(candidates, bounds),
+            kernel=kernel,
+            regularization=regularization,
+            dictionary=RidgeLeverageSampling(
+                resolve_oversampling(oversampling, failure_probability, horizon, accuracy)
+            ),
+            width=ScaledWidth(width, math.sqrt(threshold)) if beta is None else width,
+            acquisition=UpperConfidenceRule(),
+            batches=batches,
+            seed=seed,
+        )

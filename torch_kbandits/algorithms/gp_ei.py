@@ -1,0 +1,40 @@
+from gpytorch.kernels import Kernel
+from torch import Tensor
+
+from torch_kbandits.acquisition import ExpectedImprovementRule
+from torch_kbandits.algorithms.arguments import resolve_candidates
+from torch_kbandits.bandit import Bandit
+from torch_kbandits.candidates import Candidates
+
+
+class GPEI(Bandit):
+    """GP-EI: expected improvement over the best posterior mean so far; a baseline without a regret bound here.
+
+    Source: Mockus, 1975; BoTorch's ``LogExpectedImprovement``. The prior variance and λ are all that it is told.
+
+    Args:
+        kernel: the prior covariance, any GPyTorch kernel, in reward units squared.
+        regularization: λ > 0, in reward units squared.
+        candidates: arms (A, d), or a ``Candidates``.
+        bounds: a box (2, d) instead of arms.
+        seed: addresses all randomness.
+
+    Cost of a round on A arms with u distinct ones played: O(A u); memory O(A u). On a box O(u²) and the search.
+    """
+
+    def __init__(
+        self,
+        *,
+        kernel: Kernel,
+        regularization: float,
+        seed: int,
+        candidates: Tensor | Candidates | None = None,
+        bounds: Tensor | None = None,
+    ) -> None:
+        super().__init__(
+            candidates=resolve_candidates(candidates, bounds),
+            kernel=kernel,
+            regularization=regularization,
+            acquisition=ExpectedImprovementRule(),
+            seed=seed,
+        )

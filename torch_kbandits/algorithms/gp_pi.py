@@ -1,0 +1,42 @@
+from gpytorch.kernels import Kernel
+from torch import Tensor
+
+from torch_kbandits.acquisition import ProbabilityOfImprovementRule
+from torch_kbandits.algorithms.arguments import resolve_candidates
+from torch_kbandits.bandit import Bandit
+from torch_kbandits.candidates import Candidates
+
+
+class GPPI(Bandit):
+    """GP-PI: probability of improving on the best posterior mean so far; a baseline without a regret bound.
+
+    Source: Kushner, 1964; BoTorch's ``LogProbabilityOfImprovement``.
+
+    Args:
+        kernel: the prior covariance, any GPyTorch kernel, in reward units squared.
+        regularization: λ > 0, in reward units squared.
+        candidates: arms (A, d), or a ``Candidates``.
+        bounds: a box (2, d) instead of arms.
+        margin: improvements count above this many units of reward; at 0 the best point so far would be played for ever.
+        seed: addresses all randomness.
+
+    Cost of a round on A arms with u distinct ones played: O(A u); memory O(A u). On a box O(u²) and the search.
+    """
+
+    def __init__(
+        self,
+        *,
+        kernel: Kernel,
+        regularization: float,
+        seed: int,
+        candidates: Tensor | Candidates | None = None,
+        bounds: Tensor | None = None,
+        margin: float = 0.01,
+    ) -> None:
+        super().__init__(
+            candidates=resolve_candidates(candidates, bounds),
+            kernel=kernel,
+            regularization=regularization,
+            acquisition=ProbabilityOfImprovementRule(margin),
+            seed=seed,
+        )

@@ -1,0 +1,60 @@
+from gpytorch.kernels import Kernel
+from torch import Tensor
+
+from torch_kbandits.acquisition import UpperConfidenceRule
+from torch_kbandits.algorithms.arguments import check_theory, resolve_candidates, resolve_width
+from torch_kbandits.bandit import Bandit
+from torch_kbandits.candidates import Candidates
+from torch_kbandits.confidence import GPUCBWidth, InformationGain, RealizedGain, Width
+
+
+class GPUCB(Bandit):
+    """GP-UCB: the exact posterior and the width of Srinivas et al. for functions in an RKHS.
+
+    Source: Srinivas, Krause, Kakade and Seeger, "Gaussian process optimization in the bandit setting: no regret and
+    experimental design", ICML 2010, Theorem 3. For the Bayesian width on finitely many arms give
+    ``beta=BayesianGPUCBWidth(num_arms, failure_probability)``. Differs: repeated plays are merged, which changes no
+    number.
+
+    Args:
+        kernel: the prior covariance, any GPyTorch kernel, in reward units squared.
+        regularization: λ > 0, in reward units squared.
+        candidates: arms (A, d), or a ``Candidates``.
+        bounds: a box (2, d) instead of arms.
+        noise_scale: not used: the theorem takes noise bounded by √λ.
+        norm_bound: B > 0, a bound on the RKHS norm of the reward function.
+        failure_probability: δ in (0, 1).
+        horizon: T, the planned number of rounds; not used.
+        gain: the information gain γ in the width; by default the realised one.
+        beta: a multiplier of the standard deviation (2 here is 4 in BoTorch) or a ``Width``, instead of the theorem's
+            width, which over-explores in practice; then B is not needed.
+        seed: addresses all randomness.
+
+    Cost of a round on A arms with u distinct ones played: O(A u); memory O(A u). On a box O(u²) and the search.
+    """
+
+    def __init__(
+        self,
+        *,
+        kernel: Kernel,
+        regularization: float,
+        seed: int,
+        candidates: Tensor | Candidates | None = None,
+        bounds: Tensor | None = None,
+        noise_scale: float | None = None,
+        norm_bound: float | None = None,
+        failure_probability: float = 0.1,
+        horizon: int | None = None,
+        gain: InformationGain | None = None,
+        beta: float | Width | None = None,
+    ) -> None:
+        check_theory(noise_scale, norm_bound, failure_probability, horizon)
+        theory = None if norm_bound is None else GPUCBWidth(norm_bound, failure_probability, gain or RealizedGain())
+        super().__init__(
+            candidates=resolve_candidates(candidates, bounds),
+            kernel=kernel,
+            regularization=regularization,
+            width=resolve_width(beta, theory, regularization, needed="norm_bound"),
+            acquisition=UpperConfidenceRule(),
+            seed=seed,
+        )

@@ -1,0 +1,125 @@
+"""When the rewards of a batch are learned: rules that end a batch, one a class."""
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from torch_kbandits import checks
+from torch_kbandits.errors import InputError
+
+
+class BatchPosterior(Protocol):
+    """What a batch rule may read of the posterior."""
+
+    @property
+    def pending(self) -> Tensor:
+        """The points of the batch, (k, d)."""
+        ...
+
+    def pending_scores(self) -> Tensor:
+        """Return the ridge leverage scores of the batch's points at its start, (k,)."""
+        ...
+
+    def variance_ratio(self) -> Tensor:
+        """Return the largest ratio over the candidates of the variances before and after the batch, 0-dim."""
+        ...
+
+
+class BatchRule(ABC):
+    """Decides when a batch is complete. Until then rewards are kept aside: means and dictionary stay as they were.
+
+    The points of the batch shrink the variance meanwhile, as pending points do. A value without state.
+    """
+
+    @abstractmethod
+    def is_complete(self, posterior: BatchPosterior) -> bool:
+        """Say whether the batch of k >= 1 points is complete, given the posterior with them pending."""
+
+    def repeats(self, posterior: BatchPosterior) -> int:
+        """Return how often the batch's first point is to be played again before anything else; 0 for most rules."""
+        return 0
+
+
+@dataclass(frozen=True)
+class GlobalBatchRule(BatchRule):
+    """End the batch when 1 + Σ_s τ(x_s) > C, the scores being those at its start.
+
+    Then no variance has shrunk by more than a factor of about C, so the widths at the start are still valid up to √C.
+
+    Source: Calandriello et al., "Near-linear time Gaussian process optimization with adaptive batching and
+    resparsification", ICML 2020, Alg. 1.
+
+    Args:
+        threshold: C > 1.
+    """
+
+    threshold: float = 2.0
+
+    def __post_init__(self) -> None:
+        _check_threshold(self.threshold)
+
+    def is_complete(self, posterior: BatchPosterior) -> bool:
+        """Say whether 1 + Σ τ(x_s) > C. Cost: O(k)."""
+        return 1.0 + float(posterior.pending_scores().sum()) > self.threshold
+
+
+@dataclass(frozen=True)
+class LocalBatchRule(BatchRule):
+    """End the batch when some candidate's variance has shrunk by more than a factor C since its start.
+
+    Never shorter batches than the global rule's at the same C, and the most that its analysis allows.
+
+    Source: Calandriello et al., ICML 2020, whose analysis needs just this ratio.
+
+    Args:
+        threshold: C > 1.
+    """
+
+    threshold: float = 2.0
+
+    def __post_init__(self) -> None:
+        _check_threshold(self.threshold)
+
+    def is_complete(self, posterior: BatchPosterior) -> bool:
+        """Say whether the largest ratio of variances exceeds C. Cost: O(A), and O(A m) for each point of the batch."""
+        return float(posterior.variance_ratio()) > self.threshold
+
+
+@dataclass(frozen=True)
+class StayRule(BatchRule):
+    """Play a point again until its standard deviation has shrunk by a factor C: ⌊(C² − 1) / τ(x)⌋ times, at least once.
+
+    The scores are those of the first play. So the history has few distinct points, which is what the exact posterior
+    costs.
+
+    Source: Calandriello et al., "Scaling Gaussian process optimization by evaluating a few unique candidates multiple
+    times", ICML 2022, mini-GP-Opt.
+
+    Args:
+        threshold: C > 1.
+    """
+
+    threshold: float = 2.0
+
+    def __post_init__(self) -> None:
+        _check_threshold(self.threshold)
+
+    def is_complete(self, posterior: BatchPosterior) -> bool:
+        """Say whether the batch's first point was played often enough."""
+        return self.repeats(posterior) == 0
+
+    def repeats(self, posterior: BatchPosterior) -> int:
+        """Return how many plays of the batch's first point are missing. Cost: O(k)."""
+        batch = posterior.pending
+        score = max(float(posterior.pending_scores()[0]), torch.finfo(batch.dtype).eps)
+        plays = max(1, math.floor((self.threshold**2 - 1.0) / score))
+        return max(0, plays - int((batch == batch[0]).all(-1).sum()))
+
+
+def _check_threshold(threshold: float) -> None:
+    if checks.positive("threshold", threshold) <= 1.0:
+        raise InputError(f"threshold must be above 1: at 1 every batch is one point; got {threshold!r}.")

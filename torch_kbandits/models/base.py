@@ -1,0 +1,333 @@
+"""What the models of this package share: a posterior held as factors, and BoTorch's contract around it."""
+
+from abc import abstractmethod
+from collections.abc import Callable
+from copy import deepcopy
+from typing import Any, Protocol, Self, cast
+
+import torch
+from botorch.models import SingleTaskGP
+from botorch.models.transforms.input import InputTransform
+from botorch.models.transforms.outcome import OutcomeTransform
+from gpytorch import settings as gpytorch_settings
+from gpytorch.constraints import Positive
+from gpytorch.distributions import MultivariateNormal
+from gpytorch.kernels import Kernel
+from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, GaussianLikelihood
+from gpytorch.likelihoods.gaussian_likelihood import _GaussianLikelihoodBase
+from gpytorch.means import Mean, ZeroMean
+from gpytorch.mlls import MarginalLogLikelihood
+from linear_operator.operators import DenseLinearOperator, DiagLinearOperator
+from torch import Tensor
+
+from torch_kbandits import checks
+from torch_kbandits.errors import InputError
+from torch_kbandits.gram import gram, prior_mean, prior_variance
+
+
+class PosteriorFactors(Protocol):
+    """A posterior as algebra on the embeddings of points: ``DTCFactors`` or ``ExactFactors``."""
+
+    def embed(self, cross_gram: Tensor) -> Tensor:
+        """Return z(x) (..., m, N) from the basis against points, (..., m, N)."""
+        ...
+
+    def mean(self, embedding: Tensor) -> Tensor:
+        """Return the posterior mean less the prior mean, (..., N)."""
+        ...
+
+    def variance(self, prior_variance: Tensor, embedding: Tensor) -> Tensor:
+        """Return the posterior variances, (..., N)."""
+        ...
+
+    def covariance(self, prior_covariance: Tensor, embedding: Tensor) -> Tensor:
+        """Return the posterior covariance, (..., q, q)."""
+        ...
+
+    def information_gain(self) -> Tensor:
+        """Return the information gain of the observations, (...,), in nats."""
+        ...
+
+    def mean_norm(self) -> Tensor:
+        """Return the RKHS norm of the posterior mean less the prior mean, (...,)."""
+        ...
+
+    def draw_correction(self, prior: Tensor, generator: torch.Generator) -> Tensor:
+        """Return the weights (m,) that make a prior draw with values ``prior`` (m,) at the basis a posterior one."""
+        ...
+
+
+class FactoredGP(SingleTaskGP):
+    """A BoTorch model whose posterior is held as factors on a basis of points, computed once for given data.
+
+    Everything that differs between the exact and the Nyström posterior is in ``_fit``.
+
+    Differs from ``SingleTaskGP`` in its defaults: the prior mean is zero and there is no outcome transform, so that λ
+    and the constants of a confidence width keep their units.
+    """
+
+    def __init__(
+        self,
+        train_X: Tensor,
+        train_Y: Tensor,
+        train_Yvar: Tensor | None,
+        *,
+        regularization: float | None,
+        likelihood: _GaussianLikelihoodBase | None,
+        covar_module: Kernel | None,
+        mean_module: Mean | None,
+        outcome_transform: OutcomeTransform | None,
+        input_transform: InputTransform | None,
+    ) -> None:
+        _check_data(train_X, train_Y, train_Yvar)
+        if likelihood is not None and regularization is not None:
+            raise InputError("Give either a likelihood or a regularization, not both: each sets the noise variance.")
+        if likelihood is not None and train_Yvar is not None:
+            raise InputError("Give either a likelihood or train_Yvar, not both: each sets the noise variances.")
+        if regularization is not None and train_Yvar is None:
+            likelihood = _fixed_gaussian(checks.positive("regularization", regularization), train_X, train_Y)
+        super().__init__(
+            train_X,
+            train_Y,
+            train_Yvar,
+            likelihood=likelihood,
+            covar_module=covar_module,
+            mean_module=ZeroMean() if mean_module is None else mean_module,
+            outcome_transform=outcome_transform,
+            input_transform=input_transform,
+        )
+        self._later_noise = None if train_Yvar is None or regularization is None else float(regularization)
+
+    covar_module: Kernel
+    likelihood: Any
+    mean_module: Mean
+    prediction_strategy: Any
+    train_inputs: tuple[Tensor]
+
+    # ---------------------------------------------------------------- what the model knows of itself
+
+    @property
+    def num_observations(self) -> int:
+        """Number n of observations conditioned on."""
+        return self.train_targets.shape[-1]
+
+    @property
+    def regularization(self) -> Tensor:
+        """λ (...,), in (transformed) reward units squared: the noise variance, its mean where observations differ."""
+        if self._later_noise is not None:
+            return self.train_targets.new_tensor(self._later_noise)
+        noise = self.likelihood.noise.detach()
+        return noise.mean(-1)
+
+    def leverage_scores(self) -> Tensor:
+        """Return τ(x_s) = σ²(x_s) / λ_s of every observation, (..., n); in [0, 1] if the posterior is exact.
+
+        Outputs come as a last batch dimension. Cost: O(n m²).
+        """
+        with torch.no_grad():
+            self.eval()
+            (train_X,) = self.train_inputs
+            factors, _ = self._factors()
+            variance = factors.variance(prior_variance(self.covar_module, train_X), self._embed(train_X))
+            return variance / self._noise(train_X)
+
+    def effective_dimension(self) -> Tensor:
+        """Return Σ_s τ(x_s), (...,): Tr K(K + λI)⁻¹, or its estimate if the posterior is not exact. Cost: O(n m²)."""
+        return self.leverage_scores().sum(-1)
+
+    def information_gain(self) -> Tensor:
+        """Return ½ log det(I + Σ^-½ Q Σ^-½), (...,), in nats, with Q = K_XZ K_ZZ⁻¹ K_ZX or, if exact, K.
+
+        The former never exceeds the latter and equals it when the dictionary is all points. Cost: O(m).
+        """
+        with torch.no_grad():
+            self.eval()
+            return self._factors()[0].information_gain()
+
+    def kernel_bound(self) -> Tensor:
+        """Return the largest prior variance k(x, x) over the observations, 0-dim; 0 if there are none."""
+        with torch.no_grad():
+            self.eval()
+            variance = prior_variance(self.covar_module, self.train_inputs[0])
+            return variance.max() if variance.numel() else variance.new_zeros(())
+
+    def mean_norm(self) -> Tensor:
+        """Return the RKHS norm ‖μ‖_k of the posterior mean less the prior mean, (...,), in reward units."""
+        with torch.no_grad():
+            self.eval()
+            return self._factors()[0].mean_norm()
+
+    # ---------------------------------------------------------------- the posterior
+
+    def __call__(self, X: Tensor, **kwargs: Any) -> MultivariateNormal:
+        """Return the posterior at X (..., q, d), already input-transformed; in training mode the distribution to fit.
+
+        Cost: O(q m²) a batch member, plus O(q² m) when q > 1.
+        """
+        if self.training or gpytorch_settings.prior_mode.on():
+            return super().__call__(X, **kwargs)
+        factors, batch_dims = self._factors()
+        flat, unflatten = _flatten_t_batch(X, batch_dims)
+        embedding = self._embed(flat)
+        mean = prior_mean(self.mean_module, X) + unflatten(factors.mean(embedding))
+        if X.shape[-2] == 1:
+            variance = unflatten(factors.variance(prior_variance(self.covar_module, flat), embedding))
+            mean, variance = torch.broadcast_tensors(mean, variance)
+            return MultivariateNormal(mean, DiagLinearOperator(variance))
+        covariance = factors.covariance(gram(self.covar_module, X), unflatten(embedding))
+        shape = torch.broadcast_shapes(mean.shape, covariance.shape[:-1])
+        # An operator, since MultivariateNormal would factorise a plain tensor without jitter.
+        return MultivariateNormal(mean.expand(shape), DenseLinearOperator(covariance.expand(*shape, shape[-1])))
+
+    @property
+    def custom_fit(self) -> Callable[..., MarginalLogLikelihood]:
+        """What ``fit_gpytorch_mll`` calls when every hyperparameter is fixed: nothing to do. Absent otherwise.
+
+        BoTorch's own fit raises when it finds nothing to optimise.
+        """
+        if any(parameter.requires_grad for parameter in self.parameters()):
+            raise AttributeError("custom_fit")
+        return lambda mll, **_: mll.eval()
+
+    # ---------------------------------------------------------------- conditioning
+
+    def condition_on_observations(self, X: Tensor, Y: Tensor, noise: Tensor | None = None, **kwargs: Any) -> Self:
+        """Return the model conditioned on more observations; this one stays as it is.
+
+        Args:
+            X: (..., k, d).
+            Y: (..., k, o), in the units of ``train_Y``.
+            noise: noise variances, shape of ``Y``, in outcome-transformed units squared; ``regularization`` otherwise.
+            kwargs: handed on to BoTorch.
+
+        Raises:
+            InputError: if X or Y is not finite or X has other columns than ``train_X``.
+        """
+        (train_X,) = self.train_inputs
+        checks.points("X", X, dimension=train_X.shape[-1], like=train_X)
+        checks.finite("Y", Y)
+        self.eval()  # transforms must not learn from the new observations
+        if noise is not None:
+            kwargs["noise"] = noise
+        return cast(Self, super().condition_on_observations(X, Y, **kwargs))
+
+    def get_fantasy_model(self, inputs: Tensor, targets: Tensor, noise: Tensor | None = None, **kwargs: Any) -> Self:
+        """Return a copy with more observations; all arguments already transformed.
+
+        Without ``noise`` the new observations have variance ``regularization``.
+        """
+        (train_X,), train_Y, likelihood = self.train_inputs, self.train_targets, self.likelihood
+        # Shared instead of copied: the copy gets its own below, and tensors that carry a graph cannot be copied.
+        shared = {id(part): part for part in (train_X, train_Y, likelihood, *self._shared_buffers())}
+        conditioned = deepcopy(self, memo=shared)
+        # Rewards fantasised at the same points share them: expanding the points would repeat the factorisation.
+        conditioned.train_inputs = (concatenate(train_X, inputs, dim=-2),)
+        conditioned.train_targets = concatenate(train_Y, targets, dim=-1)
+        if noise is None and isinstance(likelihood, FixedNoiseGaussianLikelihood):
+            noise = self.regularization.unsqueeze(-1).expand(targets.shape)
+        conditioned.likelihood = likelihood.get_fantasy_likelihood(**({} if noise is None else {"noise": noise}))
+        return conditioned
+
+    # ---------------------------------------------------------------- inside
+
+    @abstractmethod
+    def _fit(self) -> tuple[PosteriorFactors, Tensor]:
+        """Return the factors of the posterior and the basis (..., m, d) they stand on, both as the kernel sees them."""
+
+    def _shared_buffers(self) -> tuple[Tensor | None, ...]:
+        """Return the buffers that a conditioned copy replaces."""
+        return ()
+
+    def _factors(self) -> tuple[Any, int]:
+        """Return the factors of the posterior and their number of batch dimensions, computed once for given data."""
+        if self.prediction_strategy is None:
+            keep_graph = torch.is_grad_enabled() and gpytorch_settings.detach_test_caches.off()
+            with torch.set_grad_enabled(keep_graph):
+                self._keep(*self._fit())
+        factors, batch_dims, _ = cast(tuple, self.prediction_strategy)
+        return factors, batch_dims
+
+    def _keep(self, factors: Any, basis: Tensor) -> None:
+        """Keep the factors where GPyTorch clears them."""
+        self.prediction_strategy = _Cache((factors, factors.batch_dims, basis))
+
+    def _basis(self) -> Tensor:
+        """Return the points (..., m, d) that the factors stand on."""
+        self._factors()
+        return self.prediction_strategy[2]
+
+    def _embed(self, X: Tensor) -> Tensor:
+        """Return the embeddings (..., m, N) of points (..., N, d), already transformed."""
+        factors, _ = self._factors()
+        return factors.embed(gram(self.covar_module, self._basis(), X))
+
+    def _preprocess(self, X: Tensor) -> Tensor:
+        """Transform points as the played points are; unlike ``transform_inputs`` it never learns bounds from them."""
+        transform = getattr(self, "input_transform", None)
+        return X if transform is None else transform.preprocess_transform(X)
+
+    def _noise(self, X: Tensor) -> Tensor:
+        """Return the noise variances λ_s of observations at X (..., n, d), (..., n)."""
+        return self.likelihood._shaped_noise_covar(X.shape[:-1], X).diagonal(dim1=-1, dim2=-2)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], *args: Any, **kwargs: Any) -> Self:
+        self.prediction_strategy = None  # its tensors are neither parameters nor buffers
+        return super()._apply(fn, *args, **kwargs)
+
+
+def _flatten_t_batch(X: Tensor, batch_dims: int) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+    """Merge the t-batch dimensions of X (*t, *b, q, d) into its points: (*b, t q, d), and how to undo it.
+
+    Candidates come as b x 1 x d; broadcasting the factors over that layout would repeat them for every candidate.
+
+    Returns:
+        The flat points, and a function that takes (*b, ..., t q) to (*t, *b, ..., q).
+    """
+    t_dims = max(X.dim() - 2 - batch_dims, 0)
+    t_shape, q = X.shape[:t_dims], X.shape[-2]
+    front, back = tuple(range(t_dims)), tuple(range(-2 - t_dims, -2))
+    flat = X.movedim(front, back).flatten(-2 - t_dims, -2)
+
+    def unflatten(values: Tensor) -> Tensor:
+        return values.unflatten(-1, (*t_shape, q)).movedim(tuple(range(-1 - t_dims, -1)), front)
+
+    return flat, unflatten
+
+
+class _Cache(tuple):
+    """Factors kept where GPyTorch clears them; like its own prediction strategies, never deep-copied."""
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> None:
+        return None
+
+
+def concatenate(old: Tensor, new: Tensor, dim: int) -> Tensor:
+    """Concatenate along ``dim`` after broadcasting the batch dimensions before it."""
+    batch_shape = torch.broadcast_shapes(old.shape[:dim], new.shape[:dim])
+    return torch.cat([part.expand(*batch_shape, *part.shape[dim:]) for part in (old, new)], dim=dim)
+
+
+def _fixed_gaussian(regularization: float, train_X: Tensor, train_Y: Tensor) -> GaussianLikelihood:
+    """Return a Gaussian likelihood with the given noise variance for every output, not to be learned."""
+    _, batch_shape = SingleTaskGP.get_batch_dimensions(train_X, train_Y)
+    likelihood = GaussianLikelihood(noise_constraint=Positive(), batch_shape=batch_shape).to(train_X)
+    likelihood.noise = train_X.new_tensor(regularization)
+    return likelihood.requires_grad_(False)
+
+
+def _check_data(train_X: Tensor, train_Y: Tensor, train_Yvar: Tensor | None) -> None:
+    checks.points("train_X", train_X)
+    checks.points("train_Y", train_Y, like=train_X)
+    if train_Y.shape[:-1] != train_X.shape[:-1]:
+        raise InputError(
+            "train_Y must have a row for each row of train_X and a column for each output, shape "
+            f"{(*train_X.shape[:-1], 1)} for one output; got {checks.describe(train_Y)}."
+        )
+    if train_Yvar is not None:
+        checks.points("train_Yvar", train_Yvar, like=train_X)
+        if train_Yvar.shape != train_Y.shape:
+            raise InputError(
+                f"train_Yvar must have the shape of train_Y, {tuple(train_Y.shape)}; got {checks.describe(train_Yvar)}."
+            )
+        if bool((train_Yvar < 0).any()):
+            raise InputError(f"train_Yvar must not be negative, its least entry is {float(train_Yvar.min())}.")
