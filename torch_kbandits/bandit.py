@@ -163,17 +163,25 @@ class Bandit:
         Y = rewards(y, X)
         X, Y = X.detach().clone(), Y.detach().clone()
         told = History(X, Y, torch.full((len(X),), self.round, device=X.device))
+        pending = without_rows(self._pending, X)
+        ahead = None
         if self.batches is None:
             learned = self._learn(X, Y)
         else:
-            held = joined([*self._held, told])
-            complete = self.batches.is_complete(self._belief.lookahead(held.X))
-            learned = self._learn(held.X, held.Y) if complete else 0
-            self._held = [] if complete else [held]
+            if len(pending) == 0 and len(self._pending) == len(X):
+                ahead = self._ahead  # the batch stays what it was: all of it is told now
+            held = [*self._held, told]
+            # One lookahead at a time: they may write to the same buffer.
+            batch = ahead or self._belief.lookahead(torch.cat([part.X for part in held]))
+            complete = self.batches.is_complete(batch)
+            learned = self._learn(*joined(held)[:2]) if complete else 0
+            self._held = [] if complete else held
         self._num_learned += learned
         self._told.append(told)
-        self._pending = without_rows(self._pending, X)
-        self._ahead = self._model = None
+        self._pending = pending
+        self._ahead = None if learned else ahead
+        if learned:
+            self._model = None
         self.round += 1
 
     def forget(self, x: Tensor | None = None) -> None:

@@ -57,7 +57,7 @@ class GlobalBatchRule(BatchRule):
         threshold: C > 1.
     """
 
-    threshold: float = 2.0
+    threshold: float = 1.2
 
     def __post_init__(self) -> None:
         _check_threshold(self.threshold)
@@ -79,7 +79,7 @@ class LocalBatchRule(BatchRule):
         threshold: C > 1.
     """
 
-    threshold: float = 2.0
+    threshold: float = 1.2
 
     def __post_init__(self) -> None:
         _check_threshold(self.threshold)

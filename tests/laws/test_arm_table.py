@@ -12,7 +12,7 @@ from problems import DOUBLE, KERNELS, data, dense, difference, rbf, scaled
 
 from torch_kbandits import Arms, KernelUCB
 from torch_kbandits.acquisition import UpperConfidenceRule
-from torch_kbandits.candidates import ArmTable
+from torch_kbandits.candidates import CovarianceTable, FeatureTable
 from torch_kbandits.dictionaries import FixedDictionary, PlayedPoints, RidgeLeverageSampling, Selection
 from torch_kbandits.errors import NotPositiveDefiniteError, NumericalError
 from torch_kbandits.random import generator_for
@@ -27,10 +27,15 @@ class EveryPoint:
         return Selection.rows(played, torch.arange(played.size))
 
 
-def table(arms, kernel="matern", column_memory=2**29, exact=False) -> ArmTable:
-    belief = Arms(arms, column_memory).belief(KERNELS[kernel].make(), LAMBDA, seed=0, exact=exact)
-    assert isinstance(belief, ArmTable)
-    return belief
+def table(arms, kernel="matern", column_memory=2**29, exact=False) -> FeatureTable:
+    return FeatureTable(arms, KERNELS[kernel].make(), LAMBDA, 0, column_memory, exact=exact)
+
+
+def covariances(arms, kernel="matern") -> CovarianceTable:
+    return CovarianceTable(arms, KERNELS[kernel].make(), LAMBDA, 0)
+
+
+EXACT = {"features": lambda arms, kernel: table(arms, kernel, exact=True), "covariances": covariances}
 
 
 def choose(belief, beta, q, rule=None):
@@ -105,13 +110,14 @@ def test_every_point_as_dictionary_is_the_exact_posterior():
     kernel=st.sampled_from(["rbf", "matern", "linear"]),
     seed=st.integers(0, 10_000),
 )
-def test_an_exact_table_is_the_exact_posterior_after_any_tells(num_arms, rounds, q, kernel, seed):
+@pytest.mark.parametrize("form", EXACT)
+def test_an_exact_table_is_the_exact_posterior_after_any_tells(form, num_arms, rounds, q, kernel, seed):
     """Duplicate arms, repeats within a batch, points that are no arms, embedding afresh in between, restoring."""
     generator = torch.Generator().manual_seed(seed)
     arms, _ = data(num_arms, 2, seed)
     arms = torch.cat([arms, arms[:2]])
-    belief = table(arms, kernel, exact=True)
-    belief.REFRESH = 17
+    belief = EXACT[form](arms, kernel)
+    belief.REFRESH = 17  # of the features
     told_X, told_Y = [], []
     for number in range(rounds):
         X = arms[torch.randint(len(arms), (q,), generator=generator)].clone()
@@ -124,7 +130,7 @@ def test_an_exact_table_is_the_exact_posterior_after_any_tells(num_arms, rounds,
     X, Y = torch.cat(told_X), torch.cat(told_Y)
     noise = torch.full((len(X),), LAMBDA, dtype=DOUBLE)
     expected = oracles.exact(KERNELS[kernel].dense, *dense(X, Y, noise, arms))
-    restored = table(arms, kernel, exact=True)
+    restored = EXACT[form](arms, kernel)
     restored.restore(X, Y, X[:1])
     gram = KERNELS[kernel].dense(X.numpy(), X.numpy())
     weights = np.linalg.solve(gram + LAMBDA * np.eye(len(X)), Y.numpy())
@@ -154,7 +160,7 @@ def test_an_unchanged_dictionary_is_not_embedded_again(monkeypatch):
     arms, _ = data(40, 2)
     belief, rule = table(arms), FixedDictionary(arms[::5])
     tell(belief, arms[:1], torch.ones(1, dtype=DOUBLE), rule, 0)
-    monkeypatch.setattr(ArmTable, "_rebuild", lambda *_: pytest.fail("the table embedded all arms again"))
+    monkeypatch.setattr(FeatureTable, "_rebuild", lambda *_: pytest.fail("the table embedded all arms again"))
     X, Y = arms[torch.randint(40, (30,))], torch.randn(30, dtype=DOUBLE)
     for number in range(30):
         tell(belief, X[number : number + 1], Y[number : number + 1], rule, number)
@@ -185,7 +191,7 @@ def test_the_memory_of_kernel_columns_changes_nothing(column_memory):
 
 
 def test_many_blocks_of_arms_equal_the_model(monkeypatch):
-    monkeypatch.setattr("torch_kbandits.candidates.table._BLOCK", 16)
+    monkeypatch.setattr("torch_kbandits.candidates.features._BLOCK", 16)
     monkeypatch.setattr("torch_kbandits.candidates.columns._BLOCK", 24)
     arms, _ = data(101, 2)
     belief = table(arms)
@@ -277,7 +283,7 @@ def test_an_interrupt_changes_nothing(monkeypatch):
     arms, _ = data(20, 2)
     belief, rule = table(arms), FixedDictionary(arms[::3])
     tell(belief, arms[:1], torch.ones(1, dtype=DOUBLE), rule, 0)
-    before, observe, calls = belief.mean, ArmTable._observe, []
+    before, observe, calls = belief.mean, FeatureTable._observe, []
 
     def interrupted(*args):
         calls.append(args)
@@ -285,7 +291,7 @@ def test_an_interrupt_changes_nothing(monkeypatch):
             raise KeyboardInterrupt
         observe(*args)
 
-    monkeypatch.setattr(ArmTable, "_observe", interrupted)
+    monkeypatch.setattr(FeatureTable, "_observe", interrupted)
     with pytest.raises(KeyboardInterrupt):
         tell(belief, arms[3:5], torch.ones(2, dtype=DOUBLE), rule, 1)
     assert torch.equal(belief.mean, before)
@@ -332,7 +338,7 @@ def test_a_failed_extension_leaves_the_table_as_it_was(monkeypatch):
     belief = table(arms)
     tell(belief, arms[:1], torch.ones(1, dtype=DOUBLE), EveryPoint(), 0)
     before = belief.mean, belief.variance, belief.inducing_points, belief.information_gain()
-    monkeypatch.setattr(ArmTable, "_observe", lambda *_: (_ for _ in ()).throw(RuntimeError("half way")))
+    monkeypatch.setattr(FeatureTable, "_observe", lambda *_: (_ for _ in ()).throw(RuntimeError("half way")))
     with pytest.raises(RuntimeError, match="half way"):
         tell(belief, arms[5:6], torch.ones(1, dtype=DOUBLE), EveryPoint(), 1)
     monkeypatch.undo()

@@ -120,7 +120,7 @@ def test_staying_plays_an_arm_until_its_deviation_has_shrunk():
         bandit.tell(X, reward(X))
         after = float(bandit.model.posterior(X[:1]).variance)
         assert after < variance / threshold**2 * (1.0 + variance / LAMBDA)
-        assert bandit._belief._num_features <= len(bandit.history.X.unique(dim=0))
+        assert bandit.model.num_distinct == len(bandit.history.X.unique(dim=0))
 
 
 def test_a_complete_batch_wants_its_rewards():

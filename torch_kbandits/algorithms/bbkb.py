@@ -43,7 +43,8 @@ class BBKB(Bandit):
         horizon: T, the planned number of rounds; only the theorem's oversampling needs it.
         oversampling: q̄ > 0, or "theory" for the theorem's, which keeps nearly every point.
         accuracy: ε in (0, 1), the accuracy of the dictionary.
-        threshold: C > 1, the factor by which variances may shrink in a batch.
+        threshold: C > 1, the factor by which variances may shrink in a batch; the larger, the longer the batches and
+            the more regret.
         rule: "global" sums leverage scores; "local" watches the variances themselves and allows longer batches.
         beta: a multiplier of the standard deviation (2 here is 4 in BoTorch) or a ``Width``, instead of the theorem's
             width, which over-explores in practice; then R and B are not needed.
@@ -66,7 +67,7 @@ class BBKB(Bandit):
         horizon: int | None = None,
         oversampling: float | Literal["theory"] = 3.0,
         accuracy: float = 0.5,
-        threshold: float = 2.0,
+        threshold: float = 1.2,
         rule: Literal["global", "local"] = "global",
         beta: float | Width | None = None,
     ) -> None:

@@ -3,6 +3,19 @@
 from torch_kbandits.candidates.arms import Arms
 from torch_kbandits.candidates.base import Belief, Candidates, Lookahead, PlayedLog
 from torch_kbandits.candidates.box import Box, BoxBelief
-from torch_kbandits.candidates.table import ArmTable
+from torch_kbandits.candidates.covariances import CovarianceTable
+from torch_kbandits.candidates.features import FeatureTable
+from torch_kbandits.candidates.table import TableBelief
 
-__all__ = ["ArmTable", "Arms", "Belief", "Box", "BoxBelief", "Candidates", "Lookahead", "PlayedLog"]
+__all__ = [
+    "Arms",
+    "Belief",
+    "Box",
+    "BoxBelief",
+    "Candidates",
+    "CovarianceTable",
+    "FeatureTable",
+    "Lookahead",
+    "PlayedLog",
+    "TableBelief",
+]

@@ -1,0 +1,100 @@
+from copy import copy
+from typing import Self
+
+import torch
+from gpytorch.kernels import Kernel
+from torch import Tensor
+
+from torch_kbandits.candidates.base import Located
+from torch_kbandits.candidates.table import TableBelief, grouped
+from torch_kbandits.dictionaries import Selection
+from torch_kbandits.gram import gram
+
+
+class CovarianceTable(TableBelief):
+    """The exact posterior over few arms, kept as their means and their whole covariance.
+
+    A reward changes both by a rank-one term. These changes only ever shrink, so rounding does not build up, and it
+    stays as small as λ allows, also where a smooth kernel makes the Gram matrix of the arms singular.
+
+    Cost of a round: O(A²) time and memory.
+
+    Args:
+        arms: (A, d).
+        kernel: the prior covariance.
+        regularization: λ.
+        seed: addresses the order in which ties between arms are broken.
+    """
+
+    def __init__(self, arms: Tensor, kernel: Kernel, regularization: float, seed: int) -> None:
+        super().__init__(arms, kernel, regularization, seed, exact=True)
+        with torch.no_grad():
+            self._covariance = gram(self.kernel, arms)
+
+    @property
+    def _row_variances(self) -> Tensor:
+        return self._covariance.diagonal()
+
+    @property
+    def inducing_points(self) -> Tensor:
+        """All played points, (u, d)."""
+        return self._log.points
+
+    def mean_norm(self) -> Tensor:
+        """Return the RKHS norm of the posterior mean, 0-dim: √(αᵀμ) with α = D⁻¹(ȳ − μ) at the played points."""
+        means = self._mean[self._played_rows]
+        weights = (self._log.sums - self._log.counts * means) / self.regularization
+        return (weights @ means).clamp_min(0.0).sqrt()
+
+    def restore(self, X: Tensor, Y: Tensor, inducing_points: Tensor) -> None:
+        """Condition the empty table on a whole history. Cost: O(u A²)."""
+        self.update(X, Y, None)
+
+    def hallucinated(self, row: int, times: int = 1) -> Self:
+        """Return the table conditioned so many times on the posterior mean at a row. Cost: O(A²)."""
+        ahead = copy(self)  # shallow is enough: observing replaces tensors
+        ahead._observe(row, times, times * ahead._mean[row])
+        return ahead
+
+    def _condition(
+        self, X: Tensor, Y: Tensor, selection: Selection | None, located: Located, played_rows: Tensor
+    ) -> None:
+        before = dict(vars(self))
+        try:
+            for position, (count, total) in grouped(located.positions, Y).items():
+                self._observe(int(played_rows[position]), count, total)
+            self._require_finite()
+        except BaseException:
+            vars(self).update(before)
+            raise
+
+    def _observe(self, row: int, count: int, total: Tensor) -> None:
+        """Condition on ``count`` rewards of one row, given their sum. Cost: O(A²)."""
+        column = self._covariance[row]
+        noise = self.regularization / count
+        spread = noise + column[row]
+        self._mean = self._mean + column * ((total / count - self._mean[row]) / spread)
+        self._covariance = torch.addr(self._covariance, column, column / spread, alpha=-1.0)
+        self._log_det = self._log_det + torch.log1p(column[row] / noise)
+
+    def _draw_correction(self, prior: Tensor, generator: torch.Generator) -> Tensor:
+        """Return −C D⁻¹ (g + ε) with the covariance C of all rows and the played ones, which is −K A⁻¹ (g + ε)."""
+        counts = self._log.counts
+        normals = torch.randn(len(counts), generator=generator, dtype=torch.float64).to(prior)
+        noise = self.regularization / counts
+        return -self._covariance[:, self._played_rows] @ ((prior[self._played_rows] + noise.sqrt() * normals) / noise)
+
+    def _extend_rows(self, points: Tensor) -> None:
+        """Add rows of the covariance: k − K_U A⁻¹ k_U, where A⁻¹K_U = D⁻¹C_U for the rows that are there."""
+        rows, old = self._played_rows, len(self._covariance)
+        with torch.no_grad():
+            prior = gram(self.kernel, points, self._points)
+        precision = self._log.counts / self.regularization
+        solved = precision.unsqueeze(-1) * self._covariance[rows]  # A⁻¹ K_U at the old rows, (u, N)
+        cross = prior[:, :old] - prior[:, rows] @ solved
+        inverse = torch.diag(precision) - precision.unsqueeze(-1) * self._covariance[rows][:, rows] * precision
+        corner = prior[:, old:] - prior[:, rows] @ inverse @ prior[:, rows].mT
+        upper = torch.cat([self._covariance, cross.mT], dim=1)
+        self._covariance = torch.cat([upper, torch.cat([cross, corner], dim=1)])
+        means = (self._log.sums - self._log.counts * self._mean[rows]) / self.regularization
+        self._mean = torch.cat([self._mean, prior[:, rows] @ means])
