@@ -1,0 +1,188 @@
+"""The command line: what a newcomer types works, and what is wrong is said in a line with exit code 2."""
+
+import json
+import os
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from small_experiments import TOML
+
+from torch_kbandits import __version__, algorithms, cli, environments
+from torch_kbandits.cli import main
+from torch_kbandits.experiments import read_records
+from torch_kbandits.experiments import run as run_module
+
+ROOT = Path(__file__).parents[2]
+
+
+def kbandits(*arguments: str) -> Result:
+    result = CliRunner().invoke(main, list(arguments))
+    assert "Traceback" not in result.output
+    return result
+
+
+def process(*arguments: str) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        [sys.executable, *arguments],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env=os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "100"},
+        timeout=120,
+        check=False,
+    )
+
+
+@pytest.fixture
+def spec(tmp_path) -> str:
+    (tmp_path / "small.toml").write_text(TOML, encoding="utf-8")
+    return str(tmp_path / "small.toml")
+
+
+@pytest.mark.parametrize("command", [(), ("list",), ("run",), ("compare",), ("summarize",), ("plot",)])
+def test_help_has_an_example(command):
+    result = kbandits(*command, "--help")
+    assert result.exit_code == 0
+    assert "\n    kbandits " in result.output
+
+
+def test_list_shows_everything_with_its_options():
+    result = kbandits("list")
+    assert result.exit_code == 0
+    for name in [*algorithms.names(), *environments.names(), "igp-ucb", "matern-2.5", "oversampling", "lengthscale"]:
+        assert name in result.output
+    assert "rkhs-function" not in kbandits("list", "algorithms").output
+
+
+def test_run_summarize_plot(spec, tmp_path):
+    directory = tmp_path / "records"
+    arguments = ("run", spec, "--directory", str(directory), "--workers", "1", "--rounds", "6", "--seeds", "0,2")
+    first = kbandits(*arguments)
+    assert first.exit_code == 0, first.output
+    assert "smooth" in first.output
+    records, _ = read_records(directory)
+    assert [(record.algorithm["label"], record.seed, record.rounds) for record in records] == [
+        ("gp-ucb", 0, 6), ("BKB", 0, 6), ("gp-ucb", 2, 6), ("BKB", 2, 6)
+    ]  # fmt: skip
+    assert "4 run(s) were finished before" in kbandits(*arguments).output
+
+    shown = kbandits("summarize", str(directory), "--baseline", "gp-ucb", "--format", "markdown")
+    assert shown.exit_code == 0
+    assert "| BKB | 6 | 2 |" in shown.output
+    assert "(2 pairs)" in shown.output
+    assert kbandits("summarize", str(directory / "records.jsonl"), "--format", "csv").output.startswith("environment,")
+
+    drawn = kbandits("plot", str(directory), "--output", str(tmp_path / "figures"))
+    assert drawn.exit_code == 0
+    assert len(list((tmp_path / "figures").glob("*.png"))) == 4
+
+    with (directory / "records.jsonl").open("a", encoding="utf-8") as stream:
+        stream.write('{"key": ')
+    cut = kbandits("summarize", str(directory))
+    assert cut.exit_code == 0
+    assert "line 5: it is cut" in cut.stderr
+
+
+def test_compare_takes_options_as_in_toml(tmp_path):
+    result = kbandits(
+        "compare",
+        "-e", "rkhs-function:num_arms=20,kernel=matern-2.5,label=rough",
+        "-a", "gp-ucb",
+        "-a", 'bkb:oversampling=5,label="with, comma",beta={width="igp-ucb",scale=0.1}',
+        "--rounds", "5", "--seeds", "2", "--beta", "1.5", "--setting", "regularization=0.2",
+        "--baseline", "gp-ucb", "--directory", str(tmp_path / "out"), "--workers", "1",
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    assert "with, comma" in result.output
+    assert "(2 pairs)" in result.output
+    records, _ = read_records(tmp_path / "out")
+    assert len(list((tmp_path / "out").glob("*.png"))) == 4
+    assert records[1].algorithm["options"] == {"oversampling": 5, "beta": {"width": "igp-ucb", "scale": 0.1}}
+    assert records[1].environment["options"] == {"num_arms": 20, "kernel": "matern-2.5"}
+    assert records[1].settings == {"regularization": 0.2, "beta": 1.5}
+
+
+def test_compare_leaves_nothing_behind(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = kbandits("compare", "-e", "rkhs-function", "-a", "random", "--rounds", "3", "--seeds", "1")
+    assert result.exit_code == 0, result.output
+    assert "random" in result.output
+    assert not list(tmp_path.iterdir())
+
+
+E = ("-e", "rkhs-function")
+A = ("-a", "random")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("compare", *E, "-a", "randon"), "'randon' is no algorithm; did you mean 'random'"),
+        (("compare", "-e", "rkhs-funktion", *A), "did you mean 'rkhs-function'"),
+        (("compare", "-e", "rkhs-function:arms=3", *A), "'arms' is no option of environment"),
+        (("compare", "-e", "rkhs-function:num_arms", *A), "'num_arms' must be KEY=VALUE"),
+        (("compare", "-e", "rkhs-function:num_arms=many", *A), "num_arms must be"),
+        (("compare", *E, *A, "--seeds", "some"), "--seeds must be a number"),
+        (("compare", *E, *A, "--seeds", "0"), "seeds must be"),
+        (("compare", *E, *A, "--rounds", "0"), "rounds must be"),
+        (("compare", *E, *A, "--workers", "0"), "workers must be a whole number of at least 1"),
+        (("compare", *E, *A, "--beta", "wide"), "'wide' is no width"),
+        (("compare", *E, *A, "--setting", "bta=1"), "'bta' is no setting; did you mean 'beta'"),
+        (("compare", *E, *A, "--baseline", "bkb"), "--baseline: 'bkb' is no algorithm"),
+        (("compare", "-e", "gaussian-bumps", *A), "needs kernel and regularization"),
+        (("compare", *A), "Missing option '--environment'"),
+        (("run", "none.toml"), "There is no spec file 'none.toml'"),
+        (("summarize", "none"), "The records 'none' cannot be read"),
+        (("plot", "none"), "The records 'none' cannot be read"),
+        (("list", "widhts"), "'widhts' is not one of"),
+        (("rnu",), "No such command 'rnu'"),
+    ],
+)
+def test_bad_input_is_a_line_and_exit_code_2(tmp_path, monkeypatch, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    result = kbandits(*arguments)
+    assert result.exit_code == 2
+    assert message in result.stderr
+    assert len([line for line in result.stderr.splitlines() if line.startswith("Error: ")]) == 1
+
+
+def test_an_unknown_baseline_of_records_is_named(spec, tmp_path):
+    kbandits("run", spec, "--directory", str(tmp_path), "--workers", "1", "--rounds", "2", "--seeds", "1")
+    result = kbandits("summarize", str(tmp_path), "--baseline", "bkb")
+    assert result.exit_code == 2
+    assert "did you mean 'BKB'" in result.stderr
+
+
+def test_failed_runs_make_the_exit_code_1(spec, tmp_path, monkeypatch):
+    def broken(trial):
+        raise RuntimeError("out of luck")
+
+    monkeypatch.setattr(run_module, "run_one", broken)
+    result = kbandits("run", spec, "--directory", str(tmp_path), "--workers", "1")
+    assert result.exit_code == 1
+    assert "failed: BKB on smooth, seed 1: RuntimeError: out of luck" in result.stderr
+    assert "4 run(s) failed" in result.stderr
+
+
+def test_a_real_process(spec, tmp_path):
+    directory = tmp_path / "records"
+    done = process("-m", "torch_kbandits.cli", "run", spec, "--directory", str(directory), "--workers", "1")
+    assert done.returncode == 0, done.stderr
+    assert "BKB" in done.stdout
+    # Standard error is no terminal: no progress bar, only the warnings, one for each algorithm.
+    assert [line.partition(":")[0] for line in done.stderr.splitlines()] == ["gp-ucb", "BKB"]
+    assert len(json.loads((directory / "experiment.json").read_text(encoding="utf-8"))["runs"]) == 4
+
+
+def test_version():
+    assert kbandits("--version").output == f"kbandits, version {__version__}\n"
+
+
+def test_without_click_the_message_has_the_command_that_installs_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "click", None)
+    with pytest.raises(SystemExit, match=r"'click', which is not.*pip install 'torch-kbandits\[experiments\]'"):
+        runpy.run_path(cli.__file__)

@@ -1,0 +1,303 @@
+"""``kbandits``: run, compare, summarise and draw bandit algorithms from the command line."""
+
+import dataclasses
+import inspect
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+try:
+    import click
+    from rich.console import Console
+    from rich.table import Table
+except ModuleNotFoundError as missing:
+    raise SystemExit(
+        f"kbandits needs the package {missing.name!r}, which is not installed. "
+        "Install what experiments need: pip install 'torch-kbandits[experiments]'"
+    ) from None
+
+from torch_kbandits import __version__, checks, experiments
+from torch_kbandits.algorithms import registry as algorithms
+from torch_kbandits.environments import registry as environments
+from torch_kbandits.errors import InputError, KernelBanditError
+from torch_kbandits.experiments.catalogue import algorithm_options
+from torch_kbandits.experiments.inline import parse_assignment, parse_entry, parse_value
+from torch_kbandits.experiments.kernels import KERNELS
+from torch_kbandits.experiments.nearest import pick
+from torch_kbandits.experiments.plots import BANDS
+from torch_kbandits.experiments.summary import FORMATS
+from torch_kbandits.experiments.widths import GAINS, WIDTHS, width_options
+
+_KINDS = ("algorithms", "environments", "widths", "kernels")
+
+
+class _BadInput(click.ClickException):
+    """What was typed does not fit."""
+
+    exit_code = 2
+
+
+@contextmanager
+def _readable() -> Iterator[None]:
+    """Turn an error that the package raises on purpose into a line: exit code 2 for bad input, 1 for the rest."""
+    try:
+        yield
+    except InputError as error:
+        raise _BadInput(str(error)) from None
+    except KernelBanditError as error:
+        raise click.ClickException(str(error)) from None
+    except OSError as error:
+        raise click.ClickException(str(error)) from None
+
+
+class _Commands(click.Group):
+    """The commands, in the order of their use."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with _readable():
+            return super().invoke(ctx)
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(__version__, prog_name="kbandits")
+def main() -> None:
+    """Compare kernelized bandit algorithms on problems whose best reward is known.
+
+    \b
+    See what there is, then let two settings of an algorithm play the same problem:
+      kbandits list
+      kbandits compare --environment rkhs-function --algorithm bkb --rounds 200 --seeds 3 --beta 2
+
+    Larger experiments are described by a file: kbandits run --help.
+    """  # noqa: D301  (click reads the escape)
+
+
+@main.command("list")
+@click.argument("kind", required=False, type=click.Choice(_KINDS))
+def list_(kind: str | None) -> None:
+    """Show the algorithms, environments, widths and kernels, with their options and defaults.
+
+    \b
+    Example:
+      kbandits list environments
+    """  # noqa: D301  (click reads the escape)
+    shown: dict[str, Callable[[], Table]] = {
+        "algorithms": lambda: _catalogue(
+            "Algorithms", [(name, algorithms.summary(name), algorithm_options(name)) for name in algorithms.names()]
+        ),
+        "environments": lambda: _catalogue(
+            "Environments", [(name, *environments.describe(name)) for name in environments.names()]
+        ),
+        "widths": lambda: _catalogue(
+            f'Widths, for beta = {{width = "…", scale = 0.1, gain = "{GAINS[0]}"}}; '
+            f'gain: {", ".join(GAINS)}, a number, or {{rate = "rbf"}}',
+            [(name, _first_line(width), width_options(name)) for name, width in WIDTHS.items()],
+        ),
+        "kernels": lambda: _catalogue(
+            'Kernels, for kernel = {name = "…", lengthscale = 0.2, outputscale = 1.0}',
+            [
+                (name, what, {"outputscale": 1.0} if name == "linear" else {"lengthscale": 1.0, "outputscale": 1.0})
+                for name, what in KERNELS.items()
+            ],
+        ),
+    }
+    console = Console()
+    for name in [kind] if kind else _KINDS:
+        console.print(shown[name]())
+
+
+@main.command()
+@click.argument("spec", type=click.Path(path_type=Path))
+@click.option(
+    "--directory", type=click.Path(path_type=Path), help="Where records go; by default runs/NAME OF THE SPEC."
+)
+@click.option("--workers", type=int, help="Parallel processes; by default one for each core.")
+@click.option("--seeds", metavar="N or N,N,…", help="How many seeds, or which, instead of the spec's.")
+@click.option("--rounds", type=int, help="Rounds of each run, instead of the spec's.")
+def run(spec: Path, directory: Path | None, workers: int | None, seeds: str | None, rounds: int | None) -> None:
+    """Make the runs of a TOML or JSON SPEC, or those that are not made yet.
+
+    Each finished run is kept at once: after Ctrl-C or a crash the same command goes on where it was.
+
+    \b
+    A spec:
+      rounds = 500
+      seeds = 5
+      [settings]
+      beta = 2.0
+      [[environments]]
+      name = "rkhs-function"
+      [[algorithms]]
+      name = "bkb"
+
+    \b
+    Example:
+      kbandits run quick.toml --directory runs/quick --workers 2
+    """  # noqa: D301  (click reads the escape)
+    experiment = experiments.load_spec(spec)
+    if seeds is not None:
+        experiment = dataclasses.replace(experiment, seeds=_seeds(seeds))
+    if rounds is not None:
+        experiment = dataclasses.replace(experiment, rounds=checks.positive_integer("--rounds", rounds))
+    directory = directory or Path("runs") / experiment.name
+    _finish(_run(experiment, directory, workers), None)
+    click.echo(f"Records: {directory}. Figures: kbandits plot {directory}")
+
+
+@main.command()
+@click.option("--environment", "-e", "problems", multiple=True, required=True, metavar="NAME[:KEY=VALUE,…]")
+@click.option("--algorithm", "-a", "players", multiple=True, required=True, metavar="NAME[:KEY=VALUE,…]")
+@click.option("--rounds", default=200, show_default=True, help="Rounds of each run.")
+@click.option("--seeds", default="5", show_default=True, metavar="N or N,N,…", help="How many seeds, or which.")
+@click.option("--beta", metavar="NUMBER or WIDTH", help="The multiplier of the standard deviation for all algorithms.")
+@click.option("--setting", "-s", multiple=True, metavar="KEY=VALUE", help="Another setting for all, as in a spec.")
+@click.option("--baseline", help="The algorithm from which paired differences of regret are taken.")
+@click.option("--directory", type=click.Path(path_type=Path), help="Keep records and figures there.")
+@click.option("--workers", type=int, help="Parallel processes; by default one for each core.")
+def compare(
+    problems: Sequence[str],
+    players: Sequence[str],
+    rounds: int,
+    seeds: str,
+    beta: str | None,
+    setting: Sequence[str],
+    baseline: str | None,
+    directory: Path | None,
+    workers: int | None,
+) -> None:
+    """Let algorithms play environments and show a table: the quick way, without a spec.
+
+    Options of an environment or an algorithm follow its name; label=… names it in the table. Values are as in TOML.
+
+    \b
+    Example:
+      kbandits compare -e rkhs-function:lengthscale=0.1 -a bkb -a "bkb:oversampling=10,label=large" --beta 2
+    """  # noqa: D301  (click reads the escape)
+    settings = dict(parse_assignment(text, "--setting") for text in setting)
+    if beta is not None:
+        settings["beta"] = parse_value(beta)
+    content = {
+        "name": "comparison",
+        "rounds": rounds,
+        "seeds": list(_seeds(seeds)),
+        "settings": settings,
+        "environments": [parse_entry(text, "--environment") for text in problems],
+        "algorithms": [parse_entry(text, "--algorithm") for text in players],
+    }
+    experiment = experiments.parse_spec(content)
+    if baseline is not None:
+        pick("--baseline", "algorithm", baseline, [entry.label for entry in experiment.algorithms])
+    if directory is None:
+        with tempfile.TemporaryDirectory() as scratch:
+            _finish(_run(experiment, Path(scratch), workers), baseline)
+        return
+    outcome = _run(experiment, directory, workers)
+    if outcome.records:
+        experiments.plot(outcome.records, directory)
+    _finish(outcome, baseline)
+    click.echo(f"Records and figures: {directory}")
+
+
+@main.command()
+@click.argument("records", type=click.Path(path_type=Path))
+@click.option("--baseline", help="The algorithm from which paired differences of regret are taken.")
+@click.option("--format", "format_", type=click.Choice(FORMATS), default="table", show_default=True)
+def summarize(records: Path, baseline: str | None, format_: str) -> None:
+    """Show finished runs as tables: mean ± standard error over seeds.
+
+    RECORDS is the directory of a run, or its file records.jsonl.
+
+    \b
+    Example:
+      kbandits summarize runs/quick --baseline bkb --format markdown
+    """  # noqa: D301  (click reads the escape)
+    click.echo(experiments.render(experiments.summarize(_load(records), baseline), format_), nl=False)
+
+
+@main.command()
+@click.argument("records", type=click.Path(path_type=Path))
+@click.option("--output", type=click.Path(path_type=Path), help="Where figures go; by default beside the records.")
+@click.option("--band", type=click.Choice(BANDS), default="error", show_default=True, help="Shaded around the means.")
+@click.option("--log", is_flag=True, help="A logarithmic axis for regret, if algorithms differ by orders of magnitude.")
+@click.option("--format", "format_", type=click.Choice(("png", "pdf", "svg")), default="png", show_default=True)
+def plot(records: Path, output: Path | None, band: str, log: bool, format_: str) -> None:
+    """Draw finished runs: regret, regret against time, dictionary growth, seconds a round.
+
+    RECORDS is the directory of a run, or its file records.jsonl.
+
+    \b
+    Example:
+      kbandits plot runs/quick --output figures --band deviation
+    """  # noqa: D301  (click reads the escape)
+    output = output or (records if records.is_dir() else records.parent)
+    for file in experiments.plot(_load(records), output, band=band, log=log, format=format_):
+        click.echo(str(file))
+
+
+# ---------------------------------------------------------------- inside
+
+
+def _run(experiment: experiments.ExperimentSpec, directory: Path, workers: int | None) -> experiments.Outcome:
+    try:
+        return experiments.run_experiment(experiment, directory, workers=workers)
+    except KeyboardInterrupt:
+        click.echo(f"Stopped. Finished runs are kept in {directory}; the same command goes on from there.", err=True)
+        sys.exit(130)
+
+
+def _finish(outcome: experiments.Outcome, baseline: str | None) -> None:
+    """Show what came of an experiment; exit code 1 if a run failed."""
+    if outcome.records:
+        with_baseline = {record.algorithm["label"] for record in outcome.records}
+        rows = experiments.summarize(outcome.records, baseline if baseline in with_baseline else None)
+        click.echo(experiments.render(rows, "table"), nl=False)
+    if outcome.skipped:
+        click.echo(f"{outcome.skipped} run(s) were finished before.")
+    if outcome.failures:
+        raise click.ClickException(
+            f"{len(outcome.failures)} run(s) failed; see above, and failures.log for the tracebacks."
+        )
+
+
+def _load(path: Path) -> list[experiments.Record]:
+    records, losses = experiments.load_experiment(path)
+    for loss in losses:
+        click.echo(loss, err=True)
+    return records
+
+
+def _seeds(text: str) -> tuple[int, ...]:
+    try:
+        numbers = [int(part) for part in text.split(",")]
+    except ValueError:
+        raise InputError(f"--seeds must be a number or numbers with commas between them, got {text!r}.") from None
+    return experiments.parse_seeds(numbers if "," in text else numbers[0])
+
+
+def _catalogue(title: str, entries: Sequence[tuple[str, str, Mapping[str, Any]]]) -> Table:
+    table = Table(title=title, title_justify="left", show_lines=True)
+    for column in ("name", "what it is", "options and defaults"):
+        table.add_column(column, overflow="fold", no_wrap=column == "name")
+    for name, summary, options in entries:
+        table.add_row(name, summary, ", ".join(f"{key}{_default(value)}" for key, value in options.items()))
+    return table
+
+
+def _default(value: Any) -> str:
+    """Return "=value", or nothing for an option that the problem fills in or that must be given."""
+    unknown = value is inspect.Parameter.empty or value is dataclasses.MISSING or value is None
+    return "" if unknown else f"={value!r}" if isinstance(value, str) else f"={value}"
+
+
+def _first_line(kind: type) -> str:
+    return (inspect.getdoc(kind) or "").partition("\n")[0]
+
+
+if __name__ == "__main__":
+    main(prog_name="kbandits")

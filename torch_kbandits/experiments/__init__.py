@@ -1,0 +1,32 @@
+"""Experiments: algorithms × environments × seeds, run in parallel, recorded, summarised and drawn."""
+
+from torch_kbandits.experiments.plots import plot
+from torch_kbandits.experiments.records import Record, read_records
+from torch_kbandits.experiments.run import Failure, Outcome, load_experiment, run_experiment
+from torch_kbandits.experiments.spec import ExperimentSpec, load_spec, parse_seeds, parse_spec
+from torch_kbandits.experiments.summary import Estimate, Row, render, summarize
+from torch_kbandits.experiments.trial import AlgorithmEntry, EnvironmentEntry, Trace, Trial, play, run_one
+
+__all__ = [
+    "AlgorithmEntry",
+    "EnvironmentEntry",
+    "Estimate",
+    "ExperimentSpec",
+    "Failure",
+    "Outcome",
+    "Record",
+    "Row",
+    "Trace",
+    "Trial",
+    "load_experiment",
+    "load_spec",
+    "parse_seeds",
+    "parse_spec",
+    "play",
+    "plot",
+    "read_records",
+    "render",
+    "run_experiment",
+    "run_one",
+    "summarize",
+]

@@ -1,0 +1,69 @@
+"""Kernels by name, for specs: a table such as ``{name = "rbf", lengthscale = 0.2, outputscale = 1.0}``."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from gpytorch.kernels import Kernel, LinearKernel, MaternKernel, RBFKernel, ScaleKernel
+from torch import Tensor
+
+from torch_kbandits import checks
+from torch_kbandits.errors import InputError
+from torch_kbandits.experiments.nearest import check_keys, pick, table
+
+#: The names that a kernel table may have, and what each is.
+KERNELS = {
+    "rbf": "Gaussian, or squared exponential: smooth functions.",
+    "matern-2.5": "Matérn, ν = 2.5: twice differentiable functions.",
+    "matern-1.5": "Matérn, ν = 1.5: once differentiable functions.",
+    "matern-0.5": "Matérn, ν = 0.5: rough, continuous functions.",
+    "linear": "Inner product: linear functions through the origin.",
+}
+
+
+def build_kernel(value: Any, where: str = "kernel") -> Kernel:
+    """Make a kernel in double precision from its name or its table.
+
+    Args:
+        value: a name, or a table with ``name``, ``lengthscale`` (a number, or one for each input; default 1; not for
+            "linear") and ``outputscale`` (the prior variance in reward units squared, default 1).
+        where: how error messages call it.
+
+    Raises:
+        InputError: if the name, a key or a value is not known or does not fit.
+    """
+    entry: Mapping[str, Any] = {"name": value} if isinstance(value, str) else table(where, value)
+    if "name" not in entry:
+        raise InputError(f"{where} needs a name, one of {', '.join(KERNELS)}.")
+    name = pick(where, "kernel", entry["name"], KERNELS)
+    check_keys(where, f"option of kernel {name!r}", entry, _options(name))
+    if name == "linear":
+        base: Kernel = LinearKernel().double()
+        base.variance = torch.ones((), dtype=torch.float64)
+    else:
+        lengthscale = _lengthscale(f"{where}.lengthscale", entry.get("lengthscale", 1.0))
+        d = lengthscale.numel() if lengthscale.dim() else None
+        base = RBFKernel(ard_num_dims=d) if name == "rbf" else MaternKernel(nu=float(name[7:]), ard_num_dims=d)
+        base = base.double()
+        base.lengthscale = lengthscale
+    outputscale = checks.positive(f"{where}.outputscale", entry.get("outputscale", 1.0))
+    if outputscale == 1.0:
+        return base
+    kernel = ScaleKernel(base).double()
+    kernel.outputscale = torch.tensor(outputscale, dtype=torch.float64)
+    return kernel
+
+
+def _options(name: str) -> set[str]:
+    return {"name", "outputscale"} | (set() if name == "linear" else {"lengthscale"})
+
+
+def _lengthscale(where: str, value: Any) -> Tensor:
+    """Return one lengthscale, 0-dim, or one for each input, (d,)."""
+    if isinstance(value, list | tuple):
+        if not value:
+            raise InputError(f"{where} must be a number or a list with one for each input, got an empty list.")
+        value = [checks.positive(f"{where}[{i}]", part) for i, part in enumerate(value)]
+    else:
+        value = checks.positive(where, value)
+    return torch.tensor(value, dtype=torch.float64)

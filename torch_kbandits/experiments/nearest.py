@@ -1,0 +1,48 @@
+"""What to say about a name that is not known: where it stands and the nearest one that is."""
+
+import difflib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from torch_kbandits import checks
+from torch_kbandits.errors import InputError
+
+
+def unknown(where: str, kind: str, name: object, valid: Iterable[str]) -> InputError:
+    """Return the error for a name that is none of the valid ones.
+
+    Args:
+        where: the place in the spec, such as "algorithms[0]".
+        kind: what the name should be, such as "algorithm".
+        name: what came.
+        valid: the names that are known.
+    """
+    known = sorted(valid)
+    folded = {word.lower(): word for word in known}
+    near = difflib.get_close_matches(str(name).lower(), folded, n=1, cutoff=0.4)
+    guess = f"did you mean {folded[near[0]]!r}? " if near else ""
+    listed = f"Known: {', '.join(known)}." if known else "None may be given."
+    return InputError(f"{where}: {name!r} is no {kind}; {guess}{listed}")
+
+
+def table(where: str, value: Any) -> Mapping[str, Any]:
+    """Return ``value`` if it is a table: a mapping from names to values."""
+    if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
+        raise InputError(f"{where} must be a table of names and values, got {checks.describe(value)}.")
+    return value
+
+
+def check_keys(where: str, kind: str, value: Mapping[str, Any], valid: Iterable[str]) -> None:
+    """Refuse keys of a table that are none of the valid ones; the first is named."""
+    known = set(valid)
+    for key in value:
+        if key not in known:
+            raise unknown(where, kind, key, known)
+
+
+def pick(where: str, kind: str, name: Any, valid: Iterable[str]) -> str:
+    """Return ``name`` if it is one of the valid ones."""
+    known = list(valid)
+    if name not in known:
+        raise unknown(where, kind, name, known)
+    return name

@@ -1,0 +1,307 @@
+"""Make all runs of an experiment, in parallel processes, and keep each as soon as it is finished."""
+
+import json
+import multiprocessing
+import os
+import re
+import signal
+import sys
+import threading
+import traceback
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from torch_kbandits import checks
+from torch_kbandits.environments import Environment
+from torch_kbandits.errors import InputError, KernelBanditError
+from torch_kbandits.experiments.extras import require
+from torch_kbandits.experiments.records import Record, append_records, mend_records, read_records, write_whole
+from torch_kbandits.experiments.spec import ExperimentSpec
+from torch_kbandits.experiments.trial import Trial, build_bandit, build_environment, run_one
+
+#: What a directory's runs are called: label of environment and algorithm by key, in the order of the spec.
+EXPERIMENT_FILE = "experiment.json"
+FAILURES_FILE = "failures.log"
+#: Variables that numerical libraries read when they start: a worker has a core, not all.
+_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A run that raised: which, why in a line, and the whole traceback."""
+
+    trial: Trial
+    reason: str
+    traceback: str
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of an experiment.
+
+    Args:
+        records: the finished runs in the order of the spec, those of earlier calls among them.
+        failures: the runs that raised; nothing is recorded of them.
+        skipped: how many runs were finished before this call.
+        notes: what was said meanwhile: lost lines of the records, clipped workers, warnings (once for each label).
+    """
+
+    records: list[Record]
+    failures: list[Failure]
+    skipped: int
+    notes: list[str]
+
+
+def run_experiment(
+    spec: ExperimentSpec,
+    directory: str | Path,
+    *,
+    workers: int | None = None,
+    say: Callable[[str], None] | None = None,
+) -> Outcome:
+    """Make the runs of an experiment that its directory does not hold yet.
+
+    Each finished run is one line of ``records.jsonl``, written when it is finished. So a call that was killed is taken
+    up by the next one; runs are known by what decides their outcome, so a changed spec makes only what is new.
+
+    Args:
+        spec: what to run.
+        directory: where records are; made if it does not exist.
+        workers: parallel processes; by default one for each core. With one, the runs are made in this process.
+        say: called with each line of news; by default it is printed to standard error, above the progress bar.
+
+    Raises:
+        InputError: if an algorithm does not fit its environment, there is less than one worker, or another call is
+            writing to the directory.
+        KeyboardInterrupt: after the workers were stopped; finished runs are kept.
+    """
+    notes: list[str] = []
+
+    def tell(line: str) -> None:
+        notes.append(line)
+        (say or _print)(line)
+
+    workers = _clip_workers(workers, tell)
+    folder = Path(directory)
+    folder.mkdir(parents=True, exist_ok=True)
+    trials = list({trial.key: trial for trial in spec.trials()}.values())
+    with _sole_writer(folder):
+        records, losses = mend_records(folder)
+        for loss in losses:
+            tell(loss)
+        finished = {record.key: record for record in records}
+        write_whole(folder / EXPERIMENT_FILE, _index(spec))
+        due = [trial for trial in trials if trial.key not in finished]
+        skipped = len(trials) - len(due)
+        _rehearse(due)
+        failures = []
+        warned: set[tuple[str, str]] = set()
+        for trial, result in _progress(_results(due, min(workers, max(len(due), 1))), len(trials), skipped, spec.name):
+            if isinstance(result, Failure):
+                failures.append(result)
+                tell(f"failed: {trial}: {result.reason}")
+                with (folder / FAILURES_FILE).open("a", encoding="utf-8") as log:
+                    log.write(f"{trial}\n{json.dumps(trial.config())}\n{result.traceback}\n")
+                continue
+            record, news = result
+            append_records(folder, [record])
+            finished[record.key] = record
+            for warning in news:
+                # The same words with the numbers of another seed are no news.
+                words = trial.algorithm.label, re.sub(r"\d[\d.e+-]*", "#", warning)
+                if words not in warned:
+                    warned.add(words)
+                    tell(f"{trial.algorithm.label}: {warning}")
+    return Outcome(_in_order(spec, finished), failures, skipped, notes)
+
+
+def load_experiment(path: str | Path) -> tuple[list[Record], list[str]]:
+    """Read finished runs to summarise or to draw.
+
+    Args:
+        path: a records file: all its runs; or a directory: those of the spec that was last run there, in its order and
+            with its labels.
+
+    Returns:
+        The records, and a line of words for each damaged line of the file, which is left out.
+
+    Raises:
+        InputError: if there are no records.
+    """
+    records, losses = read_records(path)
+    index = Path(path) / EXPERIMENT_FILE
+    if index.is_file():
+        runs = json.loads(index.read_text(encoding="utf-8"))["runs"]
+        known = {record.key: record for record in records}
+        records = [_called(known[key], *labels) for key, *labels in runs if key in known]
+    if not records:
+        raise InputError(f"{str(path)!r} holds no finished run.")
+    return records, losses
+
+
+def available_cores() -> int:
+    """Return how many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+# ---------------------------------------------------------------- inside
+
+
+def _clip_workers(workers: int | None, tell: Callable[[str], None]) -> int:
+    cores = available_cores()
+    if workers is None:
+        return cores
+    if checks.positive_integer("workers", workers) > cores:
+        tell(f"{workers} workers were asked for and there are {cores} core(s): {cores} will run.")
+    return min(workers, cores)
+
+
+def _rehearse(due: Sequence[Trial]) -> None:
+    """Build each algorithm on each environment once, so that what does not fit is said before anything runs."""
+    problems: dict[str, tuple[Trial, Environment]] = {}
+    rehearsed = set()
+    for trial in due:
+        where = f"{trial.algorithm.label} on {trial.environment.label}"
+        if where in rehearsed:
+            continue
+        rehearsed.add(where)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                if trial.environment.label not in problems:
+                    problems[trial.environment.label] = trial, build_environment(trial)
+                first, environment = problems[trial.environment.label]
+                build_bandit(replace(trial, seed=first.seed), environment)
+        except InputError as error:
+            raise InputError(f"{where}: {error}") from None
+
+
+def _results(due: Sequence[Trial], workers: int) -> Iterator[tuple[Trial, tuple[Record, list[str]] | Failure]]:
+    """Yield each run's result when it is there; the order depends on the speed of the workers."""
+    if workers == 1:
+        yield from ((trial, _attempt(trial)) for trial in due)
+        return
+    ours = set(multiprocessing.active_children())
+    with _one_thread_each():
+        pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), initializer=_leave_with_parent)
+        try:
+            with _deaf_to_interrupts():
+                waiting: dict[Future, Trial] = {pool.submit(_attempt, trial): trial for trial in due}
+            while waiting:
+                for future in wait(waiting, return_when=FIRST_COMPLETED).done:
+                    yield waiting.pop(future), future.result()
+        except BrokenProcessPool:
+            raise KernelBanditError(
+                "A worker process died, as one does when memory runs out. Finished runs are kept: use fewer workers "
+                "and run again."
+            ) from None
+        except BaseException:
+            for process in set(multiprocessing.active_children()) - ours:
+                process.terminate()
+            raise
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _attempt(trial: Trial) -> tuple[Record, list[str]] | Failure:
+    try:
+        return run_one(trial)
+    except KernelBanditError as error:
+        return Failure(trial, str(error), traceback.format_exc())
+    except Exception as error:
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        reason = f"{type(error).__name__}: {error} ({Path(last.filename).name}, line {last.lineno})"
+        return Failure(trial, reason, traceback.format_exc())
+
+
+def _leave_with_parent() -> None:
+    """In a worker: end when the parent is gone, which may have been killed without a chance to say so."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        threading.Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
+
+
+@contextmanager
+def _deaf_to_interrupts() -> Iterator[None]:
+    """Let the processes that are started inside ignore Ctrl-C, which reaches all of them: this one ends the others."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def _one_thread_each() -> Iterator[None]:
+    """Let the processes that are started inside begin with one thread."""
+    before = {name: os.environ.get(name) for name in _THREADS}
+    os.environ.update(dict.fromkeys(_THREADS, "1"))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+@contextmanager
+def _sole_writer(folder: Path) -> Iterator[None]:
+    """Hold the directory, where the system can lock files; the lock goes with the process, however it ends."""
+    try:
+        import fcntl
+    except ImportError:
+        yield
+        return
+    with (folder / ".lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise InputError(
+                f"Another run is writing to {str(folder)!r}: wait for it, or take another directory."
+            ) from None
+        yield
+
+
+def _progress(results: Iterator, total: int, done: int, name: str) -> Iterator:
+    """Pass results on and show how many there are; silent where standard error is no terminal."""
+    tqdm = require("tqdm").tqdm
+    with tqdm(total=total, initial=done, desc=name, unit="run", disable=None, file=sys.stderr) as bar:
+        for result in results:
+            yield result
+            bar.update()
+
+
+def _print(line: str) -> None:
+    require("tqdm").tqdm.write(line, file=sys.stderr)
+
+
+def _index(spec: ExperimentSpec) -> str:
+    runs = [[trial.key, trial.environment.label, trial.algorithm.label] for trial in spec.trials()]
+    return json.dumps({"name": spec.name, "runs": runs}, indent=1) + "\n"
+
+
+def _in_order(spec: ExperimentSpec, finished: dict[str, Record]) -> list[Record]:
+    return [
+        _called(finished[trial.key], trial.environment.label, trial.algorithm.label)
+        for trial in spec.trials()
+        if trial.key in finished
+    ]
+
+
+def _called(record: Record, environment: str, algorithm: str) -> Record:
+    """Return a record under the labels of the present spec; they are no part of what was run."""
+    return replace(
+        record,
+        environment={**record.environment, "label": environment},
+        algorithm={**record.algorithm, "label": algorithm},
+    )
