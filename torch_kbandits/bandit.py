@@ -16,7 +16,7 @@ from torch_kbandits.batches import BatchRule
 from torch_kbandits.candidates import Belief, Candidates, Lookahead
 from torch_kbandits.confidence import ConstantWidth, Width
 from torch_kbandits.dictionaries import DictionaryRule
-from torch_kbandits.errors import EmptyHistoryError, InputError, TheoryWarning
+from torch_kbandits.errors import EmptyHistoryError, InputError, KernelBanditWarning, TheoryWarning
 from torch_kbandits.gram import gram, prior_variance
 from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.random import generator_for, seed_for
@@ -37,6 +37,9 @@ from torch_kbandits.state import (
 
 #: In single precision a regularization below this fraction of the prior variance drowns in rounding.
 _FLOAT32_REGULARIZATION = 1e-4
+
+#: So many points pending, none of which is what is told, look like a mistake.
+_STALE_POINTS = 50
 
 
 class Bandit:
@@ -101,6 +104,7 @@ class Bandit:
         self._ahead: Lookahead | None = None
         self._model: NystromGP | OnlineGP | None = None
         self.round = 0
+        self._warned_of_stale_points = False
         self._warn_of_single_precision()
 
     # ---------------------------------------------------------------- the loop
@@ -164,6 +168,7 @@ class Bandit:
         X, Y = X.detach().clone(), Y.detach().clone()
         told = History(X, Y, torch.full((len(X),), self.round, device=X.device))
         pending = without_rows(self._pending, X)
+        self._warn_of_stale_points(pending)
         ahead = None
         if self.batches is None:
             learned = self._learn(X, Y)
@@ -328,7 +333,8 @@ class Bandit:
         """Condition on rewards Y (q,) at X (q, d); everything or nothing. Returns q."""
         selection = None
         if self.dictionary is not None:
-            generator = generator_for(self.seed, self.round, "dictionary")
+            # Not by round: rewards told one by one or at once must lead to the same dictionary after a batch.
+            generator = generator_for(self.seed, self._num_learned, "dictionary")
             selection = self.dictionary.select(self._belief.preview(X), generator)
         self._belief.update(X, Y, selection)
         return len(X)
@@ -352,6 +358,18 @@ class Bandit:
             raise InputError(
                 f"The batch of {len(ahead.pending)} point(s) is complete: tell the {len(self._pending)} pending "
                 "one(s), or give q to go on without their rewards."
+            )
+
+    def _warn_of_stale_points(self, pending: Tensor) -> None:
+        """Say once that points pile up which are asked for and never told, as when they are rounded on the way."""
+        if not self._warned_of_stale_points and len(self._pending) == len(pending) >= _STALE_POINTS:
+            self._warned_of_stale_points = True
+            warnings.warn(
+                f"What was told is not among the {len(pending)} pending points: they make every ask slower and keep "
+                "the bandit away from them. Tell points exactly as they were asked for, forget(x) what was not "
+                "evaluated, or ask(remember=False) if nothing is evaluated in parallel.",
+                KernelBanditWarning,
+                stacklevel=3,
             )
 
     def _config(self) -> dict[str, Any]:

@@ -125,9 +125,11 @@ def cholesky_rank_one(factor: Tensor, vector: Tensor, scale: Tensor, start: int 
     p = torch.linalg.solve_triangular(block, vector[..., start:].unsqueeze(-1), upper=False).squeeze(-1)
     scale = scale.unsqueeze(-1)
     growth = 1.0 + scale * p.square().cumsum(-1)
+    growth = torch.where(growth > 0.0, growth, torch.nan)
     before = torch.cat([torch.ones_like(growth[..., :1]), growth[..., :-1]], dim=-1)
     weighted = block * p.unsqueeze(-2)
-    later = weighted.flip(-1).cumsum(-1).flip(-1) - weighted
+    later = weighted.flip(-1).cumsum(-1).flip(-1)
+    later = torch.cat([later[..., 1:], torch.zeros_like(later[..., :1])], dim=-1)
     updated = block * (growth / before).sqrt().unsqueeze(-2)
     updated = updated + later * (scale * p / (growth * before).sqrt()).unsqueeze(-2)
     result = factor.clone()

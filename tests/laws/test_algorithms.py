@@ -10,7 +10,7 @@ from problems import DOUBLE, data, dense, difference, rbf
 from torch_kbandits import InputError, NystromGP, StateMismatchError, TheoryWarning, algorithms, environments
 from torch_kbandits.acquisition import DiscretizedThompsonSampling
 from torch_kbandits.confidence import BKBWidth, GPTSWidth, GPUCBWidth, IGPUCBWidth, RateGain, SelfNormalizedWidth
-from torch_kbandits.errors import EmptyHistoryError
+from torch_kbandits.errors import EmptyHistoryError, KernelBanditWarning
 from torch_kbandits.models import OnlineGP
 
 ARMS = data(60, 2)[0]
@@ -117,6 +117,20 @@ def test_forgetting_pending_points(name):
     with pytest.raises(InputError, match="Not all of the 2 point"):
         bandit.forget(torch.cat([X[:1], ARMS[:1] + 0.5]))
     assert torch.equal(bandit.pending, X[[0, 3]])
+    bandit.forget()
+    assert len(bandit.pending) == 0
+
+
+def test_points_that_are_never_told_as_asked_are_said_once():
+    bandit = make("igp-ucb", "box")
+    for number in range(51):
+        x = bandit.candidates.example + 0.01 * number
+        bandit._pending = torch.cat([bandit._pending, x])
+        if number == 49:
+            with pytest.warns(KernelBanditWarning, match="not among the 50 pending points"):
+                bandit.tell(x + 1e-9, 0.0)
+        else:
+            bandit.tell(x + 1e-9, 0.0)
     bandit.forget()
     assert len(bandit.pending) == 0
 

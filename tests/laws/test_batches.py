@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from problems import DOUBLE, data, difference, rbf
 
-from torch_kbandits import Bandit, ConstantWidth, InputError, algorithms
+from torch_kbandits import Bandit, ConstantWidth, InputError, RidgeLeverageSampling, algorithms
 from torch_kbandits.batches import GlobalBatchRule, LocalBatchRule, StayRule
 from torch_kbandits.candidates import Arms
 
@@ -20,9 +20,9 @@ def reward(X):
     return torch.sin(5.0 * X).sum(-1)
 
 
-def bandit_with(batches, seed=0):
+def bandit_with(batches, seed=0, dictionary=None):
     words = {"kernel": rbf(0.3), "regularization": LAMBDA, "width": ConstantWidth(1.5), "seed": seed}
-    return Bandit(candidates=Arms(ARMS), batches=batches, **words)
+    return Bandit(candidates=Arms(ARMS), batches=batches, dictionary=dictionary, **words)
 
 
 @settings(max_examples=10)
@@ -71,10 +71,11 @@ def test_local_batches_are_never_shorter_than_global_ones():
         assert torch.equal(shorter.ask(q=None), X[: len(shorter.pending)])
 
 
+@pytest.mark.parametrize("dictionary", [None, RidgeLeverageSampling(1.0)])
 @pytest.mark.parametrize("batches", [GlobalBatchRule(2.0), LocalBatchRule(2.0), StayRule(2.0)])
-def test_rewards_told_one_by_one_count_when_the_batch_is_complete(batches):
-    at_once, one_by_one = bandit_with(batches), bandit_with(batches)
-    for _ in range(6):
+def test_rewards_told_one_by_one_count_when_the_batch_is_complete(batches, dictionary):
+    at_once, one_by_one = (bandit_with(batches, dictionary=dictionary) for _ in range(2))
+    for _ in range(6 if dictionary is None else 12):
         X = at_once.ask(q=None)
         at_once.tell(X, reward(X))
         for row in range(len(X)):
@@ -84,6 +85,7 @@ def test_rewards_told_one_by_one_count_when_the_batch_is_complete(batches):
             one_by_one.tell(x, reward(x))
             complete = row == len(X) - 1
             assert one_by_one.model.num_observations == (len(one_by_one.history.X) if complete else belief)
+        assert torch.equal(one_by_one.inducing_points, at_once.inducing_points)
     assert difference(one_by_one._belief.mean, at_once._belief.mean) < 1e-9
     assert torch.equal(one_by_one.history.Y, at_once.history.Y)
 

@@ -11,7 +11,7 @@ from torch_kbandits.acquisition.rules import (
     UniformRule,
     UpperConfidenceRule,
 )
-from torch_kbandits.acquisition.thompson import DiscretizedThompsonSampling
+from torch_kbandits.acquisition.thompson import DiscretizedThompsonSampling, theoretical_discretization_size
 
 __all__ = [
     "AcquisitionRule",
@@ -25,4 +25,5 @@ __all__ = [
     "UniformRule",
     "UpperConfidenceRule",
     "hallucinate",
+    "theoretical_discretization_size",
 ]

@@ -1,3 +1,4 @@
+import math
 from typing import Any, cast
 
 import torch
@@ -5,6 +6,7 @@ from botorch.acquisition import AcquisitionFunction
 from botorch.acquisition.input_constructors import acqf_input_constructor
 from botorch.acquisition.objective import PosteriorTransform
 from botorch.exceptions.errors import UnsupportedError
+from botorch.models import SingleTaskGP
 from botorch.models.model import Model
 from botorch.posteriors import GPyTorchPosterior
 from botorch.sampling.pathwise import draw_matheron_paths
@@ -20,11 +22,15 @@ from torch_kbandits.confidence import Width
 from torch_kbandits.errors import InputError, NotPositiveDefiniteError
 from torch_kbandits.linalg import jittered_cholesky
 from torch_kbandits.models import FactoredGP, PosteriorDraws
-from torch_kbandits.prior_draws import JOINT_LIMIT, distinct
+from torch_kbandits.prior_draws import JOINT_LIMIT
 from torch_kbandits.random import generator_for
+from torch_kbandits.rows import distinct, row_keys
 
-#: Points that a path is evaluated at, and points whose nearest neighbours are sought, at a time.
+#: Points that a path is evaluated at, at a time.
 _BLOCK = 2048
+
+#: Distances that are computed at a time where nearest neighbours are sought.
+_DISTANCES = 2**23
 
 
 class DiscretizedThompsonSampling(AcquisitionFunction):
@@ -37,12 +43,14 @@ class DiscretizedThompsonSampling(AcquisitionFunction):
     Up to 2,000 distinct points the draws come from the joint covariance. Beyond, for a model of this package with one
     output and without an outcome transform, a prior draw (random Fourier features, or low rank plus independent
     residuals where the kernel has none) is corrected by the posterior; for other models BoTorch's paths are evaluated.
+    Mean and covariance over draws are the posterior's on every route but low rank, where close points may be less
+    correlated; see ``FourierDraws`` and ``LowRankDraws`` for what is approximate about a single draw.
 
     Source: Chowdhury and Gopalan, ICML 2017, Algorithm 2 (GP-TS, where β is v_t); Wilson et al., ICML 2020.
 
     Args:
-        model: a BoTorch model with one output, or several and a ``posterior_transform``.
-        discretization: the finite set D_t, (N, d), N >= 1.
+        model: a BoTorch model with one output, or several and a ``posterior_transform``; no batch dimensions.
+        discretization: the finite set D_t, (N, d), N >= 1, in the space of the model's inputs.
         beta: multiplies the deviation of a draw from the posterior mean: a number, or a ``Width`` that is evaluated on
             the model now. Plain Thompson sampling is 1.
         posterior_transform: as in BoTorch; then at most 2,000 distinct points.
@@ -51,7 +59,8 @@ class DiscretizedThompsonSampling(AcquisitionFunction):
 
     Raises:
         InputError: if an argument does not fit.
-        UnsupportedError: if the model has several outputs, without a transform or on more than 2,000 points.
+        UnsupportedError: if the model has several outputs, without a transform or on more than 2,000 points; if its
+            posterior is not one Gaussian; if there are more than 2,000 points and BoTorch has no paths for the model.
 
     Cost: O(N³) once for N <= 2,000; else O(N m²) once and O(N (m + F d)) a draw.
     """
@@ -66,7 +75,7 @@ class DiscretizedThompsonSampling(AcquisitionFunction):
         seed: int | None = None,
     ) -> None:
         super().__init__(model=model)
-        checks.points("discretization", discretization)
+        checks.points("discretization", discretization, **_inputs(model))
         if discretization.dim() != 2 or len(discretization) == 0:
             raise InputError(f"discretization must be (N, d) with N >= 1, got {checks.describe(discretization)}.")
         if posterior_transform is None and model.num_outputs != 1:
@@ -80,7 +89,7 @@ class DiscretizedThompsonSampling(AcquisitionFunction):
         self.discretization = discretization
         self._seed = int(torch.randint(2**31, ())) if seed is None else seed
         self._distinct, self._rows = distinct(discretization)
-        self._row_of = {row.tobytes(): index for index, row in enumerate(self._distinct.cpu().numpy())}
+        self._row_of = {key: index for index, key in enumerate(row_keys(self._distinct))}
         self._draws: list[Tensor] = []
         with torch.no_grad():
             self._sampler = self._make_sampler()
@@ -101,6 +110,7 @@ class DiscretizedThompsonSampling(AcquisitionFunction):
     @t_batch_mode_transform()  # pyright: ignore[reportArgumentType]  (it declares self as the base class)
     def forward(self, X: Tensor) -> Tensor:
         """Return the sum over q of the draws' values at X (b, q, d), (b,): draw i for the i-th point of a batch."""
+        checks.points("X", X, dimension=self.discretization.shape[-1])
         skip = self._num_pending
         values = [
             self._draw(skip + i).to(X)[self._nearest(X[..., i, :].reshape(-1, X.shape[-1]))] for i in range(X.shape[-2])
@@ -110,6 +120,8 @@ class DiscretizedThompsonSampling(AcquisitionFunction):
     @override
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:
         """Set the points asked for but not yet told, (k, d): the next points have the draws after the first k."""
+        if X_pending is not None:
+            checks.points("X_pending", X_pending, dimension=self.discretization.shape[-1])
         super().set_X_pending(X_pending)
         self._num_pending = 0 if self.X_pending is None else self.X_pending.shape[-2]
 
@@ -122,15 +134,22 @@ class DiscretizedThompsonSampling(AcquisitionFunction):
 
     def _nearest(self, X: Tensor) -> Tensor:
         """Return the nearest distinct point of each row of X (n, d), (n,); points of the set cost O(1)."""
-        keys = (X.detach() + 0.0).to(self._distinct).cpu().numpy()
-        rows = torch.tensor([self._row_of.get(key.tobytes(), -1) for key in keys], device=self._distinct.device)
+        keys = row_keys(X.to(self._distinct))
+        rows = torch.tensor([self._row_of.get(key, -1) for key in keys], device=self._distinct.device)
         unknown = (rows < 0).nonzero().flatten()
-        for block in unknown.split(_BLOCK):
-            rows[block] = torch.cdist(X.detach()[block].to(self._distinct), self._distinct).argmin(-1)
+        for block in unknown.split(max(1, _DISTANCES // len(self._distinct))):
+            # Not by matrix products, whose cancellation would confuse neighbours far from the origin.
+            distances = torch.cdist(
+                X.detach()[block].to(self._distinct),
+                self._distinct,
+                compute_mode="donot_use_mm_for_euclid_dist",
+            )
+            rows[block] = distances.argmin(-1)
         return rows
 
     def _make_sampler(self) -> Any:
         """Return a function from a generator to a fresh draw at the distinct points, (U,)."""
+        self._check_posterior()
         if len(self._distinct) <= JOINT_LIMIT:
             return self._joint_sampler()
         if self.posterior_transform is not None:
@@ -143,7 +162,27 @@ class DiscretizedThompsonSampling(AcquisitionFunction):
         if isinstance(model, FactoredGP) and not hasattr(model, "outcome_transform") and not model.batch_shape:
             draws = PosteriorDraws(model, self._distinct)
             return lambda generator: mean + self.beta.to(mean) * draws.draw(generator)
+        self._check_paths()
         return lambda generator: mean + self.beta.to(mean) * (self._path(generator) - mean)
+
+    def _check_posterior(self) -> None:
+        posterior = self._posterior(self._distinct[:1])
+        if not isinstance(posterior, GPyTorchPosterior) or posterior.mean.shape != (1, 1):
+            raise UnsupportedError(
+                "Thompson sampling on a discretization draws from one Gaussian, and the posterior of this "
+                f"{type(self.model).__name__} at a point is a {type(posterior).__name__} or has batch dimensions: use "
+                "a model without them whose outcome_transform, if any, is affine, such as Standardize."
+            )
+
+    def _check_paths(self) -> None:
+        try:
+            self._draw_path(torch.Generator().manual_seed(0))
+        except NotImplementedError as error:
+            raise UnsupportedError(
+                f"BoTorch has no sample paths of this {type(self.model).__name__}, which more than {JOINT_LIMIT} "
+                "distinct points need: use fewer, a kernel with random features (RBF, Matérn, scaled), or OnlineGP or "
+                "NystromGP without an outcome_transform."
+            ) from error
 
     def _joint_sampler(self) -> Any:
         posterior = self._posterior(self._distinct)
@@ -164,15 +203,62 @@ class DiscretizedThompsonSampling(AcquisitionFunction):
 
     def _path(self, generator: torch.Generator) -> Tensor:
         """Return a path of BoTorch's at the distinct points, (U,)."""
-        with manual_seed(int(torch.randint(2**31, (), generator=generator))):
-            paths = draw_matheron_paths(cast(GP, self.model), sample_shape=torch.Size())
+        paths = self._draw_path(generator)
         return torch.cat([paths(block) for block in self._points_in_blocks()])
+
+    def _draw_path(self, generator: torch.Generator) -> Any:
+        with manual_seed(int(torch.randint(2**31, (), generator=generator))):
+            return draw_matheron_paths(cast(GP, self.model), sample_shape=torch.Size())
 
     def _points_in_blocks(self) -> tuple[Tensor, ...]:
         return self._distinct.split(_BLOCK)
 
     def _posterior(self, X: Tensor) -> GPyTorchPosterior:
         return cast(GPyTorchPosterior, self.model.posterior(X, posterior_transform=self.posterior_transform))
+
+
+def _inputs(model: Model) -> dict[str, Any]:
+    """Return what is known of the columns and the dtype of a model's inputs, in the words of ``checks.points``."""
+    if not isinstance(model, SingleTaskGP) or hasattr(model, "input_transform"):
+        return {}
+    train_X = cast(tuple[Tensor], model.train_inputs)[0]
+    return {"dimension": train_X.shape[-1], "like": train_X}
+
+
+def theoretical_discretization_size(
+    norm_bound: float, lipschitz: float, side: float, dimension: int, round: int
+) -> int:
+    """Return the size |D_t| = (B L r d t²)^d of a grid on which GP-TS loses at most 1/t² in round t, rounded up.
+
+    Every f of norm at most B changes by at most 1/t² from a point to the nearest of D_t. It is of use for d = 1 only:
+    with B = L = r = 1 it is 10,000 points in round 100 for d = 1, but 4 · 10⁸ for d = 2 and 3 · 10²³ for d = 5. A
+    Sobol set of fixed size, ``ThompsonRule``, is what can be computed.
+
+    Source: Chowdhury and Gopalan, ICML 2017, §4.
+
+    Args:
+        norm_bound: B > 0, bound on the RKHS norm of f, in reward units.
+        lipschitz: L = sup_x max_j (∂²k(p, q)/∂p_j∂q_j at p = q = x)^½ > 0: s/ℓ for a Gaussian kernel of prior standard
+            deviation s and lengthscale ℓ.
+        side: r > 0; the domain lies in [0, r]^d.
+        dimension: d.
+        round: t >= 1.
+
+    Raises:
+        InputError: if an argument is out of range, or the size too large for a float.
+    """
+    checks.positive("norm_bound", norm_bound)
+    checks.positive("lipschitz", lipschitz)
+    checks.positive("side", side)
+    checks.positive_integer("dimension", dimension)
+    checks.positive_integer("round", round)
+    try:
+        return math.ceil((norm_bound * lipschitz * side * dimension * round**2) ** dimension)
+    except OverflowError:
+        raise InputError(
+            f"The discretization of dimension = {dimension} in round = {round} has more points than a float can count: "
+            "use a Sobol set of fixed size."
+        ) from None
 
 
 @acqf_input_constructor(DiscretizedThompsonSampling)

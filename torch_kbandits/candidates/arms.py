@@ -1,5 +1,6 @@
 import hashlib
 
+import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
@@ -46,7 +47,7 @@ class Arms(Candidates):
 
     def belief(self, kernel: Kernel, regularization: float, seed: int, *, exact: bool) -> TableBelief:
         """Return the table before any observation: of covariances if that is exact and small, else of features."""
-        if exact and len(self.arms) <= COVARIANCE_LIMIT:
+        if exact and len(self.arms) <= COVARIANCE_LIMIT and self.arms.dtype == torch.float64:
             return CovarianceTable(self.arms, kernel, regularization, seed)
         return FeatureTable(self.arms, kernel, regularization, seed, self.column_memory, exact=exact)
 

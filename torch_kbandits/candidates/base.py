@@ -9,6 +9,7 @@ from torch import Tensor
 from torch_kbandits.acquisition import AcquisitionRule, Domain
 from torch_kbandits.dictionaries import PlayedPoints, Selection
 from torch_kbandits.models import NystromGP, OnlineGP
+from torch_kbandits.rows import row_keys
 
 
 class Located(NamedTuple):
@@ -182,7 +183,7 @@ class PlayedLog:
         """
         new: dict[bytes, int] = {}
         positions, fresh = [], []
-        for row, key in enumerate(_keys(X)):
+        for row, key in enumerate(row_keys(X)):
             position = self._positions.get(key, new.get(key))
             if position is None:
                 position = new[key] = len(self) + len(new)
@@ -203,7 +204,7 @@ class PlayedLog:
         self.counts, self.sums = self._added(self.counts, torch.ones_like(Y), located), self.sums_with(Y, located)
         self.points = self._points_with(X, located)
         if located.fresh:
-            self._positions.update(zip(_keys(X), located.positions, strict=True))
+            self._positions.update(zip(row_keys(X), located.positions, strict=True))
 
     def _points_with(self, X: Tensor, located: Located) -> Tensor:
         return torch.cat([self.points, X[located.fresh]]) if located.fresh else self.points
@@ -212,8 +213,3 @@ class PlayedLog:
         positions = torch.tensor(located.positions, device=new.device)
         grown = torch.cat([old, new.new_zeros(len(located.fresh))]) if located.fresh else old
         return grown.index_add(0, positions, new)
-
-
-def _keys(X: Tensor) -> list[bytes]:
-    """Return a hashable key for each row; adding 0 turns -0 into 0."""
-    return [row.tobytes() for row in (X.detach() + 0.0).cpu().numpy()]

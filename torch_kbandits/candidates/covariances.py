@@ -14,6 +14,8 @@ from torch_kbandits.gram import gram
 class CovarianceTable(TableBelief):
     """The exact posterior over few arms, kept as their means and their whole covariance.
 
+    In double precision: draws multiply the covariance by c/λ for c plays of an arm, and rounding with it.
+
     A reward changes both by a rank-one term. These changes only ever shrink, so rounding does not build up, and it
     stays as small as λ allows, also where a smooth kernel makes the Gram matrix of the arms singular.
 
@@ -76,6 +78,10 @@ class CovarianceTable(TableBelief):
         self._mean = self._mean + column * ((total / count - self._mean[row]) / spread)
         self._covariance = torch.addr(self._covariance, column, column / spread, alpha=-1.0)
         self._log_det = self._log_det + torch.log1p(column[row] / noise)
+
+    @property
+    def _basis_rows(self) -> Tensor:
+        return self._played_rows
 
     def _draw_correction(self, prior: Tensor, generator: torch.Generator) -> Tensor:
         """Return −C D⁻¹ (g + ε) with the covariance C of all rows and the played ones, which is −K A⁻¹ (g + ε)."""

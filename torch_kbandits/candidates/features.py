@@ -118,18 +118,22 @@ class FeatureTable(TableBelief):
         ahead._observe(row, times, times * ahead._mean[row])
         return ahead
 
+    @property
+    def _basis_rows(self) -> Tensor:
+        return self._feature_rows
+
     def _draw_correction(self, prior: Tensor, generator: torch.Generator) -> Tensor:
         """Return Σ_j (w_j − g_j) z_j at all rows, w drawn from N(0, V⁻¹) and g the coordinates of the prior draw.
 
         The weights need no factor of V: V⁻¹(ξ₀ + Σ_s √(c_s/λ) z_s ξ_s) has covariance V⁻¹. Cost: O(N m + u m).
         """
         features = self._embedding[: self._num_features]
-        own = features[:, self._feature_rows]  # upper triangular: the transpose of the dictionary's Cholesky factor
-        coordinates = torch.linalg.solve_triangular(own.mT, prior[self._feature_rows, None], upper=False).squeeze(-1)
+        at_dictionary = prior[self._feature_rows].unsqueeze(-1)
+        coordinates = torch.linalg.solve_triangular(self._factor, at_dictionary, upper=False).squeeze(-1)
         counts = self._log.counts
-        normals = torch.randn(len(own) + len(counts), generator=generator, dtype=torch.float64).to(prior)
-        noise = (counts / self.regularization).sqrt() * normals[len(own) :]
-        weights = self._precision_inverse @ (normals[: len(own)] + features[:, self._played_rows] @ noise)
+        normals = torch.randn(len(coordinates) + len(counts), generator=generator, dtype=torch.float64).to(prior)
+        noise = (counts / self.regularization).sqrt() * normals[len(coordinates) :]
+        weights = self._precision_inverse @ (normals[: len(coordinates)] + features[:, self._played_rows] @ noise)
         return (weights - coordinates) @ features
 
     # ---------------------------------------------------------------- the algebra
@@ -165,7 +169,7 @@ class FeatureTable(TableBelief):
         if m > len(self._embedding):
             self._embedding = self._points.new_empty(max(m, min(2 * len(self._embedding), size)), size)
         gram = self._columns.block(dictionary_rows, dictionary_rows)
-        factor = jittered_cholesky(gram)
+        factor = self._factor = jittered_cholesky(gram)
         played = embed(factor, self._columns.block(dictionary_rows, played_rows))
         factors = DTCFactors.fit_embedded(factor, played, sums / counts, self.regularization / counts)
         mean, variance = torch.empty_like(self._prior_variance), torch.empty_like(self._prior_variance)
@@ -213,6 +217,8 @@ class FeatureTable(TableBelief):
         inverse[:m, :m] += self._precision_inverse
         self._precision_inverse = inverse
         self._store(feature)
+        top = torch.cat([self._factor, self._factor.new_zeros(m, 1)], dim=1)
+        self._factor = torch.cat([top, torch.cat([own, residual.sqrt().reshape(1)]).unsqueeze(0)])
         self._feature_rows = torch.cat([self._feature_rows, joined])
         if self.exact:
             self._dictionary_rows = self._feature_rows

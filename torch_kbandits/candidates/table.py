@@ -13,8 +13,9 @@ from torch_kbandits.candidates.base import Belief, Located, Lookahead, PlayedLog
 from torch_kbandits.dictionaries import PlayedPoints, Selection
 from torch_kbandits.errors import NumericalError
 from torch_kbandits.gram import prior_variance
-from torch_kbandits.prior_draws import PriorDraws, distinct, prior_draws
+from torch_kbandits.prior_draws import LowRankDraws, PriorDraws, prior_draws
 from torch_kbandits.random import generator_for
+from torch_kbandits.rows import distinct, row_keys
 
 #: Rewards of one row: the row, how many, and their sum.
 RowRewards = tuple[int, int, Tensor]
@@ -142,6 +143,11 @@ class TableBelief(Belief):
     def hallucinated(self, row: int, times: int = 1) -> Self:
         """Return the table conditioned so many times on the posterior mean at a row."""
 
+    @property
+    @abstractmethod
+    def _basis_rows(self) -> Tensor:
+        """The rows whose values the correction of a prior draw rests on."""
+
     @abstractmethod
     def _draw_correction(self, prior: Tensor, generator: torch.Generator) -> Tensor:
         """Return what to add to a prior draw (N,) at all rows for a draw of f − mean, (N,)."""
@@ -151,15 +157,24 @@ class TableBelief(Belief):
 
         Source: Matheron's rule, Wilson et al., ICML 2020: a prior draw is corrected by what the posterior knows.
         """
+        draws = self._draws_of_prior()
+        generator = torch.Generator().manual_seed(seed)
+        prior = draws.draw(generator)[self._distinct_rows]
+        return (prior + self._draw_correction(prior, generator))[self._twins[: self._num_arms]]
+
+    def _draws_of_prior(self) -> PriorDraws:
+        """Return draws of the prior at the distinct rows, set up anew only where they depend on the dictionary."""
         if self._prior_draws is None:
-            points, self._distinct_rows = distinct(self._points)
-            self._prior_draws = prior_draws(self.kernel, points)
+            self._distinct_points, self._distinct_rows = points, _ = distinct(self._points)
             first = torch.full((len(points),), len(self._points), device=points.device)
             order = torch.arange(len(self._points), device=points.device)
             self._twins = first.scatter_reduce(0, self._distinct_rows, order, "amin")[self._distinct_rows]
-        generator = torch.Generator().manual_seed(seed)
-        prior = self._prior_draws.draw(generator)[self._distinct_rows]
-        return (prior + self._draw_correction(prior, generator))[self._twins[: self._num_arms]]
+        elif not isinstance(self._prior_draws, LowRankDraws) or torch.equal(self._drawn_at, self._basis_rows):
+            return self._prior_draws
+        self._drawn_at = self._basis_rows
+        first = self._distinct_rows[self._drawn_at].unique()
+        self._prior_draws = prior_draws(self.kernel, self._distinct_points, first)
+        return self._prior_draws
 
     def lookahead(self, pending: Tensor) -> "ArmLookahead":
         """Return the table with points (k, d) pending."""
@@ -206,7 +221,7 @@ class TableBelief(Belief):
 
     def _find(self, point: Tensor) -> int | None:
         """Return the first row that equals the point, if there is one. Cost: O(N d) the first time, then O(1)."""
-        key = point.cpu().numpy().tobytes()
+        (key,) = row_keys(point.unsqueeze(0))
         row = self._known_rows.get(key)
         if row is None:
             matches = (self._points == point).all(-1).nonzero()

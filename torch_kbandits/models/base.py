@@ -84,8 +84,9 @@ class FactoredGP(SingleTaskGP):
             raise InputError("Give either a likelihood or a regularization, not both: each sets the noise variance.")
         if likelihood is not None and train_Yvar is not None:
             raise InputError("Give either a likelihood or train_Yvar, not both: each sets the noise variances.")
-        if regularization is not None and train_Yvar is None:
-            likelihood = _fixed_gaussian(checks.positive("regularization", regularization), train_X, train_Y)
+        if regularization is not None:
+            regularization = checks.positive("regularization", regularization)
+            likelihood = _fixed_gaussian(regularization, train_X, train_Y) if train_Yvar is None else None
         super().__init__(
             train_X,
             train_Y,
@@ -96,7 +97,7 @@ class FactoredGP(SingleTaskGP):
             outcome_transform=outcome_transform,
             input_transform=input_transform,
         )
-        self._later_noise = None if train_Yvar is None or regularization is None else float(regularization)
+        self._later_noise = None if train_Yvar is None else regularization
 
     covar_module: Kernel
     likelihood: Any
@@ -224,7 +225,7 @@ class FactoredGP(SingleTaskGP):
         conditioned.train_inputs = (concatenate(train_X, inputs, dim=-2),)
         conditioned.train_targets = concatenate(train_Y, targets, dim=-1)
         if noise is None and isinstance(likelihood, FixedNoiseGaussianLikelihood):
-            noise = self.regularization.unsqueeze(-1).expand(targets.shape)
+            noise = self._later_noises(targets.shape)
         conditioned.likelihood = likelihood.get_fantasy_likelihood(**({} if noise is None else {"noise": noise}))
         return conditioned
 
@@ -234,8 +235,8 @@ class FactoredGP(SingleTaskGP):
     def _fit(self) -> tuple[PosteriorFactors, Tensor]:
         """Return the factors of the posterior and the basis (..., m, d) they stand on, both as the kernel sees them."""
 
-    def _shared_buffers(self) -> tuple[Tensor | None, ...]:
-        """Return the buffers that a conditioned copy replaces."""
+    def _shared_buffers(self) -> tuple[Any, ...]:
+        """Return what else a conditioned copy replaces."""
         return ()
 
     def _factors(self) -> tuple[Any, int]:
@@ -270,8 +271,24 @@ class FactoredGP(SingleTaskGP):
         """Return the noise variances λ_s of observations at X (..., n, d), (..., n)."""
         return self.likelihood._shaped_noise_covar(X.shape[:-1], X).diagonal(dim1=-1, dim2=-2)
 
+    def _later_noises(self, shape: torch.Size) -> Tensor:
+        """Return the fixed noise variances (..., k) of later observations that come without theirs."""
+        noise = self.regularization.unsqueeze(-1) - self.likelihood.second_noise
+        if not bool(torch.isfinite(noise).all()):
+            raise InputError(
+                "There is no observation whose noise variance the new ones could have: give theirs, or make the model "
+                "with a regularization."
+            )
+        return noise.expand(shape)
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any) -> None:
+        self.prediction_strategy = None
+        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
+
     def _apply(self, fn: Callable[[Tensor], Tensor], *args: Any, **kwargs: Any) -> Self:
         self.prediction_strategy = None  # its tensors are neither parameters nor buffers
+        if self._original_train_inputs is not None:
+            self._original_train_inputs = fn(self._original_train_inputs)
         return super()._apply(fn, *args, **kwargs)
 
 

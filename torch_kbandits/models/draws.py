@@ -4,7 +4,8 @@ import torch
 from torch import Tensor
 
 from torch_kbandits.models.base import FactoredGP
-from torch_kbandits.prior_draws import distinct, prior_draws
+from torch_kbandits.prior_draws import prior_draws
+from torch_kbandits.rows import distinct
 
 
 class PosteriorDraws:
@@ -29,8 +30,8 @@ class PosteriorDraws:
             basis = model._basis()
             everything, self._rows = distinct(torch.cat([basis, model._preprocess(points)]))
             self._num_basis = len(basis)
-            self._embedding = model._embed(everything)
-            self._prior = prior_draws(model.covar_module, everything)
+            self._embedding = model._embed(everything).contiguous()  # feature-major: a draw is one pass over it
+            self._prior = prior_draws(model.covar_module, everything, first=self._rows[: len(basis)])
 
     def draw(self, generator: torch.Generator) -> Tensor:
         """Return a fresh draw of f − mean, (N,)."""

@@ -8,6 +8,7 @@ from botorch.models.transforms.outcome import OutcomeTransform
 from gpytorch.kernels import Kernel
 from gpytorch.likelihoods import FixedNoiseGaussianLikelihood
 from gpytorch.likelihoods.gaussian_likelihood import _GaussianLikelihoodBase
+from gpytorch.likelihoods.noise_models import FixedGaussianNoise
 from gpytorch.means import Mean
 from torch import Tensor
 
@@ -16,7 +17,7 @@ from torch_kbandits.errors import InputError, NumericalError
 from torch_kbandits.exact import ExactFactors
 from torch_kbandits.gram import gram, prior_mean
 from torch_kbandits.models.base import FactoredGP, concatenate
-from torch_kbandits.prior_draws import distinct
+from torch_kbandits.rows import distinct, row_keys
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,8 +104,16 @@ class OnlineGP(FactoredGP):
 
     @property
     def num_distinct(self) -> int:
-        """Number u of distinct points among the observations: what the posterior's cost depends on."""
-        return self._basis().shape[-2]
+        """Number u of distinct points among the observations: what the posterior's cost depends on.
+
+        With batch dimensions nothing is merged, and every observation counts.
+        """
+        if self._merged is not None and self.prediction_strategy is not None:
+            return self._basis().shape[-2]
+        if self._is_batch():
+            return self.num_observations
+        (train_X,) = self.train_inputs
+        return len(distinct(train_X if self.num_outputs == 1 else train_X[0])[0])
 
     # ---------------------------------------------------------------- changing the model itself
 
@@ -119,8 +128,10 @@ class OnlineGP(FactoredGP):
 
         Raises:
             InputError: if shapes, dtypes or values do not fit, or the model has batch dimensions.
+            NumericalError: if the rewards of a point add up to more than the dtype holds, or a Gram matrix has NaN.
+            NotPositiveDefiniteError: if the kernel is not a covariance.
 
-        Cost: O(u²) for each distinct point of X, and a copy of the n observations.
+        Cost: O(u²) for each distinct point of X but no more than O((u + k)³), and a copy of the n observations.
         """
         self._require_no_batch()
         (train_X,) = self.train_inputs
@@ -135,30 +146,29 @@ class OnlineGP(FactoredGP):
             if not fixed_noise:
                 raise InputError("Yvar is for models made with train_Yvar; this one has one noise variance for all.")
             checks.points("Yvar", Yvar, like=train_X)
-            if Yvar.shape != Y.shape or bool((Yvar <= 0).any()):
-                raise InputError(f"Yvar must be positive, of the shape of Y {tuple(Y.shape)}; got {Yvar.tolist()}.")
+            if Yvar.shape != Y.shape:
+                raise InputError(f"Yvar must have the shape of Y, {tuple(Y.shape)}; got {checks.describe(Yvar)}.")
+            if bool((Yvar < 0).any()):
+                raise InputError(f"Yvar must not be negative, its least entry is {float(Yvar.min())}.")
         self.eval()
         with torch.no_grad():
-            factors, merged, basis = self._state()
+            state = self._state()
             inputs = self._preprocess(X)
-            targets, variances = self._as_targets(X, Y, Yvar)
-            if variances is None:
+            targets, fixed = self._as_targets(X, Y, Yvar)
+            if fixed_noise:
+                fixed = self._later_noises(targets.shape) if fixed is None else fixed
+                fixed = FixedGaussianNoise(fixed).noise  # rounded up and warned of as in the constructor
+                variances = fixed + self.likelihood.second_noise
+                fixed = torch.cat([self.likelihood.noise_covar.noise, fixed], dim=-1)
+            else:
                 variances = self.regularization.unsqueeze(-1).expand(targets.shape)
             residuals = targets - prior_mean(self.mean_module, inputs)
-            keys = _keys(inputs)
-            for key in dict.fromkeys(keys):
-                rows = [row for row, other in enumerate(keys) if other == key]
-                factors, merged, basis = self._added(
-                    factors, merged, basis, key, inputs[rows[0], None], residuals[..., rows], variances[..., rows]
-                )
-            positions = torch.tensor([merged.index[key] for key in keys], device=X.device, dtype=torch.long)
-            merged = _Merged(torch.cat([merged.positions, positions]), merged.precisions, merged.moments, merged.index)
-            if not bool(torch.isfinite(factors.targets).all()):
+            factors, merged, basis = self._added(*state, inputs, residuals, variances)
+            if not bool(torch.isfinite(factors.whitened).all()):
                 raise NumericalError("The rewards of a point add up to more than the dtype holds.")
-            noise = torch.cat([self.likelihood.noise, variances], dim=-1) if fixed_noise else None
             self._commit(
-                torch.cat([self._original_inputs(), X]), torch.cat([self.train_targets, targets], dim=-1), noise,
-                factors, merged, basis, changes=len(keys),
+                torch.cat([self._original_inputs(), X]), torch.cat([self.train_targets, targets], dim=-1), fixed,
+                factors, merged, basis, changes=len(X),
             )  # fmt: skip
 
     def remove(self, rows: Tensor | list[int]) -> None:
@@ -170,34 +180,42 @@ class OnlineGP(FactoredGP):
         Raises:
             InputError: if a row is no observation, or the model has batch dimensions.
 
-        Cost: O(u²) for each, and O(n).
+        Cost: O(u²) for each but no more than O(u³), and O(n).
         """
         self._require_no_batch()
-        rows = torch.as_tensor(rows, dtype=torch.long, device=self.train_targets.device).flatten()
         n = self.num_observations
-        if len(rows) != len(rows.unique()) or bool(((rows < 0) | (rows >= n)).any()):
-            raise InputError(f"rows must be distinct rows of the {n} observations, got {rows.tolist()}.")
+        rows = _rows(rows, n).to(self.train_targets.device)
         self.eval()
         with torch.no_grad():
             factors, merged, basis = self._state()
             kept = torch.ones(n, dtype=torch.bool, device=rows.device)
             kept[rows] = False
             (train_X,) = self.train_inputs
-            variances = self._noise(train_X)
             residuals = self.train_targets - prior_mean(self.mean_module, train_X)
-            for position in merged.positions[rows].unique().flip(0).tolist():
-                remaining = kept & (merged.positions == position)
-                if bool(remaining.any()):
-                    factors, merged = _reweighted(
-                        factors, merged, position, residuals[..., remaining], variances[..., remaining]
-                    )
-                else:
-                    factors, merged, basis = _without(factors, merged, basis, position)
-            merged = _Merged(merged.positions[kept], merged.precisions, merged.moments, merged.index)
-            noise = self.likelihood.noise[..., kept] if _has_fixed_noise(self) else None
+            variances = self._noise(train_X).expand(residuals.shape)
+            precisions, moments = _sums(
+                merged.precisions.shape[-1], merged.positions[kept], residuals[..., kept], variances[..., kept]
+            )
+            touched = merged.positions[rows].unique()
+            remain = torch.isin(touched, merged.positions[kept])
+            factors = self._reweighted(factors, basis, touched[remain], precisions, moments)
+            gone = touched[~remain]
+            points = torch.ones(basis.shape[-2], dtype=torch.bool, device=rows.device)
+            points[gone] = False
+            precisions, moments, basis = precisions[..., points], moments[..., points], basis[..., points, :]
+            if _few(len(gone), len(points)):
+                for position in gone.flip(0).tolist():
+                    factors = factors.removed(position)
+            else:
+                prior_gram = gram(self.covar_module, basis)
+                factors = ExactFactors.fit(prior_gram, moments / precisions, precisions.reciprocal())
+            renumbered = points.long().cumsum(0) - 1
+            index = {key: int(renumbered[old]) for key, old in merged.index.items() if points[old]}
+            merged = _Merged(renumbered[merged.positions[kept]], precisions, moments, index)
+            fixed = self.likelihood.noise_covar.noise[..., kept] if _has_fixed_noise(self) else None
             self._commit(
-                self._original_inputs()[kept], self.train_targets[..., kept], noise, factors, merged, basis,
-                changes=len(rows),
+                self._original_inputs()[kept], self.train_targets[..., kept], fixed,
+                factors, merged, basis, changes=len(rows),
             )  # fmt: skip
 
     # ---------------------------------------------------------------- conditioned copies
@@ -210,9 +228,7 @@ class OnlineGP(FactoredGP):
         conditioned = super().get_fantasy_model(inputs, targets, noise, **kwargs)
         factors, _ = self._factors()
         with torch.set_grad_enabled(torch.is_grad_enabled() and botorch_settings.propagate_grads.on()):
-            variances = self._noise(inputs) if noise is None and not _has_fixed_noise(self) else noise
-            if variances is None:
-                variances = self.regularization.unsqueeze(-1).expand(targets.shape)
+            variances = conditioned._noise(conditioned.train_inputs[0])[..., self.num_observations :]
             basis = self._basis()
             conditioned._merged = None
             conditioned._keep(
@@ -233,17 +249,23 @@ class OnlineGP(FactoredGP):
         residuals = self.train_targets - prior_mean(self.mean_module, train_X)
         variances = self._noise(train_X)
         self._changes = 0
-        if self._input_batch_shape:
+        if self._is_batch() or (torch.is_grad_enabled() and train_X.requires_grad):  # merged points have no gradient
             self._merged = None
             return ExactFactors.fit(gram(self.covar_module, train_X), residuals, variances), train_X
         points, positions = distinct(train_X if self.num_outputs == 1 else train_X[0])
-        zeros = residuals.new_zeros(*residuals.shape[:-1], len(points))
-        precisions = zeros.index_add(-1, positions, variances.reciprocal())
-        moments = zeros.index_add(-1, positions, residuals / variances)
-        index = {key: position for position, key in enumerate(_keys(points))}
+        precisions, moments = _sums(len(points), positions, residuals, variances.expand(residuals.shape))
+        index = {key: position for position, key in enumerate(row_keys(points))}
         self._merged = _Merged(positions, precisions.detach(), moments.detach(), index)
         basis = points if self.num_outputs == 1 else points.unsqueeze(0)
         return ExactFactors.fit(gram(self.covar_module, basis), moments / precisions, precisions.reciprocal()), basis
+
+    def _shared_buffers(self) -> tuple[Any, ...]:
+        return (self._merged,)
+
+    def _is_batch(self) -> bool:
+        """Say whether there are batch dimensions besides that of the outputs."""
+        outputs = int(self.num_outputs > 1)
+        return self.train_inputs[0].dim() > 2 + outputs or self.train_targets.dim() > 1 + outputs
 
     def _state(self) -> tuple[ExactFactors, _Merged, Tensor]:
         """Return factors, merged observations and basis, computed afresh if only a conditioned copy's are known."""
@@ -258,36 +280,49 @@ class OnlineGP(FactoredGP):
         factors: ExactFactors,
         merged: _Merged,
         basis: Tensor,
-        key: bytes,
-        point: Tensor,
+        inputs: Tensor,
         residuals: Tensor,
         variances: Tensor,
     ) -> tuple[ExactFactors, _Merged, Tensor]:
-        """Return the state with observations (..., k) of one point (1, d) added."""
-        position = merged.index.get(key)
-        precision = variances.reciprocal().sum(-1)
-        moment = (residuals / variances).sum(-1)
-        if position is not None:
-            precisions, moments = merged.precisions.clone(), merged.moments.clone()
-            precisions[..., position] += precision
-            moments[..., position] += moment
-            target = moments[..., position] / precisions[..., position]
-            factors = factors.reweighted(position, target, precisions[..., position].reciprocal())
-            return factors, _Merged(merged.positions, precisions, moments, merged.index), basis
-        new = point if self.num_outputs == 1 else point.unsqueeze(0)
-        factors = factors.appended(
-            gram(self.covar_module, basis, new),
-            gram(self.covar_module, new),
-            (moment / precision).unsqueeze(-1),
-            precision.reciprocal().unsqueeze(-1),
-        )
-        merged = _Merged(
-            merged.positions,
-            torch.cat([merged.precisions, precision.unsqueeze(-1)], dim=-1),
-            torch.cat([merged.moments, moment.unsqueeze(-1)], dim=-1),
-            merged.index | {key: len(merged.index)},
-        )
-        return factors, merged, torch.cat([basis, new], dim=-2)
+        """Return the state with observations (..., k) at inputs (k, d) added."""
+        index, first = dict(merged.index), []
+        keys = row_keys(inputs)
+        for row, key in enumerate(keys):
+            if key not in index:
+                index[key] = len(index)
+                first.append(row)
+        positions = torch.tensor([index[key] for key in keys], device=inputs.device, dtype=torch.long)
+        precisions, moments = _sums(len(index), positions, residuals, variances)
+        u = merged.precisions.shape[-1]
+        precisions[..., :u] += merged.precisions
+        moments[..., :u] += merged.moments
+        factors = self._reweighted(factors, basis, positions[positions < u].unique(), precisions, moments)
+        if first:
+            new = inputs[first] if self.num_outputs == 1 else inputs[first].unsqueeze(0)
+            factors = factors.appended(
+                gram(self.covar_module, basis, new),
+                gram(self.covar_module, new),
+                moments[..., u:] / precisions[..., u:],
+                precisions[..., u:].reciprocal(),
+            )
+            basis = torch.cat([basis, new], dim=-2)
+        return factors, _Merged(torch.cat([merged.positions, positions]), precisions, moments, index), basis
+
+    def _reweighted(
+        self, factors: ExactFactors, basis: Tensor, touched: Tensor, precisions: Tensor, moments: Tensor
+    ) -> ExactFactors:
+        """Return the factors where the points ``touched`` (r,) have other sums of observations."""
+        if _few(len(touched), basis.shape[-2]):
+            for position in touched.tolist():
+                precision = precisions[..., position]
+                factors = factors.reweighted(position, moments[..., position] / precision, precision.reciprocal())
+            if factors.is_finite():
+                return factors
+        noise = factors.noise.clone()
+        noise[..., touched] = precisions[..., touched].reciprocal()
+        targets = factors.targets.clone()
+        targets[..., touched] = moments[..., touched] / precisions[..., touched]
+        return ExactFactors.fit(gram(self.covar_module, basis), targets, noise)
 
     def _as_targets(self, X: Tensor, Y: Tensor, Yvar: Tensor | None) -> tuple[Tensor, Tensor | None]:
         """Return rewards and variances transformed and with outputs as batch dimension: (k,) or (o, k)."""
@@ -316,10 +351,10 @@ class OnlineGP(FactoredGP):
     ) -> None:
         """Take over new observations X (n, d) and the state they lead to."""
         stacked = X if self.num_outputs == 1 else X.expand(self.num_outputs, *X.shape)
+        inputs = self._preprocess(stacked)
         if getattr(self, "_has_transformed_inputs", False):
             self._original_train_inputs = stacked
-            stacked = self._preprocess(stacked)
-        self.set_train_data(stacked, targets, strict=False)
+        self.set_train_data(inputs, targets, strict=False)
         if noise is not None:
             self.likelihood.noise_covar.noise = noise
         self._changes += changes
@@ -328,40 +363,38 @@ class OnlineGP(FactoredGP):
             self._keep(factors, basis)
 
     def _require_no_batch(self) -> None:
-        if self._input_batch_shape:
+        if self._is_batch():
             raise InputError(
-                f"tell and remove are for models without batch dimensions; the inputs of this one have "
-                f"{tuple(self._input_batch_shape)}. Use condition_on_observations."
+                f"tell and remove are for models without batch dimensions; the targets of this one have "
+                f"shape {tuple(self.train_targets.shape)}. Use condition_on_observations."
             )
 
 
-def _reweighted(
-    factors: ExactFactors, merged: _Merged, position: int, residuals: Tensor, variances: Tensor
-) -> tuple[ExactFactors, _Merged]:
-    """Return the state where a point has just the given observations (..., k)."""
-    precisions, moments = merged.precisions.clone(), merged.moments.clone()
-    precisions[..., position] = variances.reciprocal().sum(-1)
-    moments[..., position] = (residuals / variances).sum(-1)
-    target = moments[..., position] / precisions[..., position]
-    factors = factors.reweighted(position, target, precisions[..., position].reciprocal())
-    return factors, _Merged(merged.positions, precisions, moments, merged.index)
+def _few(changes: int, u: int) -> bool:
+    """Say whether so many changes of u points cost less than a fresh factor; measured."""
+    return changes <= 4 + u // 200
 
 
-def _without(
-    factors: ExactFactors, merged: _Merged, basis: Tensor, position: int
-) -> tuple[ExactFactors, _Merged, Tensor]:
-    """Return the state without a point that no observation is of any more."""
-    keep = torch.arange(basis.shape[-2], device=basis.device) != position
-    index = {key: other - (other > position) for key, other in merged.index.items() if other != position}
-    positions = merged.positions - (merged.positions > position).long()
-    merged = _Merged(positions, merged.precisions[..., keep], merged.moments[..., keep], index)
-    return factors.removed(position), merged, basis[..., keep, :]
+def _sums(size: int, positions: Tensor, residuals: Tensor, variances: Tensor) -> tuple[Tensor, Tensor]:
+    """Return Σ 1/λ_s and Σ (y_s − prior mean)/λ_s of each of ``size`` points, (..., size)."""
+    zeros = residuals.new_zeros(*residuals.shape[:-1], size)
+    precisions = zeros.index_add(-1, positions, variances.reciprocal())
+    return precisions, zeros.index_add(-1, positions, residuals / variances)
+
+
+def _rows(rows: Tensor | list[int], n: int) -> Tensor:
+    """Return distinct row numbers below n as a tensor (k,)."""
+    try:
+        numbers = torch.as_tensor(rows).flatten()
+    except (TypeError, ValueError, RuntimeError):
+        raise InputError(f"rows must be row numbers, got {checks.describe(rows)}.") from None
+    if len(numbers) and (numbers.is_floating_point() or numbers.is_complex() or numbers.dtype == torch.bool):
+        raise InputError(f"rows must be whole numbers, got {checks.describe(rows)}; of a mask take mask.nonzero().")
+    numbers = numbers.long()
+    if len(numbers) != len(numbers.unique()) or bool(((numbers < 0) | (numbers >= n)).any()):
+        raise InputError(f"rows must be distinct rows of the {n} observations, got {numbers.tolist()}.")
+    return numbers
 
 
 def _has_fixed_noise(model: FactoredGP) -> bool:
     return isinstance(model.likelihood, FixedNoiseGaussianLikelihood)
-
-
-def _keys(points: Tensor) -> list[bytes]:
-    """Return a hashable key for each row of points (k, d); adding 0 turns -0 into 0."""
-    return [row.tobytes() for row in (points.detach() + 0.0).cpu().numpy()]

@@ -1,0 +1,216 @@
+"""Changes of a Cholesky factor equal factorising what they lead to, and the exact factors equal dense formulas."""
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from problems import DOUBLE, difference
+
+from torch_kbandits.errors import NotPositiveDefiniteError, NumericalError
+from torch_kbandits.exact import ExactFactors
+from torch_kbandits.linalg import cholesky_append, cholesky_rank_one, cholesky_remove
+
+SHAPES = st.sampled_from([(), (3,), (2, 1)])
+
+
+def random(*shape, seed=0):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=DOUBLE)
+
+
+def covariance(*shape, seed=0, least=0.1):
+    """Positive definite (..., m, m) with eigenvalues of at least ``least``."""
+    root = random(*shape, shape[-1], seed=seed)
+    return root @ root.mT / shape[-1] + least * torch.eye(shape[-1], dtype=DOUBLE)
+
+
+def numpy_cholesky(matrix):
+    return np.linalg.cholesky(matrix.numpy())
+
+
+# -------------------------------------------------------------------- rank one
+
+
+@given(batch=SHAPES, m=st.integers(1, 12), seed=st.integers(0, 10_000), size=st.sampled_from([0.0, 1e-8, 1.0, 1e4]))
+def test_rank_one_updates_equal_a_fresh_factor(batch, m, seed, size):
+    A, v = covariance(*batch, m, seed=seed), random(*batch, m, seed=seed + 1)
+    scale = size * random(*batch, seed=seed + 2).square()
+    updated = cholesky_rank_one(torch.linalg.cholesky(A), v, scale)
+    expected = numpy_cholesky(A + scale[..., None, None] * v.unsqueeze(-1) * v.unsqueeze(-2))
+    assert difference(updated, expected) < 1e-12 * max(1.0, float(abs(expected).max())) * m
+    assert difference(updated, updated.tril()) == 0.0
+
+
+@given(batch=SHAPES, m=st.integers(1, 12), seed=st.integers(0, 10_000), left=st.sampled_from([0.9, 0.5, 1e-3]))
+def test_rank_one_downdates_equal_a_fresh_factor(batch, m, seed, left):
+    """Taken away is a share 1 − left of what may be: det A' = left · det A."""
+    A, v = covariance(*batch, m, seed=seed), random(*batch, m, seed=seed + 1)
+    most = torch.linalg.solve(A, v.unsqueeze(-1)).squeeze(-1).mul(v).sum(-1).reciprocal()
+    scale = -(1.0 - left) * most
+    downdated = cholesky_rank_one(torch.linalg.cholesky(A), v, scale)
+    expected = numpy_cholesky(A + scale[..., None, None] * v.unsqueeze(-1) * v.unsqueeze(-2))
+    assert difference(downdated, expected) < 1e-10 / left
+
+
+@given(m=st.integers(2, 10), seed=st.integers(0, 10_000), data=st.data())
+def test_columns_before_the_start_stay(m, seed, data):
+    start = data.draw(st.integers(0, m - 1))
+    A, v = covariance(m, seed=seed), random(m, seed=seed + 1)
+    v[:start] = 0.0
+    L = torch.linalg.cholesky(A)
+    updated = cholesky_rank_one(L, v, torch.tensor(0.7, dtype=DOUBLE), start=start)
+    assert difference(updated, numpy_cholesky(A + 0.7 * torch.outer(v, v))) < 1e-12 * m
+    assert torch.equal(updated[:, :start], L[:, :start])
+
+
+@pytest.mark.parametrize("m", [1, 4])
+@pytest.mark.parametrize("excess", [1.0, 1.5])
+def test_what_is_not_positive_definite_any_more_is_nan_in_its_own_member_only(m, excess):
+    """At excess 1 the result is singular, beyond it indefinite."""
+    L = 2.0 * torch.eye(m, dtype=DOUBLE).expand(2, m, m)
+    v = torch.zeros(2, m, dtype=DOUBLE)
+    v[:, 0] = 1.0
+    changed = cholesky_rank_one(L, v, torch.tensor([-4.0 * excess, -3.0], dtype=DOUBLE))
+    assert bool(changed[0].isnan().any())
+    assert float(changed[1, 0, 0]) == pytest.approx(1.0, abs=1e-15)
+    assert bool(torch.isfinite(changed[1]).all())
+
+
+def test_autograd_goes_through_a_rank_one_change():
+    A, v = covariance(4).requires_grad_(), random(4, seed=1).requires_grad_()
+    scale = torch.tensor(0.3, dtype=DOUBLE, requires_grad=True)
+
+    def changed(A, v, scale):
+        return cholesky_rank_one(torch.linalg.cholesky(0.5 * (A + A.mT)), v, scale)
+
+    assert torch.autograd.gradcheck(changed, (A, v, scale))
+
+
+# -------------------------------------------------------------------- append and remove
+
+
+@given(batch=SHAPES, m=st.integers(0, 8), k=st.integers(0, 5), seed=st.integers(0, 10_000))
+def test_appending_equals_a_fresh_factor(batch, m, k, seed):
+    """Also to nothing, and nothing: then the factor is as it was."""
+    A = covariance(*batch, m + k, seed=seed) if m + k else torch.empty(*batch, 0, 0, dtype=DOUBLE)
+    L = torch.linalg.cholesky(A[..., :m, :m])
+    appended = cholesky_append(L, A[..., :m, m:], A[..., m:, m:])
+    assert difference(appended, numpy_cholesky(A)) < 1e-12 * (m + k + 1)
+    if k == 0:
+        assert torch.equal(appended, L)
+
+
+def test_appending_broadcasts_over_batches():
+    A = covariance(5)
+    many = A.expand(3, 5, 5)
+    appended = cholesky_append(torch.linalg.cholesky(A[:3, :3]), many[..., :3, 3:], A[3:, 3:])
+    assert difference(appended, numpy_cholesky(many)) < 1e-14
+
+
+def test_appending_a_point_twice_gets_just_the_jitter_that_it_needs():
+    A = covariance(4)
+    twice = torch.cat([A, A[:1]], 0)
+    twice = torch.cat([twice, twice[:, :1]], 1)
+    appended = cholesky_append(torch.linalg.cholesky(A), twice[:4, 4:], twice[4:, 4:])
+    assert difference(appended @ appended.mT, twice) < 1e-11
+
+
+def test_appending_what_no_covariance_has_is_refused():
+    L = torch.eye(2, dtype=DOUBLE)
+    with pytest.raises(NotPositiveDefiniteError, match="smallest eigenvalue is -3"):
+        cholesky_append(L, torch.tensor([[2.0], [0.0]], dtype=DOUBLE), torch.ones(1, 1, dtype=DOUBLE))
+    with pytest.raises(NumericalError, match="NaN or infinite"):
+        cholesky_append(L, torch.full((2, 1), torch.nan, dtype=DOUBLE), torch.ones(1, 1, dtype=DOUBLE))
+
+
+@given(batch=SHAPES, m=st.integers(1, 10), seed=st.integers(0, 10_000), data=st.data())
+def test_removing_equals_a_fresh_factor(batch, m, seed, data):
+    index = data.draw(st.integers(0, m - 1))
+    A = covariance(*batch, m, seed=seed)
+    L = torch.linalg.cholesky(A)
+    before = L.clone()
+    keep = [i for i in range(m) if i != index]
+    removed = cholesky_remove(L, index)
+    assert difference(removed, numpy_cholesky(A[..., keep, :][..., keep])) < 1e-12 * m
+    assert torch.equal(L, before)
+
+
+# -------------------------------------------------------------------- the factors
+
+
+def dense_posterior(K, cross, prior, targets, noise):
+    A = K + np.diag(noise)
+    return cross.T @ np.linalg.solve(A, targets), prior - cross.T @ np.linalg.solve(A, cross)
+
+
+@given(u=st.integers(1, 8), seed=st.integers(0, 10_000), steps=st.lists(st.integers(0, 2), max_size=12))
+def test_any_chain_of_changes_equals_a_fresh_fit(u, seed, steps):
+    """A pool of points; the factors hold those in ``held``, in that order."""
+    pool = covariance(25, seed=seed, least=0.0)
+    rng = np.random.default_rng(seed)
+    held, unused = list(range(u)), list(range(u, 22))
+    targets, noise = random(25, seed=seed + 1), random(25, seed=seed + 2).square() + 0.01
+    factors = ExactFactors.fit(pool[held][:, held], targets[held], noise[held])
+    for step in steps:
+        if step == 0:
+            new, unused = unused[:1], unused[1:]
+            factors = factors.appended(pool[held][:, new], pool[new][:, new], targets[new], noise[new])
+            held = held + new
+        elif held and step == 1:
+            place = int(rng.integers(len(held)))
+            noise[held[place]] = noise[held[place]] * float(rng.uniform(0.2, 3.0))
+            targets[held[place]] = float(rng.normal())
+            factors = factors.reweighted(place, targets[held[place]], noise[held[place]])
+        elif held:
+            place = int(rng.integers(len(held)))
+            factors = factors.removed(place)
+            del held[place]
+    K, T = pool.numpy(), [22, 23, 24]
+    mean, covariance_ = dense_posterior(
+        K[np.ix_(held, held)], K[np.ix_(held, T)], K[np.ix_(T, T)], targets[held].numpy(), noise[held].numpy()
+    )
+    embedding = factors.embed(pool[held][:, T])
+    assert difference(factors.mean(embedding), mean) < 1e-9
+    assert difference(factors.covariance(pool[T][:, T], embedding), covariance_) < 1e-9
+    assert difference(factors.variance(pool.diagonal()[T], embedding), covariance_.diagonal().copy()) < 1e-9
+    assert difference(factors.noise, noise[held]) < 1e-12
+
+
+def test_gain_and_norm_equal_their_dense_formulas():
+    K, targets, noise = covariance(6), random(6, seed=1), random(6, seed=2).square() + 0.05
+    factors = ExactFactors.fit(K, targets, noise)
+    K, targets, noise = K.numpy(), targets.numpy(), noise.numpy()
+    weights = np.linalg.solve(K + np.diag(noise), targets)
+    assert float(factors.mean_norm()) == pytest.approx(np.sqrt(weights @ K @ weights), rel=1e-10)
+    gain = 0.5 * np.linalg.slogdet(np.eye(6) + K / np.sqrt(np.outer(noise, noise)))[1]
+    assert float(factors.information_gain()) == pytest.approx(gain, rel=1e-10)
+
+
+def test_draws_have_the_moments_of_the_posterior():
+    """20,000 draws at 3 points: 4.5 σ/√20000 in each mean, 4.5 √2 σ²/√20000 in each covariance; 9 comparisons, so a
+    false alarm in about 6e-5 of the seeds.
+    """
+    pool, held, T = covariance(7), list(range(4)), [4, 5, 6]
+    factors = ExactFactors.fit(pool[held][:, held], random(4), torch.full((4,), 0.2, dtype=DOUBLE))
+    embedding, root = factors.embed(pool[held][:, T]), torch.linalg.cholesky(pool)
+    generator = torch.Generator().manual_seed(0)
+    draws = []
+    for _ in range(20_000):
+        prior = root @ torch.randn(7, generator=generator, dtype=DOUBLE)
+        draws.append(prior[T] + factors.draw_correction(prior[held], generator) @ embedding)
+    draws, expected = torch.stack(draws), factors.covariance(pool[T][:, T], embedding)
+    deviation = expected.diagonal().sqrt()
+    assert bool((draws.mean(0).abs() < 4.5 * deviation / 20_000**0.5).all())
+    assert bool(
+        ((draws.T.cov() - expected).abs() < 4.5 * torch.outer(deviation, deviation) * (2 / 20_000) ** 0.5).all()
+    )
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_dtype_stays(dtype):
+    K = covariance(4).to(dtype)
+    one = torch.ones((), dtype=dtype)
+    factors = ExactFactors.fit(K[:3, :3], K[0, :3], K.diagonal()[:3])
+    factors = factors.appended(K[:3, 3:], K[3:, 3:], K[0, 3:], K[3, 3:]).reweighted(1, one, one).removed(0)
+    assert {t.dtype for t in vars(factors).values()} == {dtype}
+    assert factors.batch_dims == 0

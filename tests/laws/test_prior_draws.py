@@ -1,0 +1,200 @@
+"""Prior draws have the prior's law. Statistics have fixed seeds; ``standardised`` says how often chance would fail."""
+
+import numpy as np
+import oracles
+import pytest
+import torch
+from botorch.exceptions.errors import UnsupportedError
+from gpytorch.kernels import MaternKernel, PeriodicKernel, RBFKernel, RQKernel
+from problems import DOUBLE, KERNELS, data, difference, exactly, linear, matern, rbf, scaled
+
+from torch_kbandits import prior_draws as module
+from torch_kbandits.prior_draws import FourierDraws, JointDraws, LowRankDraws, prior_draws
+from torch_kbandits.random import generator_for
+from torch_kbandits.rows import distinct
+
+X, _ = data(10, 2)
+
+
+def sample(draws, count, seed=0):
+    return torch.stack([draws.draw(generator_for(seed, i, "test")) for i in range(count)])
+
+
+def standardised(draws, mean, covariance):
+    """The largest deviation of the means and second moments of draws (n, N) from what they should be, in its errors.
+
+    For N = 10 there are 65 of them, so by chance it exceeds 5 with probability 65 · 6e-7 = 4e-5.
+    """
+    centred = draws.double().numpy() - mean
+    n = len(centred)
+    products = centred[:, :, None] * centred[:, None, :]
+    off_mean = np.abs(centred.mean(0)) / (centred.std(0) / np.sqrt(n))
+    off_covariance = np.abs(products.mean(0) - covariance) / (products.std(0) / np.sqrt(n))
+    return max(off_mean.max(), off_covariance.max())
+
+
+@pytest.fixture
+def few_features(monkeypatch):
+    """Over draws the covariance is exact however few features a draw has."""
+    monkeypatch.setattr(module, "_FEATURES", 64)
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_joint_draws_have_the_prior_covariance(name):
+    kernel, dense = KERNELS[name]
+    assert standardised(sample(JointDraws(kernel(), X), 3000), 0.0, dense(X.numpy(), X.numpy())) < 5.0
+
+
+@pytest.mark.parametrize("name", ["rbf", "scaled rbf", "matern"])
+def test_fourier_draws_have_the_prior_covariance(name, few_features):
+    kernel, dense = KERNELS[name]
+    assert standardised(sample(FourierDraws(kernel(), X), 1000), 0.0, dense(X.numpy(), X.numpy())) < 5.0
+
+
+def test_fourier_draws_know_ard_lengthscales_and_active_dimensions(few_features):
+    base = RBFKernel(ard_num_dims=2, active_dims=(2, 0)).double()
+    base.lengthscale = torch.tensor([[0.2, 0.9]], dtype=DOUBLE)
+    points, _ = data(10, 3)
+    scaled_points = points.numpy()[:, [2, 0]] / np.array([0.2, 0.9])
+    expected = oracles.rbf(1.0, 1.3)(scaled_points, scaled_points)
+    assert standardised(sample(FourierDraws(scaled(base, 1.3), points), 1000), 0.0, expected) < 5.0
+
+
+def test_given_its_frequencies_a_fourier_draw_errs_by_one_over_root_f(monkeypatch):
+    """The root mean square error over 200 sets of frequencies; its own error is below a tenth, four of them are left.
+
+    The covariance given frequencies ω_j is (2/F) Σ_j cos(ω_jᵀ(x − x')).
+    """
+    monkeypatch.setattr(module, "_FEATURES", 256)
+    draws, errors = FourierDraws(matern(0.5, 1.7), X), []
+    for i in range(200):
+        phases = X.numpy() @ draws._frequencies(generator_for(0, i, "test")).detach().numpy()
+        given = 1.7 * np.cos(phases[:, None, :] - phases[None, :, :]).mean(-1)
+        errors.append(given - oracles.matern52(0.5, 1.7)(X.numpy(), X.numpy()))
+    worst = np.sqrt(np.square(errors).mean(0)).max() / 1.7
+    assert worst < 1.4 / np.sqrt(256)
+    assert worst > 0.2 / np.sqrt(256)
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e8])
+@pytest.mark.parametrize("spread", [1.0, 1e6])
+def test_rounding_in_fourier_draws_is_far_below_their_error(offset, spread, monkeypatch):
+    """Points far from the origin, or many lengthscales apart: against the same waves in double precision."""
+    points = offset + spread * X
+    draws = FourierDraws(rbf(0.4), points)
+    ours = draws.draw(generator_for(0, 0, "test"))
+    reference = []
+
+    def waves(points, frequencies, phases, amplitudes):
+        reference.append(np.cos(points.numpy() @ frequencies.numpy() + phases.numpy()) @ amplitudes.numpy())
+        return torch.from_numpy(reference[0])
+
+    monkeypatch.setattr(module, "_waves", waves)
+    draws.draw(generator_for(0, 0, "test"))
+    assert ours.dtype == DOUBLE
+    assert np.abs(ours.numpy() - reference[0]).max() < 3e-3
+
+
+def test_low_rank_draws_are_exact_for_kernels_of_low_rank(monkeypatch):
+    monkeypatch.setattr(module, "_RANK", 3)
+    draws = LowRankDraws(linear(0.8), X)
+    assert len(draws._root) == 2
+    assert float(draws._residual_deviation.max()) < 1e-6
+    assert standardised(sample(draws, 3000), 0.0, KERNELS["linear"].dense(X.numpy(), X.numpy())) < 5.0
+
+
+def test_low_rank_draws_are_exact_where_the_rank_is_the_number_of_points():
+    draws = LowRankDraws(matern(0.5, 1.7), X)
+    root = draws._root.mT
+    assert difference(root @ root.mT + draws._residual_deviation.square().diag(), dense_matern()) < 1e-12
+    assert standardised(sample(draws, 3000), 0.0, dense_matern()) < 5.0
+
+
+@pytest.mark.parametrize("rank", [1, 4])
+@pytest.mark.parametrize("first", [None, [7], [3, 8, 3, 1]])
+def test_low_rank_draws_have_exact_marginals_and_are_exact_with_the_first_points(rank, first, monkeypatch):
+    monkeypatch.setattr(module, "_RANK", rank)
+    draws = LowRankDraws(matern(0.5, 1.7), X, None if first is None else torch.tensor(first))
+    rows = first or []
+    assert len(draws._root) == rank + len(set(rows))
+    covariance = draws._root.mT @ draws._root + draws._residual_deviation.square().diag()
+    assert difference(covariance.diagonal(), np.diag(dense_matern())) < 1e-12
+    assert difference(covariance[rows], dense_matern()[rows]) < 1e-12
+    # What is missing is correlation of the others: the test of marginals alone would pass for independent values.
+    assert difference(covariance, dense_matern()) > 1e-3
+    assert standardised(sample(draws, 3000), 0.0, covariance.numpy()) < 5.0
+
+
+def dense_matern():
+    return oracles.matern52(0.5, 1.7)(X.numpy(), X.numpy())
+
+
+@pytest.mark.parametrize("kind", [JointDraws, FourierDraws, LowRankDraws])
+def test_a_draw_is_a_value_of_its_generator(kind):
+    draws, again = kind(rbf(), X), kind(rbf(), X)
+    state = torch.random.get_rng_state()
+    first = draws.draw(generator_for(3, 0, "a"))
+    assert torch.equal(torch.random.get_rng_state(), state)
+    draws.draw(generator_for(3, 1, "a"))
+    torch.rand(3)
+    assert torch.equal(draws.draw(generator_for(3, 0, "a")), first)
+    assert torch.equal(again.draw(generator_for(3, 0, "a")), first)
+    assert not torch.equal(draws.draw(generator_for(4, 0, "a")), first)
+    assert bool(first.std() > 0)
+
+
+@pytest.mark.parametrize("kind", [JointDraws, FourierDraws, LowRankDraws])
+def test_draws_keep_single_precision(kind):
+    draw = kind(rbf().float(), X.float()).draw(generator_for(0, 0, "a"))
+    assert draw.dtype == torch.float32
+    assert bool(torch.isfinite(draw).all())
+
+
+@pytest.mark.parametrize("kind", [JointDraws, LowRankDraws])
+def test_a_kernel_that_vanishes_draws_zeros_there(kind):
+    """Jitter where the covariance is singular may leave 1e-5 of a prior deviation of about 1."""
+    points = torch.cat([torch.zeros(1, 2, dtype=DOUBLE), X])
+    draws = sample(kind(linear(), points), 5)
+    assert float(draws[:, 0].abs().max()) < 1e-5
+    assert float(draws[:, 1:].abs().max()) > 0.1
+    zeros = sample(kind(linear(), points[:1]), 5)
+    assert float(zeros.abs().max()) < 1e-5
+
+
+class Quarter(RBFKernel):
+    """Another function than its parent, whose features must not be taken for its own."""
+
+    def forward(self, x1, x2, **params):
+        return 0.25 * super().forward(x1, x2, **params)
+
+
+def test_the_route_is_the_most_exact_one(monkeypatch):
+    periodic = PeriodicKernel().double()
+    assert isinstance(prior_draws(periodic, X), JointDraws)
+    monkeypatch.setattr(module, "JOINT_LIMIT", 10)
+    assert isinstance(prior_draws(rbf(), X), JointDraws)
+    monkeypatch.setattr(module, "JOINT_LIMIT", 9)
+    for kernel in (rbf(), matern(), scaled(matern(), 2.0), MaternKernel(nu=0.5).double()):
+        assert isinstance(prior_draws(kernel, X), FourierDraws)
+    for kernel in (periodic, RQKernel().double(), linear(), rbf() + matern(), Quarter().double()):
+        assert isinstance(prior_draws(kernel, X), LowRankDraws)
+        with pytest.raises(UnsupportedError, match=type(kernel).__name__):
+            FourierDraws(kernel, X)
+
+
+def test_draws_need_no_gradient_of_a_kernel_that_has_one():
+    kernel = rbf()
+    kernel.lengthscale = exactly(0.3)
+    assert kernel.raw_lengthscale.requires_grad
+    for kind in (JointDraws, FourierDraws, LowRankDraws):
+        assert not kind(kernel, X).draw(generator_for(0, 0, "a")).requires_grad
+
+
+def test_distinct_merges_equal_rows_and_the_two_zeros():
+    points = torch.tensor([[0.0, 1.0], [2.0, 1.0], [-0.0, 1.0], [2.0, 1.0]], dtype=DOUBLE)
+    rows, which = distinct(points)
+    assert rows.shape == (2, 2)
+    assert torch.equal(rows[which], points)
+    assert which[0] == which[2]
+    assert which[1] == which[3]
+    assert which[0] != which[1]
