@@ -4,7 +4,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks import bkb_regret, bkb_rounds, discrete_acquisition, nystrom_fit
+from benchmarks import bkb_regret, bkb_rounds, discrete_acquisition, nystrom_fit, online_tells, thompson_draws
 from benchmarks.report import Report, describe_machine, machine
 
 BENCHMARKS: dict[str, Callable[[bool], Report]] = {
@@ -12,6 +12,8 @@ BENCHMARKS: dict[str, Callable[[bool], Report]] = {
     "bkb_regret": bkb_regret.run,
     "discrete_acquisition": discrete_acquisition.run,
     "nystrom_fit": nystrom_fit.run,
+    "thompson_draws": thompson_draws.run,
+    "online_tells": online_tells.run,
 }
 
 

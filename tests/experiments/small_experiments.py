@@ -9,7 +9,8 @@ CONTENT: dict[str, Any] = {
     "name": "small",
     "rounds": 30,
     "seeds": 2,
-    "settings": {"beta": 2.0},
+    # R and B beside a beta below the theorem's width draw a warning.
+    "settings": {"beta": 2.0, "noise_scale": 0.2, "norm_bound": 2.0},
     "environments": [{"name": "rkhs-function", "label": "smooth", "num_arms": 25}],
     "algorithms": [{"name": "gp-ucb"}, {"name": "bkb", "label": "BKB"}],
 }
@@ -20,6 +21,8 @@ rounds = 30
 seeds = 2
 [settings]
 beta = 2.0
+noise_scale = 0.2
+norm_bound = 2.0
 [[environments]]
 name = "rkhs-function"
 label = "smooth"

@@ -107,7 +107,7 @@ def test_a_record_says_what_was_run_and_recommends_the_best_posterior_mean():
     assert (record.rounds, record.seed, record.best_mean) == (30, 4, float(environment.means.max()))
     assert record.algorithm == {"label": "gp-ucb", "name": "gp-ucb", "options": {}, "batch": 1}
     assert record.environment == {"label": "smooth", "name": "rkhs-function", "options": {"num_arms": 25}}
-    assert record.settings == {"beta": 2.0}
+    assert record.settings == {"beta": 2.0, "noise_scale": 0.2, "norm_bound": 2.0}
     assert set(record.versions) == {"torch_kbandits", "torch", "gpytorch", "botorch", "python"}
     assert record.versions["torch"] == torch.__version__
     assert any("below the theorem's width" in warning for warning in warnings)

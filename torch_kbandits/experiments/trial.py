@@ -140,6 +140,10 @@ def build_bandit(trial: Trial, environment: Environment) -> Bandit:
         words["beta"] = build_width(words["beta"], known)
     if "gain" in words:
         words["gain"] = build_gain("gain", words["gain"], known)
+    if "beta" in words:
+        # What the environment alone knows would draw a warning that beta is below the theorem's; who gave beta knows.
+        given = {**trial.settings, **trial.algorithm.options}
+        words = {key: value for key, value in words.items() if key in given or key not in ("noise_scale", "norm_bound")}
     takes = algorithms.signature(trial.algorithm.name).parameters
     words = {key: value for key, value in words.items() if key in takes}
     missing = [
