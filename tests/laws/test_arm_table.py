@@ -156,6 +156,27 @@ def test_an_exact_table_embeds_no_more_than_the_points_span():
     assert belief._num_features < 30
 
 
+@pytest.mark.parametrize("form", EXACT)
+def test_rounding_stays_small_where_the_gram_matrix_is_singular(form):
+    """Clustered plays of a smooth kernel, so that each point is all but in the span of those before."""
+    generator = torch.Generator().manual_seed(0)
+    arms = torch.rand(100, 1, generator=generator, dtype=DOUBLE).sort(0).values
+    belief, dense_kernel = EXACT[form](arms, "rbf"), KERNELS["rbf"].dense
+    told = []
+    for number in range(600):
+        row = int(torch.randint(3 + number // 20, (), generator=generator))
+        y = torch.randn(1, generator=generator, dtype=DOUBLE)
+        belief.update(arms[row, None], y, None)
+        told.append((row, float(y)))
+    rows = np.array([row for row, _ in told])
+    played, counts = np.unique(rows, return_counts=True)
+    means = np.array([np.mean([y for other, y in told if other == row]) for row in played])
+    X = arms.numpy()
+    expected = oracles.exact(dense_kernel, X[played], means, LAMBDA / counts, X)
+    assert difference(belief.mean, expected.mean) < (1e-10 if form == "covariances" else 1e-5)
+    assert difference(belief.variance, expected.variance) < (1e-12 if form == "covariances" else 1e-6)
+
+
 def test_an_unchanged_dictionary_is_not_embedded_again(monkeypatch):
     arms, _ = data(40, 2)
     belief, rule = table(arms), FixedDictionary(arms[::5])

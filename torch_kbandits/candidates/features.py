@@ -9,15 +9,23 @@ from torch import Tensor
 from torch_kbandits.candidates.base import Located
 from torch_kbandits.candidates.columns import KernelColumns
 from torch_kbandits.candidates.table import RowRewards, TableBelief, grouped
-from torch_kbandits.dictionaries import GreedyDictionary, Selection
+from torch_kbandits.dictionaries import PlayedPoints, Selection
+from torch_kbandits.dictionaries.greedy import greedy_pivots
 from torch_kbandits.dtc import DTCFactors, embed
-from torch_kbandits.linalg import jittered_cholesky, non_negative_variance
+from torch_kbandits.errors import NumericalError
+from torch_kbandits.linalg import jittered_cholesky
 
 #: Arms embedded at a time when the dictionary changes, so that temporaries stay in cache.
 _BLOCK = 4096
 
 #: A point whose Schur complement is below this fraction of its prior variance is in the dictionary's span already.
-_SPAN_TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5}
+_SPAN_TOLERANCE = {torch.float64: 1e-13, torch.float32: 1e-5}
+
+#: After a point whose Schur complement is below this fraction the embedding is computed afresh, in a stabler order.
+_FRAGILE = {torch.float64: 1e-6, torch.float32: 1e-3}
+
+#: No rounding makes a Schur complement negative beyond this fraction of the prior variance.
+_IMPOSSIBLE = -1e-2
 
 
 class FeatureTable(TableBelief):
@@ -81,12 +89,8 @@ class FeatureTable(TableBelief):
 
     def restore(self, X: Tensor, Y: Tensor, inducing_points: Tensor) -> None:
         """Condition the empty table on a whole history at a known dictionary."""
-        if self.exact:
-            played = self.preview(X)
-            rule = GreedyDictionary(played.size, _SPAN_TOLERANCE[X.dtype])  # what the others span adds no feature
-            self.update(X, Y, rule.select(played))
-        else:
-            self.update(X, Y, Selection(inducing_points, inducing_points.new_ones(len(inducing_points)), None))
+        known = Selection(inducing_points, inducing_points.new_ones(len(inducing_points)), None)
+        self.update(X, Y, None if self.exact else known)
 
     def _condition(
         self, X: Tensor, Y: Tensor, selection: Selection | None, located: Located, played_rows: Tensor
@@ -102,6 +106,8 @@ class FeatureTable(TableBelief):
         if added is not None and self._is_cheap(len(added), len(groups)):
             self._extend(added, [(int(played_rows[position]), *sums) for position, sums in groups.items()])
         else:
+            if selection is None:
+                dictionary_rows = self._spanning(dictionary_rows)
             self._replace(dictionary_rows, played_rows, X, Y, located)
 
     # ---------------------------------------------------------------- looking ahead
@@ -195,8 +201,16 @@ class FeatureTable(TableBelief):
             self._dictionary_rows = torch.cat([self._dictionary_rows, joined])
         features = self._embedding[:m]
         own = features[:, row]
-        residual = non_negative_variance(self._prior_variance[row] - own @ own, self._prior_variance[row])
-        if residual <= _SPAN_TOLERANCE[column.dtype] * self._prior_variance[row]:
+        residual = self._prior_variance[row] - own @ own
+        share = float(residual / self._prior_variance[row]) if bool(self._prior_variance[row] > 0.0) else 0.0
+        if share < _IMPOSSIBLE:
+            raise NumericalError(
+                f"A posterior variance came out at {share:.3g} times the prior variance, beyond rounding: the kernel "
+                "is not positive semi-definite, or single precision is not enough."
+            )
+        if share <= _FRAGILE[column.dtype]:
+            self._changes = self.REFRESH
+        if share <= _SPAN_TOLERANCE[column.dtype]:
             return
         feature = (column - own @ features) / residual.sqrt()
         weights = self._log.counts / self.regularization
@@ -247,6 +261,15 @@ class FeatureTable(TableBelief):
             self._embedding = grown
         self._embedding[m] = feature
         self._num_features = m + 1
+
+    def _spanning(self, rows: Tensor) -> Tensor:
+        """Return those of rows (k,) that span all of them to rounding, the least explained first. Cost: O(k m²).
+
+        In this order, that of pivoted Cholesky, rounding is not amplified however close points are.
+        """
+        points = PlayedPoints(self._points[rows], self.kernel, self.regularization, torch.ones_like(rows))
+        with torch.no_grad():
+            return rows[greedy_pivots(points, len(rows), _SPAN_TOLERANCE[self._points.dtype])]
 
     def _added(self, dictionary_rows: Tensor) -> Tensor | None:
         """Return the rows that join the dictionary, or None if rows leave it."""
