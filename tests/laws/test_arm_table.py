@@ -421,3 +421,14 @@ def test_rounding_does_not_build_up(rounds):
     )
     assert difference(belief.mean, expected.mean) < 1e-7
     assert difference(belief.variance, expected.variance) < 1e-7
+
+
+def test_many_points_are_found_at_once():
+    """Duplicates are the first of their rows, -0 is 0, and points that are no arms get rows of their own."""
+    arms, _ = data(60, 2)
+    arms = torch.cat([torch.zeros(1, 2, dtype=DOUBLE), arms, arms])
+    belief = covariances(arms)
+    strangers = arms[:50] + 0.5
+    points = torch.cat([-arms[:1], arms[61:], strangers])
+    assert belief.rows_of(points).tolist() == [*range(61), *range(121, 171)]
+    assert belief.rows_of(points[70:]).tolist() == [*range(130, 171)]

@@ -17,6 +17,9 @@ from torch_kbandits.prior_draws import LowRankDraws, PriorDraws, prior_draws
 from torch_kbandits.random import generator_for
 from torch_kbandits.rows import distinct, row_keys
 
+#: So many points that were not looked up before are worth an index of all rows.
+_INDEX_ABOVE = 32
+
 #: Rewards of one row: the row, how many, and their sum.
 RowRewards = tuple[int, int, Tensor]
 
@@ -188,7 +191,10 @@ class TableBelief(Belief):
 
     def rows_of(self, points: Tensor) -> Tensor:
         """Return the row of each point (k, d); points that are not in the table are appended to it."""
-        rows = [self._find(point) for point in points]
+        keys = row_keys(points)
+        if sum(key not in self._known_rows for key in keys) > _INDEX_ABOVE:
+            self._known_rows = {key: row for row, key in reversed([*enumerate(row_keys(self._points))])}
+        rows = [self._find(key, point) for key, point in zip(keys, points, strict=True)]
         unknown = [index for index, row in enumerate(rows) if row is None]
         if unknown:
             for row, index in enumerate(unknown, start=len(self._points)):
@@ -219,9 +225,8 @@ class TableBelief(Belief):
     def _extend_rows(self, points: Tensor) -> None:
         """Compute the posterior at the last rows, points (k, d) that were just appended."""
 
-    def _find(self, point: Tensor) -> int | None:
+    def _find(self, key: bytes, point: Tensor) -> int | None:
         """Return the first row that equals the point, if there is one. Cost: O(N d) the first time, then O(1)."""
-        (key,) = row_keys(point.unsqueeze(0))
         row = self._known_rows.get(key)
         if row is None:
             matches = (self._points == point).all(-1).nonzero()
