@@ -227,7 +227,7 @@ def summarize(records: Path, baseline: str | None, format_: str) -> None:
 @click.option("--log", is_flag=True, help="A logarithmic axis for regret, if algorithms differ by orders of magnitude.")
 @click.option("--format", "format_", type=click.Choice(("png", "pdf", "svg")), default="png", show_default=True)
 def plot(records: Path, output: Path | None, band: str, log: bool, format_: str) -> None:
-    """Draw finished runs: regret, regret against time, dictionary growth, seconds a round.
+    """Draw finished runs: regret, regret against time, dictionary growth, time.
 
     RECORDS is the directory of a run, or its file records.jsonl.
 

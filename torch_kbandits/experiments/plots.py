@@ -1,4 +1,4 @@
-"""Finished runs as figures: regret, regret against time, dictionary growth and seconds a round."""
+"""Finished runs as figures: regret, regret against time, dictionary growth and time."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -21,8 +21,6 @@ _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#E69F00", "#
 _STYLES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.5)), (0, (5, 2, 1, 2)))
 _PANEL = (5.0, 3.6)
 _COLUMNS = 3
-#: Seconds a round are means over about so many stretches of a run.
-_STRETCHES = 30
 BANDS = ("error", "deviation", "none")
 
 
@@ -54,7 +52,7 @@ def plot(
         format: "png", "pdf" or "svg".
 
     Returns:
-        The files: regret, regret-against-time, dictionary, seconds-per-round.
+        The files: regret, regret-against-time, dictionary, time.
 
     Raises:
         InputError: if there are no records, or the band or the format is another one.
@@ -77,7 +75,7 @@ def plot(
             {"xscale": "log"} | regret,
         ),
         "dictionary": ("round t", "dictionary size (points)", lambda g: _dictionary(g, band), {}),
-        "seconds-per-round": ("round t", "ask and tell (ms a round)", lambda g: _pace(g, band), {"yscale": "log"}),
+        "time": ("round t", "seconds of ask and tell, cumulative", lambda g: _time(g, band), {}),
     }
     files = []
     for name, (x, y, curve, scales) in figures.items():
@@ -160,15 +158,8 @@ def _regret_against_time(entry: Group, band: str) -> _Curve:
     return _over_seeds(seconds, _series(entry, "cumulative_regret"), band)
 
 
-def _pace(entry: Group, band: str) -> _Curve:
-    """Milliseconds a round in each stretch, at the stretch's last round."""
-    rounds, seconds = _rounds(entry), _series(entry, "cumulative_seconds")
-    step = math.ceil(len(rounds) / _STRETCHES)
-    ends = torch.arange(len(rounds) - 1, -1, -step).flip(0)
-    if len(rounds) == 1:
-        return _over_seeds(rounds, 1000.0 * seconds / rounds, band)
-    pace = 1000.0 * seconds[:, ends].diff(dim=1) / rounds[ends].diff()
-    return _over_seeds(rounds[ends[1:]], pace, band)
+def _time(entry: Group, band: str) -> _Curve:
+    return _over_seeds(_rounds(entry), _series(entry, "cumulative_seconds"), band)
 
 
 def _rounds(entry: Group) -> Tensor:
