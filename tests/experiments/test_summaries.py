@@ -80,6 +80,7 @@ def test_environments_stay_together_in_the_order_in_which_they_come():
         (Estimate(0.001234, 0.000056), "0.001234 ± 0.000056"),
         (Estimate(5.25, 0.0), "5.25 ± 0"),
         (Estimate(0.0, 0.0), "0 ± 0"),
+        (Estimate(1.7649071, 1e-16), "1.765 ± 0"),
         (Estimate(0.123456, None), "0.1235"),
     ],
 )

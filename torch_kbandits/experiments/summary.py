@@ -15,6 +15,10 @@ from torch_kbandits.experiments.records import Record
 FORMATS = ("table", "markdown", "csv")
 
 
+#: An error below this fraction of the mean is rounding: the values are equal.
+_ROUNDING = 1e-12
+
+
 @dataclass(frozen=True)
 class Estimate:
     """A mean over seeds and its standard error, None where there is one seed."""
@@ -23,7 +27,7 @@ class Estimate:
     error: float | None
 
     def __str__(self) -> str:
-        if not self.error:
+        if self.error is None or self.error <= _ROUNDING * abs(self.mean):
             return f"{self.mean:.4g}" if self.error is None else f"{self.mean:.4g} ± 0"
         # As many decimals as make two digits of the error.
         decimals = max(0, 1 - math.floor(math.log10(self.error)))
