@@ -38,6 +38,9 @@ from torch_kbandits.state import (
 #: In single precision a regularization below this fraction of the prior variance drowns in rounding.
 _FLOAT32_REGULARIZATION = 1e-4
 
+#: Points that ``ask(None)`` returns at most.
+_LARGEST_BATCH = 10_000
+
 #: So many points pending, none of which is what is told, look like a mistake.
 _STALE_POINTS = 50
 
@@ -117,7 +120,7 @@ class Bandit:
         evaluation failed is dropped by ``forget``.
 
         Args:
-            q: number of points; None for as many as the batch rule allows, at least one.
+            q: number of points; None for as many as the batch rule allows, at least one and at most 10,000 at a time.
             remember: False to look without anything becoming pending: then nothing changes.
 
         Raises:
@@ -130,17 +133,12 @@ class Bandit:
         else:
             checks.positive_integer("q", q)
         ahead = self._lookahead() if remember else copy(self._lookahead())
-        beta = self.beta
         before = len(ahead.pending)
-        while q is None or len(ahead.pending) - before < q:
-            number = len(ahead.pending)
-            again = self.batches.repeats(ahead) if self.batches is not None and number else 0
-            if again:
-                ahead.add(ahead.pending[:1], again if q is None else min(again, before + q - number))
-            else:
-                ahead.add(ahead.choose(self._acquisition, beta, seed_for(self.seed, self.round, f"ask {number}")))
-            if q is None and self.batches is not None and self.batches.is_complete(ahead):
-                break
+        try:
+            self._fill(ahead, before + (_LARGEST_BATCH if q is None else q), until_complete=q is None)
+        except BaseException:
+            self._ahead = None  # it may hold points that were chosen and are not returned
+            raise
         X = ahead.pending[before:].clone()
         if remember:
             self._pending = torch.cat([self._pending, X])
@@ -169,28 +167,29 @@ class Bandit:
         told = History(X, Y, torch.full((len(X),), self.round, device=X.device))
         pending = without_rows(self._pending, X)
         self._warn_of_stale_points(pending)
-        ahead = None
-        if self.batches is None:
-            learned = self._learn(X, Y)
-        else:
-            if len(pending) == 0 and len(self._pending) == len(X):
-                ahead = self._ahead  # the batch stays what it was: all of it is told now
-            held = [*self._held, told]
-            # One lookahead at a time: they may write to the same buffer.
-            batch = ahead or self._belief.lookahead(torch.cat([part.X for part in held]))
-            complete = self.batches.is_complete(batch)
-            learned = self._learn(*joined(held)[:2]) if complete else 0
-            self._held = [] if complete else held
+        # The lookahead shares buffers with what is about to change, and failed changes may leave points in the belief.
+        ahead, self._ahead = self._ahead, None
+        belief = dict(vars(self._belief))
+        try:
+            learned, held = self._learn_if_complete(told, ahead)
+        except BaseException:
+            vars(self._belief).update(belief)
+            raise
+        self._held = held
         self._num_learned += learned
         self._told.append(told)
         self._pending = pending
-        self._ahead = None if learned else ahead
         if learned:
             self._model = None
+        elif ahead is not None and len(pending) == 0 and torch.equal(ahead.pending, held[0].X):
+            self._ahead = ahead  # the batch stays what it was: all of it is told now
         self.round += 1
 
     def forget(self, x: Tensor | None = None) -> None:
         """Drop pending points that will not be told, (k, d); all of them if none are given.
+
+        What was asked and forgotten leaves no trace. So a rule that draws (Thompson sampling, random search) may next
+        repeat the draw of a point that is still pending.
 
         Raises:
             InputError: if a point is not pending; then nothing is dropped.
@@ -329,6 +328,16 @@ class Bandit:
     def _prior(self) -> Belief:
         return self.candidates.belief(self._kernel, self.regularization, self.seed, exact=self.dictionary is None)
 
+    def _learn_if_complete(self, told: History, ahead: Lookahead | None) -> tuple[int, list[History]]:
+        """Learn what is told, or keep it aside; return how many rewards were learned and what is kept aside."""
+        if self.batches is None:
+            return self._learn(told.X, told.Y), []
+        held = joined([*self._held, told])
+        batch = ahead if ahead is not None and torch.equal(ahead.pending, held.X) else self._belief.lookahead(held.X)
+        if not self.batches.is_complete(batch):
+            return 0, [held]
+        return self._learn(held.X, held.Y), []
+
     def _learn(self, X: Tensor, Y: Tensor) -> int:
         """Condition on rewards Y (q,) at X (q, d); everything or nothing. Returns q."""
         selection = None
@@ -348,6 +357,19 @@ class Bandit:
         if self._ahead is None:
             self._ahead = self._belief.lookahead(self._outstanding())
         return self._ahead
+
+    def _fill(self, ahead: Lookahead, size: int, *, until_complete: bool) -> None:
+        """Choose points until ``size`` are pending, or the batch rule says that the batch is complete."""
+        beta = self.beta
+        while len(ahead.pending) < size:
+            number = len(ahead.pending)
+            again = self.batches.repeats(ahead) if self.batches is not None and number else 0
+            if again:
+                ahead.add(ahead.pending[:1], min(again, size - number))
+            else:
+                ahead.add(ahead.choose(self._acquisition, beta, seed_for(self.seed, self.round, f"ask {number}")))
+            if until_complete and self.batches is not None and self.batches.is_complete(ahead):
+                return
 
     def _require_open_batch(self) -> None:
         """Refuse ``ask(None)`` where there is no batch to fill."""

@@ -5,11 +5,13 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Protocol
 
-import torch
 from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.errors import InputError
+
+#: A leverage score below this is a variance of 0 to rounding.
+_KNOWN = 1e-12
 
 
 class BatchPosterior(Protocol):
@@ -64,7 +66,8 @@ class GlobalBatchRule(BatchRule):
 
     def is_complete(self, posterior: BatchPosterior) -> bool:
         """Say whether 1 + Σ τ(x_s) > C. Cost: O(k)."""
-        return 1.0 + float(posterior.pending_scores().sum()) > self.threshold
+        scores = posterior.pending_scores()
+        return 1.0 + float(scores.sum()) > self.threshold or _is_known(scores[-1])
 
 
 @dataclass(frozen=True)
@@ -86,7 +89,7 @@ class LocalBatchRule(BatchRule):
 
     def is_complete(self, posterior: BatchPosterior) -> bool:
         """Say whether the largest ratio of variances exceeds C. Cost: O(A), and O(A m) for each point of the batch."""
-        return float(posterior.variance_ratio()) > self.threshold
+        return float(posterior.variance_ratio()) > self.threshold or _is_known(posterior.pending_scores()[-1])
 
 
 @dataclass(frozen=True)
@@ -115,9 +118,14 @@ class StayRule(BatchRule):
     def repeats(self, posterior: BatchPosterior) -> int:
         """Return how many plays of the batch's first point are missing. Cost: O(k)."""
         batch = posterior.pending
-        score = max(float(posterior.pending_scores()[0]), torch.finfo(batch.dtype).eps)
-        plays = max(1, math.floor((self.threshold**2 - 1.0) / score))
+        score = posterior.pending_scores()[0]
+        plays = 1 if _is_known(score) else max(1, math.floor((self.threshold**2 - 1.0) / float(score)))
         return max(0, plays - int((batch == batch[0]).all(-1).sum()))
+
+
+def _is_known(score: Tensor) -> bool:
+    """Say whether a point of this leverage score has nothing left to learn, so that playing it on changes nothing."""
+    return float(score) <= _KNOWN
 
 
 def _check_threshold(threshold: float) -> None:

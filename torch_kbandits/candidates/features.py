@@ -134,6 +134,12 @@ class FeatureTable(TableBelief):
         The weights need no factor of V: V⁻¹(ξ₀ + Σ_s √(c_s/λ) z_s ξ_s) has covariance V⁻¹. Cost: O(N m + u m).
         """
         features = self._embedding[: self._num_features]
+        if self.exact and prior.dtype == torch.float64:
+            # The same in terms of the played points, so that a draw does not depend on the order of the features.
+            noise = self.regularization / self._log.counts
+            normals = torch.randn(len(noise), generator=generator, dtype=torch.float64).to(prior)
+            values = (prior[self._played_rows] + noise.sqrt() * normals) / noise
+            return -(self._precision_inverse @ (features[:, self._played_rows] @ values)) @ features
         at_dictionary = prior[self._feature_rows].unsqueeze(-1)
         coordinates = torch.linalg.solve_triangular(self._factor, at_dictionary, upper=False).squeeze(-1)
         counts = self._log.counts

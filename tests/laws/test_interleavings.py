@@ -1,0 +1,111 @@
+"""What a bandit does after errors, interrupts, tells in another order and points of which all is known."""
+
+import pytest
+import torch
+from gpytorch.kernels import LinearKernel
+from problems import DOUBLE, data, difference, rbf
+
+from torch_kbandits import NumericalError, algorithms
+from torch_kbandits.candidates.table import ArmLookahead
+
+
+def make(name, num_arms=100, seed=0, **settings):
+    words = {"candidates": data(num_arms, 2, 1)[0], "kernel": rbf(0.3), "regularization": 0.01, "seed": seed}
+    if name not in ("gp-ei", "gp-pi", "random"):
+        words["beta"] = 1.5
+    return algorithms.build(name, **(words | settings))
+
+
+def reward(X):
+    return torch.sin(5.0 * X).sum(-1)
+
+
+def play(bandit, rounds):
+    for _ in range(rounds):
+        X = bandit.ask()
+        bandit.tell(X, reward(X))
+
+
+@pytest.mark.parametrize("num_arms", [100, 700])
+@pytest.mark.parametrize("name", ["bkb", "gp-ei", "gp-pi", "gp-ts", "gp-ucb"])
+@pytest.mark.parametrize("stranger", [False, True])
+def test_a_failed_tell_changes_nothing_while_points_are_pending(name, num_arms, stranger):
+    for seed in range(3):
+        bandit = make(name, num_arms, seed)
+        play(bandit, 6)
+        asked = bandit.ask(4)
+        expected = bandit.ask(5, remember=False)
+        point = asked[:1] + (0.123 if stranger else 0.0)
+        with pytest.raises(NumericalError):
+            bandit.tell(point.repeat(40, 1), torch.full((40,), 1.7e308, dtype=DOUBLE))
+        assert torch.equal(bandit.pending, asked)
+        assert torch.equal(bandit.ask(5, remember=False), expected)
+
+
+@pytest.mark.parametrize("name", algorithms.names())
+def test_an_interrupted_ask_leaves_nothing_pending(name, monkeypatch):
+    bandit = make(name)
+    play(bandit, 5)
+    expected = bandit.ask(5, remember=False)
+    original, calls = ArmLookahead.choose, []
+
+    def interrupted(*args):
+        calls.append(args)
+        if len(calls) == 1:
+            return original(*args)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ArmLookahead, "choose", interrupted)
+    if name != "mini-gp-ucb":  # which may choose once for all five
+        with pytest.raises(KeyboardInterrupt):
+            bandit.ask(5)
+    monkeypatch.undo()
+    assert len(bandit.pending) == 0
+    assert torch.equal(bandit.ask(5), expected)
+
+
+@pytest.mark.parametrize("name", ["gp-ts", "gp-ucb", "bkb"])
+def test_a_loaded_state_continues_on_many_arms(name):
+    """More arms than those whose whole covariance is kept; draws must not depend on the order of the features."""
+    bandit, twin = make(name, 600), make(name, 600)
+    play(bandit, 15)
+    twin.load_state_dict(bandit.state_dict())
+    assert torch.equal(twin.ask(10), bandit.ask(10))
+    replayed = make(name, 600)
+    replayed.replay(bandit.history)
+    assert torch.equal(replayed.ask(10), bandit.pending)
+
+
+@pytest.mark.parametrize("name", ["mini-gp-ucb", "bbkb"])
+def test_a_batch_told_in_another_order_is_replayed(name):
+    bandit = make(name)
+    for _ in range(4):
+        X = bandit.ask(None)
+        bandit.tell(X, reward(X))
+    X = torch.cat([bandit.ask(None), bandit.ask(3)]).flip(0)
+    bandit.tell(X, reward(X))
+    replayed = make(name)
+    replayed.replay(bandit.history)
+    assert replayed.model.num_observations == bandit.model.num_observations
+    assert difference(replayed.ask(), bandit.ask()) == 0.0
+
+
+@pytest.mark.parametrize(("name", "settings"), [("mini-gp-ucb", {}), ("bbkb", {}), ("bbkb", {"rule": "local"})])
+def test_an_arm_of_which_all_is_known_ends_the_batch(name, settings):
+    """A linear function vanishes at the origin: its variance there is 0 from the start."""
+    arms = torch.linspace(0.0, 1.0, 11, dtype=DOUBLE).unsqueeze(-1)
+    bandit = make(name, candidates=arms, kernel=LinearKernel().double(), **settings)
+    for _ in range(4):
+        X = bandit.ask(None)
+        assert len(X) <= 1_000
+        bandit.tell(X, -X[:, 0])
+    assert bandit.model.num_observations == len(bandit.history.X)
+    assert float(bandit.recommend()) == 0.0
+
+
+def test_a_batch_is_no_longer_than_its_limit(monkeypatch):
+    monkeypatch.setattr("torch_kbandits.bandit._LARGEST_BATCH", 7)
+    bandit = make("mini-gp-ucb", regularization=1e-2, threshold=50.0)
+    assert len(bandit.ask(None)) == 7
+    assert len(bandit.ask(None)) == 7
+    assert len(bandit.pending.unique(dim=0)) == 1
