@@ -17,7 +17,7 @@ from torch_kbandits.candidates import Belief, Candidates, Lookahead
 from torch_kbandits.confidence import ConstantWidth, Width
 from torch_kbandits.dictionaries import DictionaryRule
 from torch_kbandits.errors import EmptyHistoryError, InputError, KernelBanditWarning, TheoryWarning
-from torch_kbandits.gram import gram, prior_variance
+from torch_kbandits.gram import check_kernel, prior_variance
 from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.random import generator_for, seed_for
 from torch_kbandits.state import (
@@ -90,7 +90,7 @@ class Bandit:
         if isinstance(seed, bool):
             raise InputError(f"seed must be a whole number, got {seed}.")
         checks.instance("seed", seed, int, "a whole number")
-        _check_kernel(kernel, candidates.example)
+        check_kernel(kernel, candidates.example)
         self.candidates = candidates
         self.regularization = checks.positive("regularization", regularization)
         self.dictionary = dictionary
@@ -102,7 +102,6 @@ class Bandit:
         self._belief = self._prior()
         self._told: list[History] = [empty_history(candidates.example)]
         self._held: list[History] = []  # told, and kept aside by the batch rule
-        self._num_learned = 0
         self._pending = candidates.example[:0]
         self._ahead: Lookahead | None = None
         self._model: NystromGP | OnlineGP | None = None
@@ -171,15 +170,14 @@ class Bandit:
         ahead, self._ahead = self._ahead, None
         belief = dict(vars(self._belief))
         try:
-            learned, held = self._learn_if_complete(told, ahead)
+            held = self._learn_if_complete(told, ahead)
         except BaseException:
             vars(self._belief).update(belief)
             raise
         self._held = held
-        self._num_learned += learned
         self._told.append(told)
         self._pending = pending
-        if learned:
+        if not held:
             self._model = None
         elif ahead is not None and len(pending) == 0 and torch.equal(ahead.pending, held[0].X):
             self._ahead = ahead  # the batch stays what it was: all of it is told now
@@ -233,7 +231,7 @@ class Bandit:
         """The posterior as a BoTorch model, built when asked for, O(n m²); without rewards that a batch rule holds."""
         if self._model is None:
             history = self.history
-            learned = slice(self._num_learned)
+            learned = slice(self._belief.num_observations)
             self._model = self._belief.model(history.X[learned], history.Y[learned], self.inducing_points)
         return self._model
 
@@ -253,7 +251,7 @@ class Bandit:
         Raises:
             EmptyHistoryError: if nothing was learned yet.
         """
-        if self._num_learned == 0:
+        if self._belief.num_observations == 0:
             raise EmptyHistoryError("Nothing was learned yet, so there is no point to recommend: tell first.")
         return self._belief.recommend()
 
@@ -268,7 +266,7 @@ class Bandit:
             "history": history._asdict(),
             "inducing_points": self.inducing_points,
             "pending": self.pending,
-            "num_learned": self._num_learned,
+            "num_learned": self._belief.num_observations,
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -289,7 +287,6 @@ class Bandit:
         if saved.num_learned:
             belief.restore(saved.history.X[learned], saved.history.Y[learned], saved.inducing_points)
         self._belief, self._told, self._pending = belief, [saved.history], saved.pending
-        self._num_learned = saved.num_learned
         held = History(*(part[saved.num_learned :] for part in saved.history))
         self._held = [held] if len(held.X) else []
         self._ahead = self._model = None
@@ -313,7 +310,7 @@ class Bandit:
                 self.tell(history.X[rows], history.Y[rows])
         except BaseException:
             self._belief, self._told, self._pending = fresh, self._told[:1], pending
-            self._held, self._num_learned, self.round = [], 0, 0
+            self._held, self.round = [], 0
             self._ahead = self._model = None
             raise
 
@@ -328,25 +325,26 @@ class Bandit:
     def _prior(self) -> Belief:
         return self.candidates.belief(self._kernel, self.regularization, self.seed, exact=self.dictionary is None)
 
-    def _learn_if_complete(self, told: History, ahead: Lookahead | None) -> tuple[int, list[History]]:
-        """Learn what is told, or keep it aside; return how many rewards were learned and what is kept aside."""
+    def _learn_if_complete(self, told: History, ahead: Lookahead | None) -> list[History]:
+        """Learn what is told and what was kept aside, or keep all of it aside; return what is kept aside."""
         if self.batches is None:
-            return self._learn(told.X, told.Y), []
+            self._learn(told.X, told.Y)
+            return []
         held = joined([*self._held, told])
         batch = ahead if ahead is not None and torch.equal(ahead.pending, held.X) else self._belief.lookahead(held.X)
         if not self.batches.is_complete(batch):
-            return 0, [held]
-        return self._learn(held.X, held.Y), []
+            return [held]
+        self._learn(held.X, held.Y)
+        return []
 
-    def _learn(self, X: Tensor, Y: Tensor) -> int:
-        """Condition on rewards Y (q,) at X (q, d); everything or nothing. Returns q."""
+    def _learn(self, X: Tensor, Y: Tensor) -> None:
+        """Condition on rewards Y (q,) at X (q, d)."""
         selection = None
         if self.dictionary is not None:
             # Not by round: rewards told one by one or at once must lead to the same dictionary after a batch.
-            generator = generator_for(self.seed, self._num_learned, "dictionary")
+            generator = generator_for(self.seed, self._belief.num_observations, "dictionary")
             selection = self.dictionary.select(self._belief.preview(X), generator)
         self._belief.update(X, Y, selection)
-        return len(X)
 
     def _outstanding(self) -> Tensor:
         """Return the points of the batch so far: told and not yet learned, then pending, (k, d)."""
@@ -419,18 +417,3 @@ class Bandit:
                 TheoryWarning,
                 stacklevel=3,
             )
-
-
-def _check_kernel(kernel: Kernel, example: Tensor) -> None:
-    """Refuse a kernel that does not give a plain, finite covariance at points like the example (1, d)."""
-    d = example.shape[-1]
-    try:
-        with torch.no_grad():
-            values = gram(deepcopy(kernel).to(example), example.expand(2, d), example)
-    except (RuntimeError, IndexError) as error:
-        raise InputError(f"The kernel cannot be evaluated at points of {d} columns: {error}") from error
-    if values.shape != (2, 1) or not bool(torch.isfinite(values).all()):
-        raise InputError(
-            "The kernel must give a finite number for each pair of points; two points against one give a tensor of "
-            f"shape {tuple(values.shape)}, {values.flatten()[:4].tolist()}. Kernels with a batch shape do not fit."
-        )

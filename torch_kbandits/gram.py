@@ -1,11 +1,15 @@
 """The prior as plain tensors: the one place where GPyTorch's lazy kernels and mean functions are evaluated."""
 
+from copy import deepcopy
 from typing import cast
 
+import torch
 from gpytorch.kernels import Kernel
 from gpytorch.means import Mean
 from linear_operator.operators import to_dense
 from torch import Tensor
+
+from torch_kbandits.errors import InputError
 
 
 def gram(kernel: Kernel, X: Tensor, other: Tensor | None = None) -> Tensor:
@@ -24,3 +28,18 @@ def prior_variance(kernel: Kernel, X: Tensor) -> Tensor:
 def prior_mean(mean: Mean, X: Tensor) -> Tensor:
     """Return the prior mean at the rows of X (..., n, d), (..., n)."""
     return cast(Tensor, mean(X))
+
+
+def check_kernel(kernel: Kernel, example: Tensor) -> None:
+    """Refuse a kernel that does not give a plain, finite covariance at points like the example (1, d)."""
+    d = example.shape[-1]
+    try:
+        with torch.no_grad():
+            values = gram(deepcopy(kernel).to(example), example.expand(2, d), example)
+    except (RuntimeError, IndexError) as error:
+        raise InputError(f"The kernel cannot be evaluated at points of {d} columns: {error}") from error
+    if values.shape != (2, 1) or not bool(torch.isfinite(values).all()):
+        raise InputError(
+            "The kernel must give a finite number for each pair of points; two points against one give a tensor of "
+            f"shape {tuple(values.shape)}, {values.flatten()[:4].tolist()}. Kernels with a batch shape do not fit."
+        )
