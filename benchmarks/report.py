@@ -1,7 +1,6 @@
 """What a benchmark returns, and how it is shown and saved."""
 
 import json
-import os
 import platform
 import statistics
 import subprocess
@@ -16,6 +15,8 @@ import psutil
 import torch
 from rich import box
 from rich.table import Table as RichTable
+
+from torch_kbandits.experiments.records import write_whole
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -76,16 +77,6 @@ class Report:
         write_whole(path, json.dumps({"machine": machine, **asdict(self)}, indent=1, ensure_ascii=False) + "\n")
         write_whole(folder / f"{self.name}.md", self.markdown(machine))
         return path
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Replace a file in one step, so that an interrupted run leaves no half of it."""
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    try:
-        temporary.write_text(text, encoding="utf-8")
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def spread(values: Sequence[float], digits: int = 2) -> str:

@@ -1,6 +1,8 @@
 """Checks for the edge of the package: constructors and ``tell``. The inside trusts them."""
 
+import difflib
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -94,6 +96,13 @@ def points(name: str, value: Any, *, dimension: int | None = None, like: Tensor 
     if like is not None:
         same_kind(name, value, like)
     return finite(name, value)
+
+
+def nearest_name(name: object, known: Iterable[object], cutoff: float = 0.6) -> str | None:
+    """Return the known name most like one that is not known, whatever its case, or None if none is like it."""
+    folded = {str(word).lower(): str(word) for word in known}
+    near = difflib.get_close_matches(str(name).lower(), folded, n=1, cutoff=cutoff)
+    return folded[near[0]] if near else None
 
 
 def same_kind(name: str, value: Tensor, like: Tensor) -> Tensor:

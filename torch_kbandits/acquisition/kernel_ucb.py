@@ -18,7 +18,7 @@ from torch_kbandits.confidence import Evidence, Width
 from torch_kbandits.errors import InputError
 
 #: Keeps the gradient of the square root finite, and is far below any variance that matters in any units.
-_MIN_VARIANCE = 1e-30
+MIN_VARIANCE = 1e-30
 
 
 class KernelUCB(AcquisitionFunction):
@@ -66,7 +66,7 @@ class KernelUCB(AcquisitionFunction):
     @staticmethod
     def score(mean: Tensor, variance: Tensor, beta: Tensor) -> Tensor:
         """Return μ + β σ from posterior marginals of equal shape."""
-        return mean + beta * variance.clamp_min(_MIN_VARIANCE).sqrt()
+        return mean + beta * variance.clamp_min(MIN_VARIANCE).sqrt()
 
     @override
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:

@@ -18,12 +18,9 @@ from botorch.utils.sampling import draw_sobol_samples, manual_seed
 from torch import Tensor
 
 from torch_kbandits import checks
-from torch_kbandits.acquisition.kernel_ucb import KernelUCB, hallucinate
+from torch_kbandits.acquisition.kernel_ucb import MIN_VARIANCE, KernelUCB, hallucinate
 from torch_kbandits.acquisition.thompson import DiscretizedThompsonSampling
 from torch_kbandits.errors import InputError
-
-#: Keeps scores finite where the variance vanishes; far below any variance that matters in any units.
-_MIN_VARIANCE = 1e-30
 
 
 class ArmPosterior(Protocol):
@@ -125,7 +122,7 @@ class ExpectedImprovementRule(AcquisitionRule):
 
     def on_arms(self, posterior: ArmPosterior, beta: Tensor, seed: int) -> Tensor:
         """Return log EI, (A,)."""
-        deviation = posterior.variance.clamp_min(_MIN_VARIANCE).sqrt()
+        deviation = posterior.variance.clamp_min(MIN_VARIANCE).sqrt()
         return _log_ei_helper((posterior.mean - posterior.incumbent) / deviation) + deviation.log()
 
     def function(
@@ -154,7 +151,7 @@ class ProbabilityOfImprovementRule(AcquisitionRule):
     def on_arms(self, posterior: ArmPosterior, beta: Tensor, seed: int) -> Tensor:
         """Return (μ − best − margin) / σ, (A,)."""
         improvement = posterior.mean - posterior.incumbent - self.margin
-        return improvement / posterior.variance.clamp_min(_MIN_VARIANCE).sqrt()
+        return improvement / posterior.variance.clamp_min(MIN_VARIANCE).sqrt()
 
     def function(
         self, model: Model, beta: Tensor, X_pending: Tensor | None, domain: Domain, seed: int

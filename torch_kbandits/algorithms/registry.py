@@ -1,9 +1,9 @@
 """The named algorithms, by name."""
 
-import difflib
 import inspect
 from typing import Any
 
+from torch_kbandits import checks
 from torch_kbandits.algorithms.bbkb import BBKB
 from torch_kbandits.algorithms.bkb import BKB
 from torch_kbandits.algorithms.gp_ei import GPEI
@@ -75,7 +75,7 @@ def build(name: str, **config: Any) -> Bandit:
 
 def _find(name: str) -> type[Bandit]:
     if name not in _ALGORITHMS:
-        near = difflib.get_close_matches(str(name).lower(), _ALGORITHMS, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(names())}."
+        near = checks.nearest_name(name, _ALGORITHMS)
+        hint = f"did you mean {near!r}?" if near else f"there are {', '.join(names())}."
         raise InputError(f"There is no algorithm {name!r}: {hint}")
     return _ALGORITHMS[name]

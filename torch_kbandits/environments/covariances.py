@@ -11,20 +11,22 @@ from torch_kbandits.linalg import jittered_cholesky
 _SMOOTHNESS = {"rbf": None, "matern-0.5": 0.5, "matern-1.5": 1.5, "matern-2.5": 2.5}
 
 
-def stationary_kernel(name: str, lengthscale: float, outputscale: float = 1.0) -> Kernel:
-    """Return an isotropic kernel in double precision.
+def stationary_kernel(name: str, lengthscale: float | Tensor, outputscale: float = 1.0) -> Kernel:
+    """Return a kernel in double precision.
 
     Args:
         name: "rbf" (squared exponential, exp(−r² / 2ℓ²)), "matern-0.5", "matern-1.5" or "matern-2.5".
-        lengthscale: ℓ > 0, in units of the inputs.
+        lengthscale: ℓ > 0, in units of the inputs; or one for each input, (d,).
         outputscale: k(x, x) > 0, in reward units squared.
     """
     choice("kernel", name, _SMOOTHNESS)
-    checks.positive("lengthscale", lengthscale)
-    smoothness = _SMOOTHNESS[name]
-    kernel = (RBFKernel() if smoothness is None else MaternKernel(nu=smoothness)).double()
     # As tensors: GPyTorch rounds Python numbers to single precision.
-    kernel.lengthscale = torch.tensor(lengthscale, dtype=torch.float64)
+    if not isinstance(lengthscale, Tensor):
+        lengthscale = torch.tensor(checks.positive("lengthscale", lengthscale), dtype=torch.float64)
+    smoothness, d = _SMOOTHNESS[name], lengthscale.numel() if lengthscale.dim() else None
+    base = RBFKernel(ard_num_dims=d) if smoothness is None else MaternKernel(nu=smoothness, ard_num_dims=d)
+    kernel = base.double()
+    kernel.lengthscale = lengthscale
     if outputscale == 1.0:
         return kernel
     scaled = ScaleKernel(kernel).double()

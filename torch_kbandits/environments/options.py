@@ -1,6 +1,5 @@
 """Checks of the options that name a problem in a spec: the error has what came and the nearest valid name."""
 
-import difflib
 from collections.abc import Iterable
 from typing import Any
 
@@ -18,8 +17,8 @@ def choice(name: str, value: Any, valid: Iterable[Any]) -> Any:
 
 def nearest(value: Any, known: Iterable[Any]) -> str:
     """Return " (did you mean …?)", or nothing if no known name is near."""
-    near = difflib.get_close_matches(str(value).lower(), [str(name) for name in known], n=1)
-    return f" (did you mean {near[0]!r}?)" if near else ""
+    near = checks.nearest_name(value, known)
+    return f" (did you mean {near!r}?)" if near else ""
 
 
 def whole_number(name: str, value: Any) -> int:

@@ -4,10 +4,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from gpytorch.kernels import Kernel, LinearKernel, MaternKernel, RBFKernel, ScaleKernel
+from gpytorch.kernels import Kernel, LinearKernel
 from torch import Tensor
 
 from torch_kbandits import checks
+from torch_kbandits.environments.covariances import stationary_kernel
 from torch_kbandits.errors import InputError
 from torch_kbandits.experiments.nearest import check_keys, pick, table
 
@@ -37,20 +38,12 @@ def build_kernel(value: Any, where: str = "kernel") -> Kernel:
         raise InputError(f"{where} needs a name, one of {', '.join(KERNELS)}.")
     name = pick(where, "kernel", entry["name"], KERNELS)
     check_keys(where, f"option of kernel {name!r}", entry, _options(name))
-    if name == "linear":
-        base: Kernel = LinearKernel().double()
-        base.variance = torch.ones((), dtype=torch.float64)
-    else:
-        lengthscale = _lengthscale(f"{where}.lengthscale", entry.get("lengthscale", 1.0))
-        d = lengthscale.numel() if lengthscale.dim() else None
-        base = RBFKernel(ard_num_dims=d) if name == "rbf" else MaternKernel(nu=float(name[7:]), ard_num_dims=d)
-        base = base.double()
-        base.lengthscale = lengthscale
     outputscale = checks.positive(f"{where}.outputscale", entry.get("outputscale", 1.0))
-    if outputscale == 1.0:
-        return base
-    kernel = ScaleKernel(base).double()
-    kernel.outputscale = torch.tensor(outputscale, dtype=torch.float64)
+    if name != "linear":
+        lengthscale = _lengthscale(f"{where}.lengthscale", entry.get("lengthscale", 1.0))
+        return stationary_kernel(name, lengthscale, outputscale)
+    kernel = LinearKernel().double()
+    kernel.variance = torch.tensor(outputscale, dtype=torch.float64)
     return kernel
 
 

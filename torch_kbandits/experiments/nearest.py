@@ -1,6 +1,5 @@
 """What to say about a name that is not known: where it stands and the nearest one that is."""
 
-import difflib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -18,9 +17,8 @@ def unknown(where: str, kind: str, name: object, valid: Iterable[str]) -> InputE
         valid: the names that are known.
     """
     known = sorted(valid)
-    folded = {word.lower(): word for word in known}
-    near = difflib.get_close_matches(str(name).lower(), folded, n=1, cutoff=0.4)
-    guess = f"did you mean {folded[near[0]]!r}? " if near else ""
+    near = checks.nearest_name(name, known, cutoff=0.4)
+    guess = f"did you mean {near!r}? " if near else ""
     listed = f"Known: {', '.join(known)}." if known else "None may be given."
     return InputError(f"{where}: {name!r} is no {kind}; {guess}{listed}")
 

@@ -130,11 +130,14 @@ def append_records(directory: Path, records: Sequence[Record]) -> None:
 def write_whole(file: Path, text: str) -> None:
     """Put a file in place at once: a reader sees the old one or the new one, never a part."""
     draft = file.with_name(f".{file.name}.{os.getpid()}")
-    with draft.open("wb") as stream:
-        stream.write(text.encode())
-        stream.flush()
-        os.fsync(stream.fileno())
-    os.replace(draft, file)
+    try:
+        with draft.open("wb") as stream:
+            stream.write(text.encode())
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(draft, file)
+    finally:
+        draft.unlink(missing_ok=True)
 
 
 def records_file(path: str | Path) -> Path:

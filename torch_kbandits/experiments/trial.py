@@ -186,7 +186,7 @@ def play(
         if batch == 1:
             X = ask()
         elif batch == "rule":
-            X = ask(q=None)[: rounds - t]  # type: ignore[arg-type]
+            X = ask(q=None)[: rounds - t]
         else:
             X = ask(q=min(int(batch), rounds - t))
         asked = clock()

@@ -202,5 +202,4 @@ class NystromGP(FactoredGP):
         saved = state_dict.get(f"{prefix}inducing_points")
         if saved is not None and saved.shape != self.inducing_points.shape:
             self.inducing_points = self.inducing_points.new_empty(saved.shape)
-        self.prediction_strategy = None
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
