@@ -50,7 +50,8 @@ class BatchRule(ABC):
 class GlobalBatchRule(BatchRule):
     """End the batch when 1 + Σ_s τ(x_s) > C, the scores being those at its start.
 
-    Then no variance has shrunk by more than a factor of about C, so the widths at the start are still valid up to √C.
+    Before its last point no variance of an exact posterior has shrunk by more than a factor C, so the widths at the
+    start hold up to √C; where the batch's points join a dictionary, nearly so.
 
     Source: Calandriello et al., "Near-linear time Gaussian process optimization with adaptive batching and
     resparsification", ICML 2020, Alg. 1.
@@ -74,7 +75,8 @@ class GlobalBatchRule(BatchRule):
 class LocalBatchRule(BatchRule):
     """End the batch when some candidate's variance has shrunk by more than a factor C since its start.
 
-    Never shorter batches than the global rule's at the same C, and the most that its analysis allows.
+    On the exact posterior its batches are never shorter than the global rule's at the same C; where the batch's points
+    join a dictionary they may be.
 
     Source: Calandriello et al., ICML 2020, whose analysis needs just this ratio.
 
