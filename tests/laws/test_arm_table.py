@@ -117,7 +117,7 @@ def test_an_exact_table_is_the_exact_posterior_after_any_tells(form, num_arms, r
     arms, _ = data(num_arms, 2, seed)
     arms = torch.cat([arms, arms[:2]])
     belief = EXACT[form](arms, kernel)
-    belief.REFRESH = 17  # of the features
+    belief.CHECK = 17  # of the features
     told_X, told_Y = [], []
     for number in range(rounds):
         X = arms[torch.randint(len(arms), (q,), generator=generator)].clone()
@@ -153,7 +153,7 @@ def test_an_exact_table_embeds_no_more_than_the_points_span():
     for number in range(300):
         belief.update(arms[number % 100, None], torch.ones(1, dtype=DOUBLE), None)
     assert len(belief.inducing_points) == 100
-    assert belief._num_features < 30
+    assert belief._dtc.size < 30
 
 
 @pytest.mark.parametrize("form", EXACT)
@@ -181,7 +181,7 @@ def test_an_unchanged_dictionary_is_not_embedded_again(monkeypatch):
     arms, _ = data(40, 2)
     belief, rule = table(arms), FixedDictionary(arms[::5])
     tell(belief, arms[:1], torch.ones(1, dtype=DOUBLE), rule, 0)
-    monkeypatch.setattr(FeatureTable, "_rebuild", lambda *_: pytest.fail("the table embedded all arms again"))
+    monkeypatch.setattr(FeatureTable, "_embedded", lambda *_: pytest.fail("the table embedded all arms again"))
     X, Y = arms[torch.randint(40, (30,))], torch.randn(30, dtype=DOUBLE)
     for number in range(30):
         tell(belief, X[number : number + 1], Y[number : number + 1], rule, number)
@@ -304,15 +304,13 @@ def test_an_interrupt_changes_nothing(monkeypatch):
     arms, _ = data(20, 2)
     belief, rule = table(arms), FixedDictionary(arms[::3])
     tell(belief, arms[:1], torch.ones(1, dtype=DOUBLE), rule, 0)
-    before, observe, calls = belief.mean, FeatureTable._observe, []
+    before, settle = belief.mean, FeatureTable._settle
 
     def interrupted(*args):
-        calls.append(args)
-        if len(calls) == 2:
-            raise KeyboardInterrupt
-        observe(*args)
+        settle(*args)
+        raise KeyboardInterrupt
 
-    monkeypatch.setattr(FeatureTable, "_observe", interrupted)
+    monkeypatch.setattr(FeatureTable, "_settle", interrupted)
     with pytest.raises(KeyboardInterrupt):
         tell(belief, arms[3:5], torch.ones(2, dtype=DOUBLE), rule, 1)
     assert torch.equal(belief.mean, before)
@@ -359,7 +357,7 @@ def test_a_failed_extension_leaves_the_table_as_it_was(monkeypatch):
     belief = table(arms)
     tell(belief, arms[:1], torch.ones(1, dtype=DOUBLE), EveryPoint(), 0)
     before = belief.mean, belief.variance, belief.inducing_points, belief.information_gain()
-    monkeypatch.setattr(FeatureTable, "_observe", lambda *_: (_ for _ in ()).throw(RuntimeError("half way")))
+    monkeypatch.setattr(FeatureTable, "_settle", lambda *_: (_ for _ in ()).throw(RuntimeError("half way")))
     with pytest.raises(RuntimeError, match="half way"):
         tell(belief, arms[5:6], torch.ones(1, dtype=DOUBLE), EveryPoint(), 1)
     monkeypatch.undo()

@@ -68,6 +68,10 @@ class AcquisitionRule(ABC):
     #: Whether rewards guide the rule; before any, a bandit on a box plays a Sobol sequence instead.
     needs_observations: ClassVar[bool] = True
 
+    #: Whether the score of an arm depends on its own mean and variance and the incumbent alone, and grows with both.
+    #: Then bounds on these bound the score, and not every arm need be looked at.
+    grows_with_mean_and_variance: ClassVar[bool] = False
+
     @abstractmethod
     def on_arms(self, posterior: ArmPosterior, beta: Tensor, seed: int) -> Tensor:
         """Return the scores of the arms, (A,); the largest is played."""
@@ -98,6 +102,7 @@ class UpperConfidenceRule(AcquisitionRule):
     """Maximise the upper confidence bound μ + β σ; see ``KernelUCB``."""
 
     uses_width = True
+    grows_with_mean_and_variance = True
 
     def on_arms(self, posterior: ArmPosterior, beta: Tensor, seed: int) -> Tensor:
         """Return μ + β σ, (A,)."""
@@ -119,6 +124,8 @@ class ExpectedImprovementRule(AcquisitionRule):
     Source: Mockus, 1975; Ament et al., NeurIPS 2023 (BoTorch's logarithm). With noise there is no best observed value;
     the posterior mean takes its place.
     """
+
+    grows_with_mean_and_variance = True
 
     def on_arms(self, posterior: ArmPosterior, beta: Tensor, seed: int) -> Tensor:
         """Return log EI, (A,)."""

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from torch_kbandits.acquisition import AcquisitionRule, Domain
 from torch_kbandits.dictionaries import PlayedPoints, Selection
+from torch_kbandits.errors import NumericalError
 from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.rows import row_keys
 
@@ -164,12 +165,15 @@ class Candidates(ABC):
 
 
 class PlayedLog:
-    """The unique played points with how often each was played and the sum of its rewards, in order of first play."""
+    """The unique played points with how often each was played and the sum of its rewards, in order of first play.
+
+    Counts and sums are in double precision, so that a million plays add up.
+    """
 
     def __init__(self, example: Tensor) -> None:
         self.points = example[:0]
-        self.counts = example.new_zeros(0)
-        self.sums = example.new_zeros(0)
+        self.counts = example.new_zeros(0, dtype=torch.float64)
+        self.sums = example.new_zeros(0, dtype=torch.float64)
         self._positions: dict[bytes, int] = {}
 
     def __len__(self) -> int:
@@ -193,7 +197,7 @@ class PlayedLog:
 
     def points_with(self, X: Tensor, located: Located) -> tuple[Tensor, Tensor]:
         """Return the unique points and their counts as they will be once X (q, d) is added."""
-        return self._points_with(X, located), self._added(self.counts, X.new_ones(len(X)), located)
+        return self._points_with(X, located), self._added(self.counts, torch.ones_like(X[:, 0]), located)
 
     def sums_with(self, Y: Tensor, located: Located) -> Tensor:
         """Return the sums of rewards as they will be once rewards Y (q,) are added."""
@@ -210,6 +214,12 @@ class PlayedLog:
         return torch.cat([self.points, X[located.fresh]]) if located.fresh else self.points
 
     def _added(self, old: Tensor, new: Tensor, located: Located) -> Tensor:
-        positions = torch.tensor(located.positions, device=new.device)
-        grown = torch.cat([old, new.new_zeros(len(located.fresh))]) if located.fresh else old
+        positions, new = torch.tensor(located.positions, device=new.device), new.to(old)
+        grown = torch.cat([old, old.new_zeros(len(located.fresh))]) if located.fresh else old
         return grown.index_add(0, positions, new)
+
+
+def require_finite(*values: Tensor) -> None:
+    """Refuse a posterior that has values which are not finite."""
+    if not all(bool(torch.isfinite(value).all()) for value in values):
+        raise NumericalError("The posterior is not finite: rewards or hyperparameters are too large for the dtype.")

@@ -7,9 +7,8 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.acquisition import AcquisitionRule, Domain, hallucinate
-from torch_kbandits.candidates.base import Belief, Candidates, Lookahead, PlayedLog
+from torch_kbandits.candidates.base import Belief, Candidates, Lookahead, PlayedLog, require_finite
 from torch_kbandits.dictionaries import PlayedPoints, Selection
-from torch_kbandits.errors import NumericalError
 from torch_kbandits.gram import prior_variance
 from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.random import seed_for
@@ -151,8 +150,7 @@ class BoxBelief(Belief):
         """Return the model if its posterior is finite; the factors are computed here, before anything changes."""
         with torch.no_grad():
             mean = cast(Tensor, model.posterior(X[:1]).mean)
-        if not bool(torch.isfinite(mean).all()):
-            raise NumericalError("The posterior is not finite: rewards or hyperparameters are too large for the dtype.")
+        require_finite(mean)
         return model
 
 

@@ -5,7 +5,7 @@ import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from torch_kbandits.candidates.base import Located
+from torch_kbandits.candidates.base import Located, require_finite
 from torch_kbandits.candidates.table import TableBelief, grouped
 from torch_kbandits.dictionaries import Selection
 from torch_kbandits.gram import gram
@@ -33,9 +33,33 @@ class CovarianceTable(TableBelief):
         with torch.no_grad():
             self._covariance = gram(self.kernel, arms)
 
+        self._mean = torch.zeros_like(self._prior_variance)
+        self._log_det = self._mean.new_zeros(())
+
     @property
-    def _row_variances(self) -> Tensor:
-        return self._covariance.diagonal()
+    def mean(self) -> Tensor:
+        """Posterior means of the arms, (A,)."""
+        return self._mean[: self._num_arms]
+
+    @property
+    def variance(self) -> Tensor:
+        """Posterior variances of the arms, (A,), in reward units squared."""
+        return self._covariance.diagonal()[: self._num_arms].clamp_min(0.0)
+
+    @property
+    def _played_mean(self) -> Tensor:
+        return self._mean[self._played_rows]
+
+    @property
+    def _played_variance(self) -> Tensor:
+        return self._variance_at(self._played_rows)
+
+    def _variance_at(self, rows: Tensor) -> Tensor:
+        return self._covariance.diagonal()[rows]
+
+    def information_gain(self) -> Tensor:
+        """Return ½ log det V, 0-dim, in nats. Cost: O(1)."""
+        return 0.5 * self._log_det
 
     @property
     def inducing_points(self) -> Tensor:
@@ -65,7 +89,7 @@ class CovarianceTable(TableBelief):
         try:
             for position, (count, total) in grouped(located.positions, Y).items():
                 self._observe(int(played_rows[position]), count, total)
-            self._require_finite()
+            require_finite(self._mean, self._covariance.diagonal())
         except BaseException:
             vars(self).update(before)
             raise

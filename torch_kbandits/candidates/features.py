@@ -1,22 +1,30 @@
-from collections.abc import Sequence
+from collections.abc import Callable
 from copy import copy
-from typing import Self
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple, Self
 
 import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from torch_kbandits.candidates.base import Located
+from torch_kbandits.acquisition import AcquisitionRule
+from torch_kbandits.candidates.base import Located, require_finite
 from torch_kbandits.candidates.columns import KernelColumns
-from torch_kbandits.candidates.table import RowRewards, TableBelief, grouped
+from torch_kbandits.candidates.lazy import LazyPanel
+from torch_kbandits.candidates.panels import Change, FeatureStore, Panel
+from torch_kbandits.candidates.table import TableBelief, grouped
 from torch_kbandits.dictionaries import PlayedPoints, Selection
 from torch_kbandits.dictionaries.greedy import greedy_pivots
-from torch_kbandits.dtc import DTCFactors, embed
+from torch_kbandits.dtc import embed
 from torch_kbandits.errors import NumericalError
 from torch_kbandits.linalg import jittered_cholesky
+from torch_kbandits.online_dtc import OnlineDTC
 
 #: Arms embedded at a time when the dictionary changes, so that temporaries stay in cache.
 _BLOCK = 4096
+
+#: Up to this many arms a new kernel column is computed at once and read at the played points too.
+_WHOLE_COLUMN = 65536
 
 #: A point whose Schur complement is below this fraction of its prior variance is in the dictionary's span already.
 _SPAN_TOLERANCE = {torch.float64: 1e-13, torch.float32: 1e-5}
@@ -24,23 +32,34 @@ _SPAN_TOLERANCE = {torch.float64: 1e-13, torch.float32: 1e-5}
 #: After a point whose Schur complement is below this fraction the embedding is computed afresh, in a stabler order.
 _FRAGILE = {torch.float64: 1e-6, torch.float32: 1e-3}
 
+#: Embedding an arm afresh costs as much as so many products for each dictionary point, beside the solves.
+_COPY = 16
+
 #: No rounding makes a Schur complement negative beyond this fraction of the prior variance.
 _IMPOSSIBLE = -1e-2
 
 
-class FeatureTable(TableBelief):
-    """Mean and variance of every arm, kept up to date in one pass over the A × m embedding a round.
+#: Returns the kernel values (a, |block|) of some points against a block of the arms.
+Columns = Callable[[slice], Tensor]
 
-    Between dictionary changes a reward changes all means and variances by a rank-one term; a new dictionary point
-    adds one feature. Any other change of the dictionary embeds all arms again. The exact posterior is the case where
-    every played point is in the dictionary; points that the others span to rounding add no feature.
+
+class FeatureTable(TableBelief):
+    """Mean and variance of every arm, kept up to date in at most one pass over the A × m embedding a round.
+
+    A reward changes all means and variances by a rank-one term, and nothing is computed of arms that cannot be chosen:
+    see ``best_row``. A new dictionary point adds one feature. A point that leaves the dictionary stays among the
+    spanning points of ``OnlineDTC``, so leaving and coming back change no feature; all arms are embedded again only
+    where that is cheaper. The exact posterior is the case where every played point is in the dictionary; points that
+    the others span to rounding add no feature.
+
+    What concerns the played points and the dictionary alone is in double precision whatever the arms are in.
 
     Source: the posterior and the counts are those of Calandriello et al., COLT 2019, §3.1–3.2. Differs: the paper
-    embeds all arms afresh in every round; here rounding that builds up in the rank-one terms is cleared by a fresh
-    embedding every ``REFRESH`` of them.
+    embeds all arms afresh in every round; here drift of the low-rank changes is looked for every ``CHECK`` of them and
+    cleared where it exceeds ``DRIFT``.
 
-    Cost of a round: O(A m) at an unchanged dictionary, O(A m) a point added, else O(A m²). Memory: O(A m), and the
-    kernel columns of played arms within their budget.
+    Cost of a round: O(A + m²) at an unchanged dictionary where bounds help, O(A m) a point that joins or has left,
+    O(A m²) at most. Memory: O(A m), and the kernel columns of played arms within their budget.
 
     Args:
         arms: (A, d).
@@ -51,8 +70,11 @@ class FeatureTable(TableBelief):
         exact: whether every played point is in the dictionary.
     """
 
-    #: Rank-one changes between fresh embeddings.
-    REFRESH = 1000
+    #: Low-rank changes between looks for drift.
+    CHECK = 128
+
+    #: Drift of a variance, as a fraction of the largest prior variance, that is cleared.
+    DRIFT: ClassVar = {torch.float64: 1e-10, torch.float32: 1e-4}
 
     def __init__(
         self,
@@ -66,24 +88,71 @@ class FeatureTable(TableBelief):
     ) -> None:
         super().__init__(arms, kernel, regularization, seed, exact=exact)
         self._columns = KernelColumns(self.kernel, arms, column_memory)
-        self._embedding = arms.new_empty(0, len(arms))  # a buffer: rows [:m] are the features
-        self._rebuild(self._played_rows, self._played_rows, self._log.counts, self._log.sums)
+        self._dictionary_rows = self._feature_rows = self._played_rows
+        self._positions: dict[int, int | None] = {}  # of rows among the features; None where spanned without one
+        self._dtc = OnlineDTC.empty(arms)
+        self._weights = self._dtc.weights
+        self._played = Panel.prior(self._weights)
+        self._arms = LazyPanel(Panel.prior(self._prior_variance), self._dtc, self._weights)
+        self._changes = 0
+        self._is_fragile = False
 
     # ---------------------------------------------------------------- what is known
 
     @property
-    def _row_variances(self) -> Tensor:
-        return self._variance
+    def mean(self) -> Tensor:
+        """Posterior means of the arms, (A,)."""
+        return self._arms.up_to_date().mean
+
+    @property
+    def variance(self) -> Tensor:
+        """Posterior variances of the arms, (A,), in reward units squared."""
+        return self._arms.up_to_date().variance.clamp_min(0.0)
+
+    @property
+    def _played_mean(self) -> Tensor:
+        return self._played.mean.to(self._points.dtype)
+
+    @property
+    def _played_variance(self) -> Tensor:
+        return self._played.variance.to(self._points.dtype)
+
+    def _variance_at(self, rows: Tensor) -> Tensor:
+        if len(rows) == 0:
+            return self._prior_variance[:0]
+        prior, points = self._prior_at(rows), self._coordinates(rows)
+        return Panel.afresh(points, prior, self._dtc, self._weights).variance.to(self._points.dtype)
 
     @property
     def inducing_points(self) -> Tensor:
         """The dictionary, (m, d): all played points if the posterior is exact."""
         return self._log.points if self.exact else self._points[self._dictionary_rows]
 
+    def information_gain(self) -> Tensor:
+        """Return ½ log det V, 0-dim, in nats."""
+        return 0.5 * self._dtc.log_det.to(self._points.dtype)
+
     def mean_norm(self) -> Tensor:
-        """Return the RKHS norm of the posterior mean, 0-dim. Cost: O(u m)."""
-        played = self._embedding[: self._num_features, self._played_rows]
-        return (self._precision_inverse @ (played @ (self._log.sums / self.regularization))).norm()
+        """Return the RKHS norm of the posterior mean, 0-dim. Cost: O(m)."""
+        return self._weights.norm().to(self._points.dtype)
+
+    # ---------------------------------------------------------------- choosing
+
+    @property
+    def visited_share(self) -> float:
+        """The share of the arms whose posterior was computed for the last choice."""
+        return self._arms.visited_share
+
+    def best_row(self, rule: AcquisitionRule, beta: Tensor, seed: int) -> int:
+        """Return the row of the arm that a rule chooses; arms that cannot be chosen are not looked at."""
+        if not rule.grows_with_mean_and_variance:
+            return super().best_row(rule, beta, seed)
+
+        def score(mean: Tensor, variance: Tensor) -> Tensor:
+            return rule.on_arms(SomeArms(mean, variance, self.incumbent), beta, seed)
+
+        rows, scores = self._arms.contenders(score, lambda best: self.tie_width(best, beta))
+        return self.highest(scores, beta, rows)
 
     # ---------------------------------------------------------------- telling
 
@@ -95,20 +164,45 @@ class FeatureTable(TableBelief):
     def _condition(
         self, X: Tensor, Y: Tensor, selection: Selection | None, located: Located, played_rows: Tensor
     ) -> None:
+        fresh = played_rows[len(self._played_rows) :]
         if selection is None:
-            added = played_rows[len(self._played_rows) :]
-            dictionary_rows = torch.cat([self._dictionary_rows, added])
+            dictionary = torch.cat([self._dictionary_rows, fresh])
+        elif selection.indices is None:
+            dictionary = self.rows_of(selection.points)
         else:
-            rows = None if selection.indices is None else played_rows[selection.indices]
-            dictionary_rows = self.rows_of(selection.points) if rows is None else rows
-            added = self._added(dictionary_rows)
+            dictionary = played_rows[selection.indices]
         groups = grouped(located.positions, Y)
-        if added is not None and self._is_cheap(len(added), len(groups)):
-            self._extend(added, [(int(played_rows[position]), *sums) for position, sums in groups.items()])
+        joining, left_out = self._difference(dictionary)
+        if left_out is not None and self._is_cheap(len(joining), len(left_out), len(dictionary), len(groups)):
+            before = dict(vars(self))  # values are replaced, and features written beyond those in use only
+            try:
+                self._advance(joining, left_out, dictionary, played_rows, groups)
+            except BaseException:
+                vars(self).update(before)
+                raise
         else:
-            if selection is None:
-                dictionary_rows = self._spanning(dictionary_rows)
-            self._replace(dictionary_rows, played_rows, X, Y, located)
+            self._replace(self._spanning(dictionary) if self.exact else dictionary, played_rows, X, Y, located)
+
+    def _difference(self, dictionary: Tensor) -> tuple[Tensor, tuple[int, ...] | None]:
+        """Return the rows of a dictionary that are not spanned yet, and which features it lacks; None for unknown."""
+        if torch.equal(dictionary, self._dictionary_rows):
+            return dictionary[:0], self._dtc.left_out
+        rows = dictionary.tolist()
+        joining = [row for row in rows if row not in self._positions]
+        if self.exact:
+            return dictionary.new_tensor(joining), ()
+        present = {self._positions.get(row) for row in rows}
+        left_out = tuple(position for position in range(self._dtc.size) if position not in present)
+        if left_out and any(self._positions.get(row, 0) is None for row in rows):
+            return dictionary[:0], None  # what spans such a point may have left
+        return dictionary.new_tensor(joining), left_out
+
+    def _is_cheap(self, num_joining: int, num_left_out: int, size: int, num_rewards: int) -> bool:
+        """Say whether applying rows to the features is cheaper than embedding all arms afresh, and as exact."""
+        if self._is_fragile or num_joining > 1 + self._dtc.size // 8:
+            return False
+        rows = 2 * num_joining + 2 * num_left_out + num_rewards + 1
+        return 2 * rows * self._dtc.size <= 3 * size**2 + _COPY * size
 
     # ---------------------------------------------------------------- looking ahead
 
@@ -116,12 +210,19 @@ class FeatureTable(TableBelief):
         """Return the table conditioned so many times on the posterior mean at a row, which joins the dictionary.
 
         Counts and sums stay: features that join later vanish at the row, so they never ask for them. One table that
-        looks ahead at a time: they write to the buffer of this one. Cost: O(N m).
+        looks ahead at a time: they write to features that this one does not use yet. Cost: O(A m).
         """
-        # A shallow copy is enough: growing and observing replace tensors and write to unused features only.
         ahead = copy(self)
-        ahead._grow(row, ahead._columns.block(ahead._played_rows.new_tensor([row]), slice(None))[0])
-        ahead._observe(row, times, times * ahead._mean[row])
+        index = self._played_rows.new_tensor([row])
+        points = self._coordinates(index)
+        position = self._positions.get(row)
+        growth = ahead._growth(index[: row not in self._positions], self._played, self._played_rows)
+        if len(growth.own):
+            points = torch.cat([points, growth.coordinates(points, self._columns.between(growth.rows, index))])
+        weight = times / self.regularization.double()
+        dtc, fallen = growth.dtc.observed(points, weight.reshape(1), weight.new_zeros(1))
+        dtc = dtc.leaving_out(tuple(other for other in dtc.left_out if other != position))
+        ahead._settle(growth, self._played, dtc, fallen, torch.nn.functional.pad(self._weights, (0, len(growth.own))))
         return ahead
 
     @property
@@ -129,144 +230,223 @@ class FeatureTable(TableBelief):
         return self._feature_rows
 
     def _draw_correction(self, prior: Tensor, generator: torch.Generator) -> Tensor:
-        """Return Σ_j (w_j − g_j) z_j at all rows, w drawn from N(0, V⁻¹) and g the coordinates of the prior draw.
+        """Return Σ_j (w_j − g_j) z_j at the arms, w drawn from N(0, V⁻¹) and g the coordinates of the prior draw.
 
-        The weights need no factor of V: V⁻¹(ξ₀ + Σ_s √(c_s/λ) z_s ξ_s) has covariance V⁻¹. Cost: O(N m + u m).
+        The weights need no factor of V: V⁻¹(ξ₀ + Σ_s √(c_s/λ) z_s ξ_s) has covariance V⁻¹. Cost: O(A m + u m + m²),
+        and O(m³) while points are left out.
         """
-        features = self._embedding[: self._num_features]
-        if self.exact and prior.dtype == torch.float64:
+        prior = prior.double()
+        counts = self._log.counts
+        played = self._played.features
+        if self.exact and self._points.dtype == torch.float64:
             # The same in terms of the played points, so that a draw does not depend on the order of the features.
-            noise = self.regularization / self._log.counts
+            noise = self.regularization / counts
             normals = torch.randn(len(noise), generator=generator, dtype=torch.float64).to(prior)
             values = (prior[self._played_rows] + noise.sqrt() * normals) / noise
-            return -(self._precision_inverse @ (features[:, self._played_rows] @ values)) @ features
-        at_dictionary = prior[self._feature_rows].unsqueeze(-1)
-        coordinates = torch.linalg.solve_triangular(self._factor, at_dictionary, upper=False).squeeze(-1)
-        counts = self._log.counts
-        normals = torch.randn(len(coordinates) + len(counts), generator=generator, dtype=torch.float64).to(prior)
-        noise = (counts / self.regularization).sqrt() * normals[len(coordinates) :]
-        weights = self._precision_inverse @ (normals[: len(coordinates)] + features[:, self._played_rows] @ noise)
-        return (weights - coordinates) @ features
+            correction = -self._dtc.solve(played.combinations(values.unsqueeze(-1)).squeeze(-1))
+            return self._combined(correction)
+        at_features = prior[self._feature_rows].unsqueeze(-1)
+        coordinates = torch.linalg.solve_triangular(self._dtc.factor, at_features, upper=False).squeeze(-1)
+        basis = self._dtc.basis
+        normals = torch.randn(len(basis) + len(counts), generator=generator, dtype=torch.float64).to(prior)
+        noise = (counts / self.regularization).sqrt() * normals[len(basis) :]
+        drawn = normals[: len(basis)] @ basis + played.combinations(noise.unsqueeze(-1)).squeeze(-1)
+        return self._combined(self._dtc.solve(drawn) - basis.mT @ (basis @ coordinates))
 
-    # ---------------------------------------------------------------- the algebra
+    def _combined(self, weights: Tensor) -> Tensor:
+        """Return wᵀz at the arms for weights w (m,), (A,)."""
+        store = self._arms.features
+        rows = weights.unsqueeze(0).to(self._points.dtype)
+        return store.products(rows, slice(0, store.num_points)).squeeze(0)
 
-    def _extend(self, added: Tensor, rewards: Sequence[RowRewards]) -> None:
-        """Add dictionary points, and rewards as (row, count, sum), by rank-one changes; everything or nothing."""
-        columns = self._columns.block(added, slice(None)) if len(added) else ()
-        before = dict(vars(self))  # the changes replace tensors and write to unused features only
-        try:
-            for row, column in zip(added.tolist(), columns, strict=True):
-                self._grow(row, column)
-            for row, count, total in rewards:
-                self._observe(row, count, total)
-            self._require_finite()
-        except BaseException:
-            vars(self).update(before)
-            raise
+    # ---------------------------------------------------------------- low-rank changes
+
+    def _advance(
+        self,
+        joining: Tensor,
+        left_out: tuple[int, ...],
+        dictionary: Tensor,
+        played_rows: Tensor,
+        groups: dict[int, tuple[int, Tensor]],
+    ) -> None:
+        """Follow rewards and a change of the dictionary.
+
+        Args:
+            joining: rows that are to be spanned.
+            left_out: features that are not in the dictionary, of those there are.
+            dictionary: its rows.
+            played_rows: rows of the unique played points as they will be.
+            groups: number and sum of the rewards of each played point, by its position.
+        """
+        played, fresh = self._played, played_rows[len(self._played_rows) :]
+        if len(fresh):
+            played = played.joined(
+                Panel.afresh(self._coordinates(fresh), self._prior_at(fresh), self._dtc, self._weights)
+            )
+        growth = self._growth(joining, played, played_rows)
+        positions = joining.new_tensor(list(groups))
+        points = torch.cat([played.features.columns(positions), growth.at_played[:, positions]])
+        noise = self.regularization.double()
+        counts = torch.tensor([count for count, _ in groups.values()], dtype=noise.dtype, device=noise.device)
+        totals = torch.stack([total for _, total in groups.values()]).double()
+        dtc, fallen = growth.dtc.observed(points, counts / noise, totals / noise)
+        dtc = dtc.leaving_out(left_out)
+        self._settle(growth, played, dtc, fallen, dtc.weights)
+        require_finite(self._weights.to(self._points.dtype), fallen)
+        self._dictionary_rows = self._ordered(dictionary) if not self.exact else self._feature_rows
+        self._changes += len(groups) + len(joining)
+        if self._changes >= self.CHECK:
+            self._clear_drift(played_rows)
+
+    def _growth(self, joining: Tensor, played: Panel, played_rows: Tensor) -> "Growth":
+        """Return the posterior with rows (a,) spanned, on the data so far. Those in the span add no feature."""
+        dtc = self._dtc
+        if len(joining) == 0:
+            return Growth.none(dtc, joining, played.mean)
+        own = self._coordinates(joining).mT
+        schur = self._columns.between(joining, joining).double() - own @ own.mT
+        kept, corner = self._spanning_factor(schur, self._prior_at(joining))
+        rows, own = joining[kept], own[kept]
+        self._positions = self._positions | dict.fromkeys(joining.tolist())
+        if len(rows) == 0:
+            return Growth.none(dtc, rows, played.mean)
+        self._positions.update(zip(rows.tolist(), range(dtc.size, dtc.size + len(rows)), strict=True))
+        self._feature_rows = torch.cat([self._feature_rows, rows])
+        columns, values = self._kernel_values(rows, played_rows)
+        unexplained = values - played.features.products(own, slice(0, played.features.num_points))
+        at_played = torch.linalg.solve_triangular(corner, unexplained, upper=False)
+        weights, moments = self._log_weights(at_played.shape[1])
+        weighted = (at_played * weights).mT
+        dtc, risen = dtc.grown(
+            own, corner, played.features.combinations(weighted), at_played @ weighted, at_played @ moments
+        )
+        return Growth(dtc, rows, own, corner, risen, at_played, values, columns)
+
+    def _spanning_factor(self, schur: Tensor, prior_variance: Tensor) -> tuple[list[int], Tensor]:
+        """Return which of a points are not spanned by others to rounding, and the Cholesky factor of those.
+
+        Args:
+            schur: their covariance given the spanning points, (a, a).
+            prior_variance: (a,).
+        """
+        dtype = self._points.dtype
+        kept: list[int] = []
+        factor = schur.new_zeros(len(schur), len(schur))
+        for number in range(len(schur)):
+            size = len(kept)
+            row = schur[number, kept].unsqueeze(-1)
+            below = torch.linalg.solve_triangular(factor[:size, :size], row, upper=False).squeeze(-1)
+            residual = schur[number, number] - below @ below
+            prior = prior_variance[number]
+            share = float(residual / prior) if bool(prior > 0.0) else 0.0
+            if share < _IMPOSSIBLE:
+                raise NumericalError(
+                    f"A posterior variance came out at {share:.3g} times the prior variance, beyond rounding: the "
+                    "kernel is not positive semi-definite, or single precision is not enough."
+                )
+            self._is_fragile = self._is_fragile or share <= _FRAGILE[dtype]
+            if share > _SPAN_TOLERANCE[dtype]:
+                factor[size, :size] = below
+                factor[size, size] = residual.sqrt()
+                kept.append(number)
+        return kept, factor[: len(kept), : len(kept)]
+
+    def _settle(self, growth: "Growth", played: Panel, dtc: OnlineDTC, fallen: Tensor, weights: Tensor) -> None:
+        """Take over a posterior: at the played points at once, at the arms when asked for if the dictionary stays."""
+        change = Change(growth.own, growth.corner, fallen, growth.risen)
+        same_dictionary = len(growth.own) == 0 and dtc.left_out == self._dtc.left_out
+        self._played = played.following(change, dtc, weights, lambda _: growth.values)
+        if same_dictionary:
+            self._arms = self._arms.observed(fallen, dtc, weights)
+        else:
+            self._arms = self._arms.changed(change, dtc, weights, growth.columns)
+        self._dtc, self._weights = dtc, weights
+
+    def _kernel_values(self, rows: Tensor, played_rows: Tensor) -> tuple[Columns, Tensor]:
+        """Return the kernel values of rows (a,) against blocks of the arms, and against the played points, (a, u)."""
+        if self._num_arms > _WHOLE_COLUMN or len(self._points) > self._num_arms:
+            values = self._columns.between(rows, played_rows)
+            return lambda block: self._columns.over_arms(rows, block, keep=False), values.double()
+        whole = self._columns.over_arms(rows, slice(0, self._num_arms), keep=False)
+        return lambda block: whole[:, block], whole[:, played_rows].double()
+
+    def _log_weights(self, size: int) -> tuple[Tensor, Tensor]:
+        """Return the summed 1/λ and y/λ of the played points, (u,) each, 0 for those that are not in the log yet."""
+        padding = (0, size - len(self._log))
+        noise = self.regularization.double()
+        return (
+            torch.nn.functional.pad(self._log.counts / noise, padding),
+            torch.nn.functional.pad(self._log.sums / noise, padding),
+        )
+
+    def _coordinates(self, rows: Tensor) -> Tensor:
+        """Return the coordinates of rows (k,), (m, k), in double precision. Cost: O(m k), off the list O(m² k)."""
+        if len(self._points) == self._num_arms or bool((rows < self._num_arms).all()):
+            return self._arms.features.columns(rows).double()
+        return embed(self._dtc.factor, self._columns.between(self._feature_rows, rows).double())
+
+    def _prior_at(self, rows: Tensor) -> Tensor:
+        return self._prior_variance[rows].double()
+
+    def _ordered(self, dictionary: Tensor) -> Tensor:
+        """Return the rows of a dictionary in the order of the features, those without one last."""
+        kept = torch.ones(self._dtc.size, dtype=torch.bool, device=dictionary.device)
+        kept[list(self._dtc.left_out)] = False
+        features = self._feature_rows[kept]
+        if len(features) == len(dictionary):
+            return features
+        spanned = [row for row in dictionary.tolist() if self._positions[row] is None]
+        return torch.cat([features, dictionary.new_tensor(spanned)])
+
+    # ---------------------------------------------------------------- from scratch
 
     def _replace(self, dictionary_rows: Tensor, played_rows: Tensor, X: Tensor, Y: Tensor, located: Located) -> None:
-        """Embed all points at another dictionary, with rewards Y (q,) at X added; everything or nothing."""
-        before = self._dictionary_rows
+        """Embed all arms at another dictionary, with rewards Y (q,) at X added; everything or nothing."""
+        before = dict(vars(self))
         _, counts = self._log.points_with(X, located)
+        noise = self.regularization.double()
+        factor = jittered_cholesky(self._columns.between(dictionary_rows, dictionary_rows))
+        at_played = embed(factor.double(), self._columns.between(dictionary_rows, played_rows).double())
+        dtc = OnlineDTC.fit(factor.double(), at_played, counts / noise, self._log.sums_with(Y, located) / noise)
+        require_finite(dtc.weights.to(self._points.dtype))
         try:
-            self._rebuild(dictionary_rows, played_rows, counts, self._log.sums_with(Y, located))
-            self._require_finite()
+            features = self._embedded(dictionary_rows, factor)
+            self._refit(dtc, FeatureStore.holding(at_played), self._prior_at(played_rows), features)
         except BaseException:
-            self._rebuild(before, self._played_rows, self._log.counts, self._log.sums)
+            vars(self).update(before)
+            self._embedded(self._feature_rows, self._dtc.factor.to(factor))  # the memory is that of the old features
             raise
-
-    def _rebuild(self, dictionary_rows: Tensor, played_rows: Tensor, counts: Tensor, sums: Tensor) -> None:
-        """Embed every point at a dictionary and condition on all rewards. Cost: O(N m² + m³ + u m²)."""
-        m, size = len(dictionary_rows), len(self._points)
-        if m > len(self._embedding):
-            self._embedding = self._points.new_empty(max(m, min(2 * len(self._embedding), size)), size)
-        gram = self._columns.block(dictionary_rows, dictionary_rows)
-        factor = self._factor = jittered_cholesky(gram)
-        played = embed(factor, self._columns.block(dictionary_rows, played_rows))
-        factors = DTCFactors.fit_embedded(factor, played, sums / counts, self.regularization / counts)
-        mean, variance = torch.empty_like(self._prior_variance), torch.empty_like(self._prior_variance)
-        for start in range(0, size, _BLOCK):
-            block = slice(start, min(start + _BLOCK, size))
-            embedding = factors.embed(self._columns.block(dictionary_rows, block))
-            self._embedding[:m, block] = embedding
-            mean[block] = factors.mean(embedding)
-            variance[block] = factors.variance(self._prior_variance[block], embedding)
-        self._mean, self._variance = mean, variance
         self._dictionary_rows = self._feature_rows = dictionary_rows
-        self._num_features = m
-        self._precision_inverse = torch.cholesky_inverse(factors.precision_factor)
-        self._log_det = 2.0 * factors.information_gain()
+        self._positions = {row: position for position, row in enumerate(dictionary_rows.tolist())}
+        self._is_fragile = False
+
+    def _embedded(self, rows: Tensor, factor: Tensor) -> FeatureStore:
+        """Write L⁻¹k(rows, ·) of all arms over the features, for a factor L (m, m). Cost: O(A m²)."""
+        features = self._arms.features.copy()
+        features.resize(len(rows))
+        for start in range(0, self._num_arms, _BLOCK):
+            block = slice(start, min(start + _BLOCK, self._num_arms))
+            features.write(embed(factor, self._columns.over_arms(rows, block, keep=True)), block, 0)
+        return features
+
+    def _refit(self, dtc: OnlineDTC, played: FeatureStore, played_prior: Tensor, features: FeatureStore) -> None:
+        """Compute all means and variances afresh from features. Cost: O((A + u) m²)."""
         self._changes = 0
+        self._dtc, self._weights = dtc, dtc.weights
+        self._played = Panel.fitted(played, played_prior, dtc, dtc.weights)
+        arms = Panel.fitted(features, self._prior_variance[: self._num_arms], dtc, dtc.weights)
+        self._arms = LazyPanel(arms, dtc, dtc.weights)
 
-    def _grow(self, row: int, column: Tensor) -> None:
-        """Add a dictionary point, given its kernel column (N,), on the data so far. Cost: O(N m + u m)."""
-        self._changes += 1
-        m = self._num_features
-        joined = self._dictionary_rows.new_tensor([row])
-        if not self.exact:
-            self._dictionary_rows = torch.cat([self._dictionary_rows, joined])
-        features = self._embedding[:m]
-        own = features[:, row]
-        residual = self._prior_variance[row] - own @ own
-        share = float(residual / self._prior_variance[row]) if bool(self._prior_variance[row] > 0.0) else 0.0
-        if share < _IMPOSSIBLE:
-            raise NumericalError(
-                f"A posterior variance came out at {share:.3g} times the prior variance, beyond rounding: the kernel "
-                "is not positive semi-definite, or single precision is not enough."
-            )
-        if share <= _FRAGILE[column.dtype]:
-            self._changes = self.REFRESH
-        if share <= _SPAN_TOLERANCE[column.dtype]:
-            return
-        feature = (column - own @ features) / residual.sqrt()
-        weights = self._log.counts / self.regularization
-        played, played_feature = features[:, self._played_rows], feature[self._played_rows]
-        cross = played @ (weights * played_feature)
-        solved = self._precision_inverse @ cross
-        schur = 1.0 + (weights * played_feature.square()).sum() - cross @ solved
-        moment = played_feature @ (self._log.sums / self.regularization)
-        direction = feature - solved @ features
-        played_mean = self._mean[self._played_rows]
-        # The new weight is (b₂ − crossᵀα) / schur, and crossᵀα is the old mean against the new feature.
-        weight = (moment - (weights * played_feature) @ played_mean) / schur
-        self._mean = self._mean + weight * direction
-        self._variance = self._variance - feature.square() + direction.square() / schur
-        self._log_det = self._log_det + schur.log()
-        corner = torch.cat([-solved, solved.new_ones(1)])
-        inverse = torch.outer(corner, corner) / schur
-        inverse[:m, :m] += self._precision_inverse
-        self._precision_inverse = inverse
-        self._store(feature)
-        top = torch.cat([self._factor, self._factor.new_zeros(m, 1)], dim=1)
-        self._factor = torch.cat([top, torch.cat([own, residual.sqrt().reshape(1)]).unsqueeze(0)])
-        self._feature_rows = torch.cat([self._feature_rows, joined])
-        if self.exact:
-            self._dictionary_rows = self._feature_rows
-
-    def _observe(self, row: int, count: int, total: Tensor) -> None:
-        """Condition on ``count`` rewards of one row at an unchanged dictionary, given their sum. Cost: O(N m)."""
-        self._changes += 1
-        features = self._embedding[: self._num_features]
-        own = features[:, row]
-        solved = self._precision_inverse @ own
-        projected = own @ solved  # the DTC variance at the arm without the residual k − zᵀz
-        noise = self.regularization / count
-        spread = noise + projected
-        covariance = solved @ features
-        self._mean = self._mean + covariance * ((total / count - self._mean[row]) / spread)
-        self._variance = self._variance - covariance.square() / spread
-        self._precision_inverse = self._precision_inverse - torch.outer(solved, solved) / spread
-        self._log_det = self._log_det + torch.log1p(projected / noise)
-
-    def _store(self, feature: Tensor) -> None:
-        """Append a feature to the embedding, whose buffer doubles when it is full."""
-        m = self._num_features
-        if m == len(self._embedding):
-            grown = feature.new_empty(max(8, 2 * m), len(feature))
-            grown[:m] = self._embedding[:m]
-            self._embedding = grown
-        self._embedding[m] = feature
-        self._num_features = m + 1
+    def _clear_drift(self, played_rows: Tensor) -> None:
+        """Compute everything afresh from the features if low-rank changes have drifted, as the played points show."""
+        self._changes = 0
+        dtc, arms, played = self._dtc.refreshed(), self._arms.up_to_date(), self._played
+        fresh = Panel.fitted(played.features, played.prior_variance, dtc, dtc.weights).base
+        listed = played_rows < self._num_arms
+        at_arms = arms.base[played_rows[listed]].double()
+        drift = torch.cat([played.base - fresh, at_arms - fresh[listed]]).abs().max() / self._kernel_bound
+        if bool(drift > self.DRIFT[self._points.dtype]):
+            self._refit(dtc, played.features, played.prior_variance, arms.features)
 
     def _spanning(self, rows: Tensor) -> Tensor:
         """Return those of rows (k,) that span all of them to rounding, the least explained first. Cost: O(k m²).
@@ -277,18 +457,53 @@ class FeatureTable(TableBelief):
         with torch.no_grad():
             return rows[greedy_pivots(points, len(rows), _SPAN_TOLERANCE[self._points.dtype])]
 
-    def _added(self, dictionary_rows: Tensor) -> Tensor | None:
-        """Return the rows that join the dictionary, or None if rows leave it."""
-        old, new = set(self._dictionary_rows.tolist()), dictionary_rows.tolist()
-        added = [row for row in new if row not in old]
-        return None if len(new) - len(added) < len(old) else dictionary_rows.new_tensor(added)
-
-    def _is_cheap(self, num_added: int, num_rewards: int) -> bool:
-        """Say whether one pass for each change beats embedding all arms afresh, and rounding has not built up."""
-        passes = 3 * num_added + num_rewards
-        return passes <= max(4, self._num_features // 4) and self._changes + num_added + num_rewards <= self.REFRESH
-
     def _extend_rows(self, points: Tensor) -> None:
         self._columns = self._columns.extended(self._points)
-        self._embedding = self._points.new_empty(0, len(self._points))
-        self._rebuild(self._dictionary_rows, self._played_rows, self._log.counts, self._log.sums)
+
+
+class Growth(NamedTuple):
+    """Spanning points that were added.
+
+    Attributes:
+        dtc: the posterior with them.
+        rows: their rows, (a,).
+        own: their coordinates in the old ones, (a, m).
+        corner: factor (a, a) of their covariance given the old ones.
+        risen: see ``OnlineDTC.grown``, (a, m + a).
+        at_played: the new coordinates of the played points, (a, u).
+        values: their kernel values with the played points, (a, u).
+        columns: their kernel values with a block of the arms.
+    """
+
+    dtc: OnlineDTC
+    rows: Tensor
+    own: Tensor
+    corner: Tensor
+    risen: Tensor
+    at_played: Tensor
+    values: Tensor
+    columns: Columns | None
+
+    @classmethod
+    def none(cls, dtc: OnlineDTC, rows: Tensor, played: Tensor) -> Self:
+        """Return no growth, given no rows and a tensor over the played points (u,)."""
+        change = Change.none(dtc.size, dtc.moment)
+        values = played.new_empty(0, len(played))
+        return cls(dtc, rows, change.own, change.corner, change.risen, values, values, None)
+
+    def coordinates(self, points: Tensor, values: Tensor) -> Tensor:
+        """Return new coordinates (a, k) from old ones (m, k) and the kernel values (a, k) with the new points."""
+        return torch.linalg.solve_triangular(self.corner, values.double() - self.own @ points, upper=False)
+
+
+@dataclass(frozen=True, eq=False)
+class SomeArms:
+    """The posterior at some arms, as a rule that grows with mean and variance reads it."""
+
+    mean: Tensor
+    variance: Tensor
+    incumbent: Tensor
+
+    def deviation(self, seed: int) -> Tensor:
+        """Raise: a draw depends on more than an arm's own mean and variance."""
+        raise NotImplementedError("A rule that draws does not grow with mean and variance alone.")

@@ -11,7 +11,6 @@ from torch import Tensor
 from torch_kbandits.acquisition import AcquisitionRule
 from torch_kbandits.candidates.base import Belief, Located, Lookahead, PlayedLog
 from torch_kbandits.dictionaries import PlayedPoints, Selection
-from torch_kbandits.errors import NumericalError
 from torch_kbandits.gram import prior_variance
 from torch_kbandits.prior_draws import LowRankDraws, PriorDraws, prior_draws
 from torch_kbandits.random import generator_for
@@ -51,15 +50,32 @@ class TableBelief(Belief):
         self._num_observations = 0
         self._prior_draws: PriorDraws | None = None
         self.tie_rank = torch.rand(len(arms), generator=generator_for(seed, 0, "ties")).to(arms.device)
-        self._mean = torch.zeros_like(self._prior_variance)
-        self._log_det = self._mean.new_zeros(())
 
     # ---------------------------------------------------------------- what is known
 
     @property
     @abstractmethod
-    def _row_variances(self) -> Tensor:
-        """Posterior variances of all rows, (N,); rounding may have made them slightly negative."""
+    def mean(self) -> Tensor:
+        """Posterior means of the arms, (A,)."""
+
+    @property
+    @abstractmethod
+    def variance(self) -> Tensor:
+        """Posterior variances of the arms, (A,), in reward units squared."""
+
+    @property
+    @abstractmethod
+    def _played_mean(self) -> Tensor:
+        """Posterior means of the unique played points, (u,)."""
+
+    @property
+    @abstractmethod
+    def _played_variance(self) -> Tensor:
+        """Posterior variances of the unique played points, (u,); rounding may have made them slightly negative."""
+
+    @abstractmethod
+    def _variance_at(self, rows: Tensor) -> Tensor:
+        """Return the posterior variances of a few rows (k,), (k,); rounding may have made them slightly negative."""
 
     @property
     def num_observations(self) -> int:
@@ -67,33 +83,18 @@ class TableBelief(Belief):
         return self._num_observations
 
     @property
-    def mean(self) -> Tensor:
-        """Posterior means of the arms, (A,)."""
-        return self._mean[: self._num_arms]
-
-    @property
-    def variance(self) -> Tensor:
-        """Posterior variances of the arms, (A,), in reward units squared."""
-        return self._row_variances[: self._num_arms].clamp_min(0.0)
-
-    @property
     def incumbent(self) -> Tensor:
         """The largest posterior mean of a played point, 0-dim; 0 before any."""
-        means = self._mean[self._played_rows]
+        means = self._played_mean
         return means.max() if len(means) else means.new_zeros(())
 
     def recommend(self) -> Tensor:
         """Return the played point (1, d) of the largest posterior mean."""
-        return self._log.points[self._mean[self._played_rows].argmax(), None].clone()
+        return self._log.points[self._played_mean.argmax(), None].clone()
 
     def effective_dimension(self) -> Tensor:
         """Return Σ_s τ(x_s), 0-dim. Cost: O(u)."""
-        variance = self._row_variances[self._played_rows].clamp_min(0.0)
-        return (self._log.counts * variance).sum() / self.regularization
-
-    def information_gain(self) -> Tensor:
-        """Return ½ log det V, 0-dim, in nats. Cost: O(1)."""
-        return 0.5 * self._log_det
+        return (self._log.counts * self._played_variance.clamp_min(0.0)).sum() / self.regularization
 
     def kernel_bound(self) -> Tensor:
         """Return the largest prior variance of an arm, 0-dim."""
@@ -104,14 +105,17 @@ class TableBelief(Belief):
     def preview(self, X: Tensor) -> PlayedPoints:
         """Return the unique played points together with X, scored by the current posterior."""
         located = self._log.locate(X)
-        rows = self._rows_with(X, located)
+        fresh = self._rows_with(X, located)[len(self._log) :]
         points, counts = self._log.points_with(X, located)
-        variance = self._row_variances[rows].clamp_min(0.0)
+        variance = self._played_variance.to(points.dtype)
+        if len(fresh):
+            variance = torch.cat([variance, self._variance_at(fresh)])
+        variance = variance.clamp_min(0.0)
         return PlayedPoints(points, self.kernel, self.regularization, counts, variance / self.regularization)
 
-    def leverage_scores(self, rows: list[int]) -> Tensor:
-        """Return the ridge leverage scores of rows under the current posterior, (k,)."""
-        return self._row_variances[rows].clamp_min(0.0) / self.regularization
+    def leverage_scores(self, rows: Tensor) -> Tensor:
+        """Return the ridge leverage scores of rows (k,) under the current posterior, (k,)."""
+        return self._variance_at(rows).clamp_min(0.0) / self.regularization
 
     def update(self, X: Tensor, Y: Tensor, selection: Selection | None) -> None:
         """Condition on rewards Y (q,) at X (q, d) and move to the selected dictionary; everything or nothing."""
@@ -136,11 +140,31 @@ class TableBelief(Belief):
             played_rows: the rows of the unique played points as they will be.
         """
 
-    def _require_finite(self) -> None:
-        if not bool(torch.isfinite(self._mean).all() and torch.isfinite(self._row_variances).all()):
-            raise NumericalError("The posterior is not finite: rewards or hyperparameters are too large for the dtype.")
-
     # ---------------------------------------------------------------- looking ahead
+
+    def best_row(self, rule: AcquisitionRule, beta: Tensor, seed: int) -> int:
+        """Return the row of the arm that a rule chooses, given what this table knows."""
+        return self.highest(rule.on_arms(self, beta, seed), beta)
+
+    def highest(self, scores: Tensor, beta: Tensor, rows: Tensor | None = None) -> int:
+        """Return the row of the highest score.
+
+        Scores that differ by rounding only are ties, broken by an order of the arms that is drawn once from the
+        bandit's seed; so equal posteriors choose equal arms however they were computed.
+
+        Args:
+            scores: of all arms (A,), or of some.
+            beta: the multiplier of σ, which sets the scale of rounding.
+            rows: the rows that have the scores; None for all.
+        """
+        best = scores.max()
+        ranks = self.tie_rank if rows is None else self.tie_rank[rows]
+        number = torch.where(scores >= best - self.tie_width(best, beta), ranks, -1.0).argmax()
+        return int(number if rows is None else rows[number])
+
+    def tie_width(self, best: Tensor, beta: Tensor) -> Tensor:
+        """Return by how much a score may lie below the best one and be its equal but for rounding, 0-dim."""
+        return torch.finfo(best.dtype).eps ** (2 / 3) * torch.maximum(best.abs(), beta * self._kernel_bound.sqrt())
 
     @abstractmethod
     def hallucinated(self, row: int, times: int = 1) -> Self:
@@ -153,7 +177,7 @@ class TableBelief(Belief):
 
     @abstractmethod
     def _draw_correction(self, prior: Tensor, generator: torch.Generator) -> Tensor:
-        """Return what to add to a prior draw (N,) at all rows for a draw of f − mean, (N,)."""
+        """Return what to add to a prior draw (N,) at all rows for a draw of f − mean at the arms, (A,) or more."""
 
     def deviation(self, seed: int) -> Tensor:
         """Return a draw of f − mean from the joint posterior of the arms, (A,); equal arms get equal values.
@@ -163,7 +187,8 @@ class TableBelief(Belief):
         draws = self._draws_of_prior()
         generator = torch.Generator().manual_seed(seed)
         prior = draws.draw(generator)[self._distinct_rows]
-        return (prior + self._draw_correction(prior, generator))[self._twins[: self._num_arms]]
+        arms = slice(self._num_arms)
+        return (prior[arms] + self._draw_correction(prior, generator)[arms])[self._twins[arms]]
 
     def _draws_of_prior(self) -> PriorDraws:
         """Return draws of the prior at the distinct rows, set up anew only where they depend on the dictionary."""
@@ -267,10 +292,7 @@ class ArmLookahead(Lookahead):
     @property
     def variance(self) -> Tensor:
         """Posterior variances of the arms, (A,), with pending points hallucinated."""
-        for row, times in self._waiting:
-            self._hallucinated = self._hallucinated.hallucinated(row, times)
-        self._waiting = []
-        return self._hallucinated.variance
+        return self._with_pending().variance
 
     @property
     def incumbent(self) -> Tensor:
@@ -282,16 +304,11 @@ class ArmLookahead(Lookahead):
         return self._table.deviation(seed)
 
     def choose(self, rule: AcquisitionRule, beta: Tensor, seed: int) -> Tensor:
-        """Return the arm (1, d) of the highest score.
-
-        Scores that differ by rounding only are ties, broken by an order of the arms that is drawn once from the
-        bandit's seed; so equal posteriors choose equal arms however they were computed.
-        """
-        scores = rule.on_arms(self, beta, seed)
-        best = scores.max()
-        scale = torch.maximum(best.abs(), beta * self._table.kernel_bound().sqrt())
-        tolerance = torch.finfo(scores.dtype).eps ** (2 / 3) * scale
-        row = int(torch.where(scores >= best - tolerance, self._table.tie_rank, -1.0).argmax())
+        """Return the arm (1, d) of the highest score."""
+        if rule.grows_with_mean_and_variance:
+            row = self._with_pending().best_row(rule, beta, seed)
+        else:
+            row = self._table.highest(rule.on_arms(self, beta, seed), beta)
         return self._table.arm(row)
 
     def add(self, point: Tensor, times: int = 1) -> None:
@@ -303,9 +320,16 @@ class ArmLookahead(Lookahead):
 
     def pending_scores(self) -> Tensor:
         """Return the scores of the pending points without anything pending, (k,)."""
-        return self._table.leverage_scores(self._rows)
+        return self._table.leverage_scores(torch.tensor(self._rows, device=self._table.tie_rank.device))
 
     def variance_ratio(self) -> Tensor:
         """Return the largest ratio over the arms of the variance without and with pending points, 0-dim."""
         least = torch.finfo(self.variance.dtype).eps * self._table.kernel_bound()
         return ((self._table.variance + least) / (self.variance + least)).max()
+
+    def _with_pending(self) -> TableBelief:
+        """Return the table with the pending points hallucinated."""
+        for row, times in self._waiting:
+            self._hallucinated = self._hallucinated.hallucinated(row, times)
+        self._waiting = []
+        return self._hallucinated

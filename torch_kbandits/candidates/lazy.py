@@ -1,0 +1,159 @@
+"""The posterior at all arms, brought up to date only as far as the choice of the best arm needs."""
+
+from collections.abc import Callable
+from copy import copy
+from typing import NamedTuple, Self
+
+import torch
+from torch import Tensor
+
+from torch_kbandits.candidates.panels import Change, FeatureStore, Panel
+from torch_kbandits.online_dtc import OnlineDTC
+
+#: Below this many features in all a pass over them is cheaper than bounds.
+_WORTHWHILE = 2**20
+
+#: Arms looked at first after a pass: those of the highest scores at it.
+_FIRST = 32
+
+#: A pass is made when more than one in so many arms must be looked at.
+_SHARE = 8
+
+#: A pass is made after so many rows, whose number also is what memory of a pass grows with.
+_LONGEST = 128
+
+#: Returns scores (k,) from means (k,) and variances (k,); grows with both.
+Score = Callable[[Tensor, Tensor], Tensor]
+
+
+class Near(NamedTuple):
+    """Arms that are kept up to date: their rows (h,), their posterior, and how many rows it has taken in."""
+
+    rows: Tensor
+    panel: Panel
+    taken: int
+
+
+class LazyPanel:
+    """The posterior at all arms as of the last pass over their features, and what was observed since.
+
+    While the dictionary stays, no arm can be better than its stale values allow: with w the weights of the mean, M the
+    precision and σ the standard deviation as of the last pass,
+
+        |mean(x) − stale mean(x)| = |zᵀ(w − w_stale)| ≤ σ_stale(x) ‖w − w_stale‖_M,
+
+    by Cauchy's inequality, and variances only shrink. Arms whose bound is below the best score known need no visit.
+
+    Source: ours; ALGORITHMS §2 states the sum of single changes. Differs: changes of opposite sign cancel in the norm
+    of their sum, so this bound is never larger. Values are replaced, never changed: what is done late is remembered.
+
+    Args:
+        panel: the posterior at all arms.
+        dtc: what it was computed from.
+        weights: those of its mean.
+    """
+
+    def __init__(self, panel: Panel, dtc: OnlineDTC, weights: Tensor) -> None:
+        self._panel = panel
+        self._stale = (dtc, weights)
+        self._now = (dtc, weights)
+        self._fallen: list[Tensor] = []
+        self._near: Near | None = None
+        self.visited_share = 1.0
+
+    @property
+    def features(self) -> FeatureStore:
+        """The features of all arms, which are never stale."""
+        return self._panel.features
+
+    def up_to_date(self) -> Panel:
+        """Return the posterior at all arms, after a pass if anything is new. Cost: O(A m k) for k rewards since."""
+        if self._fallen:
+            change = Change.none(self._now[0].size, self._now[1])._replace(fallen=torch.cat(self._fallen))
+            self._pass(change, None)
+        return self._panel
+
+    def observed(self, fallen: Tensor, dtc: OnlineDTC, weights: Tensor) -> Self:
+        """Return the panel after rewards at an unchanged dictionary, see ``OnlineDTC.observed``. Cost: O(1)."""
+        after = copy(self)
+        after._fallen = [*self._fallen, fallen]
+        after._now = (dtc, weights)
+        if sum(map(len, after._fallen)) > _LONGEST:
+            after.up_to_date()
+        return after
+
+    def changed(
+        self, change: Change, dtc: OnlineDTC, weights: Tensor, columns: Callable[[slice], Tensor] | None
+    ) -> Self:
+        """Return the panel after any change, in one pass; see ``Panel.following``."""
+        after = copy(self)
+        padding = len(change.own)
+        earlier = [torch.nn.functional.pad(rows, (0, padding)) for rows in self._fallen]
+        after._now = (dtc, weights)
+        after._pass(change._replace(fallen=torch.cat([*earlier, change.fallen])), columns)
+        return after
+
+    def contenders(self, score: Score, tie_width: Callable[[Tensor], Tensor]) -> tuple[Tensor | None, Tensor]:
+        """Return rows among which are all arms of the highest score, and their scores.
+
+        Args:
+            score: the scores.
+            tie_width: how far below the best score (0-dim) an arm still counts as the best.
+
+        Returns:
+            Rows (k,), or None for all arms, and their scores.
+        """
+        rows, panel = self._visited(score, tie_width)
+        self.visited_share = 1.0 if rows is None else len(rows) / len(self._panel.mean)
+        return rows, score(panel.mean, panel.variance.clamp_min(0.0))
+
+    def _visited(self, score: Score, tie_width: Callable[[Tensor], Tensor]) -> tuple[Tensor | None, Panel]:
+        n = len(self._panel.mean)
+        # On a GPU the indices would have to come to the host, which costs more than the pass.
+        if not self._fallen or n * self._now[0].size < _WORTHWHILE or self._panel.mean.is_cuda:
+            return None, self.up_to_date()
+        bounds = self._bounds(score)
+        near = self._taken_in(bounds)
+        best = score(near.panel.mean, near.panel.variance.clamp_min(0.0)).max()
+        bounds[near.rows] = -torch.inf
+        # Twice the width of ties leaves room for rounding in the bounds.
+        more = (bounds >= best - 2.0 * tie_width(best)).nonzero().squeeze(-1)
+        if len(more) + len(near.rows) > n // _SHARE:
+            return None, self.up_to_date()
+        if len(more):
+            near = near._replace(rows=torch.cat([near.rows, more]), panel=near.panel.joined(self._at(more)))
+        self._near = near
+        return near.rows, near.panel
+
+    def _bounds(self, score: Score) -> Tensor:
+        """Return upper bounds of the scores of all arms, (A,). Cost: O(A + m²)."""
+        dtc, weights = self._stale
+        distance = dtc.distance(self._now[1] - weights).to(self._panel.mean.dtype)
+        variance = self._panel.variance.clamp_min(0.0)
+        return score(torch.addcmul(self._panel.mean, distance, variance.sqrt()), variance)
+
+    def _taken_in(self, bounds: Tensor) -> Near:
+        """Return the near arms up to date. Cost: O(h m)."""
+        count = len(self._fallen)
+        if self._near is None:
+            rows = bounds.topk(min(_FIRST, len(bounds))).indices
+            return Near(rows, self._at(rows), count)
+        rows, panel, taken = self._near
+        if taken < count:
+            panel = panel.following(self._change(taken), *self._now)
+        return Near(rows, panel, count)
+
+    def _at(self, rows: Tensor) -> Panel:
+        """Return the posterior at some arms, now."""
+        return self._panel.at(rows).following(self._change(0), *self._now)
+
+    def _change(self, first: int) -> Change:
+        """Return what was observed from a row on."""
+        none = Change.none(self._now[0].size, self._now[1])
+        return none._replace(fallen=torch.cat(self._fallen[first:]))
+
+    def _pass(self, change: Change, columns: Callable[[slice], Tensor] | None) -> None:
+        self._panel = self._panel.following(change, *self._now, columns)
+        self._stale = self._now
+        self._fallen = []
+        self._near = None

@@ -1,0 +1,239 @@
+"""The posterior at many points in the coordinates of a dictionary: their features, means and variances."""
+
+from collections.abc import Callable
+from copy import copy
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Self
+
+import torch
+from torch import Tensor
+
+from torch_kbandits.online_dtc import OnlineDTC
+
+#: Features allocated at a time.
+_CHUNK = 32
+
+#: Points whose features are solved with at a time, so that they stay in cache.
+_CACHED = 4096
+
+#: Points handled at a time when rows are applied to many, so that temporaries stay small.
+_BLOCK = 65536
+
+
+class FeatureStore:
+    """Features of n points, feature-major, in chunks that are never copied when a feature is added.
+
+    Copies share the chunks. A feature is written beyond those that a copy knows of, so of several copies only the last
+    one that grew may go on growing.
+
+    Args:
+        num_points: n.
+        like: a tensor whose dtype and device all have.
+    """
+
+    def __init__(self, num_points: int, like: Tensor) -> None:
+        self._like = like.new_empty(0)
+        self._capacity = num_points
+        self.num_points = num_points
+        self.size = 0
+        self._chunks: list[Tensor] = []
+
+    @classmethod
+    def holding(cls, features: Tensor) -> Self:
+        """Return a store that holds features (m, n), which it takes over."""
+        store = cls(features.shape[1], features)
+        store.resize(len(features))
+        store.write(features, slice(0, store.num_points), 0)
+        return store
+
+    def copy(self) -> Self:
+        """Return a copy that shares the features."""
+        other = copy(self)
+        other._chunks = list(self._chunks)
+        return other
+
+    def resize(self, size: int) -> None:
+        """Hold ``size`` features; those beyond the old size are to be written, memory that is not needed is freed."""
+        needed = -(-size // _CHUNK)
+        while len(self._chunks) < needed:
+            self._chunks.append(self._like.new_empty(_CHUNK, self._capacity))
+        del self._chunks[needed:]
+        self.size = size
+
+    def write(self, features: Tensor, block: slice, first: int) -> None:
+        """Write features (k, |block|) of a block of points, the first of which has number ``first``."""
+        done = 0
+        while done < len(features):
+            chunk, offset = divmod(first + done, _CHUNK)
+            count = min(_CHUNK - offset, len(features) - done)
+            self._chunks[chunk][offset : offset + count, block] = features[done : done + count]
+            done += count
+
+    def products(self, rows: Tensor, block: slice) -> Tensor:
+        """Return rows (k, m') times the first m' features of a block of points, (k, |block|): one pass over them."""
+        if rows.shape[1] == 0:
+            return rows.new_zeros(len(rows), block.stop - block.start)
+        products = torch.mm(rows[:, :_CHUNK], self._part(0, rows, block))
+        for number in range(1, -(-rows.shape[1] // _CHUNK)):
+            first = number * _CHUNK
+            products.addmm_(rows[:, first : first + _CHUNK], self._part(number, rows, block))
+        return products
+
+    def columns(self, index: Tensor) -> Tensor:
+        """Return the features (m, q) of some points, given their numbers (q,)."""
+        chunks = [self._chunks[number].index_select(1, index) for number in range(-(-self.size // _CHUNK))]
+        return torch.cat(chunks)[: self.size] if chunks else self._like.new_empty(0, len(index))
+
+    def combinations(self, weights: Tensor) -> Tensor:
+        """Return the features (m, n) times weights of the points (n, a), (m, a)."""
+        if self.size == 0:
+            return weights.new_zeros(0, weights.shape[1])
+        parts = [chunk[:, : self.num_points] @ weights for chunk in self._chunks]
+        return torch.cat(parts)[: self.size]
+
+    def block(self, block: slice) -> Tensor:
+        """Return the features of a block of points, (m, |block|); a copy."""
+        parts = [chunk[:, block] for chunk in self._chunks]
+        return torch.cat(parts)[: self.size] if parts else self._like.new_empty(0, block.stop - block.start)
+
+    def append_points(self, features: Tensor) -> None:
+        """Append points with features (m, q); the room for points doubles when it is used up."""
+        first, self.num_points = self.num_points, self.num_points + features.shape[1]
+        if self.num_points > self._capacity:
+            self._capacity = max(self.num_points, 2 * self._capacity)
+            for number, chunk in enumerate(self._chunks):
+                grown = self._like.new_empty(_CHUNK, self._capacity)
+                grown[:, :first] = chunk[:, :first]
+                self._chunks[number] = grown
+        self.write(features, slice(first, self.num_points), 0)
+
+    def _part(self, number: int, rows: Tensor, block: slice) -> Tensor:
+        return self._chunks[number][: min(_CHUNK, rows.shape[1] - number * _CHUNK), block]
+
+
+class Change(NamedTuple):
+    """How posteriors at points follow a posterior: coordinates added, then rows whose squares change base variances.
+
+    The squares of the new coordinates themselves come off too.
+
+    Attributes:
+        own: coordinates of new spanning points in the old ones, (a, m).
+        corner: lower factor (a, a) of their covariance given the old ones.
+        fallen: rows (k, m + a) whose squares come off.
+        risen: rows (j, m + a) whose squares come on.
+    """
+
+    own: Tensor
+    corner: Tensor
+    fallen: Tensor
+    risen: Tensor
+
+    @classmethod
+    def none(cls, size: int, like: Tensor) -> Self:
+        """Return no change, in ``size`` coordinates."""
+        none = like.new_empty(0, size)
+        return cls(none, like.new_empty(0, 0), none, none)
+
+
+@dataclass(frozen=True, eq=False)
+class Panel:
+    """The posterior at n points.
+
+    Attributes:
+        features: their coordinates.
+        prior_variance: k(x, x), (n,).
+        base: base variances of ``OnlineDTC``, (n,).
+        variance: posterior variances, (n,); rounding may have made them slightly negative.
+        mean: posterior means, (n,).
+    """
+
+    features: FeatureStore
+    prior_variance: Tensor
+    base: Tensor
+    variance: Tensor
+    mean: Tensor
+
+    @classmethod
+    def prior(cls, prior_variance: Tensor) -> Self:
+        """Return the prior at points of prior variance (n,)."""
+        store = FeatureStore(len(prior_variance), prior_variance)
+        return cls(store, prior_variance, prior_variance, prior_variance, torch.zeros_like(prior_variance))
+
+    @classmethod
+    def afresh(cls, features: Tensor, prior_variance: Tensor, dtc: OnlineDTC, weights: Tensor) -> Self:
+        """Return the posterior at a few points of coordinates (m, n), without passes. Cost: O(n m²)."""
+        base = dtc.quick_base_variance(prior_variance, features)
+        start = cls(FeatureStore.holding(features), prior_variance, base, base, base)
+        return start.following(Change.none(dtc.size, features), dtc, weights)
+
+    @classmethod
+    def fitted(cls, features: FeatureStore, prior_variance: Tensor, dtc: OnlineDTC, weights: Tensor) -> Self:
+        """Return the posterior at many points, from factors rather than from what follows them. Cost: O(n m²)."""
+        base = torch.empty_like(prior_variance)
+        for start in range(0, len(base), _CACHED):
+            block = slice(start, min(start + _CACHED, len(base)))
+            base[block] = dtc.base_variance(prior_variance[block], features.block(block))
+        return cls(features, prior_variance, base, base, base).following(Change.none(dtc.size, base), dtc, weights)
+
+    def at(self, index: Tensor) -> Self:
+        """Return the posterior at some of the points, given their numbers (q,)."""
+        parts = (self.prior_variance, self.base, self.variance, self.mean)
+        return type(self)(FeatureStore.holding(self.features.columns(index)), *(part[index] for part in parts))
+
+    def joined(self, other: "Panel") -> Self:
+        """Return the posterior at these points and others."""
+        store = self.features.copy()
+        store.append_points(other.features.columns(torch.arange(other.features.num_points, device=other.mean.device)))
+        pairs = (
+            (self.prior_variance, other.prior_variance),
+            (self.base, other.base),
+            (self.variance, other.variance),
+            (self.mean, other.mean),
+        )
+        return type(self)(store, *(torch.cat(pair) for pair in pairs))
+
+    def following(
+        self, change: Change, dtc: OnlineDTC, weights: Tensor, columns: Callable[[slice], Tensor] | None = None
+    ) -> Self:
+        """Return the posterior after a change, in one pass over the features.
+
+        Args:
+            change: what changed since this posterior.
+            dtc: the posterior after it.
+            weights: those of the mean, (m,).
+            columns: gives the kernel values (a, |block|) of new spanning points at a block of points.
+        """
+        store = self.features.copy()
+        first, added = store.size, len(change.own)
+        store.resize(dtc.size)
+        dtype = self.base.dtype
+        parts = [change.fallen, change.risen, dtc.complement.mT, dtc.lost, weights.unsqueeze(0)]
+        counts = [len(part) for part in parts]
+        rows = torch.cat(parts).to(dtype)
+        new_rows, corner = rows[:, first:], change.corner.to(dtype)
+        old_rows = torch.cat([change.own.to(dtype), rows[:, :first]])
+        results: list[tuple[Tensor, Tensor, Tensor]] = []
+        for start in range(0, max(store.num_points, 1), _BLOCK):
+            block = slice(start, min(start + _BLOCK, store.num_points))
+            products = store.products(old_rows, block)
+            base = self.base[block]
+            if added and columns is not None:
+                features = torch.linalg.solve_triangular(corner, columns(block) - products[:added], upper=False)
+                store.write(features, block, first)
+                products = products[added:].addmm_(new_rows, features)
+                base = _with_squares(base, features, -1)
+            fallen, risen, complement, lost, mean = products.split(counts)
+            base = _with_squares(_with_squares(base, fallen, -1), risen, 1)
+            variance = _with_squares(_with_squares(base, complement, 1), lost, -1)
+            results.append((base, variance, mean[0]))
+        base, variance, mean = (torch.cat(parts) for parts in zip(*results, strict=True))
+        return replace(self, features=store, base=base, variance=variance, mean=mean)
+
+
+def _with_squares(values: Tensor, rows: Tensor, sign: int) -> Tensor:
+    """Return values (n,) plus or minus the sum of squares of rows (k, n)."""
+    if len(rows) == 0:
+        return values
+    if len(rows) == 1:
+        return torch.addcmul(values, rows[0], rows[0], value=sign)
+    return torch.add(values, rows.square().sum(0), alpha=sign)

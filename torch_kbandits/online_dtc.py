@@ -1,0 +1,228 @@
+"""The Nyström–DTC posterior over a growing dictionary as algebra on coordinates; it knows no kernel and no points."""
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from torch_kbandits.linalg import jittered_cholesky
+
+
+@dataclass(frozen=True, eq=False)
+class OnlineDTC:
+    """A DTC posterior that follows observations and dictionary changes by low-rank changes. A value.
+
+    Points are written in the coordinates z(x) = L⁻¹ k_Z(x) of m spanning points Z. The dictionary is Z without the
+    points ``left_out``: leaving out projects on what the others span, so points leave and come back without any
+    change of coordinates. With M = I + Σ_s z_s z_sᵀ / λ_s, orthonormal N spanning the complement and B = M⁻¹ N,
+
+        variance(x) = [k(x, x) − zᵀz + zᵀM⁻¹z] + ‖Nᵀz‖² − zᵀB (NᵀB)⁻¹ Bᵀz,    mean(x) = wᵀz.
+
+    The bracket is the base variance, that of the posterior with nothing left out. It changes by squares of rows
+    applied to z, which ``grown`` and ``observed`` return.
+
+    Source: the posterior is that of Calandriello et al., COLT 2019, between (3) and (4), in the units of ``dtc``.
+
+    Attributes:
+        factor: L (m, m), lower triangular, in double precision as everything here.
+        precision: M (m, m).
+        inverse: M⁻¹ (m, m).
+        moment: Σ_s z_s y_s / λ_s, (m,).
+        base_log_det: log det M, 0-dim.
+        left_out: positions of the spanning points that are not in the dictionary.
+    """
+
+    factor: Tensor
+    precision: Tensor
+    inverse: Tensor
+    moment: Tensor
+    base_log_det: Tensor
+    left_out: tuple[int, ...] = ()
+    known_complement: Tensor | None = field(default=None, repr=False)
+
+    @classmethod
+    def empty(cls, like: Tensor) -> Self:
+        """Return the prior without spanning points, on the device of a tensor."""
+        nothing = torch.zeros(0, 0, dtype=torch.float64, device=like.device)
+        return cls.fit(nothing, nothing, nothing.sum(0), nothing.sum(0))
+
+    @classmethod
+    def fit(cls, factor: Tensor, embedding: Tensor, weights: Tensor, moments: Tensor) -> Self:
+        """Condition on u points at coordinates (m, u).
+
+        Args:
+            factor: L (m, m).
+            embedding: z of each point, (m, u).
+            weights: summed 1/λ_s of the observations of each point, (u,).
+            moments: summed y_s/λ_s of the observations of each point, (u,).
+
+        Cost: O(u m² + m³).
+        """
+        precision = (embedding * weights) @ embedding.mT
+        precision.diagonal().add_(1.0)
+        return cls(factor, precision, precision, embedding @ moments, precision.new_zeros(())).refreshed()
+
+    @property
+    def size(self) -> int:
+        """Number m of coordinates."""
+        return len(self.moment)
+
+    # ---------------------------------------------------------------- reading
+
+    @cached_property
+    def weights(self) -> Tensor:
+        """The weights w (m,) of the mean, refined once, so that drift of M⁻¹ hardly enters. Cost: O(m²)."""
+        weights = self.inverse @ self.moment
+        weights = weights + self.inverse @ (self.moment - self.precision @ weights)
+        return weights - self.lost.mT @ (self.lost @ self.moment) if self.left_out else weights
+
+    @cached_property
+    def complement(self) -> Tensor:
+        """N (m, r): an orthonormal basis of what the dictionary leaves of the span. Cost: O(m² r)."""
+        if self.known_complement is not None:
+            return self.known_complement
+        if not self.left_out:
+            return self.factor[:, :0]
+        unit = self.factor.new_zeros(self.size, len(self.left_out))
+        unit[list(self.left_out), range(len(self.left_out))] = 1.0
+        duals = torch.linalg.solve_triangular(self.factor, unit, upper=False)
+        return torch.linalg.qr(duals / duals.norm(dim=0)).Q
+
+    @cached_property
+    def lost(self) -> Tensor:
+        """Rows (r, m) whose squares applied to z are zᵀB (NᵀB)⁻¹ Bᵀz: the base variance that the complement held."""
+        if not self.left_out:
+            return self.factor[:0]
+        solved = self.complement.mT @ self.inverse
+        return torch.linalg.solve_triangular(self._corner_factor, solved, upper=False)
+
+    @cached_property
+    def _corner_factor(self) -> Tensor:
+        return jittered_cholesky(self.complement.mT @ self.inverse @ self.complement)
+
+    @property
+    def log_det(self) -> Tensor:
+        """Log det of I + Σ_s z_s z_sᵀ / λ_s on the dictionary's span, 0-dim."""
+        if not self.left_out:
+            return self.base_log_det
+        return self.base_log_det + 2.0 * self._corner_factor.diagonal().log().sum()
+
+    @cached_property
+    def precision_factor(self) -> Tensor:
+        """The lower Cholesky factor of M, (m, m). Cost: O(m³) the first time."""
+        return jittered_cholesky(self.precision)
+
+    def base_variance(self, prior_variance: Tensor, embedding: Tensor) -> Tensor:
+        """Return the base variance at points of prior variance (n,) and coordinates (m, n), (n,), from M itself.
+
+        In the dtype of the coordinates. Cost: O(n m²), and that of ``precision_factor``.
+        """
+        whitened = torch.linalg.solve_triangular(self.precision_factor.to(embedding.dtype), embedding, upper=False)
+        return prior_variance - embedding.square().sum(0) + whitened.square().sum(0)
+
+    def quick_base_variance(self, prior_variance: Tensor, embedding: Tensor) -> Tensor:
+        """Return the same from M⁻¹ as it is, which may have drifted. Cost: O(n m²)."""
+        return prior_variance - embedding.square().sum(0) + (embedding * (self.inverse @ embedding)).sum(0)
+
+    @property
+    def basis(self) -> Tensor:
+        """Rows (m − r, m): the dictionary's own coordinates, L⁻¹ k at it in the order of the spanning points."""
+        if not self.left_out:
+            return torch.eye(self.size, dtype=self.factor.dtype, device=self.factor.device)
+        kept = [position for position in range(self.size) if position not in self.left_out]
+        points = self.factor[kept]
+        return torch.linalg.solve_triangular(jittered_cholesky(points @ points.mT), points, upper=False)
+
+    def solve(self, vector: Tensor) -> Tensor:
+        """Return V⁻¹ v for v (m,), with V = I + Σ_s z_s z_sᵀ / λ_s on the dictionary's span. Cost: O(m²)."""
+        solved = self.inverse @ vector
+        return solved - self.lost.mT @ (self.lost @ vector) if self.left_out else solved
+
+    def distance(self, change: Tensor) -> Tensor:
+        """Return √(cᵀ M c) for a change c (m,) of the weights, 0-dim. Cost: O(m²)."""
+        return (change @ (self.precision @ change)).clamp_min(0.0).sqrt()
+
+    # ---------------------------------------------------------------- changing
+
+    def observed(self, points: Tensor, weights: Tensor, moments: Tensor) -> tuple[Self, Tensor]:
+        """Condition on rewards of k points.
+
+        Args:
+            points: their coordinates (m, k).
+            weights: summed 1/λ_s of the new rewards of each, (k,).
+            moments: summed y_s/λ_s of the new rewards of each, (k,).
+
+        Returns:
+            The posterior, and rows (k, m) whose squares applied to z come off the base variance.
+
+        Cost: O(m² k + k³).
+        """
+        solved = points.mT @ self.inverse
+        corner = solved @ points
+        corner.diagonal().add_(1.0 / weights)
+        if len(corner) == 1:
+            factor = corner.sqrt()
+            fallen = solved / factor
+        else:
+            factor = jittered_cholesky(corner)
+            fallen = torch.linalg.solve_triangular(factor, solved, upper=False)
+        after = replace(
+            self,
+            precision=torch.addmm(self.precision, points * weights, points.mT),
+            inverse=torch.addmm(self.inverse, fallen.mT, fallen, alpha=-1.0),
+            moment=self.moment + points @ moments,
+            base_log_det=self.base_log_det + 2.0 * factor.diagonal().log().sum() + weights.log().sum(),
+            known_complement=self.complement,
+        )
+        return after, fallen
+
+    def grown(self, own: Tensor, corner: Tensor, cross: Tensor, below: Tensor, moments: Tensor) -> tuple[Self, Tensor]:
+        """Add spanning points, which join the dictionary, on the observations so far.
+
+        Args:
+            own: coordinates of the a new points, (a, m).
+            corner: lower Cholesky factor (a, a) of their covariance given the others.
+            cross: Σ_s z_s f_sᵀ / λ_s over the observations, f_s being their new coordinates, (m, a).
+            below: Σ_s f_s f_sᵀ / λ_s, (a, a).
+            moments: Σ_s f_s y_s / λ_s, (a,).
+
+        Returns:
+            The posterior, and rows (a, m + a) whose squares applied to z come on the base variance, after the squares
+            of the new coordinates themselves came off it.
+
+        Cost: O(a m²).
+        """
+        m, a = self.size, len(own)
+        identity = torch.eye(a, dtype=own.dtype, device=own.device)
+        solved = self.inverse @ cross
+        schur_factor = jittered_cholesky(identity + below - cross.mT @ solved)
+        risen = torch.linalg.solve_triangular(schur_factor, torch.cat([-solved.mT, identity], dim=1), upper=False)
+        inverse = risen.mT @ risen
+        inverse[:m, :m] += self.inverse
+        after = replace(
+            self,
+            factor=_bordered(self.factor, own.new_zeros(m, a), own, corner),
+            precision=_bordered(self.precision, cross, cross.mT, identity + below),
+            inverse=inverse,
+            moment=torch.cat([self.moment, moments]),
+            base_log_det=self.base_log_det + 2.0 * schur_factor.diagonal().log().sum(),
+            known_complement=None,
+        )
+        return after, risen
+
+    def leaving_out(self, positions: tuple[int, ...]) -> Self:
+        """Return the posterior whose dictionary lacks just these spanning points."""
+        return self if positions == self.left_out else replace(self, left_out=positions, known_complement=None)
+
+    def refreshed(self) -> Self:
+        """Return the same posterior with M⁻¹ and log det computed afresh from M. Cost: O(m³)."""
+        factor = self.precision_factor
+        after = replace(self, inverse=torch.cholesky_inverse(factor), base_log_det=2.0 * factor.diagonal().log().sum())
+        after.__dict__["precision_factor"] = factor
+        return after
+
+
+def _bordered(corner: Tensor, right: Tensor, below: Tensor, last: Tensor) -> Tensor:
+    return torch.cat([torch.cat([corner, right], dim=1), torch.cat([below, last], dim=1)])
