@@ -47,6 +47,7 @@ class TableBelief(Belief):
         self._kernel_bound = self._prior_variance.max()
         self._log = PlayedLog(arms[:1])
         self._played_rows = torch.zeros(0, dtype=torch.long, device=arms.device)
+        self._dictionary_rows = self._played_rows
         self._known_rows: dict[bytes, int] = {}
         self._num_observations = 0
         self._prior_draws: PriorDraws | None = None
@@ -107,7 +108,10 @@ class TableBelief(Belief):
         rows = self._rows_with(X, located)
         points, counts = self._log.points_with(X, located)
         variance = self._row_variances[rows].clamp_min(0.0)
-        return PlayedPoints(points, self.kernel, self.regularization, counts, variance / self.regularization)
+        scores = variance / self.regularization
+        held = None if self.exact else torch.isin(rows, self._dictionary_rows)
+        new = self._log.new_counts(X, located)
+        return PlayedPoints(points, self.kernel, self.regularization, counts, scores, held, new)
 
     def leverage_scores(self, rows: list[int]) -> Tensor:
         """Return the ridge leverage scores of rows under the current posterior, (k,)."""
