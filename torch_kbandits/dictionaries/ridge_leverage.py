@@ -35,10 +35,11 @@ class RidgeLeverageSampling(DictionaryRule):
         resampling: how the dictionary of a round depends on the last one.
             "fresh": not at all; every selection draws anew for all points.
             "coupled": each point keeps one uniform for good, the i-th point the i-th of the generator's sequence, and
-            is in the dictionary while that is below its inclusion probability. In every round the inclusion
-            probabilities are those of "fresh", and far fewer points come and go. (Scores are lower inside the
-            dictionary than outside, so a point whose uniform lies between may come and go in every round.) The points
-            must keep their order and each round must hand in an equal generator, as ``Bandit`` does.
+            is in the dictionary while that is below its inclusion probability. For given scores the inclusion
+            probabilities are those of "fresh", and far fewer points come and go. From the second round on the scores
+            depend on the uniforms too, by way of the last dictionary. (They are lower inside it than outside, so a
+            point whose uniform lies between may come and go in every round.) The points must keep their order and each
+            round must hand in an equal generator, as ``Bandit`` does.
             "never": points of the dictionary stay. The others have as many chances as they were played since it was
             chosen. Where it is not known what was there and what is new, all points are new.
 
