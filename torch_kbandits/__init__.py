@@ -6,6 +6,7 @@ from torch_kbandits.bandit import Bandit
 from torch_kbandits.candidates import Arms, Box
 from torch_kbandits.confidence import BKBWidth, ConstantWidth, ScaledWidth, Width
 from torch_kbandits.dictionaries import (
+    CappedDictionary,
     DictionaryRule,
     FixedDictionary,
     GreedyDictionary,
@@ -13,6 +14,7 @@ from torch_kbandits.dictionaries import (
     UniformDictionary,
 )
 from torch_kbandits.errors import (
+    DictionaryFullError,
     EmptyHistoryError,
     InputError,
     KernelBanditError,
@@ -30,7 +32,9 @@ __all__ = [
     "BKBWidth",
     "Bandit",
     "Box",
+    "CappedDictionary",
     "ConstantWidth",
+    "DictionaryFullError",
     "DictionaryRule",
     "DiscretizedThompsonSampling",
     "EmptyHistoryError",

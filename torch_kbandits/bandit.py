@@ -342,7 +342,8 @@ class Bandit:
         selection = None
         if self.dictionary is not None:
             # Not by round: rewards told one by one or at once must lead to the same dictionary after a batch.
-            generator = generator_for(self.seed, self._belief.num_observations, "dictionary")
+            number = 0 if self.dictionary.is_coupled else self._belief.num_observations
+            generator = generator_for(self.seed, number, "dictionary")
             selection = self.dictionary.select(self._belief.preview(X), generator)
         self._belief.update(X, Y, selection)
 

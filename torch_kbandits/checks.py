@@ -2,7 +2,7 @@
 
 import difflib
 import math
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import torch
@@ -54,6 +54,14 @@ def positive_integer(name: str, value: int) -> int:
     """Return ``value`` if it is a whole number of at least 1 (booleans are refused)."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise InputError(f"{name} must be a whole number of at least 1, got {describe(value)}.")
+    return value
+
+
+def one_of(name: str, value: Any, choices: Collection[str]) -> Any:
+    """Return ``value`` if it is one of the words."""
+    if value not in choices:
+        words = " or ".join(f'"{word}"' for word in choices)
+        raise InputError(f"{name} must be {words}, got {value!r}.")
     return value
 
 

@@ -15,6 +15,10 @@ class EmptyHistoryError(KernelBanditError, RuntimeError):
     """The call needs at least one observation and there is none."""
 
 
+class DictionaryFullError(KernelBanditError, RuntimeError):
+    """A dictionary rule wants more points than its cap allows, and the cap is set to refuse."""
+
+
 class NumericalError(KernelBanditError, RuntimeError):
     """A quantity left the range that rounding explains, such as a clearly negative variance."""
 

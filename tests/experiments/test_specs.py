@@ -10,7 +10,7 @@ import torch
 from problems import DOUBLE, data, dense, difference
 from small_experiments import CONTENT, TOML, content, small
 
-from torch_kbandits import BKBWidth, InputError, ScaledWidth
+from torch_kbandits import BKBWidth, InputError, RidgeLeverageSampling, ScaledWidth
 from torch_kbandits.confidence import (
     BayesianGPUCBWidth,
     ConstantGain,
@@ -82,6 +82,15 @@ def test_nearer_settings_go_first():
     assert (float(second.beta), second.regularization) == (3.0, 0.25)
     known = build_bandit(next(small(algorithms=[{"name": "gp-ei"}]).trials()), environment)
     assert known.regularization == environment.regularization
+
+
+@pytest.mark.filterwarnings("ignore::torch_kbandits.TheoryWarning")
+@pytest.mark.parametrize("name", ["bkb", "bbkb"])
+def test_the_words_of_a_dictionary_reach_its_rule(name):
+    entry = {"name": name, "beta": 2.0, "resampling": "coupled", "max_dictionary": 9, "when_full": "stop"}
+    trial = next(small(algorithms=[entry], environments=[{"name": "rkhs-function"}]).trials())
+    rule = build_bandit(trial, build("rkhs-function", seed=0)).dictionary
+    assert (rule.max_size, rule.when_full, rule.rule) == (9, "stop", RidgeLeverageSampling(3.0, "coupled"))
 
 
 @pytest.mark.parametrize(

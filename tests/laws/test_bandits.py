@@ -17,6 +17,7 @@ from torch_kbandits import (
     Bandit,
     BKBWidth,
     Box,
+    CappedDictionary,
     ConstantWidth,
     GreedyDictionary,
     History,
@@ -56,6 +57,9 @@ MAKERS = {
     "bkb on a box": lambda: composed(RidgeLeverageSampling(2.0), "box"),
     "greedy on arms": lambda: composed(GreedyDictionary(6)),
     "uniform on arms": lambda: composed(UniformDictionary(6)),
+    "coupled on a box": lambda: composed(RidgeLeverageSampling(2.0, "coupled"), "box"),
+    "coupled and capped on arms": lambda: composed(CappedDictionary(RidgeLeverageSampling(2.0, "coupled"), 6, "stop")),
+    "growing on arms": lambda: composed(RidgeLeverageSampling(2.0, "never")),
     "uniform on a box": lambda: composed(UniformDictionary(6), "box"),
 }
 
@@ -200,7 +204,8 @@ def test_the_public_face():
     assert torch.equal(bandit.inducing_points, bandit.model.inducing_points)
     assert all(bool((z == bandit.history.X).all(-1).any()) for z in bandit.inducing_points)
     assert repr(bandit) == (
-        "BKB(kernel=RBFKernel, regularization=0.05, dictionary=RidgeLeverageSampling(oversampling=3.0), "
+        "BKB(kernel=RBFKernel, regularization=0.05, "
+        "dictionary=RidgeLeverageSampling(oversampling=3.0, resampling='fresh'), "
         "width=ConstantWidth(value=2.0), seed=3, round=4)"
     )
 
@@ -420,6 +425,8 @@ def test_a_bad_q_is_named(q):
         ({"kernel": scaled(matern(), 1.0)}, "kernel.base_kernel: saved nothing"),
         ({"beta": 2.5}, "width.value: saved 2.0, here 2.5"),
         ({"oversampling": 4.0}, "dictionary.oversampling: saved 3.0, here 4.0"),
+        ({"resampling": "coupled"}, "dictionary.resampling: saved fresh, here coupled"),
+        ({"max_dictionary": 9}, "dictionary.max_size: saved nothing, here 9"),
     ],
 )
 def test_a_state_of_another_configuration_is_refused(other, difference):

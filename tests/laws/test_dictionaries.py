@@ -9,6 +9,7 @@ from hypothesis import given
 from problems import DOUBLE, KERNELS, data, dense, difference, rbf
 
 from torch_kbandits import (
+    CappedDictionary,
     EmptyHistoryError,
     FixedDictionary,
     GreedyDictionary,
@@ -23,6 +24,9 @@ from torch_kbandits.random import generator_for
 LAMBDA = 0.05
 RULES = {
     "ridge leverage": RidgeLeverageSampling(1.5),
+    "coupled": RidgeLeverageSampling(1.5, "coupled"),
+    "growing": RidgeLeverageSampling(1.5, "never"),
+    "capped": CappedDictionary(RidgeLeverageSampling(1.5), 8, "stop"),
     "greedy": GreedyDictionary(5),
     "uniform": UniformDictionary(5),
 }

@@ -2,14 +2,21 @@
 
 import warnings
 from collections.abc import Callable
-from typing import Any, Literal, cast
+from typing import Any, Literal, cast, get_args
 
 from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.candidates import Arms, Box, Candidates
 from torch_kbandits.confidence import ConstantWidth, TheoremWidth, Width
-from torch_kbandits.dictionaries import theoretical_oversampling
+from torch_kbandits.dictionaries import (
+    CappedDictionary,
+    DictionaryRule,
+    Resampling,
+    RidgeLeverageSampling,
+    WhenFull,
+    theoretical_oversampling,
+)
 from torch_kbandits.errors import InputError, TheoryWarning
 
 
@@ -92,3 +99,14 @@ def resolve_oversampling(
     if horizon is None:
         raise InputError('oversampling="theory" depends on the horizon: give horizon, the number of rounds.')
     return theoretical_oversampling(failure_probability, horizon, accuracy)
+
+
+def resolve_dictionary(
+    oversampling: float, resampling: Resampling, max_dictionary: int | None, when_full: WhenFull
+) -> DictionaryRule:
+    """Return ridge leverage sampling, capped if there is a cap; ``when_full`` is checked in any case."""
+    checks.one_of("when_full", when_full, get_args(WhenFull))
+    rule = RidgeLeverageSampling(oversampling, resampling)
+    if max_dictionary is None:
+        return rule
+    return CappedDictionary(rule, checks.positive_integer("max_dictionary", max_dictionary), when_full)

@@ -9,6 +9,7 @@ from torch_kbandits.acquisition import UpperConfidenceRule
 from torch_kbandits.algorithms.arguments import (
     check_theory,
     resolve_candidates,
+    resolve_dictionary,
     resolve_oversampling,
     resolve_width,
     theorem,
@@ -17,8 +18,7 @@ from torch_kbandits.bandit import Bandit
 from torch_kbandits.batches import GlobalBatchRule, LocalBatchRule
 from torch_kbandits.candidates import Candidates
 from torch_kbandits.confidence import BKBWidth, ScaledWidth, Width
-from torch_kbandits.dictionaries import RidgeLeverageSampling
-from torch_kbandits.errors import InputError
+from torch_kbandits.dictionaries import Resampling, WhenFull
 
 
 class BBKB(Bandit):
@@ -43,6 +43,10 @@ class BBKB(Bandit):
         horizon: T, the planned number of rounds; only the theorem's oversampling needs it.
         oversampling: q̄ > 0, or "theory" for the theorem's, which keeps nearly every point.
         accuracy: ε in (0, 1), the accuracy of the dictionary.
+        resampling: "fresh" as in the paper; "coupled" or "never" for fewer changes of the dictionary, which the theorem
+            does not cover: see ``RidgeLeverageSampling``.
+        max_dictionary: the most points that the dictionary may have; None for no limit. The theorem knows no limit.
+        when_full: what happens when more are wanted, "stop", "warn" or "raise": see ``CappedDictionary``.
         threshold: C > 1, the factor by which variances may shrink in a batch; the larger, the longer the batches and
             the more regret.
         rule: "global" sums leverage scores; "local" watches the variances themselves and allows longer batches.
@@ -67,14 +71,16 @@ class BBKB(Bandit):
         horizon: int | None = None,
         oversampling: float | Literal["theory"] = 3.0,
         accuracy: float = 0.5,
+        resampling: Resampling = "fresh",
+        max_dictionary: int | None = None,
+        when_full: WhenFull = "warn",
         threshold: float = 1.2,
         rule: Literal["global", "local"] = "global",
         beta: float | Width | None = None,
     ) -> None:
         check_theory(noise_scale, norm_bound, failure_probability, horizon)
         checks.open_unit_interval("accuracy", accuracy)
-        if rule not in ("global", "local"):
-            raise InputError(f'rule must be "global" or "local", got {rule!r}.')
+        checks.one_of("rule", rule, ("global", "local"))
         batches = GlobalBatchRule(threshold) if rule == "global" else LocalBatchRule(threshold)
         theory = theorem(BKBWidth, noise_scale, norm_bound, failure_probability, accuracy=accuracy)
         width = resolve_width(beta, theory, regularization)
@@ -82,8 +88,11 @@ class BBKB(Bandit):
             candidates=resolve_candidates(candidates, bounds),
             kernel=kernel,
             regularization=regularization,
-            dictionary=RidgeLeverageSampling(
-                resolve_oversampling(oversampling, failure_probability, horizon, accuracy)
+            dictionary=resolve_dictionary(
+                resolve_oversampling(oversampling, failure_probability, horizon, accuracy),
+                resampling,
+                max_dictionary,
+                when_full,
             ),
             width=ScaledWidth(width, math.sqrt(threshold)) if beta is None else width,
             acquisition=UpperConfidenceRule(),

@@ -8,6 +8,7 @@ from torch_kbandits.acquisition import UpperConfidenceRule
 from torch_kbandits.algorithms.arguments import (
     check_theory,
     resolve_candidates,
+    resolve_dictionary,
     resolve_oversampling,
     resolve_width,
     theorem,
@@ -15,7 +16,7 @@ from torch_kbandits.algorithms.arguments import (
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.candidates import Candidates
 from torch_kbandits.confidence import BKBWidth, Width
-from torch_kbandits.dictionaries import RidgeLeverageSampling
+from torch_kbandits.dictionaries import Resampling, WhenFull
 
 
 class BKB(Bandit):
@@ -38,6 +39,10 @@ class BKB(Bandit):
         horizon: T, the planned number of rounds; only the theorem's oversampling needs it.
         oversampling: q̄ > 0, or "theory" for the theorem's, which keeps nearly every point.
         accuracy: ε in (0, 1), the accuracy of the dictionary.
+        resampling: "fresh" as in the paper; "coupled" or "never" for fewer changes of the dictionary, which the theorem
+            does not cover: see ``RidgeLeverageSampling``.
+        max_dictionary: the most points that the dictionary may have; None for no limit. The theorem knows no limit.
+        when_full: what happens when more are wanted, "stop", "warn" or "raise": see ``CappedDictionary``.
         beta: a multiplier of the standard deviation (2 here is 4 in BoTorch) or a ``Width``, instead of the theorem's
             width, which over-explores in practice; then R and B are not needed.
         seed: addresses all randomness.
@@ -59,6 +64,9 @@ class BKB(Bandit):
         horizon: int | None = None,
         oversampling: float | Literal["theory"] = 3.0,
         accuracy: float = 0.5,
+        resampling: Resampling = "fresh",
+        max_dictionary: int | None = None,
+        when_full: WhenFull = "warn",
         beta: float | Width | None = None,
     ) -> None:
         check_theory(noise_scale, norm_bound, failure_probability, horizon)
@@ -68,8 +76,11 @@ class BKB(Bandit):
             candidates=resolve_candidates(candidates, bounds),
             kernel=kernel,
             regularization=regularization,
-            dictionary=RidgeLeverageSampling(
-                resolve_oversampling(oversampling, failure_probability, horizon, accuracy)
+            dictionary=resolve_dictionary(
+                resolve_oversampling(oversampling, failure_probability, horizon, accuracy),
+                resampling,
+                max_dictionary,
+                when_full,
             ),
             width=resolve_width(beta, theory, regularization),
             acquisition=UpperConfidenceRule(),

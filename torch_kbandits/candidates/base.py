@@ -203,6 +203,10 @@ class PlayedLog:
         """Return the sums of rewards as they will be once rewards Y (q,) are added."""
         return self._added(self.sums, Y, located)
 
+    def new_counts(self, X: Tensor, located: Located) -> Tensor:
+        """Return how many rows of X (q, d) are each of the unique points as they will be once X is added, (u,)."""
+        return self._added(torch.zeros_like(self.counts), X.new_ones(len(X)), located)
+
     def add(self, X: Tensor, Y: Tensor, located: Located) -> None:
         """Add rewards Y (q,) at X (q, d). Cost: O(u)."""
         self.counts, self.sums = self._added(self.counts, torch.ones_like(Y), located), self.sums_with(Y, located)

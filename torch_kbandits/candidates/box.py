@@ -12,6 +12,7 @@ from torch_kbandits.dictionaries import PlayedPoints, Selection
 from torch_kbandits.gram import prior_variance
 from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.random import seed_for
+from torch_kbandits.rows import row_keys
 
 #: Points of the box at which the largest prior variance, and the largest change of a variance, are sought.
 _PROBES = 512
@@ -122,8 +123,12 @@ class BoxBelief(Belief):
 
     def preview(self, X: Tensor) -> PlayedPoints:
         """Return the unique played points together with X, scored by the current posterior."""
-        points, counts = self._log.points_with(X, self._log.locate(X))
-        return PlayedPoints(points, self.kernel, self.regularization, counts, self.leverage_scores(points))
+        located = self._log.locate(X)
+        points, counts = self._log.points_with(X, located)
+        scores, new = self.leverage_scores(points), self._log.new_counts(X, located)
+        dictionary = set(row_keys(self.inducing_points))
+        held = torch.tensor([key in dictionary for key in row_keys(points)], device=points.device)
+        return PlayedPoints(points, self.kernel, self.regularization, counts, scores, held, new)
 
     def update(self, X: Tensor, Y: Tensor, selection: Selection | None) -> None:
         """Condition on rewards Y (q,) at X (q, d) and move to the selected dictionary; everything or nothing."""

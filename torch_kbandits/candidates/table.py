@@ -46,6 +46,7 @@ class TableBelief(Belief):
         self._kernel_bound = self._prior_variance.max()
         self._log = PlayedLog(arms[:1])
         self._played_rows = torch.zeros(0, dtype=torch.long, device=arms.device)
+        self._dictionary_rows = self._played_rows
         self._known_rows: dict[bytes, int] = {}
         self._num_observations = 0
         self._prior_draws: PriorDraws | None = None
@@ -105,13 +106,16 @@ class TableBelief(Belief):
     def preview(self, X: Tensor) -> PlayedPoints:
         """Return the unique played points together with X, scored by the current posterior."""
         located = self._log.locate(X)
-        fresh = self._rows_with(X, located)[len(self._log) :]
+        rows = self._rows_with(X, located)
+        fresh = rows[len(self._log) :]
         points, counts = self._log.points_with(X, located)
         variance = self._played_variance.to(points.dtype)
         if len(fresh):
             variance = torch.cat([variance, self._variance_at(fresh)])
-        variance = variance.clamp_min(0.0)
-        return PlayedPoints(points, self.kernel, self.regularization, counts, variance / self.regularization)
+        scores = variance.clamp_min(0.0) / self.regularization
+        held = None if self.exact else torch.isin(rows, self._dictionary_rows)
+        new = self._log.new_counts(X, located)
+        return PlayedPoints(points, self.kernel, self.regularization, counts.to(points), scores, held, new.to(points))
 
     def leverage_scores(self, rows: Tensor) -> Tensor:
         """Return the ridge leverage scores of rows (k,) under the current posterior, (k,)."""

@@ -1,20 +1,24 @@
 """Which played points span the Nyström approximation: one rule a file."""
 
 from torch_kbandits.dictionaries.base import DictionaryRule, PlayedPoints, Selection
+from torch_kbandits.dictionaries.capped import CappedDictionary, WhenFull
 from torch_kbandits.dictionaries.fixed import FixedDictionary
 from torch_kbandits.dictionaries.greedy import GreedyDictionary
 from torch_kbandits.dictionaries.leverage import leverage_scores
-from torch_kbandits.dictionaries.ridge_leverage import RidgeLeverageSampling, theoretical_oversampling
+from torch_kbandits.dictionaries.ridge_leverage import Resampling, RidgeLeverageSampling, theoretical_oversampling
 from torch_kbandits.dictionaries.uniform import UniformDictionary
 
 __all__ = [
+    "CappedDictionary",
     "DictionaryRule",
     "FixedDictionary",
     "GreedyDictionary",
     "PlayedPoints",
+    "Resampling",
     "RidgeLeverageSampling",
     "Selection",
     "UniformDictionary",
+    "WhenFull",
     "leverage_scores",
     "theoretical_oversampling",
 ]

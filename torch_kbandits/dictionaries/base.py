@@ -30,6 +30,9 @@ class PlayedPoints:
         counts: how often each point was played, (u,).
         leverage_scores: variance divided by noise under the previous round's posterior, (u,), where there is one; a
             rule that needs scores and finds None estimates them itself.
+        in_dictionary: (u,) bool, which points the current dictionary holds; None where it is not known.
+        new_counts: how often each point was played since the current dictionary was chosen, (u,), at most ``counts``;
+            None where it is not known.
     """
 
     points: Tensor
@@ -37,6 +40,8 @@ class PlayedPoints:
     noise: Tensor
     counts: Tensor
     leverage_scores: Tensor | None = None
+    in_dictionary: Tensor | None = None
+    new_counts: Tensor | None = None
 
     @property
     def size(self) -> int:
@@ -78,6 +83,11 @@ class DictionaryRule(InducingPointAllocator):
     generators give equal dictionaries. Every rule is a BoTorch ``InducingPointAllocator`` as well, for use with
     ``SingleTaskVariationalGP(inducing_point_allocator=rule)``.
     """
+
+    @property
+    def is_coupled(self) -> bool:
+        """Whether the rule draws the same numbers in every round: then each round must hand it an equal generator."""
+        return False
 
     @abstractmethod
     def select(self, played: PlayedPoints, generator: torch.Generator | None = None) -> Selection:

@@ -8,6 +8,9 @@ from torch_kbandits.dictionaries.base import PlayedPoints
 from torch_kbandits.dtc import DTCFactors
 from torch_kbandits.gram import gram, prior_variance
 
+#: Kept uniforms are drawn so many at a time; another number would be another sequence of draws.
+_BLOCK = 1024
+
 
 def leverage_scores(points: Tensor, noise: Tensor, counts: Tensor, kernel: Kernel, dictionary: Tensor) -> Tensor:
     """Return the ridge leverage scores of played points by the DTC posterior at a dictionary.
@@ -74,13 +77,26 @@ def recursive_leverage_scores(
 
 
 def inclusion_probabilities(scores: Tensor, counts: Tensor, oversampling: float) -> Tensor:
-    """Return 1 − (1 − p)^c with p = min(1, q̄ τ): a point played c times has c chances. Shapes (u,)."""
+    """Return 1 − (1 − p)^c with p = min(1, q̄ τ): a point played c >= 0 times has c chances. Shapes (u,)."""
     once = (oversampling * scores).clamp(0.0, 1.0)
-    return -torch.expm1(counts * torch.log1p(-once))
+    return -torch.expm1(torch.special.xlog1py(counts, -once))
 
 
 def draw(probabilities: Tensor, generator: torch.Generator | None) -> Tensor:
     """Return the indices (m,) of independent Bernoulli draws; the likeliest point if none succeeds, so m >= 1."""
-    uniforms = torch.rand(len(probabilities), generator=generator, dtype=torch.float64).to(probabilities.device)
-    chosen = (uniforms < probabilities).nonzero().squeeze(-1)
+    return included(torch.rand(len(probabilities), generator=generator, dtype=torch.float64), probabilities)
+
+
+def included(uniforms: Tensor, probabilities: Tensor) -> Tensor:
+    """Return the indices (m,) of uniforms below their probabilities; the likeliest point if none is, so m >= 1."""
+    chosen = (uniforms.to(probabilities.device) < probabilities).nonzero().squeeze(-1)
     return chosen if len(chosen) else probabilities.argmax().reshape(1)
+
+
+def kept_uniforms(number: int, generator: torch.Generator | None) -> Tensor:
+    """Return the first uniforms (number,) of a sequence that the generator determines, however many are asked for.
+
+    Whole blocks are drawn, since nothing promises that a shorter draw is the beginning of a longer one.
+    """
+    blocks = -(-number // _BLOCK)
+    return torch.cat([torch.rand(_BLOCK, generator=generator, dtype=torch.float64) for _ in range(blocks)])[:number]

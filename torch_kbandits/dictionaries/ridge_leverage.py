@@ -1,57 +1,98 @@
 import math
 from dataclasses import dataclass
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.dictionaries.base import DictionaryRule, PlayedPoints, Selection
-from torch_kbandits.dictionaries.leverage import draw, inclusion_probabilities, recursive_leverage_scores
+from torch_kbandits.dictionaries.leverage import (
+    draw,
+    included,
+    inclusion_probabilities,
+    kept_uniforms,
+    recursive_leverage_scores,
+)
+
+Resampling = Literal["fresh", "coupled", "never"]
 
 
 @dataclass(frozen=True)
 class RidgeLeverageSampling(DictionaryRule):
     """Keep each played point independently with probability min(1, q̄ τ), τ its ridge leverage score.
 
-    Each selection starts from an empty dictionary. A point played c times has c chances, 1 − (1 − p)^c. If no draw
-    succeeds the likeliest point is kept, so that the dictionary is never empty.
+    A point played c times has c chances, 1 − (1 − p)^c. If no draw succeeds the likeliest point is kept, so that the
+    dictionary is never empty.
 
-    Source: Calandriello et al., COLT 2019, Fig. 1. Differs: the fallback above.
+    Source: Calandriello et al., COLT 2019, Fig. 1. Differs: the fallback above; the resampling other than "fresh".
+    BKB's theorem draws each round's dictionary independently of those before. "coupled" and "never" give that up, so
+    the theorem does not cover them.
 
     Args:
         oversampling: q̄ > 0. The theorem asks for ``theoretical_oversampling``, which keeps nearly every point; in
             practice 2 to 10 (at 1 directions go missing and regret grows severalfold).
+        resampling: how the dictionary of a round depends on the last one.
+            "fresh": not at all; every selection draws anew for all points.
+            "coupled": each point keeps one uniform for good, the i-th point the i-th of the generator's sequence, and
+            is in the dictionary while that is below its inclusion probability. For given scores the inclusion
+            probabilities are those of "fresh", and far fewer points come and go. From the second round on the scores
+            depend on the uniforms too, by way of the last dictionary. (They are lower inside it than outside, so a
+            point whose uniform lies between may come and go in every round.) The points must keep their order and each
+            round must hand in an equal generator, as ``Bandit`` does.
+            "never": points of the dictionary stay. The others have as many chances as they were played since it was
+            chosen. Where it is not known what was there and what is new, all points are new.
 
     Cost of a selection: O(u) when the scores are known (in a bandit they are), else that of
     ``recursive_leverage_scores``.
     """
 
     oversampling: float = 3.0
+    resampling: Resampling = "fresh"
 
     def __post_init__(self) -> None:
         checks.positive("oversampling", self.oversampling)
+        checks.one_of("resampling", self.resampling, get_args(Resampling))
+
+    @property
+    def is_coupled(self) -> bool:
+        """Whether uniforms are kept from round to round."""
+        return self.resampling == "coupled"
 
     def probabilities(self, played: PlayedPoints, generator: torch.Generator | None = None) -> Tensor:
-        """Return the inclusion probability of each played point, (u,) in [0, 1]."""
-        scores = played.leverage_scores
-        if scores is None:
-            scores = recursive_leverage_scores(played, self.oversampling, generator)
-        return inclusion_probabilities(scores, played.counts, self.oversampling)
+        """Return the probability (u,) in [0, 1] with which the next dictionary holds each played point.
+
+        If points never leave, it is 1 for those that are there.
+        """
+        if self.resampling != "never":
+            return self._chances(played, played.counts, generator)
+        counts = played.counts if played.new_counts is None else played.new_counts
+        joining = self._chances(played, counts, generator)
+        return joining if played.in_dictionary is None else joining.masked_fill(played.in_dictionary, 1.0)
 
     def select(self, played: PlayedPoints, generator: torch.Generator | None = None) -> Selection:
         """Draw the dictionary; see ``DictionaryRule.select``."""
         played.require_some()
+        # Before scores are estimated, which may draw as well.
+        uniforms = kept_uniforms(played.size, generator) if self.is_coupled else None
         probabilities = self.probabilities(played, generator)
-        chosen = draw(probabilities, generator)
+        chosen = draw(probabilities, generator) if uniforms is None else included(uniforms, probabilities)
         return Selection.rows(played, chosen, probabilities[chosen])
 
     def select_sized(self, played: PlayedPoints, size: int, generator: torch.Generator | None = None) -> Selection:
         """Draw ``size`` points without replacement, in proportion to their scores (probabilities: the clipped ones)."""
         played.require_some()
-        probabilities = self.probabilities(played, generator)
+        probabilities = self._chances(played, played.counts, generator)
         weights = probabilities.double().clamp_min(torch.finfo(torch.float64).tiny).cpu()
         chosen = torch.multinomial(weights, min(size, played.size), generator=generator).to(probabilities.device)
         return Selection.rows(played, chosen, probabilities[chosen])
+
+    def _chances(self, played: PlayedPoints, counts: Tensor, generator: torch.Generator | None) -> Tensor:
+        """Return the probability (u,) that at least one of ``counts`` draws of each point succeeds."""
+        scores = played.leverage_scores
+        if scores is None:
+            scores = recursive_leverage_scores(played, self.oversampling, generator)
+        return inclusion_probabilities(scores, counts, self.oversampling)
 
 
 def theoretical_oversampling(failure_probability: float, horizon: int, accuracy: float = 0.5) -> float:

@@ -1,0 +1,276 @@
+"""A cap on the dictionary: never more points, the right ones, and the user says what happens when it is full."""
+
+import warnings
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from problems import DOUBLE, data, rbf
+
+from torch_kbandits import (
+    CappedDictionary,
+    DictionaryFullError,
+    FixedDictionary,
+    GreedyDictionary,
+    InputError,
+    KernelBanditError,
+    RidgeLeverageSampling,
+    UniformDictionary,
+    algorithms,
+)
+from torch_kbandits.dictionaries import DictionaryRule, PlayedPoints, Selection
+from torch_kbandits.errors import KernelBanditWarning
+from torch_kbandits.random import generator_for
+
+ARMS = data(60, 2)[0]
+BOUNDS = torch.tensor([[0.0, -1.0], [1.0, 2.0]], dtype=DOUBLE)
+
+
+class Wants(DictionaryRule):
+    """A rule that wants given rows with given probabilities."""
+
+    def __init__(self, rows, probabilities):
+        self.wanted = torch.tensor(rows), torch.tensor(probabilities, dtype=DOUBLE)
+
+    def select(self, played, generator=None):
+        return Selection.rows(played, *self.wanted)
+
+    def select_sized(self, played, size, generator=None):
+        return Selection.rows(played, torch.arange(size))
+
+
+def played(n, in_dictionary=None):
+    X, _ = data(n, 2)
+    held = None if in_dictionary is None else torch.tensor([row in in_dictionary for row in range(n)])
+    scores = torch.linspace(0.1, 0.9, n, dtype=DOUBLE)
+    return PlayedPoints(X, rbf(), torch.tensor(0.1, dtype=DOUBLE), X.new_ones(n), scores, held)
+
+
+def reward(X):
+    return torch.sin(5.0 * X).sum(-1)
+
+
+def bkb(name="bkb", domain="arms", **settings):
+    where = {"candidates": ARMS} if domain == "arms" else {"bounds": BOUNDS}
+    words = {"kernel": rbf(0.3), "regularization": 0.01, "beta": 1.5, "seed": 3}
+    return algorithms.build(name, **(where | words | settings))
+
+
+def play(bandit, rounds):
+    sizes = []
+    for _ in range(rounds):
+        X = bandit.ask()
+        bandit.tell(X, reward(X))
+        sizes.append(len(bandit.inducing_points))
+    return sizes
+
+
+# ------------------------------------------------------------------------------------------------ which points
+
+
+@pytest.mark.parametrize(
+    ("in_dictionary", "kept"),
+    [
+        (None, [3, 6]),  # the likeliest two
+        ([2], [2, 3]),
+        ([0, 4], [3, 6]),  # what is there and not wanted does not stay
+        ([7, 2], [2, 7]),
+        ([2, 6, 7], [2, 6]),  # more are there than may be: the likeliest
+    ],
+)
+def test_those_there_come_first_then_the_likeliest(in_dictionary, kept):
+    rule = Wants([7, 2, 3, 6], [0.1, 0.5, 0.9, 0.7])
+    selection = CappedDictionary(rule, 2, "stop").select(played(8, in_dictionary))
+    assert selection.indices.tolist() == kept
+    assert selection.probabilities.tolist() == [{7: 0.1, 2: 0.5, 3: 0.9, 6: 0.7}[row] for row in kept]
+    assert torch.equal(selection.points, played(8).points[kept])
+
+
+def test_ties_go_to_the_point_played_first():
+    rule = Wants(list(range(30)), [0.5] * 30)
+    assert CappedDictionary(rule, 4, "stop").select(played(30)).indices.tolist() == [0, 1, 2, 3]
+    held = CappedDictionary(rule, 4, "stop").select(played(30, [29, 17, 11]))
+    assert held.indices.tolist() == [0, 11, 17, 29]
+
+
+@given(
+    n=st.integers(1, 40), cap=st.integers(1, 20), held=st.sets(st.integers(0, 39)), seed=st.integers(0, 10_000),
+    resampling=st.sampled_from(["fresh", "coupled", "never"]),
+)  # fmt: skip
+def test_a_cap_keeps_the_foremost_of_what_is_wanted_and_nothing_else(n, cap, held, seed, resampling):
+    rule, points = RidgeLeverageSampling(1.5, resampling), played(n, held)
+    wanted = rule.select(points, generator_for(seed, 0, "test"))
+    ours = CappedDictionary(rule, cap, "stop").select(points, generator_for(seed, 0, "test"))
+    probability = dict(zip(wanted.indices.tolist(), wanted.probabilities.tolist(), strict=True))
+    order = sorted(probability, key=lambda row: (row not in held, -probability[row], row))
+    assert ours.indices.tolist() == sorted(order[:cap])
+    assert ours.probabilities.tolist() == [probability[row] for row in ours.indices.tolist()]
+
+
+def test_points_that_were_not_played_are_cut_as_well():
+    Z = data(6, 2, seed=5)[0]
+    selection = CappedDictionary(FixedDictionary(Z), 4, "stop").select(played(9, [1]))
+    assert torch.equal(selection.points, Z[:4])
+    assert selection.indices is None
+
+
+def test_batch_members_share_the_points_kept():
+    X = torch.stack([data(15, 2, seed)[0] for seed in range(3)])
+    points = PlayedPoints(X, rbf(), torch.tensor(0.1, dtype=DOUBLE), X.new_ones(15))
+    selection = CappedDictionary(GreedyDictionary(9), 4, "stop").select(points)
+    assert torch.equal(selection.points, X[:, selection.indices])
+    assert selection.points.shape == (3, 4, 2)
+
+
+@pytest.mark.parametrize("rule", [GreedyDictionary(3), UniformDictionary(3), RidgeLeverageSampling(1e-9)])
+def test_below_the_cap_it_is_the_other_rule(rule):
+    points = played(20)
+    ours, theirs = (
+        each.select(points, generator_for(1, 0, "t")) for each in (CappedDictionary(rule, 3, "raise"), rule)
+    )
+    assert torch.equal(ours.indices, theirs.indices)
+    sized = CappedDictionary(rule, 3, "raise").select_sized(points, 3, generator_for(1, 0, "t"))
+    assert torch.equal(sized.indices, rule.select_sized(points, 3, generator_for(1, 0, "t")).indices)
+
+
+# ------------------------------------------------------------------------------------------------ when it is full
+
+
+def test_stop_says_nothing_warn_says_it_once_and_raise_refuses():
+    wants, points = Wants([0, 1, 2], [1.0, 1.0, 1.0]), played(5)
+    message = "3 points were wanted and the cap is 2.*Raise the cap"
+    CappedDictionary(wants, 2, "stop").select(points)  # any warning is an error
+    for _ in range(2):  # once for each object, however equal they are
+        rule = CappedDictionary(wants, 2)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            for _ in range(3):
+                assert len(rule.select(points).points) == 2
+        assert [warning.category for warning in caught] == [KernelBanditWarning]
+    with pytest.raises(DictionaryFullError, match=message) as error:
+        CappedDictionary(wants, 2, "raise").select(points)
+    assert isinstance(error.value, KernelBanditError)
+    assert isinstance(error.value, RuntimeError)
+    rule = CappedDictionary(wants, 2)
+    for _ in range(2):  # a warning that is made an error is not one that was said
+        with pytest.raises(KernelBanditWarning, match=message):
+            rule.select(points)
+
+
+@pytest.mark.parametrize("size", [2, 3, 9])
+def test_a_size_beyond_the_cap_follows_the_same_words(size):
+    points = played(3)
+    rule = Wants([0], [1.0])
+    full = min(size, 3) > 2
+    assert len(CappedDictionary(rule, 2, "stop").select_sized(points, size).points) == 2
+    if full:
+        with pytest.warns(KernelBanditWarning, match="3 points were wanted"):
+            CappedDictionary(rule, 2).select_sized(points, size)
+        with pytest.raises(DictionaryFullError):
+            CappedDictionary(rule, 2, "raise").select_sized(points, size)
+    else:
+        assert len(CappedDictionary(rule, 2, "raise").select_sized(points, size).points) == 2
+
+
+# ------------------------------------------------------------------------------------------------ in a bandit
+
+
+@pytest.mark.parametrize("resampling", ["fresh", "coupled", "never"])
+@pytest.mark.parametrize("name", ["bkb", "bbkb"])
+def test_a_bandit_keeps_to_its_cap_and_repeats(name, resampling):
+    words = {"resampling": resampling, "max_dictionary": 6, "when_full": "stop"}
+    bandit, replayed, loaded = (bkb(name, **words) for _ in range(3))
+    sizes = play(bandit, 40)
+    assert max(sizes) == 6
+    assert max(play(bkb(name, resampling=resampling), 40)) > 6
+    replayed.replay(bandit.history)
+    loaded.load_state_dict(bandit.state_dict())
+    for _ in range(5):
+        X = bandit.ask()
+        for each in (bandit, replayed, loaded):
+            assert torch.equal(each.ask(remember=False) if each is not bandit else X, X)
+            each.tell(X, reward(X))
+        assert torch.equal(replayed.inducing_points, bandit.inducing_points)
+        assert torch.equal(loaded.inducing_points, bandit.inducing_points)
+
+
+@pytest.mark.parametrize("resampling", ["fresh", "coupled", "never"])
+def test_a_cap_that_never_binds_changes_no_dictionary(resampling):
+    """Also where the rule keeps its uniforms from round to round."""
+    capped = bkb(resampling=resampling, oversampling=1.0, max_dictionary=1_000, when_full="raise")
+    free = bkb(resampling=resampling, oversampling=1.0)
+    for _ in range(25):
+        X = free.ask()
+        for each in (capped, free):
+            each.tell(X, reward(X))
+        assert torch.equal(capped.inducing_points, free.inducing_points)
+
+
+def test_a_box_keeps_to_its_cap():
+    bandit = bkb(domain="box", max_dictionary=3, when_full="stop", resampling="coupled")
+    assert max(play(bandit, 6)) == 3
+
+
+def test_a_full_dictionary_that_only_grows_stays():
+    bandit = bkb(resampling="never", max_dictionary=5, when_full="stop")
+    play(bandit, 20)
+    before = bandit.inducing_points
+    play(bandit, 10)
+    assert len(before) == 5
+    assert torch.equal(bandit.inducing_points, before)
+
+
+def test_a_bandit_warns_once():
+    with pytest.warns(KernelBanditWarning, match="The dictionary is full") as caught:
+        play(bkb(max_dictionary=5), 60)
+    assert len(caught) == 1
+
+
+@pytest.mark.parametrize("domain", ["arms", "box"])
+def test_a_refusal_leaves_the_bandit_as_it_was(domain):
+    bandit, twin = (bkb(domain=domain, max_dictionary=4, when_full="raise", oversampling=1e6) for _ in range(2))
+    for each in (bandit, twin):
+        play(each, 2)
+    asked = bandit.ask(2)
+    X = torch.tensor([[0.1, 0.1], [0.9, 0.2], [0.5, 0.6]], dtype=DOUBLE)  # no arms
+    with pytest.raises(DictionaryFullError, match="5 points were wanted and the cap is 4"):
+        bandit.tell(X, reward(X))
+    assert bandit.round == 2
+    assert torch.equal(bandit.pending, asked)
+    assert torch.equal(bandit.inducing_points, twin.inducing_points)
+    bandit.forget()
+    assert torch.equal(bandit.ask(), twin.ask())
+
+
+def test_what_is_left_out_is_not_lost():
+    """Points beyond the cap still inform the posterior: with one point it is not that of one observation."""
+    bandit = bkb(max_dictionary=1, when_full="stop", oversampling=1e6)
+    bandit.tell(ARMS[:20], reward(ARMS[:20]))
+    assert len(bandit.inducing_points) == 1
+    assert bandit.model.num_observations == 20
+    assert np.isfinite(bandit._belief.mean.numpy()).all()
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"max_dictionary": 0}, "max_dictionary must be a whole number of at least 1"),
+        ({"max_dictionary": 2.5}, "max_dictionary must be a whole number"),
+        ({"max_dictionary": True}, "max_dictionary"),
+        ({"max_dictionary": 5, "when_full": "grow"}, 'when_full must be "stop" or "warn" or "raise"'),
+        ({"when_full": "grow"}, "when_full"),
+    ],
+)
+@pytest.mark.parametrize("name", ["bkb", "bbkb"])
+def test_bad_caps_are_named(name, settings, message):
+    with pytest.raises(InputError, match=message):
+        bkb(name, **settings)
+
+
+def test_bad_rules_are_named():
+    with pytest.raises(InputError, match="rule must be a dictionary rule"):
+        CappedDictionary(5, 5)
+    with pytest.raises(InputError, match="max_size"):
+        CappedDictionary(GreedyDictionary(3), -1)

@@ -1,0 +1,294 @@
+"""How a dictionary depends on the last one: redrawn, with kept uniforms, or growing only."""
+
+from itertools import pairwise
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from problems import DOUBLE, data, difference, rbf
+
+from torch_kbandits import (
+    Bandit,
+    Box,
+    ConstantWidth,
+    InputError,
+    NystromGP,
+    RidgeLeverageSampling,
+    algorithms,
+    environments,
+)
+from torch_kbandits.dictionaries import PlayedPoints
+from torch_kbandits.dictionaries.leverage import kept_uniforms
+from torch_kbandits.random import generator_for
+
+ARMS = data(60, 2)[0]
+BOUNDS = torch.tensor([[0.0, -1.0], [1.0, 2.0]], dtype=DOUBLE)
+WAYS = ["fresh", "coupled", "never"]
+Q = 1.5
+
+
+def rule(resampling):
+    return RidgeLeverageSampling(Q, resampling)
+
+
+def played(scores, counts=None, in_dictionary=None, new_counts=None):
+    scores = torch.as_tensor(scores, dtype=DOUBLE)
+    counts = torch.ones_like(scores) if counts is None else torch.as_tensor(counts, dtype=DOUBLE)
+    held = None if in_dictionary is None else torch.as_tensor(in_dictionary)
+    new = None if new_counts is None else torch.as_tensor(new_counts, dtype=DOUBLE)
+    return PlayedPoints(data(len(scores), 2)[0], rbf(), torch.tensor(0.1, dtype=DOUBLE), counts, scores, held, new)
+
+
+def chosen(resampling, points, seed):
+    """Which points are in the dictionary, (u,) bool."""
+    held = np.zeros(points.size, dtype=bool)
+    held[rule(resampling).select(points, generator_for(seed, 0, "test")).indices.numpy()] = True
+    return held
+
+
+def reward(X):
+    return torch.sin(5.0 * X).sum(-1)
+
+
+def bkb(resampling, domain="arms", seed=3, name="bkb", **settings):
+    where = {"candidates": ARMS if domain == "arms" else Box(BOUNDS, num_restarts=2, raw_samples=16)}
+    words = {"kernel": rbf(0.3), "regularization": 0.05, "beta": 1.5, "seed": seed, "resampling": resampling}
+    return algorithms.build(name, **(where | words | settings))
+
+
+def play(bandit, rounds, q=1):
+    """Return the dictionary after each round."""
+    dictionaries = []
+    for _ in range(rounds):
+        X = bandit.ask(q)
+        bandit.tell(X, reward(X))
+        dictionaries.append(set(map(tuple, bandit.inducing_points.tolist())))
+    return dictionaries
+
+
+def changes(dictionaries):
+    return sum(len(old ^ new) for old, new in pairwise(dictionaries))
+
+
+# ------------------------------------------------------------------------------------------------ probabilities
+
+
+@pytest.mark.parametrize("resampling", ["fresh", "coupled"])
+def test_every_point_is_there_with_its_probability(resampling):
+    """4,000 seeds, 12 points; |frequency − p| within 4.5 standard errors: false alarms 12 × 7e-6 < 1e-4."""
+    scores, counts = np.linspace(0.02, 0.5, 12), np.arange(1, 13)
+    expected = 1.0 - (1.0 - np.minimum(1.0, Q * scores)) ** counts
+    points = played(scores, counts)
+    frequencies = np.mean([chosen(resampling, points, seed) for seed in range(4_000)], axis=0)
+    assert (np.abs(frequencies - expected) <= 4.5 * np.sqrt(expected * (1.0 - expected) / 4_000) + 1e-12).all()
+
+
+@pytest.mark.parametrize("resampling", ["fresh", "coupled"])
+def test_two_rounds_have_equal_marginals_and_another_joint_law(resampling):
+    """Probabilities change between rounds. Both rounds: min(p, p') if coupled, p p' if fresh.
+
+    4,000 seeds, 3 frequencies of 8 points within 4.5 standard errors: false alarms 24 × 7e-6 < 2e-4.
+    """
+    first, second = np.linspace(0.1, 0.6, 8), np.linspace(0.5, 0.2, 8)
+    p, q = Q * first, Q * second
+    before, after = [], []
+    for seed in range(4_000):
+        before.append(chosen(resampling, played(first), seed))
+        after.append(chosen(resampling, played(second), seed if resampling == "coupled" else 4_000 + seed))
+    before, after = np.array(before), np.array(after)
+    both = np.minimum(p, q) if resampling == "coupled" else p * q
+    for hits, expected in ((before, p), (after, q), (before & after, both)):
+        assert (np.abs(hits.mean(0) - expected) <= 4.5 * np.sqrt(expected * (1.0 - expected) / 4_000) + 1e-12).all()
+
+
+def test_growth_only_keeps_what_is_there_and_draws_for_what_was_just_played():
+    """4,000 seeds, 4 points with chances: within 4.5 standard errors, false alarms 4 × 7e-6 < 1e-4.
+
+    Score 1 at a point that was not just played: its chances are none, whatever its probability for one play.
+    """
+    scores = np.array([0.3, 0.1, 1.0, 0.2, 0.4, 0.05, 0.3])
+    held = np.array([True, True, False, False, False, False, False])
+    new = np.array([0, 2, 0, 1, 1, 3, 5])
+    points = played(scores, counts=new + 4, in_dictionary=held, new_counts=new)
+    expected = np.where(held, 1.0, 1.0 - (1.0 - np.minimum(1.0, Q * scores)) ** new)
+    assert difference(rule("never").probabilities(points), expected) < 1e-12
+    hits = np.array([chosen("never", points, seed) for seed in range(4_000)])
+    assert hits[:, held].all()
+    assert not hits[:, 2].any()
+    error = np.sqrt(expected * (1.0 - expected) / 4_000)
+    assert (np.abs(hits.mean(0) - expected) <= 4.5 * error + 1e-12).all()
+
+
+@pytest.mark.parametrize("resampling", WAYS)
+@given(size=st.integers(1, 12), seed=st.integers(0, 10_000))
+def test_no_dictionary_is_empty(resampling, size, seed):
+    """Scores of 1e-13: no draw succeeds, and the likeliest of those with a chance is kept."""
+    scores = np.full(size, 1e-13)
+    scores[seed % size] = 2e-13
+    assert chosen(resampling, played(scores), seed).nonzero()[0].tolist() == [seed % size]
+    new = np.arange(size) == size - 1
+    held = np.zeros(size, dtype=bool)
+    if resampling == "never":
+        assert chosen("never", played(scores, np.full(size, 2), held, new), seed).nonzero()[0].tolist() == [size - 1]
+
+
+@pytest.mark.parametrize("resampling", WAYS)
+def test_points_for_a_model_are_drawn_alike_whatever_happens_between_rounds(resampling):
+    """Without scores, dictionary and news, as ``NystromGP`` asks: all points are new, and scores are estimated."""
+    X, Y = data(300, 2)
+    prior = {"covar_module": rbf(), "regularization": 0.1}
+    twins = [
+        NystromGP(X, Y, dictionary=rule(resampling), generator=generator_for(5, 0, "test"), **prior) for _ in range(2)
+    ]
+    assert torch.equal(twins[0].inducing_points, twins[1].inducing_points)
+    assert 1 <= len(twins[0].inducing_points) < 300
+
+
+@pytest.mark.parametrize("resampling", ["coupled", "never"])
+def test_selections_of_a_given_size_are_those_of_fresh(resampling):
+    points = played(np.linspace(0.01, 0.6, 20), np.arange(1, 21), np.arange(20) < 7, np.arange(20) >= 15)
+    for size in (1, 8, 20):
+        ours, fresh = (rule(way).select_sized(points, size, generator_for(1, 0, "t")) for way in (resampling, "fresh"))
+        assert torch.equal(ours.indices, fresh.indices)
+        assert torch.equal(ours.probabilities, fresh.probabilities)
+
+
+# ------------------------------------------------------------------------------------------------ kept uniforms
+
+
+@pytest.mark.parametrize("number", [1, 2, 7, 15, 16, 17, 100, 1023, 1024, 1025, 2048, 2049, 3000])
+def test_fewer_uniforms_are_the_first_of_more(number):
+    uniforms = kept_uniforms(number, generator_for(1, 0, "test"))
+    assert uniforms.shape == (number,)
+    assert uniforms.dtype == DOUBLE
+    assert torch.equal(uniforms, kept_uniforms(5_000, generator_for(1, 0, "test"))[:number])
+
+
+def test_the_blocks_of_kept_uniforms_differ():
+    uniforms = kept_uniforms(4_096, generator_for(1, 0, "test"))
+    assert len(uniforms.unique()) == 4_096
+    assert float(uniforms.min()) >= 0.0
+    assert float(uniforms.max()) < 1.0
+
+
+@given(first=st.integers(1, 40), more=st.integers(0, 40), seed=st.integers(0, 10_000))
+def test_kept_uniforms_make_dictionaries_monotone(first, more, seed):
+    """Later points do not disturb earlier ones, and larger probabilities only add points."""
+    scores = np.random.default_rng(seed).uniform(0.1, 0.6, first + more)
+    scores[0] = 1.0  # certain, so that no fallback is needed
+    few, many = chosen("coupled", played(scores[:first]), seed), chosen("coupled", played(scores), seed)
+    assert (many[:first] == few).all()
+    assert not (many & ~chosen("coupled", played(1.3 * scores), seed)).any()
+
+
+# ------------------------------------------------------------------------------------------------ in a bandit
+
+
+@pytest.mark.parametrize("domain", ["arms", "box"])
+@pytest.mark.parametrize("resampling", WAYS)
+def test_a_bandit_tells_the_rule_what_is_there_and_what_is_new(resampling, domain):
+    bandit = bkb(resampling, domain, oversampling=1.0)
+    strangers = torch.tensor([[0.3, 0.3], [0.7, 0.1]], dtype=DOUBLE)
+    for number in range(5):
+        bandit.tell(torch.cat([bandit.ask(2, remember=False), strangers[:1]]), torch.ones(3, dtype=DOUBLE))
+        told, points = bandit.history.X, torch.cat([ARMS[number, None], strangers, strangers[:1]])
+        seen = bandit._belief.preview(points)
+        dictionary = bandit.inducing_points.tolist()
+        assert seen.in_dictionary.tolist() == [point in dictionary for point in seen.points.tolist()]
+        assert seen.new_counts.tolist() == [points.tolist().count(point) for point in seen.points.tolist()]
+        everything = torch.cat([told, points]).tolist()
+        assert seen.counts.tolist() == [everything.count(point) for point in seen.points.tolist()]
+        assert 0 < int(seen.in_dictionary.sum()) == len(dictionary)
+
+
+def test_far_fewer_changes_at_the_same_size_and_regret():
+    """200 rounds on 300 arms, six problems; changes are points that came or went in the last 100 rounds.
+
+    In one of the problems a point comes and goes in every round, as ``RidgeLeverageSampling`` says may happen. So the
+    median is far below a tenth of the changes of fresh resampling, and the total below a quarter.
+    """
+    late, sizes, regret = ({way: np.zeros(6) for way in WAYS} for _ in range(3))
+    for seed in range(6):
+        problem = environments.gaussian_bumps(300, 2, seed=seed)
+        for way in WAYS:
+            bandit = bkb(way, seed=seed, candidates=problem.arms, regularization=0.01, beta=2.0)
+            dictionaries = []
+            for number in range(200):
+                X = bandit.ask()
+                regret[way][seed] += float(problem.regret(X))
+                bandit.tell(X, problem.pull(X, number) - 0.5)
+                dictionaries.append(set(map(tuple, bandit.inducing_points.tolist())))
+            late[way][seed], sizes[way][seed] = changes(dictionaries[100:]), len(dictionaries[-1])
+            if way == "never":
+                assert all(old <= new for old, new in pairwise(dictionaries))
+    assert late["fresh"].sum() > 1_000
+    assert np.median(late["coupled"] / late["fresh"]) < 0.1
+    assert late["coupled"].sum() < 0.25 * late["fresh"].sum()
+    assert late["never"].sum() < 0.02 * late["fresh"].sum()
+    assert 0.7 < sizes["coupled"].sum() / sizes["fresh"].sum() < 1.4
+    assert max(regret["coupled"].sum(), regret["never"].sum()) < 1.25 * regret["fresh"].sum()
+
+
+@pytest.mark.parametrize("domain", ["arms", "box"])
+@pytest.mark.parametrize("resampling", ["coupled", "never"])
+def test_replayed_loaded_and_looked_at_it_is_the_same_run(resampling, domain):
+    rounds = 15 if domain == "arms" else 4
+    bandit, curious, replayed, loaded = (bkb(resampling, domain, oversampling=1.0) for _ in range(4))
+    dictionaries = play(bandit, rounds)
+    for expected in dictionaries:
+        curious.ask(3, remember=False)
+        curious.ask(2)
+        curious.forget()
+        assert play(curious, 1) == [expected]
+    replayed.replay(bandit.history)
+    loaded.load_state_dict(bandit.state_dict())
+    assert torch.equal(loaded.inducing_points, bandit.inducing_points)
+    X = torch.cat([ARMS[50:60], bandit.history.X[:5]])
+    for each in (bandit, replayed, loaded):
+        each.tell(X, reward(X))
+        each.tell(X[:3], reward(X[:3]))
+    assert torch.equal(replayed.inducing_points, bandit.inducing_points)
+    assert torch.equal(loaded.inducing_points, bandit.inducing_points)
+
+
+def test_the_uniforms_of_a_bandit_are_kept():
+    """With probabilities near ½ for ever, the dictionary of a growing history only grows."""
+
+    class HalfAndHalf(RidgeLeverageSampling):
+        def probabilities(self, played, generator=None):
+            return torch.full_like(played.counts, 0.5)
+
+    for way, kept in (("coupled", True), ("fresh", False)):
+        bandit = Bandit(
+            candidates=bkb("fresh").candidates, kernel=rbf(), regularization=0.1, width=ConstantWidth(1.0), seed=0,
+            dictionary=HalfAndHalf(1.0, way),
+        )  # fmt: skip
+        dictionaries = []
+        for number in range(40):
+            bandit.tell(ARMS[number, None], 0.0)
+            dictionaries.append({*map(tuple, bandit.inducing_points.tolist())})
+        grown = [old <= new for old, new in pairwise(dictionaries[5:])]
+        assert all(grown) is kept
+        assert 8 <= len(dictionaries[-1]) <= 32
+
+
+@pytest.mark.parametrize("resampling", ["coupled", "never"])
+def test_a_batch_told_in_parts_is_a_batch_told_at_once(resampling):
+    whole, parts = (bkb(resampling, name="bbkb", regularization=0.01, threshold=1.5) for _ in range(2))
+    for _ in range(12):
+        X = whole.ask(None)
+        whole.tell(X, reward(X))
+        for x in X:
+            parts.tell(x[None], reward(x[None]))
+        assert torch.equal(parts.inducing_points, whole.inducing_points)
+    assert len(X) > 1
+
+
+def test_words_that_mean_nothing_are_named():
+    message = 'resampling must be "fresh" or "coupled" or "never", got \'often\''
+    with pytest.raises(InputError, match=message):
+        RidgeLeverageSampling(3.0, "often")
+    with pytest.raises(InputError, match=message):
+        bkb("often")

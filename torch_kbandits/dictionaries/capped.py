@@ -1,0 +1,95 @@
+import warnings
+from dataclasses import dataclass
+from typing import Literal, get_args
+from weakref import WeakSet
+
+import torch
+from torch import Tensor
+
+from torch_kbandits import checks
+from torch_kbandits.dictionaries.base import DictionaryRule, PlayedPoints, Selection
+from torch_kbandits.errors import DictionaryFullError, KernelBanditWarning
+
+WhenFull = Literal["stop", "warn", "raise"]
+
+
+@dataclass(frozen=True, eq=False)
+class CappedDictionary(DictionaryRule):
+    """Keep to at most ``max_size`` of the points that another rule wants.
+
+    Of the points wanted, those that are in the dictionary already come first, then those of the highest inclusion
+    probability; ties go to the point played first. So a full dictionary changes no more than it must. The probabilities
+    of a selection are those of the other rule. No theorem on the other rule covers a dictionary that was cut.
+
+    Args:
+        rule: which points are wanted.
+        max_size: the most points that the dictionary may have.
+        when_full: what happens when more are wanted. "stop": nothing is said. "warn": a ``KernelBanditWarning``, once
+            for each object of this class. "raise": a ``DictionaryFullError``; a bandit then is as it was before.
+
+    Cost of a selection: that of the other rule, and O(w log w) when it wants w > ``max_size`` points.
+    """
+
+    rule: DictionaryRule
+    max_size: int
+    when_full: WhenFull = "warn"
+
+    def __post_init__(self) -> None:
+        checks.instance("rule", self.rule, DictionaryRule, "a dictionary rule such as RidgeLeverageSampling()")
+        checks.positive_integer("max_size", self.max_size)
+        checks.one_of("when_full", self.when_full, get_args(WhenFull))
+
+    @property
+    def is_coupled(self) -> bool:
+        """Whether the other rule is."""
+        return self.rule.is_coupled
+
+    def select(self, played: PlayedPoints, generator: torch.Generator | None = None) -> Selection:
+        """Choose at most ``max_size`` points; see ``DictionaryRule.select``.
+
+        Raises:
+            DictionaryFullError: if more are wanted and ``when_full`` is "raise".
+        """
+        wanted = self.rule.select(played, generator)
+        if len(wanted.probabilities) <= self.max_size:
+            return wanted
+        self._say_full(len(wanted.probabilities))
+        kept = self._foremost(wanted, played.in_dictionary)
+        indices = None if wanted.indices is None else wanted.indices[kept]
+        return Selection(wanted.points[..., kept, :], wanted.probabilities[kept], indices)
+
+    def select_sized(self, played: PlayedPoints, size: int, generator: torch.Generator | None = None) -> Selection:
+        """Choose ``size`` points, or ``max_size`` if that is less, by the other rule.
+
+        Raises:
+            DictionaryFullError: if there are more and ``when_full`` is "raise".
+        """
+        wanted = min(size, played.size)
+        if wanted > self.max_size:
+            self._say_full(wanted)
+        return self.rule.select_sized(played, min(size, self.max_size), generator)
+
+    def _foremost(self, wanted: Selection, in_dictionary: Tensor | None) -> Tensor:
+        """Return which of the points wanted are kept, (max_size,), ascending."""
+        order = wanted.probabilities.argsort(descending=True, stable=True)
+        if wanted.indices is not None and in_dictionary is not None:
+            held = in_dictionary[wanted.indices]
+            order = order[held[order].to(torch.uint8).argsort(descending=True, stable=True)]
+        return order[: self.max_size].sort().values
+
+    def _say_full(self, wanted: int) -> None:
+        """Raise or warn that more points are wanted than there may be, as ``when_full`` says."""
+        message = (
+            f"The dictionary is full: {wanted} points were wanted and the cap is {self.max_size}. What it does not "
+            "span stays uncertain. Raise the cap (max_size; max_dictionary of a named algorithm), or let the rule want "
+            "fewer points (a smaller oversampling)"
+        )
+        if self.when_full == "raise":
+            raise DictionaryFullError(f'{message}, or keep to the cap with when_full="stop".')
+        if self.when_full == "warn" and self not in _warned:
+            warnings.warn(f'{message}. This is said once; when_full="stop" silences it.', KernelBanditWarning, 3)
+            _warned.add(self)
+
+
+#: The objects that have warned. No part of their values, since no selection depends on it.
+_warned: WeakSet[CappedDictionary] = WeakSet()
