@@ -338,6 +338,33 @@ def test_copies_and_casts_leave_no_stale_factors():
     assert m.float().posterior(T.float()).mean.dtype == torch.float32
 
 
+@pytest.mark.parametrize("make", [UpperConfidenceBound, LogExpectedImprovement])
+@pytest.mark.parametrize("kind", sorted(KINDS))
+@pytest.mark.parametrize("learned", [False, True])
+def test_botorchs_acquisitions_factorise_once(make, kind, learned, monkeypatch):
+    m = model(**KINDS[kind]).requires_grad_(learned)
+    fits = []
+    monkeypatch.setattr(NystromGP, "_fit", lambda self, fit=NystromGP._fit: fits.append(self) or fit(self))
+    acquisition = make(m, 4.0)
+    points = X[:3].unsqueeze(-2).clone().requires_grad_()
+    values = acquisition(points)
+    torch.autograd.grad(values.sum(), points)
+    assert torch.equal(acquisition(points), values)
+    assert len(fits) == 1
+
+
+@pytest.mark.parametrize("name", ["parameter", "inducing point", "train_targets"])
+def test_writing_while_moving_leaves_no_stale_factors(name):
+    m = model()
+    before = m.posterior(X[:5]).mean
+    tensor = {
+        "parameter": m.covar_module.raw_outputscale, "inducing point": m.inducing_points,
+        "train_targets": m.train_targets,
+    }[name]  # fmt: skip
+    m._apply(lambda t: t.mul_(0.5) if t is tensor else t)
+    assert difference(m.posterior(X[:5]).mean, before) > 1e-4
+
+
 def test_sets_of_new_data():
     m = model()
     m.posterior(X)
