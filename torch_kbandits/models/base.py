@@ -45,6 +45,10 @@ class PosteriorFactors(Protocol):
         """Return the posterior covariance, (..., q, q)."""
         ...
 
+    def coefficients(self) -> Tensor:
+        """Return α (..., m) such that α k_B(x) is the posterior mean less the prior mean, for the basis B."""
+        ...
+
     def information_gain(self) -> Tensor:
         """Return the information gain of the observations, (...,), in nats."""
         ...
@@ -158,6 +162,19 @@ class FactoredGP(SingleTaskGP):
         with torch.no_grad():
             self.eval()
             return self._factors()[0].mean_norm()
+
+    def observed_means(self) -> Tensor:
+        """Return the posterior means at the observations, (..., n), in (transformed) reward units.
+
+        Without embeddings, so less accurate than ``posterior`` where the basis is close to dependent. Outputs come as
+        a last batch dimension. Cost: O(n m + m²).
+        """
+        with torch.no_grad():
+            self.eval()
+            (train_X,) = self.train_inputs
+            coefficients = self._factors()[0].coefficients().unsqueeze(-2)
+            means = (coefficients @ gram(self.covar_module, self._basis(), train_X)).squeeze(-2)
+            return prior_mean(self.mean_module, train_X) + means
 
     # ---------------------------------------------------------------- the posterior
 
