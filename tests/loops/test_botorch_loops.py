@@ -353,6 +353,16 @@ def test_botorchs_acquisitions_factorise_once(make, kind, learned, monkeypatch):
     assert len(fits) == 1
 
 
+def test_factors_that_carry_a_graph_serve_one_call_of_botorchs_acquisitions():
+    m = model(covar_module=matern())
+    acquisition, gradients = UpperConfidenceBound(m, 4.0), []
+    for _ in range(2):
+        with botorch_settings.propagate_grads(True):
+            value = acquisition(X[:3].unsqueeze(-2)).sum()
+        gradients.append(torch.autograd.grad(value, m.covar_module.raw_outputscale)[0])
+    assert torch.equal(*gradients)
+
+
 @pytest.mark.parametrize("name", ["parameter", "inducing point", "train_targets"])
 def test_writing_while_moving_leaves_no_stale_factors(name):
     m = model()
@@ -439,8 +449,11 @@ def test_model_lists_grow_their_dictionaries_too():
     assert float(pending) < float(KernelUCB(models, 2.0, posterior_transform=weights)(far.unsqueeze(0)).detach())
 
 
-def test_hyperparameter_gradients_flow_when_asked():
+@pytest.mark.parametrize("used", [False, True])
+def test_hyperparameter_gradients_flow_when_asked(used):
     m = model(covar_module=ScaleKernel(RBFKernel()).double())
+    if used:  # then factors are kept that have no graph
+        m.posterior(X[:3])
     with botorch_settings.propagate_grads(True):
         m.posterior(X[:3]).mean.sum().backward()
     gradient = m.covar_module.base_kernel.raw_lengthscale.grad.clone()
