@@ -4,13 +4,22 @@ from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks import bkb_regret, bkb_rounds, discrete_acquisition, nystrom_fit, online_tells, thompson_draws
+from benchmarks import (
+    bkb_regret,
+    bkb_rounds,
+    box_search,
+    discrete_acquisition,
+    nystrom_fit,
+    online_tells,
+    thompson_draws,
+)
 from benchmarks.report import Report, describe_machine, machine
 
 BENCHMARKS: dict[str, Callable[[bool], Report]] = {
     "bkb_rounds": bkb_rounds.run,
     "bkb_regret": bkb_regret.run,
     "discrete_acquisition": discrete_acquisition.run,
+    "box_search": box_search.run,
     "nystrom_fit": nystrom_fit.run,
     "thompson_draws": thompson_draws.run,
     "online_tells": online_tells.run,

@@ -81,6 +81,12 @@ class DTCFactors:
         whitened = self._whiten(embedding)
         return prior_covariance - embedding.mT @ embedding + whitened.mT @ whitened
 
+    def coefficients(self) -> Tensor:
+        """Return α = L⁻ᵀ V⁻¹ Σ_s z_s y_s / λ_s (..., m): the mean is α k_Z(x), plus the prior mean. Cost: O(m²)."""
+        return torch.linalg.solve_triangular(self.dictionary_factor.mT, self.weights.unsqueeze(-1), upper=True).squeeze(
+            -1
+        )
+
     def information_gain(self) -> Tensor:
         """Return ½ log det V (...,): the information gain of the observations under the Nyström kernel, in nats."""
         return self.precision_factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)

@@ -74,14 +74,17 @@ class ExactFactors:
         """Return the posterior covariance (..., q, q) from the prior one and (..., u, q). Cost: O(q² u)."""
         return prior_covariance - embedding.mT @ embedding
 
+    def coefficients(self) -> Tensor:
+        """Return α = A⁻¹ ȳ (..., u): the mean is α k_U(x), plus the prior mean. Cost: O(u²)."""
+        return torch.linalg.solve_triangular(self.factor.mT, self.whitened.unsqueeze(-1), upper=True).squeeze(-1)
+
     def information_gain(self) -> Tensor:
         """Return ½ log det(I + Σ^-½ K Σ^-½) (...,) of all observations, merged or not, in nats."""
         return self.factor.diagonal(dim1=-2, dim2=-1).log().sum(-1) - 0.5 * self.noise.log().sum(-1)
 
     def mean_norm(self) -> Tensor:
         """Return the RKHS norm of the posterior mean less the prior mean, (...,), in reward units."""
-        solved = torch.linalg.solve_triangular(self.factor.mT, self.whitened.unsqueeze(-1), upper=True).squeeze(-1)
-        squared = self.whitened.square().sum(-1) - (self.noise * solved.square()).sum(-1)
+        squared = self.whitened.square().sum(-1) - (self.noise * self.coefficients().square()).sum(-1)
         return squared.clamp_min(0.0).sqrt()
 
     def draw_correction(self, prior: Tensor, generator: torch.Generator) -> Tensor:

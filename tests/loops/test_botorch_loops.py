@@ -338,6 +338,43 @@ def test_copies_and_casts_leave_no_stale_factors():
     assert m.float().posterior(T.float()).mean.dtype == torch.float32
 
 
+@pytest.mark.parametrize("make", [UpperConfidenceBound, LogExpectedImprovement])
+@pytest.mark.parametrize("kind", sorted(KINDS))
+@pytest.mark.parametrize("learned", [False, True])
+def test_botorchs_acquisitions_factorise_once(make, kind, learned, monkeypatch):
+    m = model(**KINDS[kind]).requires_grad_(learned)
+    fits = []
+    monkeypatch.setattr(NystromGP, "_fit", lambda self, fit=NystromGP._fit: fits.append(self) or fit(self))
+    acquisition = make(m, 4.0)
+    points = X[:3].unsqueeze(-2).clone().requires_grad_()
+    values = acquisition(points)
+    torch.autograd.grad(values.sum(), points)
+    assert torch.equal(acquisition(points), values)
+    assert len(fits) == 1
+
+
+def test_factors_that_carry_a_graph_serve_one_call_of_botorchs_acquisitions():
+    m = model(covar_module=matern())
+    acquisition, gradients = UpperConfidenceBound(m, 4.0), []
+    for _ in range(2):
+        with botorch_settings.propagate_grads(True):
+            value = acquisition(X[:3].unsqueeze(-2)).sum()
+        gradients.append(torch.autograd.grad(value, m.covar_module.raw_outputscale)[0])
+    assert torch.equal(*gradients)
+
+
+@pytest.mark.parametrize("name", ["parameter", "inducing point", "train_targets"])
+def test_writing_while_moving_leaves_no_stale_factors(name):
+    m = model()
+    before = m.posterior(X[:5]).mean
+    tensor = {
+        "parameter": m.covar_module.raw_outputscale, "inducing point": m.inducing_points,
+        "train_targets": m.train_targets,
+    }[name]  # fmt: skip
+    m._apply(lambda t: t.mul_(0.5) if t is tensor else t)
+    assert difference(m.posterior(X[:5]).mean, before) > 1e-4
+
+
 def test_sets_of_new_data():
     m = model()
     m.posterior(X)
@@ -412,8 +449,11 @@ def test_model_lists_grow_their_dictionaries_too():
     assert float(pending) < float(KernelUCB(models, 2.0, posterior_transform=weights)(far.unsqueeze(0)).detach())
 
 
-def test_hyperparameter_gradients_flow_when_asked():
+@pytest.mark.parametrize("used", [False, True])
+def test_hyperparameter_gradients_flow_when_asked(used):
     m = model(covar_module=ScaleKernel(RBFKernel()).double())
+    if used:  # then factors are kept that have no graph
+        m.posterior(X[:3])
     with botorch_settings.propagate_grads(True):
         m.posterior(X[:3]).mean.sum().backward()
     gradient = m.covar_module.base_kernel.raw_lengthscale.grad.clone()

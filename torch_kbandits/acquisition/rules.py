@@ -48,12 +48,21 @@ class ArmPosterior(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Domain:
-    """Where an acquisition function is maximised: arms (A, d), or bounds (2, d) with the effort of the search."""
+    """Where an acquisition function is maximised: arms (A, d), or bounds (2, d) with the effort of the search.
+
+    Attributes:
+        arms: (A, d), or None on a box.
+        bounds: (2, d), or None on arms.
+        num_restarts: starting points that the search chooses itself.
+        raw_samples: random points from which it chooses them.
+        starts: points of the box (s, d) that it also starts from.
+    """
 
     arms: Tensor | None = None
     bounds: Tensor | None = None
     num_restarts: int = 8
     raw_samples: int = 128
+    starts: Tensor | None = None
 
 
 class AcquisitionRule(ABC):
@@ -83,16 +92,21 @@ class AcquisitionRule(ABC):
         """Return the BoTorch acquisition function that the rule maximises, with points (k, d) pending."""
 
     def on_box(self, model: Model, beta: Tensor, X_pending: Tensor | None, domain: Domain, seed: int) -> Tensor:
-        """Return the maximiser (1, d) over a box; torch's global generator is left as it was."""
+        """Return the maximiser (1, d) over a box; torch's global generator is left as it was.
+
+        Every start is searched from on its own, so the value found is at least that at ``domain.starts``.
+        """
         if domain.bounds is None:
             raise InputError("on_box needs a domain with bounds.")
+        starts = None if domain.starts is None else domain.starts.unsqueeze(-2)
         with manual_seed(seed % 2**31):
             X, _ = optimize_acqf(
                 self.function(model, beta, X_pending, domain, seed),
                 domain.bounds,
                 q=1,
-                num_restarts=domain.num_restarts,
+                num_restarts=domain.num_restarts + (0 if starts is None else len(starts)),
                 raw_samples=domain.raw_samples,
+                batch_initial_conditions=starts,
             )
         return X.detach()
 

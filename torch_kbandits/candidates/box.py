@@ -1,3 +1,4 @@
+from dataclasses import replace
 from typing import cast
 
 import torch
@@ -12,7 +13,7 @@ from torch_kbandits.dictionaries import PlayedPoints, Selection
 from torch_kbandits.gram import prior_variance
 from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.random import seed_for
-from torch_kbandits.rows import row_keys
+from torch_kbandits.rows import distinct, row_keys
 
 #: Points of the box at which the largest prior variance, and the largest change of a variance, are sought.
 _PROBES = 512
@@ -21,9 +22,11 @@ _PROBES = 512
 class Box(Candidates):
     """A box of points, searched by BoTorch's ``optimize_acqf``.
 
+    The search also starts where the last one may have ended; see ``BoxBelief.domain``.
+
     Args:
         bounds: (2, d), finite lower bounds, then upper bounds above them.
-        num_restarts: starting points of the gradient search.
+        num_restarts: random starting points of the gradient search, beside the warm ones.
         raw_samples: random points from which they are chosen.
     """
 
@@ -71,6 +74,7 @@ class BoxBelief(Belief):
         self._log = PlayedLog(box.example)
         self._X, self._Y = empty, empty.new_zeros(0)
         self._model = self.model(self._X, self._Y, empty)
+        self._incumbent: Tensor | None = None
         self.probes = torch.cat([box.bounds, draw_sobol_samples(box.bounds, n=_PROBES, q=1, seed=0).squeeze(-2)])
         with torch.no_grad():
             self._kernel_bound = prior_variance(self.kernel, self.probes).max()
@@ -112,6 +116,25 @@ class BoxBelief(Belief):
             means = cast(Tensor, self._model.posterior(self._log.points.unsqueeze(-2)).mean).flatten()
         return self._log.points[means.argmax(), None].clone()
 
+    @property
+    def domain(self) -> Domain:
+        """The box, with the last point learned and the learned point of the largest posterior mean to start from.
+
+        The former is the optimum of the last search, if points were told as asked. Both follow from the history, so a
+        loaded bandit searches as the saved one would. Points outside the box are moved to its border. Pending points
+        are no starts: where a shrunken deviation raises a score, as it may the probability of improvement, the search
+        would stay there.
+
+        The largest mean is sought once for given rewards, at O(n m) for m points in the basis. It may lose a tie to
+        rounding, which ``recommend`` does not and the start of a search can afford.
+        """
+        if self.num_observations == 0:
+            return self.box.domain
+        if self._incumbent is None:
+            self._incumbent = self._X[self._model.observed_means().argmax(), None]
+        starts = torch.cat([self._X[-1:], self._incumbent]).clamp(*self.box.bounds)
+        return replace(self.box.domain, starts=distinct(starts)[0])
+
     def variance(self, X: Tensor) -> Tensor:
         """Return the posterior variances at X (q, d), (q,)."""
         with torch.no_grad():
@@ -138,13 +161,13 @@ class BoxBelief(Belief):
             cast(OnlineGP, model).tell(X, Y.unsqueeze(-1))
         else:
             model = self._checked(self.model(everything, rewards, selection.points), X)
-        self._X, self._Y, self._model = everything, rewards, model
+        self._X, self._Y, self._model, self._incumbent = everything, rewards, model, None
         self._log.add(X, Y, self._log.locate(X))
 
     def restore(self, X: Tensor, Y: Tensor, inducing_points: Tensor) -> None:
         """Condition the prior on a whole history at a known dictionary."""
         model = self._checked(self.model(X, Y, inducing_points), X)
-        self._X, self._Y, self._model = X, Y, model
+        self._X, self._Y, self._model, self._incumbent = X, Y, model, None
         self._log.add(X, Y, self._log.locate(X))
 
     def lookahead(self, pending: Tensor) -> "BoxLookahead":
@@ -173,7 +196,7 @@ class BoxLookahead(Lookahead):
             number = len(self.pending)
             return draw_sobol_samples(box.bounds, n=number + 1, q=1, seed=self._belief.seed)[number]
         pending = self.pending if len(self.pending) else None
-        return rule.on_box(self._belief.posterior_model, beta, pending, box.domain, seed)
+        return rule.on_box(self._belief.posterior_model, beta, pending, self._belief.domain, seed)
 
     def pending_scores(self) -> Tensor:
         """Return the scores of the pending points without anything pending, (k,)."""

@@ -3,6 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Callable
 from copy import deepcopy
+from dataclasses import dataclass
 from typing import Any, Protocol, Self, cast
 
 import torch
@@ -42,6 +43,10 @@ class PosteriorFactors(Protocol):
 
     def covariance(self, prior_covariance: Tensor, embedding: Tensor) -> Tensor:
         """Return the posterior covariance, (..., q, q)."""
+        ...
+
+    def coefficients(self) -> Tensor:
+        """Return α (..., m) such that α k_B(x) is the posterior mean less the prior mean, for the basis B."""
         ...
 
     def information_gain(self) -> Tensor:
@@ -158,6 +163,19 @@ class FactoredGP(SingleTaskGP):
             self.eval()
             return self._factors()[0].mean_norm()
 
+    def observed_means(self) -> Tensor:
+        """Return the posterior means at the observations, (..., n), in (transformed) reward units.
+
+        Without embeddings, so less accurate than ``posterior`` where the basis is close to dependent. Outputs come as
+        a last batch dimension. Cost: O(n m + m²).
+        """
+        with torch.no_grad():
+            self.eval()
+            (train_X,) = self.train_inputs
+            coefficients = self._factors()[0].coefficients().unsqueeze(-2)
+            means = (coefficients @ gram(self.covar_module, self._basis(), train_X)).squeeze(-2)
+            return prior_mean(self.mean_module, train_X) + means
+
     # ---------------------------------------------------------------- the posterior
 
     def __call__(self, X: Tensor, **kwargs: Any) -> MultivariateNormal:
@@ -240,22 +258,34 @@ class FactoredGP(SingleTaskGP):
         return ()
 
     def _factors(self) -> tuple[Any, int]:
-        """Return the factors of the posterior and their number of batch dimensions, computed once for given data."""
-        if self.prediction_strategy is None:
-            keep_graph = torch.is_grad_enabled() and gpytorch_settings.detach_test_caches.off()
-            with torch.set_grad_enabled(keep_graph):
-                self._keep(*self._fit())
-        factors, batch_dims, _ = cast(tuple, self.prediction_strategy)
-        return factors, batch_dims
+        """Return the factors of the posterior and their number of batch dimensions, computed once for given data.
 
-    def _keep(self, factors: Any, basis: Tensor) -> None:
+        They are computed again where gradients through them are asked for and those kept have none.
+        """
+        kept = cast(_Cache | None, self.prediction_strategy)
+        with_graph = torch.is_grad_enabled() and gpytorch_settings.detach_test_caches.off()
+        if kept is None or (with_graph and not kept.has_graph and self._requires_grad()):
+            with torch.set_grad_enabled(with_graph):
+                kept = self._keep(*self._fit())
+        return kept.factors, kept.factors.batch_dims
+
+    def _keep(self, factors: Any, basis: Tensor) -> "_Cache":
         """Keep the factors where GPyTorch clears them."""
-        self.prediction_strategy = _Cache((factors, factors.batch_dims, basis))
+        self.prediction_strategy = kept = _Cache(factors, basis, has_graph=torch.is_grad_enabled())
+        return kept
+
+    def _requires_grad(self) -> bool:
+        """Say whether anything that the factors follow from asks for a gradient."""
+        return any(tensor.requires_grad for tensor in self._tensors())
+
+    def _tensors(self) -> list[Tensor]:
+        """Return what the factors follow from: parameters, buffers and data."""
+        return [*self.parameters(), *self.buffers(), *self.train_inputs, self.train_targets]
 
     def _basis(self) -> Tensor:
         """Return the points (..., m, d) that the factors stand on."""
         self._factors()
-        return self.prediction_strategy[2]
+        return self.prediction_strategy.basis
 
     def _embed(self, X: Tensor) -> Tensor:
         """Return the embeddings (..., m, N) of points (..., N, d), already transformed."""
@@ -286,10 +316,20 @@ class FactoredGP(SingleTaskGP):
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], *args: Any, **kwargs: Any) -> Self:
-        self.prediction_strategy = None  # its tensors are neither parameters nor buffers
+        # BoTorch's analytic acquisition functions cast themselves and the model, mostly to what it is, at every call.
+        before = self._placement()
         if self._original_train_inputs is not None:
             self._original_train_inputs = fn(self._original_train_inputs)
-        return super()._apply(fn, *args, **kwargs)
+        super()._apply(fn, *args, **kwargs)
+        kept = cast(_Cache | None, self.prediction_strategy)
+        # A graph may be walked backwards once only, so factors that carry one are for one call.
+        if kept is not None and (kept.has_graph or self._placement() != before):
+            self.prediction_strategy = None  # its tensors are neither parameters nor buffers
+        return self
+
+    def _placement(self) -> list[tuple[int, int, torch.dtype, torch.device]]:
+        """Return what changes when a tensor that the factors follow from is moved, cast or written to."""
+        return [(tensor.data_ptr(), tensor._version, tensor.dtype, tensor.device) for tensor in self._tensors()]
 
 
 def _flatten_t_batch(X: Tensor, batch_dims: int) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
@@ -311,8 +351,19 @@ def _flatten_t_batch(X: Tensor, batch_dims: int) -> tuple[Tensor, Callable[[Tens
     return flat, unflatten
 
 
-class _Cache(tuple):
-    """Factors kept where GPyTorch clears them; like its own prediction strategies, never deep-copied."""
+@dataclass(frozen=True, eq=False)
+class _Cache:
+    """Factors kept where GPyTorch clears them; like its own prediction strategies, never deep-copied.
+
+    Attributes:
+        factors: of the posterior.
+        basis: the points (..., m, d) that they stand on.
+        has_graph: whether gradients reach through them.
+    """
+
+    factors: Any
+    basis: Tensor
+    has_graph: bool
 
     def __deepcopy__(self, memo: dict[int, Any]) -> None:
         return None
