@@ -8,6 +8,7 @@ from torch import Tensor
 
 from torch_kbandits.candidates.base import Located
 from torch_kbandits.candidates.columns import KernelColumns
+from torch_kbandits.candidates.sources import ArmSource
 from torch_kbandits.candidates.table import RowRewards, TableBelief, grouped
 from torch_kbandits.dictionaries import PlayedPoints, Selection
 from torch_kbandits.dictionaries.greedy import greedy_pivots
@@ -43,7 +44,7 @@ class FeatureTable(TableBelief):
     kernel columns of played arms within their budget.
 
     Args:
-        arms: (A, d).
+        arms: (A, d), or a source of them.
         kernel: the prior covariance.
         regularization: λ.
         seed: addresses the order in which ties between arms are broken.
@@ -56,7 +57,7 @@ class FeatureTable(TableBelief):
 
     def __init__(
         self,
-        arms: Tensor,
+        arms: Tensor | ArmSource,
         kernel: Kernel,
         regularization: float,
         seed: int,
@@ -65,8 +66,8 @@ class FeatureTable(TableBelief):
         exact: bool = False,
     ) -> None:
         super().__init__(arms, kernel, regularization, seed, exact=exact)
-        self._columns = KernelColumns(self.kernel, arms, column_memory)
-        self._embedding = arms.new_empty(0, len(arms))  # a buffer: rows [:m] are the features
+        self._columns = KernelColumns(self.kernel, self._points, column_memory)
+        self._embedding = self._mean.new_empty(0, len(self._points))  # a buffer: rows [:m] are the features
         self._rebuild(self._played_rows, self._played_rows, self._log.counts, self._log.sums)
 
     # ---------------------------------------------------------------- what is known
@@ -78,7 +79,7 @@ class FeatureTable(TableBelief):
     @property
     def inducing_points(self) -> Tensor:
         """The dictionary, (m, d): all played points if the posterior is exact."""
-        return self._log.points if self.exact else self._points[self._dictionary_rows]
+        return self._log.points if self.exact else self.points_of(self._dictionary_rows)
 
     def mean_norm(self) -> Tensor:
         """Return the RKHS norm of the posterior mean, 0-dim. Cost: O(u m)."""
@@ -179,7 +180,7 @@ class FeatureTable(TableBelief):
         """Embed every point at a dictionary and condition on all rewards. Cost: O(N m² + m³ + u m²)."""
         m, size = len(dictionary_rows), len(self._points)
         if m > len(self._embedding):
-            self._embedding = self._points.new_empty(max(m, min(2 * len(self._embedding), size)), size)
+            self._embedding = self._mean.new_empty(max(m, min(2 * len(self._embedding), size)), size)
         gram = self._columns.block(dictionary_rows, dictionary_rows)
         factor = self._factor = jittered_cholesky(gram)
         played = embed(factor, self._columns.block(dictionary_rows, played_rows))
@@ -273,7 +274,7 @@ class FeatureTable(TableBelief):
 
         In this order, that of pivoted Cholesky, rounding is not amplified however close points are.
         """
-        points = PlayedPoints(self._points[rows], self.kernel, self.regularization, torch.ones_like(rows))
+        points = PlayedPoints(self._points.rows(rows), self.kernel, self.regularization, torch.ones_like(rows))
         with torch.no_grad():
             return rows[greedy_pivots(points, len(rows), _SPAN_TOLERANCE[self._points.dtype])]
 
@@ -290,5 +291,5 @@ class FeatureTable(TableBelief):
 
     def _extend_rows(self, points: Tensor) -> None:
         self._columns = self._columns.extended(self._points)
-        self._embedding = self._points.new_empty(0, len(self._points))
+        self._embedding = self._mean.new_empty(0, len(self._points))
         self._rebuild(self._dictionary_rows, self._played_rows, self._log.counts, self._log.sums)
