@@ -9,7 +9,7 @@ from torch_kbandits.gram import gram, prior_variance
 _BLOCK = 16384
 
 #: Numbers that points evaluated at a time may have, where they have many columns.
-_NUMBERS = 2**20
+_NUMBERS = 2**18
 
 
 class KernelColumns:
