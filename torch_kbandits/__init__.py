@@ -3,7 +3,7 @@
 from torch_kbandits import algorithms, environments
 from torch_kbandits.acquisition import DiscretizedThompsonSampling, KernelUCB
 from torch_kbandits.bandit import Bandit
-from torch_kbandits.candidates import Arms, Box
+from torch_kbandits.candidates import ArmBlocks, Arms, Box, MappedArms
 from torch_kbandits.confidence import BKBWidth, ConstantWidth, ScaledWidth, Width
 from torch_kbandits.dictionaries import (
     CappedDictionary,
@@ -14,6 +14,7 @@ from torch_kbandits.dictionaries import (
     UniformDictionary,
 )
 from torch_kbandits.errors import (
+    ArmsChangedError,
     DictionaryFullError,
     EmptyHistoryError,
     InputError,
@@ -28,7 +29,9 @@ from torch_kbandits.state import History
 __version__ = "0.1.0"
 
 __all__ = [
+    "ArmBlocks",
     "Arms",
+    "ArmsChangedError",
     "BKBWidth",
     "Bandit",
     "Box",
@@ -44,6 +47,7 @@ __all__ = [
     "InputError",
     "KernelBanditError",
     "KernelUCB",
+    "MappedArms",
     "NumericalError",
     "NystromGP",
     "OnlineGP",

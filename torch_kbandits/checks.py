@@ -65,6 +65,13 @@ def one_of(name: str, value: Any, choices: Collection[str]) -> Any:
     return value
 
 
+def non_negative_integer(name: str, value: int) -> int:
+    """Return ``value`` if it is a whole number of at least 0 (booleans are refused)."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise InputError(f"{name} must be a whole number of at least 0, got {describe(value)}.")
+    return value
+
+
 def floating_tensor(name: str, value: Any) -> Tensor:
     """Return ``value`` if it is a tensor in double or single precision; factorisations need no less."""
     if not isinstance(value, Tensor):

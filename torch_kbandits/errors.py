@@ -30,6 +30,10 @@ class NotPositiveDefiniteError(NumericalError, NotPSDError):
     """
 
 
+class ArmsChangedError(KernelBanditError, RuntimeError):
+    """The arms are no longer those that the bandit began with; the message says what changed and what to do."""
+
+
 class StateMismatchError(KernelBanditError, ValueError):
     """A saved state belongs to another configuration; the message names every difference."""
 

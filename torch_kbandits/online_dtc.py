@@ -1,5 +1,6 @@
 """The Nyström–DTC posterior over a growing dictionary as algebra on coordinates; it knows no kernel and no points."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Self
@@ -126,13 +127,14 @@ class OnlineDTC:
         """Return the same from M⁻¹ as it is, which may have drifted. Cost: O(n m²)."""
         return prior_variance - embedding.square().sum(0) + (embedding * (self.inverse @ embedding)).sum(0)
 
-    @property
-    def basis(self) -> Tensor:
-        """Rows (m − r, m): the dictionary's own coordinates, L⁻¹ k at it in the order of the spanning points."""
-        if not self.left_out:
+    def basis(self, positions: Sequence[int]) -> Tensor:
+        """Return rows (k, m): the coordinates L⁻¹ k of a dictionary, spanning points in the order given, from these.
+
+        The identity if it is all spanning points in their order, else O(k² m).
+        """
+        if list(positions) == list(range(self.size)):
             return torch.eye(self.size, dtype=self.factor.dtype, device=self.factor.device)
-        kept = [position for position in range(self.size) if position not in self.left_out]
-        points = self.factor[kept]
+        points = self.factor[list(positions)]
         return torch.linalg.solve_triangular(jittered_cholesky(points @ points.mT), points, upper=False)
 
     def solve(self, vector: Tensor) -> Tensor:

@@ -51,7 +51,7 @@ class Domain:
     """Where an acquisition function is maximised: arms (A, d), or bounds (2, d) with the effort of the search.
 
     Attributes:
-        arms: (A, d), or None on a box.
+        arms: (A, d); None on a box, and for arms that are not in memory.
         bounds: (2, d), or None on arms.
         num_restarts: starting points that the search chooses itself.
         raw_samples: random points from which it chooses them.
@@ -63,6 +63,20 @@ class Domain:
     num_restarts: int = 8
     raw_samples: int = 128
     starts: Tensor | None = None
+
+    def arms_in_memory(self) -> Tensor:
+        """Return the arms (A, d) for a rule that draws at all of them at once.
+
+        Raises:
+            InputError: if the arms are not in memory.
+        """
+        if self.arms is None:
+            raise InputError(
+                "Thompson sampling draws at all arms at once, and these arms are not in memory: they are read from a "
+                "file or computed in blocks. UpperConfidenceRule, ExpectedImprovementRule and "
+                "ProbabilityOfImprovementRule need means and variances only; or give Arms a tensor."
+            )
+        return self.arms
 
 
 class AcquisitionRule(ABC):
@@ -209,10 +223,11 @@ class ThompsonRule(AcquisitionRule):
         self, model: Model, beta: Tensor, X_pending: Tensor | None, domain: Domain, seed: int
     ) -> DiscretizedThompsonSampling:
         """Return a ``DiscretizedThompsonSampling`` on the arms or on D_t."""
-        points = domain.arms
-        if points is None:
-            bounds = cast(Tensor, domain.bounds)
-            points = draw_sobol_samples(bounds, n=self.discretization_size, q=1, seed=seed % 2**31).squeeze(-2)
+        if domain.bounds is None:
+            points = domain.arms_in_memory()
+        else:
+            size = self.discretization_size
+            points = draw_sobol_samples(domain.bounds, n=size, q=1, seed=seed % 2**31).squeeze(-2)
         return DiscretizedThompsonSampling(model, points, beta=beta, seed=seed)
 
     def on_box(self, model: Model, beta: Tensor, X_pending: Tensor | None, domain: Domain, seed: int) -> Tensor:

@@ -2,12 +2,17 @@
 
 from torch_kbandits.candidates.arms import Arms
 from torch_kbandits.candidates.base import Belief, Candidates, Lookahead, PlayedLog
+from torch_kbandits.candidates.blocks import ArmBlocks
 from torch_kbandits.candidates.box import Box, BoxBelief
 from torch_kbandits.candidates.covariances import CovarianceTable
 from torch_kbandits.candidates.features import FeatureTable
+from torch_kbandits.candidates.mapped import MappedArms
+from torch_kbandits.candidates.sources import ArmSource, TensorArms
 from torch_kbandits.candidates.table import TableBelief
 
 __all__ = [
+    "ArmBlocks",
+    "ArmSource",
     "Arms",
     "Belief",
     "Box",
@@ -16,6 +21,8 @@ __all__ = [
     "CovarianceTable",
     "FeatureTable",
     "Lookahead",
+    "MappedArms",
     "PlayedLog",
     "TableBelief",
+    "TensorArms",
 ]

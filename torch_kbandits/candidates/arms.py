@@ -1,5 +1,3 @@
-import hashlib
-
 import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
@@ -9,6 +7,7 @@ from torch_kbandits.acquisition import Domain
 from torch_kbandits.candidates.base import Candidates
 from torch_kbandits.candidates.covariances import CovarianceTable
 from torch_kbandits.candidates.features import FeatureTable
+from torch_kbandits.candidates.sources import ArmSource, as_source
 from torch_kbandits.candidates.table import TableBelief
 from torch_kbandits.errors import InputError
 
@@ -17,45 +16,46 @@ COVARIANCE_LIMIT = 512
 
 
 class Arms(Candidates):
-    """A finite set of arms.
+    """A finite set of arms. Duplicate rows are allowed.
 
     Args:
-        arms: (A, d), A >= 1, finite, of a floating dtype. Duplicate rows are allowed.
+        arms: (A, d), A >= 1, finite, in double or single precision; or a source of such arms that need not fit into
+            memory, ``MappedArms`` or ``ArmBlocks``.
         column_memory: bytes that kernel columns of played arms may occupy; beyond, they are computed again when the
-            dictionary changes.
+            dictionary changes. 0 keeps none.
 
     Raises:
-        InputError: if there is no arm or the tensor does not fit.
+        InputError: if there is no arm, the tensor does not fit, or the bytes are not enough for one column.
     """
 
-    def __init__(self, arms: Tensor, column_memory: int = 2**29) -> None:
-        checks.points("candidates", arms)
-        if arms.dim() != 2 or len(arms) == 0:
-            raise InputError(f"candidates must be (A, d) with at least one arm, got {checks.describe(arms)}.")
-        self.arms = arms.detach().clone()
-        self.column_memory = checks.positive_integer("column_memory", column_memory)
+    def __init__(self, arms: Tensor | ArmSource, column_memory: int = 2**29) -> None:
+        self.source = as_source(arms)
+        self.column_memory = checks.non_negative_integer("column_memory", column_memory)
+        column = len(self.source) * self.source.dtype.itemsize
+        if 0 < column_memory < column:
+            raise InputError(
+                f"column_memory={column_memory} bytes is too small: one column of kernel values of {len(self.source)} "
+                f"arms in {self.source.dtype} needs {column} bytes. Give at least that, or 0 to keep no columns."
+            )
+        self._example = self.source.block(0, 1).clone()
 
     @property
     def example(self) -> Tensor:
         """The first arm, (1, d)."""
-        return self.arms[:1]
+        return self._example
 
     @property
     def domain(self) -> Domain:
-        """The arms, to maximise BoTorch acquisition functions over."""
-        return Domain(arms=self.arms)
+        """The arms, to maximise BoTorch acquisition functions over; none if they are not in memory."""
+        return Domain(arms=self.source.tensor)
 
     def belief(self, kernel: Kernel, regularization: float, seed: int, *, exact: bool) -> TableBelief:
         """Return the table before any observation: of covariances if that is exact and small, else of features."""
-        if exact and len(self.arms) <= COVARIANCE_LIMIT and self.arms.dtype == torch.float64:
-            return CovarianceTable(self.arms, kernel, regularization, seed)
-        return FeatureTable(self.arms, kernel, regularization, seed, self.column_memory, exact=exact)
+        if exact and len(self.source) <= COVARIANCE_LIMIT and self.source.dtype == torch.float64:
+            return CovarianceTable(self.source, kernel, regularization, seed)
+        return FeatureTable(self.source, kernel, regularization, seed, self.column_memory, exact=exact)
 
     def describe(self) -> dict[str, object]:
-        """Return the shape, dtype and a digest of the arms."""
-        return {"arms": f"{tuple(self.arms.shape)} {self.arms.dtype} {digest(self.arms)}"}
-
-
-def digest(values: Tensor) -> str:
-    """Return a short fingerprint of the exact bytes of a tensor."""
-    return hashlib.sha256(values.detach().cpu().contiguous().numpy().tobytes()).hexdigest()[:16]
+        """Return the shape, dtype and a digest of the arms, the same wherever the arms come from."""
+        source = self.source
+        return {"arms": f"{(len(source), source.dimension)} {source.dtype} {source.fingerprint()}"}

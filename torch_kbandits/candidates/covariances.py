@@ -6,6 +6,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits.candidates.base import Located, require_finite
+from torch_kbandits.candidates.sources import ArmSource
 from torch_kbandits.candidates.table import TableBelief, grouped
 from torch_kbandits.dictionaries import Selection
 from torch_kbandits.gram import gram
@@ -22,16 +23,16 @@ class CovarianceTable(TableBelief):
     Cost of a round: O(A²) time and memory.
 
     Args:
-        arms: (A, d).
+        arms: (A, d), or a source of them; they are read at once.
         kernel: the prior covariance.
         regularization: λ.
         seed: addresses the order in which ties between arms are broken.
     """
 
-    def __init__(self, arms: Tensor, kernel: Kernel, regularization: float, seed: int) -> None:
+    def __init__(self, arms: Tensor | ArmSource, kernel: Kernel, regularization: float, seed: int) -> None:
         super().__init__(arms, kernel, regularization, seed, exact=True)
         with torch.no_grad():
-            self._covariance = gram(self.kernel, arms)
+            self._covariance = gram(self.kernel, self._points.block(0, len(self._points)))
 
         self._mean = torch.zeros_like(self._prior_variance)
         self._log_det = self._mean.new_zeros(())
@@ -118,7 +119,7 @@ class CovarianceTable(TableBelief):
         """Add rows of the covariance: k − K_U A⁻¹ k_U, where A⁻¹K_U = D⁻¹C_U for the rows that are there."""
         rows, old = self._played_rows, len(self._covariance)
         with torch.no_grad():
-            prior = gram(self.kernel, points, self._points)
+            prior = gram(self.kernel, points, self._points.block(0, len(self._points)))
         precision = self._log.counts / self.regularization
         solved = precision.unsqueeze(-1) * self._covariance[rows]  # A⁻¹ K_U at the old rows, (u, N)
         cross = prior[:, :old] - prior[:, rows] @ solved

@@ -12,6 +12,7 @@ from torch_kbandits.candidates.base import Located, require_finite
 from torch_kbandits.candidates.columns import KernelColumns
 from torch_kbandits.candidates.lazy import LazyPanel
 from torch_kbandits.candidates.panels import Change, FeatureStore, Panel
+from torch_kbandits.candidates.sources import ArmSource
 from torch_kbandits.candidates.table import TableBelief, grouped
 from torch_kbandits.dictionaries import PlayedPoints, Selection
 from torch_kbandits.dictionaries.greedy import greedy_pivots
@@ -62,7 +63,7 @@ class FeatureTable(TableBelief):
     O(A m²) at most. Memory: O(A m), and the kernel columns of played arms within their budget.
 
     Args:
-        arms: (A, d).
+        arms: (A, d), or a source of them.
         kernel: the prior covariance.
         regularization: λ.
         seed: addresses the order in which ties between arms are broken.
@@ -78,7 +79,7 @@ class FeatureTable(TableBelief):
 
     def __init__(
         self,
-        arms: Tensor,
+        arms: Tensor | ArmSource,
         kernel: Kernel,
         regularization: float,
         seed: int,
@@ -87,10 +88,10 @@ class FeatureTable(TableBelief):
         exact: bool = False,
     ) -> None:
         super().__init__(arms, kernel, regularization, seed, exact=exact)
-        self._columns = KernelColumns(self.kernel, arms, column_memory)
+        self._columns = KernelColumns(self.kernel, self._points, column_memory)
         self._dictionary_rows = self._feature_rows = self._played_rows
         self._positions: dict[int, int | None] = {}  # of rows among the features; None where spanned without one
-        self._dtc = OnlineDTC.empty(arms)
+        self._dtc = OnlineDTC.empty(self._prior_variance)
         self._weights = self._dtc.weights
         self._played = Panel.prior(self._weights)
         self._arms = LazyPanel(Panel.prior(self._prior_variance), self._dtc, self._weights)
@@ -126,7 +127,7 @@ class FeatureTable(TableBelief):
     @property
     def inducing_points(self) -> Tensor:
         """The dictionary, (m, d): all played points if the posterior is exact."""
-        return self._log.points if self.exact else self._points[self._dictionary_rows]
+        return self._log.points if self.exact else self.points_of(self._dictionary_rows)
 
     def information_gain(self) -> Tensor:
         """Return ½ log det V, 0-dim, in nats."""
@@ -247,7 +248,8 @@ class FeatureTable(TableBelief):
             return self._combined(correction)
         at_features = prior[self._feature_rows].unsqueeze(-1)
         coordinates = torch.linalg.solve_triangular(self._dtc.factor, at_features, upper=False).squeeze(-1)
-        basis = self._dtc.basis
+        positions = [self._positions[row] for row in self._dictionary_rows.tolist()]
+        basis = self._dtc.basis([position for position in positions if position is not None])
         normals = torch.randn(len(basis) + len(counts), generator=generator, dtype=torch.float64).to(prior)
         noise = (counts / self.regularization).sqrt() * normals[len(basis) :]
         drawn = normals[: len(basis)] @ basis + played.combinations(noise.unsqueeze(-1)).squeeze(-1)
@@ -293,7 +295,7 @@ class FeatureTable(TableBelief):
         dtc = dtc.leaving_out(left_out)
         self._settle(growth, played, dtc, fallen, dtc.weights)
         require_finite(self._weights.to(self._points.dtype), fallen)
-        self._dictionary_rows = self._ordered(dictionary) if not self.exact else self._feature_rows
+        self._dictionary_rows = self._feature_rows if self.exact else dictionary
         self._changes += len(groups) + len(joining)
         if self._changes >= self.CHECK:
             self._clear_drift(played_rows)
@@ -388,16 +390,6 @@ class FeatureTable(TableBelief):
     def _prior_at(self, rows: Tensor) -> Tensor:
         return self._prior_variance[rows].double()
 
-    def _ordered(self, dictionary: Tensor) -> Tensor:
-        """Return the rows of a dictionary in the order of the features, those without one last."""
-        kept = torch.ones(self._dtc.size, dtype=torch.bool, device=dictionary.device)
-        kept[list(self._dtc.left_out)] = False
-        features = self._feature_rows[kept]
-        if len(features) == len(dictionary):
-            return features
-        spanned = [row for row in dictionary.tolist() if self._positions[row] is None]
-        return torch.cat([features, dictionary.new_tensor(spanned)])
-
     # ---------------------------------------------------------------- from scratch
 
     def _replace(self, dictionary_rows: Tensor, played_rows: Tensor, X: Tensor, Y: Tensor, located: Located) -> None:
@@ -453,7 +445,7 @@ class FeatureTable(TableBelief):
 
         In this order, that of pivoted Cholesky, rounding is not amplified however close points are.
         """
-        points = PlayedPoints(self._points[rows], self.kernel, self.regularization, torch.ones_like(rows))
+        points = PlayedPoints(self._points.rows(rows), self.kernel, self.regularization, torch.ones_like(rows))
         with torch.no_grad():
             return rows[greedy_pivots(points, len(rows), _SPAN_TOLERANCE[self._points.dtype])]
 

@@ -8,16 +8,16 @@ import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from torch_kbandits.acquisition import AcquisitionRule
+from torch_kbandits.acquisition import AcquisitionRule, Domain
 from torch_kbandits.candidates.base import Belief, Located, Lookahead, PlayedLog
+from torch_kbandits.candidates.columns import prior_variances
+from torch_kbandits.candidates.points import PointList
+from torch_kbandits.candidates.sources import ArmSource, as_source
 from torch_kbandits.dictionaries import PlayedPoints, Selection
 from torch_kbandits.gram import prior_variance
 from torch_kbandits.prior_draws import LowRankDraws, PriorDraws, prior_draws
 from torch_kbandits.random import generator_for
 from torch_kbandits.rows import distinct, row_keys
-
-#: So many points that were not looked up before are worth an index of all rows.
-_INDEX_ABOVE = 32
 
 #: Rewards of one row: the row, how many, and their sum.
 RowRewards = tuple[int, int, Tensor]
@@ -30,27 +30,28 @@ class TableBelief(Belief):
     never chosen.
 
     Args:
-        arms: (A, d).
+        arms: (A, d), or a source of them.
         kernel: the prior covariance.
         regularization: λ.
         seed: addresses the order in which ties between arms are broken.
         exact: whether the posterior is the exact one.
     """
 
-    def __init__(self, arms: Tensor, kernel: Kernel, regularization: float, seed: int, *, exact: bool) -> None:
-        super().__init__(arms[:1], kernel, regularization, exact=exact)
-        self._num_arms = len(arms)
-        self._points = arms
-        with torch.no_grad():
-            self._prior_variance = prior_variance(self.kernel, arms).clone()
+    def __init__(
+        self, arms: Tensor | ArmSource, kernel: Kernel, regularization: float, seed: int, *, exact: bool
+    ) -> None:
+        self._points = PointList(as_source(arms))
+        example = self._points.block(0, 1).clone()
+        super().__init__(example, kernel, regularization, exact=exact)
+        self._num_arms = self._points.num_arms
+        self._prior_variance = prior_variances(self.kernel, self._points)
         self._kernel_bound = self._prior_variance.max()
-        self._log = PlayedLog(arms[:1])
-        self._played_rows = torch.zeros(0, dtype=torch.long, device=arms.device)
+        self._log = PlayedLog(example)
+        self._played_rows = torch.zeros(0, dtype=torch.long, device=example.device)
         self._dictionary_rows = self._played_rows
-        self._known_rows: dict[bytes, int] = {}
         self._num_observations = 0
         self._prior_draws: PriorDraws | None = None
-        self.tie_rank = torch.rand(len(arms), generator=generator_for(seed, 0, "ties")).to(arms.device)
+        self.tie_rank = torch.rand(self._num_arms, generator=generator_for(seed, 0, "ties")).to(example.device)
 
     # ---------------------------------------------------------------- what is known
 
@@ -123,6 +124,7 @@ class TableBelief(Belief):
 
     def update(self, X: Tensor, Y: Tensor, selection: Selection | None) -> None:
         """Condition on rewards Y (q,) at X (q, d) and move to the selected dictionary; everything or nothing."""
+        self._points.verify()
         located = self._log.locate(X)
         played_rows = self._rows_with(X, located)
         self._condition(X, Y, selection, located, played_rows)
@@ -187,6 +189,9 @@ class TableBelief(Belief):
         """Return a draw of f − mean from the joint posterior of the arms, (A,); equal arms get equal values.
 
         Source: Matheron's rule, Wilson et al., ICML 2020: a prior draw is corrected by what the posterior knows.
+
+        Raises:
+            InputError: if the arms are not in memory.
         """
         draws = self._draws_of_prior()
         generator = torch.Generator().manual_seed(seed)
@@ -197,7 +202,9 @@ class TableBelief(Belief):
     def _draws_of_prior(self) -> PriorDraws:
         """Return draws of the prior at the distinct rows, set up anew only where they depend on the dictionary."""
         if self._prior_draws is None:
-            self._distinct_points, self._distinct_rows = points, _ = distinct(self._points)
+            self._distinct_points, self._distinct_rows = points, _ = distinct(
+                Domain(arms=self._points.tensor).arms_in_memory()
+            )
             first = torch.full((len(points),), len(self._points), device=points.device)
             order = torch.arange(len(self._points), device=points.device)
             self._twins = first.scatter_reduce(0, self._distinct_rows, order, "amin")[self._distinct_rows]
@@ -216,19 +223,23 @@ class TableBelief(Belief):
 
     def arm(self, row: int) -> Tensor:
         """Return the arm of a row, (1, d); a copy."""
-        return self._points[row, None].clone()
+        point = self._points.rows(self._played_rows.new_tensor([row]))
+        self._points.remember(row, point)
+        return point
+
+    def points_of(self, rows: Tensor) -> Tensor:
+        """Return the points of rows (k,), (k, d); played ones without reading arms, which may be gone."""
+        positions = {row: position for position, row in enumerate(self._played_rows.tolist())}
+        played = [positions.get(row) for row in rows.tolist()]
+        return self._points.rows(rows) if None in played else self._log.points[played]
 
     def rows_of(self, points: Tensor) -> Tensor:
         """Return the row of each point (k, d); points that are not in the table are appended to it."""
-        keys = row_keys(points)
-        if sum(key not in self._known_rows for key in keys) > _INDEX_ABOVE:
-            self._known_rows = {key: row for row, key in reversed([*enumerate(row_keys(self._points))])}
-        rows = [self._find(key, point) for key, point in zip(keys, points, strict=True)]
-        unknown = [index for index, row in enumerate(rows) if row is None]
-        if unknown:
-            for row, index in enumerate(unknown, start=len(self._points)):
-                rows[index] = row
-            self._append(points[unknown])
+        rows = self._points.find(points)
+        if None in rows:
+            unknown = {key: index for index, key in enumerate(row_keys(points)) if rows[index] is None}
+            self._append(points[list(unknown.values())])
+            rows = self._points.find(points)
         return torch.tensor(rows, dtype=torch.long, device=points.device)
 
     def _rows_with(self, X: Tensor, located: Located) -> Tensor:
@@ -241,9 +252,9 @@ class TableBelief(Belief):
         """Append points (k, d) that are no arms; everything or nothing."""
         old = dict(vars(self))
         try:
-            self._points = torch.cat([self._points, points])
+            self._points = self._points.with_points(points)
             with torch.no_grad():
-                self._prior_variance = prior_variance(self.kernel, self._points).clone()
+                self._prior_variance = torch.cat([self._prior_variance, prior_variance(self.kernel, points)])
             self._prior_draws = None
             self._extend_rows(points)
         except BaseException:
@@ -253,16 +264,6 @@ class TableBelief(Belief):
     @abstractmethod
     def _extend_rows(self, points: Tensor) -> None:
         """Compute the posterior at the last rows, points (k, d) that were just appended."""
-
-    def _find(self, key: bytes, point: Tensor) -> int | None:
-        """Return the first row that equals the point, if there is one. Cost: O(N d) the first time, then O(1)."""
-        row = self._known_rows.get(key)
-        if row is None:
-            matches = (self._points == point).all(-1).nonzero()
-            if len(matches) == 0:
-                return None
-            row = self._known_rows[key] = int(matches[0])
-        return row
 
 
 def grouped(positions: Sequence[int], Y: Tensor) -> dict[int, tuple[int, Tensor]]:

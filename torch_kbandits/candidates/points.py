@@ -1,0 +1,128 @@
+from collections.abc import Iterator
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from torch_kbandits.candidates.sources import ArmSource
+from torch_kbandits.rows import row_keys
+
+#: So many points that were not looked up before are looked for in one pass through all arms.
+_TOGETHER_ABOVE = 32
+
+
+class PointList:
+    """The rows of a table: the arms of a source, in order, then points told that are no arms.
+
+    A value, but for what it remembers of rows that were looked up.
+
+    Args:
+        source: the arms.
+    """
+
+    def __init__(self, source: ArmSource) -> None:
+        self.source = source
+        self._others = source.block(0, 0)
+        self._rows_of_others: dict[bytes, int] = {}
+        self._rows_of_arms: dict[bytes, int] = {}  # shared with longer lists; rows of arms never change
+
+    def __len__(self) -> int:
+        return self.num_arms + len(self._others)
+
+    @property
+    def num_arms(self) -> int:
+        """Number A of arms, which are the first rows."""
+        return len(self.source)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Dtype of all points."""
+        return self.source.dtype
+
+    @property
+    def device(self) -> torch.device:
+        """Device of all points."""
+        return self.source.device
+
+    @property
+    def dimension(self) -> int:
+        """Number d of columns."""
+        return self.source.dimension
+
+    @property
+    def tensor(self) -> Tensor | None:
+        """All points, (N, d), if the arms are in memory, else None."""
+        arms = self.source.tensor
+        return arms if arms is None or len(self._others) == 0 else torch.cat([arms, self._others])
+
+    def rows(self, index: Tensor) -> Tensor:
+        """Return the points of rows ``index`` (k,), (k, d), as a new tensor."""
+        if len(self._others) == 0:
+            return self.source.rows(index)
+        points = self._others.new_empty(len(index), self.dimension)
+        arms = index < self.num_arms
+        points[~arms] = self._others[index[~arms] - self.num_arms]
+        if bool(arms.any()):
+            points[arms] = self.source.rows(index[arms])
+        return points
+
+    def block(self, start: int, stop: int) -> Tensor:
+        """Return the points of rows start … stop − 1, (stop − start, d), arms or not; not to be written to."""
+        last = self.num_arms
+        if stop <= last:
+            return self.source.block(start, stop)
+        others = self._others[max(start - last, 0) : stop - last]
+        return others if start >= last else torch.cat([self.source.block(start, last), others])
+
+    def blocks(self, size: int, start: int = 0, stop: int | None = None) -> Iterator[tuple[int, Tensor]]:
+        """Yield rows start … stop − 1 in order, at most ``size`` at a time: the first row of a block and its points."""
+        stop = len(self) if stop is None else stop
+        for first in range(start, stop, size):
+            yield first, self.block(first, min(first + size, stop))
+
+    def with_points(self, others: Tensor) -> Self:
+        """Return the list with points (k, d), which are not in it yet, appended."""
+        longer = type(self)(self.source)
+        longer._others = torch.cat([self._others, others])
+        fresh = {key: row for row, key in enumerate(row_keys(others), start=len(self))}
+        longer._rows_of_others = self._rows_of_others | fresh
+        longer._rows_of_arms = self._rows_of_arms
+        return longer
+
+    def verify(self) -> None:
+        """Raise ``ArmsChangedError`` if it is cheap to see that the arms are no longer what they were."""
+        self.source.verify()
+
+    def find(self, points: Tensor) -> list[int | None]:
+        """Return for each of points (k, d) a row that equals it, the first unless another was handed out, or None.
+
+        Cost: O(1) for points that were found before; others O(N d) each, or one pass for all if they are many.
+        """
+        keys = row_keys(points)
+        unknown = {
+            key: point
+            for key, point in zip(keys, points, strict=True)
+            if key not in self._rows_of_arms and key not in self._rows_of_others
+        }
+        if len(unknown) > _TOGETHER_ABOVE:
+            self._look_up(set(unknown))
+        else:
+            for key, point in unknown.items():
+                row = self.source.find(point)
+                if row is not None:
+                    self._rows_of_arms[key] = row
+        return [self._rows_of_arms.get(key, self._rows_of_others.get(key)) for key in keys]
+
+    def remember(self, row: int, point: Tensor) -> None:
+        """Remember that a point (1, d) is the arm of a row, so that nobody looks for it."""
+        self._rows_of_arms.setdefault(row_keys(point)[0], row)
+
+    def _look_up(self, wanted: set[bytes]) -> None:
+        """Find the first rows of those of many points that are arms."""
+        for start, block in self.source.blocks():
+            for row, key in enumerate(row_keys(block), start=start):
+                if key in wanted:
+                    self._rows_of_arms[key] = row
+                    wanted.remove(key)
+            if not wanted:
+                return
