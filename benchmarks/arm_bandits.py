@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Literal
 
 import numpy as np
 import torch
@@ -92,7 +93,7 @@ def problem(environment: FiniteArms, case: Case) -> Problem:
     return Problem(environment.arms.numpy(), case.lengthscale, REGULARIZATION, BETA)
 
 
-def _bkb(resampling: str, capped: bool, arms: Arms, case: Case, seed: int) -> Bandit:
+def _bkb(resampling: Literal["fresh", "coupled", "never"], capped: bool, arms: Arms, case: Case, seed: int) -> Bandit:
     return BKB(
         candidates=arms,
         kernel=kernel(case.lengthscale),
