@@ -5,17 +5,25 @@ from pathlib import Path
 from rich.console import Console
 
 from benchmarks import (
+    arm_rounds,
     bkb_regret,
     bkb_rounds,
     box_search,
     discrete_acquisition,
+    long_run,
+    many_arms,
     nystrom_fit,
     online_tells,
+    resampling_regret,
     thompson_draws,
 )
-from benchmarks.report import Report, describe_machine, machine
+from benchmarks.report import Report, describe_machine, machine, save_summary
 
 BENCHMARKS: dict[str, Callable[[bool], Report]] = {
+    "arm_rounds": arm_rounds.run,
+    "many_arms": many_arms.run,
+    "long_run": long_run.run,
+    "resampling_regret": resampling_regret.run,
     "bkb_rounds": bkb_rounds.run,
     "bkb_regret": bkb_regret.run,
     "discrete_acquisition": discrete_acquisition.run,
@@ -44,12 +52,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for name in options.names or BENCHMARKS:
         report = BENCHMARKS[name](options.quick)
         path = report.save(options.output, here)
+        summary = save_summary(options.output, list(BENCHMARKS))
         if options.markdown:
             print(f"## {name}\n\n{report.markdown(here)}")
             continue
         for table in report.tables:
             console.print(table.rich())
-        console.print(f"saved {path}")
+        console.print(f"saved {path} and {summary}")
 
 
 if __name__ == "__main__":

@@ -5,15 +5,12 @@ prints the extra peak memory as JSON.
 """
 
 import json
-import resource
 import statistics
 import sys
 import time
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
-import psutil
 import torch
 from botorch.acquisition import AcquisitionFunction, UpperConfidenceBound
 from botorch.models import SingleTaskGP
@@ -22,6 +19,7 @@ from gpytorch.kernels import RBFKernel
 from torch import Tensor
 from tqdm import tqdm
 
+from benchmarks.memory import peak_bytes, resident_bytes
 from benchmarks.report import Report, Table, run_module, spread
 from torch_kbandits import KernelUCB, NystromGP
 from torch_kbandits.environments import gaussian_bumps
@@ -78,9 +76,9 @@ def extra_memory(name: str, batch: int, sizes: Sizes) -> float:
     candidates, X, Y = _data(sizes)
     acquisition = _ACQUISITIONS[name](X, Y, sizes)
     optimize_acqf_discrete(acquisition, q=1, choices=candidates[:10])
-    resident = psutil.Process().memory_info().rss
+    resident = resident_bytes()
     optimize_acqf_discrete(acquisition, q=1, choices=candidates, max_batch_size=batch)
-    return (_peak_bytes() - resident) / 1e6
+    return (peak_bytes() - resident) / 1e6
 
 
 def _nystrom(X: Tensor, Y: Tensor, sizes: Sizes) -> AcquisitionFunction:
@@ -107,17 +105,6 @@ def _data(sizes: Sizes) -> tuple[Tensor, Tensor, Tensor]:
     noise = torch.randn(len(X), generator=torch.Generator().manual_seed(0), dtype=X.dtype)
     Y = environment.means[sizes.candidates :] + environment.noise_scale * noise
     return environment.arms[: sizes.candidates], X, Y.unsqueeze(-1)
-
-
-def _peak_bytes() -> int:
-    """Return the peak resident memory of this process."""
-    status = Path("/proc/self/status")
-    if status.exists():
-        # On Linux a process inherits the ru_maxrss of the one that started it; VmHWM is its own.
-        (peak,) = (line for line in status.read_text().splitlines() if line.startswith("VmHWM:"))
-        return 1024 * int(peak.split()[1])
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else 1024 * peak
 
 
 def _probe(name: str, batch: int, quick: bool) -> float:

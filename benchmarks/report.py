@@ -79,6 +79,22 @@ class Report:
         return path
 
 
+def save_summary(folder: Path, names: Sequence[str]) -> Path:
+    """Write ``summary.json``: machine, sizes and tables of each named benchmark that the folder has a result of.
+
+    Results stay until they are measured again, so machines and commits may differ from one benchmark to the next.
+    """
+    summary = {}
+    for name in names:
+        path = folder / f"{name}.json"
+        if path.exists():
+            saved = json.loads(path.read_text(encoding="utf-8"))
+            summary[name] = {key: saved[key] for key in ("machine", "sizes", "tables")}
+    path = folder / "summary.json"
+    write_whole(path, json.dumps(summary, indent=1, ensure_ascii=False) + "\n")
+    return path
+
+
 def spread(values: Sequence[float], digits: int = 2) -> str:
     """Return "median (min–max)"; a single value stands alone."""
     if len(values) == 1:

@@ -8,7 +8,7 @@ from scipy.spatial.distance import cdist
 
 from benchmarks.__main__ import BENCHMARKS, main
 from benchmarks.references import ExactGPUCB, Problem, bkb_posterior, bkb_round
-from benchmarks.report import Report, Table, mean_and_error, spread, write_whole
+from benchmarks.report import Report, Table, mean_and_error, save_summary, spread, write_whole
 from torch_kbandits import NystromGP
 
 REGULARIZATION = 0.01
@@ -38,7 +38,19 @@ def test_every_benchmark_runs_and_saves_what_it_shows(name, tmp_path, capsys):
         assert {len(row) for row in table["rows"]} == {len(table["columns"])}
     shown = capsys.readouterr().out
     assert (tmp_path / f"{name}.md").read_text(encoding="utf-8") in shown
-    assert sorted(path.name for path in tmp_path.iterdir()) == [f"{name}.json", f"{name}.md"]
+    assert {path.name for path in tmp_path.iterdir()} == {f"{name}.json", f"{name}.md", "summary.json"}
+    summary = json.loads((tmp_path / "summary.json").read_text(encoding="utf-8"))
+    assert summary == {name: {key: saved[key] for key in ("machine", "sizes", "tables")}}
+
+
+def test_the_summary_has_all_results_of_the_folder_and_the_newest_of_each(tmp_path):
+    machine = {**MACHINE, "packages": {}}
+    for name, cell in (("b", "old"), ("a", "1"), ("b", "new"), ("stranger", "2")):
+        Report(name, {"rounds": 1}, [Table("t", ["c"], [[cell]])], [{}]).save(tmp_path, machine)
+    path = save_summary(tmp_path, ["a", "b", "never run"])
+    summary = json.loads(path.read_text(encoding="utf-8"))
+    assert {name: entry["tables"][0]["rows"] for name, entry in summary.items()} == {"a": [["1"]], "b": [["new"]]}
+    assert all(entry["sizes"] == {"rounds": 1} and entry["machine"] == machine for entry in summary.values())
 
 
 def test_unknown_name_lists_the_known_ones(capsys):

@@ -1,0 +1,213 @@
+"""Whether time, memory and accuracy of a bandit stay what they are over a hundred thousand rounds.
+
+``python -m benchmarks.long_run DIMENSION CAP SIZES`` runs one case in a fresh interpreter and prints the result; SIZES
+is JSON.
+"""
+
+import json
+import sys
+import time
+from dataclasses import asdict, dataclass
+from typing import Any, cast
+
+import numpy as np
+from scipy import stats
+from tqdm import tqdm
+
+from benchmarks.arm_bandits import BETA, OVERSAMPLING, REGULARIZATION, kernel
+from benchmarks.bkb_rounds import LENGTHSCALE
+from benchmarks.memory import resident_bytes
+from benchmarks.references import Array, Problem, bkb_posterior
+from benchmarks.report import Report, Table, run_module
+from torch_kbandits.algorithms import BKB
+from torch_kbandits.candidates import Arms
+from torch_kbandits.candidates.table import TableBelief
+from torch_kbandits.environments import gaussian_bumps
+from torch_kbandits.environments.arms import FiniteArms
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What is run: d and the cap on the dictionary of each run, whose times are put together in blocks of rounds.
+
+    The kernel columns of played arms may take ``column_memory`` bytes; a larger budget is used up more slowly, and
+    memory grows until then.
+    """
+
+    arms: int = 10_000
+    cases: tuple[tuple[int, int], ...] = ((2, 350), (6, 350))
+    rounds: int = 100_000
+    block: int = 1_000
+    memory_every: int = 10_000
+    column_memory: int = 2**26
+
+
+QUICK = Sizes(arms=100, cases=((2, 5), (2, 50)), rounds=60, block=4, memory_every=20)
+
+
+def run(quick: bool = False) -> Report:
+    """Run BKB with coupled resampling for as long as is said, each case in a process of its own."""
+    sizes = QUICK if quick else Sizes()
+    measurements = [
+        json.loads(run_module("benchmarks.long_run", str(dimension), str(cap), json.dumps(asdict(sizes))))
+        for dimension, cap in sizes.cases
+    ]
+    tables = [_summary(measurements, sizes), _course(measurements, sizes)]
+    return Report("long_run", asdict(sizes), tables, measurements)
+
+
+def measure(dimension: int, cap: int, sizes: Sizes) -> dict[str, Any]:
+    """Return the times of blocks of rounds, memory on the way and the error of the posterior at the end.
+
+    Nothing but the two calls is timed: the dictionary is compared with the one before between the rounds.
+    """
+    environment = gaussian_bumps(sizes.arms, dimension, lengthscale=LENGTHSCALE, seed=0)
+    bandit = BKB(
+        candidates=Arms(environment.arms, sizes.column_memory),
+        kernel=kernel(LENGTHSCALE),
+        regularization=REGULARIZATION,
+        oversampling=OVERSAMPLING,
+        resampling="coupled",
+        max_dictionary=cap,
+        when_full="stop",
+        beta=BETA,
+        seed=0,
+    )
+    milliseconds, points, changes = (np.zeros(sizes.rounds) for _ in range(3))
+    memory = [resident_bytes()]
+    held: set[int] = set()
+    for t in tqdm(range(sizes.rounds), desc=f"long_run, d = {dimension}", unit="round", mininterval=5.0):
+        start = time.perf_counter()
+        x = bandit.ask()
+        asked = time.perf_counter()
+        y = environment.pull(x, t)
+        pulled = time.perf_counter()
+        bandit.tell(x, y)
+        milliseconds[t] = 1e3 * (asked - start + time.perf_counter() - pulled)
+        now = set(environment.indices(bandit.inducing_points))
+        points[t], changes[t], held = len(now), len(now ^ held), now
+        if (t + 1) % sizes.memory_every == 0:
+            memory.append(resident_bytes())
+    blocks = np.median(milliseconds.reshape(-1, sizes.block), 1)
+    beside = np.stack([values.reshape(-1, sizes.block).mean(1) for values in (points, changes)])
+    later = slice(len(blocks) // 10, None)
+    return {
+        "dimension": dimension,
+        "cap": cap,
+        "seconds": float(milliseconds.sum()) / 1e3,
+        "block_median_ms": blocks.tolist(),
+        "block_mean_ms": milliseconds.reshape(-1, sizes.block).mean(1).tolist(),
+        "block_dictionary": beside[0].tolist(),
+        "block_changes": beside[1].tolist(),
+        "slope": slope(blocks[later], beside[:, later], sizes.block),
+        "memory_bytes": memory,
+        **posterior_error(bandit, environment),
+    }
+
+
+def slope(block_ms: Array, beside: Array, block: int) -> dict[str, float]:
+    """Return how milliseconds a round change with t, per 100,000 rounds, where all that stands beside is equal.
+
+    Least squares on t, a constant and the rows beside; rows that say nothing new cost no degree of freedom.
+
+    Args:
+        block_ms: milliseconds a round, (k,).
+        beside: what else explains them, (j, k): here the mean size of the dictionary and its changes a round.
+        block: rounds in a block.
+
+    Returns:
+        The slope, its standard error and the two-sided p-value of the t-test of no slope. The test takes blocks as
+        independent; a machine that is busy for a while makes the p-value too small.
+    """
+    t = block * np.arange(len(block_ms)) / 1e5
+    others = np.column_stack([np.ones_like(t), *beside])
+    # What the others do not explain of t explains of the times what t alone can (Frisch, Waugh and Lovell).
+    t = t - others @ np.linalg.lstsq(others, t)[0]
+    rest = block_ms - others @ np.linalg.lstsq(others, block_ms)[0]
+    estimate = t @ rest / (t @ t)
+    freedom = len(t) - int(np.linalg.matrix_rank(others)) - 1
+    residual = rest - estimate * t
+    error = np.sqrt(residual @ residual / freedom / (t @ t))
+    p = 2.0 * stats.t.sf(abs(estimate / error), freedom)
+    return {"slope": float(estimate), "error": float(error), "p": float(p), "freedom": freedom}
+
+
+def posterior_error(bandit: BKB, environment: FiniteArms) -> dict[str, float]:
+    """Return the largest errors of means and variances over all arms against a fresh computation in NumPy.
+
+    Cost: O(A m² + n m²) time, O((A + n) m) memory.
+    """
+    problem = Problem(environment.arms.numpy(), LENGTHSCALE, REGULARIZATION, BETA)
+    history = bandit.history
+    dictionary = np.array(environment.indices(bandit.inducing_points))
+    played = np.array(environment.indices(history.X))
+    mean, variance = bkb_posterior(problem, dictionary, played, history.Y.numpy())
+    belief = cast(TableBelief, bandit._belief)  # a bandit has no public way to the means and variances of all arms
+    return {
+        "mean_error": float(np.abs(belief.mean.numpy() - mean).max()),
+        "variance_error": float(np.abs(belief.variance.numpy() - variance).max()),
+    }
+
+
+def _summary(measurements: list[dict[str, Any]], sizes: Sizes) -> Table:
+    rows = []
+    for run in measurements:
+        fit, memory = run["slope"], run["memory_bytes"]
+        rows.append(
+            [
+                str(run["dimension"]),
+                f"{run['block_dictionary'][-1]:.0f} (at most {run['cap']})",
+                f"{np.mean(run['block_changes']):.3f}",
+                f"{run['seconds']:.0f}",
+                f"{fit['slope']:.3f} ± {fit['error']:.3f} (p = {fit['p']:.2f})",
+                f"{(memory[-1] - memory[1]) / 2**20:.1f}",
+                f"{run['mean_error']:.1e}",
+                f"{run['variance_error']:.1e}",
+            ]
+        )
+    columns = [
+        "d",
+        "dictionary at the end",
+        "changes of it a round",
+        "seconds in all",
+        "slope of ms a round, per 100,000 rounds",
+        f"MiB more at the end than at round {sizes.memory_every:,}",
+        "error of means",
+        "error of variances",
+    ]
+    return Table(f"{sizes.rounds:,} rounds of BKB, coupled, on {sizes.arms:,} arms", columns, rows)
+
+
+def _course(measurements: list[dict[str, Any]], sizes: Sizes) -> Table:
+    """Show each stretch of rounds at whose end memory was read."""
+    stretch = sizes.memory_every // sizes.block
+    rows = []
+    for run in measurements:
+        for number, memory in enumerate(run["memory_bytes"][1:], start=1):
+            blocks = slice((number - 1) * stretch, number * stretch)
+            rows.append(
+                [
+                    str(run["dimension"]),
+                    f"{number * sizes.memory_every:,}",
+                    f"{np.mean(run['block_dictionary'][blocks]):.1f}",
+                    f"{np.mean(run['block_changes'][blocks]):.3f}",
+                    f"{np.median(run['block_median_ms'][blocks]):.2f}",
+                    f"{np.mean(run['block_mean_ms'][blocks]):.2f}",
+                    f"{memory / 2**20:.1f}",
+                ]
+            )
+    columns = [
+        "d",
+        "rounds",
+        "dictionary",
+        "changes of it a round",
+        "ms a round, median",
+        "ms a round, mean",
+        "resident memory, MiB",
+    ]
+    return Table(f"The course of it, in stretches of {sizes.memory_every:,} rounds", columns, rows)
+
+
+if __name__ == "__main__":
+    dimension_given, cap_given, sizes_given = sys.argv[1:]
+    print(json.dumps(measure(int(dimension_given), int(cap_given), Sizes(**json.loads(sizes_given)))))
