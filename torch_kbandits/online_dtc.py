@@ -164,16 +164,18 @@ class OnlineDTC:
         solved = points.mT @ self.inverse
         corner = solved @ points
         corner.diagonal().add_(1.0 / weights)
-        if len(corner) == 1:
+        if points.shape[1] == 1:
             factor = corner.sqrt()
             fallen = solved / factor
+            plus = torch.addcmul  # on a column and a row: an outer product without a temporary
         else:
             factor = jittered_cholesky(corner)
             fallen = torch.linalg.solve_triangular(factor, solved, upper=False)
+            plus = torch.addmm
         after = replace(
             self,
-            precision=torch.addmm(self.precision, points * weights, points.mT),
-            inverse=torch.addmm(self.inverse, fallen.mT, fallen, alpha=-1.0),
+            precision=plus(self.precision, points * weights, points.mT),
+            inverse=plus(self.inverse, -fallen.mT, fallen),
             moment=self.moment + points @ moments,
             base_log_det=self.base_log_det + 2.0 * factor.diagonal().log().sum() + weights.log().sum(),
             known_complement=self.complement,

@@ -90,6 +90,7 @@ class FeatureTable(TableBelief):
         super().__init__(arms, kernel, regularization, seed, exact=exact)
         self._columns = KernelColumns(self.kernel, self._points, column_memory)
         self._dictionary_rows = self._feature_rows = self._played_rows
+        self._listed_dictionary: tuple[Tensor, Tensor] | None = None  # points and rows, where a rule gave no indices
         self._positions: dict[int, int | None] = {}  # of rows among the features; None where spanned without one
         self._dtc = OnlineDTC.empty(self._prior_variance)
         self._weights = self._dtc.weights
@@ -169,7 +170,7 @@ class FeatureTable(TableBelief):
         if selection is None:
             dictionary = torch.cat([self._dictionary_rows, fresh])
         elif selection.indices is None:
-            dictionary = self.rows_of(selection.points)
+            dictionary = self._rows_of_dictionary(selection.points)
         else:
             dictionary = played_rows[selection.indices]
         groups = grouped(located.positions, Y)
@@ -183,6 +184,12 @@ class FeatureTable(TableBelief):
                 raise
         else:
             self._replace(self._spanning(dictionary) if self.exact else dictionary, played_rows, X, Y, located)
+
+    def _rows_of_dictionary(self, points: Tensor) -> Tensor:
+        """Return the rows of a dictionary (m, d), which need not be looked up while it stays."""
+        if self._listed_dictionary is None or not torch.equal(points, self._listed_dictionary[0]):
+            self._listed_dictionary = points, self.rows_of(points)
+        return self._listed_dictionary[1]
 
     def _difference(self, dictionary: Tensor) -> tuple[Tensor, tuple[int, ...] | None]:
         """Return the rows of a dictionary that are not spanned yet, and which features it lacks; None for unknown."""

@@ -16,8 +16,11 @@ _WORTHWHILE = 2**20
 #: Arms looked at first after a pass: those of the highest scores at it.
 _FIRST = 32
 
-#: A pass is made when more than one in so many arms must be looked at.
-_SHARE = 8
+#: A pass is made when more than one in so many arms must be looked at, since single arms cost more than in a pass.
+_SHARE = 32
+
+#: After bounds that did not help, up to so many passes are made before others are tried.
+_LONGEST_WAIT = 16
 
 #: A pass is made after so many rows, whose number also is what memory of a pass grows with.
 _LONGEST = 128
@@ -58,7 +61,9 @@ class LazyPanel:
         self._stale = (dtc, weights)
         self._now = (dtc, weights)
         self._fallen: list[Tensor] = []
+        self._num_fallen = 0
         self._near: Near | None = None
+        self._patience, self._waited = 0, 0
         self.visited_share = 1.0
 
     @property
@@ -77,8 +82,9 @@ class LazyPanel:
         """Return the panel after rewards at an unchanged dictionary, see ``OnlineDTC.observed``. Cost: O(1)."""
         after = copy(self)
         after._fallen = [*self._fallen, fallen]
+        after._num_fallen = self._num_fallen + fallen.shape[0]
         after._now = (dtc, weights)
-        if sum(map(len, after._fallen)) > _LONGEST:
+        if after._num_fallen > _LONGEST:
             after.up_to_date()
         return after
 
@@ -112,14 +118,19 @@ class LazyPanel:
         # On a GPU the indices would have to come to the host, which costs more than the pass.
         if not self._fallen or n * self._now[0].size < _WORTHWHILE or self._panel.mean.is_cuda:
             return None, self.up_to_date()
+        if self._waited < self._patience:
+            self._waited += 1
+            return None, self.up_to_date()
         bounds = self._bounds(score)
         near = self._taken_in(bounds)
         best = score(near.panel.mean, near.panel.variance.clamp_min(0.0)).max()
         bounds[near.rows] = -torch.inf
         # Twice the width of ties leaves room for rounding in the bounds.
         more = (bounds >= best - 2.0 * tie_width(best)).nonzero().squeeze(-1)
-        if len(more) + len(near.rows) > n // _SHARE:
+        if len(more) + len(near.rows) > max(n // _SHARE, _FIRST):
+            self._waited, self._patience = 0, min(2 * self._patience + 1, _LONGEST_WAIT)
             return None, self.up_to_date()
+        self._patience //= 2
         if len(more):
             near = near._replace(rows=torch.cat([near.rows, more]), panel=near.panel.joined(self._at(more)))
         self._near = near
@@ -155,5 +166,5 @@ class LazyPanel:
     def _pass(self, change: Change, columns: Callable[[slice], Tensor] | None) -> None:
         self._panel = self._panel.following(change, *self._now, columns)
         self._stale = self._now
-        self._fallen = []
+        self._fallen, self._num_fallen = [], 0
         self._near = None

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple, Self
 
 import torch
@@ -10,8 +10,9 @@ from torch import Tensor
 
 from torch_kbandits.online_dtc import OnlineDTC
 
-#: Features allocated at a time.
-_CHUNK = 32
+#: Features allocated at a time: few, since products of few rows are fastest on short sums, but so many numbers at least.
+_CHUNK = 16
+_CHUNK_NUMBERS = 2**17
 
 #: Points whose features are solved with at a time, so that they stay in cache.
 _CACHED = 4096
@@ -34,6 +35,7 @@ class FeatureStore:
     def __init__(self, num_points: int, like: Tensor) -> None:
         self._like = like.new_empty(0)
         self._capacity = num_points
+        self._chunk = max(_CHUNK, min(_CHUNK_NUMBERS // max(num_points, 512), 256))
         self.num_points = num_points
         self.size = 0
         self._chunks: list[Tensor] = []
@@ -54,9 +56,9 @@ class FeatureStore:
 
     def resize(self, size: int) -> None:
         """Hold ``size`` features; those beyond the old size are to be written, memory that is not needed is freed."""
-        needed = -(-size // _CHUNK)
+        needed = -(-size // self._chunk)
         while len(self._chunks) < needed:
-            self._chunks.append(self._like.new_empty(_CHUNK, self._capacity))
+            self._chunks.append(self._like.new_empty(self._chunk, self._capacity))
         del self._chunks[needed:]
         self.size = size
 
@@ -64,24 +66,24 @@ class FeatureStore:
         """Write features (k, |block|) of a block of points, the first of which has number ``first``."""
         done = 0
         while done < len(features):
-            chunk, offset = divmod(first + done, _CHUNK)
-            count = min(_CHUNK - offset, len(features) - done)
+            chunk, offset = divmod(first + done, self._chunk)
+            count = min(self._chunk - offset, len(features) - done)
             self._chunks[chunk][offset : offset + count, block] = features[done : done + count]
             done += count
 
     def products(self, rows: Tensor, block: slice) -> Tensor:
         """Return rows (k, m') times the first m' features of a block of points, (k, |block|): one pass over them."""
         if rows.shape[1] == 0:
-            return rows.new_zeros(len(rows), block.stop - block.start)
-        products = torch.mm(rows[:, :_CHUNK], self._part(0, rows, block))
-        for number in range(1, -(-rows.shape[1] // _CHUNK)):
-            first = number * _CHUNK
-            products.addmm_(rows[:, first : first + _CHUNK], self._part(number, rows, block))
+            return rows.new_zeros(rows.shape[0], block.stop - block.start)
+        products = torch.mm(rows[:, : self._chunk], self._part(0, rows, block))
+        for number in range(1, -(-rows.shape[1] // self._chunk)):
+            first = number * self._chunk
+            products.addmm_(rows[:, first : first + self._chunk], self._part(number, rows, block))
         return products
 
     def columns(self, index: Tensor) -> Tensor:
         """Return the features (m, q) of some points, given their numbers (q,)."""
-        chunks = [self._chunks[number].index_select(1, index) for number in range(-(-self.size // _CHUNK))]
+        chunks = [self._chunks[number].index_select(1, index) for number in range(-(-self.size // self._chunk))]
         return torch.cat(chunks)[: self.size] if chunks else self._like.new_empty(0, len(index))
 
     def combinations(self, weights: Tensor) -> Tensor:
@@ -102,13 +104,13 @@ class FeatureStore:
         if self.num_points > self._capacity:
             self._capacity = max(self.num_points, 2 * self._capacity)
             for number, chunk in enumerate(self._chunks):
-                grown = self._like.new_empty(_CHUNK, self._capacity)
+                grown = self._like.new_empty(self._chunk, self._capacity)
                 grown[:, :first] = chunk[:, :first]
                 self._chunks[number] = grown
         self.write(features, slice(first, self.num_points), 0)
 
     def _part(self, number: int, rows: Tensor, block: slice) -> Tensor:
-        return self._chunks[number][: min(_CHUNK, rows.shape[1] - number * _CHUNK), block]
+        return self._chunks[number][: min(self._chunk, rows.shape[1] - number * self._chunk), block]
 
 
 class Change(NamedTuple):
@@ -160,14 +162,14 @@ class Panel:
         return cls(store, prior_variance, prior_variance, prior_variance, torch.zeros_like(prior_variance))
 
     @classmethod
-    def afresh(cls, features: Tensor, prior_variance: Tensor, dtc: OnlineDTC, weights: Tensor) -> Self:
+    def afresh(cls, features: Tensor, prior_variance: Tensor, dtc: OnlineDTC, weights: Tensor) -> "Panel":
         """Return the posterior at a few points of coordinates (m, n), without passes. Cost: O(n m²)."""
         base = dtc.quick_base_variance(prior_variance, features)
         start = cls(FeatureStore.holding(features), prior_variance, base, base, base)
         return start.following(Change.none(dtc.size, features), dtc, weights)
 
     @classmethod
-    def fitted(cls, features: FeatureStore, prior_variance: Tensor, dtc: OnlineDTC, weights: Tensor) -> Self:
+    def fitted(cls, features: FeatureStore, prior_variance: Tensor, dtc: OnlineDTC, weights: Tensor) -> "Panel":
         """Return the posterior at many points, from factors rather than from what follows them. Cost: O(n m²)."""
         base = torch.empty_like(prior_variance)
         for start in range(0, len(base), _CACHED):
@@ -194,7 +196,7 @@ class Panel:
 
     def following(
         self, change: Change, dtc: OnlineDTC, weights: Tensor, columns: Callable[[slice], Tensor] | None = None
-    ) -> Self:
+    ) -> "Panel":
         """Return the posterior after a change, in one pass over the features.
 
         Args:
@@ -204,14 +206,14 @@ class Panel:
             columns: gives the kernel values (a, |block|) of new spanning points at a block of points.
         """
         store = self.features.copy()
-        first, added = store.size, len(change.own)
+        first, added = store.size, change.own.shape[0]
         store.resize(dtc.size)
         dtype = self.base.dtype
         parts = [change.fallen, change.risen, dtc.complement.mT, dtc.lost, weights.unsqueeze(0)]
-        counts = [len(part) for part in parts]
-        rows = torch.cat(parts).to(dtype)
+        counts = [part.shape[0] for part in parts]
+        rows = torch.cat([part for part, count in zip(parts, counts, strict=True) if count]).to(dtype)
         new_rows, corner = rows[:, first:], change.corner.to(dtype)
-        old_rows = torch.cat([change.own.to(dtype), rows[:, :first]])
+        old_rows = torch.cat([change.own.to(dtype), rows[:, :first]]) if added else rows
         results: list[tuple[Tensor, Tensor, Tensor]] = []
         for start in range(0, max(store.num_points, 1), _BLOCK):
             block = slice(start, min(start + _BLOCK, store.num_points))
@@ -226,14 +228,14 @@ class Panel:
             base = _with_squares(_with_squares(base, fallen, -1), risen, 1)
             variance = _with_squares(_with_squares(base, complement, 1), lost, -1)
             results.append((base, variance, mean[0]))
-        base, variance, mean = (torch.cat(parts) for parts in zip(*results, strict=True))
-        return replace(self, features=store, base=base, variance=variance, mean=mean)
+        base, variance, mean = results[0] if len(results) == 1 else map(torch.cat, zip(*results, strict=True))
+        return Panel(store, self.prior_variance, base, variance, mean)
 
 
 def _with_squares(values: Tensor, rows: Tensor, sign: int) -> Tensor:
     """Return values (n,) plus or minus the sum of squares of rows (k, n)."""
-    if len(rows) == 0:
+    if rows.shape[0] == 0:
         return values
-    if len(rows) == 1:
+    if rows.shape[0] == 1:
         return torch.addcmul(values, rows[0], rows[0], value=sign)
     return torch.add(values, rows.square().sum(0), alpha=sign)

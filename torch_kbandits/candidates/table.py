@@ -49,6 +49,8 @@ class TableBelief(Belief):
         self._log = PlayedLog(example)
         self._played_rows = torch.zeros(0, dtype=torch.long, device=example.device)
         self._dictionary_rows = self._played_rows
+        self._last_located: tuple[Tensor, Located, Tensor] | None = None
+        self._known_held = (self._played_rows, self._dictionary_rows, self._played_rows.bool())
         self._num_observations = 0
         self._prior_draws: PriorDraws | None = None
         self.tie_rank = torch.rand(self._num_arms, generator=generator_for(seed, 0, "ties")).to(example.device)
@@ -106,17 +108,25 @@ class TableBelief(Belief):
 
     def preview(self, X: Tensor) -> PlayedPoints:
         """Return the unique played points together with X, scored by the current posterior."""
-        located = self._log.locate(X)
-        rows = self._rows_with(X, located)
+        located, rows = self._located(X)
         fresh = rows[len(self._log) :]
         points, counts = self._log.points_with(X, located)
         variance = self._played_variance.to(points.dtype)
         if len(fresh):
             variance = torch.cat([variance, self._variance_at(fresh)])
         scores = variance.clamp_min(0.0) / self.regularization
-        held = None if self.exact else torch.isin(rows, self._dictionary_rows)
+        held = None if self.exact else self._held(rows)
         new = self._log.new_counts(X, located)
         return PlayedPoints(points, self.kernel, self.regularization, counts.to(points), scores, held, new.to(points))
+
+    def _held(self, rows: Tensor) -> Tensor:
+        """Return which rows (u,) are in the dictionary, (u,); remembered while neither changes."""
+        known_rows, known_dictionary, held = self._known_held
+        if known_rows is not rows or known_dictionary is not self._dictionary_rows:
+            held = torch.isin(rows, self._dictionary_rows)
+            self._last_located: tuple[Tensor, Located, Tensor] | None = None
+        self._known_held = rows, self._dictionary_rows, held
+        return held
 
     def leverage_scores(self, rows: Tensor) -> Tensor:
         """Return the ridge leverage scores of rows (k,) under the current posterior, (k,)."""
@@ -125,11 +135,11 @@ class TableBelief(Belief):
     def update(self, X: Tensor, Y: Tensor, selection: Selection | None) -> None:
         """Condition on rewards Y (q,) at X (q, d) and move to the selected dictionary; everything or nothing."""
         self._points.verify()
-        located = self._log.locate(X)
-        played_rows = self._rows_with(X, located)
+        located, played_rows = self._located(X)
         self._condition(X, Y, selection, located, played_rows)
         self._log.add(X, Y, located)
         self._played_rows = played_rows
+        self._last_located = None
         self._num_observations += len(X)
 
     @abstractmethod
@@ -241,6 +251,13 @@ class TableBelief(Belief):
             self._append(points[list(unknown.values())])
             rows = self._points.find(points)
         return torch.tensor(rows, dtype=torch.long, device=points.device)
+
+    def _located(self, X: Tensor) -> tuple[Located, Tensor]:
+        """Return where points (q, d) stand in the log, and the rows of the played points as they will be."""
+        if self._last_located is None or self._last_located[0] is not X:
+            located = self._log.locate(X)
+            self._last_located = X, located, self._rows_with(X, located)
+        return self._last_located[1:]
 
     def _rows_with(self, X: Tensor, located: Located) -> Tensor:
         """Return the rows of the unique played points as they will be once X (q, d) is told."""
