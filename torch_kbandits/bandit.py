@@ -41,6 +41,9 @@ _FLOAT32_REGULARIZATION = 1e-4
 #: Points that ``ask(None)`` returns at most.
 _LARGEST_BATCH = 10_000
 
+#: What was told is put into one tensor after so many rounds: small tensors take more memory than their numbers.
+_MOST_PARTS = 1000
+
 #: So many points pending, none of which is what is told, look like a mistake.
 _STALE_POINTS = 50
 
@@ -176,6 +179,8 @@ class Bandit:
             raise
         self._held = held
         self._told.append(told)
+        if len(self._told) > _MOST_PARTS:
+            self._told = [joined(self._told)]
         self._pending = pending
         if not held:
             self._model = None
@@ -225,6 +230,14 @@ class Bandit:
     def inducing_points(self) -> Tensor:
         """The dictionary, (m, d), all points learned if the posterior is exact; a copy."""
         return self._belief.inducing_points.clone()
+
+    @property
+    def visited_share(self) -> float:
+        """The share of the candidates whose posterior the last ``ask`` computed afresh, in (0, 1]; 1 for a full pass.
+
+        On many arms bounds certify that the others cannot be chosen.
+        """
+        return self._belief.visited_share
 
     @property
     def model(self) -> NystromGP | OnlineGP:
@@ -303,13 +316,13 @@ class Bandit:
         check_rounds(history)
         if self.round:
             raise InputError(f"replay needs a bandit that was told nothing; this one was told {self.round} round(s).")
-        fresh, pending = self._prior(), self._pending
+        fresh, pending, told = self._prior(), self._pending, list(self._told)
         try:
             for number in history.rounds.unique_consecutive():
                 rows = history.rounds == number
                 self.tell(history.X[rows], history.Y[rows])
         except BaseException:
-            self._belief, self._told, self._pending = fresh, self._told[:1], pending
+            self._belief, self._told, self._pending = fresh, told, pending
             self._held, self.round = [], 0
             self._ahead = self._model = None
             raise

@@ -10,6 +10,9 @@ from torch import Tensor
 
 from torch_kbandits.linalg import jittered_cholesky
 
+#: Parts of a factor that are kept apart.
+_MOST_PARTS = 64
+
 
 @dataclass(frozen=True, eq=False)
 class OnlineDTC:
@@ -27,7 +30,8 @@ class OnlineDTC:
     Source: the posterior is that of Calandriello et al., COLT 2019, between (3) and (4), in the units of ``dtc``.
 
     Attributes:
-        factor: L (m, m), lower triangular, in double precision as everything here.
+        factor_parts: L (m, m), lower triangular, in double precision as everything here: for each group of points their
+            coordinates in those before, and their own factor.
         precision: M (m, m).
         inverse: M⁻¹ (m, m).
         moment: Σ_s z_s y_s / λ_s, (m,).
@@ -35,7 +39,7 @@ class OnlineDTC:
         left_out: positions of the spanning points that are not in the dictionary.
     """
 
-    factor: Tensor
+    factor_parts: tuple[tuple[Tensor, Tensor], ...]
     precision: Tensor
     inverse: Tensor
     moment: Tensor
@@ -63,7 +67,9 @@ class OnlineDTC:
         """
         precision = (embedding * weights) @ embedding.mT
         precision.diagonal().add_(1.0)
-        return cls(factor, precision, precision, embedding @ moments, precision.new_zeros(())).refreshed()
+        return cls(
+            ((factor[:, :0], factor),), precision, precision, embedding @ moments, precision.new_zeros(())
+        ).refreshed()
 
     @property
     def size(self) -> int:
@@ -71,6 +77,18 @@ class OnlineDTC:
         return len(self.moment)
 
     # ---------------------------------------------------------------- reading
+
+    @cached_property
+    def factor(self) -> Tensor:
+        """L (m, m). Put together when asked for: it is needed where points leave, and else copies would cost."""
+        if len(self.factor_parts) == 1:
+            return self.factor_parts[0][1]
+        factor = self.precision.new_zeros(self.size, self.size)
+        for own, corner in self.factor_parts:
+            first, last = own.shape[1], sum(own.shape)
+            factor[first:last, :first] = own
+            factor[first:last, first:last] = corner
+        return factor
 
     @cached_property
     def weights(self) -> Tensor:
@@ -85,8 +103,8 @@ class OnlineDTC:
         if self.known_complement is not None:
             return self.known_complement
         if not self.left_out:
-            return self.factor[:, :0]
-        unit = self.factor.new_zeros(self.size, len(self.left_out))
+            return self.precision[:, :0]
+        unit = self.precision.new_zeros(self.size, len(self.left_out))
         unit[list(self.left_out), range(len(self.left_out))] = 1.0
         duals = torch.linalg.solve_triangular(self.factor, unit, upper=False)
         return torch.linalg.qr(duals / duals.norm(dim=0)).Q
@@ -95,7 +113,7 @@ class OnlineDTC:
     def lost(self) -> Tensor:
         """Rows (r, m) whose squares applied to z are zᵀB (NᵀB)⁻¹ Bᵀz: the base variance that the complement held."""
         if not self.left_out:
-            return self.factor[:0]
+            return self.precision[:0]
         solved = self.complement.mT @ self.inverse
         return torch.linalg.solve_triangular(self._corner_factor, solved, upper=False)
 
@@ -203,11 +221,12 @@ class OnlineDTC:
         solved = self.inverse @ cross
         schur_factor = jittered_cholesky(identity + below - cross.mT @ solved)
         risen = torch.linalg.solve_triangular(schur_factor, torch.cat([-solved.mT, identity], dim=1), upper=False)
-        inverse = risen.mT @ risen
-        inverse[:m, :m] += self.inverse
+        last = risen[:, m:]
+        inverse = _bordered(self.inverse, risen[:, :m].mT @ last, last.mT @ risen[:, :m], last.mT @ last)
+        inverse[:m, :m].addmm_(risen[:, :m].mT, risen[:, :m])
         after = replace(
             self,
-            factor=_bordered(self.factor, own.new_zeros(m, a), own, corner),
+            factor_parts=(*self._merged_parts(), (own, corner)),
             precision=_bordered(self.precision, cross, cross.mT, identity + below),
             inverse=inverse,
             moment=torch.cat([self.moment, moments]),
@@ -215,6 +234,12 @@ class OnlineDTC:
             known_complement=None,
         )
         return after, risen
+
+    def _merged_parts(self) -> tuple[tuple[Tensor, Tensor], ...]:
+        """Return the parts of the factor, as one if it was put together or the parts are many."""
+        if "factor" in vars(self) or len(self.factor_parts) >= _MOST_PARTS:
+            return ((self.factor[:, :0], self.factor),)
+        return self.factor_parts
 
     def leaving_out(self, positions: tuple[int, ...]) -> Self:
         """Return the posterior whose dictionary lacks just these spanning points."""
@@ -229,4 +254,8 @@ class OnlineDTC:
 
 
 def _bordered(corner: Tensor, right: Tensor, below: Tensor, last: Tensor) -> Tensor:
-    return torch.cat([torch.cat([corner, right], dim=1), torch.cat([below, last], dim=1)])
+    m = corner.shape[0]
+    size = m + last.shape[0]
+    matrix = corner.new_empty(size, size)
+    matrix[:m, :m], matrix[:m, m:], matrix[m:, :m], matrix[m:, m:] = corner, right, below, last
+    return matrix

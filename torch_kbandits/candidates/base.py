@@ -76,6 +76,9 @@ class Belief(ABC):
         exact: whether the posterior is the exact one; else it is the Nyström–DTC one at a selected dictionary.
     """
 
+    #: The share of the candidates that was looked at for the last choice.
+    visited_share: float = 1.0
+
     def __init__(self, example: Tensor, kernel: Kernel, regularization: float, *, exact: bool) -> None:
         self.exact = exact
         self.kernel = deepcopy(kernel).to(example).requires_grad_(False).eval()

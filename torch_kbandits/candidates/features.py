@@ -95,6 +95,7 @@ class FeatureTable(TableBelief):
         self._dtc = OnlineDTC.empty(self._prior_variance)
         self._weights = self._dtc.weights
         self._played = Panel.prior(self._weights)
+        self._known_panel = self._dtc, self._played_rows, self._played
         self._arms = LazyPanel(Panel.prior(self._prior_variance), self._dtc, self._weights)
         self._changes = 0
         self._is_fragile = False
@@ -122,8 +123,15 @@ class FeatureTable(TableBelief):
     def _variance_at(self, rows: Tensor) -> Tensor:
         if len(rows) == 0:
             return self._prior_variance[:0]
-        prior, points = self._prior_at(rows), self._coordinates(rows)
-        return Panel.afresh(points, prior, self._dtc, self._weights).variance.to(self._points.dtype)
+        return self._panel_at(rows).variance.to(self._points.dtype)
+
+    def _panel_at(self, rows: Tensor) -> Panel:
+        """Return the posterior at a few rows (k,), in double precision; remembered, for a tell asks for it twice."""
+        known_dtc, known_rows, panel = self._known_panel
+        if known_dtc is not self._dtc or not torch.equal(known_rows, rows):
+            panel = Panel.afresh(self._coordinates(rows), self._prior_at(rows), self._dtc, self._weights)
+            self._known_panel = self._dtc, rows, panel
+        return panel
 
     @property
     def inducing_points(self) -> Tensor:
@@ -140,11 +148,6 @@ class FeatureTable(TableBelief):
 
     # ---------------------------------------------------------------- choosing
 
-    @property
-    def visited_share(self) -> float:
-        """The share of the arms whose posterior was computed for the last choice."""
-        return self._arms.visited_share
-
     def best_row(self, rule: AcquisitionRule, beta: Tensor, seed: int) -> int:
         """Return the row of the arm that a rule chooses; arms that cannot be chosen are not looked at."""
         if not rule.grows_with_mean_and_variance:
@@ -154,6 +157,7 @@ class FeatureTable(TableBelief):
             return rule.on_arms(SomeArms(mean, variance, self.incumbent), beta, seed)
 
         rows, scores = self._arms.contenders(score, lambda best: self.tie_width(best, beta))
+        self.visited_share = 1.0 if rows is None else scores.shape[0] / self._num_arms
         return self.highest(scores, beta, rows)
 
     # ---------------------------------------------------------------- telling
@@ -197,7 +201,7 @@ class FeatureTable(TableBelief):
             return dictionary[:0], self._dtc.left_out
         rows = dictionary.tolist()
         joining = [row for row in rows if row not in self._positions]
-        if self.exact:
+        if self.exact or len(rows) - len(joining) == self._dtc.size == len(self._positions):
             return dictionary.new_tensor(joining), ()
         present = {self._positions.get(row) for row in rows}
         left_out = tuple(position for position in range(self._dtc.size) if position not in present)
@@ -289,9 +293,7 @@ class FeatureTable(TableBelief):
         """
         played, fresh = self._played, played_rows[len(self._played_rows) :]
         if len(fresh):
-            played = played.joined(
-                Panel.afresh(self._coordinates(fresh), self._prior_at(fresh), self._dtc, self._weights)
-            )
+            played = played.joined(self._panel_at(fresh))
         growth = self._growth(joining, played, played_rows)
         positions = joining.new_tensor(list(groups))
         points = torch.cat([played.features.columns(positions), growth.at_played[:, positions]])
@@ -312,9 +314,9 @@ class FeatureTable(TableBelief):
         dtc = self._dtc
         if len(joining) == 0:
             return Growth.none(dtc, joining, played.mean)
-        own = self._coordinates(joining).mT
-        schur = self._columns.between(joining, joining).double() - own @ own.mT
-        kept, corner = self._spanning_factor(schur, self._prior_at(joining))
+        own, prior = self._coordinates(joining).mT, self._prior_at(joining)
+        gram = prior.diag() if len(joining) == 1 else self._columns.between(joining, joining).double()
+        kept, corner = self._spanning_factor(gram - own @ own.mT, prior)
         rows, own = joining[kept], own[kept]
         self._positions = self._positions | dict.fromkeys(joining.tolist())
         if len(rows) == 0:

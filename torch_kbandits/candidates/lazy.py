@@ -64,7 +64,6 @@ class LazyPanel:
         self._num_fallen = 0
         self._near: Near | None = None
         self._patience, self._waited = 0, 0
-        self.visited_share = 1.0
 
     @property
     def features(self) -> FeatureStore:
@@ -110,7 +109,6 @@ class LazyPanel:
             Rows (k,), or None for all arms, and their scores.
         """
         rows, panel = self._visited(score, tie_width)
-        self.visited_share = 1.0 if rows is None else len(rows) / len(self._panel.mean)
         return rows, score(panel.mean, panel.variance.clamp_min(0.0))
 
     def _visited(self, score: Score, tie_width: Callable[[Tensor], Tensor]) -> tuple[Tensor | None, Panel]:

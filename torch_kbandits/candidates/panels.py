@@ -10,7 +10,7 @@ from torch import Tensor
 
 from torch_kbandits.online_dtc import OnlineDTC
 
-#: Features allocated at a time: few, since products of few rows are fastest on short sums, but so many numbers at least.
+#: Features allocated at a time: few, since products of few rows are fastest on short sums, but so many numbers.
 _CHUNK = 16
 _CHUNK_NUMBERS = 2**17
 

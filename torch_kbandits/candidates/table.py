@@ -328,8 +328,11 @@ class ArmLookahead(Lookahead):
     def choose(self, rule: AcquisitionRule, beta: Tensor, seed: int) -> Tensor:
         """Return the arm (1, d) of the highest score."""
         if rule.grows_with_mean_and_variance:
-            row = self._with_pending().best_row(rule, beta, seed)
+            table = self._with_pending()
+            row = table.best_row(rule, beta, seed)
+            self._table.visited_share = table.visited_share
         else:
+            self._table.visited_share = 1.0
             row = self._table.highest(rule.on_arms(self, beta, seed), beta)
         return self._table.arm(row)
 
