@@ -42,7 +42,7 @@ _FLOAT32_REGULARIZATION = 1e-4
 _LARGEST_BATCH = 10_000
 
 #: What was told is put into one tensor after so many rounds: small tensors take more memory than their numbers.
-_MOST_PARTS = 1000
+_SEPARATE_TELLS = 1000
 
 #: So many points pending, none of which is what is told, look like a mistake.
 _STALE_POINTS = 50
@@ -138,12 +138,12 @@ class Bandit:
         before = len(ahead.pending)
         try:
             self._fill(ahead, before + (_LARGEST_BATCH if q is None else q), until_complete=q is None)
+            X = ahead.pending[before:].clone()
+            if remember:
+                self._pending = torch.cat([self._pending, X])
         except BaseException:
             self._ahead = None  # it may hold points that were chosen and are not returned
             raise
-        X = ahead.pending[before:].clone()
-        if remember:
-            self._pending = torch.cat([self._pending, X])
         return X
 
     def tell(self, x: Tensor, y: Tensor | float) -> None:
@@ -171,22 +171,20 @@ class Bandit:
         self._warn_of_stale_points(pending)
         # The lookahead shares buffers with what is about to change, and failed changes may leave points in the belief.
         ahead, self._ahead = self._ahead, None
-        belief = dict(vars(self._belief))
+        before, belief = dict(vars(self)), dict(vars(self._belief))
         try:
-            held = self._learn_if_complete(told, ahead)
+            self._held = held = self._learn_if_complete(told, ahead)
+            self._told = [*self._told, told] if len(self._told) < _SEPARATE_TELLS else [joined([*self._told, told])]
+            self._pending = pending
+            if not held:
+                self._model = None
+            elif ahead is not None and len(pending) == 0 and torch.equal(ahead.pending, held[0].X):
+                self._ahead = ahead  # the batch stays what it was: all of it is told now
+            self.round += 1
         except BaseException:
             vars(self._belief).update(belief)
+            vars(self).update(before)
             raise
-        self._held = held
-        self._told.append(told)
-        if len(self._told) > _MOST_PARTS:
-            self._told = [joined(self._told)]
-        self._pending = pending
-        if not held:
-            self._model = None
-        elif ahead is not None and len(pending) == 0 and torch.equal(ahead.pending, held[0].X):
-            self._ahead = ahead  # the batch stays what it was: all of it is told now
-        self.round += 1
 
     def forget(self, x: Tensor | None = None) -> None:
         """Drop pending points that will not be told, (k, d); all of them if none are given.
@@ -316,7 +314,7 @@ class Bandit:
         check_rounds(history)
         if self.round:
             raise InputError(f"replay needs a bandit that was told nothing; this one was told {self.round} round(s).")
-        fresh, pending, told = self._prior(), self._pending, list(self._told)
+        fresh, pending, told = self._prior(), self._pending, self._told
         try:
             for number in history.rounds.unique_consecutive():
                 rows = history.rounds == number

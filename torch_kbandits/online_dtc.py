@@ -76,6 +76,11 @@ class OnlineDTC:
         """Number m of coordinates."""
         return len(self.moment)
 
+    @property
+    def kept(self) -> tuple[int, ...]:
+        """Positions of the spanning points in the dictionary."""
+        return tuple(position for position in range(self.size) if position not in self.left_out)
+
     # ---------------------------------------------------------------- reading
 
     @cached_property
@@ -93,8 +98,7 @@ class OnlineDTC:
     @cached_property
     def weights(self) -> Tensor:
         """The weights w (m,) of the mean, refined once, so that drift of M⁻¹ hardly enters. Cost: O(m²)."""
-        weights = self.inverse @ self.moment
-        weights = weights + self.inverse @ (self.moment - self.precision @ weights)
+        weights = self._solved(self.moment.unsqueeze(-1)).squeeze(-1)
         return weights - self.lost.mT @ (self.lost @ self.moment) if self.left_out else weights
 
     @cached_property
@@ -218,7 +222,7 @@ class OnlineDTC:
         """
         m, a = self.size, len(own)
         identity = torch.eye(a, dtype=own.dtype, device=own.device)
-        solved = self.inverse @ cross
+        solved = self._solved(cross)
         schur_factor = jittered_cholesky(identity + below - cross.mT @ solved)
         risen = torch.linalg.solve_triangular(schur_factor, torch.cat([-solved.mT, identity], dim=1), upper=False)
         last = risen[:, m:]
@@ -240,6 +244,26 @@ class OnlineDTC:
         if "factor" in vars(self) or len(self.factor_parts) >= _MOST_PARTS:
             return ((self.factor[:, :0], self.factor),)
         return self.factor_parts
+
+    def _solved(self, columns: Tensor) -> Tensor:
+        """Return M⁻¹ times columns (m, k), refined once: where they are large, M⁻¹ as it is would lose all digits."""
+        solved = self.inverse @ columns
+        return solved + self.inverse @ (columns - self.precision @ solved)
+
+    def restricted(self) -> Self:
+        """Return the same posterior in ``basis``, the coordinates of the dictionary alone. Cost: O(m³)."""
+        basis = self.basis(self.kept)
+        points = self.factor[list(self.kept)]
+        factor = jittered_cholesky(points @ points.mT)
+        after = replace(
+            self,
+            factor_parts=((factor[:, :0], factor),),
+            precision=basis @ self.precision @ basis.mT,
+            moment=basis @ self.moment,
+            left_out=(),
+            known_complement=None,
+        )
+        return after.refreshed()
 
     def leaving_out(self, positions: tuple[int, ...]) -> Self:
         """Return the posterior whose dictionary lacks just these spanning points."""

@@ -1,6 +1,6 @@
 from abc import ABC, abstractmethod
-from copy import deepcopy
-from typing import NamedTuple
+from copy import copy, deepcopy
+from typing import NamedTuple, Self
 
 import torch
 from gpytorch.kernels import Kernel
@@ -185,7 +185,7 @@ class PlayedLog:
     def locate(self, X: Tensor) -> Located:
         """Return where the rows of X (q, d) stand.
 
-        New points get the positions that they will have once ``add`` is called. Points are equal when all their
+        New points get the positions that they will have once they are added. Points are equal when all their
         numbers are (so 0 and -0 are one point).
         """
         new: dict[bytes, int] = {}
@@ -210,12 +210,15 @@ class PlayedLog:
         """Return how many rows of X (q, d) are each of the unique points as they will be once X is added, (u,)."""
         return self._added(torch.zeros_like(self.counts), X.new_ones(len(X)), located)
 
-    def add(self, X: Tensor, Y: Tensor, located: Located) -> None:
-        """Add rewards Y (q,) at X (q, d). Cost: O(u)."""
-        self.counts, self.sums = self._added(self.counts, torch.ones_like(Y), located), self.sums_with(Y, located)
-        self.points = self._points_with(X, located)
+    def with_rewards(self, X: Tensor, Y: Tensor, located: Located) -> Self:
+        """Return the log with rewards Y (q,) at X (q, d) added; this one stays as it is. Cost: O(u)."""
+        other = copy(self)
+        other.counts = self._added(self.counts, torch.ones_like(Y), located)
+        other.sums = self.sums_with(Y, located)
+        other.points = self._points_with(X, located)
         if located.fresh:
-            self._positions.update(zip(row_keys(X), located.positions, strict=True))
+            other._positions = self._positions | dict(zip(row_keys(X), located.positions, strict=True))
+        return other
 
     def _points_with(self, X: Tensor, located: Located) -> Tensor:
         return torch.cat([self.points, X[located.fresh]]) if located.fresh else self.points

@@ -162,13 +162,13 @@ class BoxBelief(Belief):
         else:
             model = self._checked(self.model(everything, rewards, selection.points), X)
         self._X, self._Y, self._model, self._incumbent = everything, rewards, model, None
-        self._log.add(X, Y, self._log.locate(X))
+        self._log = self._log.with_rewards(X, Y, self._log.locate(X))
 
     def restore(self, X: Tensor, Y: Tensor, inducing_points: Tensor) -> None:
         """Condition the prior on a whole history at a known dictionary."""
         model = self._checked(self.model(X, Y, inducing_points), X)
         self._X, self._Y, self._model, self._incumbent = X, Y, model, None
-        self._log.add(X, Y, self._log.locate(X))
+        self._log = self._log.with_rewards(X, Y, self._log.locate(X))
 
     def lookahead(self, pending: Tensor) -> "BoxLookahead":
         """Return the model with points (k, d) pending."""

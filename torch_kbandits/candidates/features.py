@@ -96,11 +96,20 @@ class FeatureTable(TableBelief):
         self._weights = self._dtc.weights
         self._played = Panel.prior(self._weights)
         self._known_panel = self._dtc, self._played_rows, self._played
-        self._arms = LazyPanel(Panel.prior(self._prior_variance), self._dtc, self._weights)
+        self._lazy_panel = LazyPanel(Panel.prior(self._prior_variance), self._dtc, self._weights)
+        self._overwritten: list[bool] = []  # not empty while features are not those of this table; restored by nobody
         self._changes = 0
         self._is_fragile = False
 
     # ---------------------------------------------------------------- what is known
+
+    @property
+    def _arms(self) -> LazyPanel:
+        """The posterior at the arms; its features are written again if a failed change left others there."""
+        if self._overwritten:
+            self._embedded(self._feature_rows, self._dtc.factor.to(self._points.dtype))
+            self._overwritten.clear()
+        return self._lazy_panel
 
     @property
     def mean(self) -> Tensor:
@@ -181,13 +190,15 @@ class FeatureTable(TableBelief):
         joining, left_out = self._difference(dictionary)
         if left_out is not None and self._is_cheap(len(joining), len(left_out), len(dictionary), len(groups)):
             before = dict(vars(self))  # values are replaced, and features written beyond those in use only
+            followed = False
             try:
-                self._advance(joining, left_out, dictionary, played_rows, groups)
-            except BaseException:
-                vars(self).update(before)
-                raise
-        else:
-            self._replace(self._spanning(dictionary) if self.exact else dictionary, played_rows, X, Y, located)
+                followed = self._advance(joining, left_out, dictionary, played_rows, groups)
+            finally:
+                if not followed:
+                    vars(self).update(before)
+            if followed:
+                return
+        self._replace(self._spanning(dictionary) if self.exact else dictionary, played_rows, X, Y, located)
 
     def _rows_of_dictionary(self, points: Tensor) -> Tensor:
         """Return the rows of a dictionary (m, d), which need not be looked up while it stays."""
@@ -214,7 +225,7 @@ class FeatureTable(TableBelief):
         if self._is_fragile or num_joining > 1 + self._dtc.size // 8:
             return False
         rows = 2 * num_joining + 2 * num_left_out + num_rewards + 1
-        return 2 * rows * self._dtc.size <= 3 * size**2 + _COPY * size
+        return 2 * rows * (self._dtc.size + num_joining) <= 3 * size**2 + _COPY * size
 
     # ---------------------------------------------------------------- looking ahead
 
@@ -226,9 +237,11 @@ class FeatureTable(TableBelief):
         """
         ahead = copy(self)
         index = self._played_rows.new_tensor([row])
-        points = self._coordinates(index)
-        position = self._positions.get(row)
         growth = ahead._growth(index[: row not in self._positions], self._played, self._played_rows)
+        position = ahead._positions[row]
+        if position is None and self._dtc.left_out:
+            return self._restricted().hallucinated(row, times)  # what spans the point may have left
+        points = self._coordinates(index)
         if len(growth.own):
             points = torch.cat([points, growth.coordinates(points, self._columns.between(growth.rows, index))])
         weight = times / self.regularization.double()
@@ -236,6 +249,17 @@ class FeatureTable(TableBelief):
         dtc = dtc.leaving_out(tuple(other for other in dtc.left_out if other != position))
         ahead._settle(growth, self._played, dtc, fallen, torch.nn.functional.pad(self._weights, (0, len(growth.own))))
         return ahead
+
+    def _restricted(self) -> Self:
+        """Return the table without the points left out among its features, in memory of its own. Cost: O(A m²)."""
+        other, kept = copy(self), list(self._dtc.kept)
+        basis = self._dtc.basis(kept)
+        other._dtc, other._weights = self._dtc.restricted(), basis @ self._weights
+        other._played = self._played.rotated(basis)
+        other._lazy_panel = LazyPanel(self._arms.up_to_date().rotated(basis), other._dtc, other._weights)
+        other._feature_rows = self._feature_rows[kept]
+        other._positions = {row: position for position, row in enumerate(other._feature_rows.tolist())}
+        return other
 
     @property
     def _basis_rows(self) -> Tensor:
@@ -281,8 +305,8 @@ class FeatureTable(TableBelief):
         dictionary: Tensor,
         played_rows: Tensor,
         groups: dict[int, tuple[int, Tensor]],
-    ) -> None:
-        """Follow rewards and a change of the dictionary.
+    ) -> bool:
+        """Follow rewards and a change of the dictionary, and return True; or False if that is not possible.
 
         Args:
             joining: rows that are to be spanned.
@@ -295,6 +319,8 @@ class FeatureTable(TableBelief):
         if len(fresh):
             played = played.joined(self._panel_at(fresh))
         growth = self._growth(joining, played, played_rows)
+        if left_out and len(growth.rows) < len(joining):
+            return False  # what spans a point that joins may have left
         positions = joining.new_tensor(list(groups))
         points = torch.cat([played.features.columns(positions), growth.at_played[:, positions]])
         noise = self.regularization.double()
@@ -308,6 +334,7 @@ class FeatureTable(TableBelief):
         self._changes += len(groups) + len(joining)
         if self._changes >= self.CHECK:
             self._clear_drift(played_rows)
+        return True
 
     def _growth(self, joining: Tensor, played: Panel, played_rows: Tensor) -> "Growth":
         """Return the posterior with rows (a,) spanned, on the data so far. Those in the span add no feature."""
@@ -366,11 +393,11 @@ class FeatureTable(TableBelief):
         """Take over a posterior: at the played points at once, at the arms when asked for if the dictionary stays."""
         change = Change(growth.own, growth.corner, fallen, growth.risen)
         same_dictionary = len(growth.own) == 0 and dtc.left_out == self._dtc.left_out
-        self._played = played.following(change, dtc, weights, lambda _: growth.values)
+        self._played = played.following(change, dtc, weights, lambda block: growth.values[:, block])
         if same_dictionary:
-            self._arms = self._arms.observed(fallen, dtc, weights)
+            self._lazy_panel = self._arms.observed(fallen, dtc, weights)
         else:
-            self._arms = self._arms.changed(change, dtc, weights, growth.columns)
+            self._lazy_panel = self._arms.changed(change, dtc, weights, growth.columns)
         self._dtc, self._weights = dtc, weights
 
     def _kernel_values(self, rows: Tensor, played_rows: Tensor) -> tuple[Columns, Tensor]:
@@ -411,19 +438,20 @@ class FeatureTable(TableBelief):
         dtc = OnlineDTC.fit(factor.double(), at_played, counts / noise, self._log.sums_with(Y, located) / noise)
         require_finite(dtc.weights.to(self._points.dtype))
         try:
+            self._overwritten.append(True)  # the memory is that of the old features
             features = self._embedded(dictionary_rows, factor)
             self._refit(dtc, FeatureStore.holding(at_played), self._prior_at(played_rows), features)
+            self._dictionary_rows = self._feature_rows = dictionary_rows
+            self._positions = {row: position for position, row in enumerate(dictionary_rows.tolist())}
+            self._is_fragile = False
+            self._overwritten.clear()
         except BaseException:
             vars(self).update(before)
-            self._embedded(self._feature_rows, self._dtc.factor.to(factor))  # the memory is that of the old features
             raise
-        self._dictionary_rows = self._feature_rows = dictionary_rows
-        self._positions = {row: position for position, row in enumerate(dictionary_rows.tolist())}
-        self._is_fragile = False
 
     def _embedded(self, rows: Tensor, factor: Tensor) -> FeatureStore:
         """Write L⁻¹k(rows, ·) of all arms over the features, for a factor L (m, m). Cost: O(A m²)."""
-        features = self._arms.features.copy()
+        features = self._lazy_panel.features.copy()
         features.resize(len(rows))
         for start in range(0, self._num_arms, _BLOCK):
             block = slice(start, min(start + _BLOCK, self._num_arms))
@@ -436,16 +464,18 @@ class FeatureTable(TableBelief):
         self._dtc, self._weights = dtc, dtc.weights
         self._played = Panel.fitted(played, played_prior, dtc, dtc.weights)
         arms = Panel.fitted(features, self._prior_variance[: self._num_arms], dtc, dtc.weights)
-        self._arms = LazyPanel(arms, dtc, dtc.weights)
+        self._lazy_panel = LazyPanel(arms, dtc, dtc.weights)
 
     def _clear_drift(self, played_rows: Tensor) -> None:
-        """Compute everything afresh from the features if low-rank changes have drifted, as the played points show."""
+        """Compute everything afresh from the features if the low-rank changes have drifted."""
         self._changes = 0
         dtc, arms, played = self._dtc.refreshed(), self._arms.up_to_date(), self._played
         fresh = Panel.fitted(played.features, played.prior_variance, dtc, dtc.weights).base
         listed = played_rows < self._num_arms
         at_arms = arms.base[played_rows[listed]].double()
-        drift = torch.cat([played.base - fresh, at_arms - fresh[listed]]).abs().max() / self._kernel_bound
+        at_played = torch.cat([played.base - fresh, at_arms - fresh[listed]]).abs().max()
+        # zᵀz is at most the prior variance, so a norm of the change bounds that of all variances.
+        drift = torch.maximum((self._dtc.inverse - dtc.inverse).norm(), at_played / self._kernel_bound)
         if bool(drift > self.DRIFT[self._points.dtype]):
             self._refit(dtc, played.features, played.prior_variance, arms.features)
 

@@ -182,6 +182,15 @@ class Panel:
         parts = (self.prior_variance, self.base, self.variance, self.mean)
         return type(self)(FeatureStore.holding(self.features.columns(index)), *(part[index] for part in parts))
 
+    def rotated(self, basis: Tensor) -> "Panel":
+        """Return the same posterior in other coordinates, rows (k, m) of these, with nothing left out."""
+        store = FeatureStore(self.features.num_points, self.base)
+        store.resize(basis.shape[0])
+        for start in range(0, max(store.num_points, 1), _CACHED):
+            block = slice(start, min(start + _CACHED, store.num_points))
+            store.write(self.features.products(basis.to(self.base.dtype), block), block, 0)
+        return Panel(store, self.prior_variance, self.variance, self.variance, self.mean)
+
     def joined(self, other: "Panel") -> Self:
         """Return the posterior at these points and others."""
         store = self.features.copy()

@@ -19,15 +19,12 @@ from torch_kbandits.prior_draws import LowRankDraws, PriorDraws, prior_draws
 from torch_kbandits.random import generator_for
 from torch_kbandits.rows import distinct, row_keys
 
-#: Rewards of one row: the row, how many, and their sum.
-RowRewards = tuple[int, int, Tensor]
-
 
 class TableBelief(Belief):
     """Mean and variance of every arm, kept up to date.
 
-    Rewards of one arm are kept as a count and a sum. Points told that are no arms take part as further rows that are
-    never chosen.
+    Rewards of one arm are kept as a count and a sum. Points told that are no arms take part as further rows that have
+    no score.
 
     Args:
         arms: (A, d), or a source of them.
@@ -124,8 +121,7 @@ class TableBelief(Belief):
         known_rows, known_dictionary, held = self._known_held
         if known_rows is not rows or known_dictionary is not self._dictionary_rows:
             held = torch.isin(rows, self._dictionary_rows)
-            self._last_located: tuple[Tensor, Located, Tensor] | None = None
-        self._known_held = rows, self._dictionary_rows, held
+            self._known_held = rows, self._dictionary_rows, held
         return held
 
     def leverage_scores(self, rows: Tensor) -> Tensor:
@@ -137,7 +133,7 @@ class TableBelief(Belief):
         self._points.verify()
         located, played_rows = self._located(X)
         self._condition(X, Y, selection, located, played_rows)
-        self._log.add(X, Y, located)
+        self._log = self._log.with_rewards(X, Y, located)
         self._played_rows = played_rows
         self._last_located = None
         self._num_observations += len(X)
@@ -220,9 +216,9 @@ class TableBelief(Belief):
             self._twins = first.scatter_reduce(0, self._distinct_rows, order, "amin")[self._distinct_rows]
         elif not isinstance(self._prior_draws, LowRankDraws) or torch.equal(self._drawn_at, self._basis_rows):
             return self._prior_draws
-        self._drawn_at = self._basis_rows
-        first = self._distinct_rows[self._drawn_at].unique()
-        self._prior_draws = prior_draws(self.kernel, self._distinct_points, first)
+        drawn_at = self._basis_rows
+        first = self._distinct_rows[drawn_at].unique()
+        self._prior_draws, self._drawn_at = prior_draws(self.kernel, self._distinct_points, first), drawn_at
         return self._prior_draws
 
     def lookahead(self, pending: Tensor) -> "ArmLookahead":

@@ -1,0 +1,254 @@
+"""OnlineDTC is the dense DTC posterior at its dictionary, whatever was observed, spanned, left out or taken back."""
+
+from copy import deepcopy
+from dataclasses import replace
+
+import hypothesis.strategies as st
+import numpy as np
+import oracles
+import pytest
+import torch
+from hypothesis import given, settings
+from problems import DOUBLE, KERNELS, difference
+from torch import Tensor
+
+from torch_kbandits.online_dtc import OnlineDTC
+
+LAMBDA = 0.05
+OPERATIONS = ["observe", "grow", "leave", "return", "refresh"]
+READINGS = ["weights", "complement", "lost", "log_det", "precision_factor"]
+
+# Seen over 1,000 walks: 2e-12 where points are well apart, 2e-8 where each has another one 2e-3 beside it, since
+# coordinates then magnify rounding by up to 1e5.
+TOLERANCE = {"apart": 1e-11, "twins": 1e-7}
+
+# Formulas in kernel values lose the square of that: seen 1e-11 where points are well apart.
+KERNEL_TOLERANCE = 1e-10
+
+
+@pytest.fixture(autouse=True)
+def _factors_of_few_parts(monkeypatch):
+    """So that some walks put the factor together and others do not."""
+    monkeypatch.setattr("torch_kbandits.online_dtc._MOST_PARTS", 3)
+
+
+class Walk:
+    """A posterior that is changed step by step, and all that the dense posterior needs to know of the steps.
+
+    Args:
+        kernel: name of a pair of kernels.
+        d: dimension of the points.
+        twins: whether every point has another one beside it.
+        seed: of the points and all that happens.
+    """
+
+    def __init__(self, kernel: str, d: int, seed: int, twins: bool = True) -> None:
+        self.random = np.random.default_rng(seed)
+        points = self.random.random((9, d))
+        self.points = np.concatenate([points, points + 2e-3]) if twins else np.concatenate([points, points + 1.0])
+        self.tolerance = TOLERANCE["twins" if twins else "apart"]
+        self.kernel = KERNELS[kernel].dense
+        self.spanning: list[int] = []
+        self.weights, self.moments = np.zeros(len(self.points)), np.zeros(len(self.points))
+        self.dtc = OnlineDTC.empty(torch.zeros(1))
+        self.base = torch.tensor(np.diag(self.kernel(self.points, self.points)))
+
+    # ---------------------------------------------------------------- what is expected
+
+    @property
+    def dictionary(self) -> list[int]:
+        """Numbers of the points that are in the dictionary."""
+        return [number for at, number in enumerate(self.spanning) if at not in self.dtc.left_out]
+
+    def coordinates(self) -> np.ndarray:
+        """L⁻¹ k of all points, (m, n)."""
+        return np.linalg.solve(self.factor(), self.kernel(self.points[self.spanning], self.points))
+
+    def factor(self) -> np.ndarray:
+        return np.linalg.cholesky(self.kernel(self.points[self.spanning], self.points[self.spanning]))
+
+    def observed(self) -> np.ndarray:
+        """Numbers of the points that have rewards."""
+        return self.weights.nonzero()[0]
+
+    def expected(self) -> oracles.Marginals:
+        seen = self.observed()
+        X, y, noise = self.points[seen], self.moments[seen] / self.weights[seen], 1.0 / self.weights[seen]
+        return oracles.dtc(self.kernel, X, y, noise, self.points[self.dictionary], self.points)
+
+    def basis(self) -> np.ndarray:
+        """An orthonormal basis U (m, k) of the coordinates of the dictionary."""
+        rows = [self.spanning.index(number) for number in self.dictionary]
+        return np.linalg.qr(self.factor()[rows].T)[0]
+
+    def inverse(self) -> np.ndarray:
+        """U (Uᵀ M U)⁻¹ Uᵀ, (m, m)."""
+        U, Z = self.basis(), self.coordinates()
+        return U @ np.linalg.inv(np.eye(U.shape[1]) + U.T @ (Z * self.weights @ Z.T) @ U) @ U.T
+
+    # ---------------------------------------------------------------- what happens
+
+    def observe(self, numbers: list[int]) -> None:
+        """Give each of some points up to three rewards, all at once."""
+        weights = self.random.integers(1, 4, len(numbers)) / LAMBDA
+        moments = weights * self.random.standard_normal(len(numbers))
+        coordinates = torch.tensor(self.coordinates())
+        self.dtc, fallen = self.dtc.observed(coordinates[:, numbers], torch.tensor(weights), torch.tensor(moments))
+        self.base = self.base - (fallen @ coordinates).square().sum(0)
+        self.weights[numbers] += weights
+        self.moments[numbers] += moments
+
+    def grow(self, numbers: list[int]) -> None:
+        """Span some more points."""
+        old, m = self.coordinates(), len(self.spanning)
+        self.spanning += numbers
+        new, factor = self.coordinates()[m:], torch.tensor(self.factor())
+        arguments = old * self.weights @ new.T, new * self.weights @ new.T, new @ self.moments
+        self.dtc, risen = self.dtc.grown(factor[m:, :m], factor[m:, m:], *map(torch.tensor, arguments))
+        squares = (risen @ torch.tensor(self.coordinates())).square().sum(0)
+        self.base = self.base - torch.tensor(new).square().sum(0) + squares
+
+    def step(self, operation: str) -> None:
+        """Do something to up to three points."""
+        count, before = int(self.random.integers(1, 4)), set(self.dtc.left_out)
+        numbers = self.random.permutation(len(self.points)).tolist()
+        positions = self.random.permutation(len(self.spanning)).tolist()[:count]
+        match operation:
+            case "observe":
+                self.observe(numbers[:count])
+            case "grow":
+                self.grow([number for number in numbers if number not in self.spanning][:count])
+            case "leave":
+                self.dtc = self.dtc.leaving_out(tuple(sorted(before | set(positions))))
+            case "return":
+                self.dtc = self.dtc.leaving_out(tuple(sorted(before - set(positions))))
+            case "refresh":
+                self.dtc = self.dtc.refreshed()
+
+
+def variance(dtc: OnlineDTC, base: Tensor, coordinates: Tensor) -> Tensor:
+    return base + (dtc.complement.mT @ coordinates).square().sum(0) - (dtc.lost @ coordinates).square().sum(0)
+
+
+def assert_equal(dtc: OnlineDTC, was: OnlineDTC) -> None:
+    """A posterior is a value: neither what it consists of nor what it remembers has changed."""
+    for each in (dtc, replace(dtc)):
+        for name in ("factor", "precision", "inverse", "moment", "base_log_det", *READINGS):
+            assert torch.equal(getattr(each, name), getattr(was, name)), name
+
+
+def assert_is_dense(walk: Walk) -> None:
+    """In coordinates, in which close points cost no digits."""
+    dtc, Z, U, inverse = walk.dtc, walk.coordinates(), walk.basis(), walk.inverse()
+    coordinates, prior = torch.tensor(Z), np.diag(walk.kernel(walk.points, walk.points))
+    expected = prior - np.square(U.T @ Z).sum(0) + (Z * (inverse @ Z)).sum(0)
+    bases = (
+        dtc.base_variance(torch.tensor(prior), coordinates),
+        dtc.quick_base_variance(torch.tensor(prior), coordinates),
+    )
+    for base in (walk.base, *bases):
+        assert difference(variance(dtc, base, coordinates), expected) < walk.tolerance
+    vector = walk.random.standard_normal(len(Z))
+    assert difference(dtc.solve(torch.tensor(vector)), inverse @ vector) < walk.tolerance
+    assert difference(dtc.weights, inverse @ Z @ walk.moments) < walk.tolerance
+    weighted = Z * walk.weights @ Z.T
+    log_det = np.linalg.slogdet(np.eye(U.shape[1]) + U.T @ weighted @ U)[1]
+    assert float(dtc.log_det) == pytest.approx(log_det, abs=walk.tolerance)
+    norm = np.sqrt(vector @ vector + vector @ weighted @ vector)
+    assert float(dtc.distance(torch.tensor(vector))) == pytest.approx(norm, rel=1e-12)
+
+
+def assert_is_the_posterior(walk: Walk) -> None:
+    """In kernel values alone, of points that are well apart."""
+    dtc, dictionary, coordinates, seen = walk.dtc, walk.dictionary, torch.tensor(walk.coordinates()), walk.observed()
+    expected = walk.expected()
+    assert difference(dtc.weights @ coordinates, expected.mean) < KERNEL_TOLERANCE
+    assert difference(variance(dtc, walk.base, coordinates), expected.variance) < KERNEL_TOLERANCE
+    Z, X, noise = walk.points[dictionary], walk.points[seen], 1.0 / walk.weights[seen]
+    gain = oracles.dtc_information_gain(walk.kernel, X, noise, Z)
+    assert float(dtc.log_det) == pytest.approx(2.0 * gain, abs=KERNEL_TOLERANCE)
+    order = walk.random.permutation(len(dictionary))
+    basis = dtc.basis([walk.spanning.index(dictionary[at]) for at in order])
+    factor = np.linalg.cholesky(walk.kernel(Z[order], Z[order]))
+    assert (
+        difference(basis @ coordinates, np.linalg.inv(factor) @ walk.kernel(Z[order], walk.points)) < KERNEL_TOLERANCE
+    )
+
+
+@settings(max_examples=60)
+@given(
+    kernel=st.sampled_from(["rbf", "matern", "scaled rbf"]),
+    d=st.integers(2, 3),
+    twins=st.booleans(),
+    operations=st.lists(st.sampled_from(OPERATIONS), min_size=1, max_size=14),
+    seed=st.integers(0, 10_000),
+)
+def test_any_sequence_of_changes(kernel, d, twins, operations, seed):
+    """Several points at once, repeats, twins, points that leave and come back, nothing in the dictionary at all."""
+    walk = Walk(kernel, d, seed, twins)
+    for operation in ["grow", *operations]:
+        before, was = walk.dtc, deepcopy(walk.dtc)
+        walk.step(operation)
+        assert_equal(before, was)
+        assert_is_dense(walk)
+        if not twins:
+            assert_is_the_posterior(walk)
+
+
+@given(seed=st.integers(0, 10_000))
+def test_fit_is_the_sequence_at_once(seed):
+    walk = Walk("matern", 2, seed)
+    for operation in ["grow", "observe", "grow", "observe", "observe"]:
+        walk.step(operation)
+    data = map(torch.tensor, (walk.factor(), walk.coordinates(), walk.weights, walk.moments))
+    walk.dtc = OnlineDTC.fit(*data)
+    assert_is_dense(walk)
+
+
+@given(seed=st.integers(0, 10_000))
+def test_refreshing_changes_nothing_but_rounding(seed):
+    """And what has drifted is as if it never had."""
+    walk = Walk("matern", 2, seed)
+    for operation in ["grow", "observe", "grow", "leave", "observe"]:
+        walk.step(operation)
+    dtc, fresh = walk.dtc, walk.dtc.refreshed()
+    assert fresh.left_out == dtc.left_out
+    assert torch.equal(fresh.precision, dtc.precision)
+    assert difference(fresh.inverse, dtc.inverse) < 1e-11
+    assert difference(fresh.log_det, dtc.log_det) < 1e-10
+    drifted = replace(dtc, inverse=dtc.inverse * (1.0 + 1e-3), base_log_det=dtc.base_log_det + 1.0)
+    assert difference(drifted.refreshed().inverse, fresh.inverse) < 1e-15
+    assert difference(drifted.refreshed().log_det, fresh.log_det) < 1e-15
+
+
+def test_leaving_and_coming_back_is_as_if_never_gone():
+    walk = Walk("matern", 2, 0)
+    for operation in ["grow", "observe", "grow"]:
+        walk.step(operation)
+    dtc, coordinates = walk.dtc, torch.tensor(walk.coordinates())
+    there = dtc.leaving_out((0, 2))
+    assert there.leaving_out((0, 2)) is there
+    assert difference(there.weights, dtc.weights) > 1e-3
+    back = there.leaving_out(())
+    assert torch.equal(back.weights, dtc.weights)
+    assert torch.equal(variance(back, walk.base, coordinates), variance(dtc, walk.base, coordinates))
+
+
+def test_a_refined_mean_hardly_feels_drift_of_the_inverse():
+    """Drift of δ in M⁻¹ costs δ² of the weights."""
+    walk = Walk("matern", 2, 0)
+    for operation in ["grow", "observe", "observe"]:
+        walk.step(operation)
+    drifted = replace(walk.dtc, inverse=walk.dtc.inverse * (1.0 + 1e-4))
+    assert difference(drifted.weights, walk.dtc.weights) < 2e-8 * float(walk.dtc.weights.abs().max())
+
+
+def test_the_prior_is_a_posterior_without_coordinates():
+    empty = OnlineDTC.empty(torch.zeros(1, dtype=torch.float32))
+    nothing = torch.zeros(0, 5, dtype=DOUBLE)
+    prior = torch.rand(5, dtype=DOUBLE)
+    assert empty.size == 0
+    assert empty.moment.dtype == DOUBLE
+    assert float(empty.log_det) == 0.0
+    assert torch.equal(empty.weights @ nothing, torch.zeros(5, dtype=DOUBLE))
+    assert torch.equal(variance(empty, empty.base_variance(prior, nothing), nothing), prior)
