@@ -1,7 +1,5 @@
-from collections.abc import Callable
 from copy import copy
-from dataclasses import dataclass
-from typing import ClassVar, NamedTuple, Self
+from typing import ClassVar, Self
 
 import torch
 from gpytorch.kernels import Kernel
@@ -10,14 +8,14 @@ from torch import Tensor
 from torch_kbandits.acquisition import AcquisitionRule
 from torch_kbandits.candidates.base import Located, require_finite
 from torch_kbandits.candidates.columns import KernelColumns
-from torch_kbandits.candidates.lazy import LazyPanel
+from torch_kbandits.candidates.growth import SPAN_TOLERANCE, Columns, Growth, spanning_factor
+from torch_kbandits.candidates.lazy import LazyPanel, SomeArms
 from torch_kbandits.candidates.panels import Change, FeatureStore, Panel
 from torch_kbandits.candidates.sources import ArmSource
 from torch_kbandits.candidates.table import TableBelief, grouped
 from torch_kbandits.dictionaries import PlayedPoints, Selection
 from torch_kbandits.dictionaries.greedy import greedy_pivots
 from torch_kbandits.dtc import embed
-from torch_kbandits.errors import NumericalError
 from torch_kbandits.linalg import jittered_cholesky
 from torch_kbandits.online_dtc import OnlineDTC
 
@@ -27,21 +25,8 @@ _BLOCK = 4096
 #: Up to this many arms a new kernel column is computed at once and read at the played points too.
 _WHOLE_COLUMN = 65536
 
-#: A point whose Schur complement is below this fraction of its prior variance is in the dictionary's span already.
-_SPAN_TOLERANCE = {torch.float64: 1e-13, torch.float32: 1e-5}
-
-#: After a point whose Schur complement is below this fraction the embedding is computed afresh, in a stabler order.
-_FRAGILE = {torch.float64: 1e-6, torch.float32: 1e-3}
-
 #: Embedding an arm afresh costs as much as so many products for each dictionary point, beside the solves.
 _COPY = 16
-
-#: No rounding makes a Schur complement negative beyond this fraction of the prior variance.
-_IMPOSSIBLE = -1e-2
-
-
-#: Returns the kernel values (a, |block|) of some points against a block of the arms.
-Columns = Callable[[slice], Tensor]
 
 
 class FeatureTable(TableBelief):
@@ -53,14 +38,15 @@ class FeatureTable(TableBelief):
     where that is cheaper. The exact posterior is the case where every played point is in the dictionary; points that
     the others span to rounding add no feature.
 
-    What concerns the played points and the dictionary alone is in double precision whatever the arms are in.
+    What concerns the played points and the dictionary alone is kept in double precision, computed from kernel values in
+    the dtype of the arms.
 
     Source: the posterior and the counts are those of Calandriello et al., COLT 2019, §3.1–3.2. Differs: the paper
     embeds all arms afresh in every round; here drift of the low-rank changes is looked for every ``CHECK`` of them and
     cleared where it exceeds ``DRIFT``.
 
-    Cost of a round: O(A + m²) at an unchanged dictionary where bounds help, O(A m) a point that joins or has left,
-    O(A m²) at most. Memory: O(A m), and the kernel columns of played arms within their budget.
+    Cost of a round: O(A + m² + u m) at an unchanged dictionary where bounds help, O(A m) a point that joins or has
+    left, O(A m²) at most. Memory: O(A m), and the kernel columns of played arms within their budget.
 
     Args:
         arms: (A, d), or a source of them.
@@ -336,14 +322,15 @@ class FeatureTable(TableBelief):
             self._clear_drift(played_rows)
         return True
 
-    def _growth(self, joining: Tensor, played: Panel, played_rows: Tensor) -> "Growth":
+    def _growth(self, joining: Tensor, played: Panel, played_rows: Tensor) -> Growth:
         """Return the posterior with rows (a,) spanned, on the data so far. Those in the span add no feature."""
         dtc = self._dtc
         if len(joining) == 0:
             return Growth.none(dtc, joining, played.mean)
         own, prior = self._coordinates(joining).mT, self._prior_at(joining)
         gram = prior.diag() if len(joining) == 1 else self._columns.between(joining, joining).double()
-        kept, corner = self._spanning_factor(gram - own @ own.mT, prior)
+        kept, corner, is_fragile = spanning_factor(gram - own @ own.mT, prior, self._points.dtype)
+        self._is_fragile = self._is_fragile or is_fragile
         rows, own = joining[kept], own[kept]
         self._positions = self._positions | dict.fromkeys(joining.tolist())
         if len(rows) == 0:
@@ -360,36 +347,7 @@ class FeatureTable(TableBelief):
         )
         return Growth(dtc, rows, own, corner, risen, at_played, values, columns)
 
-    def _spanning_factor(self, schur: Tensor, prior_variance: Tensor) -> tuple[list[int], Tensor]:
-        """Return which of a points are not spanned by others to rounding, and the Cholesky factor of those.
-
-        Args:
-            schur: their covariance given the spanning points, (a, a).
-            prior_variance: (a,).
-        """
-        dtype = self._points.dtype
-        kept: list[int] = []
-        factor = schur.new_zeros(len(schur), len(schur))
-        for number in range(len(schur)):
-            size = len(kept)
-            row = schur[number, kept].unsqueeze(-1)
-            below = torch.linalg.solve_triangular(factor[:size, :size], row, upper=False).squeeze(-1)
-            residual = schur[number, number] - below @ below
-            prior = prior_variance[number]
-            share = float(residual / prior) if bool(prior > 0.0) else 0.0
-            if share < _IMPOSSIBLE:
-                raise NumericalError(
-                    f"A posterior variance came out at {share:.3g} times the prior variance, beyond rounding: the "
-                    "kernel is not positive semi-definite, or single precision is not enough."
-                )
-            self._is_fragile = self._is_fragile or share <= _FRAGILE[dtype]
-            if share > _SPAN_TOLERANCE[dtype]:
-                factor[size, :size] = below
-                factor[size, size] = residual.sqrt()
-                kept.append(number)
-        return kept, factor[: len(kept), : len(kept)]
-
-    def _settle(self, growth: "Growth", played: Panel, dtc: OnlineDTC, fallen: Tensor, weights: Tensor) -> None:
+    def _settle(self, growth: Growth, played: Panel, dtc: OnlineDTC, fallen: Tensor, weights: Tensor) -> None:
         """Take over a posterior: at the played points at once, at the arms when asked for if the dictionary stays."""
         change = Change(growth.own, growth.corner, fallen, growth.risen)
         same_dictionary = len(growth.own) == 0 and dtc.left_out == self._dtc.left_out
@@ -486,55 +444,7 @@ class FeatureTable(TableBelief):
         """
         points = PlayedPoints(self._points.rows(rows), self.kernel, self.regularization, torch.ones_like(rows))
         with torch.no_grad():
-            return rows[greedy_pivots(points, len(rows), _SPAN_TOLERANCE[self._points.dtype])]
+            return rows[greedy_pivots(points, len(rows), SPAN_TOLERANCE[self._points.dtype])]
 
     def _extend_rows(self, points: Tensor) -> None:
         self._columns = self._columns.extended(self._points)
-
-
-class Growth(NamedTuple):
-    """Spanning points that were added.
-
-    Attributes:
-        dtc: the posterior with them.
-        rows: their rows, (a,).
-        own: their coordinates in the old ones, (a, m).
-        corner: factor (a, a) of their covariance given the old ones.
-        risen: see ``OnlineDTC.grown``, (a, m + a).
-        at_played: the new coordinates of the played points, (a, u).
-        values: their kernel values with the played points, (a, u).
-        columns: their kernel values with a block of the arms.
-    """
-
-    dtc: OnlineDTC
-    rows: Tensor
-    own: Tensor
-    corner: Tensor
-    risen: Tensor
-    at_played: Tensor
-    values: Tensor
-    columns: Columns | None
-
-    @classmethod
-    def none(cls, dtc: OnlineDTC, rows: Tensor, played: Tensor) -> Self:
-        """Return no growth, given no rows and a tensor over the played points (u,)."""
-        change = Change.none(dtc.size, dtc.moment)
-        values = played.new_empty(0, len(played))
-        return cls(dtc, rows, change.own, change.corner, change.risen, values, values, None)
-
-    def coordinates(self, points: Tensor, values: Tensor) -> Tensor:
-        """Return new coordinates (a, k) from old ones (m, k) and the kernel values (a, k) with the new points."""
-        return torch.linalg.solve_triangular(self.corner, values.double() - self.own @ points, upper=False)
-
-
-@dataclass(frozen=True, eq=False)
-class SomeArms:
-    """The posterior at some arms, as a rule that grows with mean and variance reads it."""
-
-    mean: Tensor
-    variance: Tensor
-    incumbent: Tensor
-
-    def deviation(self, seed: int) -> Tensor:
-        """Raise: a draw depends on more than an arm's own mean and variance."""
-        raise NotImplementedError("A rule that draws does not grow with mean and variance alone.")

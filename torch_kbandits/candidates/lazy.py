@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from copy import copy
+from dataclasses import dataclass
 from typing import NamedTuple, Self
 
 import torch
@@ -27,6 +28,19 @@ _LONGEST = 128
 
 #: Returns scores (k,) from means (k,) and variances (k,); grows with both.
 Score = Callable[[Tensor, Tensor], Tensor]
+
+
+@dataclass(frozen=True, eq=False)
+class SomeArms:
+    """The posterior at some arms, as a rule that grows with mean and variance reads it."""
+
+    mean: Tensor
+    variance: Tensor
+    incumbent: Tensor
+
+    def deviation(self, seed: int) -> Tensor:
+        """Raise: a draw depends on more than an arm's own mean and variance."""
+        raise NotImplementedError("A rule that draws does not grow with mean and variance alone.")
 
 
 class Near(NamedTuple):

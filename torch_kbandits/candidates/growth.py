@@ -1,0 +1,96 @@
+"""Points that join the span of a table's features."""
+
+from collections.abc import Callable
+from typing import NamedTuple, Self
+
+import torch
+from torch import Tensor
+
+from torch_kbandits.candidates.panels import Change
+from torch_kbandits.errors import NumericalError
+from torch_kbandits.online_dtc import OnlineDTC
+
+#: A point whose Schur complement is below this fraction of its prior variance is in the dictionary's span already.
+SPAN_TOLERANCE = {torch.float64: 1e-13, torch.float32: 1e-5}
+
+#: After a point whose Schur complement is below this fraction the embedding is computed afresh, in a stabler order.
+_FRAGILE = {torch.float64: 1e-6, torch.float32: 1e-3}
+
+#: No rounding makes a Schur complement negative beyond this fraction of the prior variance.
+_IMPOSSIBLE = -1e-2
+
+#: Returns the kernel values (a, |block|) of some points against a block of the arms.
+Columns = Callable[[slice], Tensor]
+
+
+class Growth(NamedTuple):
+    """Spanning points that were added.
+
+    Attributes:
+        dtc: the posterior with them.
+        rows: their rows, (a,).
+        own: their coordinates in the old ones, (a, m).
+        corner: factor (a, a) of their covariance given the old ones.
+        risen: see ``OnlineDTC.grown``, (a, m + a).
+        at_played: the new coordinates of the played points, (a, u).
+        values: their kernel values with the played points, (a, u).
+        columns: their kernel values with a block of the arms.
+    """
+
+    dtc: OnlineDTC
+    rows: Tensor
+    own: Tensor
+    corner: Tensor
+    risen: Tensor
+    at_played: Tensor
+    values: Tensor
+    columns: Columns | None
+
+    @classmethod
+    def none(cls, dtc: OnlineDTC, rows: Tensor, played: Tensor) -> Self:
+        """Return no growth, given no rows and a tensor over the played points (u,)."""
+        change = Change.none(dtc.size, dtc.moment)
+        values = played.new_empty(0, len(played))
+        return cls(dtc, rows, change.own, change.corner, change.risen, values, values, None)
+
+    def coordinates(self, points: Tensor, values: Tensor) -> Tensor:
+        """Return new coordinates (a, k) from old ones (m, k) and the kernel values (a, k) with the new points."""
+        return torch.linalg.solve_triangular(self.corner, values.double() - self.own @ points, upper=False)
+
+
+def spanning_factor(schur: Tensor, prior_variance: Tensor, dtype: torch.dtype) -> tuple[list[int], Tensor, bool]:
+    """Say which of a points are not spanned by others to rounding.
+
+    Args:
+        schur: their covariance given the spanning points, (a, a).
+        prior_variance: (a,).
+        dtype: that of the kernel values, whose rounding decides.
+
+    Returns:
+        The numbers of those points, the Cholesky factor of their part of ``schur``, and whether some point was so close
+        to the span that all should be embedded afresh, in a stabler order.
+
+    Raises:
+        NumericalError: if a variance is negative beyond rounding.
+    """
+    kept: list[int] = []
+    is_fragile = False
+    factor = schur.new_zeros(len(schur), len(schur))
+    for number in range(len(schur)):
+        size = len(kept)
+        row = schur[number, kept].unsqueeze(-1)
+        below = torch.linalg.solve_triangular(factor[:size, :size], row, upper=False).squeeze(-1)
+        residual = schur[number, number] - below @ below
+        prior = prior_variance[number]
+        share = float(residual / prior) if bool(prior > 0.0) else 0.0
+        if share < _IMPOSSIBLE:
+            raise NumericalError(
+                f"A posterior variance came out at {share:.3g} times the prior variance, beyond rounding: the kernel "
+                "is not positive semi-definite, or single precision is not enough."
+            )
+        is_fragile = is_fragile or share <= _FRAGILE[dtype]
+        if share > SPAN_TOLERANCE[dtype]:
+            factor[size, :size] = below
+            factor[size, size] = residual.sqrt()
+            kept.append(number)
+    return kept, factor[: len(kept), : len(kept)], is_fragile
