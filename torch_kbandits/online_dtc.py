@@ -79,7 +79,8 @@ class OnlineDTC:
     @property
     def kept(self) -> tuple[int, ...]:
         """Positions of the spanning points in the dictionary."""
-        return tuple(position for position in range(self.size) if position not in self.left_out)
+        left_out = set(self.left_out)
+        return tuple(position for position in range(self.size) if position not in left_out)
 
     # ---------------------------------------------------------------- reading
 
@@ -273,7 +274,7 @@ class OnlineDTC:
         """Return the same posterior with M⁻¹ and log det computed afresh from M. Cost: O(m³)."""
         factor = self.precision_factor
         after = replace(self, inverse=torch.cholesky_inverse(factor), base_log_det=2.0 * factor.diagonal().log().sum())
-        after.__dict__["precision_factor"] = factor
+        vars(after)["precision_factor"] = factor  # M is the same
         return after
 
 

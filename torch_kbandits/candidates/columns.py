@@ -86,8 +86,9 @@ class KernelColumns:
             grown[: self._num_kept] = self._buffer[: self._num_kept]
             self._buffer = grown
         self._evaluate(missing, 0, self._buffer[self._num_kept : needed])
-        self._slots[missing] = torch.arange(self._num_kept, needed, dtype=torch.int32, device=self._points.device)
-        self._num_kept = needed
+        slots = torch.arange(self._num_kept, needed, dtype=torch.int32, device=self._points.device)
+        self._num_kept = needed  # first, so that after an interrupt nothing is written over what a slot holds
+        self._slots[missing] = slots
 
     def _evaluate(self, rows: Tensor, start: int, values: Tensor) -> Tensor:
         """Fill ``values`` (m, k) with kernel values of points ``rows`` against points from ``start`` on."""

@@ -83,7 +83,9 @@ class FeatureTable(TableBelief):
         self._played = Panel.prior(self._weights)
         self._known_panel = self._dtc, self._played_rows, self._played
         self._lazy_panel = LazyPanel(Panel.prior(self._prior_variance), self._dtc, self._weights)
-        self._overwritten: list[bool] = []  # not empty while features are not those of this table; restored by nobody
+        # Which embedding is meant, and in a list, which nobody restores, which one is in the memory of the features.
+        self._embedding = object()
+        self._embedded_last: list[object] = [self._embedding]
         self._changes = 0
         self._is_fragile = False
 
@@ -91,10 +93,10 @@ class FeatureTable(TableBelief):
 
     @property
     def _arms(self) -> LazyPanel:
-        """The posterior at the arms; its features are written again if a failed change left others there."""
-        if self._overwritten:
+        """The posterior at the arms; its features are written again if a change that was taken back left others."""
+        if self._embedded_last[0] is not self._embedding:
             self._embedded(self._feature_rows, self._dtc.factor.to(self._points.dtype))
-            self._overwritten.clear()
+            self._embedded_last[0] = self._embedding
         return self._lazy_panel
 
     @property
@@ -243,6 +245,7 @@ class FeatureTable(TableBelief):
         other._dtc, other._weights = self._dtc.restricted(), basis @ self._weights
         other._played = self._played.rotated(basis)
         other._lazy_panel = LazyPanel(self._arms.up_to_date().rotated(basis), other._dtc, other._weights)
+        other._embedded_last = [self._embedding]
         other._feature_rows = self._feature_rows[kept]
         other._positions = {row: position for position, row in enumerate(other._feature_rows.tolist())}
         return other
@@ -396,13 +399,14 @@ class FeatureTable(TableBelief):
         dtc = OnlineDTC.fit(factor.double(), at_played, counts / noise, self._log.sums_with(Y, located) / noise)
         require_finite(dtc.weights.to(self._points.dtype))
         try:
-            self._overwritten.append(True)  # the memory is that of the old features
+            self._embedding = object()  # the memory is that of the old features
+            self._embedded_last[0] = None
             features = self._embedded(dictionary_rows, factor)
             self._refit(dtc, FeatureStore.holding(at_played), self._prior_at(played_rows), features)
             self._dictionary_rows = self._feature_rows = dictionary_rows
             self._positions = {row: position for position, row in enumerate(dictionary_rows.tolist())}
             self._is_fragile = False
-            self._overwritten.clear()
+            self._embedded_last[0] = self._embedding
         except BaseException:
             vars(self).update(before)
             raise

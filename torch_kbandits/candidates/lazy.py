@@ -59,7 +59,8 @@ class LazyPanel:
 
         |mean(x) − stale mean(x)| = |zᵀ(w − w_stale)| ≤ σ_stale(x) ‖w − w_stale‖_M,
 
-    by Cauchy's inequality, and variances only shrink. Arms whose bound is below the best score known need no visit.
+    by Cauchy's inequality, and variances only shrink. (With points left out, both w are in the dictionary's span,
+    where the same holds.) Arms whose bound is below the best score known need no visit.
 
     Source: ours; ALGORITHMS §2 states the sum of single changes. Differs: changes of opposite sign cancel in the norm
     of their sum, so this bound is never larger. Values are replaced, never changed: what is done late is remembered.

@@ -1,0 +1,341 @@
+"""Errors and interrupts anywhere in a call leave the bandit as if the call had never been made."""
+
+import sys
+from copy import deepcopy
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from gpytorch.kernels import RQKernel
+from problems import DOUBLE, KERNELS, data, dense, difference, linear, matern
+
+import torch_kbandits
+from torch_kbandits import Arms, Bandit, algorithms
+from torch_kbandits.candidates import columns, lazy, table
+from torch_kbandits.candidates.points import PointList
+from torch_kbandits.candidates.sources import as_source
+from torch_kbandits.confidence import ConstantWidth
+from torch_kbandits.dictionaries import GreedyDictionary
+from torch_kbandits.online_dtc import OnlineDTC
+
+LAMBDA = 0.1
+STEP = 7  # lines from an interrupt to the next
+PACKAGE = str(Path(torch_kbandits.__file__).parent)
+
+
+def reward(X):
+    return torch.sin(5.0 * X).sum(-1)
+
+
+def play(bandit, rounds):
+    for _ in range(rounds):
+        X = bandit.ask()
+        bandit.tell(X, reward(X))
+    return bandit
+
+
+def greedy_bandit(arms, kernel, size):
+    return Bandit(
+        kernel=kernel,
+        regularization=LAMBDA,
+        seed=0,
+        candidates=Arms(arms, column_memory=0),
+        dictionary=GreedyDictionary(size),
+        width=ConstantWidth(1.0),
+    )
+
+
+# ---------------------------------------------------------------- dictionaries that span more than they need
+
+
+class DenseLinear:
+    """The DTC posterior of a linear kernel in its weights: dictionaries may be as singular as they like."""
+
+    def __init__(self, arms, variance):
+        self.arms, self.variance = arms.numpy(), variance
+
+    def marginals(self, bandit, pending):
+        """Means without the pending points, and variances with them told and in the dictionary."""
+        history = bandit.history
+        X, Y = history.X.numpy(), history.Y.numpy()
+        Z, ahead = bandit.inducing_points.numpy(), pending.numpy()
+        return self._posterior(X, Y, Z)[0], self._posterior(
+            np.concatenate([X, ahead]), np.zeros(len(X) + len(ahead)), np.concatenate([Z, ahead])
+        )[1]
+
+    def _posterior(self, X, Y, Z):
+        _, singular, directions = np.linalg.svd(Z, full_matrices=False)
+        basis = np.sqrt(self.variance) * directions[singular > 1e-10 * singular[0]]
+        played, arms = basis @ X.T, basis @ self.arms.T
+        precision = np.eye(len(basis)) + played @ played.T / LAMBDA
+        prior = self.variance * (self.arms**2).sum(1)
+        variance = prior - (arms**2).sum(0) + (arms * np.linalg.solve(precision, arms)).sum(0)
+        return arms.T @ np.linalg.solve(precision, played @ Y / LAMBDA), variance
+
+
+def test_a_dictionary_that_moves_within_its_span_is_the_loaded_one():
+    """Three arms on a line through the origin: each spans the others, and the dictionary goes from one to the next."""
+    arms = torch.tensor([[0.3], [0.5], [1.0]], dtype=DOUBLE)
+    kernel = linear(0.7)
+    bandit, loaded = (greedy_bandit(arms, kernel, 1) for _ in range(2))
+    bandit.tell(arms[:1], 0.3)
+    bandit.tell(arms[1:2], 0.5)
+    loaded.load_state_dict(bandit.state_dict())
+    posterior = bandit.model.posterior(arms)
+    variance = torch.stack([bandit.model.posterior(arm.unsqueeze(0)).variance.squeeze() for arm in arms])
+    expected = DenseLinear(arms, 0.7).marginals(bandit, arms[:0])
+    for belief in (bandit._belief, loaded._belief):
+        assert difference(belief.mean, posterior.mean.flatten()) < 1e-8
+        assert difference(belief.variance, variance) < 1e-8
+        assert difference(belief.mean, expected[0]) < 1e-8
+        assert difference(belief.variance, expected[1]) < 1e-8
+
+
+@pytest.mark.parametrize("resampling", ["fresh", "coupled"])
+def test_singular_dictionaries_equal_the_dense_posterior(resampling):
+    """More points than dimensions, some of which leave and come back; also with points pending."""
+    for seed in range(2):
+        arms, _ = data(60, 4, seed)
+        arms = arms - 0.3
+        kernel, oracle = linear(0.7), DenseLinear(arms, 0.7)
+
+        def make(arms=arms, kernel=kernel, seed=seed):
+            settings = {"resampling": resampling, "oversampling": 0.5, "beta": 2.0}
+            return algorithms.BKB(kernel=kernel, regularization=LAMBDA, seed=seed, candidates=arms, **settings)
+
+        bandit, loaded = make(), make()
+        for number in range(20):
+            X = bandit.ask(1 + number % 3)
+            bandit.tell(X, reward(X))
+            batch = bandit.ask(5, remember=False)
+            loaded.load_state_dict(bandit.state_dict())
+            assert torch.equal(loaded.ask(5, remember=False), batch)
+            mean, variance = oracle.marginals(bandit, batch)
+            for each in (bandit, loaded):
+                assert difference(each._belief.mean, mean) < 1e-7
+                assert difference(each._belief.variance, oracle.marginals(bandit, batch[:0])[1]) < 1e-7
+                assert difference(each._belief.lookahead(batch).variance, variance) < 1e-7
+
+
+# ---------------------------------------------------------------- rebuilding the table
+
+
+class Fickle:
+    """Kernel values that raise an error in some calls in a row."""
+
+    def __init__(self, monkeypatch, first, times, error):
+        self.original, self.calls, self.failing, self.error = columns.gram, 0, range(first, first + times), error
+        monkeypatch.setattr(columns, "gram", self)
+
+    def __call__(self, *args):
+        self.calls += 1
+        if self.calls in self.failing:
+            raise self.error("half way")
+        return self.original(*args)
+
+
+def assert_twins(bandit, twin):
+    assert difference(bandit._belief.mean, twin._belief.mean) < 1e-9
+    assert difference(bandit._belief.variance, twin._belief.variance) < 1e-9
+    assert torch.equal(bandit.ask(3, remember=False), twin.ask(3, remember=False))
+
+
+@pytest.mark.parametrize("error", [OSError, KeyboardInterrupt])
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_rebuild_that_fails_half_way_leaves_no_trace(times, error, monkeypatch):
+    """The features are written over in place; what puts them right again may itself fail, and be asked for again."""
+    monkeypatch.setattr("torch_kbandits.candidates.features._BLOCK", 16)
+    arms, _ = data(60, 2)
+    first, failed = 0, True
+    while failed:
+        first += 1
+        bandit, twin = (greedy_bandit(arms, matern(), 8) for _ in range(2))
+        for each in (bandit, twin):
+            each.tell(arms[:8], reward(arms[:8]))
+        with monkeypatch.context() as patch:
+            fickle, failed = Fickle(patch, first, times, error), 0
+            while fickle.calls < fickle.failing.stop - 1:
+                calls = fickle.calls
+                try:
+                    if failed:
+                        bandit.ask(remember=False)
+                    else:
+                        bandit.tell(arms[20:32], reward(arms[20:32]))
+                except error:
+                    failed += 1
+                if fickle.calls == calls or not failed:
+                    break
+        if not failed:
+            twin.tell(arms[20:32], reward(arms[20:32]))
+        assert_twins(bandit, twin)
+        for X, Y in ((arms[:1], 5.0), (arms[18:30], reward(arms[18:30]))):  # the first keeps the dictionary
+            for each in (bandit, twin):
+                each.tell(X, Y)
+            assert_twins(bandit, twin)
+    assert first > 5  # of which some are in the midst of the blocks
+
+
+def test_many_points_told_first_are_embedded_at_once(monkeypatch):
+    """Following them as rows one by one would take a matrix of 3,000 × 3,000 for a dictionary of one point."""
+    monkeypatch.setattr(OnlineDTC, "observed", lambda *_: pytest.fail("the rewards were followed one by one"))
+    arms, _ = data(3_000, 2)
+    settings = {"max_dictionary": 1, "when_full": "stop", "resampling": "never", "beta": 1.0}
+    bandit = algorithms.BKB(kernel=matern(), regularization=LAMBDA, seed=0, candidates=arms, **settings)
+    bandit.tell(arms, reward(arms))
+    assert len(bandit.inducing_points) == 1
+
+
+# ---------------------------------------------------------------- interrupts at any line
+
+
+class Interrupt:
+    """Raises KeyboardInterrupt at the n-th line of the package that is run within the block.
+
+    Attributes:
+        at: the file and line, None if the block ended before.
+    """
+
+    def __init__(self, line):
+        self._left, self.at = line, None
+
+    def __enter__(self):
+        self._before = sys.gettrace()
+        sys.settrace(self._trace)
+        return self
+
+    def __exit__(self, kind, value, trace):
+        sys.settrace(self._before)
+        return kind is KeyboardInterrupt
+
+    def _trace(self, frame, event, argument):
+        if not frame.f_code.co_filename.startswith(PACKAGE):
+            return None
+        if event == "line":
+            self._left -= 1
+            if self._left == 0:
+                self.at = f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno} in {frame.f_code.co_name}"
+                sys.settrace(None)
+                raise KeyboardInterrupt
+        return self._trace
+
+
+CASES = {
+    "bkb": ("bkb", 40, {"resampling": "fresh", "oversampling": 0.3}),
+    "bbkb": ("bbkb", 40, {}),
+    "gp-ucb on few arms": ("gp-ucb", 40, {}),
+    "gp-ucb on many arms": ("gp-ucb", 600, {}),
+}
+
+
+def prepared(case, rounds=6):
+    """A bandit with some rounds behind it, so that arms are stale and the memory of columns is in use."""
+    name, num_arms, settings = CASES[case]
+    arms, _ = data(num_arms, 2, 1)
+    words = {"kernel": matern(), "regularization": LAMBDA, "seed": 0, "candidates": arms, "beta": 1.5}
+    return play(algorithms.build(name, **(words | settings)), rounds), arms
+
+
+def outcome(bandit):
+    """All that a twin must share: what is saved, and what is believed and chosen."""
+    state = bandit.state_dict()
+    saved = [*state["history"].values(), state["inducing_points"], state["pending"]]
+    return [*saved, torch.tensor([state["num_learned"], bandit.round]), bandit.ask(3, remember=False)], [
+        bandit._belief.mean,
+        bandit._belief.variance,
+    ]
+
+
+def agree(ours, theirs):
+    """Whether saved tensors and arms are equal, and beliefs to rounding."""
+    return all(a.shape == b.shape and torch.equal(a, b) for a, b in zip(ours[0], theirs[0], strict=True)) and all(
+        difference(a, b) < 1e-9 for a, b in zip(ours[1], theirs[1], strict=True)
+    )
+
+
+SHIFT = 0.1 * torch.eye(4, 2, dtype=DOUBLE)[:, :1]  # makes a stranger of the first of four arms
+
+CALLS = {
+    "tell of an arm": lambda bandit, arms: bandit.tell(arms[-1:], reward(arms[-1:])),
+    "tell of a stranger and arms": lambda bandit, arms: bandit.tell(arms[10:14] + SHIFT, reward(arms[10:14])),
+    "ask": lambda bandit, arms: bandit.ask(2),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("case", CASES)
+def test_an_interrupt_at_any_line_changes_nothing(case, call, monkeypatch):
+    """Lines a few apart, in turn. The rebuilt table's features, written in place, are read by what is told next.
+
+    The last line of ``ask`` comes after the points became pending, which no handler can undo: there ``forget`` must.
+    Handlers themselves are not interrupted.
+    """
+    for name, number in {"_WORTHWHILE": 0, "_FIRST": 2, "_LONGEST": 5, "_SHARE": 4}.items():
+        monkeypatch.setattr(lazy, name, number)
+    start, arms = prepared(case)
+    twin = deepcopy(start)
+    before = outcome(twin)
+    CALLS["tell of an arm"](twin, arms)  # which reads the features that are there
+    after = outcome(twin)
+    line, broken = 1, []
+    while True:
+        bandit = deepcopy(start)
+        with Interrupt(line) as interrupt:
+            CALLS[call](bandit, arms)
+        if interrupt.at is None:
+            break
+        if call == "ask" and interrupt.at.endswith(" in ask") and len(bandit.pending):
+            bandit.forget()
+        try:
+            same = agree(outcome(bandit), before)
+            CALLS["tell of an arm"](bandit, arms)
+            if not (same and agree(outcome(bandit), after)):
+                broken.append(interrupt.at)
+        except Exception as error:
+            broken.append(f"{interrupt.at}, then {error!r}")
+        line += STEP
+    assert line > 10 * STEP
+    assert broken == []
+
+
+def test_an_interrupt_while_columns_are_kept():
+    """At every line: columns kept later must not take the place of those that are thought to be kept."""
+    arms, _ = data(30, 2)
+    everything, line, interrupt = slice(0, 30), 0, None
+    while interrupt is None or interrupt.at is not None:
+        line += 1
+        kept = columns.KernelColumns(matern(), PointList(as_source(arms)), 2**20)
+        with Interrupt(line) as interrupt:
+            kept.over_arms(torch.arange(4), everything, keep=True)
+        for first in (4, 0, 8):
+            rows = torch.arange(first, first + 4)
+            kept.over_arms(rows, everything, keep=True)
+        for first in (0, 4, 8):
+            rows = torch.arange(first, first + 4)
+            expected = KERNELS["matern"].dense(*dense(arms[rows], arms))
+            assert difference(kept.over_arms(rows, everything, keep=False), expected) < 1e-9, interrupt.at
+    assert line > 10
+
+
+@pytest.mark.parametrize("num_arms", [150, 600])
+def test_a_draw_after_an_interrupted_set_up_of_draws(num_arms, monkeypatch):
+    """Where a kernel has no random features the set-up depends on the dictionary, and is made anew as that grows."""
+    monkeypatch.setattr("torch_kbandits.prior_draws.JOINT_LIMIT", 100)
+    monkeypatch.setattr("torch_kbandits.prior_draws._RANK", 4)
+    arms, _ = data(num_arms, 2)
+    kernel = RQKernel().double()
+    kernel.lengthscale = 0.2
+    words = {"kernel": kernel, "regularization": LAMBDA, "candidates": arms, "beta": 1.0}
+    for played in (0, 5):
+        bandit, twin = (algorithms.build("gp-ts", seed=0, **words) for _ in range(2))
+        for each in (bandit, twin):
+            if played:
+                each.tell(arms[:played], reward(arms[:played]))
+                each.ask(remember=False)
+            each.tell(arms[20:28], reward(arms[20:28]))
+        with monkeypatch.context() as patch:
+            patch.setattr(table, "prior_draws", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+            with pytest.raises(KeyboardInterrupt):
+                bandit.ask()
+        assert difference(bandit._belief.deviation(7), twin._belief.deviation(7)) < 1e-9
+        assert torch.equal(bandit.ask(20), twin.ask(20))
