@@ -38,7 +38,7 @@ class Probe:
 def probe(wanted: Probe) -> dict[str, Any]:
     """Return the extra peak memory of a way, in bytes, measured in a process of its own."""
     measured = json.loads(run_module("benchmarks.arm_memory", json.dumps(asdict(wanted))))
-    return {"what": "memory", "name": wanted.name, **measured}
+    return {"what": "memory", "name": wanted.name, "arms": wanted.arms, **measured}
 
 
 def measure(wanted: Probe) -> dict[str, int]:

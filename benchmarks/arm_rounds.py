@@ -20,12 +20,17 @@ from torch_kbandits.environments.arms import FiniteArms
 
 _SEARCH = "BoTorch exact GP, optimize_acqf_discrete"
 
+_TABLE_ALONE = "BKB, growth only, no columns kept"
+
 _ANY = "any of these, mean"
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """What is run; some rounds of each run are computed by NumPy as well, and ``exact`` lists BoTorch's n."""
+    """What is run; some rounds of each run are computed by NumPy as well, and ``exact`` lists BoTorch's n.
+
+    The memory of the table alone is measured on ``more_arms`` too.
+    """
 
     arms: int = 10_000
     dimension: int = 6
@@ -36,6 +41,7 @@ class Sizes:
     repeats: int = 3
     once_above: int = 2_000
     probes: tuple[str, ...] = tuple(arm_memory.PROBES)
+    more_arms: tuple[int, ...] = (100_000,)
     beyond_cache: int = 2**30
 
 
@@ -48,6 +54,7 @@ QUICK = Sizes(
     exact=(20,),
     repeats=2,
     probes=("BKB, growth only", "BoTorch SVGP"),
+    more_arms=(400,),
     beyond_cache=2**20,
 )
 
@@ -76,7 +83,11 @@ def run(quick: bool = False) -> Report:
         for name in sizes.probes
         if name in arm_memory.TABLES or case == sizes.cases[0]
     ]
-    tables = [_ours(measurements, bandwidths, sizes), _theirs(measurements, sizes), _memory(measurements, sizes)]
+    measurements += [
+        arm_memory.probe(arm_memory.Probe(_TABLE_ALONE, arms, sizes.dimension, sizes.cases[0], max(sizes.exact)))
+        for arms in sizes.more_arms
+    ]
+    tables = [_ours(measurements, bandwidths, sizes), _theirs(measurements, sizes), _memory(measurements)]
     return Report("arm_rounds", asdict(sizes), tables, measurements)
 
 
@@ -195,16 +206,16 @@ def _theirs(measurements: list[dict[str, Any]], sizes: Sizes) -> Table:
     return Table(title, ["what", "size", "ms", "same arm as ours"], rows)
 
 
-def _memory(measurements: list[dict[str, Any]], sizes: Sizes) -> Table:
+def _memory(measurements: list[dict[str, Any]]) -> Table:
     rows = []
     for each in measurements:
         if each["what"] == "memory":
-            extra, embedding = each["extra_bytes"], 8 * sizes.arms * each["size"]
+            extra, embedding = each["extra_bytes"], 8 * each["arms"] * each["size"]
             beside = [f"{embedding / 1e6:.1f}", f"{extra / embedding:.2f}"]
             beside = beside if each["name"] in arm_memory.TABLES else ["–", "–"]
-            rows.append([each["name"], f"{each['size']:,}", f"{extra / 1e6:.1f}", *beside])
+            rows.append([each["name"], f"{each['arms']:,}", f"{each['size']:,}", f"{extra / 1e6:.1f}", *beside])
     title = "Peak memory above what was resident before, each in a fresh process"
-    columns = ["what", "points", "extra peak memory, MB", "embedding A·m·8, MB", "memory / embedding"]
+    columns = ["what", "arms", "points", "extra peak memory, MB", "embedding A·m·8, MB", "memory / embedding"]
     return Table(title, columns, rows)
 
 

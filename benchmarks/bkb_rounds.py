@@ -23,7 +23,7 @@ BETA = 2.0
 
 @dataclass(frozen=True)
 class Sizes:
-    """What is run; ``seeds`` runs of each setting, each followed by rounds timed side by side with NumPy."""
+    """What is run; ``seeds`` runs of each setting, each followed by rounds that NumPy computes too."""
 
     arms: int = 10_000
     dimension: int = 6
@@ -110,10 +110,13 @@ def measure(environment: FiniteArms, setting: Setting, seed: int, sizes: Sizes) 
 def _side_by_side(
     environment: FiniteArms, bandit: BKB, setting: Setting, seed: int, sizes: Sizes
 ) -> dict[str, list[float] | int]:
-    """Time ``tell`` and the next ``ask`` against one NumPy round at the dictionary and history that they work with."""
+    """Time ``tell`` and the next ``ask`` against one NumPy round at the dictionary and history that they work with.
+
+    NumPy computes when the rounds are over: the threads of two linear-algebra libraries would get in each other's way.
+    """
     arms = environment.arms.numpy()
     rng = np.random.default_rng(seed)
-    package_ms, numpy_ms, agreed = [], [], 0
+    package_ms, numpy_ms, agreed, rounds = [], [], 0, []
     x = bandit.ask()
     for t in range(sizes.rounds, sizes.rounds + sizes.compared_rounds):
         y = environment.pull(x, t)
@@ -121,13 +124,14 @@ def _side_by_side(
         bandit.tell(x, y)
         x = bandit.ask()
         package_ms.append(1e3 * (time.perf_counter() - start))
-        dictionary = _rows(environment.arms, bandit.inducing_points)
-        played, rewards = _rows(environment.arms, bandit.history.X), bandit.history.Y.numpy()
-        problem = Problem(arms, LENGTHSCALE, REGULARIZATION, float(bandit.beta))
+        rounds.append((bandit.inducing_points, bandit.history, float(bandit.beta), x))
+    for inducing_points, history, beta, choice in rounds:
+        dictionary, played = _rows(environment.arms, inducing_points), _rows(environment.arms, history.X)
+        problem = Problem(arms, LENGTHSCALE, REGULARIZATION, beta)
         start = time.perf_counter()
-        choice, _ = bkb_round(problem, dictionary, played, rewards, setting.oversampling, rng)
+        theirs, _ = bkb_round(problem, dictionary, played, history.Y.numpy(), setting.oversampling, rng)
         numpy_ms.append(1e3 * (time.perf_counter() - start))
-        agreed += choice == _rows(environment.arms, x)[0]
+        agreed += theirs == _rows(environment.arms, choice)[0]
     return {"package_ms": package_ms, "numpy_ms": numpy_ms, "same_arm": int(agreed)}
 
 

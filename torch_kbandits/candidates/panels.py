@@ -17,8 +17,9 @@ _CHUNK_NUMBERS = 2**17
 #: Points whose features are solved with at a time, so that they stay in cache.
 _CACHED = 4096
 
-#: Points handled at a time when rows are applied to many, so that temporaries stay small.
+#: Points handled at a time when rows are applied to many, and products that may come of it, so that these stay small.
 _BLOCK = 65536
+_PRODUCTS = 2**19
 
 
 class FeatureStore:
@@ -224,8 +225,9 @@ class Panel:
         new_rows, corner = rows[:, first:], change.corner.to(dtype)
         old_rows = torch.cat([change.own.to(dtype), rows[:, :first]]) if added else rows
         results: list[tuple[Tensor, Tensor, Tensor]] = []
-        for start in range(0, max(store.num_points, 1), _BLOCK):
-            block = slice(start, min(start + _BLOCK, store.num_points))
+        size = max(_CACHED, min(_BLOCK, _PRODUCTS // old_rows.shape[0]))
+        for start in range(0, max(store.num_points, 1), size):
+            block = slice(start, min(start + size, store.num_points))
             products = store.products(old_rows, block)
             base = self.base[block]
             if added and columns is not None:
