@@ -4,7 +4,6 @@ from copy import deepcopy
 from typing import cast
 
 import torch
-from gpytorch import settings
 from gpytorch.kernels import Kernel
 from gpytorch.means import Mean
 from linear_operator.operators import to_dense
@@ -18,8 +17,7 @@ def gram(kernel: Kernel, X: Tensor, other: Tensor | None = None) -> Tensor:
 
     Without ``other`` the rows of X stand against themselves. Cost: O(n m d) for most kernels.
     """
-    with settings.lazily_evaluate_kernels(False):  # for one row of values the lazy detour takes as long as they do
-        return to_dense(cast(Tensor, kernel(X, other)))
+    return to_dense(cast(Tensor, kernel(X, other)))
 
 
 def prior_variance(kernel: Kernel, X: Tensor) -> Tensor:

@@ -13,6 +13,9 @@ from torch_kbandits.linalg import jittered_cholesky
 #: Parts of a factor that are kept apart.
 _MOST_PARTS = 64
 
+#: Rows that are kept apart from M and M⁻¹.
+_MOST_ROWS = 32
+
 
 @dataclass(frozen=True, eq=False)
 class OnlineDTC:
@@ -32,16 +35,21 @@ class OnlineDTC:
     Attributes:
         factor_parts: L (m, m), lower triangular, in double precision as everything here: for each group of points their
             coordinates in those before, and their own factor.
-        precision: M (m, m).
-        inverse: M⁻¹ (m, m).
+        precision_base: M (m, m), but for what the last rewards added.
+        inverse_base: M⁻¹ (m, m), but for what the last rewards took off.
+        gained: rows (k, m) of the last rewards: M = precision_base + Σ rowᵀ row. Matrices are read often and rewritten
+            seldom, since writing them costs more than all else in a round.
+        fallen: rows (k, m) of the last rewards: M⁻¹ = inverse_base − Σ rowᵀ row.
         moment: Σ_s z_s y_s / λ_s, (m,).
         base_log_det: log det M, 0-dim.
         left_out: positions of the spanning points that are not in the dictionary.
     """
 
     factor_parts: tuple[tuple[Tensor, Tensor], ...]
-    precision: Tensor
-    inverse: Tensor
+    precision_base: Tensor
+    inverse_base: Tensor
+    gained: Tensor
+    fallen: Tensor
     moment: Tensor
     base_log_det: Tensor
     left_out: tuple[int, ...] = ()
@@ -67,9 +75,8 @@ class OnlineDTC:
         """
         precision = (embedding * weights) @ embedding.mT
         precision.diagonal().add_(1.0)
-        return cls(
-            ((factor[:, :0], factor),), precision, precision, embedding @ moments, precision.new_zeros(())
-        ).refreshed()
+        parts, none = ((factor[:, :0], factor),), precision[:0]
+        return cls(parts, precision, precision, none, none, embedding @ moments, precision.new_zeros(())).refreshed()
 
     @property
     def size(self) -> int:
@@ -89,12 +96,26 @@ class OnlineDTC:
         """L (m, m). Put together when asked for: it is needed where points leave, and else copies would cost."""
         if len(self.factor_parts) == 1:
             return self.factor_parts[0][1]
-        factor = self.precision.new_zeros(self.size, self.size)
+        factor = self.precision_base.new_zeros(self.size, self.size)
         for own, corner in self.factor_parts:
             first, last = own.shape[1], sum(own.shape)
             factor[first:last, :first] = own
             factor[first:last, first:last] = corner
         return factor
+
+    @cached_property
+    def precision(self) -> Tensor:
+        """M (m, m)."""
+        return (
+            torch.addmm(self.precision_base, self.gained.mT, self.gained) if len(self.gained) else self.precision_base
+        )
+
+    @cached_property
+    def inverse(self) -> Tensor:
+        """M⁻¹ (m, m)."""
+        if len(self.fallen) == 0:
+            return self.inverse_base
+        return torch.addmm(self.inverse_base, self.fallen.mT, self.fallen, alpha=-1.0)
 
     @cached_property
     def weights(self) -> Tensor:
@@ -108,8 +129,8 @@ class OnlineDTC:
         if self.known_complement is not None:
             return self.known_complement
         if not self.left_out:
-            return self.precision[:, :0]
-        unit = self.precision.new_zeros(self.size, len(self.left_out))
+            return self.precision_base[:, :0]
+        unit = self.precision_base.new_zeros(self.size, len(self.left_out))
         unit[list(self.left_out), range(len(self.left_out))] = 1.0
         duals = torch.linalg.solve_triangular(self.factor, unit, upper=False)
         return torch.linalg.qr(duals / duals.norm(dim=0)).Q
@@ -118,13 +139,13 @@ class OnlineDTC:
     def lost(self) -> Tensor:
         """Rows (r, m) whose squares applied to z are zᵀB (NᵀB)⁻¹ Bᵀz: the base variance that the complement held."""
         if not self.left_out:
-            return self.precision[:0]
-        solved = self.complement.mT @ self.inverse
+            return self.precision_base[:0]
+        solved = self._inverse_times(self.complement).mT
         return torch.linalg.solve_triangular(self._corner_factor, solved, upper=False)
 
     @cached_property
     def _corner_factor(self) -> Tensor:
-        return jittered_cholesky(self.complement.mT @ self.inverse @ self.complement)
+        return jittered_cholesky(self.complement.mT @ self._inverse_times(self.complement))
 
     @property
     def log_det(self) -> Tensor:
@@ -148,7 +169,7 @@ class OnlineDTC:
 
     def quick_base_variance(self, prior_variance: Tensor, embedding: Tensor) -> Tensor:
         """Return the same from M⁻¹ as it is, which may have drifted. Cost: O(n m²)."""
-        return prior_variance - embedding.square().sum(0) + (embedding * (self.inverse @ embedding)).sum(0)
+        return prior_variance - embedding.square().sum(0) + (embedding * self._inverse_times(embedding)).sum(0)
 
     def basis(self, positions: Sequence[int]) -> Tensor:
         """Return rows (k, m): the coordinates L⁻¹ k of a dictionary, spanning points in the order given, from these.
@@ -162,12 +183,13 @@ class OnlineDTC:
 
     def solve(self, vector: Tensor) -> Tensor:
         """Return V⁻¹ v for v (m,), with V = I + Σ_s z_s z_sᵀ / λ_s on the dictionary's span. Cost: O(m²)."""
-        solved = self.inverse @ vector
+        solved = self._inverse_times(vector.unsqueeze(-1)).squeeze(-1)
         return solved - self.lost.mT @ (self.lost @ vector) if self.left_out else solved
 
     def distance(self, change: Tensor) -> Tensor:
         """Return √(cᵀ M c) for a change c (m,) of the weights, 0-dim. Cost: O(m²)."""
-        return (change @ (self.precision @ change)).clamp_min(0.0).sqrt()
+        change = change.unsqueeze(-1)
+        return (change * self._precision_times(change)).sum().clamp_min(0.0).sqrt()
 
     # ---------------------------------------------------------------- changing
 
@@ -184,21 +206,20 @@ class OnlineDTC:
 
         Cost: O(m² k + k³).
         """
-        solved = points.mT @ self.inverse
+        solved = self._inverse_times(points).mT
         corner = solved @ points
         corner.diagonal().add_(1.0 / weights)
         if points.shape[1] == 1:
             factor = corner.sqrt()
             fallen = solved / factor
-            plus = torch.addcmul  # on a column and a row: an outer product without a temporary
         else:
             factor = jittered_cholesky(corner)
             fallen = torch.linalg.solve_triangular(factor, solved, upper=False)
-            plus = torch.addmm
+        start = self if len(self.fallen) + len(fallen) <= _MOST_ROWS else self._merged()
         after = replace(
-            self,
-            precision=plus(self.precision, points * weights, points.mT),
-            inverse=plus(self.inverse, -fallen.mT, fallen),
+            start,
+            gained=torch.cat([start.gained, (points * weights.sqrt()).mT]),
+            fallen=torch.cat([start.fallen, fallen]),
             moment=self.moment + points @ moments,
             base_log_det=self.base_log_det + 2.0 * factor.diagonal().log().sum() + weights.log().sum(),
             known_complement=self.complement,
@@ -226,14 +247,19 @@ class OnlineDTC:
         solved = self._solved(cross)
         schur_factor = jittered_cholesky(identity + below - cross.mT @ solved)
         risen = torch.linalg.solve_triangular(schur_factor, torch.cat([-solved.mT, identity], dim=1), upper=False)
-        last = risen[:, m:]
-        inverse = _bordered(self.inverse, risen[:, :m].mT @ last, last.mT @ risen[:, :m], last.mT @ last)
-        inverse[:m, :m].addmm_(risen[:, :m].mT, risen[:, :m])
+        old, new = risen[:, :m], risen[:, m:]
+        inverse = _bordered(self.inverse_base, old.mT @ new, new.mT @ old, new.mT @ new)
+        _add_squares(inverse[:m, :m], old, 1)
+        _add_squares(inverse[:m, :m], self.fallen, -1)
+        precision = _bordered(self.precision_base, cross, cross.mT, identity + below)
+        _add_squares(precision[:m, :m], self.gained, 1)
         after = replace(
             self,
             factor_parts=(*self._merged_parts(), (own, corner)),
-            precision=_bordered(self.precision, cross, cross.mT, identity + below),
-            inverse=inverse,
+            precision_base=precision,
+            inverse_base=inverse,
+            gained=risen[:0],
+            fallen=risen[:0],
             moment=torch.cat([self.moment, moments]),
             base_log_det=self.base_log_det + 2.0 * schur_factor.diagonal().log().sum(),
             known_complement=None,
@@ -248,8 +274,21 @@ class OnlineDTC:
 
     def _solved(self, columns: Tensor) -> Tensor:
         """Return M⁻¹ times columns (m, k), refined once: where they are large, M⁻¹ as it is would lose all digits."""
-        solved = self.inverse @ columns
-        return solved + self.inverse @ (columns - self.precision @ solved)
+        solved = self._inverse_times(columns)
+        return solved + self._inverse_times(columns - self._precision_times(solved))
+
+    def _inverse_times(self, columns: Tensor) -> Tensor:
+        """Return M⁻¹, as it is, times columns (m, k). Cost: O(m² k)."""
+        return self.inverse_base @ columns - self.fallen.mT @ (self.fallen @ columns)
+
+    def _precision_times(self, columns: Tensor) -> Tensor:
+        """Return M times columns (m, k). Cost: O(m² k)."""
+        return self.precision_base @ columns + self.gained.mT @ (self.gained @ columns)
+
+    def _merged(self) -> Self:
+        """Return the same with M and M⁻¹ written out. Cost: O(m²) a row."""
+        none = self.fallen[:0]
+        return replace(self, precision_base=self.precision, inverse_base=self.inverse, gained=none, fallen=none)
 
     def restricted(self) -> Self:
         """Return the same posterior in ``basis``, the coordinates of the dictionary alone. Cost: O(m³)."""
@@ -259,7 +298,9 @@ class OnlineDTC:
         after = replace(
             self,
             factor_parts=((factor[:, :0], factor),),
-            precision=basis @ self.precision @ basis.mT,
+            precision_base=basis @ self.precision @ basis.mT,
+            gained=self.gained[:0, : len(basis)],
+            fallen=self.fallen[:0, : len(basis)],
             moment=basis @ self.moment,
             left_out=(),
             known_complement=None,
@@ -273,9 +314,21 @@ class OnlineDTC:
     def refreshed(self) -> Self:
         """Return the same posterior with M⁻¹ and log det computed afresh from M. Cost: O(m³)."""
         factor = self.precision_factor
-        after = replace(self, inverse=torch.cholesky_inverse(factor), base_log_det=2.0 * factor.diagonal().log().sum())
+        after = replace(
+            self._merged(),
+            inverse_base=torch.cholesky_inverse(factor),
+            base_log_det=2.0 * factor.diagonal().log().sum(),
+        )
         vars(after)["precision_factor"] = factor  # M is the same
         return after
+
+
+def _add_squares(matrix: Tensor, rows: Tensor, sign: int) -> None:
+    """Add or take off Σ rowᵀ row for rows (k, m), in place."""
+    if rows.shape[0] == 1:
+        matrix.addcmul_(rows.mT, rows, value=sign)
+    elif rows.shape[0]:
+        matrix.addmm_(rows.mT, rows, alpha=sign)
 
 
 def _bordered(corner: Tensor, right: Tensor, below: Tensor, last: Tensor) -> Tensor:

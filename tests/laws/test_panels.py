@@ -260,7 +260,9 @@ def test_drift_of_the_inverse_is_cleared_at_the_next_look(kind):
         x = arms[row, None]
         belief.update(x, torch.tensor(Y[number, None]), rule.select(belief.preview(x)))
         if number == 32:
-            belief._dtc = replace(belief._dtc, inverse=belief._dtc.inverse * (1.0 + 1e-5))
+            belief._dtc = replace(
+                belief._dtc, inverse_base=belief._dtc.inverse * (1.0 + 1e-5), fallen=belief._dtc.fallen[:0]
+            )
     X = arms.numpy()
     mean, variance = ridge(X[rows], Y, np.full(49, LAMBDA), X[::5], X)
     assert belief.refits == (2 if kind is Drifting else 1)  # the first is the first dictionary

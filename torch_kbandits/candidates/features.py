@@ -58,7 +58,7 @@ class FeatureTable(TableBelief):
     """
 
     #: Low-rank changes between looks for drift.
-    CHECK = 128
+    CHECK = 512
 
     #: Drift of a variance, as a fraction of the largest prior variance, that is cleared.
     DRIFT: ClassVar = {torch.float64: 1e-10, torch.float32: 1e-4}
@@ -174,6 +174,8 @@ class FeatureTable(TableBelief):
             dictionary = self._rows_of_dictionary(selection.points)
         else:
             dictionary = played_rows[selection.indices]
+        if torch.equal(dictionary, self._dictionary_rows):
+            dictionary = self._dictionary_rows  # the same object, by which others know that nothing changed
         groups = grouped(located.positions, Y)
         joining, left_out = self._difference(dictionary)
         if left_out is not None and self._is_cheap(len(joining), len(left_out), len(dictionary), len(groups)):
@@ -196,7 +198,7 @@ class FeatureTable(TableBelief):
 
     def _difference(self, dictionary: Tensor) -> tuple[Tensor, tuple[int, ...] | None]:
         """Return the rows of a dictionary that are not spanned yet, and which features it lacks; None for unknown."""
-        if torch.equal(dictionary, self._dictionary_rows):
+        if dictionary is self._dictionary_rows:
             return dictionary[:0], self._dtc.left_out
         rows = dictionary.tolist()
         joining = [row for row in rows if row not in self._positions]
