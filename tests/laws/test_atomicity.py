@@ -192,6 +192,8 @@ def test_many_points_told_first_are_embedded_at_once(monkeypatch):
 class Interrupt:
     """Raises KeyboardInterrupt at the n-th line of the package that is run within the block.
 
+    Where that line leaves a block of ``torch.no_grad()``, Python does not leave it; so gradients are put back here.
+
     Attributes:
         at: the file and line, None if the block ended before.
     """
@@ -200,12 +202,13 @@ class Interrupt:
         self._left, self.at = line, None
 
     def __enter__(self):
-        self._before = sys.gettrace()
+        self._before, self._grad = sys.gettrace(), torch.is_grad_enabled()
         sys.settrace(self._trace)
         return self
 
     def __exit__(self, kind, value, trace):
         sys.settrace(self._before)
+        torch.set_grad_enabled(self._grad)
         return kind is KeyboardInterrupt
 
     def _trace(self, frame, event, argument):
