@@ -1,4 +1,4 @@
-"""GPyTorch kernels beside their dense twins, and data to try them on."""
+"""GPyTorch kernels beside their dense twins, data to try them on, and rounds to play."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -74,3 +74,18 @@ def difference(ours: Tensor, theirs: Tensor | np.ndarray) -> float:
     theirs = torch.tensor(theirs, dtype=DOUBLE) if isinstance(theirs, np.ndarray) else theirs.detach().double()
     assert ours.shape == theirs.shape, (ours.shape, theirs.shape)
     return float((ours.detach().double() - theirs).abs().max()) if ours.numel() else 0.0
+
+
+def reward(X):
+    """A wave, (q,), at points (q, d)."""
+    return torch.sin(5.0 * X).sum(-1)
+
+
+def play(bandit, rounds, q=1):
+    """Play rounds of q points with a bandit; return what was asked, or None if there were none."""
+    asked = []
+    for _ in range(rounds):
+        X = bandit.ask(q)
+        bandit.tell(X, reward(X))
+        asked.append(X)
+    return torch.cat(asked) if asked else None

@@ -5,7 +5,7 @@ import inspect
 import oracles
 import pytest
 import torch
-from problems import DOUBLE, data, dense, difference, rbf
+from problems import DOUBLE, data, dense, difference, play, rbf, reward
 
 from torch_kbandits import InputError, NystromGP, StateMismatchError, TheoryWarning, algorithms, environments
 from torch_kbandits.acquisition import DiscretizedThompsonSampling
@@ -29,19 +29,6 @@ def make(name, domain="arms", **settings):
     if name == "gp-ts" and domain == "box":
         words["discretization_size"] = 64
     return algorithms.build(name, **(words | settings))
-
-
-def reward(X):
-    return torch.sin(5.0 * X).sum(-1)
-
-
-def play(bandit, rounds, q=1):
-    asked = []
-    for _ in range(rounds):
-        X = bandit.ask(q)
-        bandit.tell(X, reward(X))
-        asked.append(X)
-    return torch.cat(asked) if asked else None
 
 
 @pytest.mark.parametrize("domain", DOMAINS)

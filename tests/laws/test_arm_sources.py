@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
-from problems import DOUBLE, KERNELS, data, difference, matern, rbf
+from problems import DOUBLE, KERNELS, data, difference, matern, play, rbf, reward
 
 from torch_kbandits import (
     ArmBlocks,
@@ -61,19 +61,6 @@ SOURCES = ["mapped", "blocks"]
 
 def source_of(kind, arms, saved):
     return saved(arms) if kind == "mapped" else in_blocks(arms, 97)
-
-
-def reward(X):
-    return torch.sin(5.0 * X).sum(-1)
-
-
-def play(bandit, rounds, q=1):
-    asked = []
-    for _ in range(rounds):
-        X = bandit.ask(q)
-        bandit.tell(X, reward(X))
-        asked.append(X)
-    return torch.cat(asked)
 
 
 def scramble(path):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from gpytorch.kernels import RQKernel
-from problems import DOUBLE, KERNELS, data, dense, difference, linear, matern
+from problems import DOUBLE, KERNELS, data, dense, difference, linear, matern, reward
 
 import torch_kbandits
 from torch_kbandits import Arms, Bandit, algorithms
@@ -22,10 +22,6 @@ from torch_kbandits.online_dtc import OnlineDTC
 LAMBDA = 0.1
 STEP = 7  # lines from an interrupt to the next
 PACKAGE = str(Path(torch_kbandits.__file__).parent)
-
-
-def reward(X):
-    return torch.sin(5.0 * X).sum(-1)
 
 
 def play(bandit, rounds):

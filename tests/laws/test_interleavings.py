@@ -3,7 +3,7 @@
 import pytest
 import torch
 from gpytorch.kernels import LinearKernel
-from problems import DOUBLE, data, difference, rbf
+from problems import DOUBLE, data, difference, play, rbf, reward
 
 from torch_kbandits import NumericalError, algorithms
 from torch_kbandits.candidates.table import ArmLookahead
@@ -14,16 +14,6 @@ def make(name, num_arms=100, seed=0, **settings):
     if name not in ("gp-ei", "gp-pi", "random"):
         words["beta"] = 1.5
     return algorithms.build(name, **(words | settings))
-
-
-def reward(X):
-    return torch.sin(5.0 * X).sum(-1)
-
-
-def play(bandit, rounds):
-    for _ in range(rounds):
-        X = bandit.ask()
-        bandit.tell(X, reward(X))
 
 
 @pytest.mark.parametrize("num_arms", [100, 700])
