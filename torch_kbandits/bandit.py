@@ -1,17 +1,18 @@
 """Ask, tell, save and replay: the order of the calls. What is believed and how it is searched lives below."""
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from copy import copy, deepcopy
-from typing import Any
+from typing import Any, Literal, NamedTuple, cast, overload
 
 import torch
 from botorch.acquisition import AcquisitionFunction
+from botorch.acquisition.fixed_feature import FixedFeatureAcquisitionFunction
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits import checks
-from torch_kbandits.acquisition import AcquisitionRule, UpperConfidenceRule
+from torch_kbandits.acquisition import AcquisitionRule, Domain, UpperConfidenceRule
 from torch_kbandits.batches import BatchRule
 from torch_kbandits.candidates import Belief, Candidates, Lookahead
 from torch_kbandits.confidence import ConstantWidth, Width
@@ -23,6 +24,7 @@ from torch_kbandits.random import generator_for, seed_for
 from torch_kbandits.state import (
     STATE_FORMAT,
     History,
+    Pending,
     check_config,
     check_format,
     check_rounds,
@@ -32,7 +34,6 @@ from torch_kbandits.state import (
     joined,
     rewards,
     saved_state,
-    without_rows,
 )
 
 #: In single precision a regularization below this fraction of the prior variance drowns in rounding.
@@ -46,6 +47,18 @@ _SEPARATE_TELLS = 1000
 
 #: So many points pending, none of which is what is told, look like a mistake.
 _STALE_POINTS = 50
+
+
+class Asked(NamedTuple):
+    """What ``ask(return_ids=True)`` returns.
+
+    Attributes:
+        actions: the points (q, d) to play; with contexts actions (q, a).
+        ids: the number of each, by which ``tell`` and ``forget`` know it.
+    """
+
+    actions: Tensor
+    ids: tuple[int, ...]
 
 
 class Bandit:
@@ -105,7 +118,8 @@ class Bandit:
         self._belief = self._prior()
         self._told: list[History] = [empty_history(candidates.example)]
         self._held: list[History] = []  # told, and kept aside by the batch rule
-        self._pending = candidates.example[:0]
+        self._pending = Pending(candidates.example[:0], ())
+        self._num_asked = 0
         self._ahead: Lookahead | None = None
         self._model: NystromGP | OnlineGP | None = None
         self.round = 0
@@ -114,8 +128,32 @@ class Bandit:
 
     # ---------------------------------------------------------------- the loop
 
-    def ask(self, q: int | None = 1, *, remember: bool = True) -> Tensor:
-        """Return the next q points to play, (q, d).
+    @overload
+    def ask(
+        self,
+        q: int | None = 1,
+        *,
+        context: Any = None,
+        candidates: Any = None,
+        remember: bool = True,
+        return_ids: Literal[False] = False,
+    ) -> Tensor: ...
+
+    @overload
+    def ask(
+        self, q: int | None = 1, *, context: Any = None, candidates: Any = None, return_ids: Literal[True]
+    ) -> Asked: ...
+
+    def ask(
+        self,
+        q: int | None = 1,
+        *,
+        context: Any = None,
+        candidates: Any = None,
+        remember: bool = True,
+        return_ids: bool = False,
+    ) -> Tensor | Asked:
+        """Return the next q points to play, (q, d); with contexts the next q actions in this one, (q, a).
 
         They are pending until they are told, in any order: later points are chosen as if those had returned their
         posterior mean. So ``ask(5)`` gives the points that ``ask(3)`` and then ``ask(2)`` give. A point whose
@@ -123,52 +161,80 @@ class Bandit:
 
         Args:
             q: number of points; None for as many as the batch rule allows, at least one and at most 10,000 at a time.
+            context: what is known before the choice, (c,): needs ``ContextualActions``, like the next.
+            candidates: the actions of this round, (A, a), where they differ from round to round.
             remember: False to look without anything becoming pending: then nothing changes.
+            return_ids: whether to return the numbers of the points as well, by which they can be told later.
 
         Raises:
-            InputError: if q does not fit, or is None where no batch rule is set or its batch is complete but untold.
+            InputError: if q, the context or the actions do not fit, q is None where no batch rule is set or its batch
+                is complete but untold, or ids are wanted of what is not remembered.
 
         Cost: that of the candidates for each point; O(A) on arms without pending points.
         """
+        if q is not None:
+            checks.positive_integer("q", q)
+        if return_ids and not remember:
+            raise InputError("return_ids=True needs remember=True: what is not remembered cannot be told by its id.")
+        domain = self.candidates.in_round(context, candidates)
         if q is None:
             self._require_open_batch()
-        else:
-            checks.positive_integer("q", q)
         ahead = self._lookahead() if remember else copy(self._lookahead())
         before = len(ahead.pending)
+        ids: tuple[int, ...] = ()
         try:
-            self._fill(ahead, before + (_LARGEST_BATCH if q is None else q), until_complete=q is None)
+            self._fill(ahead, before + (_LARGEST_BATCH if q is None else q), domain, until_complete=q is None)
             X = ahead.pending[before:].clone()
             if remember:
-                self._pending = torch.cat([self._pending, X])
+                ids = tuple(range(self._num_asked, self._num_asked + len(X)))
+                pending = Pending(torch.cat([self._pending.points, X]), self._pending.ids + ids)
+                self._pending, self._num_asked = pending, self._num_asked + len(X)
         except BaseException:
             self._ahead = None  # it may hold points that were chosen and are not returned
             raise
-        return X
+        actions = self.candidates.actions(X)
+        return Asked(actions, ids) if return_ids else actions
 
-    def tell(self, x: Tensor, y: Tensor | float) -> None:
+    def tell(
+        self,
+        x: Any = None,
+        y: Tensor | float | None = None,
+        *,
+        context: Any = None,
+        ids: int | Sequence[int] | None = None,
+    ) -> None:
         """Learn rewards; the points need not have been asked for, nor be told in the order asked.
 
         With a batch rule rewards are kept aside until the points told make a complete batch.
 
         Args:
-            x: points (q, d), of the dtype and device of the candidates.
+            x: points (q, d), of the dtype and device of the candidates; with contexts actions (q, a).
             y: rewards (q,) or (q, 1), or a number or 0-dim tensor if q = 1.
+            context: with contexts, that of the actions, (c,), or one for each, (q, c).
+            ids: instead of x and context, the numbers that ``ask(return_ids=True)`` returned with the points.
 
         Raises:
-            InputError: if shapes, dtypes or values do not fit.
+            InputError: if shapes, dtypes or values do not fit, or an id is not pending.
             NumericalError: if the posterior cannot be computed.
 
         After an error the bandit is as it was.
         """
-        X = checks.points("x", x, dimension=self.candidates.example.shape[-1], like=self.candidates.example)
-        if X.dim() != 2 or len(X) == 0:
-            raise InputError(f"x must be (q, d) with q >= 1, got {checks.describe(x)}.")
-        Y = rewards(y, X)
-        X, Y = X.detach().clone(), Y.detach().clone()
+        if y is None:
+            raise InputError("y is missing: give a reward for each point, tell(x, y) or tell(ids=ids, y=y).")
+        if ids is None:
+            X = self.candidates.points(x, context).detach().clone()
+            pending = self._pending.without(X)
+            self._warn_of_stale_points(pending)
+        else:
+            if x is not None or context is not None:
+                raise InputError("Give either x (and its context) or ids, not both: an id stands for its point.")
+            numbers = self._pending_ids(ids)
+            X, pending = self._pending.at_ids(numbers), self._pending.without_ids(numbers)
+        self._learn_round(X, rewards(y, X).detach().clone(), pending)
+
+    def _learn_round(self, X: Tensor, Y: Tensor, pending: Pending) -> None:
+        """Learn rewards Y (q,) at X (q, d) as one round, after which these points are pending; everything or nothing."""
         told = History(X, Y, torch.full((len(X),), self.round, device=X.device))
-        pending = without_rows(self._pending, X)
-        self._warn_of_stale_points(pending)
         # The lookahead shares buffers with what is about to change, and failed changes may leave points in the belief.
         ahead, self._ahead = self._ahead, None
         before, belief = dict(vars(self)), dict(vars(self._belief))
@@ -178,7 +244,7 @@ class Bandit:
             self._pending = pending
             if not held:
                 self._model = None
-            elif ahead is not None and len(pending) == 0 and torch.equal(ahead.pending, held[0].X):
+            elif ahead is not None and len(pending.ids) == 0 and torch.equal(ahead.pending, held[0].X):
                 self._ahead = ahead  # the batch stays what it was: all of it is told now
             self.round += 1
         except BaseException:
@@ -186,22 +252,31 @@ class Bandit:
             vars(self).update(before)
             raise
 
-    def forget(self, x: Tensor | None = None) -> None:
-        """Drop pending points that will not be told, (k, d); all of them if none are given.
+    def forget(self, x: Any = None, *, context: Any = None, ids: int | Sequence[int] | None = None) -> None:
+        """Drop pending points that will not be told; all of them if none are given.
 
         What was asked and forgotten leaves no trace. So a rule that draws (Thompson sampling, random search) may next
         repeat the draw of a point that is still pending.
 
+        Args:
+            x: points (k, d); with contexts actions (k, a).
+            context: with contexts, that of the actions.
+            ids: instead of both, the numbers that ``ask(return_ids=True)`` returned.
+
         Raises:
             InputError: if a point is not pending; then nothing is dropped.
         """
-        if x is None:
-            self._pending = self._pending[:0]
+        if ids is not None:
+            if x is not None or context is not None:
+                raise InputError("Give either x (and its context) or ids, not both: an id stands for its point.")
+            self._pending = self._pending.without_ids(self._pending_ids(ids))
+        elif x is None:
+            self._pending = self._pending.without(self._pending.points)
         else:
-            X = checks.points("x", x, dimension=self.candidates.example.shape[-1], like=self.candidates.example)
-            remaining = without_rows(self._pending, X)
-            if len(self._pending) - len(remaining) != len(X):
-                raise InputError(f"Not all of the {len(X)} point(s) are pending; {len(self._pending)} are.")
+            X = self.candidates.points(x, context)
+            remaining, before = self._pending.without(X), len(self._pending.ids)
+            if before - len(remaining.ids) != len(X):
+                raise InputError(f"Not all of the {len(X)} point(s) are pending; {before} are.")
             self._pending = remaining
         self._ahead = None
 
@@ -221,8 +296,13 @@ class Bandit:
 
     @property
     def pending(self) -> Tensor:
-        """The points asked for and not yet told, (k, d), in the order asked; a copy."""
-        return self._pending.clone()
+        """The points asked for and not yet told, (k, d), in the order asked; a copy. With contexts joint points."""
+        return self._pending.points.clone()
+
+    @property
+    def pending_ids(self) -> tuple[int, ...]:
+        """The ids of the points asked for and not yet told, in the order asked."""
+        return self._pending.ids
 
     @property
     def inducing_points(self) -> Tensor:
@@ -246,25 +326,48 @@ class Bandit:
             self._model = self._belief.model(history.X[learned], history.Y[learned], self.inducing_points)
         return self._model
 
-    def acquisition(self) -> AcquisitionFunction:
+    def acquisition(self, *, context: Any = None, candidates: Any = None) -> AcquisitionFunction:
         """Return the acquisition function that ``ask`` maximises, as a BoTorch one on ``model``.
 
-        Thompson sampling makes draws of its own: those of ``ask`` come from another form of the same posterior.
+        With a context it is a function of the action alone: BoTorch's ``FixedFeatureAcquisitionFunction``. Thompson
+        sampling makes draws of its own: those of ``ask`` come from another form of the same posterior.
+
+        Args:
+            context: as in ``ask``.
+            candidates: as in ``ask``.
         """
+        domain = self.candidates.in_round(context, candidates)
         outstanding = self._outstanding()
         seed = seed_for(self.seed, self.round, f"ask {len(outstanding)}")
         pending = outstanding if len(outstanding) else None
-        return self._acquisition.function(self.model, self.beta, pending, self.candidates.domain, seed)
+        function = self._acquisition.function(self.model, self.beta, pending, domain, seed)
+        fixed = domain.fixed_features
+        if fixed is None:
+            return function
+        d = self.candidates.example.shape[-1]
+        return FixedFeatureAcquisitionFunction(function, d, list(fixed), cast(Tensor, domain.context))
 
-    def recommend(self) -> Tensor:
+    def recommend(self, *, context: Any = None, candidates: Any = None) -> Tensor:
         """Return the point (1, d) to use if the run ended now: of those learned the one of the largest posterior mean.
+
+        With a context it is the action (1, a) of the largest posterior mean in it, played or not; on a box the best of
+        a search.
+
+        Args:
+            context: as in ``ask``.
+            candidates: as in ``ask``.
 
         Raises:
             EmptyHistoryError: if nothing was learned yet.
         """
+        domain = self.candidates.in_round(context, candidates)
         if self._belief.num_observations == 0:
             raise EmptyHistoryError("Nothing was learned yet, so there is no point to recommend: tell first.")
-        return self._belief.recommend()
+        if not self.candidates.is_contextual:
+            return self._belief.recommend()
+        greedy = self._belief.lookahead(self.candidates.example[:0])
+        best = greedy.choose(UpperConfidenceRule(), torch.zeros_like(self._belief.regularization), 0, domain)
+        return self.candidates.actions(best)
 
     # ---------------------------------------------------------------- saving
 
@@ -277,6 +380,8 @@ class Bandit:
             "history": history._asdict(),
             "inducing_points": self.inducing_points,
             "pending": self.pending,
+            "pending_ids": list(self._pending.ids),
+            "num_asked": self._num_asked,
             "num_learned": self._belief.num_observations,
         }
 
@@ -298,6 +403,7 @@ class Bandit:
         if saved.num_learned:
             belief.restore(saved.history.X[learned], saved.history.Y[learned], saved.inducing_points)
         self._belief, self._told, self._pending = belief, [saved.history], saved.pending
+        self._num_asked = saved.num_asked
         held = History(*(part[saved.num_learned :] for part in saved.history))
         self._held = [held] if len(held.X) else []
         self._ahead = self._model = None
@@ -315,10 +421,12 @@ class Bandit:
         if self.round:
             raise InputError(f"replay needs a bandit that was told nothing; this one was told {self.round} round(s).")
         fresh, pending, told = self._prior(), self._pending, self._told
+        example = self.candidates.example
         try:
             for number in history.rounds.unique_consecutive():
                 rows = history.rounds == number
-                self.tell(history.X[rows], history.Y[rows])
+                X = checks.points("history.X", history.X[rows], dimension=example.shape[-1], like=example)
+                self._learn_round(X, rewards(history.Y[rows], X), self._pending.without(X))
         except BaseException:
             self._belief, self._told, self._pending = fresh, told, pending
             self._held, self.round = [], 0
@@ -334,7 +442,10 @@ class Bandit:
     # ---------------------------------------------------------------- inside
 
     def _prior(self) -> Belief:
-        return self.candidates.belief(self._kernel, self.regularization, self.seed, exact=self.dictionary is None)
+        online = self.dictionary is not None and self.dictionary.is_online
+        return self.candidates.belief(
+            self._kernel, self.regularization, self.seed, exact=self.dictionary is None, online=online
+        )
 
     def _learn_if_complete(self, told: History, ahead: Lookahead | None) -> list[History]:
         """Learn what is told and what was kept aside, or keep all of it aside; return what is kept aside."""
@@ -350,17 +461,16 @@ class Bandit:
 
     def _learn(self, X: Tensor, Y: Tensor) -> None:
         """Condition on rewards Y (q,) at X (q, d)."""
-        selection = None
+        generator = None
         if self.dictionary is not None:
             # Not by round: rewards told one by one or at once must lead to the same dictionary after a batch.
             number = 0 if self.dictionary.is_coupled else self._belief.num_observations
             generator = generator_for(self.seed, number, "dictionary")
-            selection = self.dictionary.select(self._belief.preview(X), generator)
-        self._belief.update(X, Y, selection)
+        self._belief.learn(X, Y, self.dictionary, generator)
 
     def _outstanding(self) -> Tensor:
         """Return the points of the batch so far: told and not yet learned, then pending, (k, d)."""
-        return torch.cat([*(held.X for held in self._held), self._pending])
+        return torch.cat([*(held.X for held in self._held), self._pending.points])
 
     def _lookahead(self) -> Lookahead:
         """Return the posterior with the batch so far pending, kept from ask to ask."""
@@ -368,7 +478,7 @@ class Bandit:
             self._ahead = self._belief.lookahead(self._outstanding())
         return self._ahead
 
-    def _fill(self, ahead: Lookahead, size: int, *, until_complete: bool) -> None:
+    def _fill(self, ahead: Lookahead, size: int, domain: Domain, *, until_complete: bool) -> None:
         """Choose points until ``size`` are pending, or the batch rule says that the batch is complete."""
         beta = self.beta
         while len(ahead.pending) < size:
@@ -377,7 +487,8 @@ class Bandit:
             if again:
                 ahead.add(ahead.pending[:1], min(again, size - number))
             else:
-                ahead.add(ahead.choose(self._acquisition, beta, seed_for(self.seed, self.round, f"ask {number}")))
+                seed = seed_for(self.seed, self.round, f"ask {number}")
+                ahead.add(ahead.choose(self._acquisition, beta, seed, domain))
             if until_complete and self.batches is not None and self.batches.is_complete(ahead):
                 return
 
@@ -388,16 +499,31 @@ class Bandit:
         ahead = self._lookahead()
         if len(ahead.pending) and self.batches.is_complete(ahead):
             raise InputError(
-                f"The batch of {len(ahead.pending)} point(s) is complete: tell the {len(self._pending)} pending "
+                f"The batch of {len(ahead.pending)} point(s) is complete: tell the {len(self._pending.ids)} pending "
                 "one(s), or give q to go on without their rewards."
             )
 
-    def _warn_of_stale_points(self, pending: Tensor) -> None:
+    def _pending_ids(self, ids: int | Sequence[int]) -> list[int]:
+        """Return ids as a list, all of which are pending."""
+        numbers = [ids] if isinstance(ids, int) else list(ids)
+        if not numbers or any(isinstance(number, bool) or not isinstance(number, int) for number in numbers):
+            raise InputError(f"ids must be one or more whole numbers, as ask(return_ids=True) returns; got {ids!r}.")
+        if len(set(numbers)) != len(numbers):
+            raise InputError(f"ids must differ, got {numbers}.")
+        pending = set(self._pending.ids)
+        for number in numbers:
+            if not 0 <= number < self._num_asked:
+                raise InputError(f"id {number} is unknown: {self._num_asked} point(s) were asked for, numbered from 0.")
+            if number not in pending:
+                raise InputError(f"id {number} is not pending: it was told or forgotten already.")
+        return numbers
+
+    def _warn_of_stale_points(self, pending: Pending) -> None:
         """Say once that points pile up which are asked for and never told, as when they are rounded on the way."""
-        if not self._warned_of_stale_points and len(self._pending) == len(pending) >= _STALE_POINTS:
+        if not self._warned_of_stale_points and len(self._pending.ids) == len(pending.ids) >= _STALE_POINTS:
             self._warned_of_stale_points = True
             warnings.warn(
-                f"What was told is not among the {len(pending)} pending points: they make every ask slower and keep "
+                f"What was told is not among the {len(pending.ids)} pending points: they make every ask slower and keep "
                 "the bandit away from them. Tell points exactly as they were asked for, forget(x) what was not "
                 "evaluated, or ask(remember=False) if nothing is evaluated in parallel.",
                 KernelBanditWarning,

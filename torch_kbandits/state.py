@@ -13,7 +13,7 @@ from torch_kbandits import checks
 from torch_kbandits.errors import InputError, StateMismatchError
 
 #: Version of the layout of ``Bandit.state_dict``.
-STATE_FORMAT = 2
+STATE_FORMAT = 3
 
 
 class History(NamedTuple):
@@ -105,7 +105,7 @@ def check_format(state: Mapping[str, Any]) -> None:
             f"The state has format {state['format']} and this version reads {STATE_FORMAT}: "
             "load it with the version of torch_kbandits that saved it."
         )
-    missing = {"history", "inducing_points", "pending", "num_learned"} - set(state)
+    missing = {"history", "inducing_points", "pending", "pending_ids", "num_asked", "num_learned"} - set(state)
     if missing:
         raise StateMismatchError(f"The state is damaged: it lacks {sorted(missing)}.")
 
@@ -129,15 +129,40 @@ def check_rounds(history: History) -> None:
         raise InputError("The rounds of a history must not decrease.")
 
 
-def without_rows(points: Tensor, told: Tensor) -> Tensor:
-    """Return points (k, d) without one row for each row of ``told`` (q, d) that is among them, in order."""
-    if torch.equal(points, told):
-        return points[:0]
-    for row in told:
-        matches = (points == row).all(-1).nonzero().flatten()
-        if len(matches):
-            points = torch.cat([points[: matches[0]], points[matches[0] + 1 :]])
-    return points
+class Pending(NamedTuple):
+    """Points asked for and not yet told, in the order asked.
+
+    Attributes:
+        points: (k, d).
+        ids: of each, ascending.
+    """
+
+    points: Tensor
+    ids: tuple[int, ...]
+
+    def without(self, told: Tensor) -> "Pending":
+        """Return the points without one row for each row of ``told`` (q, d) that is among them: the one asked first."""
+        if torch.equal(self.points, told):
+            return self._at([])
+        left = list(range(len(self.ids)))
+        for row in told:
+            matches = (self.points[left] == row).all(-1).nonzero().flatten()
+            if len(matches):
+                del left[int(matches[0])]
+        return self if len(left) == len(self.ids) else self._at(left)
+
+    def without_ids(self, ids: Sequence[int]) -> "Pending":
+        """Return the points without those of the ids, all of which are pending."""
+        gone = set(ids)
+        return self._at([row for row, number in enumerate(self.ids) if number not in gone])
+
+    def at_ids(self, ids: Sequence[int]) -> Tensor:
+        """Return the points (q, d) of ids, all of which are pending, in the order given."""
+        row_of = {number: row for row, number in enumerate(self.ids)}
+        return self.points[[row_of[number] for number in ids]]
+
+    def _at(self, rows: list[int]) -> "Pending":
+        return Pending(self.points[rows], tuple(self.ids[row] for row in rows))
 
 
 class SavedState(NamedTuple):
@@ -146,13 +171,15 @@ class SavedState(NamedTuple):
     Attributes:
         history: what was told.
         inducing_points: the dictionary (m, d).
-        pending: points asked for and not told (k, d).
+        pending: points asked for and not told.
+        num_asked: how many points were ever asked for.
         num_learned: how many of the rewards the posterior knew.
     """
 
     history: History
     inducing_points: Tensor
-    pending: Tensor
+    pending: Pending
+    num_asked: int
     num_learned: int
 
 
@@ -164,16 +191,19 @@ def saved_state(state: Mapping[str, Any], example: Tensor) -> SavedState:
         Y = rewards(saved.Y.to(example.device), X) if len(X) else example.new_zeros(0)
         inducing_points = _saved_points("dictionary", state["inducing_points"], example)
         pending = _saved_points("pending points", state["pending"], example)
+        ids, num_asked = tuple(int(number) for number in state["pending_ids"]), int(state["num_asked"])
         num_learned = int(state["num_learned"])
         check_rounds(saved)
         if not 0 <= num_learned <= len(X):
             raise InputError(f"{num_learned} rewards were learned of {len(X)} told.")
         if (num_learned > 0) != (len(inducing_points) > 0):
             raise InputError(f"{num_learned} rewards were learned and {len(inducing_points)} points in the dictionary.")
+        if len(ids) != len(pending) or list(ids) != sorted({*ids}) or (ids and not 0 <= ids[0] <= ids[-1] < num_asked):
+            raise InputError(f"{len(pending)} points are pending and their ids are {ids}, of {num_asked} asked for.")
     except (InputError, TypeError, AttributeError) as error:
         raise StateMismatchError(f"The state is damaged: {error}") from error
     history = History(X.clone(), Y.clone(), saved.rounds.to(example.device).clone())
-    return SavedState(history, inducing_points.clone(), pending.clone(), num_learned)
+    return SavedState(history, inducing_points.clone(), Pending(pending.clone(), ids), num_asked, num_learned)
 
 
 def _saved_points(name: str, points: Tensor, example: Tensor) -> Tensor:

@@ -38,7 +38,10 @@ class ArmPosterior(Protocol):
 
     @property
     def incumbent(self) -> Tensor:
-        """The largest posterior mean of a played point, 0-dim; 0 before any."""
+        """What is to be improved on, 0-dim: the largest posterior mean of a played point, 0 before any.
+
+        With contexts, the largest posterior mean of the arms.
+        """
         ...
 
     def deviation(self, seed: int) -> Tensor:
@@ -56,6 +59,7 @@ class Domain:
         num_restarts: starting points that the search chooses itself.
         raw_samples: random points from which it chooses them.
         starts: points of the box (s, d) that it also starts from.
+        context: (c,) what the first columns are in this round, whatever the bounds say of them; None without contexts.
     """
 
     arms: Tensor | None = None
@@ -63,6 +67,20 @@ class Domain:
     num_restarts: int = 8
     raw_samples: int = 128
     starts: Tensor | None = None
+    context: Tensor | None = None
+
+    @property
+    def fixed_features(self) -> dict[int, float] | None:
+        """The context as ``optimize_acqf`` takes it; None if there is none."""
+        if self.context is None or len(self.context) == 0:
+            return None
+        return dict(enumerate(self.context.tolist()))
+
+    def in_context(self, X: Tensor) -> Tensor:
+        """Return points (..., d) with the context in their first columns."""
+        if self.context is None:
+            return X
+        return torch.cat([self.context.expand(*X.shape[:-1], -1), X[..., len(self.context) :]], dim=-1)
 
     def arms_in_memory(self) -> Tensor:
         """Return the arms (A, d) for a rule that draws at all of them at once.
@@ -121,8 +139,9 @@ class AcquisitionRule(ABC):
                 num_restarts=domain.num_restarts + (0 if starts is None else len(starts)),
                 raw_samples=domain.raw_samples,
                 batch_initial_conditions=starts,
+                fixed_features=domain.fixed_features,
             )
-        return X.detach()
+        return domain.in_context(X.detach())
 
 
 @dataclass(frozen=True)
@@ -164,7 +183,7 @@ class ExpectedImprovementRule(AcquisitionRule):
         self, model: Model, beta: Tensor, X_pending: Tensor | None, domain: Domain, seed: int
     ) -> AcquisitionFunction:
         """Return BoTorch's ``LogExpectedImprovement``."""
-        return LogExpectedImprovement(_with_pending(model, X_pending), best_f=_incumbent(model))
+        return LogExpectedImprovement(_with_pending(model, X_pending), best_f=_incumbent(model, domain))
 
 
 @dataclass(frozen=True)
@@ -192,7 +211,8 @@ class ProbabilityOfImprovementRule(AcquisitionRule):
         self, model: Model, beta: Tensor, X_pending: Tensor | None, domain: Domain, seed: int
     ) -> AcquisitionFunction:
         """Return BoTorch's ``LogProbabilityOfImprovement``."""
-        return LogProbabilityOfImprovement(_with_pending(model, X_pending), best_f=_incumbent(model) + self.margin)
+        best = _incumbent(model, domain)
+        return LogProbabilityOfImprovement(_with_pending(model, X_pending), best_f=best + self.margin)
 
 
 @dataclass(frozen=True)
@@ -227,7 +247,9 @@ class ThompsonRule(AcquisitionRule):
             points = domain.arms_in_memory()
         else:
             size = self.discretization_size
-            points = draw_sobol_samples(domain.bounds, n=size, q=1, seed=seed % 2**31).squeeze(-2)
+            points = domain.in_context(
+                draw_sobol_samples(domain.bounds, n=size, q=1, seed=seed % 2**31).squeeze(-2)
+            )
         return DiscretizedThompsonSampling(model, points, beta=beta, seed=seed)
 
     def on_box(self, model: Model, beta: Tensor, X_pending: Tensor | None, domain: Domain, seed: int) -> Tensor:
@@ -257,16 +279,27 @@ class UniformRule(AcquisitionRule):
         lower, upper = cast(Tensor, domain.bounds)
         generator = torch.Generator().manual_seed(seed)
         uniform = torch.rand(1, len(lower), generator=generator, dtype=torch.float64).to(lower)
-        return lower + (upper - lower) * uniform
+        return domain.in_context(lower + (upper - lower) * uniform)
 
 
-def _incumbent(model: Model) -> Tensor:
-    """Return the largest posterior mean at the observations of a bandit's model, 0-dim; 0 if there are none."""
-    (train_X,) = cast(tuple[Tensor], model.train_inputs)
-    if len(train_X) == 0:
-        return train_X.new_zeros(())
+def _incumbent(model: Model, domain: Domain) -> Tensor:
+    """Return what is to be improved on, 0-dim: the largest posterior mean at an observation, 0 if there are none.
+
+    Where there are contexts an observation is of another context than this one. Then it is the largest posterior mean
+    of the actions.
+    """
+    (X,) = cast(tuple[Tensor], model.train_inputs)
+    if domain.context is not None:
+        if domain.arms is None:
+            raise InputError(
+                "Improvement on a box of actions beside a context has no incumbent: the best observation is of another "
+                "context. Use UpperConfidenceRule or ThompsonRule, or give a finite set of actions."
+            )
+        X = domain.arms
+    if len(X) == 0:
+        return X.new_zeros(())
     with torch.no_grad():
-        return cast(GPyTorchPosterior, model.posterior(train_X.unsqueeze(-2))).mean.max()
+        return cast(GPyTorchPosterior, model.posterior(X.unsqueeze(-2))).mean.max()
 
 
 def _with_pending(model: Model, X_pending: Tensor | None) -> Model:

@@ -49,7 +49,9 @@ class Arms(Candidates):
         """The arms, to maximise BoTorch acquisition functions over; none if they are not in memory."""
         return Domain(arms=self.source.tensor)
 
-    def belief(self, kernel: Kernel, regularization: float, seed: int, *, exact: bool) -> TableBelief:
+    def belief(
+        self, kernel: Kernel, regularization: float, seed: int, *, exact: bool, online: bool = False
+    ) -> TableBelief:
         """Return the table before any observation: of covariances if that is exact and small, else of features."""
         if exact and len(self.source) <= COVARIANCE_LIMIT and self.source.dtype == torch.float64:
             return CovarianceTable(self.source, kernel, regularization, seed)

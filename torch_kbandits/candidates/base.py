@@ -1,14 +1,15 @@
 from abc import ABC, abstractmethod
 from copy import copy, deepcopy
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
+from torch_kbandits import checks
 from torch_kbandits.acquisition import AcquisitionRule, Domain
-from torch_kbandits.dictionaries import PlayedPoints, Selection
-from torch_kbandits.errors import NumericalError
+from torch_kbandits.dictionaries import DictionaryRule, PlayedPoints, Selection
+from torch_kbandits.errors import InputError, NumericalError
 from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.rows import row_keys
 
@@ -42,13 +43,14 @@ class Lookahead(ABC):
         return self._pending[0]
 
     @abstractmethod
-    def choose(self, rule: AcquisitionRule, beta: Tensor, seed: int) -> Tensor:
+    def choose(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain | None = None) -> Tensor:
         """Return the point (1, d) that a rule chooses.
 
         Args:
             rule: how to choose.
             beta: the multiplier of σ, 0-dim.
             seed: all randomness of the choice.
+            domain: what may be played in this round; None where that is the same in every round.
         """
 
     def add(self, point: Tensor, times: int = 1) -> None:
@@ -125,15 +127,14 @@ class Belief(ABC):
         """Return the played point (1, d) of the largest posterior mean."""
 
     @abstractmethod
-    def preview(self, X: Tensor) -> PlayedPoints:
-        """Return the unique played points together with X (q, d), scored by the posterior before X is told."""
+    def learn(self, X: Tensor, Y: Tensor, rule: DictionaryRule | None, generator: torch.Generator | None) -> None:
+        """Condition on rewards Y (q,) at X (q, d), with the dictionary that a rule chooses; everything or nothing.
 
-    @abstractmethod
-    def update(self, X: Tensor, Y: Tensor, selection: Selection | None) -> None:
-        """Condition on rewards Y (q,) at X (q, d) and move to the dictionary selected from ``preview(X)``.
-
-        Without a selection the posterior is the exact one, or must become it: all played points are in the dictionary.
-        Either everything is done or, if an error is raised, nothing.
+        Args:
+            X: (q, d).
+            Y: (q,).
+            rule: None for the exact posterior.
+            generator: all randomness of the rule.
         """
 
     @abstractmethod
@@ -145,8 +146,35 @@ class Belief(ABC):
         """Return the posterior with points (k, d) pending."""
 
 
+class SelectingBelief(Belief):
+    """A belief whose dictionary is chosen anew from all played points whenever something is learned."""
+
+    def learn(self, X: Tensor, Y: Tensor, rule: DictionaryRule | None, generator: torch.Generator | None) -> None:
+        """Condition on rewards Y (q,) at X (q, d), with the dictionary that a rule chooses; everything or nothing."""
+        self.update(X, Y, None if rule is None else rule.select(self.preview(X), generator))
+
+    @abstractmethod
+    def preview(self, X: Tensor) -> PlayedPoints:
+        """Return the unique played points together with X (q, d), scored by the posterior before X is told."""
+
+    @abstractmethod
+    def update(self, X: Tensor, Y: Tensor, selection: Selection | None) -> None:
+        """Condition on rewards Y (q,) at X (q, d) and move to the dictionary selected from ``preview(X)``.
+
+        Without a selection the posterior is the exact one, or must become it: all played points are in the dictionary.
+        Either everything is done or, if an error is raised, nothing.
+        """
+
+
 class Candidates(ABC):
-    """What may be played. A value: the belief over it is another object."""
+    """What may be played. A value: the belief over it is another object.
+
+    Points are what the kernel sees. Where a round brings a context they are (context, action), and what is asked for
+    and told is the action.
+    """
+
+    #: Whether a round brings a context, or actions of its own.
+    is_contextual: bool = False
 
     @property
     @abstractmethod
@@ -154,17 +182,63 @@ class Candidates(ABC):
         """One point (1, d) that has the dtype, device and dimension of all."""
 
     @abstractmethod
-    def belief(self, kernel: Kernel, regularization: float, seed: int, *, exact: bool) -> Belief:
-        """Return the belief before any observation."""
+    def belief(self, kernel: Kernel, regularization: float, seed: int, *, exact: bool, online: bool = False) -> Belief:
+        """Return the belief before any observation.
+
+        Args:
+            kernel: the prior covariance.
+            regularization: λ.
+            seed: addresses what is drawn once.
+            exact: whether the posterior is the exact one.
+            online: whether the dictionary rule decides about each point once, when it is told.
+        """
 
     @property
     @abstractmethod
     def domain(self) -> Domain:
         """Where BoTorch acquisition functions are maximised."""
 
+    def in_round(self, context: Any, candidates: Any) -> Domain:
+        """Return what may be played in a round.
+
+        Args:
+            context: what is known before the choice; None where there is no context.
+            candidates: the actions of this round; None where they are always the same.
+
+        Raises:
+            InputError: if something is missing or does not fit.
+        """
+        if context is not None or candidates is not None:
+            raise _no_context(self)
+        return self.domain
+
+    def points(self, x: Any, context: Any) -> Tensor:
+        """Return the points (q, d) that were played, from what was asked for and the context.
+
+        Raises:
+            InputError: if something is missing or does not fit.
+        """
+        if context is not None:
+            raise _no_context(self)
+        X = checks.points("x", x, dimension=self.example.shape[-1], like=self.example)
+        if X.dim() != 2 or len(X) == 0:
+            raise InputError(f"x must be (q, d) with q >= 1, got {checks.describe(x)}.")
+        return X
+
+    def actions(self, X: Tensor) -> Tensor:
+        """Return what is asked for, given the points (q, d) that the kernel sees."""
+        return X
+
     @abstractmethod
     def describe(self) -> dict[str, object]:
         """Return what tells these candidates from others, for saved states."""
+
+
+def _no_context(candidates: Candidates) -> InputError:
+    return InputError(
+        f"{type(candidates).__name__} have neither contexts nor actions that differ by round: give the bandit "
+        "candidates=ContextualActions(...), or leave out context and candidates."
+    )
 
 
 class PlayedLog:

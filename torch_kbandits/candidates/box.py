@@ -8,12 +8,13 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.acquisition import AcquisitionRule, Domain, hallucinate
-from torch_kbandits.candidates.base import Belief, Candidates, Lookahead, PlayedLog, require_finite
-from torch_kbandits.dictionaries import PlayedPoints, Selection
+from torch_kbandits.candidates.base import Candidates
+from torch_kbandits.candidates.model_belief import ModelBelief, ModelLookahead
+from torch_kbandits.dictionaries import Selection
 from torch_kbandits.gram import prior_variance
 from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.random import seed_for
-from torch_kbandits.rows import distinct, row_keys
+from torch_kbandits.rows import distinct
 
 #: Points of the box at which the largest prior variance, and the largest change of a variance, are sought.
 _PROBES = 512
@@ -45,7 +46,9 @@ class Box(Candidates):
         """The bounds and the effort of the search."""
         return Domain(bounds=self.bounds, num_restarts=self.num_restarts, raw_samples=self.raw_samples)
 
-    def belief(self, kernel: Kernel, regularization: float, seed: int, *, exact: bool) -> "BoxBelief":
+    def belief(
+        self, kernel: Kernel, regularization: float, seed: int, *, exact: bool, online: bool = False
+    ) -> "BoxBelief":
         """Return the prior."""
         return BoxBelief(self, kernel, regularization, seed, exact=exact)
 
@@ -59,62 +62,21 @@ class Box(Candidates):
         }
 
 
-class BoxBelief(Belief):
-    """A model on the whole history.
-
-    The exact posterior is an ``OnlineGP`` that is told; the Nyström one is rebuilt, so that it is a function of history
-    and dictionary alone. Cost of a tell: O(u²) or O(n m²).
-    """
+class BoxBelief(ModelBelief):
+    """A model on the whole history, and where in the box its acquisition functions are searched."""
 
     def __init__(self, box: Box, kernel: Kernel, regularization: float, seed: int, *, exact: bool) -> None:
         super().__init__(box.example, kernel, regularization, exact=exact)
         self.box = box
         self.seed = seed_for(seed, 0, "sobol") % 2**31
-        empty = box.example[:0]
-        self._log = PlayedLog(box.example)
-        self._X, self._Y = empty, empty.new_zeros(0)
-        self._model = self.model(self._X, self._Y, empty)
         self._incumbent: Tensor | None = None
         self.probes = torch.cat([box.bounds, draw_sobol_samples(box.bounds, n=_PROBES, q=1, seed=0).squeeze(-2)])
         with torch.no_grad():
             self._kernel_bound = prior_variance(self.kernel, self.probes).max()
 
-    @property
-    def num_observations(self) -> int:
-        """Number t of observations."""
-        return len(self._X)
-
-    @property
-    def posterior_model(self) -> NystromGP | OnlineGP:
-        """The model that points are chosen by."""
-        return self._model
-
-    @property
-    def inducing_points(self) -> Tensor:
-        """The dictionary, (m, d): all played points if the posterior is exact."""
-        return self._model.inducing_points if isinstance(self._model, NystromGP) else self._log.points
-
-    def effective_dimension(self) -> Tensor:
-        """Return Σ_s τ(x_s), 0-dim."""
-        return self._model.effective_dimension()
-
-    def information_gain(self) -> Tensor:
-        """Return ½ log det V, 0-dim, in nats."""
-        return self._model.information_gain()
-
-    def mean_norm(self) -> Tensor:
-        """Return the RKHS norm of the posterior mean, 0-dim."""
-        return self._model.mean_norm()
-
     def kernel_bound(self) -> Tensor:
         """Return the largest prior variance in the box, 0-dim: the largest over its two corners and a Sobol set."""
         return self._kernel_bound
-
-    def recommend(self) -> Tensor:
-        """Return the played point (1, d) of the largest posterior mean."""
-        with torch.no_grad():
-            means = cast(Tensor, self._model.posterior(self._log.points.unsqueeze(-2)).mean).flatten()
-        return self._log.points[means.argmax(), None].clone()
 
     @property
     def domain(self) -> Domain:
@@ -135,61 +97,29 @@ class BoxBelief(Belief):
         starts = torch.cat([self._X[-1:], self._incumbent]).clamp(*self.box.bounds)
         return replace(self.box.domain, starts=distinct(starts)[0])
 
-    def variance(self, X: Tensor) -> Tensor:
-        """Return the posterior variances at X (q, d), (q,)."""
-        with torch.no_grad():
-            return self._model.posterior(X.unsqueeze(-2)).variance.flatten()
-
-    def leverage_scores(self, X: Tensor) -> Tensor:
-        """Return the ridge leverage scores of points (q, d) under the current posterior, (q,)."""
-        return self.variance(X) / self.regularization
-
-    def preview(self, X: Tensor) -> PlayedPoints:
-        """Return the unique played points together with X, scored by the current posterior."""
-        located = self._log.locate(X)
-        points, counts = self._log.points_with(X, located)
-        scores, new = self.leverage_scores(points), self._log.new_counts(X, located)
-        dictionary = set(row_keys(self.inducing_points))
-        held = torch.tensor([key in dictionary for key in row_keys(points)], device=points.device)
-        return PlayedPoints(points, self.kernel, self.regularization, counts, scores, held, new)
-
     def update(self, X: Tensor, Y: Tensor, selection: Selection | None) -> None:
         """Condition on rewards Y (q,) at X (q, d) and move to the selected dictionary; everything or nothing."""
-        everything, rewards = torch.cat([self._X, X]), torch.cat([self._Y, Y])
-        if selection is None:
-            model = self._model
-            cast(OnlineGP, model).tell(X, Y.unsqueeze(-1))
-        else:
-            model = self._checked(self.model(everything, rewards, selection.points), X)
-        self._X, self._Y, self._model, self._incumbent = everything, rewards, model, None
-        self._log = self._log.with_rewards(X, Y, self._log.locate(X))
+        super().update(X, Y, selection)
+        self._incumbent = None
 
     def restore(self, X: Tensor, Y: Tensor, inducing_points: Tensor) -> None:
         """Condition the prior on a whole history at a known dictionary."""
-        model = self._checked(self.model(X, Y, inducing_points), X)
-        self._X, self._Y, self._model, self._incumbent = X, Y, model, None
-        self._log = self._log.with_rewards(X, Y, self._log.locate(X))
+        super().restore(X, Y, inducing_points)
+        self._incumbent = None
 
     def lookahead(self, pending: Tensor) -> "BoxLookahead":
         """Return the model with points (k, d) pending."""
         return BoxLookahead(self, pending)
 
-    def _checked(self, model: NystromGP | OnlineGP, X: Tensor) -> NystromGP | OnlineGP:
-        """Return the model if its posterior is finite; the factors are computed here, before anything changes."""
-        with torch.no_grad():
-            mean = cast(Tensor, model.posterior(X[:1]).mean)
-        require_finite(mean)
-        return model
 
-
-class BoxLookahead(Lookahead):
-    """The model with points pending, which acquisition functions hallucinate themselves."""
+class BoxLookahead(ModelLookahead):
+    """The model with points pending, searched over the box."""
 
     def __init__(self, belief: BoxBelief, pending: Tensor) -> None:
-        super().__init__(pending)
-        self._belief = belief
+        super().__init__(belief, pending)
+        self._belief: BoxBelief = belief
 
-    def choose(self, rule: AcquisitionRule, beta: Tensor, seed: int) -> Tensor:
+    def choose(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain | None = None) -> Tensor:
         """Return the point (1, d) that the rule finds; points of a Sobol sequence before any reward."""
         box = self._belief.box
         if rule.needs_observations and self._belief.num_observations == 0:
@@ -197,10 +127,6 @@ class BoxLookahead(Lookahead):
             return draw_sobol_samples(box.bounds, n=number + 1, q=1, seed=self._belief.seed)[number]
         pending = self.pending if len(self.pending) else None
         return rule.on_box(self._belief.posterior_model, beta, pending, self._belief.domain, seed)
-
-    def pending_scores(self) -> Tensor:
-        """Return the scores of the pending points without anything pending, (k,)."""
-        return self._belief.leverage_scores(self.pending)
 
     def variance_ratio(self) -> Tensor:
         """Return the largest ratio over corners, a Sobol set and the pending points, 0-dim."""

@@ -9,10 +9,11 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits.acquisition import AcquisitionRule, Domain
-from torch_kbandits.candidates.base import Belief, Located, Lookahead, PlayedLog
+from torch_kbandits.candidates.base import Located, Lookahead, PlayedLog, SelectingBelief
 from torch_kbandits.candidates.columns import prior_variances
 from torch_kbandits.candidates.points import PointList
 from torch_kbandits.candidates.sources import ArmSource, as_source
+from torch_kbandits.candidates.ties import highest, tie_width
 from torch_kbandits.dictionaries import PlayedPoints, Selection
 from torch_kbandits.gram import prior_variance
 from torch_kbandits.prior_draws import LowRankDraws, PriorDraws, prior_draws
@@ -20,7 +21,7 @@ from torch_kbandits.random import generator_for
 from torch_kbandits.rows import distinct, row_keys
 
 
-class TableBelief(Belief):
+class TableBelief(SelectingBelief):
     """Mean and variance of every arm, kept up to date.
 
     Rewards of one arm are kept as a count and a sum. Points told that are no arms take part as further rows that have
@@ -169,14 +170,13 @@ class TableBelief(Belief):
             beta: the multiplier of σ, which sets the scale of rounding.
             rows: the rows that have the scores; None for all.
         """
-        best = scores.max()
         ranks = self.tie_rank if rows is None else self.tie_rank[rows]
-        number = torch.where(scores >= best - self.tie_width(best, beta), ranks, -1.0).argmax()
-        return int(number if rows is None else rows[number])
+        number = highest(scores, ranks, self.tie_width(scores.max(), beta))
+        return number if rows is None else int(rows[number])
 
     def tie_width(self, best: Tensor, beta: Tensor) -> Tensor:
         """Return by how much a score may lie below the best one and be its equal but for rounding, 0-dim."""
-        return torch.finfo(best.dtype).eps ** (2 / 3) * torch.maximum(best.abs(), beta * self._kernel_bound.sqrt())
+        return tie_width(best, beta, self._kernel_bound)
 
     @abstractmethod
     def hallucinated(self, row: int, times: int = 1) -> Self:
@@ -321,7 +321,7 @@ class ArmLookahead(Lookahead):
         """A draw of f − mean, (A,)."""
         return self._table.deviation(seed)
 
-    def choose(self, rule: AcquisitionRule, beta: Tensor, seed: int) -> Tensor:
+    def choose(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain | None = None) -> Tensor:
         """Return the arm (1, d) of the highest score."""
         if rule.grows_with_mean_and_variance:
             table = self._with_pending()

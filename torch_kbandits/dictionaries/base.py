@@ -89,6 +89,11 @@ class DictionaryRule(InducingPointAllocator):
         """Whether the rule draws the same numbers in every round: then each round must hand it an equal generator."""
         return False
 
+    @property
+    def is_online(self) -> bool:
+        """Whether the rule decides about each point once, when it is played, and points never leave."""
+        return False
+
     @abstractmethod
     def select(self, played: PlayedPoints, generator: torch.Generator | None = None) -> Selection:
         """Choose a dictionary from the played points.

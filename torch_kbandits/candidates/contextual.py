@@ -1,0 +1,208 @@
+from typing import Any
+
+import torch
+from gpytorch.kernels import Kernel
+from torch import Tensor
+
+from torch_kbandits import checks
+from torch_kbandits.acquisition import Domain
+from torch_kbandits.candidates.base import Belief, Candidates
+from torch_kbandits.candidates.growing import GrowingBelief
+from torch_kbandits.candidates.joint import JointBelief
+from torch_kbandits.candidates.sources import as_source
+from torch_kbandits.column_spec import ColumnSpec
+from torch_kbandits.errors import InputError
+
+
+class ContextualActions(Candidates):
+    """Actions beside a context that each round brings. The kernel sees joint points: the context, then the action.
+
+    The actions are a finite set that stays, a finite set that each ``ask`` brings, or a box. Give one of ``actions``,
+    ``bounds`` and, for sets that differ by round, ``action_dim`` (or ``action_columns``).
+
+    Args:
+        actions: the set that stays, (A, a), A >= 1; rows that ``action_columns`` understands if those are given.
+        context_dim: c, the number of context columns; 0 if only the actions differ from round to round.
+        bounds: a box of actions, (2, a), lower bounds, then upper bounds above them.
+        action_dim: a, if each round brings its own actions.
+        context_columns: how rows of a data frame, or mappings, become contexts; then c is its width.
+        action_columns: the same for actions.
+        dtype: of all points where neither actions nor bounds are tensors.
+        num_restarts: starting points of the search over a box.
+        raw_samples: random points from which they are chosen.
+        row_memory: bytes that the features of played points may occupy under a dictionary that only grows; beyond, they
+            are computed again whenever it grows. 0 keeps none.
+
+    Raises:
+        InputError: if an argument does not fit, or not exactly one kind of actions is given.
+    """
+
+    is_contextual = True
+
+    def __init__(
+        self,
+        actions: Any = None,
+        *,
+        context_dim: int | None = None,
+        bounds: Tensor | None = None,
+        action_dim: int | None = None,
+        context_columns: ColumnSpec | None = None,
+        action_columns: ColumnSpec | None = None,
+        dtype: torch.dtype = torch.float64,
+        num_restarts: int = 8,
+        raw_samples: int = 128,
+        row_memory: int = 2**30,
+    ) -> None:
+        self._dtype, self._device = dtype, torch.device("cpu")
+        self.context_columns, self.action_columns = context_columns, action_columns
+        self.context_dim = _width("context", context_dim, context_columns)
+        if bounds is not None:
+            bounds = checks.bounds(bounds).detach().clone()
+            self._dtype, self._device = bounds.dtype, bounds.device
+        elif isinstance(actions, Tensor):
+            self._dtype, self._device = actions.dtype, actions.device
+        if sum(given is not None for given in (actions, bounds)) == 2:
+            raise InputError("Give either a finite set of actions or bounds of a box, not both.")
+        if actions is None and bounds is None:
+            self.action_dim = _width("action", action_dim, action_columns)
+        else:
+            self.action_dim = actions.shape[-1] if isinstance(actions, Tensor) else _known(bounds, action_columns)
+        checks.positive_integer("action_dim", self.action_dim)
+        self.bounds = bounds
+        self._example = torch.zeros(1, self.context_dim + self.action_dim, dtype=self._dtype, device=self._device)
+        self.set = None if actions is None else self._checked_actions("actions", actions).detach().clone()
+        if self.set is not None or bounds is not None:
+            first = (self.set if self.set is not None else bounds)[:1]  # pyright: ignore[reportOptionalSubscript]
+            self._example = torch.cat([self._example[:, : self.context_dim], first], dim=-1)
+        self.num_restarts = checks.positive_integer("num_restarts", num_restarts)
+        self.raw_samples = checks.positive_integer("raw_samples", raw_samples)
+        self.row_memory = checks.non_negative_integer("row_memory", row_memory)
+
+    @property
+    def example(self) -> Tensor:
+        """A joint point (1, c + a)."""
+        return self._example
+
+    @property
+    def domain(self) -> Domain:
+        """Raise: what may be played is known once a round has brought its context."""
+        raise InputError("What may be played depends on the round: give context=, and candidates= if they differ.")
+
+    def in_round(self, context: Any, candidates: Any) -> Domain:
+        """Return what may be played in a round: joint points (A, c + a), or a box beside the context.
+
+        Args:
+            context: (c,) or (1, c), or a row that ``context_columns`` understands.
+            candidates: (A, a), A >= 1, if the actions differ from round to round, else None.
+
+        Raises:
+            InputError: if one of them is missing, has another number of columns, is not finite, or there is no action.
+        """
+        row = self._checked_context(context)
+        if self.set is None and self.bounds is None:
+            if candidates is None:
+                raise InputError("The actions differ from round to round here: give candidates, (A, a), to ask.")
+            actions = self._checked_actions("candidates", candidates)
+        elif candidates is not None:
+            raise InputError("The actions of this bandit are always the same: leave out candidates.")
+        elif self.set is None:
+            return self._box(row)
+        else:
+            actions = self.set
+        return Domain(arms=torch.cat([row.expand(len(actions), -1), actions], dim=-1), context=row)
+
+    def points(self, x: Any, context: Any) -> Tensor:
+        """Return the joint points (q, c + a) of actions (q, a) in a context (c,), or each in its own, (q, c)."""
+        if x is None:
+            raise InputError("x is missing: give the actions that were played, or the ids that ask returned.")
+        actions = self._checked_actions("x", x)
+        contexts = self._checked_contexts(context)
+        if len(contexts) not in (1, len(actions)):
+            raise InputError(f"context must be one for all {len(actions)} action(s) or one for each, got {len(contexts)}.")
+        return torch.cat([contexts.expand(len(actions), -1), actions], dim=-1)
+
+    def actions(self, X: Tensor) -> Tensor:
+        """Return the actions (q, a) of joint points (q, c + a)."""
+        return X[:, self.context_dim :]
+
+    def belief(self, kernel: Kernel, regularization: float, seed: int, *, exact: bool, online: bool = False) -> Belief:
+        """Return the belief before any observation: one that grows if the dictionary rule decides about points once."""
+        if online:
+            return GrowingBelief(self.example, kernel, regularization, self.row_memory)
+        return JointBelief(self.example, kernel, regularization, exact=exact)
+
+    def describe(self) -> dict[str, object]:
+        """Return what tells these actions and contexts from others."""
+        if self.set is not None:
+            actions = f"{tuple(self.set.shape)} {as_source(self.set).fingerprint()}"
+        elif self.bounds is not None:
+            actions = f"box {self.bounds.tolist()}, num_restarts={self.num_restarts}, raw_samples={self.raw_samples}"
+        else:
+            actions = f"{self.action_dim} columns, given in each round"
+        return {
+            "context_dim": self.context_dim,
+            "actions": actions,
+            "dtype": str(self._dtype),
+            "context_columns": repr(self.context_columns),
+            "action_columns": repr(self.action_columns),
+        }
+
+    # ---------------------------------------------------------------- inside
+
+    def _box(self, context: Tensor) -> Domain:
+        bounds = torch.cat([torch.stack([context - 1.0, context + 1.0]), self.bounds], dim=-1)  # pyright: ignore
+        return Domain(bounds=bounds, num_restarts=self.num_restarts, raw_samples=self.raw_samples, context=context)
+
+    def _checked_context(self, context: Any) -> Tensor:
+        """Return the context of a round, (c,)."""
+        contexts = self._checked_contexts(context)
+        if len(contexts) != 1:
+            raise InputError(f"context must be one context, ({self.context_dim},), got {len(contexts)} rows.")
+        return contexts[0]
+
+    def _checked_contexts(self, context: Any) -> Tensor:
+        """Return contexts as rows, (k, c)."""
+        if context is None:
+            if self.context_dim:
+                raise InputError(f"context is missing: give the context of this round, ({self.context_dim},).")
+            return self._example[:, :0]
+        if self.context_columns is not None and not isinstance(context, Tensor):
+            context = self.context_columns.encode(context, dtype=self._dtype).to(self._device)
+        checks.floating_tensor("context", context)
+        if context.dim() not in (1, 2) or context.shape[-1] != self.context_dim:
+            raise InputError(
+                f"context must have {self.context_dim} column(s), as in every round of this bandit, shape "
+                f"({self.context_dim},); got {checks.describe(context)}."
+            )
+        checks.finite("context", checks.same_kind("context", context, self._example))
+        return context if context.dim() == 2 else context.unsqueeze(0)
+
+    def _checked_actions(self, name: str, actions: Any) -> Tensor:
+        """Return actions as rows, (A, a), at least one."""
+        if self.action_columns is not None and not isinstance(actions, Tensor):
+            actions = self.action_columns.encode(actions, dtype=self._dtype).to(self._device)
+        checks.points(name, actions, dimension=self.action_dim, like=self._example)
+        if actions.dim() != 2 or len(actions) == 0:
+            raise InputError(f"{name} must be (A, {self.action_dim}) with at least one action, got {checks.describe(actions)}.")
+        return actions
+
+
+def _width(what: str, dim: int | None, columns: ColumnSpec | None) -> int:
+    """Return the number of columns of contexts or actions, which a number or a column spec gives."""
+    if columns is not None:
+        if dim is not None and dim != columns.width:
+            raise InputError(f"{what}_dim={dim} and {what}_columns, which give {columns.width}, do not agree: leave one out.")
+        return columns.width
+    if dim is None:
+        hint = "context_columns" if what == "context" else "actions, bounds or action_columns"
+        raise InputError(f"{what}_dim is missing: give the number of {what} columns, or {hint}.")
+    return checks.non_negative_integer(f"{what}_dim", dim)
+
+
+def _known(bounds: Tensor | None, columns: ColumnSpec | None) -> int:
+    """Return the number of action columns of a box, or of rows that a column spec understands."""
+    if bounds is not None:
+        return bounds.shape[-1]
+    if columns is None:
+        raise InputError("actions must be a tensor (A, a); rows of a data frame need action_columns.")
+    return columns.width

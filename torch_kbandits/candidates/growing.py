@@ -1,0 +1,266 @@
+"""The posterior over joint points under a dictionary that only grows: no round looks at the whole history."""
+
+from typing import NamedTuple
+
+import torch
+from gpytorch.kernels import Kernel
+from torch import Tensor
+
+from torch_kbandits.candidates.base import Belief, require_finite
+from torch_kbandits.candidates.growing_lookahead import GrowingLookahead
+from torch_kbandits.candidates.growth import spanning_factor
+from torch_kbandits.candidates.played_rows import PlayedRows
+from torch_kbandits.dictionaries import DictionaryRule, OnlineSample
+from torch_kbandits.dtc import DTCFactors
+from torch_kbandits.gram import gram, prior_variance
+from torch_kbandits.linalg import non_negative_variance
+from torch_kbandits.models import NystromGP
+from torch_kbandits.online_dtc import OnlineDTC
+
+#: After so many rewards the inverse is computed afresh from the precision, which clears what rounding left in it.
+REFRESH = 512
+
+#: Rows whose coordinates are computed at a time where they are not kept.
+_BLOCK = 4096
+
+
+class Embedded(NamedTuple):
+    """Points as the posterior sees them, in double precision.
+
+    Attributes:
+        points: (k, d), in their own dtype.
+        values: their kernel values with the spanning points, (m, k).
+        coordinates: L⁻¹ times these, (m, k).
+        prior_variance: (k,).
+    """
+
+    points: Tensor
+    values: Tensor
+    coordinates: Tensor
+    prior_variance: Tensor
+
+    def column(self, number: int) -> "Embedded":
+        """Return one of the points alone."""
+        one = slice(number, number + 1)
+        return Embedded(self.points[one], self.values[:, one], self.coordinates[:, one], self.prior_variance[one])
+
+
+class GrowingBelief(Belief):
+    """The Nyström–DTC posterior of rewards at joint points, under an online dictionary rule.
+
+    Every reward is a rank-one change, and a new dictionary point a bordered one that needs one pass over the history.
+    Factors and precision are kept, not their inverses alone; the inverse is computed afresh every ``REFRESH`` rewards.
+
+    Source: Zenati et al., AISTATS 2022, §4.3 and App. E.2. Differs: they update Λ = L⁻ᵀV⁻¹L⁻¹ and K_ZZ⁻¹ themselves, in
+    which rounding builds up; and a point that the dictionary spans already to rounding brings no coordinate.
+
+    Cost of a reward: O(m²), and O(n m) when a point joins; memory O(n m), O(n d + m²) beyond ``row_memory``, where a
+    point that joins costs O(n m²).
+    """
+
+    def __init__(self, example: Tensor, kernel: Kernel, regularization: float, row_memory: int) -> None:
+        super().__init__(example, kernel, regularization, exact=False)
+        self._noise = float(regularization)
+        self._row_memory = row_memory
+        self._rows = PlayedRows.empty(example, features=row_memory > 0)
+        self._dtc = OnlineDTC.empty(example)
+        self._factor = self._dtc.precision_base
+        self._spanning = example[:0]
+        self._sample: OnlineSample | None = None
+        self._dictionary, self._weights = example[:0], self._dtc.moment
+        self._since_refresh = 0
+        self._recent: Embedded | None = None
+        self._built: NystromGP | None = None
+        with torch.no_grad():
+            self._kernel_bound = prior_variance(self.kernel, example).max()
+        self._prior_sum = self._dtc.base_log_det
+
+    # ---------------------------------------------------------------- what is known
+
+    @property
+    def num_observations(self) -> int:
+        """Number t of observations."""
+        return self._rows.number
+
+    @property
+    def inducing_points(self) -> Tensor:
+        """The dictionary, (m, d), in the order of joining."""
+        return self._dictionary if self._sample is None else self._sample.points
+
+    @property
+    def dictionary_weights(self) -> Tensor:
+        """What the rule remembers of each point of the dictionary, (m,)."""
+        return self._weights if self._sample is None else self._sample.weights
+
+    def effective_dimension(self) -> Tensor:
+        """Return Σ_s τ̃(x_s), 0-dim. Cost: O(m)."""
+        trace, inverse_trace = self._dtc.traces()
+        captured = self._noise * (trace - self._dtc.size)
+        outside = (self._prior_sum - captured).clamp_min(0.0) / self._noise
+        return (outside + self._dtc.size - inverse_trace).to(self.regularization)
+
+    def information_gain(self) -> Tensor:
+        """Return ½ log det V, 0-dim, in nats."""
+        return (0.5 * self._dtc.log_det).to(self.regularization)
+
+    def kernel_bound(self) -> Tensor:
+        """Return the largest prior variance of a played point, 0-dim; for stationary kernels that of all points."""
+        return self._kernel_bound
+
+    def mean_norm(self) -> Tensor:
+        """Return the RKHS norm of the posterior mean, 0-dim."""
+        return self._dtc.weights.norm().to(self.regularization)
+
+    def recommend(self) -> Tensor:
+        """Return the played point (1, d) of the largest posterior mean. Cost: O(n m)."""
+        means = torch.cat([block @ self._dtc.weights for block in self._coordinate_blocks()])
+        return self._rows.points[means.argmax(), None].clone()
+
+    # ---------------------------------------------------------------- the posterior at points
+
+    def embed(self, X: Tensor) -> Embedded:
+        """Return points (k, d) as the posterior sees them. Cost: O(k m d + k m²)."""
+        prior = prior_variance(self.kernel, X).double()
+        if self._dtc.size == 0:
+            nothing = prior.new_zeros(0, len(X))
+            return Embedded(X, nothing, nothing, prior)
+        values = gram(self.kernel, self._spanning, X).double()
+        return Embedded(X, values, torch.linalg.solve_triangular(self._factor, values, upper=False), prior)
+
+    def mean(self, at: Embedded) -> Tensor:
+        """Return posterior means, (k,)."""
+        return self._dtc.weights @ at.coordinates
+
+    def variance(self, at: Embedded) -> Tensor:
+        """Return posterior variances, (k,)."""
+        variance = self._dtc.quick_base_variance(at.prior_variance, at.coordinates)
+        return non_negative_variance(variance.to(at.points), at.prior_variance.to(at.points)).double()
+
+    def covariance(self, left: Embedded, right: Embedded) -> Tensor:
+        """Return posterior covariances, (k, l)."""
+        prior = gram(self.kernel, left.points, right.points).double()
+        return prior - left.coordinates.mT @ right.coordinates + self._dtc.inverse_product(left.coordinates, right.coordinates)
+
+    def remember(self, at: Embedded) -> None:
+        """Keep a point (1, d) that was chosen, so that it need not be embedded again when it is told."""
+        self._recent = at
+
+    @property
+    def posterior_model(self) -> NystromGP:
+        """The posterior as a BoTorch model, whose factors are taken from here. Cost: O(m³) after a reward."""
+        if self._built is None:
+            factors = DTCFactors(
+                *(part.to(self.regularization) for part in (self._factor, self._dtc.precision_factor, self._dtc.weights))
+            )
+            self._built = NystromGP.from_factors(
+                self._rows.points,
+                self._rows.rewards.to(self.regularization).unsqueeze(-1),
+                self._spanning,
+                factors,
+                covar_module=self.kernel,
+                regularization=self._noise,
+            )
+        return self._built
+
+    def lookahead(self, pending: Tensor) -> GrowingLookahead:
+        """Return the posterior with points (k, d) pending."""
+        return GrowingLookahead(self, pending)
+
+    # ---------------------------------------------------------------- learning
+
+    def learn(self, X: Tensor, Y: Tensor, rule: DictionaryRule | None, generator: torch.Generator | None) -> None:
+        """Condition on rewards Y (q,) at X (q, d) and offer the points to the dictionary; everything or nothing."""
+        assert rule is not None  # an exact posterior is another belief
+        before = dict(vars(self))
+        try:
+            with torch.no_grad():
+                self._learn(X, Y.double(), rule, torch.rand(len(X), generator=generator, dtype=torch.float64))
+        except BaseException:
+            vars(self).update(before)
+            raise
+
+    def _learn(self, X: Tensor, Y: Tensor, rule: DictionaryRule, uniforms: Tensor) -> None:
+        sample = self._sample
+        if sample is None:
+            sample = rule.online_sample(self.kernel, self._noise, self._dictionary, self._weights)
+        recent = self._recent
+        at = recent if recent is not None and torch.equal(recent.points, X) else self.embed(X)
+        self._recent = self._built = None
+        aligned = sample.size == self._dtc.size  # nothing of the dictionary was left out of the span
+        offer = rule.offered(sample, X, uniforms, at.values if aligned else None, at.prior_variance)
+        weights = torch.full_like(Y, 1.0 / self._noise)
+        self._dtc, _ = self._dtc.observed(at.coordinates, weights, Y * weights)
+        self._rows = self._rows.extended(X, Y, at.coordinates.mT)
+        self._sample = offer.sample
+        self._prior_sum = self._prior_sum + at.prior_variance.sum()
+        self._kernel_bound = torch.maximum(self._kernel_bound, at.prior_variance.max().to(self._kernel_bound))
+        if offer.sample.size > sample.size:
+            self._join(X[offer.joined], at.coordinates[:, offer.joined], at.prior_variance[offer.joined])
+        self._since_refresh += len(X)
+        if self._since_refresh >= REFRESH:
+            self._dtc, self._since_refresh = self._dtc.refreshed(), 0
+        require_finite(self._dtc.moment, self._dtc.weights)
+
+    def _join(self, points: Tensor, coordinates: Tensor, prior: Tensor) -> None:
+        """Let points (a, d) of known coordinates (m, a) span; those that are spanned already to rounding do not."""
+        schur = gram(self.kernel, points).double() - coordinates.mT @ coordinates
+        kept, corner, _ = spanning_factor(schur, prior, points.dtype)
+        if not kept:
+            return
+        own, points = coordinates[:, kept].mT, points[kept]
+        self._make_room(len(kept))
+        new, cross, m = [], own.new_zeros(self._dtc.size, len(kept)), self._dtc.size
+        start = 0
+        for block in self._coordinate_blocks():
+            rows = self._rows.points[start : start + len(block)]
+            values = gram(self.kernel, points, rows).double()
+            new.append(torch.linalg.solve_triangular(corner, values - own @ block.mT, upper=False))
+            cross += block.mT @ new[-1].mT
+            start += len(block)
+        columns = torch.cat(new, dim=1)
+        self._dtc, _ = self._dtc.grown(
+            own,
+            corner,
+            cross / self._noise,
+            columns @ columns.mT / self._noise,
+            columns @ self._rows.rewards / self._noise,
+        )
+        self._rows = self._rows.widened(columns.mT)
+        factor = own.new_zeros(m + len(kept), m + len(kept))
+        factor[:m, :m], factor[m:, :m], factor[m:, m:] = self._factor, own, corner
+        self._factor, self._spanning = factor, torch.cat([self._spanning, points])
+
+    def _make_room(self, more: int) -> None:
+        """Give up keeping coordinates where more of them would exceed the memory that they may occupy."""
+        rows, width = self._rows, self._dtc.size + more
+        if rows.features and rows.bytes_of(rows.number, width) > self._row_memory:
+            self._rows = rows.without_features(self._dtc.size)
+
+    def _coordinate_blocks(self) -> list[Tensor]:
+        """Return the coordinates of the played points in blocks (k, m), kept or computed."""
+        rows = self._rows
+        if rows.features:
+            return [rows.coordinates]
+        return [self.embed(block).coordinates.mT for block in rows.points.split(_BLOCK)]
+
+    def restore(self, X: Tensor, Y: Tensor, inducing_points: Tensor, weights: Tensor | None = None) -> None:
+        """Condition the empty belief on a whole history at a known dictionary. Cost: O(n m² + m³)."""
+        with torch.no_grad():
+            prior = prior_variance(self.kernel, inducing_points).double()
+            kept, factor, _ = spanning_factor(gram(self.kernel, inducing_points).double(), prior, X.dtype)
+            self._spanning, self._factor = inducing_points[kept], factor
+            self._dtc = OnlineDTC.fit(factor, factor[:, :0], factor[0, :0], factor[0, :0])
+            self._rows = PlayedRows.empty(X, features=8 * len(X) * len(kept) <= self._row_memory)
+            for points, rewards in zip(X.split(_BLOCK), Y.double().split(_BLOCK), strict=True):
+                at = self.embed(points)
+                weight = torch.full_like(rewards, 1.0 / self._noise)
+                self._dtc = self._dtc.with_observations(at.coordinates, weight, rewards * weight)
+                self._rows = self._rows.extended(points, rewards, at.coordinates.mT)
+                self._prior_sum = self._prior_sum + at.prior_variance.sum()
+                self._kernel_bound = torch.maximum(self._kernel_bound, at.prior_variance.max().to(self._kernel_bound))
+            self._dtc = self._dtc.refreshed()
+            require_finite(self._dtc.moment, self._dtc.weights)
+        self._dictionary = inducing_points
+        self._weights = torch.ones_like(prior) if weights is None else weights
+        self._sample = self._recent = self._built = None
+        self._since_refresh = len(X) % REFRESH

@@ -1,0 +1,133 @@
+"""What is chosen next under a dictionary that only grows, with points pending."""
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from torch_kbandits.acquisition import AcquisitionRule, DiscretizedThompsonSampling, Domain
+from torch_kbandits.candidates.base import Lookahead
+from torch_kbandits.candidates.joint import best_of, on_box, required
+from torch_kbandits.linalg import cholesky_append, jittered_cholesky
+from torch_kbandits.prior_draws import JOINT_LIMIT
+from torch_kbandits.rows import distinct
+
+if TYPE_CHECKING:
+    from torch_kbandits.candidates.growing import Embedded, GrowingBelief
+
+
+class GrowingLookahead(Lookahead):
+    """The posterior with points pending, conditioned on their posterior means as a Gaussian process is.
+
+    The dictionary stays, so a pending point costs no pass over the history: with the covariance c of the posterior,
+
+        variance(x) = c(x, x) − c(x, P) (c(P, P) + λI)⁻¹ c(P, x)
+
+    Differs from ``KernelUCB``, which adds pending points to the dictionary; both shrink the variance at them.
+    """
+
+    def __init__(self, belief: "GrowingBelief", pending: Tensor) -> None:
+        super().__init__(pending)
+        self._belief = belief
+        self._ahead: tuple[Embedded, Tensor, Tensor] | None = None  # embedded, factor of c(P, P) + λI, variances
+
+    def choose(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain | None = None) -> Tensor:
+        """Return the joint point (1, d) of the highest score; equals are broken by lot."""
+        domain, belief = required(domain), self._belief
+        if domain.arms is None:
+            pending = self.pending if len(self.pending) else None
+            return on_box(rule, belief.posterior_model, belief.num_observations, beta, pending, domain, seed)
+        with torch.no_grad():
+            offer = _Offer(self, domain.arms)
+            scores = rule.on_arms(offer, beta, seed)
+            row = best_of(scores, beta, belief.kernel_bound(), seed)
+            if offer.is_embedded:
+                belief.remember(offer.at.column(row))
+        return domain.arms[row, None].clone()
+
+    def pending_scores(self) -> Tensor:
+        """Return the scores of the pending points without anything pending, (k,)."""
+        return (self._with_pending()[2] / self._belief.regularization.double()).to(self._belief.regularization)
+
+    def variance_ratio(self) -> Tensor:
+        """Return the largest ratio over the pending points, 0-dim: the contexts to come are not known."""
+        at, _, before = self._with_pending()
+        with torch.no_grad():
+            after = self.shrunken(at, before)
+        least = torch.finfo(torch.float64).eps * self._belief.kernel_bound()
+        return ((before + least) / (after + least)).max()
+
+    def shrunken(self, at: "Embedded", variance: Tensor) -> Tensor:
+        """Return variances (A,) with the pending points hallucinated."""
+        if len(self.pending) == 0:
+            return variance
+        pending, factor, _ = self._with_pending()
+        cross = self._belief.covariance(pending, at)
+        return variance - torch.linalg.solve_triangular(factor, cross, upper=False).square().sum(0)
+
+    def _with_pending(self) -> "tuple[Embedded, Tensor, Tensor]":
+        """Return the pending points embedded, the factor of c(P, P) + λI and the variances c(p, p), all up to date."""
+        points = self.pending
+        known = 0 if self._ahead is None else len(self._ahead[0].points)
+        if self._ahead is not None and known == len(points):
+            return self._ahead
+        belief = self._belief
+        with torch.no_grad():
+            new = belief.embed(points[known:])
+            variances = belief.variance(new)
+            corner = belief.covariance(new, new)
+            corner.diagonal().copy_(variances + belief.regularization.double())
+            if self._ahead is None:
+                self._ahead = new, jittered_cholesky(corner), variances
+            else:
+                old, factor, before = self._ahead
+                factor = cholesky_append(factor, belief.covariance(old, new), corner)
+                self._ahead = old.with_more(new), factor, torch.cat([before, variances])
+        return self._ahead
+
+
+class _Offer:
+    """The posterior at the actions of a round, as ``ArmPosterior``; computed as far as a rule reads it."""
+
+    def __init__(self, ahead: GrowingLookahead, arms: Tensor) -> None:
+        self._ahead, self._belief, self._arms = ahead, ahead._belief, arms
+        self._embedded: Embedded | None = None
+
+    @property
+    def is_embedded(self) -> bool:
+        """Whether the rule looked at the posterior at all."""
+        return self._embedded is not None
+
+    @property
+    def at(self) -> "Embedded":
+        """The actions as the posterior sees them."""
+        if self._embedded is None:
+            self._embedded = self._belief.embed(self._arms)
+        return self._embedded
+
+    @property
+    def mean(self) -> Tensor:
+        """Posterior means, (A,)."""
+        return self._belief.mean(self.at)
+
+    @property
+    def variance(self) -> Tensor:
+        """Posterior variances with the pending points hallucinated, (A,)."""
+        return self._ahead.shrunken(self.at, self._belief.variance(self.at))
+
+    @property
+    def incumbent(self) -> Tensor:
+        """The largest posterior mean of an action in this context, 0-dim."""
+        return self.mean.max()
+
+    def deviation(self, seed: int) -> Tensor:
+        """Return a draw of f − mean from the joint posterior of the actions, (A,); equal actions get equal values."""
+        points, rows = distinct(self._arms)
+        if len(points) > JOINT_LIMIT:
+            draws = DiscretizedThompsonSampling(self._belief.posterior_model, self._arms, beta=1.0, seed=seed)
+            return draws.draws(1)[0].double() - self.mean
+        at = self._belief.embed(points)
+        root = jittered_cholesky(self._belief.covariance(at, at))
+        generator = torch.Generator().manual_seed(seed)
+        normals = torch.randn(len(points), generator=generator, dtype=torch.float64)
+        return (root @ normals.to(root.device))[rows]
