@@ -4,15 +4,20 @@ from torch_kbandits.dictionaries.base import DictionaryRule, PlayedPoints, Selec
 from torch_kbandits.dictionaries.capped import CappedDictionary, WhenFull
 from torch_kbandits.dictionaries.fixed import FixedDictionary
 from torch_kbandits.dictionaries.greedy import GreedyDictionary
+from torch_kbandits.dictionaries.kors import KORS, theoretical_kors_oversampling
 from torch_kbandits.dictionaries.leverage import leverage_scores
+from torch_kbandits.dictionaries.online_sample import Offer, OnlineSample
 from torch_kbandits.dictionaries.ridge_leverage import Resampling, RidgeLeverageSampling, theoretical_oversampling
 from torch_kbandits.dictionaries.uniform import UniformDictionary
 
 __all__ = [
+    "KORS",
     "CappedDictionary",
     "DictionaryRule",
     "FixedDictionary",
     "GreedyDictionary",
+    "Offer",
+    "OnlineSample",
     "PlayedPoints",
     "Resampling",
     "RidgeLeverageSampling",
@@ -20,5 +25,6 @@ __all__ = [
     "UniformDictionary",
     "WhenFull",
     "leverage_scores",
+    "theoretical_kors_oversampling",
     "theoretical_oversampling",
 ]

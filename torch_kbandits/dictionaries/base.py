@@ -33,6 +33,8 @@ class PlayedPoints:
         in_dictionary: (u,) bool, which points the current dictionary holds; None where it is not known.
         new_counts: how often each point was played since the current dictionary was chosen, (u,), at most ``counts``;
             None where it is not known.
+        weights: (u,) what the rule remembered of each point of the current dictionary, see ``Selection``; any number
+            elsewhere. None where it is not known.
     """
 
     points: Tensor
@@ -42,6 +44,7 @@ class PlayedPoints:
     leverage_scores: Tensor | None = None
     in_dictionary: Tensor | None = None
     new_counts: Tensor | None = None
+    weights: Tensor | None = None
 
     @property
     def size(self) -> int:
@@ -61,19 +64,29 @@ class Selection(NamedTuple):
         points: (..., m, d), m >= 1.
         probabilities: (m,) in [0, 1], the probability with which each point was included.
         indices: (m,) rows of ``PlayedPoints.points``, ascending, or None if the points were not chosen from it.
+        weights: (m,) in double precision, what the rule wants to be handed back with the points in
+            ``PlayedPoints.weights``; None if nothing.
     """
 
     points: Tensor
     probabilities: Tensor
     indices: Tensor | None
+    weights: Tensor | None = None
 
     @classmethod
-    def rows(cls, played: PlayedPoints, indices: Tensor, probabilities: Tensor | None = None) -> "Selection":
+    def rows(
+        cls,
+        played: PlayedPoints,
+        indices: Tensor,
+        probabilities: Tensor | None = None,
+        weights: Tensor | None = None,
+    ) -> "Selection":
         """Select rows of the played points; without probabilities they were certain."""
         indices, order = indices.to(played.points.device).sort()
         if probabilities is None:
             probabilities = played.points.new_ones(len(indices))
-        return cls(played.points[..., indices, :], probabilities[order], indices)
+        weights = None if weights is None else weights[order]
+        return cls(played.points[..., indices, :], probabilities[order], indices, weights)
 
 
 class DictionaryRule(InducingPointAllocator):

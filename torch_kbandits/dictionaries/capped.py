@@ -56,7 +56,8 @@ class CappedDictionary(DictionaryRule):
         self._say_full(len(wanted.probabilities))
         kept = self._foremost(wanted, played.in_dictionary)
         indices = None if wanted.indices is None else wanted.indices[kept]
-        return Selection(wanted.points[..., kept, :], wanted.probabilities[kept], indices)
+        weights = None if wanted.weights is None else wanted.weights[kept]
+        return Selection(wanted.points[..., kept, :], wanted.probabilities[kept], indices, weights)
 
     def select_sized(self, played: PlayedPoints, size: int, generator: torch.Generator | None = None) -> Selection:
         """Choose ``size`` points, or ``max_size`` if that is less, by the other rule.

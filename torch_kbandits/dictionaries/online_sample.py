@@ -1,0 +1,301 @@
+"""A weighted sample of points that were offered one after another: the dictionary of KORS."""
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Self
+
+import torch
+from gpytorch.kernels import Kernel
+from torch import Tensor
+
+from torch_kbandits import checks
+from torch_kbandits.errors import InputError, NotPositiveDefiniteError
+from torch_kbandits.gram import gram, prior_variance
+from torch_kbandits.linalg import cholesky_rank_one, jittered_cholesky, non_negative_variance
+from torch_kbandits.rows import row_keys
+
+#: So many points are offered with one evaluation of the kernel against the sample.
+_BLOCK = 1024
+
+#: So many points are scored together at first; then about as many as pass until one is taken.
+_WINDOW = 32
+
+
+class Offer(NamedTuple):
+    """What became of points (k, d) that were offered.
+
+    Attributes:
+        sample: the sample with those taken.
+        chosen: (k,) bool, which were taken.
+        joined: (k,) bool, which of them were not in the sample before; they stand last there, in this order.
+        probabilities: (k,) in [0, 1], double precision, the probability with which each was to be taken.
+    """
+
+    sample: "OnlineSample"
+    chosen: Tensor
+    joined: Tensor
+    probabilities: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class OnlineSample:
+    """Points taken with probabilities in proportion to how little those taken before explain them.
+
+    A point s is taken with probability p̃ = min(1, γ τ̃(s)). With S of diagonal √w for the sample Z and 1 for s, and
+    Z* = Z ∪ {s}, it is
+
+        τ̃(s) = (1 + ε)/μ · (k(s,s) − k_Z*(s)ᵀ S (Sᵀ K_Z*Z* S + μI)⁻¹ Sᵀ k_Z*(s)) = (1 + ε) r(s) / (r(s) + μ)
+        r(s) = k(s,s) − k_Z(s)ᵀ (K_ZZ + μ diag(1/w))⁻¹ k_Z(s)
+
+    so that only a factor of K_ZZ + μ diag(1/w) is kept. A weight w is Σ 1/p̃ over the times that the point was taken:
+    where the paper's sample holds a point several times, one point of the summed weight gives the same τ̃. The first
+    point ever offered is taken with certainty.
+
+    A value: taking points returns another. All algebra is in double precision, whatever the points are in.
+
+    Source: Zenati et al., AISTATS 2022, Alg. 5 and (41); Calandriello et al., NeurIPS 2017. With batch dimensions the
+    members share their rows, by the largest of their τ̃.
+
+    Attributes:
+        kernel: the prior covariance.
+        projection: μ > 0, in reward units squared.
+        accuracy: ε in (0, 1).
+        oversampling: γ > 0.
+        points: Z, (..., m, d), m >= 0, in the order taken; all different.
+        weights: w, (m,), double precision.
+    """
+
+    kernel: Kernel
+    projection: float
+    accuracy: float
+    oversampling: float
+    points: Tensor
+    weights: Tensor
+    _gram: Tensor
+    _factor: Tensor
+    _positions: dict[bytes, int]
+    _merged: int = 0  # how many weights changed since the factor was computed from the Gram matrix
+
+    @classmethod
+    def empty(
+        cls, kernel: Kernel, projection: float, accuracy: float, oversampling: float, example: Tensor
+    ) -> "OnlineSample":
+        """Return the sample without points; the example (..., n, d) shows their dtype, device and dimensions."""
+        points = example[..., :0, :]
+        weights = torch.zeros(0, dtype=torch.float64, device=example.device)
+        return cls.from_points(points, weights, kernel, projection, accuracy, oversampling)
+
+    @classmethod
+    def from_points(
+        cls,
+        points: Tensor,
+        weights: Tensor,
+        kernel: Kernel,
+        projection: float,
+        accuracy: float,
+        oversampling: float,
+    ) -> "OnlineSample":
+        """Return the sample of given points (..., m, d) and weights (m,); it equals the saved one to rounding.
+
+        Raises:
+            InputError: if settings, shapes or weights do not fit.
+
+        Cost: O(m³).
+        """
+        checks.positive("projection", projection)
+        checks.open_unit_interval("accuracy", accuracy)
+        checks.positive("oversampling", oversampling)
+        if weights.shape != points.shape[-2:-1] or not bool((weights > 0.0).all() and torch.isfinite(weights).all()):
+            raise InputError(
+                f"weights must be a finite number above 0 for each of the {points.shape[-2]} points, got "
+                f"{checks.describe(weights)}."
+            )
+        with torch.no_grad():
+            weights = weights.to(points.device, torch.float64)
+            if len(weights):
+                values = gram(kernel, points).double()
+                values.diagonal(dim1=-2, dim2=-1).copy_(prior_variance(kernel, points))
+            else:
+                values = weights.new_zeros(0, 0)
+            factor = _factor(values, projection / weights, points.dtype)
+        positions = {key: position for position, key in enumerate(_keys(points))}
+        return cls(kernel, projection, accuracy, oversampling, points, weights, values, factor, positions)
+
+    @property
+    def size(self) -> int:
+        """Number m of points."""
+        return self.points.shape[-2]
+
+    def score(self, points: Tensor, cross: Tensor | None = None, prior: Tensor | None = None) -> Tensor:
+        """Return τ̃ of points (..., k, d), each as if it were offered next, (k,) in double precision.
+
+        Args:
+            points: (..., k, d).
+            cross: k(z, x) of the sample against them, (..., m, k), where known.
+            prior: k(x, x), (..., k), where known.
+
+        Raises:
+            NumericalError: if r is negative beyond rounding.
+
+        Cost: m k evaluations of the kernel unless known, O(m² k).
+        """
+        with torch.no_grad():
+            cross, prior = self._values(points, cross, prior)
+            return self._scores(cross, prior)
+
+    def offered(
+        self, points: Tensor, uniforms: Tensor, cross: Tensor | None = None, prior: Tensor | None = None
+    ) -> Offer:
+        """Return what becomes of points offered one after another, each scored with those before it taken or not.
+
+        Args:
+            points: (..., k, d).
+            uniforms: (k,) in [0, 1), the only randomness: a point is taken if its probability is above its uniform.
+            cross: k(z, x) of the sample against them, (..., m, k), where known.
+            prior: k(x, x), (..., k), where known.
+
+        Raises:
+            InputError: if the shapes do not fit.
+            NumericalError: if r is negative beyond rounding.
+
+        Cost: O(m² k) and the kernel between the sample and the points, once each.
+        """
+        if uniforms.shape != points.shape[-2:-1]:
+            raise InputError(
+                f"offered needs a uniform for each of the {points.shape[-2]} points, got {checks.describe(uniforms)}."
+            )
+        uniforms = uniforms.to(points.device)
+        sample, parts = self, []
+        with torch.no_grad():
+            for start in range(0, len(uniforms), _BLOCK):
+                block = slice(start, start + _BLOCK)
+                X = points[..., block, :]
+                known = None if cross is None else cross[..., block].double()
+                if known is not None and sample.size > self.size:
+                    known = torch.cat([known, gram(self.kernel, sample.points[..., self.size :, :], X).double()], -2)
+                values = sample._values(X, known, None if prior is None else prior[..., block])
+                offer = sample._walked(X, uniforms[block], *values)
+                sample = offer.sample
+                parts.append(offer)
+        if len(parts) == 1:
+            return parts[0]
+        if not parts:
+            return Offer(self, uniforms.bool(), uniforms.bool(), uniforms.double())
+        return Offer(sample, *(torch.cat([part[column] for part in parts]) for column in (1, 2, 3)))
+
+    # ---------------------------------------------------------------- inside
+
+    def _walked(self, points: Tensor, uniforms: Tensor, cross: Tensor, prior: Tensor) -> Offer:
+        """Offer points of known kernel values; windows between two taken points are scored at once."""
+        sample, first, width = self, 0, _WINDOW
+        number = len(uniforms)
+        chosen, joined = torch.zeros(2, number, dtype=torch.bool, device=uniforms.device)
+        probabilities = torch.empty(number, dtype=torch.float64, device=uniforms.device)
+        while first < number:
+            window = slice(first, min(first + width, number))
+            chances = sample._chances(cross[..., window], prior[..., window])
+            probabilities[window] = chances
+            hits = (uniforms[window] < chances).nonzero()
+            if len(hits) == 0:
+                first, width = window.stop, 2 * width
+                continue
+            offset = int(hits[0])
+            taken = slice(first + offset, first + offset + 1)
+            chosen[taken] = True
+            grown = sample._taken(points[..., taken, :], cross[..., taken], prior[..., taken], chances[offset])
+            first, width = taken.stop, max(1, 2 * offset)
+            if grown.size > sample.size:
+                joined[taken] = True
+            if grown.size > sample.size and first < number:
+                row = gram(self.kernel, points[..., taken, :], points).double()
+                cross = torch.cat([cross, row], -2) if sample.size else row
+            sample = grown
+        return Offer(sample, chosen, joined, probabilities)
+
+    def _values(self, points: Tensor, cross: Tensor | None, prior: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Return k_Z(x) (..., m, k) and k(x, x) (..., k) in double precision, evaluated where not given."""
+        prior = (prior_variance(self.kernel, points) if prior is None else prior).double()
+        if self.size == 0:
+            return prior.unsqueeze(-2)[..., :0, :], prior
+        cross = (gram(self.kernel, self.points, points) if cross is None else cross).double()
+        if cross.shape[-2:] != (self.size, points.shape[-2]):
+            raise InputError(
+                f"cross must hold the kernel of {self.size} points of the sample against {points.shape[-2]} offered, "
+                f"got {checks.describe(cross)}."
+            )
+        return cross, prior
+
+    def _whitened(self, cross: Tensor, prior: Tensor) -> tuple[Tensor, Tensor]:
+        """Return (L⁻¹ k_Z(x)) (..., m, k) and r(x) (..., k). Cost: O(m² k)."""
+        if self.size == 0:
+            return cross, prior
+        whitened = torch.linalg.solve_triangular(self._factor, cross, upper=False)
+        residual = prior - whitened.square().sum(-2)
+        if bool((residual < 0.0).any()):
+            non_negative_variance(residual.to(self.points.dtype), prior.to(self.points.dtype))
+            residual = residual.clamp_min(0.0)
+        return whitened, residual
+
+    def _scores(self, cross: Tensor, prior: Tensor) -> Tensor:
+        """Return τ̃ (k,)."""
+        residual = self._whitened(cross, prior)[1]
+        scores = (1.0 + self.accuracy) * residual / (residual + self.projection)
+        return scores.flatten(end_dim=-2).amax(0) if scores.dim() > 1 else scores
+
+    def _chances(self, cross: Tensor, prior: Tensor) -> Tensor:
+        """Return the probabilities (k,) with which points would be taken next."""
+        if self.size == 0:
+            return torch.ones(prior.shape[-1:], dtype=torch.float64, device=prior.device)
+        return (self.oversampling * self._scores(cross, prior)).clamp_max(1.0)
+
+    def _taken(self, point: Tensor, cross: Tensor, prior: Tensor, probability: Tensor) -> Self:
+        """Return the sample with a point (..., 1, d) taken with a probability, 0-dim."""
+        (key,) = _keys(point)
+        position = self._positions.get(key)
+        if position is not None:
+            return self._reweighted(position, 1.0 / probability)
+        below, residual = self._whitened(cross, prior)
+        m = self.size
+        shape = residual.shape[:-1]
+        values, factor = (residual.new_zeros(*shape, m + 1, m + 1) for _ in range(2))
+        values[..., :m, :m], values[..., m, :m], values[..., :m, m] = self._gram, cross[..., 0], cross[..., 0]
+        values[..., m, m] = prior[..., 0]
+        factor[..., :m, :m], factor[..., m, :m] = self._factor, below[..., 0]
+        factor[..., m, m] = (residual[..., 0] + self.projection * probability).sqrt()
+        return replace(
+            self,
+            points=torch.cat([self.points, point], -2),
+            weights=torch.cat([self.weights, 1.0 / probability.reshape(1)]),
+            _gram=values,
+            _factor=factor,
+            _positions=self._positions | {key: m},
+        )
+
+    def _reweighted(self, position: int, more: Tensor) -> Self:
+        """Return the sample with more weight, 0-dim, on a point. Cost: O(m²) on average, for rounding is cleared."""
+        weights = self.weights.clone()
+        weights[position] += more
+        if self._merged < self.size:
+            change = self.projection * (1.0 / weights[position] - 1.0 / self.weights[position])
+            unit = torch.zeros_like(self._factor[..., 0])
+            unit[..., position] = 1.0
+            factor = cholesky_rank_one(self._factor, unit, change.expand(unit.shape[:-1]), position)
+            if not bool(factor[..., -1, -1].isnan().any()):
+                return replace(self, weights=weights, _factor=factor, _merged=self._merged + 1)
+        factor = _factor(self._gram, self.projection / weights, self.points.dtype)
+        return replace(self, weights=weights, _factor=factor, _merged=0)
+
+
+def _factor(values: Tensor, noise: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return the Cholesky factor of a Gram matrix (..., m, m), of points in ``dtype``, plus noise (m,)."""
+    matrix = values + torch.diag_embed(noise)
+    try:
+        return jittered_cholesky(matrix)
+    except NotPositiveDefiniteError:
+        if dtype == torch.float64:
+            raise
+        return jittered_cholesky(matrix.to(dtype)).double()  # the kernel rounded like its points
+
+
+def _keys(points: Tensor) -> list[bytes]:
+    """Return a hashable key for each row of points (..., n, d)."""
+    return row_keys(points.movedim(-2, 0).flatten(1) if points.dim() > 2 else points)
