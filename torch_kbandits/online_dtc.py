@@ -186,6 +186,15 @@ class OnlineDTC:
         solved = self._inverse_times(vector.unsqueeze(-1)).squeeze(-1)
         return solved - self.lost.mT @ (self.lost @ vector) if self.left_out else solved
 
+    def inverse_product(self, left: Tensor, right: Tensor) -> Tensor:
+        """Return leftᵀ M⁻¹ right for coordinates (m, k) and (m, l), (k, l), from M⁻¹ as it is. Cost: O(m² l)."""
+        return left.mT @ self._inverse_times(right)
+
+    def traces(self) -> tuple[Tensor, Tensor]:
+        """Return the traces of M and of M⁻¹ as it is, 0-dim. Cost: O(m)."""
+        trace = self.precision_base.diagonal().sum() + self.gained.square().sum()
+        return trace, self.inverse_base.diagonal().sum() - self.fallen.square().sum()
+
     def distance(self, change: Tensor) -> Tensor:
         """Return √(cᵀ M c) for a change c (m,) of the weights, 0-dim. Cost: O(m²)."""
         change = change.unsqueeze(-1)
@@ -225,6 +234,21 @@ class OnlineDTC:
             known_complement=self.complement,
         )
         return after, fallen
+
+    def with_observations(self, points: Tensor, weights: Tensor, moments: Tensor) -> Self:
+        """Return M and the moments with rewards of k points added; M⁻¹ and log det are not what they were to follow.
+
+        ``refreshed`` computes them, once after many blocks of rewards.
+
+        Args:
+            points: their coordinates (m, k).
+            weights: summed 1/λ_s of the rewards of each, (k,).
+            moments: summed y_s/λ_s of the rewards of each, (k,).
+
+        Cost: O(m² k).
+        """
+        precision = torch.addmm(self.precision_base, points * weights, points.mT)
+        return replace(self, precision_base=precision, moment=self.moment + points @ moments)
 
     def grown(self, own: Tensor, corner: Tensor, cross: Tensor, below: Tensor, moments: Tensor) -> tuple[Self, Tensor]:
         """Add spanning points, which join the dictionary, on the observations so far.

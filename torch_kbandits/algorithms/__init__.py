@@ -2,13 +2,33 @@
 
 from torch_kbandits.algorithms.bbkb import BBKB
 from torch_kbandits.algorithms.bkb import BKB
+from torch_kbandits.algorithms.cbbkb import CBBKB
+from torch_kbandits.algorithms.cbkb import CBKB
+from torch_kbandits.algorithms.ek_ucb import EKUCB
 from torch_kbandits.algorithms.gp_ei import GPEI
 from torch_kbandits.algorithms.gp_pi import GPPI
 from torch_kbandits.algorithms.gp_ts import GPTS
 from torch_kbandits.algorithms.gp_ucb import GPUCB
 from torch_kbandits.algorithms.igp_ucb import IGPUCB
+from torch_kbandits.algorithms.k_ucb import KUCB
 from torch_kbandits.algorithms.mini_gp_ucb import MiniGPUCB
 from torch_kbandits.algorithms.random_search import RandomSearch
 from torch_kbandits.algorithms.registry import build, names
 
-__all__ = ["BBKB", "BKB", "GPEI", "GPPI", "GPTS", "GPUCB", "IGPUCB", "MiniGPUCB", "RandomSearch", "build", "names"]
+__all__ = [
+    "BBKB",
+    "BKB",
+    "CBBKB",
+    "CBKB",
+    "EKUCB",
+    "GPEI",
+    "GPPI",
+    "GPTS",
+    "GPUCB",
+    "IGPUCB",
+    "KUCB",
+    "MiniGPUCB",
+    "RandomSearch",
+    "build",
+    "names",
+]

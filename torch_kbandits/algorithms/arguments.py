@@ -7,14 +7,16 @@ from typing import Any, Literal, cast, get_args
 from torch import Tensor
 
 from torch_kbandits import checks
-from torch_kbandits.candidates import Arms, Box, Candidates
+from torch_kbandits.candidates import Arms, Box, Candidates, ContextualActions
 from torch_kbandits.confidence import ConstantWidth, TheoremWidth, Width
 from torch_kbandits.dictionaries import (
+    KORS,
     CappedDictionary,
     DictionaryRule,
     Resampling,
     RidgeLeverageSampling,
     WhenFull,
+    theoretical_kors_oversampling,
     theoretical_oversampling,
 )
 from torch_kbandits.errors import InputError, TheoryWarning
@@ -29,6 +31,17 @@ def resolve_candidates(candidates: Tensor | Candidates | None, bounds: Tensor | 
     if isinstance(candidates, Candidates):
         return candidates
     return Arms(cast(Tensor, candidates))
+
+
+def resolve_contextual(
+    candidates: Tensor | Candidates | None, bounds: Tensor | None, context_dim: int | None, action_dim: int | None
+) -> Candidates:
+    """Return contextual actions if there is a context, or if each round brings its own actions; else arms or a box."""
+    if isinstance(candidates, Candidates) or (context_dim is None and action_dim is None):
+        if context_dim is not None or action_dim is not None:
+            raise InputError(f"Leave out context_dim and action_dim: {type(candidates).__name__} know them.")
+        return resolve_candidates(candidates, bounds)
+    return ContextualActions(candidates, context_dim=context_dim or 0, bounds=bounds, action_dim=action_dim)
 
 
 def resolve_width(
@@ -96,17 +109,37 @@ def resolve_oversampling(
     """Return q̄: the number given, or the theorem's, which needs the horizon."""
     if oversampling != "theory":
         return oversampling
-    if horizon is None:
-        raise InputError('oversampling="theory" depends on the horizon: give horizon, the number of rounds.')
-    return theoretical_oversampling(failure_probability, horizon, accuracy)
+    return theoretical_oversampling(failure_probability, _needed(horizon), accuracy)
 
 
 def resolve_dictionary(
     oversampling: float, resampling: Resampling, max_dictionary: int | None, when_full: WhenFull
 ) -> DictionaryRule:
     """Return ridge leverage sampling, capped if there is a cap; ``when_full`` is checked in any case."""
+    return capped(RidgeLeverageSampling(oversampling, resampling), max_dictionary, when_full)
+
+
+def resolve_kors(
+    oversampling: float | Literal["theory"],
+    projection: float | None,
+    failure_probability: float,
+    horizon: int | None,
+) -> KORS:
+    """Return KORS with the γ given, or the theorem's, which needs the horizon."""
+    if oversampling == "theory":
+        oversampling = theoretical_kors_oversampling(failure_probability, _needed(horizon))
+    return KORS(oversampling, projection)
+
+
+def capped(rule: DictionaryRule, max_dictionary: int | None, when_full: WhenFull) -> DictionaryRule:
+    """Return a rule, capped if there is a cap; ``when_full`` is checked in any case."""
     checks.one_of("when_full", when_full, get_args(WhenFull))
-    rule = RidgeLeverageSampling(oversampling, resampling)
     if max_dictionary is None:
         return rule
     return CappedDictionary(rule, checks.positive_integer("max_dictionary", max_dictionary), when_full)
+
+
+def _needed(horizon: int | None) -> int:
+    if horizon is None:
+        raise InputError('oversampling="theory" depends on the horizon: give horizon, the number of rounds.')
+    return horizon

@@ -6,11 +6,15 @@ from typing import Any
 from torch_kbandits import checks
 from torch_kbandits.algorithms.bbkb import BBKB
 from torch_kbandits.algorithms.bkb import BKB
+from torch_kbandits.algorithms.cbbkb import CBBKB
+from torch_kbandits.algorithms.cbkb import CBKB
+from torch_kbandits.algorithms.ek_ucb import EKUCB
 from torch_kbandits.algorithms.gp_ei import GPEI
 from torch_kbandits.algorithms.gp_pi import GPPI
 from torch_kbandits.algorithms.gp_ts import GPTS
 from torch_kbandits.algorithms.gp_ucb import GPUCB
 from torch_kbandits.algorithms.igp_ucb import IGPUCB
+from torch_kbandits.algorithms.k_ucb import KUCB
 from torch_kbandits.algorithms.mini_gp_ucb import MiniGPUCB
 from torch_kbandits.algorithms.random_search import RandomSearch
 from torch_kbandits.bandit import Bandit
@@ -19,11 +23,15 @@ from torch_kbandits.errors import InputError
 _ALGORITHMS: dict[str, type[Bandit]] = {
     "bbkb": BBKB,
     "bkb": BKB,
+    "cbbkb": CBBKB,
+    "cbkb": CBKB,
+    "ek-ucb": EKUCB,
     "gp-ei": GPEI,
     "gp-pi": GPPI,
     "gp-ts": GPTS,
     "gp-ucb": GPUCB,
     "igp-ucb": IGPUCB,
+    "k-ucb": KUCB,
     "mini-gp-ucb": MiniGPUCB,
     "random": RandomSearch,
 }

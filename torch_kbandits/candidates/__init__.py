@@ -4,8 +4,11 @@ from torch_kbandits.candidates.arms import Arms
 from torch_kbandits.candidates.base import Belief, Candidates, Lookahead, PlayedLog
 from torch_kbandits.candidates.blocks import ArmBlocks
 from torch_kbandits.candidates.box import Box, BoxBelief
+from torch_kbandits.candidates.contextual import ContextualActions
 from torch_kbandits.candidates.covariances import CovarianceTable
 from torch_kbandits.candidates.features import FeatureTable
+from torch_kbandits.candidates.growing import GrowingBelief
+from torch_kbandits.candidates.joint import JointBelief
 from torch_kbandits.candidates.mapped import MappedArms
 from torch_kbandits.candidates.sources import ArmSource, TensorArms
 from torch_kbandits.candidates.table import TableBelief
@@ -18,8 +21,11 @@ __all__ = [
     "Box",
     "BoxBelief",
     "Candidates",
+    "ContextualActions",
     "CovarianceTable",
     "FeatureTable",
+    "GrowingBelief",
+    "JointBelief",
     "Lookahead",
     "MappedArms",
     "PlayedLog",

@@ -1,16 +1,17 @@
 """The posterior over joint points under a dictionary that only grows: no round looks at the whole history."""
 
-from typing import NamedTuple
+from typing import cast
 
 import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits.candidates.base import Belief, require_finite
+from torch_kbandits.candidates.embedded import Embedded
 from torch_kbandits.candidates.growing_lookahead import GrowingLookahead
 from torch_kbandits.candidates.growth import spanning_factor
 from torch_kbandits.candidates.played_rows import PlayedRows
-from torch_kbandits.dictionaries import DictionaryRule, OnlineSample
+from torch_kbandits.dictionaries import DictionaryRule, OnlineRule, OnlineSample
 from torch_kbandits.dtc import DTCFactors
 from torch_kbandits.gram import gram, prior_variance
 from torch_kbandits.linalg import non_negative_variance
@@ -22,27 +23,6 @@ REFRESH = 512
 
 #: Rows whose coordinates are computed at a time where they are not kept.
 _BLOCK = 4096
-
-
-class Embedded(NamedTuple):
-    """Points as the posterior sees them, in double precision.
-
-    Attributes:
-        points: (k, d), in their own dtype.
-        values: their kernel values with the spanning points, (m, k).
-        coordinates: L⁻¹ times these, (m, k).
-        prior_variance: (k,).
-    """
-
-    points: Tensor
-    values: Tensor
-    coordinates: Tensor
-    prior_variance: Tensor
-
-    def column(self, number: int) -> "Embedded":
-        """Return one of the points alone."""
-        one = slice(number, number + 1)
-        return Embedded(self.points[one], self.values[:, one], self.coordinates[:, one], self.prior_variance[one])
 
 
 class GrowingBelief(Belief):
@@ -170,16 +150,15 @@ class GrowingBelief(Belief):
 
     def learn(self, X: Tensor, Y: Tensor, rule: DictionaryRule | None, generator: torch.Generator | None) -> None:
         """Condition on rewards Y (q,) at X (q, d) and offer the points to the dictionary; everything or nothing."""
-        assert rule is not None  # an exact posterior is another belief
         before = dict(vars(self))
         try:
             with torch.no_grad():
-                self._learn(X, Y.double(), rule, torch.rand(len(X), generator=generator, dtype=torch.float64))
+                self._learn(X, Y.double(), cast(OnlineRule, rule), torch.rand(len(X), generator=generator, dtype=torch.float64))
         except BaseException:
             vars(self).update(before)
             raise
 
-    def _learn(self, X: Tensor, Y: Tensor, rule: DictionaryRule, uniforms: Tensor) -> None:
+    def _learn(self, X: Tensor, Y: Tensor, rule: OnlineRule, uniforms: Tensor) -> None:
         sample = self._sample
         if sample is None:
             sample = rule.online_sample(self.kernel, self._noise, self._dictionary, self._weights)

@@ -7,13 +7,14 @@ from torch import Tensor
 
 from torch_kbandits.acquisition import AcquisitionRule, DiscretizedThompsonSampling, Domain
 from torch_kbandits.candidates.base import Lookahead
+from torch_kbandits.candidates.embedded import Embedded
 from torch_kbandits.candidates.joint import best_of, on_box, required
 from torch_kbandits.linalg import cholesky_append, jittered_cholesky
 from torch_kbandits.prior_draws import JOINT_LIMIT
 from torch_kbandits.rows import distinct
 
 if TYPE_CHECKING:
-    from torch_kbandits.candidates.growing import Embedded, GrowingBelief
+    from torch_kbandits.candidates.growing import GrowingBelief
 
 
 class GrowingLookahead(Lookahead):
@@ -57,7 +58,7 @@ class GrowingLookahead(Lookahead):
         least = torch.finfo(torch.float64).eps * self._belief.kernel_bound()
         return ((before + least) / (after + least)).max()
 
-    def shrunken(self, at: "Embedded", variance: Tensor) -> Tensor:
+    def shrunken(self, at: Embedded, variance: Tensor) -> Tensor:
         """Return variances (A,) with the pending points hallucinated."""
         if len(self.pending) == 0:
             return variance
@@ -65,7 +66,7 @@ class GrowingLookahead(Lookahead):
         cross = self._belief.covariance(pending, at)
         return variance - torch.linalg.solve_triangular(factor, cross, upper=False).square().sum(0)
 
-    def _with_pending(self) -> "tuple[Embedded, Tensor, Tensor]":
+    def _with_pending(self) -> tuple[Embedded, Tensor, Tensor]:
         """Return the pending points embedded, the factor of c(P, P) + λI and the variances c(p, p), all up to date."""
         points = self.pending
         known = 0 if self._ahead is None else len(self._ahead[0].points)
@@ -99,7 +100,7 @@ class _Offer:
         return self._embedded is not None
 
     @property
-    def at(self) -> "Embedded":
+    def at(self) -> Embedded:
         """The actions as the posterior sees them."""
         if self._embedded is None:
             self._embedded = self._belief.embed(self._arms)

@@ -62,7 +62,7 @@ class JointLookahead(ModelLookahead):
             return on_box(rule, model, self._belief.num_observations, beta, pending, domain, seed)
         with torch.no_grad():
             scores = rule.on_arms(_Offer(model, pending, domain.arms), beta, seed)
-        return best_of(domain.arms, scores, beta, self._belief.kernel_bound(), seed)
+        return domain.arms[best_of(scores, beta, self._belief.kernel_bound(), seed), None].clone()
 
     def variance_ratio(self) -> Tensor:
         """Return the largest ratio over the pending points, 0-dim: the contexts to come are not known."""
@@ -117,14 +117,13 @@ def required(domain: Domain | None) -> Domain:
     return domain
 
 
-def best_of(arms: Tensor, scores: Tensor, beta: Tensor, kernel_bound: Tensor, seed: int) -> Tensor:
-    """Return the arm (1, d) of the highest score; scores that differ by rounding only are broken by lot.
+def best_of(scores: Tensor, beta: Tensor, kernel_bound: Tensor, seed: int) -> int:
+    """Return the position of the highest score (A,); scores that differ by rounding only are broken by lot.
 
     The lot is the round's: actions differ from round to round, so there is no order of all of them.
     """
-    ranks = torch.rand(len(arms), generator=torch.Generator().manual_seed(seed)).to(arms.device)
-    row = highest(scores, ranks, tie_width(scores.max(), beta, kernel_bound))
-    return arms[row, None].clone()
+    ranks = torch.rand(len(scores), generator=torch.Generator().manual_seed(seed)).to(scores.device)
+    return highest(scores, ranks, tie_width(scores.max(), beta, kernel_bound))
 
 
 def on_box(

@@ -6,6 +6,7 @@ from torch_kbandits.dictionaries.fixed import FixedDictionary
 from torch_kbandits.dictionaries.greedy import GreedyDictionary
 from torch_kbandits.dictionaries.kors import KORS, theoretical_kors_oversampling
 from torch_kbandits.dictionaries.leverage import leverage_scores
+from torch_kbandits.dictionaries.online_rule import OnlineRule
 from torch_kbandits.dictionaries.online_sample import Offer, OnlineSample
 from torch_kbandits.dictionaries.ridge_leverage import Resampling, RidgeLeverageSampling, theoretical_oversampling
 from torch_kbandits.dictionaries.uniform import UniformDictionary
@@ -17,6 +18,7 @@ __all__ = [
     "FixedDictionary",
     "GreedyDictionary",
     "Offer",
+    "OnlineRule",
     "OnlineSample",
     "PlayedPoints",
     "Resampling",

@@ -1,13 +1,16 @@
 import warnings
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal, cast, get_args
 from weakref import WeakSet
 
 import torch
+from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.dictionaries.base import DictionaryRule, PlayedPoints, Selection
+from torch_kbandits.dictionaries.online_rule import OnlineRule
+from torch_kbandits.dictionaries.online_sample import Offer, OnlineSample
 from torch_kbandits.errors import DictionaryFullError, KernelBanditWarning
 
 WhenFull = Literal["stop", "warn", "raise"]
@@ -43,6 +46,34 @@ class CappedDictionary(DictionaryRule):
     def is_coupled(self) -> bool:
         """Whether the other rule is."""
         return self.rule.is_coupled
+
+    @property
+    def is_online(self) -> bool:
+        """Whether the other rule is."""
+        return self.rule.is_online
+
+    def online_sample(self, kernel: Kernel, noise: float, points: Tensor, weights: Tensor) -> OnlineSample:
+        """Return the dictionary of an online rule; see ``OnlineRule``."""
+        return cast(OnlineRule, self.rule).online_sample(kernel, noise, points, weights)
+
+    def offered(
+        self, sample: OnlineSample, points: Tensor, uniforms: Tensor, cross: Tensor | None, prior: Tensor | None
+    ) -> Offer:
+        """Offer points to the dictionary of an online rule until it is full; then nothing is offered any more.
+
+        Raises:
+            DictionaryFullError: if one more is wanted and ``when_full`` is "raise".
+        """
+        offer = cast(OnlineRule, self.rule).offered(sample, points, uniforms, cross, prior)
+        if offer.sample.size <= self.max_size:
+            return offer
+        self._say_full(offer.sample.size)
+        last = int(offer.joined.nonzero()[max(0, self.max_size - sample.size)])
+        chosen, joined = offer.chosen.clone(), offer.joined.clone()
+        chosen[last:], joined[last:] = False, False
+        before = slice(last)
+        kept = sample.offered(points[before], uniforms[before], None if cross is None else cross[:, before])
+        return Offer(kept.sample, chosen, joined, offer.probabilities)
 
     def select(self, played: PlayedPoints, generator: torch.Generator | None = None) -> Selection:
         """Choose at most ``max_size`` points; see ``DictionaryRule.select``.

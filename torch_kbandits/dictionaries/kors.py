@@ -2,12 +2,13 @@ import math
 from dataclasses import dataclass
 
 import torch
+from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.dictionaries.base import DictionaryRule, PlayedPoints, Selection
 from torch_kbandits.dictionaries.leverage import inclusion_probabilities
-from torch_kbandits.dictionaries.online_sample import OnlineSample
+from torch_kbandits.dictionaries.online_sample import Offer, OnlineSample
 from torch_kbandits.gram import gram, prior_variance
 
 
@@ -43,6 +44,22 @@ class KORS(DictionaryRule):
         if self.projection is not None:
             checks.positive("projection", self.projection)
         checks.open_unit_interval("accuracy", self.accuracy)
+
+    @property
+    def is_online(self) -> bool:
+        """True: each play is offered once."""
+        return True
+
+    def online_sample(self, kernel: Kernel, noise: float, points: Tensor, weights: Tensor) -> OnlineSample:
+        """Return the dictionary to which plays are offered; see ``OnlineRule``."""
+        projection = noise if self.projection is None else self.projection
+        return OnlineSample.from_points(points, weights, kernel, projection, self.accuracy, self.oversampling)
+
+    def offered(
+        self, sample: OnlineSample, points: Tensor, uniforms: Tensor, cross: Tensor | None, prior: Tensor | None
+    ) -> Offer:
+        """Return what becomes of points offered one after another; see ``OnlineSample.offered``."""
+        return sample.offered(points, uniforms, cross, prior)
 
     def select(self, played: PlayedPoints, generator: torch.Generator | None = None) -> Selection:
         """Offer the plays in order of the points' first play; see ``DictionaryRule.select``.

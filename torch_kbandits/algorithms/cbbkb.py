@@ -1,0 +1,84 @@
+from typing import Literal
+
+from gpytorch.kernels import Kernel
+from torch import Tensor
+
+from torch_kbandits.algorithms.arguments import resolve_contextual
+from torch_kbandits.algorithms.bbkb import BBKB
+from torch_kbandits.candidates import Candidates
+from torch_kbandits.confidence import Width
+from torch_kbandits.dictionaries import Resampling, WhenFull
+
+
+class CBBKB(BBKB):
+    """CBBKB, contextual batched BKB: the dictionary is resampled from all joint points played, after each batch.
+
+    Contexts differ from round to round, so there is no table of arms: resampling looks at the whole history. ``EKUCB``
+    does not.
+
+    Source: Calandriello et al., ICML 2020; the contextual variant is the baseline of Zenati et al., AISTATS 2022, App.
+    F.1. Differs: what differs in ``BBKB``.
+
+    Args:
+        kernel: the prior covariance of joint points, any GPyTorch kernel, in reward units squared.
+        regularization: λ > 0, in reward units squared.
+        candidates: actions (A, a), or a ``Candidates`` such as ``ContextualActions``.
+        bounds: a box (2, a) of actions instead.
+        context_dim: c, the number of context columns.
+        action_dim: a, where each round brings its own actions.
+        noise_scale: R > 0, the sub-Gaussian constant of the noise, in reward units.
+        norm_bound: B > 0, a bound on the RKHS norm of the reward function.
+        failure_probability: δ in (0, 1).
+        horizon: T, the planned number of rounds; only the theorem's oversampling needs it.
+        oversampling: q̄ > 0, or "theory" for the theorem's, which keeps nearly every point.
+        accuracy: ε in (0, 1), the accuracy of the dictionary.
+        resampling: see ``BKB``.
+        max_dictionary: the most points that the dictionary may have; None for no limit. The theorem knows no limit.
+        when_full: what happens when more are wanted, "stop", "warn" or "raise": see ``CappedDictionary``.
+        threshold: C > 1: a batch ends when 1 + Σ τ̃ of its points exceeds it. The paper tries 3, 10 and 30.
+        beta: a multiplier of the standard deviation (2 here is 4 in BoTorch) or a ``Width``, instead of the theorem's
+            width, which over-explores in practice; then R and B are not needed.
+        seed: addresses all randomness.
+
+    Cost of a round with A actions: O(A m²) and that of its pending points; of a batch O(n m²); memory O(n m).
+    """
+
+    def __init__(
+        self,
+        *,
+        kernel: Kernel,
+        regularization: float,
+        seed: int,
+        candidates: Tensor | Candidates | None = None,
+        bounds: Tensor | None = None,
+        context_dim: int | None = None,
+        action_dim: int | None = None,
+        noise_scale: float | None = None,
+        norm_bound: float | None = None,
+        failure_probability: float = 0.1,
+        horizon: int | None = None,
+        oversampling: float | Literal["theory"] = 3.0,
+        accuracy: float = 0.5,
+        resampling: Resampling = "fresh",
+        max_dictionary: int | None = None,
+        when_full: WhenFull = "warn",
+        threshold: float = 3.0,
+        beta: float | Width | None = None,
+    ) -> None:
+        super().__init__(
+            candidates=resolve_contextual(candidates, bounds, context_dim, action_dim),
+            kernel=kernel,
+            regularization=regularization,
+            seed=seed,
+            noise_scale=noise_scale,
+            norm_bound=norm_bound,
+            failure_probability=failure_probability,
+            horizon=horizon,
+            oversampling=oversampling,
+            accuracy=accuracy,
+            resampling=resampling,
+            max_dictionary=max_dictionary,
+            when_full=when_full,
+            threshold=threshold,
+            beta=beta,
+        )

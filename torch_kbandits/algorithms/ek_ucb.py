@@ -1,0 +1,92 @@
+import math
+from typing import Literal
+
+from gpytorch.kernels import Kernel
+from torch import Tensor
+
+from torch_kbandits.acquisition import UpperConfidenceRule
+from torch_kbandits.algorithms.arguments import (
+    capped,
+    check_theory,
+    resolve_contextual,
+    resolve_kors,
+    resolve_width,
+    theorem,
+)
+from torch_kbandits.bandit import Bandit
+from torch_kbandits.batches import GlobalBatchRule
+from torch_kbandits.candidates import Candidates
+from torch_kbandits.confidence import EKUCBWidth, ScaledWidth, Width
+from torch_kbandits.dictionaries import WhenFull
+
+
+class EKUCB(Bandit):
+    """EK-UCB, efficient kernel UCB: K-UCB at the cost of a dictionary that KORS grows, incremental throughout.
+
+    A round costs the same however many were played, except where a point joins the dictionary.
+
+    Source: Zenati, Bietti, Diemert, Mairal, Martin and Gaillard, "Efficient kernel UCB for contextual bandits",
+    AISTATS 2022, Alg. 2. Differs: see ``KORS``, ``EKUCBWidth`` and ``GrowingBelief``; the first action is chosen as all
+    others are, not drawn; batches, which the paper leaves to future work; several points may be pending.
+
+    Args:
+        kernel: the prior covariance of joint points, any GPyTorch kernel, in reward units squared.
+        regularization: λ > 0, in reward units squared.
+        candidates: actions (A, a), or a ``Candidates`` such as ``ContextualActions``.
+        bounds: a box (2, a) of actions instead.
+        context_dim: c, the number of context columns; without it there is no context, and candidates are arms.
+        action_dim: a, where each round brings its own actions.
+        noise_scale: R > 0, the sub-Gaussian constant of the noise, in reward units.
+        norm_bound: B > 0, a bound on the RKHS norm of the reward function.
+        failure_probability: δ in (0, 1).
+        horizon: T, the planned number of rounds; only the theorem's oversampling needs it.
+        oversampling: γ > 0, KORS's budget, or "theory" for the theorem's, which keeps nearly every point.
+        projection: μ > 0, the scale below which KORS drops directions, in reward units squared; λ unless given, which
+            balances regret and time: a larger one is faster and regrets more.
+        max_dictionary: the most points that the dictionary may have; None for no limit. The theorem knows no limit.
+        when_full: what happens when more are wanted, "stop", "warn" or "raise": see ``CappedDictionary``.
+        batch_threshold: C > 1: means and dictionary stay for a batch, as in BBKB, until 1 + Σ τ̃ of its points exceeds
+            C; the theorem's width is then √C times wider. None: rewards are learned at once.
+        beta: a multiplier of the standard deviation (2 here is 4 in BoTorch) or a ``Width``, instead of the theorem's
+            width, which over-explores in practice; then R and B are not needed.
+        seed: addresses all randomness.
+
+    Cost of a round with A actions: O(A m²), and O(n m) when a point joins; memory O(n m).
+    """
+
+    def __init__(
+        self,
+        *,
+        kernel: Kernel,
+        regularization: float,
+        seed: int,
+        candidates: Tensor | Candidates | None = None,
+        bounds: Tensor | None = None,
+        context_dim: int | None = None,
+        action_dim: int | None = None,
+        noise_scale: float | None = None,
+        norm_bound: float | None = None,
+        failure_probability: float = 0.1,
+        horizon: int | None = None,
+        oversampling: float | Literal["theory"] = 3.0,
+        projection: float | None = None,
+        max_dictionary: int | None = None,
+        when_full: WhenFull = "warn",
+        batch_threshold: float | None = None,
+        beta: float | Width | None = None,
+    ) -> None:
+        check_theory(noise_scale, norm_bound, failure_probability, horizon)
+        rule = resolve_kors(oversampling, projection, failure_probability, horizon)
+        theory = theorem(EKUCBWidth, noise_scale, norm_bound, failure_probability, projection=projection)
+        width = resolve_width(beta, theory, regularization)
+        batches = None if batch_threshold is None else GlobalBatchRule(batch_threshold)
+        super().__init__(
+            candidates=resolve_contextual(candidates, bounds, context_dim, action_dim),
+            kernel=kernel,
+            regularization=regularization,
+            dictionary=capped(rule, max_dictionary, when_full),
+            width=width if batches is None or beta is not None else ScaledWidth(width, math.sqrt(batches.threshold)),
+            acquisition=UpperConfidenceRule(),
+            batches=batches,
+            seed=seed,
+        )
