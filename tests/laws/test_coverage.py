@@ -22,6 +22,7 @@ from torch_kbandits.confidence import (
     BKBWidth,
     ConstantGain,
     ConstantWidth,
+    EKUCBWidth,
     Evidence,
     GPTSWidth,
     GPUCBWidth,
@@ -202,6 +203,8 @@ CASES = {
     "self-normalised, noise, λ = R²/100": Case(SelfNormalizedWidth(0.5, 0.01, DELTA), 0.0025, 0.5, 0.01),
     "self-normalised, noise, λ = R²/10⁴": Case(SelfNormalizedWidth(0.5, 0.01, DELTA), 0.000025, 0.5, 0.01),
     "self-normalised, norm": Case(SelfNormalizedWidth(0.1, 3.0, DELTA), 1.0, 0.1, 3.0),
+    "EK-UCB, exact dictionary, noise": Case(EKUCBWidth(0.5, 0.01, DELTA, projection=1e-9), 0.25, 0.5, 0.01),
+    "EK-UCB, exact dictionary, norm": Case(EKUCBWidth(0.1, 3.0, DELTA, projection=1e-9), 1.0, 0.1, 3.0),
     "BKB, exact dictionary, noise": Case(BKBWidth(0.5, 0.01, DELTA, accuracy=1e-6), 0.25, 0.5, 0.01),
     "BKB, exact dictionary, norm": Case(BKBWidth(0.1, 3.0, DELTA, accuracy=1e-6), 1.0, 0.1, 3.0),
 }
@@ -247,6 +250,56 @@ def test_a_bayesian_width_for_one_arm_is_caught_on_many():
     noise = gaussian(np.sqrt(0.1), (SIMULATIONS, ROUNDS), rng)
     width = BayesianGPUCBWidth(1, DELTA)
     assert misses_on_arms(width, prior_draws(SIMULATIONS, rng), noise, 0.1) > allowed(SIMULATIONS, DELTA)
+
+
+class Projected(Posteriors):
+    """DTC posteriors at a dictionary of arms: exact ones of the projected kernel, with the variance it leaves out."""
+
+    def __init__(self, num_simulations: int, noise_variance: float, dictionary: list[int]) -> None:
+        cross = GRAM[dictionary]
+        projected = cross.T @ np.linalg.solve(cross[:, dictionary], cross)
+        super().__init__(num_simulations, noise_variance, projected)
+        self.left_out = GRAM - projected
+
+    @property
+    def deviation(self) -> np.ndarray:
+        return np.sqrt(super().deviation ** 2 + np.maximum(self.left_out.diagonal(), 0.0))
+
+    def kernel_bound(self) -> Tensor:
+        return torch.tensor(GRAM.diagonal().max(), dtype=torch.float64)
+
+    def projection_error(self, plays: np.ndarray) -> float:
+        """‖(I − P) F^½‖² for the plays (n,) of one simulation."""
+        return float(np.linalg.eigvalsh(self.left_out[np.ix_(plays, plays)]).max())
+
+
+def misses_of_projections(share: float, noise_scale: float, norm: float, dictionary: list[int]) -> int:
+    """Return the misses of EK-UCB's width on random plays at λ = 0.01 with ``share`` of their projection error."""
+    rng = np.random.default_rng(3)
+    number, rounds = 400, 60
+    posteriors = Projected(number, 0.01, dictionary)
+    plays = rng.integers(len(ARMS), size=(number, rounds))
+    error = max(posteriors.projection_error(row) for row in plays)
+    width = EKUCBWidth(noise_scale, norm, DELTA, projection=share * error)
+    functions = rkhs_weights(number, norm, rng) @ GRAM
+    noise = gaussian(noise_scale, (number, rounds), rng)
+    missed = np.zeros(number, dtype=bool)
+    for t in range(rounds + 1):
+        band = width(posteriors).numpy()[:, None] * posteriors.deviation
+        missed |= (np.abs(functions - posteriors.mean) > band + 1e-9).any(1)
+        if t < rounds:
+            posteriors.observe(plays[:, t], functions[posteriors.rows, plays[:, t]] + noise[:, t])
+    return int(missed.sum())
+
+
+@pytest.mark.parametrize("dictionary", [[12], [2, 12, 22], list(range(0, 25, 4))])
+@pytest.mark.parametrize(("noise_scale", "norm"), [(0.1, 0.01), (0.01, 3.0)])
+def test_ek_ucb_covers_with_the_error_of_its_projection(noise_scale, norm, dictionary):
+    assert misses_of_projections(1.0, noise_scale, norm, dictionary) <= allowed(400, DELTA)
+
+
+def test_ek_ucb_without_the_error_of_its_projection_is_caught():
+    assert misses_of_projections(1e-9, 0.01, 3.0, [12]) > allowed(400, DELTA)
 
 
 def test_certified_greedy_gain_is_never_below_the_realised_one():

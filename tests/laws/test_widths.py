@@ -14,6 +14,7 @@ from torch_kbandits import BKBWidth, ConstantWidth, InputError, NystromGP, Scale
 from torch_kbandits.confidence import (
     BayesianGPUCBWidth,
     ConstantGain,
+    EKUCBWidth,
     Evidence,
     GPTSWidth,
     GPUCBWidth,
@@ -189,6 +190,24 @@ def test_k_ucb_by_hand():
     assert value == pytest.approx(3.1415956534, abs=1e-6)
 
 
+def test_ek_ucb_by_hand():
+    # √λ = 0.5, μ = 1: (1 + 2) · 2 = 6; 4 ln 10 = 9.2103403720; 2 · 4 · (1 + ln 401) = 55.9516914181
+    # 6 + (0.1 / 0.5) √(9.2103403720 + 55.9516914181) = 6 + 0.2 √65.1620317901 = 7.6144600
+    value = float(EKUCBWidth(0.1, 2.0, 0.1, projection=1.0)(Known()))
+    assert value == pytest.approx(6.0 + 0.2 * math.sqrt(65.1620317901), rel=1e-9)
+    assert value == pytest.approx(7.6144600, abs=1e-6)
+    # Without μ it is λ, so the norm counts twice: 4 in place of 6.
+    assert float(EKUCBWidth(0.1, 2.0, 0.1)(Known())) == pytest.approx(value - 2.0, rel=1e-12)
+    assert EKUCBWidth(0.1, 2.0, 0.1).smallest(0.25) == pytest.approx(4.0 + 0.2 * math.sqrt(9.2103403720), rel=1e-9)
+
+
+def test_ek_ucb_grows_with_the_projection_error_and_is_wider_than_k_ucb():
+    values = [float(EKUCBWidth(0.1, 2.0, 0.1, projection)(Known())) for projection in (1e-12, 0.1, 0.25, 1.0)]
+    assert all(np.diff(values) > 0.0)
+    # At μ = 0 what is left are the doubled logarithms.
+    assert values[0] - 2.0 == pytest.approx(math.sqrt(2.0) * (float(KUCBWidth(0.1, 2.0, 0.1)(Known())) - 2.0), abs=1e-5)
+
+
 def test_self_normalised_by_hand():
     # 2 + (0.1 / 0.5) √(2 · 3 + 2 · 2.3025850930) = 2 + 0.2 √10.6051701860 = 2.6513116055
     value = float(SelfNormalizedWidth(0.1, 2.0, 0.1)(Known()))
@@ -232,7 +251,8 @@ def test_guess_and_double_by_hand():
     # GP-UCB's noise is bounded by √λ, so ρ = √10.6051701860 = 3.2565580: ‖μ‖ = 5 asks for G >= 1.743442: 0.3 · 2³.
     assert GuessAndDouble(GPUCBWidth(0.3, 0.1)).guess(Known(norm=5.0)) == pytest.approx(2.4)
     # It wraps any theorem with a norm bound and is that theorem's width at the guess.
-    for width in (BKBWidth(0.1, 0.3, 0.1), KUCBWidth(0.1, 0.3, 0.1), IGPUCBWidth(0.1, 0.3, 0.1)):
+    for kind in (BKBWidth, EKUCBWidth, KUCBWidth, IGPUCBWidth):
+        width = kind(0.1, 0.3, 0.1)
         at_guess = replace(width, norm_bound=4.8)
         assert float(GuessAndDouble(width)(Known(norm=5.0))) == pytest.approx(float(at_guess(Known())), rel=1e-12)
 
@@ -242,6 +262,8 @@ WITH_NORM_BOUND = [
     IGPUCBWidth(0.1, 1.0, 0.1),
     GPTSWidth(0.1, 1.0, 0.1),
     KUCBWidth(0.1, 1.0, 0.1),
+    EKUCBWidth(0.1, 1.0, 0.1),
+    EKUCBWidth(0.1, 1.0, 0.1, projection=0.3),
     SelfNormalizedWidth(0.1, 1.0, 0.1),
 ]
 THEOREMS = [
@@ -256,23 +278,27 @@ THEOREMS = [
 ]
 
 
-@pytest.mark.parametrize("width", WITH_NORM_BOUND, ids=lambda width: type(width).__name__)
+@pytest.mark.parametrize("width", WITH_NORM_BOUND, ids=repr)
 def test_widths_grow_with_norm_confidence_and_what_was_learnt(width):
     base = float(width(Known()))
     assert float(replace(width, norm_bound=2.0)(Known())) > base
     assert float(replace(width, failure_probability=0.01)(Known())) > base
-    if isinstance(width, KUCBWidth):
+    if isinstance(width, (EKUCBWidth, KUCBWidth)):
         assert float(width(Known(dimension=5.0))) > base
         assert float(width(Known(bound=2.0))) > base
     else:
         assert float(width(Known(gain=4.0))) > base
     if not isinstance(width, GPUCBWidth):
         assert float(replace(width, noise_scale=0.2)(Known())) > base
-    if isinstance(width, (KUCBWidth, SelfNormalizedWidth)):
+    if isinstance(width, (EKUCBWidth, KUCBWidth, SelfNormalizedWidth)):
         assert float(width(Known(regularization_value=0.1))) > base
 
 
-@pytest.mark.parametrize("width", [GPUCBWidth(1.0, 0.1), KUCBWidth(0.1, 1.0, 0.1), BayesianGPUCBWidth(10, 0.1)])
+@pytest.mark.parametrize(
+    "width",
+    [GPUCBWidth(1.0, 0.1), KUCBWidth(0.1, 1.0, 0.1), EKUCBWidth(0.1, 1.0, 0.1), BayesianGPUCBWidth(10, 0.1)],
+    ids=repr,
+)
 def test_widths_with_a_clock_grow_with_time(width):
     values = [float(width(Known(t))) for t in range(60)]
     assert all(np.diff(values) > 0.0)
@@ -449,13 +475,14 @@ def test_values_print_and_compare():
         (lambda: BayesianGPUCBWidth(10, 0.0), "failure_probability"),
         *[
             (lambda kind=kind, arguments=arguments: kind(*arguments), message)
-            for kind in (IGPUCBWidth, GPTSWidth, KUCBWidth, SelfNormalizedWidth)
+            for kind in (IGPUCBWidth, GPTSWidth, KUCBWidth, EKUCBWidth, SelfNormalizedWidth)
             for arguments, message in [
                 ((0.0, 1.0, 0.1), "noise_scale"),
                 ((0.1, float("nan"), 0.1), "norm_bound"),
                 ((0.1, 1.0, -0.1), "failure_probability"),
             ]
         ],
+        (lambda: EKUCBWidth(0.1, 1.0, 0.1, projection=0.0), "projection must be a finite number above 0"),
         (lambda: IGPUCBWidth(0.1, 1.0, 0.1, gain=RealizedGain), "gain must be an information gain"),
         (lambda: GPTSWidth(0.1, 1.0, 0.1, gain=None), "gain must be an information gain"),
         (lambda: SelfNormalizedWidth(0.1, 1.0, 0.1, gain="rbf"), "gain must be an information gain"),

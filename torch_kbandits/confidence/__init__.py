@@ -3,6 +3,7 @@
 from torch_kbandits.confidence.base import ConstantWidth, Evidence, ScaledWidth, TheoremWidth, Width
 from torch_kbandits.confidence.bayesian_gp_ucb import BayesianGPUCBWidth
 from torch_kbandits.confidence.bkb import BKBWidth
+from torch_kbandits.confidence.ek_ucb import EKUCBWidth
 from torch_kbandits.confidence.gain import ConstantGain, GreedyGain, InformationGain, RateGain, RealizedGain, SumGain
 from torch_kbandits.confidence.gp_ts import GPTSWidth
 from torch_kbandits.confidence.gp_ucb import GPUCBWidth
@@ -18,6 +19,7 @@ __all__ = [
     "BayesianGPUCBWidth",
     "ConstantGain",
     "ConstantWidth",
+    "EKUCBWidth",
     "Evidence",
     "GPTSWidth",
     "GPUCBWidth",

@@ -24,6 +24,7 @@ WIDTHS: dict[str, type[Width]] = {
     "bayesian-gp-ucb": confidence.BayesianGPUCBWidth,
     "bkb": confidence.BKBWidth,
     "constant": confidence.ConstantWidth,
+    "ek-ucb": confidence.EKUCBWidth,
     "gp-ts": confidence.GPTSWidth,
     "gp-ucb": confidence.GPUCBWidth,
     "igp-ucb": confidence.IGPUCBWidth,
