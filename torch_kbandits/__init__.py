@@ -4,6 +4,8 @@ from torch_kbandits import algorithms, environments
 from torch_kbandits.acquisition import DiscretizedThompsonSampling, KernelUCB
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.candidates import ArmBlocks, Arms, Box, ContextualActions, MappedArms
+from torch_kbandits.column_spec import ColumnSpec
+from torch_kbandits.columns import Category, Number
 from torch_kbandits.confidence import BKBWidth, ConstantWidth, ScaledWidth, Width
 from torch_kbandits.dictionaries import (
     KORS,
@@ -38,6 +40,8 @@ __all__ = [
     "Bandit",
     "Box",
     "CappedDictionary",
+    "Category",
+    "ColumnSpec",
     "ConstantWidth",
     "ContextualActions",
     "DictionaryFullError",
@@ -51,6 +55,7 @@ __all__ = [
     "KernelBanditError",
     "KernelUCB",
     "MappedArms",
+    "Number",
     "NumericalError",
     "NystromGP",
     "OnlineGP",

@@ -233,7 +233,7 @@ class Bandit:
         self._learn_round(X, rewards(y, X).detach().clone(), pending)
 
     def _learn_round(self, X: Tensor, Y: Tensor, pending: Pending) -> None:
-        """Learn rewards Y (q,) at X (q, d) as one round, after which these points are pending; everything or nothing."""
+        """Learn rewards Y (q,) at X (q, d) as one round and leave these points pending; everything or nothing."""
         told = History(X, Y, torch.full((len(X),), self.round, device=X.device))
         # The lookahead shares buffers with what is about to change, and failed changes may leave points in the belief.
         ahead, self._ahead = self._ahead, None
@@ -379,6 +379,7 @@ class Bandit:
             "config": self._config(),
             "history": history._asdict(),
             "inducing_points": self.inducing_points,
+            "dictionary_weights": self._belief.dictionary_weights,
             "pending": self.pending,
             "pending_ids": list(self._pending.ids),
             "num_asked": self._num_asked,
@@ -401,7 +402,9 @@ class Bandit:
         belief = self._prior()
         learned = slice(saved.num_learned)
         if saved.num_learned:
-            belief.restore(saved.history.X[learned], saved.history.Y[learned], saved.inducing_points)
+            belief.restore(
+                saved.history.X[learned], saved.history.Y[learned], saved.inducing_points, saved.dictionary_weights
+            )
         self._belief, self._told, self._pending = belief, [saved.history], saved.pending
         self._num_asked = saved.num_asked
         held = History(*(part[saved.num_learned :] for part in saved.history))
@@ -523,8 +526,8 @@ class Bandit:
         if not self._warned_of_stale_points and len(self._pending.ids) == len(pending.ids) >= _STALE_POINTS:
             self._warned_of_stale_points = True
             warnings.warn(
-                f"What was told is not among the {len(pending.ids)} pending points: they make every ask slower and keep "
-                "the bandit away from them. Tell points exactly as they were asked for, forget(x) what was not "
+                f"What was told is not among the {len(pending.ids)} pending points: they make every ask slower and "
+                "keep the bandit away from them. Tell points exactly as they were asked for, forget(x) what was not "
                 "evaluated, or ask(remember=False) if nothing is evaluated in parallel.",
                 KernelBanditWarning,
                 stacklevel=3,

@@ -105,7 +105,7 @@ def check_format(state: Mapping[str, Any]) -> None:
             f"The state has format {state['format']} and this version reads {STATE_FORMAT}: "
             "load it with the version of torch_kbandits that saved it."
         )
-    missing = {"history", "inducing_points", "pending", "pending_ids", "num_asked", "num_learned"} - set(state)
+    missing = {*SavedState._fields, "pending_ids"} - set(state)
     if missing:
         raise StateMismatchError(f"The state is damaged: it lacks {sorted(missing)}.")
 
@@ -171,6 +171,7 @@ class SavedState(NamedTuple):
     Attributes:
         history: what was told.
         inducing_points: the dictionary (m, d).
+        dictionary_weights: what the dictionary rule remembers of each of these points, (m,), if anything.
         pending: points asked for and not told.
         num_asked: how many points were ever asked for.
         num_learned: how many of the rewards the posterior knew.
@@ -178,6 +179,7 @@ class SavedState(NamedTuple):
 
     history: History
     inducing_points: Tensor
+    dictionary_weights: Tensor | None
     pending: Pending
     num_asked: int
     num_learned: int
@@ -191,6 +193,7 @@ def saved_state(state: Mapping[str, Any], example: Tensor) -> SavedState:
         Y = rewards(saved.Y.to(example.device), X) if len(X) else example.new_zeros(0)
         inducing_points = _saved_points("dictionary", state["inducing_points"], example)
         pending = _saved_points("pending points", state["pending"], example)
+        weights = _saved_weights(state["dictionary_weights"], inducing_points)
         ids, num_asked = tuple(int(number) for number in state["pending_ids"]), int(state["num_asked"])
         num_learned = int(state["num_learned"])
         check_rounds(saved)
@@ -203,7 +206,16 @@ def saved_state(state: Mapping[str, Any], example: Tensor) -> SavedState:
     except (InputError, TypeError, AttributeError) as error:
         raise StateMismatchError(f"The state is damaged: {error}") from error
     history = History(X.clone(), Y.clone(), saved.rounds.to(example.device).clone())
-    return SavedState(history, inducing_points.clone(), Pending(pending.clone(), ids), num_asked, num_learned)
+    return SavedState(history, inducing_points.clone(), weights, Pending(pending.clone(), ids), num_asked, num_learned)
+
+
+def _saved_weights(weights: Tensor | None, inducing_points: Tensor) -> Tensor | None:
+    """Return a copy of what a rule remembers of each point of a dictionary (m, d), in double precision."""
+    if weights is None:
+        return None
+    if weights.shape != inducing_points.shape[:1] or not bool((torch.isfinite(weights) & (weights > 0.0)).all()):
+        raise InputError(f"the weights of {len(inducing_points)} dictionary points are {checks.describe(weights)}.")
+    return weights.to(inducing_points.device, torch.float64, copy=True)
 
 
 def _saved_points(name: str, points: Tensor, example: Tensor) -> Tensor:

@@ -247,9 +247,7 @@ class ThompsonRule(AcquisitionRule):
             points = domain.arms_in_memory()
         else:
             size = self.discretization_size
-            points = domain.in_context(
-                draw_sobol_samples(domain.bounds, n=size, q=1, seed=seed % 2**31).squeeze(-2)
-            )
+            points = domain.in_context(draw_sobol_samples(domain.bounds, n=size, q=1, seed=seed % 2**31).squeeze(-2))
         return DiscretizedThompsonSampling(model, points, beta=beta, seed=seed)
 
     def on_box(self, model: Model, beta: Tensor, X_pending: Tensor | None, domain: Domain, seed: int) -> Tensor:

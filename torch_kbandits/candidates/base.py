@@ -106,6 +106,11 @@ class Belief(ABC):
     def inducing_points(self) -> Tensor:
         """The dictionary, (m, d)."""
 
+    @property
+    def dictionary_weights(self) -> Tensor | None:
+        """What the dictionary rule remembers of each point of the dictionary, (m,); None if nothing."""
+        return None
+
     @abstractmethod
     def effective_dimension(self) -> Tensor:
         """Σ_s τ̃(x_s), 0-dim."""
@@ -138,8 +143,15 @@ class Belief(ABC):
         """
 
     @abstractmethod
-    def restore(self, X: Tensor, Y: Tensor, inducing_points: Tensor) -> None:
-        """Condition the empty belief on a whole history at a known dictionary; everything or nothing."""
+    def restore(self, X: Tensor, Y: Tensor, inducing_points: Tensor, weights: Tensor | None = None) -> None:
+        """Condition the empty belief on a whole history at a known dictionary; everything or nothing.
+
+        Args:
+            X: (n, d).
+            Y: (n,).
+            inducing_points: (m, d).
+            weights: what the dictionary rule remembers of each of them, (m,), if anything.
+        """
 
     @abstractmethod
     def lookahead(self, pending: Tensor) -> Lookahead:

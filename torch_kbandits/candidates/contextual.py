@@ -118,7 +118,9 @@ class ContextualActions(Candidates):
         actions = self._checked_actions("x", x)
         contexts = self._checked_contexts(context)
         if len(contexts) not in (1, len(actions)):
-            raise InputError(f"context must be one for all {len(actions)} action(s) or one for each, got {len(contexts)}.")
+            raise InputError(
+                f"context must be one for all {len(actions)} action(s) or one for each, got {len(contexts)}."
+            )
         return torch.cat([contexts.expand(len(actions), -1), actions], dim=-1)
 
     def actions(self, X: Tensor) -> Tensor:
@@ -183,7 +185,9 @@ class ContextualActions(Candidates):
             actions = self.action_columns.encode(actions, dtype=self._dtype).to(self._device)
         checks.points(name, actions, dimension=self.action_dim, like=self._example)
         if actions.dim() != 2 or len(actions) == 0:
-            raise InputError(f"{name} must be (A, {self.action_dim}) with at least one action, got {checks.describe(actions)}.")
+            raise InputError(
+                f"{name} must be (A, {self.action_dim}) with at least one action, got {checks.describe(actions)}."
+            )
         return actions
 
 
@@ -191,7 +195,9 @@ def _width(what: str, dim: int | None, columns: ColumnSpec | None) -> int:
     """Return the number of columns of contexts or actions, which a number or a column spec gives."""
     if columns is not None:
         if dim is not None and dim != columns.width:
-            raise InputError(f"{what}_dim={dim} and {what}_columns, which give {columns.width}, do not agree: leave one out.")
+            raise InputError(
+                f"{what}_dim={dim} and {what}_columns, which give {columns.width}, do not agree: leave one out."
+            )
         return columns.width
     if dim is None:
         hint = "context_columns" if what == "context" else "actions, bounds or action_columns"

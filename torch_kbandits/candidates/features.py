@@ -159,7 +159,7 @@ class FeatureTable(TableBelief):
 
     # ---------------------------------------------------------------- telling
 
-    def restore(self, X: Tensor, Y: Tensor, inducing_points: Tensor) -> None:
+    def restore(self, X: Tensor, Y: Tensor, inducing_points: Tensor, weights: Tensor | None = None) -> None:
         """Condition the empty table on a whole history at a known dictionary."""
         known = Selection(inducing_points, inducing_points.new_ones(len(inducing_points)), None)
         self.update(X, Y, None if self.exact else known)

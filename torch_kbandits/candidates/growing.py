@@ -119,7 +119,11 @@ class GrowingBelief(Belief):
     def covariance(self, left: Embedded, right: Embedded) -> Tensor:
         """Return posterior covariances, (k, l)."""
         prior = gram(self.kernel, left.points, right.points).double()
-        return prior - left.coordinates.mT @ right.coordinates + self._dtc.inverse_product(left.coordinates, right.coordinates)
+        return (
+            prior
+            - left.coordinates.mT @ right.coordinates
+            + self._dtc.inverse_product(left.coordinates, right.coordinates)
+        )
 
     def remember(self, at: Embedded) -> None:
         """Keep a point (1, d) that was chosen, so that it need not be embedded again when it is told."""
@@ -130,7 +134,10 @@ class GrowingBelief(Belief):
         """The posterior as a BoTorch model, whose factors are taken from here. Cost: O(m³) after a reward."""
         if self._built is None:
             factors = DTCFactors(
-                *(part.to(self.regularization) for part in (self._factor, self._dtc.precision_factor, self._dtc.weights))
+                *(
+                    part.to(self.regularization)
+                    for part in (self._factor, self._dtc.precision_factor, self._dtc.weights)
+                )
             )
             self._built = NystromGP.from_factors(
                 self._rows.points,
@@ -153,7 +160,9 @@ class GrowingBelief(Belief):
         before = dict(vars(self))
         try:
             with torch.no_grad():
-                self._learn(X, Y.double(), cast(OnlineRule, rule), torch.rand(len(X), generator=generator, dtype=torch.float64))
+                self._learn(
+                    X, Y.double(), cast(OnlineRule, rule), torch.rand(len(X), generator=generator, dtype=torch.float64)
+                )
         except BaseException:
             vars(self).update(before)
             raise

@@ -36,9 +36,9 @@ class JointBelief(ModelBelief):
         super().update(X, Y, selection)
         self._kernel_bound = bound
 
-    def restore(self, X: Tensor, Y: Tensor, inducing_points: Tensor) -> None:
+    def restore(self, X: Tensor, Y: Tensor, inducing_points: Tensor, weights: Tensor | None = None) -> None:
         """Condition the prior on a whole history at a known dictionary."""
-        super().restore(X, Y, inducing_points)
+        super().restore(X, Y, inducing_points, weights)
         with torch.no_grad():
             self._kernel_bound = torch.maximum(self._kernel_bound, prior_variance(self.kernel, X).max())
 

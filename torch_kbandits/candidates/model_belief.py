@@ -94,7 +94,7 @@ class ModelBelief(SelectingBelief):
         self._X, self._Y, self._model = everything, rewards, model
         self._log = self._log.with_rewards(X, Y, self._log.locate(X))
 
-    def restore(self, X: Tensor, Y: Tensor, inducing_points: Tensor) -> None:
+    def restore(self, X: Tensor, Y: Tensor, inducing_points: Tensor, weights: Tensor | None = None) -> None:
         """Condition the prior on a whole history at a known dictionary."""
         model = self._checked(self.model(X, Y, inducing_points), X)
         self._X, self._Y, self._model = X, Y, model
