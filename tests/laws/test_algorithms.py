@@ -12,12 +12,13 @@ from torch_kbandits.acquisition import DiscretizedThompsonSampling
 from torch_kbandits.confidence import BKBWidth, GPTSWidth, GPUCBWidth, IGPUCBWidth, RateGain, SelfNormalizedWidth
 from torch_kbandits.errors import EmptyHistoryError, KernelBanditWarning
 from torch_kbandits.models import OnlineGP
+from torch_kbandits.state import Pending
 
 ARMS = data(60, 2)[0]
 BOUNDS = torch.tensor([[0.0, -1.0], [1.0, 2.0]], dtype=DOUBLE)
 NAMES = algorithms.names()
 DOMAINS = ["arms", "box"]
-SPARSE = {"bkb", "bbkb"}
+SPARSE = {"bkb", "bbkb", "cbkb", "cbbkb", "ek-ucb"}
 BATCHED = {"bbkb", "mini-gp-ucb"}
 
 
@@ -112,7 +113,7 @@ def test_points_that_are_never_told_as_asked_are_said_once():
     bandit = make("igp-ucb", "box")
     for number in range(51):
         x = bandit.candidates.example + 0.01 * number
-        bandit._pending = torch.cat([bandit._pending, x])
+        bandit._pending = Pending(torch.cat([bandit.pending, x]), (*bandit.pending_ids, number))
         if number == 49:
             with pytest.warns(KernelBanditWarning, match="not among the 50 pending points"):
                 bandit.tell(x + 1e-9, 0.0)

@@ -1,5 +1,6 @@
 """The posterior over joint points under a dictionary that only grows: no round looks at the whole history."""
 
+from collections.abc import Iterator
 from typing import cast
 
 import torch
@@ -9,12 +10,13 @@ from torch import Tensor
 from torch_kbandits.candidates.base import Belief, require_finite
 from torch_kbandits.candidates.embedded import Embedded
 from torch_kbandits.candidates.growing_lookahead import GrowingLookahead
-from torch_kbandits.candidates.growth import spanning_factor
+from torch_kbandits.candidates.growth import SPAN_TOLERANCE, spanning_factor
 from torch_kbandits.candidates.played_rows import PlayedRows
-from torch_kbandits.dictionaries import DictionaryRule, OnlineRule, OnlineSample
+from torch_kbandits.dictionaries import DictionaryRule, OnlineRule, OnlineSample, PlayedPoints
+from torch_kbandits.dictionaries.greedy import greedy_pivots
 from torch_kbandits.dtc import DTCFactors
 from torch_kbandits.gram import gram, prior_variance
-from torch_kbandits.linalg import non_negative_variance
+from torch_kbandits.linalg import jittered_cholesky, non_negative_variance
 from torch_kbandits.models import NystromGP
 from torch_kbandits.online_dtc import OnlineDTC
 
@@ -42,10 +44,11 @@ class GrowingBelief(Belief):
         super().__init__(example, kernel, regularization, exact=False)
         self._noise = float(regularization)
         self._row_memory = row_memory
-        self._rows = PlayedRows.empty(example, features=row_memory > 0)
+        self._rows = PlayedRows.empty(example, 0, features=row_memory > 0)
         self._dtc = OnlineDTC.empty(example)
         self._factor = self._dtc.precision_base
         self._spanning = example[:0]
+        self._is_in_order = True  # the spanning points are those of the dictionary, in its order
         self._sample: OnlineSample | None = None
         self._dictionary, self._weights = example[:0], self._dtc.moment
         self._since_refresh = 0
@@ -119,11 +122,8 @@ class GrowingBelief(Belief):
     def covariance(self, left: Embedded, right: Embedded) -> Tensor:
         """Return posterior covariances, (k, l)."""
         prior = gram(self.kernel, left.points, right.points).double()
-        return (
-            prior
-            - left.coordinates.mT @ right.coordinates
-            + self._dtc.inverse_product(left.coordinates, right.coordinates)
-        )
+        spanned = left.coordinates.mT @ right.coordinates
+        return prior - spanned + self._dtc.inverse_product(left.coordinates, right.coordinates)
 
     def remember(self, at: Embedded) -> None:
         """Keep a point (1, d) that was chosen, so that it need not be embedded again when it is told."""
@@ -133,12 +133,8 @@ class GrowingBelief(Belief):
     def posterior_model(self) -> NystromGP:
         """The posterior as a BoTorch model, whose factors are taken from here. Cost: O(m³) after a reward."""
         if self._built is None:
-            factors = DTCFactors(
-                *(
-                    part.to(self.regularization)
-                    for part in (self._factor, self._dtc.precision_factor, self._dtc.weights)
-                )
-            )
+            parts = (self._factor, self._dtc.precision_factor, self._dtc.weights)
+            factors = DTCFactors(*(part.to(self.regularization) for part in parts))
             self._built = NystromGP.from_factors(
                 self._rows.points,
                 self._rows.rewards.to(self.regularization).unsqueeze(-1),
@@ -158,11 +154,10 @@ class GrowingBelief(Belief):
     def learn(self, X: Tensor, Y: Tensor, rule: DictionaryRule | None, generator: torch.Generator | None) -> None:
         """Condition on rewards Y (q,) at X (q, d) and offer the points to the dictionary; everything or nothing."""
         before = dict(vars(self))
+        uniforms = torch.rand(len(X), generator=generator, dtype=torch.float64)
         try:
             with torch.no_grad():
-                self._learn(
-                    X, Y.double(), cast(OnlineRule, rule), torch.rand(len(X), generator=generator, dtype=torch.float64)
-                )
+                self._learn(X, Y.double(), cast(OnlineRule, rule), uniforms)
         except BaseException:
             vars(self).update(before)
             raise
@@ -174,14 +169,13 @@ class GrowingBelief(Belief):
         recent = self._recent
         at = recent if recent is not None and torch.equal(recent.points, X) else self.embed(X)
         self._recent = self._built = None
-        aligned = sample.size == self._dtc.size  # nothing of the dictionary was left out of the span
-        offer = rule.offered(sample, X, uniforms, at.values if aligned else None, at.prior_variance)
+        known = at.values if self._is_in_order else None
+        offer = rule.offered(sample, X, uniforms, known, at.prior_variance)
         weights = torch.full_like(Y, 1.0 / self._noise)
         self._dtc, _ = self._dtc.observed(at.coordinates, weights, Y * weights)
         self._rows = self._rows.extended(X, Y, at.coordinates.mT)
         self._sample = offer.sample
-        self._prior_sum = self._prior_sum + at.prior_variance.sum()
-        self._kernel_bound = torch.maximum(self._kernel_bound, at.prior_variance.max().to(self._kernel_bound))
+        self._count_prior(at.prior_variance)
         if offer.sample.size > sample.size:
             self._join(X[offer.joined], at.coordinates[:, offer.joined], at.prior_variance[offer.joined])
         self._since_refresh += len(X)
@@ -192,63 +186,74 @@ class GrowingBelief(Belief):
     def _join(self, points: Tensor, coordinates: Tensor, prior: Tensor) -> None:
         """Let points (a, d) of known coordinates (m, a) span; those that are spanned already to rounding do not."""
         schur = gram(self.kernel, points).double() - coordinates.mT @ coordinates
-        kept, corner, _ = spanning_factor(schur, prior, points.dtype)
-        if not kept:
+        kept, corner, is_fragile = spanning_factor(schur, prior, points.dtype)
+        self._make_room(len(kept))
+        if is_fragile:
+            self._fit(self._rows.points, self._rows.rewards, self.inducing_points)
             return
         own, points = coordinates[:, kept].mT, points[kept]
-        self._make_room(len(kept))
-        new, cross, m = [], own.new_zeros(self._dtc.size, len(kept)), self._dtc.size
-        start = 0
+        cross = torch.zeros_like(own.mT)
+        parts, start = [], 0
         for block in self._coordinate_blocks():
             rows = self._rows.points[start : start + len(block)]
             values = gram(self.kernel, points, rows).double()
-            new.append(torch.linalg.solve_triangular(corner, values - own @ block.mT, upper=False))
-            cross += block.mT @ new[-1].mT
+            parts.append(torch.linalg.solve_triangular(corner, values - own @ block.mT, upper=False))
+            cross += block.mT @ parts[-1].mT
             start += len(block)
-        columns = torch.cat(new, dim=1)
+        new = torch.cat(parts, dim=1)
         self._dtc, _ = self._dtc.grown(
-            own,
-            corner,
-            cross / self._noise,
-            columns @ columns.mT / self._noise,
-            columns @ self._rows.rewards / self._noise,
+            own, corner, cross / self._noise, new @ new.mT / self._noise, new @ self._rows.rewards / self._noise
         )
-        self._rows = self._rows.widened(columns.mT)
-        factor = own.new_zeros(m + len(kept), m + len(kept))
-        factor[:m, :m], factor[m:, :m], factor[m:, m:] = self._factor, own, corner
-        self._factor, self._spanning = factor, torch.cat([self._spanning, points])
+        self._rows = self._rows.widened(new.mT)
+        self._factor = torch.cat(
+            [torch.cat([self._factor, torch.zeros_like(own.mT)], dim=1), torch.cat([own, corner], dim=1)]
+        )
+        self._spanning = torch.cat([self._spanning, points])
 
     def _make_room(self, more: int) -> None:
         """Give up keeping coordinates where more of them would exceed the memory that they may occupy."""
         rows, width = self._rows, self._dtc.size + more
-        if rows.features and rows.bytes_of(rows.number, width) > self._row_memory:
+        if rows.features and 8 * rows.number * width > self._row_memory:
             self._rows = rows.without_features(self._dtc.size)
 
-    def _coordinate_blocks(self) -> list[Tensor]:
+    def _coordinate_blocks(self) -> Iterator[Tensor]:
         """Return the coordinates of the played points in blocks (k, m), kept or computed."""
-        rows = self._rows
-        if rows.features:
-            return [rows.coordinates]
-        return [self.embed(block).coordinates.mT for block in rows.points.split(_BLOCK)]
+        if self._rows.features:
+            yield self._rows.coordinates
+            return
+        for block in self._rows.points.split(_BLOCK):
+            yield self.embed(block).coordinates.mT
 
     def restore(self, X: Tensor, Y: Tensor, inducing_points: Tensor, weights: Tensor | None = None) -> None:
         """Condition the empty belief on a whole history at a known dictionary. Cost: O(n m² + m³)."""
         with torch.no_grad():
-            prior = prior_variance(self.kernel, inducing_points).double()
-            kept, factor, _ = spanning_factor(gram(self.kernel, inducing_points).double(), prior, X.dtype)
-            self._spanning, self._factor = inducing_points[kept], factor
-            self._dtc = OnlineDTC.fit(factor, factor[:, :0], factor[0, :0], factor[0, :0])
-            self._rows = PlayedRows.empty(X, features=8 * len(X) * len(kept) <= self._row_memory)
-            for points, rewards in zip(X.split(_BLOCK), Y.double().split(_BLOCK), strict=True):
-                at = self.embed(points)
-                weight = torch.full_like(rewards, 1.0 / self._noise)
-                self._dtc = self._dtc.with_observations(at.coordinates, weight, rewards * weight)
-                self._rows = self._rows.extended(points, rewards, at.coordinates.mT)
-                self._prior_sum = self._prior_sum + at.prior_variance.sum()
-                self._kernel_bound = torch.maximum(self._kernel_bound, at.prior_variance.max().to(self._kernel_bound))
-            self._dtc = self._dtc.refreshed()
-            require_finite(self._dtc.moment, self._dtc.weights)
+            self._fit(X, Y.double(), inducing_points)
+            for points in X.split(_BLOCK):
+                self._count_prior(prior_variance(self.kernel, points).double())
+        require_finite(self._dtc.moment, self._dtc.weights)
         self._dictionary = inducing_points
-        self._weights = torch.ones_like(prior) if weights is None else weights
-        self._sample = self._recent = self._built = None
-        self._since_refresh = len(X) % REFRESH
+        self._weights = self._dtc.moment.new_ones(len(inducing_points)) if weights is None else weights
+
+    def _fit(self, X: Tensor, Y: Tensor, dictionary: Tensor) -> None:
+        """Condition on rewards Y (n,) at X (n, d) from scratch, the least explained point of the dictionary first.
+
+        In this order, that of pivoted Cholesky, rounding is not amplified however close the points are.
+        """
+        played = PlayedPoints(dictionary, self.kernel, self.regularization, torch.ones_like(dictionary[:, 0]))
+        order = greedy_pivots(played, len(dictionary), SPAN_TOLERANCE[dictionary.dtype])
+        self._spanning = dictionary[order]
+        self._is_in_order = torch.equal(order, torch.arange(len(dictionary), device=order.device))
+        self._factor = factor = jittered_cholesky(gram(self.kernel, self._spanning).double())
+        self._dtc = OnlineDTC.fit(factor, factor[:, :0], factor[0, :0], factor[0, :0])
+        self._rows = PlayedRows.empty(X, len(order), features=8 * len(X) * len(order) <= self._row_memory)
+        for points, rewards in zip(X.split(_BLOCK), Y.split(_BLOCK), strict=True):
+            coordinates = self.embed(points).coordinates
+            weights = torch.full_like(rewards, 1.0 / self._noise)
+            self._dtc = self._dtc.with_observations(coordinates, weights, rewards * weights)
+            self._rows = self._rows.extended(points, rewards, coordinates.mT)
+        self._dtc, self._since_refresh = self._dtc.refreshed(), 0
+
+    def _count_prior(self, prior: Tensor) -> None:
+        """Count the prior variances (k,) of points that were told."""
+        self._prior_sum = self._prior_sum + prior.sum()
+        self._kernel_bound = torch.maximum(self._kernel_bound, prior.max().to(self._kernel_bound))

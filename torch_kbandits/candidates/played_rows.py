@@ -23,15 +23,15 @@ class PlayedRows:
     _points: Tensor
     _rewards: Tensor
     _coordinates: Tensor
-    number: int = 0
-    width: int = 0
-    features: bool = True
+    number: int
+    width: int
+    features: bool
 
     @classmethod
-    def empty(cls, example: Tensor, features: bool = True) -> Self:
-        """Return no observations, of the kind of a point (1, d)."""
-        double = torch.zeros(0, 0, dtype=torch.float64, device=example.device)
-        return cls(example[:0], double[:, 0:].reshape(0), double, features=features)
+    def empty(cls, example: Tensor, width: int, *, features: bool) -> Self:
+        """Return no observations, of the kind of a point (1, d), with so many coordinates."""
+        double = torch.zeros(0, width, dtype=torch.float64, device=example.device)
+        return cls(example[:0], double.sum(-1), double, 0, width, features)
 
     @property
     def points(self) -> Tensor:
@@ -47,10 +47,6 @@ class PlayedRows:
     def coordinates(self) -> Tensor:
         """The coordinates, (n, m), in double precision."""
         return self._coordinates[: self.number, : self.width]
-
-    def bytes_of(self, number: int, width: int) -> int:
-        """Return the bytes that coordinates (number, width) need."""
-        return 8 * number * width
 
     def extended(self, points: Tensor, rewards: Tensor, coordinates: Tensor) -> Self:
         """Return the rows with k more observations. Cost: O(k (d + m)) on average.
@@ -73,10 +69,6 @@ class PlayedRows:
         """Return the rows with more coordinates of each observation, (n, a). Cost: O(n a) on average."""
         width = self.width + coordinates.shape[1]
         return replace(self, width=width)._with_coordinates(self.number, width, slice(0, self.number), coordinates)
-
-    def embedded_afresh(self, coordinates: Tensor) -> Self:
-        """Return the rows with other coordinates, (n, m)."""
-        return replace(self, _coordinates=coordinates, width=coordinates.shape[1])
 
     def without_features(self, width: int) -> Self:
         """Return the rows without coordinates, of which there are so many."""
