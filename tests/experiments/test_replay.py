@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 from contextual_players import Policy, Rotation
-from problems import DOUBLE
+from problems import DOUBLE, rbf
 
-from torch_kbandits import InputError
+from torch_kbandits import InputError, algorithms, candidates
 from torch_kbandits.environments import LoggedInteractions
 from torch_kbandits.experiments import replay_log
 
@@ -82,6 +82,26 @@ def test_asks_that_do_not_match_leave_no_trace():
     for ours, theirs in zip(player.told, twin.told, strict=True):
         assert all(torch.equal(a, b) for a, b in zip(ours, theirs, strict=True))
     assert torch.equal(result.rewards, log.rewards[result.rows])
+
+
+@pytest.mark.skipif(not hasattr(candidates, "ContextualActions"), reason="needs ContextualActions")
+@pytest.mark.parametrize("name", ["gp-ucb", "gp-ts", "bkb"])
+def test_asks_that_do_not_match_leave_no_trace_in_an_algorithm(name):
+    log = logged(UNEVEN, 300)
+
+    def make():
+        space = candidates.ContextualActions(log.action_set, context_dim=1)
+        return algorithms.build(name, candidates=space, kernel=rbf(1.0), regularization=0.1, beta=1.0, seed=3)
+
+    player, twin = make(), make()
+    result = replay_log(player, log, seed=0)
+    assert result.accepted > len(result.rewards) > 5
+    assert len(player.pending) == 0
+    for row in result.rows.tolist():
+        x = twin.ask(context=log.contexts[row])
+        assert torch.equal(x[0], log.action_rows[row])
+        twin.tell(x, log.rewards[row : row + 1], context=log.contexts[row])
+    assert all(torch.equal(ours, theirs) for ours, theirs in zip(player.history, twin.history, strict=True))
 
 
 def test_acceptance_has_an_address():
