@@ -204,7 +204,8 @@ def test_every_image_comes_once_in_an_epoch_in_a_new_order():
     assert sorted(epochs[0]) == sorted(epochs[1]) == list(range(1797))
     assert epochs[0] != epochs[1]
     assert env.example(5) == epochs[0][5]
-    assert epochs[0] != [digits(seed=1).example(number) for number in range(1797)]
+    other = digits(seed=1)
+    assert epochs[0] != [other.example(number) for number in range(1797)]
 
 
 def test_the_right_label_alone_is_rewarded():

@@ -73,7 +73,7 @@ class ContextualEnvironment(Problem, ABC):
 
     def best_mean(self, round: int) -> Tensor:
         """Return the largest mean reward of the actions available in a round, 0-dim."""
-        return self._means(round).max()
+        return self.mean(self._all_points(round), round).max()
 
     def regret(self, X: Tensor, round: int) -> Tensor:
         """Return the pseudo-regrets (q,) >= 0 of joint points X (q, c + a): from means, without randomness.
@@ -81,11 +81,12 @@ class ContextualEnvironment(Problem, ABC):
         Raises:
             InputError: as ``pull``.
 
-        Cost: O(A (c + a + q a)) and the means of the A actions.
+        Cost: O(q A (c + a)) and the means of the A actions.
         """
+        points = self._all_points(round)
         # The means of the actions as they stand in the set: those of X, in a sum of other length, may round otherwise.
-        means = self._means(round)
-        return means.max() - means[self.positions(X, round)]
+        means = self.mean(points, round)
+        return means.max() - means[self._find(X, points, round)]
 
     def positions(self, X: Tensor, round: int) -> Tensor:
         """Return which of the round's available actions the rows of X (q, c + a) play, (q,); of equal ones the first.
@@ -93,19 +94,7 @@ class ContextualEnvironment(Problem, ABC):
         Raises:
             InputError: if a row has another context than the round, or an action that is not available in it.
         """
-        context, actions = self.context(round), self.available(round)
-        self.check_joint_points(X, actions)
-        foreign = (X[:, : self.context_dim] != context).any(1).nonzero().flatten().tolist()
-        if foreign:
-            raise InputError(
-                f"Row(s) {foreign} of X do not begin with the context of round {round}: joint points are "
-                "joint_points(actions, round)."
-            )
-        played = (X[:, None, self.context_dim :] == actions).all(-1)
-        unknown = (~played.any(1)).nonzero().flatten().tolist()
-        if unknown:
-            raise InputError(f"Row(s) {unknown} of X play no action that is available in round {round}.")
-        return played.int().argmax(1)
+        return self._find(X, self._all_points(round), round)
 
     def check_joint_points(self, X: Tensor, actions: Tensor) -> None:
         """Refuse X unless it is (q, c + a), of the dtype of the actions (A, a)."""
@@ -114,5 +103,21 @@ class ContextualEnvironment(Problem, ABC):
         if X.dim() != 2:
             raise InputError(f"X must have shape (q, {columns}), got {checks.describe(X)}.")
 
-    def _means(self, round: int) -> Tensor:
-        return self.mean(self.joint_points(self.available(round), round), round)
+    def _all_points(self, round: int) -> Tensor:
+        """Return the joint points (A, c + a) that may be played in a round."""
+        return self.joint_points(self.available(round), round)
+
+    def _find(self, X: Tensor, points: Tensor, round: int) -> Tensor:
+        """Return the positions (q,) of the rows of X (q, c + a) among those that may be played, (A, c + a)."""
+        self.check_joint_points(X, points[:, self.context_dim :])
+        equal = (X.unsqueeze(1) == points).all(-1)
+        if bool(equal.any(1).all()):
+            return equal.int().argmax(1)
+        foreign = (X[:, : self.context_dim] != points[0, : self.context_dim]).any(1).nonzero().flatten().tolist()
+        if foreign:
+            raise InputError(
+                f"Row(s) {foreign} of X do not begin with the context of round {round}: joint points are "
+                "joint_points(actions, round)."
+            )
+        unknown = (~equal.any(1)).nonzero().flatten().tolist()
+        raise InputError(f"Row(s) {unknown} of X play no action that is available in round {round}.")

@@ -176,9 +176,10 @@ def _space(environment: Environment | ContextualEnvironment) -> dict[str, Any]:
     if isinstance(environment, ContextualEnvironment):
         from torch_kbandits.candidates import ContextualActions
 
-        # The columns of an action are told by the actions, where these do not change.
-        known = {"action_dim": environment.available(0).shape[1]} if environment.actions is None else {}
-        return {"candidates": ContextualActions(environment.actions, context_dim=environment.context_dim, **known)}
+        if environment.actions is not None:
+            return {"candidates": ContextualActions(environment.actions, context_dim=environment.context_dim)}
+        action_dim = environment.available(0).shape[1]
+        return {"candidates": ContextualActions(context_dim=environment.context_dim, action_dim=action_dim)}
     return {"candidates": environment.arms} if environment.arms is not None else {"bounds": environment.bounds}
 
 
