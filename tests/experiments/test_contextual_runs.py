@@ -9,10 +9,10 @@ import torch
 from contextual_players import Rotation
 from problems import DOUBLE
 
-from torch_kbandits import candidates
 from torch_kbandits.algorithms import registry as algorithms
 from torch_kbandits.environments import ContextualEnvironment, build
 from torch_kbandits.experiments import parse_spec, play, read_records, render, run_experiment, run_one, summarize
+from torch_kbandits.experiments import trial as trial_module
 from torch_kbandits.experiments.trial import build_bandit, build_environment
 from torch_kbandits.random import generator_for
 
@@ -115,7 +115,7 @@ def _rotation_by_name(monkeypatch):
         return SimpleNamespace(actions=actions, context_dim=context_dim, action_dim=action_dim)
 
     monkeypatch.setitem(algorithms._ALGORITHMS, "rotation", Rotation)
-    monkeypatch.setattr(candidates, "ContextualActions", actions, raising=False)
+    monkeypatch.setattr(trial_module, "ContextualActions", actions)
 
 
 @pytest.mark.usefixtures("_rotation_by_name")
@@ -158,10 +158,6 @@ def test_an_algorithm_is_told_the_columns_of_actions_that_change():
     assert (candidates.actions, candidates.context_dim, candidates.action_dim) == (None, 2, 1)
 
 
-needs_contexts = pytest.mark.skipif(not hasattr(candidates, "ContextualActions"), reason="needs ContextualActions")
-
-
-@needs_contexts
 @pytest.mark.filterwarnings("ignore::torch_kbandits.TheoryWarning")
 @pytest.mark.parametrize("batch", [1, 2])
 @pytest.mark.parametrize("name", ["bump", "chessboard", "step-diagonal", "digits"])

@@ -84,7 +84,6 @@ def test_asks_that_do_not_match_leave_no_trace():
     assert torch.equal(result.rewards, log.rewards[result.rows])
 
 
-@pytest.mark.skipif(not hasattr(candidates, "ContextualActions"), reason="needs ContextualActions")
 @pytest.mark.parametrize("name", ["gp-ucb", "gp-ts", "bkb"])
 def test_asks_that_do_not_match_leave_no_trace_in_an_algorithm(name):
     log = logged(UNEVEN, 300)

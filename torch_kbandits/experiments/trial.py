@@ -13,6 +13,7 @@ import torch
 
 from torch_kbandits.algorithms import registry as algorithms
 from torch_kbandits.bandit import Bandit
+from torch_kbandits.candidates import ContextualActions
 from torch_kbandits.environments import ContextualEnvironment, Environment
 from torch_kbandits.environments import registry as environments
 from torch_kbandits.errors import EmptyHistoryError, InputError
@@ -174,8 +175,6 @@ def run_one(trial: Trial) -> tuple[Record, list[str]]:
 def _space(environment: Environment | ContextualEnvironment) -> dict[str, Any]:
     """Return the words by which an algorithm is told what may be played."""
     if isinstance(environment, ContextualEnvironment):
-        from torch_kbandits.candidates import ContextualActions
-
         if environment.actions is not None:
             return {"candidates": ContextualActions(environment.actions, context_dim=environment.context_dim)}
         action_dim = environment.available(0).shape[1]
