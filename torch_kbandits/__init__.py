@@ -6,6 +6,7 @@ from torch_kbandits.bandit import Bandit
 from torch_kbandits.candidates import ArmBlocks, Arms, Box, MappedArms
 from torch_kbandits.confidence import BKBWidth, ConstantWidth, ScaledWidth, Width
 from torch_kbandits.dictionaries import (
+    KORS,
     CappedDictionary,
     DictionaryRule,
     FixedDictionary,
@@ -29,6 +30,7 @@ from torch_kbandits.state import History
 __version__ = "0.1.0"
 
 __all__ = [
+    "KORS",
     "ArmBlocks",
     "Arms",
     "ArmsChangedError",
