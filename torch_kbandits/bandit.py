@@ -276,6 +276,7 @@ class Bandit:
             "config": self._config(),
             "history": history._asdict(),
             "inducing_points": self.inducing_points,
+            "dictionary_weights": self._belief.dictionary_weights,
             "pending": self.pending,
             "num_learned": self._belief.num_observations,
         }
@@ -296,7 +297,7 @@ class Bandit:
         belief = self._prior()
         learned = slice(saved.num_learned)
         if saved.num_learned:
-            belief.restore(saved.history.X[learned], saved.history.Y[learned], saved.inducing_points)
+            belief.restore(saved.history.X[learned], saved.history.Y[learned], saved.dictionary)
         self._belief, self._told, self._pending = belief, [saved.history], saved.pending
         held = History(*(part[saved.num_learned :] for part in saved.history))
         self._held = [held] if len(held.X) else []

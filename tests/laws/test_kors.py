@@ -12,10 +12,20 @@ import oracles
 import pytest
 import torch
 from hypothesis import given, settings
-from problems import DOUBLE, KERNELS, data, dense, difference, exactly, linear, matern, rbf
+from problems import DOUBLE, KERNELS, data, dense, difference, exactly, linear, matern, play, rbf, reward
 from scipy.sparse.linalg import eigsh
 
-from torch_kbandits import EmptyHistoryError, InputError, NystromGP
+from torch_kbandits import (
+    Arms,
+    Bandit,
+    Box,
+    ConstantWidth,
+    EmptyHistoryError,
+    InputError,
+    NumericalError,
+    NystromGP,
+    StateMismatchError,
+)
 from torch_kbandits.dictionaries import (
     KORS,
     CappedDictionary,
@@ -424,6 +434,109 @@ def test_a_model_takes_the_rule():
     assert difference(posterior.variance.squeeze(-1), expected.variance) < 1e-8
     small = NystromGP(X, Y, dictionary=KORS(0.1), covar_module=rbf(), regularization=0.05)
     assert len(small.inducing_points) < 30
+
+
+# ------------------------------------------------------------------------------------------------ in a bandit
+
+ARMS = data(80, 2)[0]
+PLACES = {"arms": Arms(ARMS), "box": Box(torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=DOUBLE), 2, 16)}
+
+
+def bandit(place="arms", dictionary=None, beta=2.0):
+    """A bandit whose rule takes about half of what is played."""
+    return Bandit(
+        candidates=PLACES[place],
+        kernel=rbf(),
+        regularization=0.05,
+        dictionary=KORS(0.6) if dictionary is None else dictionary,
+        width=ConstantWidth(beta),
+        seed=5,
+    )
+
+
+def followed(asked, sizes):
+    """Offer what was played, in rounds of the given sizes, to a sample that is kept; its points and weights."""
+    sample, start = empty(rbf().requires_grad_(False), 0.05, 0.6), 0
+    for size in sizes:
+        uniforms = torch.rand(size, generator=generator_for(5, start, "dictionary"), dtype=DOUBLE)
+        sample = sample.offered(asked[start : start + size], uniforms).sample
+        start += size
+    return dict(zip(map(tuple, sample.points.tolist()), sample.weights.tolist(), strict=True))
+
+
+def remembered(bandit):
+    weights = bandit.state_dict()["dictionary_weights"]
+    return dict(zip(map(tuple, bandit.inducing_points.tolist()), weights.tolist(), strict=True))
+
+
+@pytest.mark.parametrize(("place", "rounds"), [("arms", 150), ("box", 25)])
+def test_a_bandit_offers_each_play_once(place, rounds):
+    """So its dictionary is that of Alg. 5 on the stream of its plays, with the same uniforms."""
+    ours, asked, sizes, before = bandit(place), [], [], set()
+    stranger = torch.tensor([[0.111, 0.222]], dtype=DOUBLE)
+    for number in range(rounds):
+        X = stranger if number % 10 == 5 else ours.ask(remember=False)
+        ours.tell(X, reward(X))
+        asked.append(X)
+        sizes.append(len(X))
+        assert before <= set(remembered(ours))
+        before = set(remembered(ours))
+    expected = followed(torch.cat(asked), sizes)
+    assert remembered(ours) == pytest.approx(expected, rel=1e-9)
+    assert 1 < len(expected) < len(torch.cat(asked).unique(dim=0))
+    assert max(expected.values()) > 1.0
+
+
+def test_plays_told_together_are_offered_in_order_of_first_play():
+    X = ARMS[[0, 1, 2, 1, 3, 4]]
+    ours = bandit()
+    ours.tell(X, reward(X))
+    ours.tell(ARMS[[5, 4, 0, 4]], reward(ARMS[[5, 4, 0, 4]]))
+    offered = ARMS[[0, 1, 1, 2, 3, 4, 0, 4, 4, 5]]
+    assert remembered(ours) == pytest.approx(followed(offered, [6, 4]), rel=1e-12)
+
+
+@pytest.mark.parametrize("cap", [None, 5])
+@pytest.mark.parametrize(("place", "rounds"), [("arms", 40), ("box", 6)])
+def test_weights_survive_saving_and_replaying(place, rounds, cap, tmp_path):
+    rule = KORS(0.6) if cap is None else CappedDictionary(KORS(0.6), cap, "stop")
+    ours = bandit(place, rule)
+    play(ours, rounds)
+    torch.save(ours.state_dict(), tmp_path / "state.pt")
+    loaded, replayed = bandit(place, rule), bandit(place, rule)
+    loaded.load_state_dict(torch.load(tmp_path / "state.pt", weights_only=True))
+    replayed.replay(ours.history)
+    assert remembered(loaded) == remembered(ours)
+    assert remembered(replayed) == pytest.approx(remembered(ours))
+    assert cap is None or len(remembered(ours)) <= cap
+    asked = play(ours, rounds)
+    assert difference(play(loaded, rounds), asked) < 1e-6
+    assert difference(play(replayed, rounds), asked) < 1e-6
+    assert remembered(loaded) == pytest.approx(remembered(ours), rel=1e-6)
+
+
+def test_a_failed_tell_leaves_the_weights():
+    ours = bandit()
+    play(ours, 20)
+    before = remembered(ours)
+    with pytest.raises(NumericalError, match="not finite"):
+        ours.tell(ARMS[:2], torch.tensor([1e308, 1e308], dtype=DOUBLE) * 1.7)
+    assert remembered(ours) == before
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        (torch.ones(1000, dtype=DOUBLE), "saved weights must be a number for each"),
+        (torch.full((3,), torch.nan, dtype=DOUBLE), "saved weights must be finite"),
+        ("one", "saved weights must be a torch tensor"),
+    ],
+)
+def test_damaged_weights_are_named(weights, message):
+    ours = bandit()
+    play(ours, 10)
+    with pytest.raises(StateMismatchError, match=message):
+        bandit().load_state_dict(ours.state_dict() | {"dictionary_weights": weights})
 
 
 def test_theoretical_oversampling_equals_its_formula():

@@ -79,6 +79,11 @@ class Belief(ABC):
     #: The share of the candidates that was looked at for the last choice.
     visited_share: float = 1.0
 
+    _log: "PlayedLog"
+
+    #: What the dictionary rule wants handed back, (u,) over the unique played points; None if nothing.
+    _rule_weights: Tensor | None = None
+
     def __init__(self, example: Tensor, kernel: Kernel, regularization: float, *, exact: bool) -> None:
         self.exact = exact
         self.kernel = deepcopy(kernel).to(example).requires_grad_(False).eval()
@@ -103,6 +108,13 @@ class Belief(ABC):
     @abstractmethod
     def inducing_points(self) -> Tensor:
         """The dictionary, (m, d)."""
+
+    @property
+    def dictionary_weights(self) -> Tensor | None:
+        """What the dictionary rule wants handed back of each of ``inducing_points``, (m,); None if nothing."""
+        if self._rule_weights is None:
+            return None
+        return self._rule_weights[self._log.locate(self.inducing_points).positions]
 
     @abstractmethod
     def effective_dimension(self) -> Tensor:
@@ -137,8 +149,11 @@ class Belief(ABC):
         """
 
     @abstractmethod
-    def restore(self, X: Tensor, Y: Tensor, inducing_points: Tensor) -> None:
-        """Condition the empty belief on a whole history at a known dictionary; everything or nothing."""
+    def restore(self, X: Tensor, Y: Tensor, dictionary: Selection) -> None:
+        """Condition the empty belief on a whole history at a known dictionary; everything or nothing.
+
+        The dictionary has points and weights, if any, but no indices.
+        """
 
     @abstractmethod
     def lookahead(self, pending: Tensor) -> Lookahead:
@@ -210,6 +225,19 @@ class PlayedLog:
         """Return how many rows of X (q, d) are each of the unique points as they will be once X is added, (u,)."""
         return self._added(torch.zeros_like(self.counts), X.new_ones(len(X)), located)
 
+    def weights_of(self, selection: Selection | None) -> Tensor | None:
+        """Return what a rule wants handed back, (u,), 0 where a point was not selected; None if nothing.
+
+        The selection is of points that are in the log.
+        """
+        if selection is None or selection.weights is None:
+            return None
+        indices = selection.indices
+        if indices is None:
+            indices = torch.tensor(self.locate(selection.points).positions, device=self.points.device)
+        weights = selection.weights
+        return weights.new_zeros(len(self)).index_copy(0, indices, weights)
+
     def with_rewards(self, X: Tensor, Y: Tensor, located: Located) -> Self:
         """Return the log with rewards Y (q,) at X (q, d) added; this one stays as it is. Cost: O(u)."""
         other = copy(self)
@@ -227,6 +255,11 @@ class PlayedLog:
         positions, new = torch.tensor(located.positions, device=new.device), new.to(old)
         grown = torch.cat([old, old.new_zeros(len(located.fresh))]) if located.fresh else old
         return grown.index_add(0, positions, new)
+
+
+def padded(values: Tensor | None, size: int) -> Tensor | None:
+    """Return values (k,) with zeros appended, (size,); None as it is."""
+    return values if values is None else torch.nn.functional.pad(values, (0, size - len(values)))
 
 
 def require_finite(*values: Tensor) -> None:

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.acquisition import AcquisitionRule, Domain, hallucinate
-from torch_kbandits.candidates.base import Belief, Candidates, Lookahead, PlayedLog, require_finite
+from torch_kbandits.candidates.base import Belief, Candidates, Lookahead, PlayedLog, padded, require_finite
 from torch_kbandits.dictionaries import PlayedPoints, Selection
 from torch_kbandits.gram import prior_variance
 from torch_kbandits.models import NystromGP, OnlineGP
@@ -151,7 +151,8 @@ class BoxBelief(Belief):
         scores, new = self.leverage_scores(points), self._log.new_counts(X, located)
         dictionary = set(row_keys(self.inducing_points))
         held = torch.tensor([key in dictionary for key in row_keys(points)], device=points.device)
-        return PlayedPoints(points, self.kernel, self.regularization, counts, scores, held, new)
+        weights = padded(self._rule_weights, len(points))
+        return PlayedPoints(points, self.kernel, self.regularization, counts, scores, held, new, weights)
 
     def update(self, X: Tensor, Y: Tensor, selection: Selection | None) -> None:
         """Condition on rewards Y (q,) at X (q, d) and move to the selected dictionary; everything or nothing."""
@@ -163,12 +164,14 @@ class BoxBelief(Belief):
             model = self._checked(self.model(everything, rewards, selection.points), X)
         self._X, self._Y, self._model, self._incumbent = everything, rewards, model, None
         self._log = self._log.with_rewards(X, Y, self._log.locate(X))
+        self._rule_weights = self._log.weights_of(selection)
 
-    def restore(self, X: Tensor, Y: Tensor, inducing_points: Tensor) -> None:
+    def restore(self, X: Tensor, Y: Tensor, dictionary: Selection) -> None:
         """Condition the prior on a whole history at a known dictionary."""
-        model = self._checked(self.model(X, Y, inducing_points), X)
+        model = self._checked(self.model(X, Y, dictionary.points), X)
         self._X, self._Y, self._model, self._incumbent = X, Y, model, None
         self._log = self._log.with_rewards(X, Y, self._log.locate(X))
+        self._rule_weights = self._log.weights_of(dictionary)
 
     def lookahead(self, pending: Tensor) -> "BoxLookahead":
         """Return the model with points (k, d) pending."""
