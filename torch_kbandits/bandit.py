@@ -402,9 +402,7 @@ class Bandit:
         belief = self._prior()
         learned = slice(saved.num_learned)
         if saved.num_learned:
-            belief.restore(
-                saved.history.X[learned], saved.history.Y[learned], saved.inducing_points, saved.dictionary_weights
-            )
+            belief.restore(saved.history.X[learned], saved.history.Y[learned], saved.dictionary)
         self._belief, self._told, self._pending = belief, [saved.history], saved.pending
         self._num_asked = saved.num_asked
         held = History(*(part[saved.num_learned :] for part in saved.history))

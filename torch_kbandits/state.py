@@ -10,6 +10,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits import checks
+from torch_kbandits.dictionaries import Selection
 from torch_kbandits.errors import InputError, StateMismatchError
 
 #: Version of the layout of ``Bandit.state_dict``.
@@ -105,7 +106,8 @@ def check_format(state: Mapping[str, Any]) -> None:
             f"The state has format {state['format']} and this version reads {STATE_FORMAT}: "
             "load it with the version of torch_kbandits that saved it."
         )
-    missing = {*SavedState._fields, "pending_ids"} - set(state)
+    missing = {"history", "inducing_points", "dictionary_weights", "pending", "pending_ids", "num_asked", "num_learned"}
+    missing -= set(state)
     if missing:
         raise StateMismatchError(f"The state is damaged: it lacks {sorted(missing)}.")
 
@@ -170,16 +172,14 @@ class SavedState(NamedTuple):
 
     Attributes:
         history: what was told.
-        inducing_points: the dictionary (m, d).
-        dictionary_weights: what the dictionary rule remembers of each of these points, (m,), if anything.
+        dictionary: points, and weights if its rule has any; no indices.
         pending: points asked for and not told.
         num_asked: how many points were ever asked for.
         num_learned: how many of the rewards the posterior knew.
     """
 
     history: History
-    inducing_points: Tensor
-    dictionary_weights: Tensor | None
+    dictionary: Selection
     pending: Pending
     num_asked: int
     num_learned: int
@@ -191,31 +191,36 @@ def saved_state(state: Mapping[str, Any], example: Tensor) -> SavedState:
         saved = History(**state["history"])
         X = _saved_points("X", saved.X, example)
         Y = rewards(saved.Y.to(example.device), X) if len(X) else example.new_zeros(0)
-        inducing_points = _saved_points("dictionary", state["inducing_points"], example)
+        dictionary = _saved_dictionary(state["inducing_points"], state["dictionary_weights"], example)
         pending = _saved_points("pending points", state["pending"], example)
-        weights = _saved_weights(state["dictionary_weights"], inducing_points)
         ids, num_asked = tuple(int(number) for number in state["pending_ids"]), int(state["num_asked"])
         num_learned = int(state["num_learned"])
         check_rounds(saved)
         if not 0 <= num_learned <= len(X):
             raise InputError(f"{num_learned} rewards were learned of {len(X)} told.")
-        if (num_learned > 0) != (len(inducing_points) > 0):
-            raise InputError(f"{num_learned} rewards were learned and {len(inducing_points)} points in the dictionary.")
+        if (num_learned > 0) != (len(dictionary.points) > 0):
+            raise InputError(
+                f"{num_learned} rewards were learned and {len(dictionary.points)} points in the dictionary."
+            )
         if len(ids) != len(pending) or list(ids) != sorted({*ids}) or (ids and not 0 <= ids[0] <= ids[-1] < num_asked):
             raise InputError(f"{len(pending)} points are pending and their ids are {ids}, of {num_asked} asked for.")
     except (InputError, TypeError, AttributeError) as error:
         raise StateMismatchError(f"The state is damaged: {error}") from error
     history = History(X.clone(), Y.clone(), saved.rounds.to(example.device).clone())
-    return SavedState(history, inducing_points.clone(), weights, Pending(pending.clone(), ids), num_asked, num_learned)
+    return SavedState(history, dictionary, Pending(pending.clone(), ids), num_asked, num_learned)
 
 
-def _saved_weights(weights: Tensor | None, inducing_points: Tensor) -> Tensor | None:
-    """Return a copy of what a rule remembers of each point of a dictionary (m, d), in double precision."""
-    if weights is None:
-        return None
-    if weights.shape != inducing_points.shape[:1] or not bool((torch.isfinite(weights) & (weights > 0.0)).all()):
-        raise InputError(f"the weights of {len(inducing_points)} dictionary points are {checks.describe(weights)}.")
-    return weights.to(inducing_points.device, torch.float64, copy=True)
+def _saved_dictionary(points: Tensor, weights: Tensor | None, example: Tensor) -> Selection:
+    points = _saved_points("dictionary", points, example).clone()
+    if weights is not None:
+        weights = checks.finite("the saved weights", checks.floating_tensor("the saved weights", weights))
+        weights = weights.to(example.device, copy=True)
+        if weights.shape != points.shape[:1]:
+            raise InputError(
+                f"the saved weights must be a number for each of the {len(points)} points of the dictionary, "
+                f"got {checks.describe(weights)}."
+            )
+    return Selection(points, points.new_ones(len(points)), None, weights)
 
 
 def _saved_points(name: str, points: Tensor, example: Tensor) -> Tensor:

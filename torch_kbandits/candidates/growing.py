@@ -12,7 +12,7 @@ from torch_kbandits.candidates.embedded import Embedded
 from torch_kbandits.candidates.growing_lookahead import GrowingLookahead
 from torch_kbandits.candidates.growth import SPAN_TOLERANCE, spanning_factor
 from torch_kbandits.candidates.played_rows import PlayedRows
-from torch_kbandits.dictionaries import DictionaryRule, OnlineRule, OnlineSample, PlayedPoints
+from torch_kbandits.dictionaries import DictionaryRule, OnlineRule, OnlineSample, PlayedPoints, Selection
 from torch_kbandits.dictionaries.greedy import greedy_pivots
 from torch_kbandits.dtc import DTCFactors
 from torch_kbandits.gram import gram, prior_variance
@@ -224,15 +224,15 @@ class GrowingBelief(Belief):
         for block in self._rows.points.split(_BLOCK):
             yield self.embed(block).coordinates.mT
 
-    def restore(self, X: Tensor, Y: Tensor, inducing_points: Tensor, weights: Tensor | None = None) -> None:
+    def restore(self, X: Tensor, Y: Tensor, dictionary: Selection) -> None:
         """Condition the empty belief on a whole history at a known dictionary. Cost: O(n m² + m³)."""
         with torch.no_grad():
-            self._fit(X, Y.double(), inducing_points)
+            self._fit(X, Y.double(), dictionary.points)
             for points in X.split(_BLOCK):
                 self._count_prior(prior_variance(self.kernel, points).double())
         require_finite(self._dtc.moment, self._dtc.weights)
-        self._dictionary = inducing_points
-        self._weights = self._dtc.moment.new_ones(len(inducing_points)) if weights is None else weights
+        self._dictionary, weights = dictionary.points, dictionary.weights
+        self._weights = self._dtc.moment.new_ones(len(self._dictionary)) if weights is None else weights
 
     def _fit(self, X: Tensor, Y: Tensor, dictionary: Tensor) -> None:
         """Condition on rewards Y (n,) at X (n, d) from scratch, the least explained point of the dictionary first.
