@@ -16,7 +16,7 @@ from torch_kbandits.dictionaries import DictionaryRule, OnlineRule, OnlineSample
 from torch_kbandits.dictionaries.greedy import greedy_pivots
 from torch_kbandits.dtc import DTCFactors
 from torch_kbandits.gram import gram, prior_variance
-from torch_kbandits.linalg import jittered_cholesky, non_negative_variance
+from torch_kbandits.linalg import bordered, jittered_cholesky, non_negative_variance
 from torch_kbandits.models import NystromGP
 from torch_kbandits.online_dtc import OnlineDTC
 
@@ -205,9 +205,7 @@ class GrowingBelief(Belief):
             own, corner, cross / self._noise, new @ new.mT / self._noise, new @ self._rows.rewards / self._noise
         )
         self._rows = self._rows.widened(new.mT)
-        self._factor = torch.cat(
-            [torch.cat([self._factor, torch.zeros_like(own.mT)], dim=1), torch.cat([own, corner], dim=1)]
-        )
+        self._factor = bordered(self._factor, own.mT, corner)
         self._spanning = torch.cat([self._spanning, points])
 
     def _make_room(self, more: int) -> None:
