@@ -25,6 +25,7 @@ from torch_kbandits.state import (
     STATE_FORMAT,
     History,
     Pending,
+    as_ids,
     check_config,
     check_format,
     check_rounds,
@@ -506,11 +507,9 @@ class Bandit:
                 "one(s), or give q to go on without their rewards."
             )
 
-    def _pending_ids(self, ids: int | Sequence[int]) -> list[int]:
+    def _pending_ids(self, ids: Any) -> list[int]:
         """Return ids as a list, all of which are pending."""
-        numbers = [ids] if isinstance(ids, int) else list(ids)
-        if not numbers or any(isinstance(number, bool) or not isinstance(number, int) for number in numbers):
-            raise InputError(f"ids must be one or more whole numbers, as ask(return_ids=True) returns; got {ids!r}.")
+        numbers = as_ids(ids)
         if len(set(numbers)) != len(numbers):
             raise InputError(f"ids must differ, got {numbers}.")
         pending = set(self._pending.ids)
