@@ -271,7 +271,7 @@ class Bandit:
             if x is not None or context is not None:
                 raise InputError("Give either x (and its context) or ids, not both: an id stands for its point.")
             self._pending = self._pending.without_ids(self._pending_ids(ids))
-        elif x is None:
+        elif x is None and context is None:
             self._pending = self._pending.without(self._pending.points)
         else:
             X = self.candidates.points(x, context)
