@@ -374,13 +374,13 @@ class Bandit:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the whole state: tensors, numbers and strings, which ``torch.load(weights_only=True)`` reads."""
-        history = self.history
+        history, weights = self.history, self._belief.dictionary_weights
         return {
             "format": STATE_FORMAT,
             "config": self._config(),
             "history": history._asdict(),
             "inducing_points": self.inducing_points,
-            "dictionary_weights": self._belief.dictionary_weights,
+            "dictionary_weights": None if weights is None else weights.clone(),
             "pending": self.pending,
             "pending_ids": list(self._pending.ids),
             "num_asked": self._num_asked,

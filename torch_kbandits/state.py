@@ -218,7 +218,7 @@ def saved_state(state: Mapping[str, Any], example: Tensor) -> SavedState:
             raise InputError(f"{num_learned} rewards were learned and {len(inducing_points)} points in the dictionary.")
         if len(ids) != len(pending) or list(ids) != sorted({*ids}) or (ids and not 0 <= ids[0] <= ids[-1] < num_asked):
             raise InputError(f"{len(pending)} points are pending and their ids are {ids}, of {num_asked} asked for.")
-    except (InputError, TypeError, AttributeError) as error:
+    except (ValueError, TypeError, AttributeError) as error:
         raise StateMismatchError(f"The state is damaged: {error}") from error
     history = History(X.clone(), Y.clone(), saved.rounds.to(example.device).clone())
     return SavedState(history, inducing_points.clone(), weights, Pending(pending.clone(), ids), num_asked, num_learned)
