@@ -70,7 +70,7 @@ class ContextualActions(Candidates):
         checks.positive_integer("action_dim", self.action_dim)
         self.bounds = bounds
         self._example = torch.zeros(1, self.context_dim + self.action_dim, dtype=self._dtype, device=self._device)
-        self.set = None if actions is None else self._checked_actions("actions", actions).detach().clone()
+        self.set = None if actions is None else self._checked_actions("actions", actions).clone()
         if self.set is not None or bounds is not None:
             first = (self.set if self.set is not None else bounds)[:1]  # pyright: ignore[reportOptionalSubscript]
             self._example = torch.cat([self._example[:, : self.context_dim], first], dim=-1)
@@ -176,7 +176,7 @@ class ContextualActions(Candidates):
                 f"context must have {self.context_dim} column(s), as in every round of this bandit, shape "
                 f"({self.context_dim},); got {checks.describe(context)}."
             )
-        checks.finite("context", checks.same_kind("context", context, self._example))
+        context = checks.finite("context", checks.same_kind("context", context, self._example)).detach()
         return context if context.dim() == 2 else context.unsqueeze(0)
 
     def _checked_actions(self, name: str, actions: Any) -> Tensor:
@@ -188,7 +188,7 @@ class ContextualActions(Candidates):
             raise InputError(
                 f"{name} must be (A, {self.action_dim}) with at least one action, got {checks.describe(actions)}."
             )
-        return actions
+        return actions.detach()
 
 
 def _width(what: str, dim: int | None, columns: ColumnSpec | None) -> int:
