@@ -104,6 +104,11 @@ class Bandit:
             checks.instance("width", width, Width, "a confidence width such as ConstantWidth(2.0)")
         if batches is not None:
             checks.instance("batches", batches, BatchRule, "a rule such as GlobalBatchRule(2.0)")
+            if batches.repeats_points and candidates.is_contextual:
+                raise InputError(
+                    f"{type(batches).__name__} plays a point again and again, and each round brings another context or "
+                    "other actions: use GlobalBatchRule or LocalBatchRule, or candidates that stay."
+                )
         if isinstance(seed, bool):
             raise InputError(f"seed must be a whole number, got {seed}.")
         checks.instance("seed", seed, int, "a whole number")
