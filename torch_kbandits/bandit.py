@@ -183,6 +183,7 @@ class Bandit:
         if return_ids and not remember:
             raise InputError("return_ids=True needs remember=True: what is not remembered cannot be told by its id.")
         domain = self.candidates.in_round(context, candidates)
+        self._acquisition.check(domain)
         if q is None:
             self._require_open_batch()
         ahead = self._lookahead() if remember else copy(self._lookahead())
