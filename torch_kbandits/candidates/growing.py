@@ -174,6 +174,7 @@ class GrowingBelief(Belief):
         weights = torch.full_like(Y, 1.0 / self._noise)
         self._dtc, _ = self._dtc.observed(at.coordinates, weights, Y * weights)
         self._rows = self._rows.extended(X, Y, at.coordinates.mT)
+        self._make_room(0)
         self._sample = offer.sample
         self._count_prior(at.prior_variance)
         if offer.sample.size > sample.size:
