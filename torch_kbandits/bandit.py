@@ -25,6 +25,7 @@ from torch_kbandits.state import (
     STATE_FORMAT,
     History,
     Pending,
+    as_ids,
     check_config,
     check_format,
     check_rounds,
@@ -103,6 +104,11 @@ class Bandit:
             checks.instance("width", width, Width, "a confidence width such as ConstantWidth(2.0)")
         if batches is not None:
             checks.instance("batches", batches, BatchRule, "a rule such as GlobalBatchRule(2.0)")
+            if batches.repeats_points and candidates.is_contextual:
+                raise InputError(
+                    f"{type(batches).__name__} plays a point again and again, and each round brings another context or "
+                    "other actions: use GlobalBatchRule or LocalBatchRule, or candidates that stay."
+                )
         if isinstance(seed, bool):
             raise InputError(f"seed must be a whole number, got {seed}.")
         checks.instance("seed", seed, int, "a whole number")
@@ -177,6 +183,7 @@ class Bandit:
         if return_ids and not remember:
             raise InputError("return_ids=True needs remember=True: what is not remembered cannot be told by its id.")
         domain = self.candidates.in_round(context, candidates)
+        self._acquisition.check(domain)
         if q is None:
             self._require_open_batch()
         ahead = self._lookahead() if remember else copy(self._lookahead())
@@ -270,7 +277,7 @@ class Bandit:
             if x is not None or context is not None:
                 raise InputError("Give either x (and its context) or ids, not both: an id stands for its point.")
             self._pending = self._pending.without_ids(self._pending_ids(ids))
-        elif x is None:
+        elif x is None and context is None:
             self._pending = self._pending.without(self._pending.points)
         else:
             X = self.candidates.points(x, context)
@@ -373,13 +380,13 @@ class Bandit:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the whole state: tensors, numbers and strings, which ``torch.load(weights_only=True)`` reads."""
-        history = self.history
+        history, weights = self.history, self._belief.dictionary_weights
         return {
             "format": STATE_FORMAT,
             "config": self._config(),
             "history": history._asdict(),
             "inducing_points": self.inducing_points,
-            "dictionary_weights": self._belief.dictionary_weights,
+            "dictionary_weights": None if weights is None else weights.clone(),
             "pending": self.pending,
             "pending_ids": list(self._pending.ids),
             "num_asked": self._num_asked,
@@ -504,11 +511,9 @@ class Bandit:
                 "one(s), or give q to go on without their rewards."
             )
 
-    def _pending_ids(self, ids: int | Sequence[int]) -> list[int]:
+    def _pending_ids(self, ids: Any) -> list[int]:
         """Return ids as a list, all of which are pending."""
-        numbers = [ids] if isinstance(ids, int) else list(ids)
-        if not numbers or any(isinstance(number, bool) or not isinstance(number, int) for number in numbers):
-            raise InputError(f"ids must be one or more whole numbers, as ask(return_ids=True) returns; got {ids!r}.")
+        numbers = as_ids(ids)
         if len(set(numbers)) != len(numbers):
             raise InputError(f"ids must differ, got {numbers}.")
         pending = set(self._pending.ids)

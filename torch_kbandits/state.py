@@ -1,8 +1,9 @@
 """What a bandit was told, and the checks between a saved state and the bandit that loads it."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from numbers import Real
+from operator import index
 from typing import Any, NamedTuple
 
 import torch
@@ -61,6 +62,20 @@ def rewards(y: Tensor | float, X: Tensor) -> Tensor:
     if tuple(y.shape) not in ((len(X),), (len(X), 1)):
         raise InputError(f"y must have a reward for each of the {len(X)} point(s), got {checks.describe(y)}.")
     return checks.finite("y", y.reshape(-1))
+
+
+def as_ids(ids: Any) -> list[int]:
+    """Return one id or several as a list; numbers of NumPy, pandas and PyTorch are taken like Python's."""
+    plain = ids.tolist() if hasattr(ids, "tolist") else ids
+    try:
+        given = list(plain) if isinstance(plain, Iterable) else [plain]
+        if not given or isinstance(plain, (str, bytes)) or any(isinstance(each, bool) for each in given):
+            raise TypeError
+        return [index(each) for each in given]
+    except TypeError:
+        raise InputError(
+            f"ids must be one or more whole numbers, as ask(return_ids=True) returns; got {ids!r}."
+        ) from None
 
 
 def describe_kernel(kernel: Kernel, title: str = "kernel") -> dict[str, Any]:
@@ -204,7 +219,7 @@ def saved_state(state: Mapping[str, Any], example: Tensor) -> SavedState:
             )
         if len(ids) != len(pending) or list(ids) != sorted({*ids}) or (ids and not 0 <= ids[0] <= ids[-1] < num_asked):
             raise InputError(f"{len(pending)} points are pending and their ids are {ids}, of {num_asked} asked for.")
-    except (InputError, TypeError, AttributeError) as error:
+    except (ValueError, TypeError, AttributeError) as error:
         raise StateMismatchError(f"The state is damaged: {error}") from error
     history = History(X.clone(), Y.clone(), saved.rounds.to(example.device).clone())
     return SavedState(history, dictionary, Pending(pending.clone(), ids), num_asked, num_learned)

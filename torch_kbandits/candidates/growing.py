@@ -23,6 +23,9 @@ from torch_kbandits.online_dtc import OnlineDTC
 #: After so many rewards the inverse is computed afresh from the precision, which clears what rounding left in it.
 REFRESH = 512
 
+#: More rewards at once than this, and than coordinates, are not followed one by one: that would take their Gram matrix.
+_FEW = 32
+
 #: Rows whose coordinates are computed at a time where they are not kept.
 _BLOCK = 4096
 
@@ -172,8 +175,12 @@ class GrowingBelief(Belief):
         known = at.values if self._is_in_order else None
         offer = rule.offered(sample, X, uniforms, known, at.prior_variance)
         weights = torch.full_like(Y, 1.0 / self._noise)
-        self._dtc, _ = self._dtc.observed(at.coordinates, weights, Y * weights)
+        if len(X) > max(self._dtc.size, _FEW):
+            self._dtc = self._dtc.with_observations(at.coordinates, weights, Y * weights).refreshed()
+        else:
+            self._dtc, _ = self._dtc.observed(at.coordinates, weights, Y * weights)
         self._rows = self._rows.extended(X, Y, at.coordinates.mT)
+        self._make_room(0)
         self._sample = offer.sample
         self._count_prior(at.prior_variance)
         if offer.sample.size > sample.size:
