@@ -3,7 +3,7 @@
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from torch import Tensor
 
@@ -36,6 +36,9 @@ class BatchRule(ABC):
 
     The points of the batch shrink the variance meanwhile, as pending points do. A value without state.
     """
+
+    #: Whether a point may be played again without being chosen, which it cannot in another context.
+    repeats_points: ClassVar[bool] = False
 
     @abstractmethod
     def is_complete(self, posterior: BatchPosterior) -> bool:
@@ -109,6 +112,8 @@ class StayRule(BatchRule):
     """
 
     threshold: float = 2.0
+
+    repeats_points = True
 
     def __post_init__(self) -> None:
         _check_threshold(self.threshold)

@@ -17,12 +17,24 @@ def gram(kernel: Kernel, X: Tensor, other: Tensor | None = None) -> Tensor:
 
     Without ``other`` the rows of X stand against themselves. Cost: O(n m d) for most kernels.
     """
-    return to_dense(cast(Tensor, kernel(X, other)))
+    if torch.is_grad_enabled() or X.dim() > 2 or not _is_plain(kernel):
+        return to_dense(cast(Tensor, kernel(X, other)))
+    # What the call ends up with, without the lazy tensor on the way, which takes longer than few points do.
+    other = X if other is None else other
+    columns = cast(Tensor | None, kernel.active_dims)
+    if columns is not None:
+        X, other = X[:, columns], other[:, columns]
+    return to_dense(cast(Tensor, kernel.forward(X, other, diag=False)))
 
 
 def prior_variance(kernel: Kernel, X: Tensor) -> Tensor:
     """Return k(x, x) for the rows of X (..., n, d), (..., n)."""
     return to_dense(cast(Tensor, kernel(X, diag=True)))
+
+
+def _is_plain(kernel: Kernel) -> bool:
+    """Say whether a kernel has no batch shape and is evaluated as GPyTorch's kernels are."""
+    return type(kernel).__call__ is Kernel.__call__ and not kernel.batch_shape
 
 
 def prior_mean(mean: Mean, X: Tensor) -> Tensor:

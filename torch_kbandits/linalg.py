@@ -80,27 +80,31 @@ def non_negative_variance(variance: Tensor, prior_variance: Tensor) -> Tensor:
     return variance.clamp_min(0.0)
 
 
-def cholesky_append(factor: Tensor, cross: Tensor, corner: Tensor) -> Tensor:
-    """Return the Cholesky factor of [[A, C], [Cᵀ, S]] from that of A.
+def schur_factor(corner: Tensor, across: Tensor) -> Tensor:
+    """Return the Cholesky factor of the covariance of new points given old ones, S − CᵀA⁻¹C.
 
     Args:
-        factor: L (..., m, m) with L Lᵀ = A.
-        cross: C (..., m, k).
         corner: S (..., k, k).
+        across: L⁻¹ C (..., m, k), with L Lᵀ = A.
 
     Raises:
-        NotPositiveDefiniteError: if the Schur complement S − CᵀA⁻¹C has a clearly negative eigenvalue.
+        NotPositiveDefiniteError: if the difference has a clearly negative eigenvalue.
 
-    Cost: O(m² k + m k² + k³).
+    Cost: O(m k² + k³).
     """
-    below = torch.linalg.solve_triangular(factor, cross, upper=False)
     scale = corner.diagonal(dim1=-2, dim2=-1).mean(-1)
-    schur = jittered_cholesky(corner - below.mT @ below, scale.expand(below.shape[:-2]))
-    m, k = cross.shape[-2:]
+    return jittered_cholesky(corner - across.mT @ across, scale.expand(across.shape[:-2]))
+
+
+def bordered(factor: Tensor, across: Tensor, schur: Tensor) -> Tensor:
+    """Return [[L, 0], [acrossᵀ, schur]] for L (..., m, m), (..., m, k) and (..., k, k). Cost: O((m + k)²)."""
+    m, k = across.shape[-2:]
     shape = torch.broadcast_shapes(factor.shape[:-2], schur.shape[:-2])
-    top = torch.cat([factor.expand(*shape, m, m), factor.new_zeros(*shape, m, k)], dim=-1)
-    bottom = torch.cat([below.mT.expand(*shape, k, m), schur.expand(*shape, k, k)], dim=-1)
-    return torch.cat([top, bottom], dim=-2)
+    whole = factor.new_zeros(*shape, m + k, m + k)
+    whole[..., :m, :m] = factor
+    whole[..., m:, :m] = across.mT
+    whole[..., m:, m:] = schur
+    return whole
 
 
 def cholesky_rank_one(factor: Tensor, vector: Tensor, scale: Tensor, start: int = 0) -> Tensor:

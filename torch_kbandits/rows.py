@@ -1,5 +1,9 @@
 """Which rows of a tensor are the same point: those whose numbers are all equal, 0 and -0 being one number."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Self
+
 import torch
 from torch import Tensor
 
@@ -12,3 +16,43 @@ def row_keys(points: Tensor) -> list[bytes]:
 def distinct(points: Tensor) -> tuple[Tensor, Tensor]:
     """Return the distinct rows (U, d) of points (N, d) and for each row which of them it is, (N,)."""
     return torch.unique(points + 0.0, dim=0, return_inverse=True)
+
+
+#: Entries that an index copies at most when it grows.
+_LATEST = 256
+
+
+@dataclass(frozen=True, eq=False)
+class RowIndex:
+    """The place of each distinct row, by its key; a value, whose successors share all but the latest entries.
+
+    Attributes:
+        earlier: entries that are shared and never written to.
+        latest: the others.
+    """
+
+    earlier: Mapping[bytes, int]
+    latest: Mapping[bytes, int]
+
+    @classmethod
+    def of(cls, entries: Mapping[bytes, int]) -> Self:
+        """Hold these entries."""
+        return cls(entries, {})
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return len(self.earlier) + len(self.latest)
+
+    def place(self, key: bytes) -> int | None:
+        """Return the place of a row, None if it is not known."""
+        place = self.latest.get(key)
+        return self.earlier.get(key) if place is None else place
+
+    def extended(self, entries: Mapping[bytes, int]) -> Self:
+        """Return the index with rows that are not in it. Cost: O(their number) on average, whatever the index holds."""
+        latest = {**self.latest, **entries}
+        return type(self)(self.earlier, latest) if len(latest) <= _LATEST else self.of({**self.earlier, **latest})
+
+    def entries(self) -> dict[bytes, int]:
+        """Return all entries. Cost: O(n)."""
+        return {**self.earlier, **self.latest}

@@ -1,65 +1,19 @@
-"""What a bandit was told, and the checks between a saved state and the bandit that loads it."""
+"""The checks between a saved state and the bandit that loads it."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
-from numbers import Real
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits import checks
+from torch_kbandits.dictionaries import Selection
 from torch_kbandits.errors import InputError, StateMismatchError
+from torch_kbandits.ledger import History, Pending, check_rounds, rewards
 
 #: Version of the layout of ``Bandit.state_dict``.
 STATE_FORMAT = 3
-
-
-class History(NamedTuple):
-    """What was told, in order.
-
-    Attributes:
-        X: played points (n, d).
-        Y: rewards (n,).
-        rounds: (n,) the round of each, counted from 0; rewards told in one call share a round.
-    """
-
-    X: Tensor
-    Y: Tensor
-    rounds: Tensor
-
-    @property
-    def next_round(self) -> int:
-        """The round after the last one told."""
-        return int(self.rounds[-1]) + 1 if len(self.rounds) else 0
-
-
-def empty_history(example: Tensor) -> History:
-    """Return a history without observations, of the kind of the example point (1, d)."""
-    rounds = torch.zeros(0, dtype=torch.long, device=example.device)
-    return History(example[:0], example.new_zeros(0), rounds)
-
-
-def joined(parts: Sequence[History]) -> History:
-    """Return one history from its parts, in order."""
-    return History(*(torch.cat(columns) for columns in zip(*parts, strict=True)))
-
-
-def rewards(y: Tensor | float, X: Tensor) -> Tensor:
-    """Return rewards as (q,), checked against the points they are for."""
-    if not isinstance(y, Tensor):
-        if len(X) != 1 or isinstance(y, bool) or not isinstance(y, Real):
-            raise InputError(
-                f"y must be a tensor of {len(X)} reward(s), or a number for one; got {checks.describe(y)}."
-            )
-        y = X.new_tensor([float(y)])
-    checks.same_kind("y", checks.floating_tensor("y", y), X)
-    if len(X) == 1 and y.dim() == 0:
-        y = y.unsqueeze(0)
-    if tuple(y.shape) not in ((len(X),), (len(X), 1)):
-        raise InputError(f"y must have a reward for each of the {len(X)} point(s), got {checks.describe(y)}.")
-    return checks.finite("y", y.reshape(-1))
 
 
 def describe_kernel(kernel: Kernel, title: str = "kernel") -> dict[str, Any]:
@@ -105,7 +59,8 @@ def check_format(state: Mapping[str, Any]) -> None:
             f"The state has format {state['format']} and this version reads {STATE_FORMAT}: "
             "load it with the version of torch_kbandits that saved it."
         )
-    missing = {*SavedState._fields, "pending_ids"} - set(state)
+    missing = {"history", "inducing_points", "dictionary_weights", "pending", "pending_ids", "num_asked", "num_learned"}
+    missing -= set(state)
     if missing:
         raise StateMismatchError(f"The state is damaged: it lacks {sorted(missing)}.")
 
@@ -121,65 +76,19 @@ def check_config(saved: Mapping[str, Any], here: Mapping[str, Any]) -> None:
         raise StateMismatchError("The state belongs to another configuration. " + "; ".join(differences) + ".")
 
 
-def check_rounds(history: History) -> None:
-    """Refuse a history whose parts do not belong together."""
-    if not len(history.X) == len(history.Y) == len(history.rounds):
-        raise InputError("The history must have as many points as rewards and rounds.")
-    if bool((history.rounds.diff() < 0).any()):
-        raise InputError("The rounds of a history must not decrease.")
-
-
-class Pending(NamedTuple):
-    """Points asked for and not yet told, in the order asked.
-
-    Attributes:
-        points: (k, d).
-        ids: of each, ascending.
-    """
-
-    points: Tensor
-    ids: tuple[int, ...]
-
-    def without(self, told: Tensor) -> "Pending":
-        """Return the points without one row for each row of ``told`` (q, d) that is among them: the one asked first."""
-        if torch.equal(self.points, told):
-            return self._at([])
-        left = list(range(len(self.ids)))
-        for row in told:
-            matches = (self.points[left] == row).all(-1).nonzero().flatten()
-            if len(matches):
-                del left[int(matches[0])]
-        return self if len(left) == len(self.ids) else self._at(left)
-
-    def without_ids(self, ids: Sequence[int]) -> "Pending":
-        """Return the points without those of the ids, all of which are pending."""
-        gone = set(ids)
-        return self._at([row for row, number in enumerate(self.ids) if number not in gone])
-
-    def at_ids(self, ids: Sequence[int]) -> Tensor:
-        """Return the points (q, d) of ids, all of which are pending, in the order given."""
-        row_of = {number: row for row, number in enumerate(self.ids)}
-        return self.points[[row_of[number] for number in ids]]
-
-    def _at(self, rows: list[int]) -> "Pending":
-        return Pending(self.points[rows], tuple(self.ids[row] for row in rows))
-
-
 class SavedState(NamedTuple):
     """What a bandit was saved with.
 
     Attributes:
         history: what was told.
-        inducing_points: the dictionary (m, d).
-        dictionary_weights: what the dictionary rule remembers of each of these points, (m,), if anything.
+        dictionary: points, and weights if its rule has any; no indices.
         pending: points asked for and not told.
         num_asked: how many points were ever asked for.
         num_learned: how many of the rewards the posterior knew.
     """
 
     history: History
-    inducing_points: Tensor
-    dictionary_weights: Tensor | None
+    dictionary: Selection
     pending: Pending
     num_asked: int
     num_learned: int
@@ -191,31 +100,36 @@ def saved_state(state: Mapping[str, Any], example: Tensor) -> SavedState:
         saved = History(**state["history"])
         X = _saved_points("X", saved.X, example)
         Y = rewards(saved.Y.to(example.device), X) if len(X) else example.new_zeros(0)
-        inducing_points = _saved_points("dictionary", state["inducing_points"], example)
+        dictionary = _saved_dictionary(state["inducing_points"], state["dictionary_weights"], example)
         pending = _saved_points("pending points", state["pending"], example)
-        weights = _saved_weights(state["dictionary_weights"], inducing_points)
         ids, num_asked = tuple(int(number) for number in state["pending_ids"]), int(state["num_asked"])
         num_learned = int(state["num_learned"])
         check_rounds(saved)
         if not 0 <= num_learned <= len(X):
             raise InputError(f"{num_learned} rewards were learned of {len(X)} told.")
-        if (num_learned > 0) != (len(inducing_points) > 0):
-            raise InputError(f"{num_learned} rewards were learned and {len(inducing_points)} points in the dictionary.")
+        if (num_learned > 0) != (len(dictionary.points) > 0):
+            raise InputError(
+                f"{num_learned} rewards were learned and {len(dictionary.points)} points in the dictionary."
+            )
         if len(ids) != len(pending) or list(ids) != sorted({*ids}) or (ids and not 0 <= ids[0] <= ids[-1] < num_asked):
             raise InputError(f"{len(pending)} points are pending and their ids are {ids}, of {num_asked} asked for.")
-    except (InputError, TypeError, AttributeError) as error:
+    except (ValueError, TypeError, AttributeError) as error:
         raise StateMismatchError(f"The state is damaged: {error}") from error
     history = History(X.clone(), Y.clone(), saved.rounds.to(example.device).clone())
-    return SavedState(history, inducing_points.clone(), weights, Pending(pending.clone(), ids), num_asked, num_learned)
+    return SavedState(history, dictionary, Pending(pending.clone(), ids), num_asked, num_learned)
 
 
-def _saved_weights(weights: Tensor | None, inducing_points: Tensor) -> Tensor | None:
-    """Return a copy of what a rule remembers of each point of a dictionary (m, d), in double precision."""
-    if weights is None:
-        return None
-    if weights.shape != inducing_points.shape[:1] or not bool((torch.isfinite(weights) & (weights > 0.0)).all()):
-        raise InputError(f"the weights of {len(inducing_points)} dictionary points are {checks.describe(weights)}.")
-    return weights.to(inducing_points.device, torch.float64, copy=True)
+def _saved_dictionary(points: Tensor, weights: Tensor | None, example: Tensor) -> Selection:
+    points = _saved_points("dictionary", points, example).clone()
+    if weights is not None:
+        weights = checks.finite("the saved weights", checks.floating_tensor("the saved weights", weights))
+        weights = weights.to(example.device, copy=True)
+        if weights.shape != points.shape[:1]:
+            raise InputError(
+                f"the saved weights must be a number for each of the {len(points)} points of the dictionary, "
+                f"got {checks.describe(weights)}."
+            )
+    return Selection(points, points.new_ones(len(points)), None, weights)
 
 
 def _saved_points(name: str, points: Tensor, example: Tensor) -> Tensor:

@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def kbandits(*arguments: str) -> Result:
-    result = CliRunner().invoke(main, list(arguments), env={"COLUMNS": "200"})  # wide, so that no cell is broken
+    result = CliRunner().invoke(main, list(arguments))
     assert "Traceback" not in result.output
     return result
 

@@ -131,7 +131,7 @@ def test_an_exact_table_is_the_exact_posterior_after_any_tells(form, num_arms, r
     noise = torch.full((len(X),), LAMBDA, dtype=DOUBLE)
     expected = oracles.exact(KERNELS[kernel].dense, *dense(X, Y, noise, arms))
     restored = EXACT[form](arms, kernel)
-    restored.restore(X, Y, X[:1])
+    restored.restore(X, Y, Selection(X[:1], X.new_ones(1), None))
     gram = KERNELS[kernel].dense(X.numpy(), X.numpy())
     weights = np.linalg.solve(gram + LAMBDA * np.eye(len(X)), Y.numpy())
     for each in (belief, restored):

@@ -7,11 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from botorch.models.transforms import Normalize
 from gpytorch.kernels import RQKernel
 from problems import DOUBLE, KERNELS, data, dense, difference, linear, matern, reward
 
 import torch_kbandits
-from torch_kbandits import Arms, Bandit, algorithms
+from torch_kbandits import Arms, Bandit, OnlineGP, algorithms, bordered
 from torch_kbandits.candidates import columns, lazy, table
 from torch_kbandits.candidates.points import PointList
 from torch_kbandits.candidates.sources import as_source
@@ -248,7 +249,7 @@ def outcome(bandit):
 def agree(ours, theirs):
     """Whether saved tensors and arms are equal, and beliefs to rounding."""
     return all(a.shape == b.shape and torch.equal(a, b) for a, b in zip(ours[0], theirs[0], strict=True)) and all(
-        difference(a, b) < 1e-9 for a, b in zip(ours[1], theirs[1], strict=True)
+        a.shape == b.shape and difference(a, b) < 1e-9 for a, b in zip(ours[1], theirs[1], strict=True)
     )
 
 
@@ -295,6 +296,64 @@ def test_an_interrupt_at_any_line_changes_nothing(case, call, monkeypatch):
         line += STEP
     assert line > 10 * STEP
     assert broken == []
+
+
+@pytest.mark.parametrize("call", ["tell", "remove"])
+@pytest.mark.parametrize("own_noise", [False, True])
+def test_an_interrupt_of_a_model_that_is_told_changes_nothing(call, own_noise, monkeypatch):
+    """At every second line, with rows of the factor held apart, and with transformed inputs.
+
+    The last line of a call comes after everything is done.
+    """
+    monkeypatch.setattr(bordered, "_HEAD", 4)
+    X, Y = data(20, 2)
+    noise = 0.1 + Y.abs()
+    kwargs = {"train_Yvar": noise[:12]} if own_noise else {"regularization": LAMBDA}
+    kernel = matern()
+    variances = (lambda rows: noise[rows]) if own_noise else lambda rows: None
+    rows = [3, 12, 13]  # one again, and two new
+    calls = {"tell": lambda m: m.tell(X[rows], Y[rows] + 1.0, variances(rows)), "remove": lambda m: m.remove([2, 11])}
+
+    def seen(model):
+        asked = [model.effective_dimension(), model.kernel_bound(), model.information_gain()]
+        return [
+            *asked,
+            model.train_inputs[0],
+            model.train_targets,
+            model.posterior(X).mean,
+            model.posterior(X).variance,
+        ]
+
+    def made():
+        model = OnlineGP(X[:12], Y[:12], covar_module=kernel, input_transform=Normalize(d=2, bounds=bounds), **kwargs)
+        model.effective_dimension()
+        model.tell(X[18:], Y[18:], variances([18, 19]))
+        seen(model)
+        return model
+
+    def agree_all(ours, theirs):
+        return agree(([], ours), ([], theirs))
+
+    bounds = torch.tensor([[-1.0, -1.0], [2.0, 2.0]], dtype=DOUBLE)
+    before, twin = seen(made()), made()
+    calls[call](twin)
+    done = seen(twin)
+    calls["tell"](twin)
+    after, line = seen(twin), 1
+    while True:
+        model = made()
+        with Interrupt(line) as interrupt:
+            calls[call](model)
+        if interrupt.at is None:
+            break
+        committed = interrupt.at.endswith(f" in {call}") and agree_all(seen(model), done)
+        assert committed or agree_all(seen(model), before), interrupt.at
+        if not committed:
+            calls[call](model)
+        calls["tell"](model)
+        assert agree_all(seen(model), after), interrupt.at
+        line += 2
+    assert line > 60
 
 
 def test_an_interrupt_while_columns_are_kept():

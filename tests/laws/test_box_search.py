@@ -58,7 +58,7 @@ def test_the_search_starts_at_the_last_and_at_the_best_point_learned(exact):
     assert torch.equal(belief.domain.starts, best.unsqueeze(0))  # each start once
     empty = belief.box.belief(rbf(), LAMBDA, seed=0, exact=exact)
     assert empty.domain.starts is None
-    empty.restore(X[:3], Y[:3, 0], X[:3])
+    empty.restore(X[:3], Y[:3, 0], Selection(X[:3], X[:3, 0], None))
     assert rows(empty.domain.starts) <= rows(X[:3])
 
 

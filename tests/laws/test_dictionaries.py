@@ -18,7 +18,7 @@ from torch_kbandits import (
     RidgeLeverageSampling,
     UniformDictionary,
 )
-from torch_kbandits.dictionaries import PlayedPoints, theoretical_oversampling
+from torch_kbandits.dictionaries import KORS, PlayedPoints, theoretical_oversampling
 from torch_kbandits.random import generator_for
 
 LAMBDA = 0.05
@@ -27,6 +27,7 @@ RULES = {
     "coupled": RidgeLeverageSampling(1.5, "coupled"),
     "growing": RidgeLeverageSampling(1.5, "never"),
     "capped": CappedDictionary(RidgeLeverageSampling(1.5), 8, "stop"),
+    "kors": KORS(1.5),
     "greedy": GreedyDictionary(5),
     "uniform": UniformDictionary(5),
 }

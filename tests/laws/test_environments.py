@@ -172,7 +172,18 @@ def test_kernel_and_regularization_fit_the_problem(make, name, options):
 
 
 def test_the_registry_describes_what_it_builds():
-    assert names() == ["gaussian-bumps", "gp-sample", "hpolib", "rkhs-function", "sensors", "test-function"]
+    assert names() == [
+        "bump",
+        "chessboard",
+        "digits",
+        "gaussian-bumps",
+        "gp-sample",
+        "hpolib",
+        "rkhs-function",
+        "sensors",
+        "step-diagonal",
+        "test-function",
+    ]
     for name in names():
         summary, options = describe(name)
         assert summary.endswith(".")
@@ -185,7 +196,7 @@ def test_the_registry_describes_what_it_builds():
     ("name", "options", "message"),
     [
         ("rkhs-functions", {}, "no environment 'rkhs-functions'.*did you mean 'rkhs-function'"),
-        ("zzz", {}, "there are gaussian-bumps, gp-sample"),
+        ("zzz", {}, "there are bump, chessboard, digits, gaussian-bumps, gp-sample"),
         (3, {}, "no environment 3"),
         ("rkhs-function", {"length_scale": 1.0}, "no option 'length_scale'.*did you mean 'lengthscale'"),
         ("gaussian-bumps", {"dtype": "float32"}, "no option 'dtype'"),

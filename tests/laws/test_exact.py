@@ -7,9 +7,11 @@ import torch
 from hypothesis import given
 from problems import DOUBLE, difference
 
+from torch_kbandits import bordered
+from torch_kbandits.bordered import BorderedFactor
 from torch_kbandits.errors import NotPositiveDefiniteError, NumericalError
 from torch_kbandits.exact import ExactFactors
-from torch_kbandits.linalg import cholesky_append, cholesky_rank_one, cholesky_remove
+from torch_kbandits.linalg import cholesky_rank_one, cholesky_remove, schur_factor
 
 SHAPES = st.sampled_from([(), (3,), (2, 1)])
 
@@ -89,6 +91,13 @@ def test_autograd_goes_through_a_rank_one_change():
 # -------------------------------------------------------------------- append and remove
 
 
+def cholesky_append(L, cross, corner):
+    """The factor of [[L Lᵀ, C], [Cᵀ, S]]."""
+    factor = BorderedFactor.of(L)
+    across = factor.solve(cross)
+    return factor.appended(across, schur_factor(corner, across)).dense()
+
+
 @given(batch=SHAPES, m=st.integers(0, 8), k=st.integers(0, 5), seed=st.integers(0, 10_000))
 def test_appending_equals_a_fresh_factor(batch, m, k, seed):
     """Also to nothing, and nothing: then the factor is as it was."""
@@ -143,37 +152,146 @@ def dense_posterior(K, cross, prior, targets, noise):
     return cross.T @ np.linalg.solve(A, targets), prior - cross.T @ np.linalg.solve(A, cross)
 
 
-@given(u=st.integers(1, 8), seed=st.integers(0, 10_000), steps=st.lists(st.integers(0, 2), max_size=12))
-def test_any_chain_of_changes_equals_a_fresh_fit(u, seed, steps):
-    """A pool of points; the factors hold those in ``held``, in that order."""
-    pool = covariance(25, seed=seed, least=0.0)
-    rng = np.random.default_rng(seed)
-    held, unused = list(range(u)), list(range(u, 22))
-    targets, noise = random(25, seed=seed + 1), random(25, seed=seed + 2).square() + 0.01
-    factors = ExactFactors.fit(pool[held][:, held], targets[held], noise[held])
-    for step in steps:
-        if step == 0:
-            new, unused = unused[:1], unused[1:]
-            factors = factors.appended(pool[held][:, new], pool[new][:, new], targets[new], noise[new])
-            held = held + new
-        elif held and step == 1:
-            place = int(rng.integers(len(held)))
-            noise[held[place]] = noise[held[place]] * float(rng.uniform(0.2, 3.0))
-            targets[held[place]] = float(rng.normal())
-            factors = factors.reweighted(place, targets[held[place]], noise[held[place]])
-        elif held:
-            place = int(rng.integers(len(held)))
-            factors = factors.removed(place)
-            del held[place]
-    K, T = pool.numpy(), [22, 23, 24]
-    mean, covariance_ = dense_posterior(
-        K[np.ix_(held, held)], K[np.ix_(held, T)], K[np.ix_(T, T)], targets[held].numpy(), noise[held].numpy()
-    )
-    embedding = factors.embed(pool[held][:, T])
-    assert difference(factors.mean(embedding), mean) < 1e-9
-    assert difference(factors.covariance(pool[T][:, T], embedding), covariance_) < 1e-9
-    assert difference(factors.variance(pool.diagonal()[T], embedding), covariance_.diagonal().copy()) < 1e-9
-    assert difference(factors.noise, noise[held]) < 1e-12
+class Held:
+    """Factors of some points of a pool of 25, in the order of ``places``; a changed copy leaves this as it is."""
+
+    def __init__(self, pool, places, targets, noise, factors):
+        self.pool, self.places, self.targets, self.noise, self.factors = pool, places, targets, noise, factors
+
+    @classmethod
+    def fit(cls, u, seed):
+        pool = covariance(25, seed=seed, least=0.0)
+        targets, noise = random(25, seed=seed + 1), random(25, seed=seed + 2).square() + 0.01
+        held = list(range(u))
+        factors = ExactFactors.fit(pool[held][:, held], targets[held], noise[held])
+        return cls(pool, held, targets, noise, factors)
+
+    def after(self, step, rng):
+        """What one change of a kind leads to; itself where there is nothing to change."""
+        held, pool, targets, noise = self.places, self.pool, self.targets.clone(), self.noise.clone()
+        unused = [place for place in range(22) if place not in held]
+        if step == 0 and unused:
+            new = unused[: int(rng.integers(1, 3))]
+            factors = self.factors.appended(pool[held][:, new], pool[new][:, new], targets[new], noise[new])
+            return Held(pool, held + new, targets, noise, factors)
+        if held and step == 1:
+            index = int(rng.integers(len(held)))
+            noise[held[index]] = noise[held[index]] * float(rng.uniform(0.2, 3.0))
+            targets[held[index]] = float(rng.normal())
+            factors = self.factors.reweighted(index, targets[held[index]], noise[held[index]])
+            return Held(pool, held, targets, noise, factors)
+        if held and step == 2:
+            index = int(rng.integers(len(held)))
+            return Held(pool, held[:index] + held[index + 1 :], targets, noise, self.factors.removed(index))
+        return self
+
+    def assert_dense(self):
+        """The factors give what dense formulas give."""
+        K, held, T = self.pool.numpy(), self.places, [22, 23, 24]
+        prior, noise = K[np.ix_(held, held)], self.noise[held].numpy()
+        mean, covariance_ = dense_posterior(
+            prior, K[np.ix_(held, T)], K[np.ix_(T, T)], self.targets[held].numpy(), noise
+        )
+        embedding = self.factors.embed(self.pool[held][:, T])
+        assert difference(self.factors.mean(embedding), mean) < 1e-9
+        assert difference(self.factors.covariance(self.pool[T][:, T], embedding), covariance_) < 1e-9
+        assert (
+            difference(self.factors.variance(self.pool.diagonal()[T], embedding), covariance_.diagonal().copy()) < 1e-9
+        )
+        assert difference(self.factors.noise, self.noise[held]) < 1e-12
+        weights = np.linalg.solve(prior + np.diag(noise), self.targets[held].numpy())
+        assert difference(self.factors.coefficients(), weights) < 1e-8
+        dimension = np.trace(np.linalg.solve(prior + np.diag(noise), prior))
+        assert float(self.factors.effective_dimension()) == pytest.approx(dimension, rel=1e-9, abs=1e-12)
+
+
+PARTS = st.sampled_from([(400, 128), (0, 3), (2, 4), (5, 100)])
+
+
+@given(
+    u=st.integers(0, 8), seed=st.integers(0, 10_000), steps=st.lists(st.integers(0, 2), max_size=12), parts=PARTS,
+    asked=st.integers(0, 12),
+)  # fmt: skip
+def test_any_chain_of_changes_equals_a_fresh_fit(u, seed, steps, parts, asked):
+    """However many rows are held apart, and from whenever on the effective dimension is carried along."""
+    rng, held = np.random.default_rng(seed), Held.fit(u, seed)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bordered, "_HEAD", parts[0])
+        patch.setattr(bordered, "_TAIL", parts[1])
+        for number, step in enumerate(steps):
+            if number == asked:
+                held.factors = held.factors.with_noise_share()
+            held = held.after(step, rng)
+            assert (held.factors.noise_share is not None) == (number >= asked)
+    held.assert_dense()
+
+
+@given(seed=st.integers(0, 10_000), steps=st.lists(st.tuples(st.integers(0, 30), st.integers(0, 2)), max_size=20))
+def test_values_branch_without_seeing_each_other(seed, steps):
+    """Each step changes any value there was; one that fails in the midst is forgotten. In the end all are as made."""
+    rng, values = np.random.default_rng(seed), [Held.fit(4, seed)]
+    values[0].factors = values[0].factors.with_noise_share()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bordered, "_HEAD", 3)
+        patch.setattr(bordered, "_TAIL", 5)
+        for number, step in steps:
+            start = values[number % len(values)]
+            cross = start.pool[start.places][:, :2]
+            with pytest.raises(NumericalError):
+                start.factors.appended(cross, torch.full((2, 2), torch.nan, dtype=DOUBLE), cross[0], cross[0])
+            values.append(start.after(step, rng))
+    for value in values:
+        value.assert_dense()
+
+
+def test_an_append_to_a_large_factor_copies_the_latest_rows_only():
+    A = covariance(500, least=1.0)
+    factor = BorderedFactor.of(torch.linalg.cholesky(A[:400, :400]))
+    heads = set()
+    for row in range(400, 500):
+        across = factor.solve(A[:row, row, None])
+        factor = factor.appended(across, schur_factor(A[row, row].reshape(1, 1), across))
+        heads.add(factor.head.data_ptr())
+    assert len(heads) == 1
+    assert all(part.is_contiguous() or part.mT.is_contiguous() for part in vars(factor).values())
+    expected = numpy_cholesky(A)
+    assert difference(factor.dense(), expected) < 1e-12
+    assert difference(factor.diagonal(), expected.diagonal().copy()) < 1e-12
+    T = random(500, 3)
+    assert difference(factor.solve(T), np.linalg.solve(expected, T.numpy())) < 1e-11
+    assert difference(factor.solve_transposed(T), np.linalg.solve(expected.T, T.numpy())) < 1e-11
+
+
+@pytest.mark.parametrize("batch", [(), (3,)])
+def test_autograd_goes_through_rows_held_apart(batch, monkeypatch):
+    monkeypatch.setattr(bordered, "_HEAD", 0)
+    A, T = covariance(*batch, 5).requires_grad_(), random(*batch, 5, 2, seed=1).requires_grad_()
+
+    def solved(A, T):
+        A = 0.5 * (A + A.mT)
+        factor = BorderedFactor.of(torch.linalg.cholesky(A[..., :3, :3]))
+        across = factor.solve(A[..., :3, 3:])
+        factor = factor.appended(across, schur_factor(A[..., 3:, 3:], across))
+        assert factor.corner.shape[-1] == 2
+        return factor.solve(T), factor.solve_transposed(T), factor.diagonal()
+
+    assert torch.autograd.gradcheck(solved, (A, T))
+
+
+@given(batch=SHAPES, seed=st.integers(0, 10_000), index=st.integers(0, 5))
+def test_effective_dimensions_of_batches(batch, seed, index):
+    """Each change of the carried trace, for every member."""
+    K, noise = covariance(*batch, 8, seed=seed), random(*batch, 8, seed=seed + 1).square() + 0.01
+    targets = random(*batch, 8, seed=seed + 2)
+    factors = ExactFactors.fit(K[..., :6, :6], targets[..., :6], noise[..., :6]).with_noise_share()
+    factors = factors.appended(K[..., :6, 6:], K[..., 6:, 6:], targets[..., 6:], noise[..., 6:])
+    noise[..., index] = 3.0 * noise[..., index]
+    factors = factors.reweighted(index, targets[..., index], noise[..., index]).removed(0)
+    assert factors.noise_share is not None
+    A = (K + torch.diag_embed(noise))[..., 1:, 1:].numpy()
+    expected = np.trace(np.linalg.solve(A, K[..., 1:, 1:].numpy()), axis1=-2, axis2=-1)
+    assert factors.effective_dimension().shape == batch
+    assert difference(factors.effective_dimension(), np.asarray(expected)) < 1e-10
 
 
 def test_gain_and_norm_equal_their_dense_formulas():
@@ -212,5 +330,6 @@ def test_the_dtype_stays(dtype):
     one = torch.ones((), dtype=dtype)
     factors = ExactFactors.fit(K[:3, :3], K[0, :3], K.diagonal()[:3])
     factors = factors.appended(K[:3, 3:], K[3:, 3:], K[0, 3:], K[3, 3:]).reweighted(1, one, one).removed(0)
-    assert {t.dtype for t in vars(factors).values()} == {dtype}
+    parts = [factors.factor.dense(), factors.noise, factors.targets, factors.whitened, factors.effective_dimension()]
+    assert {t.dtype for t in parts} == {dtype}
     assert factors.batch_dims == 0

@@ -12,6 +12,7 @@ import torch
 from botorch import settings as botorch_settings
 from botorch.models import SingleTaskGP
 from botorch.models.transforms import Normalize, Standardize
+from botorch.sampling.normal import SobolQMCNormalSampler
 from gpytorch.kernels import RBFKernel
 from gpytorch.likelihoods import FixedNoiseGaussianLikelihood
 from gpytorch.means import ConstantMean, ZeroMean
@@ -20,7 +21,7 @@ from hypothesis import given
 from problems import DOUBLE, KERNELS, data, dense, difference, exactly, matern
 from test_models import exact_oracle, marginals
 
-from torch_kbandits import InputError, OnlineGP
+from torch_kbandits import InputError, OnlineGP, bordered
 from torch_kbandits.errors import NotPositiveDefiniteError, NumericalError
 from torch_kbandits.models import PosteriorDraws
 
@@ -155,6 +156,123 @@ def test_any_short_walk(seed, heteroscedastic, kernel, d, steps):
     assert_exact(walk.model, walk.X, walk.Y, walk.noise, data(5, d, seed=seed + 1)[0], kernel)
 
 
+def dense_dimension(kernel, X, noise):
+    """Tr K(K + Σ)⁻¹ of all observations, none merged."""
+    K = KERNELS[kernel].dense(*dense(X, X))
+    return np.trace(np.linalg.solve(K + np.diag(noise.numpy()), K))
+
+
+@pytest.mark.parametrize(("kernel", "heteroscedastic"), [("matern", False), ("linear", True)])
+def test_3000_changes_carry_what_widths_ask_for(kernel, heteroscedastic, monkeypatch):
+    """The effective dimension and the largest prior variance after every change, with many rows held apart."""
+    monkeypatch.setattr(bordered, "_HEAD", 20)
+    monkeypatch.setattr(bordered, "_TAIL", 9)
+    kwargs = {"train_Yvar": nothing()[1], "regularization": LAMBDA} if heteroscedastic else {}
+    walk = Walk(online(*nothing(), kernel=kernel, **kwargs), pool_of(2, 60), 3, heteroscedastic)
+    T, asked, checks, apart = torch.cat([data(8, 2, seed=1)[0], walk.pool[:2]]), [], 0, 0
+    while walk.changes < 3000:
+        walk.step()
+        apart += walk.model._factors()[0].factor.corner.numel() > 0
+        asked.append((float(walk.model.effective_dimension()), float(walk.model.kernel_bound())))
+        if walk.changes // 250 > checks and len(walk.X):
+            checks += 1
+            assert asked[-1][0] == pytest.approx(dense_dimension(kernel, walk.X, walk.noise), rel=1e-9)
+            assert asked[-1][1] == pytest.approx(np.diag(KERNELS[kernel].dense(*dense(walk.X, walk.X))).max())
+    assert checks == 12
+    assert len(set(asked)) > 1000
+    assert apart > 100
+    while len(walk.X) < 100:
+        walk.add(3)
+    assert_exact(walk.model, walk.X, walk.Y, walk.noise, T, kernel)
+
+
+@pytest.mark.parametrize("refresh", [500, 10**9])
+def test_600_distinct_points_one_by_one(refresh, monkeypatch):
+    """So many that rows are held apart, with a repeat, a removal, a failure and a conditioned copy among them."""
+    monkeypatch.setattr(OnlineGP, "REFRESH", refresh)
+    (X, Y), T, tails = data(600, 4), data(6, 4, seed=1)[0], set()
+    model = online(X[:1], Y[:1])
+    model.effective_dimension()
+    for row in range(1, 600):
+        model.tell(X[row, None], Y[row, None])
+        tails.add(model._factors()[0].factor.corner.shape[-1])
+        if row % 50 == 0:
+            with pytest.raises(NumericalError, match="more than the dtype holds"):
+                model.tell(T, torch.full((6, 1), 1.0e308, dtype=DOUBLE))
+            assert model.condition_on_observations(T, T[:, :1]).num_observations == model.num_observations + 6
+            model.tell(X[row - 1, None], Y[row - 1, None])
+            model.remove([model.num_observations - 1])
+    assert len(tails) > 100
+    assert_exact(model, X, Y, torch.full((600,), LAMBDA, dtype=DOUBLE), T)
+    dimension = dense_dimension("matern", X, torch.full((600,), LAMBDA, dtype=DOUBLE))
+    assert float(model.effective_dimension()) == pytest.approx(dimension, rel=1e-9)
+
+
+def test_who_never_asks_pays_nothing_and_who_asks_pays_once(monkeypatch):
+    X, Y = data(40, 2)
+    whole = []
+    inverse = torch.cholesky_inverse
+    monkeypatch.setattr(torch, "cholesky_inverse", lambda *args: whole.append(args) or inverse(*args))
+    model = online(X[:10], Y[:10])
+    model.tell(X[10:12], Y[10:12])
+    assert model._factors()[0].noise_share is None
+    for row in range(12, 40):
+        model.effective_dimension()
+        model.kernel_bound()
+        model.tell(X[row, None], Y[row, None])
+    model.remove([3])
+    model.effective_dimension()
+    assert len(whole) == 1
+
+
+@pytest.mark.parametrize("outputs", [1, 2])
+@pytest.mark.parametrize("fixed", [False, True])
+def test_effective_dimensions_are_the_sums_of_the_scores(outputs, fixed):
+    """In shape too: of outputs, batches, conditioned copies, fantasies and in single precision."""
+    X, Y = data(24, 2)
+    Y = torch.cat([Y, Y.square()], -1)[:, :outputs]
+    kwargs = {"train_Yvar": 0.1 + Y.abs()} if fixed else {"regularization": 0.1}
+    model = online(X, Y, **kwargs)
+    model.effective_dimension()
+    model.tell(X[:3] + 0.1, Y[:3])
+    model.tell(X[:2], Y[:2])
+    model.remove([1, 20])
+    new = torch.rand(3, 2, 2, dtype=DOUBLE)
+    batch_kwargs = {name: v if name == "regularization" else v.expand(3, -1, -1) for name, v in kwargs.items()}
+    models = [
+        model,
+        copy.deepcopy(model),
+        online(X.expand(3, 24, 2), Y.expand(3, 24, outputs), **batch_kwargs),
+        model.condition_on_observations(new[0], Y[:2]),
+        model.condition_on_observations(new, Y[:2].expand(3, 2, outputs)),
+        model.fantasize(new, SobolQMCNormalSampler(torch.Size([4]), seed=0)),
+    ]
+    for each in models:
+        scores = each.leverage_scores().sum(-1)
+        assert difference(each.effective_dimension(), scores.expand(each.effective_dimension().shape)) < 1e-9
+        assert each.effective_dimension().shape == scores.shape
+        assert not each.effective_dimension().requires_grad
+    single = copy.deepcopy(model).float()
+    assert difference(single.effective_dimension(), model.effective_dimension()) < 1e-4
+
+
+def test_the_largest_prior_variance_falls_when_its_point_is_removed():
+    X = torch.tensor([[0.1], [3.0], [0.5], [3.0]], dtype=DOUBLE)
+    model = online(X, X, kernel="linear")
+    model.posterior(X)
+    largest = [float(model.kernel_bound())]
+    for row in (1, 2):  # the same point twice
+        model.remove([row])
+        largest.append(float(model.kernel_bound()))
+    model.tell(2.0 * X[1:2], X[1:2])
+    largest.append(float(model.kernel_bound()))
+    expected = [float(KERNELS["linear"].dense(*dense(X[i, None], X[i, None]))[0, 0]) for i in (1, 2)]
+    assert largest[:3] == pytest.approx([expected[0], expected[0], expected[1]])
+    assert largest[3] > largest[0]
+    model.kernel_bound().zero_()
+    assert float(model.kernel_bound()) == largest[3]
+
+
 def test_single_precision_after_many_repeats():
     X, Y = data(400, 2)
     X = X[torch.randint(20, (400,))]
@@ -179,7 +297,7 @@ def test_10000_plays_of_50_arms_cost_like_50():
     for part in rows.split(4):  # so few that each is an update
         model.tell(arms[part], Y[part])
         factors, _ = model._factors()
-        shapes.add(tuple(factors.factor.shape))
+        shapes.add(tuple(factors.factor.dense().shape))
         assert factors.whitened.shape == (model.num_distinct,)
     assert max(shapes) == (50, 50)
     assert model.num_distinct == 50
@@ -188,7 +306,7 @@ def test_10000_plays_of_50_arms_cost_like_50():
     T = data(6, 2, seed=1)[0]
     assert_exact(model, arms, Y, LAMBDA / counts, T)
     model.prediction_strategy = None  # the same from scratch
-    assert model._factors()[0].factor.shape == (50, 50)
+    assert model._factors()[0].factor.dense().shape == (50, 50)
 
 
 def test_a_repeat_never_forms_more_than_the_factor_and_the_observations():

@@ -113,6 +113,18 @@ class AcquisitionRule(ABC):
     #: Then bounds on these bound the score, and not every arm need be looked at.
     grows_with_mean_and_variance: ClassVar[bool] = False
 
+    #: Whether the rule looks for what is better than an incumbent.
+    needs_incumbent: ClassVar[bool] = False
+
+    def check(self, domain: Domain) -> None:
+        """Refuse a domain on which the rule is not defined, before anything is chosen there.
+
+        Raises:
+            InputError: if the rule needs an incumbent and the domain is a box of actions beside a context.
+        """
+        if self.needs_incumbent:
+            _check_incumbent(domain)
+
     @abstractmethod
     def on_arms(self, posterior: ArmPosterior, beta: Tensor, seed: int) -> Tensor:
         """Return the scores of the arms, (A,); the largest is played."""
@@ -172,6 +184,7 @@ class ExpectedImprovementRule(AcquisitionRule):
     the posterior mean takes its place.
     """
 
+    needs_incumbent = True
     grows_with_mean_and_variance = True
 
     def on_arms(self, posterior: ArmPosterior, beta: Tensor, seed: int) -> Tensor:
@@ -198,6 +211,8 @@ class ProbabilityOfImprovementRule(AcquisitionRule):
     """
 
     margin: float = 0.01
+
+    needs_incumbent = True
 
     def __post_init__(self) -> None:
         checks.non_negative("margin", self.margin)
@@ -280,20 +295,22 @@ class UniformRule(AcquisitionRule):
         return domain.in_context(lower + (upper - lower) * uniform)
 
 
+def _check_incumbent(domain: Domain) -> None:
+    if domain.context is not None and domain.arms is None:
+        raise InputError(
+            "Improvement on a box of actions beside a context has no incumbent: the best observation is of another "
+            "context. Use UpperConfidenceRule or ThompsonRule, or give a finite set of actions."
+        )
+
+
 def _incumbent(model: Model, domain: Domain) -> Tensor:
     """Return what is to be improved on, 0-dim: the largest posterior mean at an observation, 0 if there are none.
 
     Where there are contexts an observation is of another context than this one. Then it is the largest posterior mean
     of the actions.
     """
-    (X,) = cast(tuple[Tensor], model.train_inputs)
-    if domain.context is not None:
-        if domain.arms is None:
-            raise InputError(
-                "Improvement on a box of actions beside a context has no incumbent: the best observation is of another "
-                "context. Use UpperConfidenceRule or ThompsonRule, or give a finite set of actions."
-            )
-        X = domain.arms
+    _check_incumbent(domain)
+    X = cast(tuple[Tensor], model.train_inputs)[0] if domain.context is None else domain.arms_in_memory()
     if len(X) == 0:
         return X.new_zeros(())
     with torch.no_grad():

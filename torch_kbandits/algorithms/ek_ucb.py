@@ -68,7 +68,7 @@ class EKUCB(Bandit):
         norm_bound: float | None = None,
         failure_probability: float = 0.1,
         horizon: int | None = None,
-        oversampling: float | Literal["theory"] = 3.0,
+        oversampling: float | Literal["theory"] = 1.0,
         projection: float | None = None,
         max_dictionary: int | None = None,
         when_full: WhenFull = "warn",

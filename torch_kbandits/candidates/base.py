@@ -108,7 +108,7 @@ class Belief(ABC):
 
     @property
     def dictionary_weights(self) -> Tensor | None:
-        """What the dictionary rule remembers of each point of the dictionary, (m,); None if nothing."""
+        """What the dictionary rule wants handed back of each of ``inducing_points``, (m,); None if nothing."""
         return None
 
     @abstractmethod
@@ -143,14 +143,13 @@ class Belief(ABC):
         """
 
     @abstractmethod
-    def restore(self, X: Tensor, Y: Tensor, inducing_points: Tensor, weights: Tensor | None = None) -> None:
+    def restore(self, X: Tensor, Y: Tensor, dictionary: Selection) -> None:
         """Condition the empty belief on a whole history at a known dictionary; everything or nothing.
 
         Args:
             X: (n, d).
             Y: (n,).
-            inducing_points: (m, d).
-            weights: what the dictionary rule remembers of each of them, (m,), if anything.
+            dictionary: points, and weights if its rule has any; no indices.
         """
 
     @abstractmethod
@@ -160,6 +159,18 @@ class Belief(ABC):
 
 class SelectingBelief(Belief):
     """A belief whose dictionary is chosen anew from all played points whenever something is learned."""
+
+    _log: "PlayedLog"
+
+    #: What the dictionary rule wants handed back, (u,) over the unique played points; None if nothing.
+    _rule_weights: Tensor | None = None
+
+    @property
+    def dictionary_weights(self) -> Tensor | None:
+        """What the dictionary rule wants handed back of each of ``inducing_points``, (m,); None if nothing."""
+        if self._rule_weights is None:
+            return None
+        return self._rule_weights[self._log.locate(self.inducing_points).positions]
 
     def learn(self, X: Tensor, Y: Tensor, rule: DictionaryRule | None, generator: torch.Generator | None) -> None:
         """Condition on rewards Y (q,) at X (q, d), with the dictionary that a rule chooses; everything or nothing."""
@@ -296,6 +307,19 @@ class PlayedLog:
         """Return how many rows of X (q, d) are each of the unique points as they will be once X is added, (u,)."""
         return self._added(torch.zeros_like(self.counts), X.new_ones(len(X)), located)
 
+    def weights_of(self, selection: Selection | None) -> Tensor | None:
+        """Return what a rule wants handed back, (u,), 0 where a point was not selected; None if nothing.
+
+        The selection is of points that are in the log.
+        """
+        if selection is None or selection.weights is None:
+            return None
+        indices = selection.indices
+        if indices is None:
+            indices = torch.tensor(self.locate(selection.points).positions, device=self.points.device)
+        weights = selection.weights
+        return weights.new_zeros(len(self)).index_copy(0, indices, weights)
+
     def with_rewards(self, X: Tensor, Y: Tensor, located: Located) -> Self:
         """Return the log with rewards Y (q,) at X (q, d) added; this one stays as it is. Cost: O(u)."""
         other = copy(self)
@@ -313,6 +337,11 @@ class PlayedLog:
         positions, new = torch.tensor(located.positions, device=new.device), new.to(old)
         grown = torch.cat([old, old.new_zeros(len(located.fresh))]) if located.fresh else old
         return grown.index_add(0, positions, new)
+
+
+def padded(values: Tensor | None, size: int) -> Tensor | None:
+    """Return values (k,) with zeros appended, (size,); None as it is."""
+    return values if values is None else torch.nn.functional.pad(values, (0, size - len(values)))
 
 
 def require_finite(*values: Tensor) -> None:

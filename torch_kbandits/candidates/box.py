@@ -102,9 +102,9 @@ class BoxBelief(ModelBelief):
         super().update(X, Y, selection)
         self._incumbent = None
 
-    def restore(self, X: Tensor, Y: Tensor, inducing_points: Tensor, weights: Tensor | None = None) -> None:
+    def restore(self, X: Tensor, Y: Tensor, dictionary: Selection) -> None:
         """Condition the prior on a whole history at a known dictionary."""
-        super().restore(X, Y, inducing_points, weights)
+        super().restore(X, Y, dictionary)
         self._incumbent = None
 
     def lookahead(self, pending: Tensor) -> "BoxLookahead":

@@ -53,6 +53,8 @@ class ContextualActions(Candidates):
         raw_samples: int = 128,
         row_memory: int = 2**30,
     ) -> None:
+        if dtype not in (torch.float64, torch.float32):
+            raise InputError(f"dtype must be torch.float64 or torch.float32, got {dtype!r}.")
         self._dtype, self._device = dtype, torch.device("cpu")
         self.context_columns, self.action_columns = context_columns, action_columns
         self.context_dim = _width("context", context_dim, context_columns)
@@ -63,14 +65,17 @@ class ContextualActions(Candidates):
             self._dtype, self._device = actions.dtype, actions.device
         if sum(given is not None for given in (actions, bounds)) == 2:
             raise InputError("Give either a finite set of actions or bounds of a box, not both.")
-        if actions is None and bounds is None:
-            self.action_dim = _width("action", action_dim, action_columns)
+        if isinstance(actions, Tensor) or bounds is not None:
+            known = checks.points("actions", actions) if bounds is None else bounds
+            self.action_dim = _agreeing(known.shape[-1], action_dim, action_columns)
+        elif actions is not None and action_columns is None:
+            raise InputError("actions must be a tensor (A, a); rows of a data frame need action_columns.")
         else:
-            self.action_dim = actions.shape[-1] if isinstance(actions, Tensor) else _known(bounds, action_columns)
+            self.action_dim = _width("action", action_dim, action_columns)
         checks.positive_integer("action_dim", self.action_dim)
         self.bounds = bounds
         self._example = torch.zeros(1, self.context_dim + self.action_dim, dtype=self._dtype, device=self._device)
-        self.set = None if actions is None else self._checked_actions("actions", actions).detach().clone()
+        self.set = None if actions is None else self._checked_actions("actions", actions).clone()
         if self.set is not None or bounds is not None:
             first = (self.set if self.set is not None else bounds)[:1]  # pyright: ignore[reportOptionalSubscript]
             self._example = torch.cat([self._example[:, : self.context_dim], first], dim=-1)
@@ -176,7 +181,7 @@ class ContextualActions(Candidates):
                 f"context must have {self.context_dim} column(s), as in every round of this bandit, shape "
                 f"({self.context_dim},); got {checks.describe(context)}."
             )
-        checks.finite("context", checks.same_kind("context", context, self._example))
+        context = checks.finite("context", checks.same_kind("context", context, self._example)).detach()
         return context if context.dim() == 2 else context.unsqueeze(0)
 
     def _checked_actions(self, name: str, actions: Any) -> Tensor:
@@ -188,7 +193,7 @@ class ContextualActions(Candidates):
             raise InputError(
                 f"{name} must be (A, {self.action_dim}) with at least one action, got {checks.describe(actions)}."
             )
-        return actions
+        return actions.detach()
 
 
 def _width(what: str, dim: int | None, columns: ColumnSpec | None) -> int:
@@ -205,10 +210,9 @@ def _width(what: str, dim: int | None, columns: ColumnSpec | None) -> int:
     return checks.non_negative_integer(f"{what}_dim", dim)
 
 
-def _known(bounds: Tensor | None, columns: ColumnSpec | None) -> int:
-    """Return the number of action columns of a box, or of rows that a column spec understands."""
-    if bounds is not None:
-        return bounds.shape[-1]
-    if columns is None:
-        raise InputError("actions must be a tensor (A, a); rows of a data frame need action_columns.")
-    return columns.width
+def _agreeing(width: int, dim: int | None, columns: ColumnSpec | None) -> int:
+    """Return the number of action columns that actions or bounds have, if nothing else that is said differs."""
+    for name, other in (("action_dim", dim), ("action_columns", None if columns is None else columns.width)):
+        if other is not None and other != width:
+            raise InputError(f"{name} gives {other} action column(s), and the actions or bounds have {width}.")
+    return width

@@ -73,7 +73,7 @@ class CovarianceTable(TableBelief):
         weights = (self._log.sums - self._log.counts * means) / self.regularization
         return (weights @ means).clamp_min(0.0).sqrt()
 
-    def restore(self, X: Tensor, Y: Tensor, inducing_points: Tensor, weights: Tensor | None = None) -> None:
+    def restore(self, X: Tensor, Y: Tensor, dictionary: Selection) -> None:
         """Condition the empty table on a whole history. Cost: O(u A²)."""
         self.update(X, Y, None)
 

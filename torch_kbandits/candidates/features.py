@@ -159,10 +159,9 @@ class FeatureTable(TableBelief):
 
     # ---------------------------------------------------------------- telling
 
-    def restore(self, X: Tensor, Y: Tensor, inducing_points: Tensor, weights: Tensor | None = None) -> None:
+    def restore(self, X: Tensor, Y: Tensor, dictionary: Selection) -> None:
         """Condition the empty table on a whole history at a known dictionary."""
-        known = Selection(inducing_points, inducing_points.new_ones(len(inducing_points)), None)
-        self.update(X, Y, None if self.exact else known)
+        self.update(X, Y, None if self.exact else dictionary)
 
     def _condition(
         self, X: Tensor, Y: Tensor, selection: Selection | None, located: Located, played_rows: Tensor

@@ -12,16 +12,19 @@ from torch_kbandits.candidates.embedded import Embedded
 from torch_kbandits.candidates.growing_lookahead import GrowingLookahead
 from torch_kbandits.candidates.growth import SPAN_TOLERANCE, spanning_factor
 from torch_kbandits.candidates.played_rows import PlayedRows
-from torch_kbandits.dictionaries import DictionaryRule, OnlineRule, OnlineSample, PlayedPoints
+from torch_kbandits.dictionaries import DictionaryRule, OnlineRule, OnlineSample, PlayedPoints, Selection
 from torch_kbandits.dictionaries.greedy import greedy_pivots
 from torch_kbandits.dtc import DTCFactors
 from torch_kbandits.gram import gram, prior_variance
-from torch_kbandits.linalg import jittered_cholesky, non_negative_variance
+from torch_kbandits.linalg import bordered, jittered_cholesky, non_negative_variance
 from torch_kbandits.models import NystromGP
 from torch_kbandits.online_dtc import OnlineDTC
 
 #: After so many rewards the inverse is computed afresh from the precision, which clears what rounding left in it.
 REFRESH = 512
+
+#: More rewards at once than this, and than coordinates, are not followed one by one: that would take their Gram matrix.
+_FEW = 32
 
 #: Rows whose coordinates are computed at a time where they are not kept.
 _BLOCK = 4096
@@ -172,8 +175,12 @@ class GrowingBelief(Belief):
         known = at.values if self._is_in_order else None
         offer = rule.offered(sample, X, uniforms, known, at.prior_variance)
         weights = torch.full_like(Y, 1.0 / self._noise)
-        self._dtc, _ = self._dtc.observed(at.coordinates, weights, Y * weights)
+        if len(X) > max(self._dtc.size, _FEW):
+            self._dtc = self._dtc.with_observations(at.coordinates, weights, Y * weights).refreshed()
+        else:
+            self._dtc, _ = self._dtc.observed(at.coordinates, weights, Y * weights)
         self._rows = self._rows.extended(X, Y, at.coordinates.mT)
+        self._make_room(0)
         self._sample = offer.sample
         self._count_prior(at.prior_variance)
         if offer.sample.size > sample.size:
@@ -205,9 +212,7 @@ class GrowingBelief(Belief):
             own, corner, cross / self._noise, new @ new.mT / self._noise, new @ self._rows.rewards / self._noise
         )
         self._rows = self._rows.widened(new.mT)
-        self._factor = torch.cat(
-            [torch.cat([self._factor, torch.zeros_like(own.mT)], dim=1), torch.cat([own, corner], dim=1)]
-        )
+        self._factor = bordered(self._factor, own.mT, corner)
         self._spanning = torch.cat([self._spanning, points])
 
     def _make_room(self, more: int) -> None:
@@ -224,15 +229,15 @@ class GrowingBelief(Belief):
         for block in self._rows.points.split(_BLOCK):
             yield self.embed(block).coordinates.mT
 
-    def restore(self, X: Tensor, Y: Tensor, inducing_points: Tensor, weights: Tensor | None = None) -> None:
+    def restore(self, X: Tensor, Y: Tensor, dictionary: Selection) -> None:
         """Condition the empty belief on a whole history at a known dictionary. Cost: O(n m² + m³)."""
         with torch.no_grad():
-            self._fit(X, Y.double(), inducing_points)
+            self._fit(X, Y.double(), dictionary.points)
             for points in X.split(_BLOCK):
                 self._count_prior(prior_variance(self.kernel, points).double())
         require_finite(self._dtc.moment, self._dtc.weights)
-        self._dictionary = inducing_points
-        self._weights = self._dtc.moment.new_ones(len(inducing_points)) if weights is None else weights
+        self._dictionary, weights = dictionary.points, dictionary.weights
+        self._weights = self._dtc.moment.new_ones(len(self._dictionary)) if weights is None else weights
 
     def _fit(self, X: Tensor, Y: Tensor, dictionary: Tensor) -> None:
         """Condition on rewards Y (n,) at X (n, d) from scratch, the least explained point of the dictionary first.

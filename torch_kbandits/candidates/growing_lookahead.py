@@ -9,7 +9,7 @@ from torch_kbandits.acquisition import AcquisitionRule, DiscretizedThompsonSampl
 from torch_kbandits.candidates.base import Lookahead
 from torch_kbandits.candidates.embedded import Embedded
 from torch_kbandits.candidates.joint import best_of, on_box, required
-from torch_kbandits.linalg import cholesky_append, jittered_cholesky
+from torch_kbandits.linalg import bordered, jittered_cholesky, schur_factor
 from torch_kbandits.prior_draws import JOINT_LIMIT
 from torch_kbandits.rows import distinct
 
@@ -82,7 +82,8 @@ class GrowingLookahead(Lookahead):
                 self._ahead = new, jittered_cholesky(corner), variances
             else:
                 old, factor, before = self._ahead
-                factor = cholesky_append(factor, belief.covariance(old, new), corner)
+                across = torch.linalg.solve_triangular(factor, belief.covariance(old, new), upper=False)
+                factor = bordered(factor, across, schur_factor(corner, across))
                 self._ahead = old.with_more(new), factor, torch.cat([before, variances])
         return self._ahead
 

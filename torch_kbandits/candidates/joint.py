@@ -36,9 +36,9 @@ class JointBelief(ModelBelief):
         super().update(X, Y, selection)
         self._kernel_bound = bound
 
-    def restore(self, X: Tensor, Y: Tensor, inducing_points: Tensor, weights: Tensor | None = None) -> None:
+    def restore(self, X: Tensor, Y: Tensor, dictionary: Selection) -> None:
         """Condition the prior on a whole history at a known dictionary."""
-        super().restore(X, Y, inducing_points, weights)
+        super().restore(X, Y, dictionary)
         with torch.no_grad():
             self._kernel_bound = torch.maximum(self._kernel_bound, prior_variance(self.kernel, X).max())
 

@@ -5,7 +5,7 @@ import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from torch_kbandits.candidates.base import Lookahead, PlayedLog, SelectingBelief, require_finite
+from torch_kbandits.candidates.base import Lookahead, PlayedLog, SelectingBelief, padded, require_finite
 from torch_kbandits.dictionaries import PlayedPoints, Selection
 from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.rows import row_keys
@@ -81,7 +81,8 @@ class ModelBelief(SelectingBelief):
         scores, new = self.leverage_scores(points), self._log.new_counts(X, located)
         dictionary = set(row_keys(self.inducing_points))
         held = torch.tensor([key in dictionary for key in row_keys(points)], device=points.device)
-        return PlayedPoints(points, self.kernel, self.regularization, counts, scores, held, new)
+        weights = padded(self._rule_weights, len(points))
+        return PlayedPoints(points, self.kernel, self.regularization, counts, scores, held, new, weights)
 
     def update(self, X: Tensor, Y: Tensor, selection: Selection | None) -> None:
         """Condition on rewards Y (q,) at X (q, d) and move to the selected dictionary; everything or nothing."""
@@ -93,12 +94,14 @@ class ModelBelief(SelectingBelief):
             model = self._checked(self.model(everything, rewards, selection.points), X)
         self._X, self._Y, self._model = everything, rewards, model
         self._log = self._log.with_rewards(X, Y, self._log.locate(X))
+        self._rule_weights = self._log.weights_of(selection)
 
-    def restore(self, X: Tensor, Y: Tensor, inducing_points: Tensor, weights: Tensor | None = None) -> None:
+    def restore(self, X: Tensor, Y: Tensor, dictionary: Selection) -> None:
         """Condition the prior on a whole history at a known dictionary."""
-        model = self._checked(self.model(X, Y, inducing_points), X)
+        model = self._checked(self.model(X, Y, dictionary.points), X)
         self._X, self._Y, self._model = X, Y, model
         self._log = self._log.with_rewards(X, Y, self._log.locate(X))
+        self._rule_weights = self._log.weights_of(dictionary)
 
     def _checked(self, model: NystromGP | OnlineGP, X: Tensor) -> NystromGP | OnlineGP:
         """Return the model if its posterior is finite; the factors are computed here, before anything changes."""

@@ -9,7 +9,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits.acquisition import AcquisitionRule, Domain
-from torch_kbandits.candidates.base import Located, Lookahead, PlayedLog, SelectingBelief
+from torch_kbandits.candidates.base import Located, Lookahead, PlayedLog, SelectingBelief, padded
 from torch_kbandits.candidates.columns import prior_variances
 from torch_kbandits.candidates.points import PointList
 from torch_kbandits.candidates.sources import ArmSource, as_source
@@ -115,7 +115,9 @@ class TableBelief(SelectingBelief):
         scores = variance.clamp_min(0.0) / self.regularization
         held = None if self.exact else self._held(rows)
         new = self._log.new_counts(X, located)
-        return PlayedPoints(points, self.kernel, self.regularization, counts.to(points), scores, held, new.to(points))
+        counts, new = counts.to(points), new.to(points)
+        weights = padded(self._rule_weights, len(points))
+        return PlayedPoints(points, self.kernel, self.regularization, counts, scores, held, new, weights)
 
     def _held(self, rows: Tensor) -> Tensor:
         """Return which rows (u,) are in the dictionary, (u,); remembered while neither changes."""
@@ -135,6 +137,7 @@ class TableBelief(SelectingBelief):
         located, played_rows = self._located(X)
         self._condition(X, Y, selection, located, played_rows)
         self._log = self._log.with_rewards(X, Y, located)
+        self._rule_weights = self._log.weights_of(selection)
         self._played_rows = played_rows
         self._last_located = None
         self._num_observations += len(X)

@@ -166,6 +166,8 @@ class OnlineSample:
         uniforms = uniforms.to(points.device)
         sample, parts = self, []
         with torch.no_grad():
+            if len(uniforms) == 1:
+                return self._offered_one(points, uniforms, *self._values(points, cross, prior))
             for start in range(0, len(uniforms), _BLOCK):
                 block = slice(start, start + _BLOCK)
                 X = points[..., block, :]
@@ -183,6 +185,15 @@ class OnlineSample:
         return Offer(sample, *(torch.cat([part[column] for part in parts]) for column in (1, 2, 3)))
 
     # ---------------------------------------------------------------- inside
+
+    def _offered_one(self, point: Tensor, uniform: Tensor, cross: Tensor, prior: Tensor) -> Offer:
+        """Return what becomes of one point (..., 1, d): the case of a bandit's round, without the walk's overhead."""
+        chance = self._chances(cross, prior)
+        chosen = uniform < chance
+        if not bool(chosen):
+            return Offer(self, chosen, chosen, chance)
+        sample = self._taken(point, cross, prior, chance[0])
+        return Offer(sample, chosen, chosen if sample.size > self.size else torch.zeros_like(chosen), chance)
 
     def _walked(self, points: Tensor, uniforms: Tensor, cross: Tensor, prior: Tensor) -> Offer:
         """Offer points of known kernel values; windows between two taken points are scored at once."""

@@ -1,17 +1,11 @@
-import math
 from abc import ABC, abstractmethod
 
-import torch
-from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from torch_kbandits import checks
-from torch_kbandits.environments.options import whole_number
-from torch_kbandits.errors import InputError
-from torch_kbandits.random import generator_for
+from torch_kbandits.environments.problem import Problem
 
 
-class Environment(ABC):
+class Environment(Problem, ABC):
     """A bandit problem whose mean rewards are known, so that regret is measured without noise.
 
     Exactly one of ``arms`` and ``bounds`` is not None: what may be played. The noise of a round has an address,
@@ -37,27 +31,6 @@ class Environment(ABC):
     bounds: Tensor | None = None
     best_mean: Tensor
 
-    def __init__(
-        self,
-        noise_scale: float,
-        seed: int,
-        *,
-        kernel: Kernel | None = None,
-        regularization: float | None = None,
-        norm_bound: float | None = None,
-        center: float = 0.0,
-    ) -> None:
-        if kernel is not None:
-            checks.instance("kernel", kernel, Kernel, "a GPyTorch kernel")
-        if isinstance(center, bool) or not isinstance(center, int | float) or not math.isfinite(center):
-            raise InputError(f"center must be a finite number, got {checks.describe(center)}.")
-        self.noise_scale = checks.non_negative("noise_scale", noise_scale)
-        self.seed = whole_number("seed", seed)
-        self.kernel = kernel
-        self.regularization = None if regularization is None else checks.positive("regularization", regularization)
-        self.norm_bound = None if norm_bound is None else checks.non_negative("norm_bound", norm_bound)
-        self.center = float(center)
-
     @abstractmethod
     def mean(self, X: Tensor) -> Tensor:
         """Return the mean rewards (q,) of X (q, d), without noise.
@@ -68,9 +41,7 @@ class Environment(ABC):
 
     def pull(self, X: Tensor, round: int) -> Tensor:
         """Return noisy rewards (q,) of X (q, d) in a round; here with Gaussian noise of deviation ``noise_scale``."""
-        means = self.mean(X)
-        noise = torch.randn(len(means), generator=generator_for(self.seed, round, "noise"), dtype=torch.float64)
-        return means + self.noise_scale * noise.to(means)
+        return self.with_noise(self.mean(X), round)
 
     def regret(self, X: Tensor) -> Tensor:
         """Return the pseudo-regrets (q,) >= 0 of X (q, d): from means, without randomness."""

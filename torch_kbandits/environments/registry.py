@@ -4,8 +4,11 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+from torch_kbandits.environments.anchors import bump, chessboard, step_diagonal
 from torch_kbandits.environments.arms import gaussian_bumps
 from torch_kbandits.environments.base import Environment
+from torch_kbandits.environments.classification import digits
+from torch_kbandits.environments.contextual import ContextualEnvironment
 from torch_kbandits.environments.gaussian_process import gp_sample, rkhs_function
 from torch_kbandits.environments.hpolib import hpolib
 from torch_kbandits.environments.options import nearest
@@ -13,12 +16,16 @@ from torch_kbandits.environments.sensors import sensors
 from torch_kbandits.environments.synthetic import synthetic_function
 from torch_kbandits.errors import InputError
 
-_ENVIRONMENTS: dict[str, Callable[..., Environment]] = {
+_ENVIRONMENTS: dict[str, Callable[..., Environment | ContextualEnvironment]] = {
+    "bump": bump,
+    "chessboard": chessboard,
+    "digits": digits,
     "gaussian-bumps": gaussian_bumps,
     "gp-sample": gp_sample,
     "hpolib": hpolib,
     "rkhs-function": rkhs_function,
     "sensors": sensors,
+    "step-diagonal": step_diagonal,
     "test-function": synthetic_function,
 }
 
@@ -31,12 +38,12 @@ def names() -> list[str]:
     return sorted(_ENVIRONMENTS)
 
 
-def build(name: str, *, seed: int, **options: Any) -> Environment:
+def build(name: str, *, seed: int, **options: Any) -> Environment | ContextualEnvironment:
     """Make a problem by its name.
 
     Args:
         name: one of ``names()``.
-        seed: addresses the function, the arms and the noise.
+        seed: addresses the function, the arms and the noise; of contextual problems the contexts and the noise.
         options: as ``describe(name)`` lists them.
 
     Raises:
@@ -68,7 +75,7 @@ def describe(name: str) -> tuple[str, dict[str, Any]]:
     return summary, _options(name)
 
 
-def _maker(name: str) -> Callable[..., Environment]:
+def _maker(name: str) -> Callable[..., Environment | ContextualEnvironment]:
     if not isinstance(name, str) or name not in _ENVIRONMENTS:
         listed = ", ".join(names())
         raise InputError(f"There is no environment {name!r}{nearest(name, names())}; there are {listed}.")

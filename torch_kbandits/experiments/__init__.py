@@ -1,11 +1,13 @@
 """Experiments: algorithms × environments × seeds, run in parallel, recorded, summarised and drawn."""
 
+from torch_kbandits.experiments.loop import Trace, play
 from torch_kbandits.experiments.plots import plot
 from torch_kbandits.experiments.records import Record, read_records
+from torch_kbandits.experiments.replay import Replay, replay_log
 from torch_kbandits.experiments.run import Failure, Outcome, load_experiment, run_experiment
 from torch_kbandits.experiments.spec import ExperimentSpec, load_spec, parse_seeds, parse_spec
 from torch_kbandits.experiments.summary import Estimate, Row, render, summarize
-from torch_kbandits.experiments.trial import AlgorithmEntry, EnvironmentEntry, Trace, Trial, play, run_one
+from torch_kbandits.experiments.trial import AlgorithmEntry, EnvironmentEntry, Trial, run_one
 
 __all__ = [
     "AlgorithmEntry",
@@ -15,6 +17,7 @@ __all__ = [
     "Failure",
     "Outcome",
     "Record",
+    "Replay",
     "Row",
     "Trace",
     "Trial",
@@ -26,6 +29,7 @@ __all__ = [
     "plot",
     "read_records",
     "render",
+    "replay_log",
     "run_experiment",
     "run_one",
     "summarize",

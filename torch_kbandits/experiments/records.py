@@ -33,8 +33,9 @@ class Record:
         cumulative_regret: pseudo-regret, in reward units.
         cumulative_seconds: of ask and tell.
         dictionary_size: inducing points.
-        recommended_mean: the true mean reward of the point that the algorithm recommends at the end, if it does.
-        best_mean: the largest mean reward.
+        recommended_mean: the true mean reward of the point that the algorithm recommends at the end, if it does; None
+            with contexts.
+        best_mean: the largest mean reward; None with contexts, where each has its own.
     """
 
     key: str
@@ -50,7 +51,7 @@ class Record:
     cumulative_seconds: list[float]
     dictionary_size: list[int]
     recommended_mean: float | None
-    best_mean: float
+    best_mean: float | None
 
     def line(self) -> str:
         """Return the record as one line of JSON, with its end."""
@@ -69,7 +70,7 @@ _KINDS: dict[str, type | tuple[type, ...]] = {
     "versions": dict,
     **dict.fromkeys(_SERIES, list),
     "recommended_mean": (int, float, type(None)),
-    "best_mean": (int, float),
+    "best_mean": (int, float, type(None)),
 }
 
 

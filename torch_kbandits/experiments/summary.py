@@ -130,7 +130,8 @@ def render(rows: Sequence[Row], format: str = "markdown") -> str:
     if format == "markdown":
         return "\n".join(_markdown(part) for part in _by_environment(rows))
     if format == "table":
-        console = require("rich.console").Console(file=io.StringIO(), width=120)
+        # Wider than any table, which takes what it needs: a broken cell would be no number any more.
+        console = require("rich.console").Console(file=io.StringIO(), width=1000)
         for part in _by_environment(rows):
             console.print(rich_table(part))
         return console.file.getvalue()

@@ -3,7 +3,6 @@
 import hashlib
 import inspect
 import json
-import time
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -11,14 +10,15 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
-from torch import Tensor
 
 from torch_kbandits.algorithms import registry as algorithms
 from torch_kbandits.bandit import Bandit
-from torch_kbandits.environments import Environment
+from torch_kbandits.candidates import ContextualActions
+from torch_kbandits.environments import ContextualEnvironment, Environment
 from torch_kbandits.environments import registry as environments
 from torch_kbandits.errors import EmptyHistoryError, InputError
 from torch_kbandits.experiments.kernels import build_kernel
+from torch_kbandits.experiments.loop import play
 from torch_kbandits.experiments.records import Record, versions
 from torch_kbandits.experiments.widths import build_gain, build_width
 from torch_kbandits.random import seed_for
@@ -27,8 +27,6 @@ from torch_kbandits.random import seed_for
 _MEASURE = 1
 #: The δ of a width that is named in a spec which gives none; the default of the algorithms, too.
 _FAILURE_PROBABILITY = 0.1
-#: Rows whose regret is measured at a time, so that a table of arms is compared with few points at once.
-_REGRET_ROWS = 256
 
 
 @dataclass(frozen=True)
@@ -93,29 +91,12 @@ class Trial:
         return f"{self.algorithm.label} on {self.environment.label}, seed {self.seed}"
 
 
-@dataclass(frozen=True)
-class Trace:
-    """What was measured while a bandit played.
-
-    Args:
-        rounds: the recorded rounds, counted from 1; the last is T.
-        regret: cumulative pseudo-regret after them, in reward units.
-        seconds: cumulative seconds of ask and tell after them; the environment's time is not in it.
-        dictionary_size: inducing points after them.
-    """
-
-    rounds: list[int]
-    regret: list[float]
-    seconds: list[float]
-    dictionary_size: list[int]
-
-
-def build_environment(trial: Trial) -> Environment:
+def build_environment(trial: Trial) -> Environment | ContextualEnvironment:
     """Make the problem of a trial."""
     return environments.build(trial.environment.name, seed=trial.seed, **trial.environment.options)
 
 
-def build_bandit(trial: Trial, environment: Environment) -> Bandit:
+def build_bandit(trial: Trial, environment: Environment | ContextualEnvironment) -> Bandit:
     """Make the algorithm of a trial from what the environment knows, the settings and the algorithm's own options.
 
     Raises:
@@ -134,7 +115,7 @@ def build_bandit(trial: Trial, environment: Environment) -> Bandit:
     words = {key: value for key, value in words.items() if value is not None}
     if isinstance(words.get("kernel"), str | Mapping):
         words["kernel"] = build_kernel(words["kernel"])
-    space = {"candidates": environment.arms} if environment.arms is not None else {"bounds": environment.bounds}
+    space = _space(environment)
     known = {"failure_probability": _FAILURE_PROBABILITY, "seed": trial.seed, **words, **space}
     if "beta" in words:
         words["beta"] = build_width(words["beta"], known)
@@ -157,55 +138,6 @@ def build_bandit(trial: Trial, environment: Environment) -> Bandit:
             f"{trial.environment.name!r} does not know: give it in the settings."
         )
     return algorithms.build(trial.algorithm.name, **space, **words, seed=trial.seed)
-
-
-def play(
-    bandit: Bandit, environment: Environment, rounds: int, *, record_every: int = 1, batch: int | str = 1
-) -> Trace:
-    """Let a bandit play an environment and measure it.
-
-    Args:
-        bandit: told nothing yet.
-        environment: an ``Environment``.
-        rounds: T, the number of plays.
-        record_every: rounds between two recorded points.
-        batch: how many points are asked for at a time; "rule" asks for as many as the algorithm's rule allows. All
-            rounds of a batch are recorded with the seconds and the dictionary after it.
-
-    Cost: that of the bandit and the environment, and about 10 microseconds a round.
-    """
-    clock = time.perf_counter
-    ask, tell, pull, center = bandit.ask, bandit.tell, environment.pull, environment.center
-    played: list[Tensor] = []
-    recorded: list[int] = []
-    spent: list[float] = []
-    sizes: list[int] = []
-    seconds, t, due = 0.0, 0, min(record_every, rounds)
-    while t < rounds:
-        started = clock()
-        if batch == 1:
-            X = ask()
-        elif batch == "rule":
-            X = ask(q=None)[: rounds - t]
-        else:
-            X = ask(q=min(int(batch), rounds - t))
-        asked = clock()
-        y = pull(X, t)
-        if center:
-            y = y - center
-        pulled = clock()
-        tell(X, y)
-        seconds += asked - started + clock() - pulled
-        played.append(X)
-        t += len(X)
-        while due <= t and len(recorded) < -(-rounds // record_every):
-            recorded.append(due)
-            spent.append(seconds)
-            sizes.append(len(bandit.inducing_points))
-            due = min(due + record_every, rounds)
-    regret = torch.cat([environment.regret(X) for X in torch.cat(played).split(_REGRET_ROWS)]).double()
-    cumulative = regret.cumsum(0)[torch.tensor(recorded) - 1].tolist()
-    return Trace(recorded, cumulative, spent, sizes)
 
 
 def run_one(trial: Trial) -> tuple[Record, list[str]]:
@@ -235,13 +167,28 @@ def run_one(trial: Trial) -> tuple[Record, list[str]]:
         cumulative_seconds=trace.seconds,
         dictionary_size=trace.dictionary_size,
         recommended_mean=recommended,
-        best_mean=float(environment.best_mean),
+        best_mean=None if isinstance(environment, ContextualEnvironment) else float(environment.best_mean),
     )
     return record, list(dict.fromkeys(" ".join(str(warning.message).split()) for warning in caught))
 
 
-def _recommended_mean(bandit: Bandit, environment: Environment) -> float | None:
-    """Return the true mean of the recommended point; None if nothing was learned, as in an unfinished first batch."""
+def _space(environment: Environment | ContextualEnvironment) -> dict[str, Any]:
+    """Return the words by which an algorithm is told what may be played."""
+    if isinstance(environment, ContextualEnvironment):
+        if environment.actions is not None:
+            return {"candidates": ContextualActions(environment.actions, context_dim=environment.context_dim)}
+        action_dim = environment.available(0).shape[1]
+        return {"candidates": ContextualActions(context_dim=environment.context_dim, action_dim=action_dim)}
+    return {"candidates": environment.arms} if environment.arms is not None else {"bounds": environment.bounds}
+
+
+def _recommended_mean(bandit: Bandit, environment: Environment | ContextualEnvironment) -> float | None:
+    """Return the true mean of the recommended point; None if nothing was learned, as in an unfinished first batch.
+
+    None with contexts, too: the best action depends on them.
+    """
+    if isinstance(environment, ContextualEnvironment):
+        return None
     try:
         return float(environment.mean(bandit.recommend()))
     except EmptyHistoryError:

@@ -262,16 +262,16 @@ class FactoredGP(SingleTaskGP):
 
         They are computed again where gradients through them are asked for and those kept have none.
         """
-        kept = cast(_Cache | None, self.prediction_strategy)
+        kept = cast(Cache | None, self.prediction_strategy)
         with_graph = torch.is_grad_enabled() and gpytorch_settings.detach_test_caches.off()
         if kept is None or (with_graph and not kept.has_graph and self._requires_grad()):
             with torch.set_grad_enabled(with_graph):
                 kept = self._keep(*self._fit())
         return kept.factors, kept.factors.batch_dims
 
-    def _keep(self, factors: Any, basis: Tensor) -> "_Cache":
+    def _keep(self, factors: Any, basis: Tensor) -> "Cache":
         """Keep the factors where GPyTorch clears them."""
-        self.prediction_strategy = kept = _Cache(factors, basis, has_graph=torch.is_grad_enabled())
+        self.prediction_strategy = kept = Cache(factors, basis, has_graph=torch.is_grad_enabled())
         return kept
 
     def _requires_grad(self) -> bool:
@@ -321,7 +321,7 @@ class FactoredGP(SingleTaskGP):
         if self._original_train_inputs is not None:
             self._original_train_inputs = fn(self._original_train_inputs)
         super()._apply(fn, *args, **kwargs)
-        kept = cast(_Cache | None, self.prediction_strategy)
+        kept = cast(Cache | None, self.prediction_strategy)
         # A graph may be walked backwards once only, so factors that carry one are for one call.
         if kept is not None and (kept.has_graph or self._placement() != before):
             self.prediction_strategy = None  # its tensors are neither parameters nor buffers
@@ -352,7 +352,7 @@ def _flatten_t_batch(X: Tensor, batch_dims: int) -> tuple[Tensor, Callable[[Tens
 
 
 @dataclass(frozen=True, eq=False)
-class _Cache:
+class Cache:
     """Factors kept where GPyTorch clears them; like its own prediction strategies, never deep-copied.
 
     Attributes:

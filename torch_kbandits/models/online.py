@@ -1,4 +1,4 @@
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any, Self, cast
 
 import torch
@@ -15,26 +15,10 @@ from torch import Tensor
 from torch_kbandits import checks
 from torch_kbandits.errors import InputError, NumericalError
 from torch_kbandits.exact import ExactFactors
-from torch_kbandits.gram import gram, prior_mean
-from torch_kbandits.models.base import FactoredGP, concatenate
-from torch_kbandits.rows import distinct, row_keys
-
-
-@dataclass(frozen=True, eq=False)
-class _Merged:
-    """Which distinct point each observation is of, and what the observations of each point add up to.
-
-    Attributes:
-        positions: (n,) the point of each observation.
-        precisions: Σ 1/λ_s of each point, (..., u).
-        moments: Σ (y_s − prior mean)/λ_s of each point, (..., u).
-        index: the point of each row of numbers, as bytes.
-    """
-
-    positions: Tensor
-    precisions: Tensor
-    moments: Tensor
-    index: dict[bytes, int]
+from torch_kbandits.gram import gram, prior_mean, prior_variance
+from torch_kbandits.models.base import Cache, FactoredGP, concatenate
+from torch_kbandits.models.merged import Merged, sums
+from torch_kbandits.rows import distinct
 
 
 class OnlineGP(FactoredGP):
@@ -99,7 +83,7 @@ class OnlineGP(FactoredGP):
             outcome_transform=outcome_transform,
             input_transform=input_transform,
         )
-        self._merged: _Merged | None = None
+        self._merged: Merged | None = None
         self._changes = 0
 
     @property
@@ -193,7 +177,7 @@ class OnlineGP(FactoredGP):
             (train_X,) = self.train_inputs
             residuals = self.train_targets - prior_mean(self.mean_module, train_X)
             variances = self._noise(train_X).expand(residuals.shape)
-            precisions, moments = _sums(
+            precisions, moments = sums(
                 merged.precisions.shape[-1], merged.positions[kept], residuals[..., kept], variances[..., kept]
             )
             touched = merged.positions[rows].unique()
@@ -209,14 +193,42 @@ class OnlineGP(FactoredGP):
             else:
                 prior_gram = gram(self.covar_module, basis)
                 factors = ExactFactors.fit(prior_gram, moments / precisions, precisions.reciprocal())
-            renumbered = points.long().cumsum(0) - 1
-            index = {key: int(renumbered[old]) for key, old in merged.index.items() if points[old]}
-            merged = _Merged(renumbered[merged.positions[kept]], precisions, moments, index)
+            merged = merged.kept(kept, points, precisions, moments)
             fixed = self.likelihood.noise_covar.noise[..., kept] if _has_fixed_noise(self) else None
             self._commit(
                 self._original_inputs()[kept], self.train_targets[..., kept], fixed,
                 factors, merged, basis, changes=len(rows),
             )  # fmt: skip
+
+    # ---------------------------------------------------------------- what it knows of itself
+
+    def effective_dimension(self) -> Tensor:
+        """Return Σ_s τ(x_s) = Tr K(K + Σ)⁻¹, (...,).
+
+        Cost: O(u³) when first asked for. From then on ``tell`` and ``remove`` carry it along, at O(u²) a change, until
+        the factor is computed afresh; then it is nothing. In single precision O(n u²) at every call, since what is
+        carried would lose digits.
+        """
+        if self.train_targets.dtype != torch.float64:
+            return super().effective_dimension()
+        with torch.no_grad():
+            self.eval()
+            self._factors()
+            kept = cast(Cache, self.prediction_strategy)
+            self.prediction_strategy = kept = replace(kept, factors=kept.factors.with_noise_share())
+            return kept.factors.effective_dimension()
+
+    def kernel_bound(self) -> Tensor:
+        """Return the largest prior variance k(x, x) over the observations, 0-dim; 0 if there are none.
+
+        Cost: O(n) when first asked for, then nothing until observations are removed or the factor is computed afresh.
+        """
+        self.eval()
+        if self._merged is None or self.prediction_strategy is None:
+            return super().kernel_bound()
+        if self._merged.bound is None:
+            self._merged = replace(self._merged, bound=super().kernel_bound())
+        return cast(Tensor, self._merged.bound).clone()
 
     # ---------------------------------------------------------------- conditioned copies
 
@@ -248,16 +260,16 @@ class OnlineGP(FactoredGP):
         (train_X,) = self.train_inputs
         residuals = self.train_targets - prior_mean(self.mean_module, train_X)
         variances = self._noise(train_X)
-        self._changes = 0
+        self.prediction_strategy, self._changes = None, 0  # kept factors do not go with the merged points below
         if self._is_batch() or (torch.is_grad_enabled() and train_X.requires_grad):  # merged points have no gradient
             self._merged = None
             return ExactFactors.fit(gram(self.covar_module, train_X), residuals, variances), train_X
         points, positions = distinct(train_X if self.num_outputs == 1 else train_X[0])
-        precisions, moments = _sums(len(points), positions, residuals, variances.expand(residuals.shape))
-        index = {key: position for position, key in enumerate(row_keys(points))}
-        self._merged = _Merged(positions, precisions.detach(), moments.detach(), index)
+        merged = Merged.of(points, positions, residuals, variances.expand(residuals.shape))
+        self._merged = merged.detached()
         basis = points if self.num_outputs == 1 else points.unsqueeze(0)
-        return ExactFactors.fit(gram(self.covar_module, basis), moments / precisions, precisions.reciprocal()), basis
+        targets, noise = merged.moments / merged.precisions, merged.precisions.reciprocal()
+        return ExactFactors.fit(gram(self.covar_module, basis), targets, noise), basis
 
     def _shared_buffers(self) -> tuple[Any, ...]:
         return (self._merged,)
@@ -267,36 +279,28 @@ class OnlineGP(FactoredGP):
         outputs = int(self.num_outputs > 1)
         return self.train_inputs[0].dim() > 2 + outputs or self.train_targets.dim() > 1 + outputs
 
-    def _state(self) -> tuple[ExactFactors, _Merged, Tensor]:
+    def _state(self) -> tuple[ExactFactors, Merged, Tensor]:
         """Return factors, merged observations and basis, computed afresh if only a conditioned copy's are known."""
         self._factors()
         if self._merged is None or self._changes >= self.REFRESH:
             self.prediction_strategy = None
         factors, _ = self._factors()
-        return factors, cast(_Merged, self._merged), self._basis()
+        return factors, cast(Merged, self._merged), self._basis()
 
     def _added(
         self,
         factors: ExactFactors,
-        merged: _Merged,
+        merged: Merged,
         basis: Tensor,
         inputs: Tensor,
         residuals: Tensor,
         variances: Tensor,
-    ) -> tuple[ExactFactors, _Merged, Tensor]:
+    ) -> tuple[ExactFactors, Merged, Tensor]:
         """Return the state with observations (..., k) at inputs (k, d) added."""
-        index, first = dict(merged.index), []
-        keys = row_keys(inputs)
-        for row, key in enumerate(keys):
-            if key not in index:
-                index[key] = len(index)
-                first.append(row)
-        positions = torch.tensor([index[key] for key in keys], device=inputs.device, dtype=torch.long)
-        precisions, moments = _sums(len(index), positions, residuals, variances)
-        u = merged.precisions.shape[-1]
-        precisions[..., :u] += merged.precisions
-        moments[..., :u] += merged.moments
-        factors = self._reweighted(factors, basis, positions[positions < u].unique(), precisions, moments)
+        u = len(merged.index)
+        merged, first, touched = merged.added(inputs, residuals, variances)
+        precisions, moments = merged.precisions, merged.moments
+        factors = self._reweighted(factors, basis, touched, precisions, moments)
         if first:
             new = inputs[first] if self.num_outputs == 1 else inputs[first].unsqueeze(0)
             factors = factors.appended(
@@ -306,7 +310,10 @@ class OnlineGP(FactoredGP):
                 precisions[..., u:].reciprocal(),
             )
             basis = torch.cat([basis, new], dim=-2)
-        return factors, _Merged(torch.cat([merged.positions, positions]), precisions, moments, index), basis
+            if merged.bound is not None:
+                variance = prior_variance(self.covar_module, new)
+                merged = replace(merged, bound=torch.maximum(merged.bound, variance.max()))
+        return factors, merged, basis
 
     def _reweighted(
         self, factors: ExactFactors, basis: Tensor, touched: Tensor, precisions: Tensor, moments: Tensor
@@ -345,22 +352,30 @@ class OnlineGP(FactoredGP):
         targets: Tensor,
         noise: Tensor | None,
         factors: ExactFactors,
-        merged: _Merged,
+        merged: Merged,
         basis: Tensor,
         changes: int,
     ) -> None:
-        """Take over new observations X (n, d) and the state they lead to."""
+        """Take over new observations X (n, d) and the state they lead to; everything or, if interrupted, nothing."""
         stacked = X if self.num_outputs == 1 else X.expand(self.num_outputs, *X.shape)
         inputs = self._preprocess(stacked)
-        if getattr(self, "_has_transformed_inputs", False):
-            self._original_train_inputs = stacked
-        self.set_train_data(inputs, targets, strict=False)
-        if noise is not None:
-            self.likelihood.noise_covar.noise = noise
-        self._changes += changes
-        if factors.is_finite():
-            self._merged = merged
-            self._keep(factors, basis)
+        usable = factors.is_finite()
+        before, noise_before = dict(vars(self)), None if noise is None else self.likelihood.noise_covar.noise
+        try:
+            if getattr(self, "_has_transformed_inputs", False):
+                self._original_train_inputs = stacked
+            self.set_train_data(inputs, targets, strict=False)
+            if noise is not None:
+                self.likelihood.noise_covar.noise = noise
+            self._changes += changes
+            if usable:
+                self._merged = merged
+                self._keep(factors, basis)
+        except BaseException:
+            vars(self).update(before)
+            if noise is not None:
+                self.likelihood.noise_covar.noise = noise_before
+            raise
 
     def _require_no_batch(self) -> None:
         if self._is_batch():
@@ -373,13 +388,6 @@ class OnlineGP(FactoredGP):
 def _few(changes: int, u: int) -> bool:
     """Say whether so many changes of u points cost less than a fresh factor; measured."""
     return changes <= 4 + u // 200
-
-
-def _sums(size: int, positions: Tensor, residuals: Tensor, variances: Tensor) -> tuple[Tensor, Tensor]:
-    """Return Σ 1/λ_s and Σ (y_s − prior mean)/λ_s of each of ``size`` points, (..., size)."""
-    zeros = residuals.new_zeros(*residuals.shape[:-1], size)
-    precisions = zeros.index_add(-1, positions, variances.reciprocal())
-    return precisions, zeros.index_add(-1, positions, residuals / variances)
 
 
 def _rows(rows: Tensor | list[int], n: int) -> Tensor:

@@ -1,0 +1,44 @@
+"""Rows of a tensor as points: an index of rows is a dictionary that may branch."""
+
+import hypothesis.strategies as st
+import pytest
+import torch
+from hypothesis import given
+from problems import DOUBLE
+
+from torch_kbandits import rows
+from torch_kbandits.rows import RowIndex, distinct, row_keys
+
+
+@given(steps=st.lists(st.tuples(st.integers(0, 20), st.integers(0, 5)), max_size=15), most=st.integers(0, 6))
+def test_an_index_is_a_dictionary_that_may_branch(steps, most):
+    """Each step extends any index there was; in the end each holds what a plain dictionary would."""
+    values, plain = [RowIndex.of({b"0": 0})], [{b"0": 0}]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rows, "_LATEST", most)
+        for number, (start, size) in enumerate(steps):
+            start %= len(values)
+            fresh = {f"{number}.{part}".encode(): len(plain[start]) + part for part in range(size)}
+            values.append(values[start].extended(fresh))
+            plain.append(plain[start] | fresh)
+    everything = {key for entries in plain for key in entries}
+    for index, entries in zip(values, plain, strict=True):
+        assert index.entries() == entries
+        assert len(index) == len(entries)
+        assert {key: index.place(key) for key in everything if index.place(key) is not None} == entries
+
+
+def test_an_index_that_grows_by_one_copies_its_latest_entries_only():
+    index = RowIndex.of({b"%d" % number: number for number in range(1_000)})
+    grown = index
+    for number in range(1_000, 1_200):
+        grown = grown.extended({b"%d" % number: number})
+    assert grown.earlier is index.earlier
+    assert len(grown) == 1_200
+
+
+def test_minus_zero_is_zero():
+    points = torch.tensor([[0.0, 1.0], [-0.0, 1.0], [1.0, 0.0]], dtype=DOUBLE)
+    first, second, third = row_keys(points)
+    assert first == second != third
+    assert len(distinct(points)[0]) == 2

@@ -1,0 +1,165 @@
+"""The three problems of Zenati et al. (AISTATS 2022): Bump, Chessboard and Step Diagonal, on ten anchor actions."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from torch_kbandits import checks
+from torch_kbandits.environments.contextual_function import ContextualFunction
+from torch_kbandits.environments.covariances import stationary_kernel
+from torch_kbandits.environments.options import whole_number
+from torch_kbandits.errors import InputError
+from torch_kbandits.random import seed_for
+
+#: Anchor actions are drawn from these, without replacement.
+_GRID = np.arange(0, 1, 0.01)
+#: Rewards of the Chessboard by quarter of the context (rows) and of the action (columns).
+_BOARD = ((0.0, 0.5, 0.0, 0.0), (1.0, 0.0, 1.0, 0.0), (0.0, 0.5, 0.0, 0.5), (0.0, 0.0, 1.0, 0.0))
+
+
+@dataclass(frozen=True)
+class _Bump:
+    """Rewards max(0, 1 − |a − a*| − ⟨w*, x − x*⟩) of joint points (x, a)."""
+
+    action: float
+    context: Tensor  # (5,)
+    weights: Tensor  # (5,)
+
+    def __call__(self, X: Tensor) -> Tensor:
+        contexts, actions = X[:, :-1], X[:, -1]
+        slope = (contexts - self.context.to(X)) @ self.weights.to(X)
+        return (1.0 - (actions - self.action).abs() - slope).clamp_min(0.0)
+
+
+def bump(
+    *,
+    num_actions: int = 10,
+    lengthscale: float = 1.0,
+    noise_scale: float = 0.1,
+    problem_seed: int | None = 123,
+    seed: int,
+) -> ContextualFunction:
+    """Bump: five context columns, rewards max(0, 1 − |a − a*| − ⟨w*, x − x*⟩) on ten actions in [0, 1).
+
+    Contexts are uniform in [0, 1]^5. a* is one of the actions, x* uniform in [0, 1]^5 and w* in [−1, 1]^5, so the best
+    action of every context is a*, and rewards may exceed 1.
+
+    Source: Zenati et al., AISTATS 2022, §5, and their public code, which has its problem from the seed 123 and lets
+    contexts and noise alone vary. Differs: regret is noise-free, while theirs has fresh noise in both rewards; the
+    kernel's length scale is 1 instead of their 0.1. Contexts are about 0.9 apart, where the kernel of length scale 0.1
+    is e⁻⁴¹ and nothing is learned from one for another: of the regret of random play, K-UCB (λ = 1, β = 1) keeps about
+    two thirds over 600 rounds with 0.1, a twentieth with 1. ``lengthscale=0.1`` has the authors' kernel.
+
+    Args:
+        num_actions: A, at most 100, drawn from 0, 0.01, …, 0.99 without replacement.
+        lengthscale: of the Gaussian kernel on joint points, exp(−‖s − s'‖² / (2 lengthscale²)).
+        noise_scale: standard deviation of the noise; λ is its square, and None without noise.
+        problem_seed: addresses actions, a*, x* and w*; 123 is the authors' problem. None: every seed has its own.
+        seed: addresses contexts and noise.
+    """
+    generator, actions = _anchors(num_actions, problem_seed, seed)
+    best = actions[generator.choice(num_actions)]
+    context, weights = generator.uniform(0, 1, size=5), generator.uniform(-1, 1, size=5)
+    function = _Bump(float(best), torch.from_numpy(context), torch.from_numpy(weights))
+    return _problem(function, 5, actions, lengthscale, noise_scale, seed)
+
+
+def chessboard(
+    *,
+    num_actions: int = 10,
+    lengthscale: float = 0.1,
+    noise_scale: float = 0.1,
+    problem_seed: int | None = 123,
+    seed: int,
+) -> ContextualFunction:
+    """Chessboard: rewards 0, 0.5 or 1 by quarter of the context and quarter of the action, on ten actions in [0, 1).
+
+    Contexts are uniform in [0, 1].
+
+    Source: Zenati et al., AISTATS 2022, §5, and their public code. Differs: regret is noise-free and against the best
+    action that is available in the context. Theirs is against 1 in every context, plus fresh noise, though in half of
+    the contexts no action pays more than 0.5: it grows by 0.25 a round even for the best player.
+
+    Args:
+        num_actions: as in ``bump``, like the words that follow.
+        lengthscale: of the Gaussian kernel on joint points; 0.1 is that of the code.
+        noise_scale: standard deviation of the noise.
+        problem_seed: addresses the actions; 123 are the authors'.
+        seed: addresses contexts and noise.
+    """
+    _, actions = _anchors(num_actions, problem_seed, seed)
+    return _problem(_chessboard, 1, actions, lengthscale, noise_scale, seed)
+
+
+def step_diagonal(
+    *,
+    num_actions: int = 10,
+    lengthscale: float = 0.1,
+    noise_scale: float = 0.1,
+    problem_seed: int | None = 123,
+    seed: int,
+) -> ContextualFunction:
+    """Step Diagonal: 1 where |x − a − 0.15| < 0.1, 0.5 where |x − a + 0.15| < 0.1, else 0, on ten actions in [0, 1).
+
+    Contexts x are uniform in [0, 1].
+
+    Source: Zenati et al., AISTATS 2022, §5, and their public code. Differs: as ``chessboard``: regret is noise-free and
+    against the best action that is available in the context, not against 1.
+
+    Args:
+        num_actions: as in ``bump``, like the words that follow.
+        lengthscale: of the Gaussian kernel on joint points; 0.1 is that of the code.
+        noise_scale: standard deviation of the noise.
+        problem_seed: addresses the actions; 123 are the authors'.
+        seed: addresses contexts and noise.
+    """
+    _, actions = _anchors(num_actions, problem_seed, seed)
+    return _problem(_step_diagonal, 1, actions, lengthscale, noise_scale, seed)
+
+
+def _chessboard(X: Tensor) -> Tensor:
+    rows, columns = (4.0 * X).floor().clamp(0, 3).long().T
+    return torch.tensor(_BOARD, dtype=X.dtype, device=X.device)[rows, columns]
+
+
+def _step_diagonal(X: Tensor) -> Tensor:
+    context, action = X.T
+    upper, lower = (context - (action + 0.15)).abs() < 0.1, (context - (action - 0.15)).abs() < 0.1
+    return upper.to(X) + 0.5 * lower.to(X)
+
+
+def _anchors(num_actions: int, problem_seed: int | None, seed: int) -> tuple[np.random.RandomState, np.ndarray]:
+    """Return the generator of the problem after its actions were drawn, and those, (A,)."""
+    if checks.positive_integer("num_actions", num_actions) > len(_GRID):
+        raise InputError(f"num_actions must be at most {len(_GRID)}, the points of the grid, got {num_actions}.")
+    if problem_seed is None:
+        number = seed_for(whole_number("seed", seed), 0, "anchors") % 2**32
+    elif 0 <= whole_number("problem_seed", problem_seed) < 2**32:
+        number = problem_seed
+    else:
+        raise InputError(f"problem_seed must be in [0, 2^32), got {problem_seed}.")
+    # NumPy's legacy generator, as the authors' code has it, drawn from in their order: so their problem is in reach.
+    generator = np.random.RandomState(number)
+    return generator, generator.choice(_GRID, size=num_actions, replace=False)
+
+
+def _problem(
+    function: Callable[[Tensor], Tensor],
+    context_dim: int,
+    actions: np.ndarray,
+    lengthscale: float,
+    noise_scale: float,
+    seed: int,
+) -> ContextualFunction:
+    return ContextualFunction(
+        function,
+        context_dim,
+        torch.from_numpy(actions).unsqueeze(-1),
+        checks.non_negative("noise_scale", noise_scale),
+        seed,
+        kernel=stationary_kernel("rbf", lengthscale),
+        regularization=noise_scale**2 or None,
+    )
