@@ -11,6 +11,7 @@ from torch_kbandits import KORS, CappedDictionary, ContextualActions, Dictionary
 from torch_kbandits.candidates import growing
 
 LAMBDA = 0.1
+SAMPLING = KORS(0.3)
 ACTIONS = torch.linspace(0.0, 1.0, 6, dtype=DOUBLE).unsqueeze(-1)
 TEST_POINTS = data(40, 3, seed=9)[0]
 
@@ -20,7 +21,7 @@ def make(dim=3, kernel=None, row_memory=2**30, dtype=DOUBLE, noise=LAMBDA):
     return candidates.belief(kernel or rbf(0.6), noise, 0, exact=False, online=True)
 
 
-def learn(belief, X, Y, rule=KORS(0.3), first=0):
+def learn(belief, X, Y, rule=SAMPLING, first=0):
     """Tell rewards one at a time."""
     for number in range(len(X)):
         generator = torch.Generator().manual_seed(first + number)
