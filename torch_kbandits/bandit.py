@@ -192,6 +192,7 @@ class Bandit:
         try:
             self._fill(ahead, before + (_LARGEST_BATCH if q is None else q), domain, until_complete=q is None)
             X = ahead.pending[before:].clone()
+            actions = self.candidates.actions(X)
             if remember:
                 ids = tuple(range(self._num_asked, self._num_asked + len(X)))
                 pending = Pending(torch.cat([self._pending.points, X]), self._pending.ids + ids)
@@ -199,7 +200,6 @@ class Bandit:
         except BaseException:
             self._ahead = None  # it may hold points that were chosen and are not returned
             raise
-        actions = self.candidates.actions(X)
         return Asked(actions, ids) if return_ids else actions
 
     def tell(
