@@ -181,13 +181,13 @@ class Bandit:
         try:
             self._fill(ahead, before + (_LARGEST_BATCH if q is None else q), domain, until_complete=q is None)
             X = ahead.pending[before:].clone()
+            actions = self.candidates.actions(X)
             if remember:
                 self._ledger = self._ledger.with_asked(X)
                 ids = self._ledger.pending.ids[-len(X) :]
         except BaseException:
             self._ahead = None  # it may hold points that were chosen and are not returned
             raise
-        actions = self.candidates.actions(X)
         return Asked(actions, ids) if return_ids else actions
 
     def tell(
