@@ -21,8 +21,8 @@ class LinUCB(Bandit):
     WWW 2010, Algorithm 1. Differs: a constant feature beside the context; ties are broken by lot; any λ > 0.
 
     Args:
-        kernel: None for (1 + ⟨x, x'⟩) · 1[a = a'] on contexts x and actions a. Any other of few features serves, such as
-            a ``LinearKernel`` on joint points: one model for all actions.
+        kernel: None for (1 + ⟨x, x'⟩) · 1[a = a'] on contexts x and actions a. Any other of few features serves, such
+            as a ``LinearKernel`` on joint points: one model for all actions.
         regularization: λ > 0, in reward units squared; 1 in the paper.
         candidates: actions (A, a), as an index column or as one-hot rows, or a ``Candidates``.
         bounds: a box (2, a) of actions instead, for which a kernel has to be given.

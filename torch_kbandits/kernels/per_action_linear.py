@@ -13,8 +13,8 @@ class PerActionLinearKernel(Kernel):
 
     An action may be an index column or a one-hot row: all its columns must agree.
 
-    A product of GPyTorch's kernels has the same values, but adds a constant to a linear kernel through a Cholesky factor
-    of a singular matrix.
+    A product of GPyTorch's kernels has the same values, but adds a constant to a linear kernel through a Cholesky
+    factor of a singular matrix.
 
     Args:
         context_dim: c >= 0, the number of context columns, the first of a joint point; the others are the action.
