@@ -107,6 +107,8 @@ def saved_state(state: Mapping[str, Any], example: Tensor, num_stages: int = 0) 
         ids, num_asked = tuple(int(number) for number in state["pending_ids"]), int(state["num_asked"])
         num_learned = int(state["num_learned"])
         check_rounds(saved)
+        if num_stages and (saved.stages is None or state.get("pending_stages") is None):
+            raise InputError("the stages of the history or of the pending points are missing.")
         stages = checked_stages(saved.stages, X, num_stages)
         pending_stages = checked_stages(state.get("pending_stages"), pending, num_stages)
         if not 0 <= num_learned <= len(X):

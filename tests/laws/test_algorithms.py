@@ -33,7 +33,10 @@ def make(name, domain="arms", **settings):
         words["horizon"] = 200
     if name == "gp-ts" and domain == "box":
         words["discretization_size"] = 64
-    return algorithms.build(name, **(words | settings))
+    words |= settings
+    if name == "lin-ucb":
+        words["features"] = words.pop("kernel")
+    return algorithms.build(name, **words)
 
 
 @pytest.mark.parametrize(("name", "domain"), CASES)

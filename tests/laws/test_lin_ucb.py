@@ -122,7 +122,7 @@ def test_the_default_width_is_the_papers():
 def test_one_model_for_all_actions():
     """A linear kernel on joint points: ridge regression with as many dictionary points as columns."""
     actions = torch.rand(6, 2, generator=torch.Generator().manual_seed(0), dtype=DOUBLE)
-    bandit = algorithms.LinUCB(candidates=actions, context_dim=2, kernel=linear(0.8), regularization=0.3, seed=0)
+    bandit = algorithms.LinUCB(candidates=actions, context_dim=2, features=linear(0.8), regularization=0.3, seed=0)
     for context in contexts(50, 2, 1):
         bandit.tell(bandit.ask(context=context), float(context.sum()), context=context)
     X, Y = dense(*bandit.history[:2])
@@ -166,7 +166,10 @@ def test_bad_input():
         with pytest.raises(InputError, match="a model for each action"):
             algorithms.LinUCB(**words, seed=0)
     kernel = LinearKernel().double()
-    assert algorithms.LinUCB(bounds=bounds, context_dim=1, kernel=kernel, seed=0).ask(context=bounds[1]).shape == (1, 1)
+    assert algorithms.LinUCB(bounds=bounds, context_dim=1, features=kernel, seed=0).ask(context=bounds[1]).shape == (
+        1,
+        1,
+    )
     with pytest.raises(InputError, match="noise_scale"):
         algorithms.LinUCB(candidates=bounds, noise_scale=0.0, seed=0)
     with pytest.raises(InputError, match="regularization"):

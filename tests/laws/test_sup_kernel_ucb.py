@@ -331,6 +331,10 @@ def test_bad_stages_are_refused():
         assert len(fresh.history.X) == 0
         with pytest.raises(StateMismatchError, match="stage"):
             fresh.load_state_dict(state | {"history": state["history"] | {"stages": stages}})
+    without = {key: value for key, value in state.items() if key != "pending_stages"}
+    for damaged in (without, state | {"history": state["history"] | {"stages": None}}):
+        with pytest.raises(StateMismatchError, match="stages of the history or of the pending points are missing"):
+            played(0).load_state_dict(damaged)
     without = played(0)
     without.replay(History(history.X, history.Y, history.rounds))
     assert without.history.stages.tolist() == [0] * 5

@@ -21,11 +21,11 @@ class LinUCB(Bandit):
     WWW 2010, Algorithm 1. Differs: a constant feature beside the context; ties are broken by lot; any λ > 0.
 
     Args:
-        kernel: None for (1 + ⟨x, x'⟩) · 1[a = a'] on contexts x and actions a. Any other of few features serves, such
-            as a ``LinearKernel`` on joint points: one model for all actions.
+        features: the kernel of the features, by default (1 + ⟨x, x'⟩) · 1[a = a'] on contexts x and actions a. Any
+            other of few features serves, such as a ``LinearKernel`` on joint points: one model for all actions.
         regularization: λ > 0, in reward units squared; 1 in the paper.
         candidates: actions (A, a), as an index column or as one-hot rows, or a ``Candidates``.
-        bounds: a box (2, a) of actions instead, for which a kernel has to be given.
+        bounds: a box (2, a) of actions instead, for which features have to be given.
         context_dim: c, the number of context columns; without it there is no context, and each action has a mean.
         action_dim: a, where each round brings its own actions.
         noise_scale: R > 0, the sub-Gaussian constant of the noise, in reward units; 1/2 for rewards in [0, 1].
@@ -44,7 +44,7 @@ class LinUCB(Bandit):
         self,
         *,
         seed: int,
-        kernel: Kernel | None = None,
+        features: Kernel | None = None,
         regularization: float = 1.0,
         candidates: Tensor | Candidates | None = None,
         bounds: Tensor | None = None,
@@ -61,7 +61,7 @@ class LinUCB(Bandit):
         theory = theorem(FixedDesignWidth, noise_scale, norm_bound, failure_probability)
         super().__init__(
             candidates=actions,
-            kernel=_kernel(actions) if kernel is None else kernel,
+            kernel=_kernel(actions) if features is None else features,
             regularization=regularization,
             dictionary=SpanningDictionary(),
             width=theory if beta is None and theory is not None else resolve_width(beta, None, regularization),
@@ -73,5 +73,5 @@ class LinUCB(Bandit):
 def _kernel(candidates: Candidates) -> Kernel:
     """Return the kernel of a linear model for each action."""
     if isinstance(candidates, Box) or getattr(candidates, "bounds", None) is not None:
-        raise InputError("LinUCB has a model for each action, of which a box has too many: give actions, or a kernel.")
+        raise InputError("LinUCB has a model for each action, of which a box has too many: give actions, or features.")
     return PerActionLinearKernel(candidates.context_dim if isinstance(candidates, ContextualActions) else 0)
