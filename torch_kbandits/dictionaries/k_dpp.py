@@ -105,7 +105,11 @@ def sample_k_dpp(
 
 
 def default_num_swaps(size: int) -> int:
-    """Return 100 m: the number of steps for m points where none is given."""
+    """Return 100 m: the number of steps for m points where none is given.
+
+    Seen with 20 to 50 of 500 to 1,000 uniform points in 2 and 6 dimensions, Matérn and RBF: from 30 m to 100 m steps on
+    neither log det K_ZZ nor how many points of the start are left changed any more.
+    """
     return 100 * size
 
 
