@@ -27,8 +27,8 @@ from torch_kbandits.errors import (
     StateMismatchError,
     TheoryWarning,
 )
+from torch_kbandits.ledger import History
 from torch_kbandits.models import NystromGP, OnlineGP
-from torch_kbandits.state import History
 
 __version__ = "0.1.0"
 
