@@ -26,6 +26,9 @@ from torch_kbandits.errors import (
     StateMismatchError,
     TheoryWarning,
 )
+from torch_kbandits.kernels import ForgettingKernel, WienerKernel
+from torch_kbandits.likelihoods import UncertaintyInjectionLikelihood, at_time
+from torch_kbandits.memory import Exponential, Linear, Quadratic
 from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.state import History
 
@@ -48,23 +51,30 @@ __all__ = [
     "DictionaryRule",
     "DiscretizedThompsonSampling",
     "EmptyHistoryError",
+    "Exponential",
     "FixedDictionary",
+    "ForgettingKernel",
     "GreedyDictionary",
     "History",
     "InputError",
     "KernelBanditError",
     "KernelUCB",
+    "Linear",
     "MappedArms",
     "Number",
     "NumericalError",
     "NystromGP",
     "OnlineGP",
+    "Quadratic",
     "RidgeLeverageSampling",
     "ScaledWidth",
     "StateMismatchError",
     "TheoryWarning",
+    "UncertaintyInjectionLikelihood",
     "UniformDictionary",
     "Width",
+    "WienerKernel",
     "algorithms",
+    "at_time",
     "environments",
 ]

@@ -1,5 +1,7 @@
 """Kernels that GPyTorch lacks."""
 
+from torch_kbandits.kernels.forgetting import ForgettingKernel
 from torch_kbandits.kernels.precomputed import PrecomputedKernel
+from torch_kbandits.kernels.wiener import WienerKernel
 
-__all__ = ["PrecomputedKernel"]
+__all__ = ["ForgettingKernel", "PrecomputedKernel", "WienerKernel"]

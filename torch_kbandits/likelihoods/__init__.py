@@ -1,0 +1,7 @@
+"""GPyTorch likelihoods."""
+
+from torch_kbandits.likelihoods.ageing import UncertaintyInjectionLikelihood
+from torch_kbandits.likelihoods.noise import AgeingNoise
+from torch_kbandits.likelihoods.present import at_time
+
+__all__ = ["AgeingNoise", "UncertaintyInjectionLikelihood", "at_time"]
