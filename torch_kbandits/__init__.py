@@ -27,10 +27,10 @@ from torch_kbandits.errors import (
     TheoryWarning,
 )
 from torch_kbandits.kernels import ForgettingKernel, WienerKernel
+from torch_kbandits.ledger import History
 from torch_kbandits.likelihoods import UncertaintyInjectionLikelihood, at_time
 from torch_kbandits.memory import Exponential, Linear, Quadratic
 from torch_kbandits.models import NystromGP, OnlineGP
-from torch_kbandits.state import History
 
 __version__ = "0.1.0"
 

@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Mapping, Sequence
 from copy import copy, deepcopy
+from dataclasses import replace
 from typing import Any, Literal, NamedTuple, cast, overload
 
 import torch
@@ -19,21 +20,15 @@ from torch_kbandits.confidence import ConstantWidth, Width
 from torch_kbandits.dictionaries import DictionaryRule
 from torch_kbandits.errors import EmptyHistoryError, InputError, KernelBanditWarning, TheoryWarning
 from torch_kbandits.gram import check_kernel, prior_variance
+from torch_kbandits.ledger import History, Ledger, Pending, check_rounds, joined, rewards
 from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.random import generator_for, seed_for
 from torch_kbandits.state import (
     STATE_FORMAT,
-    History,
-    Pending,
-    as_ids,
     check_config,
     check_format,
-    check_rounds,
     describe_kernel,
     describe_value,
-    empty_history,
-    joined,
-    rewards,
     saved_state,
 )
 
@@ -42,9 +37,6 @@ _FLOAT32_REGULARIZATION = 1e-4
 
 #: Points that ``ask(None)`` returns at most.
 _LARGEST_BATCH = 10_000
-
-#: What was told is put into one tensor after so many rounds: small tensors take more memory than their numbers.
-_SEPARATE_TELLS = 1000
 
 #: So many points pending, none of which is what is told, look like a mistake.
 _STALE_POINTS = 50
@@ -122,10 +114,7 @@ class Bandit:
         self._acquisition = acquisition
         self._kernel = deepcopy(kernel)
         self._belief = self._prior()
-        self._told: list[History] = [empty_history(candidates.example)]
-        self._held: list[History] = []  # told, and kept aside by the batch rule
-        self._pending = Pending(candidates.example[:0], ())
-        self._num_asked = 0
+        self._ledger = Ledger.empty(candidates.example)
         self._ahead: Lookahead | None = None
         self._model: NystromGP | OnlineGP | None = None
         self.round = 0
@@ -193,9 +182,8 @@ class Bandit:
             self._fill(ahead, before + (_LARGEST_BATCH if q is None else q), domain, until_complete=q is None)
             X = ahead.pending[before:].clone()
             if remember:
-                ids = tuple(range(self._num_asked, self._num_asked + len(X)))
-                pending = Pending(torch.cat([self._pending.points, X]), self._pending.ids + ids)
-                self._pending, self._num_asked = pending, self._num_asked + len(X)
+                self._ledger = self._ledger.with_asked(X)
+                ids = self._ledger.pending.ids[-len(X) :]
         except BaseException:
             self._ahead = None  # it may hold points that were chosen and are not returned
             raise
@@ -230,13 +218,13 @@ class Bandit:
             raise InputError("y is missing: give a reward for each point, tell(x, y) or tell(ids=ids, y=y).")
         if ids is None:
             X = self.candidates.points(x, context).detach().clone()
-            pending = self._pending.without(X)
+            pending = self._ledger.pending.without(X)
             self._warn_of_stale_points(pending)
         else:
             if x is not None or context is not None:
                 raise InputError("Give either x (and its context) or ids, not both: an id stands for its point.")
-            numbers = self._pending_ids(ids)
-            X, pending = self._pending.at_ids(numbers), self._pending.without_ids(numbers)
+            numbers, pending = self._ledger.pending_ids(ids), self._ledger.pending
+            X, pending = pending.at_ids(numbers), pending.without_ids(numbers)
         self._learn_round(X, rewards(y, X).detach().clone(), pending)
 
     def _learn_round(self, X: Tensor, Y: Tensor, pending: Pending) -> None:
@@ -246,9 +234,8 @@ class Bandit:
         ahead, self._ahead = self._ahead, None
         before, belief = dict(vars(self)), dict(vars(self._belief))
         try:
-            self._held = held = self._learn_if_complete(told, ahead)
-            self._told = [*self._told, told] if len(self._told) < _SEPARATE_TELLS else [joined([*self._told, told])]
-            self._pending = pending
+            held = self._learn_if_complete(told, ahead)
+            self._ledger = self._ledger.with_told(told, held, pending)
             if not held:
                 self._model = None
             elif ahead is not None and len(pending.ids) == 0 and torch.equal(ahead.pending, held[0].X):
@@ -273,19 +260,19 @@ class Bandit:
         Raises:
             InputError: if a point is not pending; then nothing is dropped.
         """
+        pending = self._ledger.pending
         if ids is not None:
             if x is not None or context is not None:
                 raise InputError("Give either x (and its context) or ids, not both: an id stands for its point.")
-            self._pending = self._pending.without_ids(self._pending_ids(ids))
+            remaining = pending.without_ids(self._ledger.pending_ids(ids))
         elif x is None and context is None:
-            self._pending = self._pending.without(self._pending.points)
+            remaining = pending.without(pending.points)
         else:
             X = self.candidates.points(x, context)
-            remaining, before = self._pending.without(X), len(self._pending.ids)
-            if before - len(remaining.ids) != len(X):
-                raise InputError(f"Not all of the {len(X)} point(s) are pending; {before} are.")
-            self._pending = remaining
-        self._ahead = None
+            remaining = pending.without(X)
+            if len(pending.ids) - len(remaining.ids) != len(X):
+                raise InputError(f"Not all of the {len(X)} point(s) are pending; {len(pending.ids)} are.")
+        self._ledger, self._ahead = replace(self._ledger, pending=remaining), None
 
     # ---------------------------------------------------------------- what is believed
 
@@ -297,19 +284,18 @@ class Bandit:
     @property
     def history(self) -> History:
         """All that was told, in order; a copy."""
-        if len(self._told) > 1:
-            self._told = [joined(self._told)]
-        return History(*(part.clone() for part in self._told[0]))
+        self._ledger = self._ledger.in_one_part
+        return History(*(part.clone() for part in self._ledger.told[0]))
 
     @property
     def pending(self) -> Tensor:
         """The points asked for and not yet told, (k, d), in the order asked; a copy. With contexts joint points."""
-        return self._pending.points.clone()
+        return self._ledger.pending.points.clone()
 
     @property
     def pending_ids(self) -> tuple[int, ...]:
         """The ids of the points asked for and not yet told, in the order asked."""
-        return self._pending.ids
+        return self._ledger.pending.ids
 
     @property
     def inducing_points(self) -> Tensor:
@@ -344,7 +330,7 @@ class Bandit:
             candidates: as in ``ask``.
         """
         domain = self.candidates.in_round(context, candidates)
-        outstanding = self._outstanding()
+        outstanding = self._ledger.outstanding
         seed = seed_for(self.seed, self.round, f"ask {len(outstanding)}")
         pending = outstanding if len(outstanding) else None
         function = self._acquisition.function(self.model, self.beta, pending, domain, seed)
@@ -388,8 +374,8 @@ class Bandit:
             "inducing_points": self.inducing_points,
             "dictionary_weights": None if weights is None else weights.clone(),
             "pending": self.pending,
-            "pending_ids": list(self._pending.ids),
-            "num_asked": self._num_asked,
+            "pending_ids": list(self.pending_ids),
+            "num_asked": self._ledger.num_asked,
             "num_learned": self._belief.num_observations,
         }
 
@@ -410,10 +396,8 @@ class Bandit:
         learned = slice(saved.num_learned)
         if saved.num_learned:
             belief.restore(saved.history.X[learned], saved.history.Y[learned], saved.dictionary)
-        self._belief, self._told, self._pending = belief, [saved.history], saved.pending
-        self._num_asked = saved.num_asked
-        held = History(*(part[saved.num_learned :] for part in saved.history))
-        self._held = [held] if len(held.X) else []
+        self._belief = belief
+        self._ledger = Ledger.restored(saved.history, saved.pending, saved.num_asked, saved.num_learned)
         self._ahead = self._model = None
         self.round = saved.history.next_round
 
@@ -428,16 +412,15 @@ class Bandit:
         check_rounds(history)
         if self.round:
             raise InputError(f"replay needs a bandit that was told nothing; this one was told {self.round} round(s).")
-        fresh, pending, told = self._prior(), self._pending, self._told
+        fresh, before = self._prior(), self._ledger
         example = self.candidates.example
         try:
             for number in history.rounds.unique_consecutive():
                 rows = history.rounds == number
                 X = checks.points("history.X", history.X[rows], dimension=example.shape[-1], like=example)
-                self._learn_round(X, rewards(history.Y[rows], X), self._pending.without(X))
+                self._learn_round(X, rewards(history.Y[rows], X), self._ledger.pending.without(X))
         except BaseException:
-            self._belief, self._told, self._pending = fresh, told, pending
-            self._held, self.round = [], 0
+            self._belief, self._ledger, self.round = fresh, before, 0
             self._ahead = self._model = None
             raise
 
@@ -455,17 +438,17 @@ class Bandit:
             self._kernel, self.regularization, self.seed, exact=self.dictionary is None, online=online
         )
 
-    def _learn_if_complete(self, told: History, ahead: Lookahead | None) -> list[History]:
+    def _learn_if_complete(self, told: History, ahead: Lookahead | None) -> tuple[History, ...]:
         """Learn what is told and what was kept aside, or keep all of it aside; return what is kept aside."""
         if self.batches is None:
             self._learn(told.X, told.Y)
-            return []
-        held = joined([*self._held, told])
+            return ()
+        held = joined([*self._ledger.held, told])
         batch = ahead if ahead is not None and torch.equal(ahead.pending, held.X) else self._belief.lookahead(held.X)
         if not self.batches.is_complete(batch):
-            return [held]
+            return (held,)
         self._learn(held.X, held.Y)
-        return []
+        return ()
 
     def _learn(self, X: Tensor, Y: Tensor) -> None:
         """Condition on rewards Y (q,) at X (q, d)."""
@@ -476,14 +459,10 @@ class Bandit:
             generator = generator_for(self.seed, number, "dictionary")
         self._belief.learn(X, Y, self.dictionary, generator)
 
-    def _outstanding(self) -> Tensor:
-        """Return the points of the batch so far: told and not yet learned, then pending, (k, d)."""
-        return torch.cat([*(held.X for held in self._held), self._pending.points])
-
     def _lookahead(self) -> Lookahead:
         """Return the posterior with the batch so far pending, kept from ask to ask."""
         if self._ahead is None:
-            self._ahead = self._belief.lookahead(self._outstanding())
+            self._ahead = self._belief.lookahead(self._ledger.outstanding)
         return self._ahead
 
     def _fill(self, ahead: Lookahead, size: int, domain: Domain, *, until_complete: bool) -> None:
@@ -507,26 +486,13 @@ class Bandit:
         ahead = self._lookahead()
         if len(ahead.pending) and self.batches.is_complete(ahead):
             raise InputError(
-                f"The batch of {len(ahead.pending)} point(s) is complete: tell the {len(self._pending.ids)} pending "
+                f"The batch of {len(ahead.pending)} point(s) is complete: tell the {len(self.pending_ids)} pending "
                 "one(s), or give q to go on without their rewards."
             )
 
-    def _pending_ids(self, ids: Any) -> list[int]:
-        """Return ids as a list, all of which are pending."""
-        numbers = as_ids(ids)
-        if len(set(numbers)) != len(numbers):
-            raise InputError(f"ids must differ, got {numbers}.")
-        pending = set(self._pending.ids)
-        for number in numbers:
-            if not 0 <= number < self._num_asked:
-                raise InputError(f"id {number} is unknown: {self._num_asked} point(s) were asked for, numbered from 0.")
-            if number not in pending:
-                raise InputError(f"id {number} is not pending: it was told or forgotten already.")
-        return numbers
-
     def _warn_of_stale_points(self, pending: Pending) -> None:
         """Say once that points pile up which are asked for and never told, as when they are rounded on the way."""
-        if not self._warned_of_stale_points and len(self._pending.ids) == len(pending.ids) >= _STALE_POINTS:
+        if not self._warned_of_stale_points and len(self.pending_ids) == len(pending.ids) >= _STALE_POINTS:
             self._warned_of_stale_points = True
             warnings.warn(
                 f"What was told is not among the {len(pending.ids)} pending points: they make every ask slower and "

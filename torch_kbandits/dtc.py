@@ -78,8 +78,12 @@ class DTCFactors:
 
     def covariance(self, prior_covariance: Tensor, embedding: Tensor) -> Tensor:
         """Return the posterior covariance (..., q, q) from the prior one and (..., m, q). Cost: O(q m² + q² m)."""
-        whitened = self._whiten(embedding)
-        return prior_covariance - embedding.mT @ embedding + whitened.mT @ whitened
+        return prior_covariance - self.explained(embedding, embedding)
+
+    def explained(self, left: Tensor, right: Tensor) -> Tensor:
+        """Return the prior less the posterior covariance (..., k, l), from (..., m, k) and (..., m, l)."""
+        whitened = self._whiten(left)
+        return left.mT @ right - whitened.mT @ (whitened if right is left else self._whiten(right))
 
     def coefficients(self) -> Tensor:
         """Return α = L⁻ᵀ V⁻¹ Σ_s z_s y_s / λ_s (..., m): the mean is α k_Z(x), plus the prior mean. Cost: O(m²)."""

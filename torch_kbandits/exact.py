@@ -70,7 +70,11 @@ class ExactFactors:
 
     def covariance(self, prior_covariance: Tensor, embedding: Tensor) -> Tensor:
         """Return the posterior covariance (..., q, q) from the prior one and (..., u, q). Cost: O(q² u)."""
-        return prior_covariance - embedding.mT @ embedding
+        return prior_covariance - self.explained(embedding, embedding)
+
+    def explained(self, left: Tensor, right: Tensor) -> Tensor:
+        """Return the prior less the posterior covariance (..., k, l), from (..., u, k) and (..., u, l)."""
+        return left.mT @ right
 
     def coefficients(self) -> Tensor:
         """Return α = A⁻¹ ȳ (..., u): the mean is α k_U(x), plus the prior mean. Cost: O(u²)."""

@@ -59,6 +59,18 @@ def jittered_cholesky(matrix: Tensor, scale: Tensor | None = None) -> Tensor:
     )
 
 
+def covariance_root(covariance: Tensor) -> Tensor:
+    """Return R (n, n) with R Rᵀ = covariance, of which rounding may have made the smallest eigenvalues negative.
+
+    Where nothing but rounding errors is left, its positive part is what there is to draw. Cost: O(n³).
+    """
+    try:
+        return jittered_cholesky(covariance)
+    except NotPositiveDefiniteError:
+        values, vectors = torch.linalg.eigh(covariance)
+        return vectors * values.clamp_min(0.0).sqrt()
+
+
 def non_negative_variance(variance: Tensor, prior_variance: Tensor) -> Tensor:
     """Zero variances that rounding made negative; refuse those that it cannot have made.
 

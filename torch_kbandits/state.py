@@ -1,81 +1,19 @@
-"""What a bandit was told, and the checks between a saved state and the bandit that loads it."""
+"""The checks between a saved state and the bandit that loads it."""
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
-from numbers import Real
-from operator import index
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.dictionaries import Selection
 from torch_kbandits.errors import InputError, StateMismatchError
+from torch_kbandits.ledger import History, Pending, check_rounds, rewards
 
 #: Version of the layout of ``Bandit.state_dict``.
 STATE_FORMAT = 3
-
-
-class History(NamedTuple):
-    """What was told, in order.
-
-    Attributes:
-        X: played points (n, d).
-        Y: rewards (n,).
-        rounds: (n,) the round of each, counted from 0; rewards told in one call share a round.
-    """
-
-    X: Tensor
-    Y: Tensor
-    rounds: Tensor
-
-    @property
-    def next_round(self) -> int:
-        """The round after the last one told."""
-        return int(self.rounds[-1]) + 1 if len(self.rounds) else 0
-
-
-def empty_history(example: Tensor) -> History:
-    """Return a history without observations, of the kind of the example point (1, d)."""
-    rounds = torch.zeros(0, dtype=torch.long, device=example.device)
-    return History(example[:0], example.new_zeros(0), rounds)
-
-
-def joined(parts: Sequence[History]) -> History:
-    """Return one history from its parts, in order."""
-    return History(*(torch.cat(columns) for columns in zip(*parts, strict=True)))
-
-
-def rewards(y: Tensor | float, X: Tensor) -> Tensor:
-    """Return rewards as (q,), checked against the points they are for."""
-    if not isinstance(y, Tensor):
-        if len(X) != 1 or isinstance(y, bool) or not isinstance(y, Real):
-            raise InputError(
-                f"y must be a tensor of {len(X)} reward(s), or a number for one; got {checks.describe(y)}."
-            )
-        y = X.new_tensor([float(y)])
-    checks.same_kind("y", checks.floating_tensor("y", y), X)
-    if len(X) == 1 and y.dim() == 0:
-        y = y.unsqueeze(0)
-    if tuple(y.shape) not in ((len(X),), (len(X), 1)):
-        raise InputError(f"y must have a reward for each of the {len(X)} point(s), got {checks.describe(y)}.")
-    return checks.finite("y", y.reshape(-1))
-
-
-def as_ids(ids: Any) -> list[int]:
-    """Return one id or several as a list; numbers of NumPy, pandas and PyTorch are taken like Python's."""
-    plain = ids.tolist() if hasattr(ids, "tolist") else ids
-    try:
-        given = list(plain) if isinstance(plain, Iterable) else [plain]
-        if not given or isinstance(plain, (str, bytes)) or any(isinstance(each, bool) for each in given):
-            raise TypeError
-        return [index(each) for each in given]
-    except TypeError:
-        raise InputError(
-            f"ids must be one or more whole numbers, as ask(return_ids=True) returns; got {ids!r}."
-        ) from None
 
 
 def describe_kernel(kernel: Kernel, title: str = "kernel") -> dict[str, Any]:
@@ -136,50 +74,6 @@ def check_config(saved: Mapping[str, Any], here: Mapping[str, Any]) -> None:
     ]
     if differences:
         raise StateMismatchError("The state belongs to another configuration. " + "; ".join(differences) + ".")
-
-
-def check_rounds(history: History) -> None:
-    """Refuse a history whose parts do not belong together."""
-    if not len(history.X) == len(history.Y) == len(history.rounds):
-        raise InputError("The history must have as many points as rewards and rounds.")
-    if bool((history.rounds.diff() < 0).any()):
-        raise InputError("The rounds of a history must not decrease.")
-
-
-class Pending(NamedTuple):
-    """Points asked for and not yet told, in the order asked.
-
-    Attributes:
-        points: (k, d).
-        ids: of each, ascending.
-    """
-
-    points: Tensor
-    ids: tuple[int, ...]
-
-    def without(self, told: Tensor) -> "Pending":
-        """Return the points without one row for each row of ``told`` (q, d) that is among them: the one asked first."""
-        if torch.equal(self.points, told):
-            return self._at([])
-        left = list(range(len(self.ids)))
-        for row in told:
-            matches = (self.points[left] == row).all(-1).nonzero().flatten()
-            if len(matches):
-                del left[int(matches[0])]
-        return self if len(left) == len(self.ids) else self._at(left)
-
-    def without_ids(self, ids: Sequence[int]) -> "Pending":
-        """Return the points without those of the ids, all of which are pending."""
-        gone = set(ids)
-        return self._at([row for row, number in enumerate(self.ids) if number not in gone])
-
-    def at_ids(self, ids: Sequence[int]) -> Tensor:
-        """Return the points (q, d) of ids, all of which are pending, in the order given."""
-        row_of = {number: row for row, number in enumerate(self.ids)}
-        return self.points[[row_of[number] for number in ids]]
-
-    def _at(self, rows: list[int]) -> "Pending":
-        return Pending(self.points[rows], tuple(self.ids[row] for row in rows))
 
 
 class SavedState(NamedTuple):

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -66,12 +67,38 @@ def test_variance_starvation_reproduces_the_figure_of_the_paper(tmp_path):
     assert record["stages"][2]["dictionary_size"] < 100
 
 
+def test_personalise_prices(tmp_path):
+    process, record = outcome("personalise_prices.py", tmp_path / "quick", "--quick")
+    assert "EK-UCB, traveller and price" in process.stdout
+    (only,) = record["runs"]
+    assert len(only["policies"]) == 4
+    for played in only["policies"].values():
+        assert len(played["regret"]) == 300
+        # From expected margins: no offer can do better than the best one, whatever the luck.
+        assert all(later >= earlier for earlier, later in pairwise([0.0, *played["regret"]]))
+        assert played["last_quarter"] <= only["best_margin"]
+        # An offer stays open for 8 hours at most; one is made every 3 minutes, and outcomes are told 10 offers apart.
+        assert 20 < played["most_open"] < 170
+    lost = {name: played["regret"][-1] for name, played in only["policies"].items()}
+    assert lost["EK-UCB, traveller and price"] < 0.6 * lost["random prices"]
+    assert 1 <= only["dictionary_size"] <= 300
+    for curve in only["belief"]["curves"]:
+        assert len(curve["mean"]) == len(curve["truth"]) == len(record["settings"]["prices"])
+        assert min(curve["deviation"]) > 0.0
+
+    # A run is a function of its seed, in whatever process it is.
+    _, again = outcome("personalise_prices.py", tmp_path / "again", "--offers", 60, "--runs", 1)
+    for name, played in again["runs"][0]["policies"].items():
+        assert played["regret"] == only["policies"][name]["regret"][:60]
+
+
 @pytest.mark.parametrize(
     ("script", "arguments", "message"),
     [
         ("tune_classifier.py", ["--evaluations", "0"], "--evaluations must be at least 3"),
         ("tune_classifier.py", ["--runs", "0"], "--runs must be at least 1"),
         ("variance_starvation.py", ["--seed", "none"], "invalid int value"),
+        ("personalise_prices.py", ["--offers", "0"], "--offers must be at least 1, got 0"),
     ],
 )
 def test_bad_arguments_are_named(script, arguments, message):
@@ -81,7 +108,7 @@ def test_bad_arguments_are_named(script, arguments, message):
     assert "Traceback" not in process.stderr
 
 
-@pytest.mark.parametrize("script", ["tune_classifier.py", "variance_starvation.py"])
+@pytest.mark.parametrize("script", ["tune_classifier.py", "variance_starvation.py", "personalise_prices.py"])
 def test_an_output_folder_that_cannot_be_made_is_named(script, tmp_path):
     (tmp_path / "file").write_text("in the way")
     process = run(script, "--output", tmp_path / "file" / "folder")

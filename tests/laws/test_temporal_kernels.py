@@ -191,7 +191,9 @@ def test_without_forgetting_the_posterior_is_the_static_one_exactly():
     X, Y = spacetime()
     for make in (OnlineGP, NystromGP):
         given = {} if make is OnlineGP else {"inducing_points": X[::3]}
-        still = make(X, Y, covar_module=ForgettingKernel(0.0, active_dims=(2,)) * spatial(), regularization=0.1, **given)
+        still = make(
+            X, Y, covar_module=ForgettingKernel(0.0, active_dims=(2,)) * spatial(), regularization=0.1, **given
+        )
         static = make(X, Y, covar_module=spatial(), regularization=0.1, **given)
         ours, theirs = still.posterior(X[:5]), static.posterior(X[:5])
         assert torch.equal(ours.mean, theirs.mean)
@@ -221,7 +223,10 @@ def test_forgetting_is_learned(constraint):
         (lambda: WienerKernel(-1.0), "rate must be finite and at least 0"),
         (lambda: WienerKernel("a"), "rate must be a number"),
         (lambda: WienerKernel(origin=float("inf")), "origin must be a finite number"),
-        (lambda: WienerKernel()(column([1.0, -0.5])).to_dense(), "origin 0 and 1 times are before it or NaN, such as -0"),
+        (
+            lambda: WienerKernel()(column([1.0, -0.5])).to_dense(),
+            "origin 0 and 1 times are before it or NaN, such as -0",
+        ),
         (lambda: WienerKernel()(column([1.0]), column([float("nan")])).to_dense(), "before it or NaN"),
         (lambda: ForgettingKernel()(torch.zeros(3, 2, dtype=DOUBLE)).to_dense(), r"takes one column.*active_dims"),
         (lambda: WienerKernel()(torch.zeros(3, 2, dtype=DOUBLE)).to_dense(), r"takes one column.*active_dims"),

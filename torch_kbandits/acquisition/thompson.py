@@ -19,8 +19,8 @@ from typing_extensions import override
 from torch_kbandits import checks
 from torch_kbandits.acquisition.kernel_ucb import multiplier
 from torch_kbandits.confidence import Width
-from torch_kbandits.errors import InputError, NotPositiveDefiniteError
-from torch_kbandits.linalg import jittered_cholesky
+from torch_kbandits.errors import InputError
+from torch_kbandits.linalg import covariance_root
 from torch_kbandits.models import FactoredGP, PosteriorDraws
 from torch_kbandits.prior_draws import JOINT_LIMIT
 from torch_kbandits.random import generator_for
@@ -187,13 +187,7 @@ class DiscretizedThompsonSampling(AcquisitionFunction):
     def _joint_sampler(self) -> Any:
         posterior = self._posterior(self._distinct)
         mean = posterior.mean.squeeze(-1)
-        covariance = posterior.distribution.covariance_matrix
-        try:
-            root = jittered_cholesky(covariance)
-        except NotPositiveDefiniteError:
-            # A covariance of rounding errors only, as where all is known: its positive part is what there is to draw.
-            values, vectors = torch.linalg.eigh(covariance)
-            root = vectors * values.clamp_min(0.0).sqrt()
+        root = covariance_root(posterior.distribution.covariance_matrix)
 
         def sample(generator: torch.Generator) -> Tensor:
             normals = torch.randn(len(mean), generator=generator, dtype=torch.float64).to(mean)

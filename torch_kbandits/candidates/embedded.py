@@ -5,30 +5,30 @@ from torch import Tensor
 
 
 class Embedded(NamedTuple):
-    """Points as a growing posterior sees them, in double precision.
+    """Points as a posterior over joint points sees them.
 
     Attributes:
-        points: (k, d), in their own dtype.
-        values: their kernel values with the m spanning points, (m, k).
-        coordinates: L⁻¹ times these, (m, k).
+        points: (k, d).
+        coordinates: L⁻¹ times their kernel values with the m points that the posterior stands on, (m, k).
         prior_variance: (k,).
+        values: these kernel values, (m, k), if they are needed later.
     """
 
     points: Tensor
-    values: Tensor
     coordinates: Tensor
     prior_variance: Tensor
+    values: Tensor | None = None
 
     def column(self, number: int) -> "Embedded":
         """Return one of the points alone."""
         one = slice(number, number + 1)
-        return Embedded(self.points[one], self.values[:, one], self.coordinates[:, one], self.prior_variance[one])
+        values = None if self.values is None else self.values[:, one]
+        return Embedded(self.points[one], self.coordinates[:, one], self.prior_variance[one], values)
 
     def with_more(self, other: "Embedded") -> "Embedded":
-        """Return these points and then others."""
+        """Return these points and then others, without kernel values."""
         return Embedded(
             torch.cat([self.points, other.points]),
-            torch.cat([self.values, other.values], dim=1),
             torch.cat([self.coordinates, other.coordinates], dim=1),
             torch.cat([self.prior_variance, other.prior_variance]),
         )

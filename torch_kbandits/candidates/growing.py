@@ -9,8 +9,8 @@ from torch import Tensor
 
 from torch_kbandits.candidates.base import Belief, require_finite
 from torch_kbandits.candidates.embedded import Embedded
-from torch_kbandits.candidates.growing_lookahead import GrowingLookahead
 from torch_kbandits.candidates.growth import SPAN_TOLERANCE, spanning_factor
+from torch_kbandits.candidates.joint_lookahead import JointLookahead
 from torch_kbandits.candidates.played_rows import PlayedRows
 from torch_kbandits.dictionaries import DictionaryRule, OnlineRule, OnlineSample, PlayedPoints, Selection
 from torch_kbandits.dictionaries.greedy import greedy_pivots
@@ -109,20 +109,20 @@ class GrowingBelief(Belief):
         prior = prior_variance(self.kernel, X).double()
         if self._dtc.size == 0:
             nothing = prior.new_zeros(0, len(X))
-            return Embedded(X, nothing, nothing, prior)
+            return Embedded(X, nothing, prior, nothing)
         values = gram(self.kernel, self._spanning, X).double()
-        return Embedded(X, values, torch.linalg.solve_triangular(self._factor, values, upper=False), prior)
+        return Embedded(X, torch.linalg.solve_triangular(self._factor, values, upper=False), prior, values)
 
-    def mean(self, at: Embedded) -> Tensor:
+    def mean_at(self, at: Embedded) -> Tensor:
         """Return posterior means, (k,)."""
         return self._dtc.weights @ at.coordinates
 
-    def variance(self, at: Embedded) -> Tensor:
+    def variance_at(self, at: Embedded) -> Tensor:
         """Return posterior variances, (k,)."""
         variance = self._dtc.quick_base_variance(at.prior_variance, at.coordinates)
         return non_negative_variance(variance.to(at.points), at.prior_variance.to(at.points)).double()
 
-    def covariance(self, left: Embedded, right: Embedded) -> Tensor:
+    def covariance_at(self, left: Embedded, right: Embedded) -> Tensor:
         """Return posterior covariances, (k, l)."""
         prior = gram(self.kernel, left.points, right.points).double()
         spanned = left.coordinates.mT @ right.coordinates
@@ -148,9 +148,9 @@ class GrowingBelief(Belief):
             )
         return self._built
 
-    def lookahead(self, pending: Tensor) -> GrowingLookahead:
+    def lookahead(self, pending: Tensor) -> JointLookahead:
         """Return the posterior with points (k, d) pending."""
-        return GrowingLookahead(self, pending)
+        return JointLookahead(self, pending)
 
     # ---------------------------------------------------------------- learning
 

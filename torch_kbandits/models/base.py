@@ -46,6 +46,10 @@ class PosteriorFactors(Protocol):
         """Return the posterior covariance, (..., q, q)."""
         ...
 
+    def explained(self, left: Tensor, right: Tensor) -> Tensor:
+        """Return the prior less the posterior covariance (..., k, l), from embeddings (..., m, k) and (..., m, l)."""
+        ...
+
     def coefficients(self) -> Tensor:
         """Return α (..., m) such that α k_B(x) is the posterior mean less the prior mean, for the basis B."""
         ...
@@ -136,7 +140,7 @@ class FactoredGP(SingleTaskGP):
             self.eval()
             (train_X,) = self.train_inputs
             factors, _ = self._factors()
-            variance = factors.variance(prior_variance(self.covar_module, train_X), self._embed(train_X))
+            variance = factors.variance(prior_variance(self.covar_module, train_X), self.embed(train_X))
             return variance / self._noise(train_X)
 
     def effective_dimension(self) -> Tensor:
@@ -189,7 +193,7 @@ class FactoredGP(SingleTaskGP):
             return super().__call__(X, **kwargs)
         factors, batch_dims = self._factors()
         flat, unflatten = _flatten_t_batch(X, batch_dims)
-        embedding = self._embed(flat)
+        embedding = self.embed(flat)
         mean = prior_mean(self.mean_module, X) + unflatten(factors.mean(embedding))
         if X.shape[-2] == 1:
             variance = unflatten(factors.variance(prior_variance(self.covar_module, flat), embedding))
@@ -300,8 +304,13 @@ class FactoredGP(SingleTaskGP):
         self._factors()
         return self.prediction_strategy.basis
 
-    def _embed(self, X: Tensor) -> Tensor:
-        """Return the embeddings (..., m, N) of points (..., N, d), already transformed."""
+    @property
+    def factors(self) -> PosteriorFactors:
+        """The posterior as algebra on embeddings, computed once for given data."""
+        return self._factors()[0]
+
+    def embed(self, X: Tensor) -> Tensor:
+        """Return the embeddings (..., m, N) of points (..., N, d), already transformed, that ``factors`` work on."""
         factors, _ = self._factors()
         return factors.embed(gram(self.covar_module, self._basis(), X))
 

@@ -30,7 +30,7 @@ class PosteriorDraws:
             basis = model._basis()
             everything, self._rows = distinct(torch.cat([basis, model._preprocess(points)]))
             self._num_basis = len(basis)
-            self._embedding = model._embed(everything).contiguous()  # feature-major: a draw is one pass over it
+            self._embedding = model.embed(everything).contiguous()  # feature-major: a draw is one pass over it
             self._prior = prior_draws(model.covar_module, everything, first=self._rows[: len(basis)])
 
     def draw(self, generator: torch.Generator) -> Tensor:

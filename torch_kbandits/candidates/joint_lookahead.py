@@ -1,6 +1,7 @@
-"""What is chosen next under a dictionary that only grows, with points pending."""
+"""What is chosen next among the actions of a round, with points pending."""
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import Protocol, cast
 
 import torch
 from torch import Tensor
@@ -8,16 +9,58 @@ from torch import Tensor
 from torch_kbandits.acquisition import AcquisitionRule, DiscretizedThompsonSampling, Domain
 from torch_kbandits.candidates.base import Lookahead
 from torch_kbandits.candidates.embedded import Embedded
-from torch_kbandits.candidates.joint import best_of, on_box, required
-from torch_kbandits.linalg import bordered, jittered_cholesky, schur_factor
+from torch_kbandits.candidates.ties import highest, tie_width
+from torch_kbandits.errors import InputError
+from torch_kbandits.linalg import bordered, covariance_root, jittered_cholesky, schur_factor
+from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.prior_draws import JOINT_LIMIT
 from torch_kbandits.rows import distinct
 
-if TYPE_CHECKING:
-    from torch_kbandits.candidates.growing import GrowingBelief
+
+class JointPosterior(Protocol):
+    """A belief about joint points, as far as choosing among them needs it."""
+
+    @property
+    def regularization(self) -> Tensor:
+        """λ, 0-dim."""
+        ...
+
+    @property
+    def num_observations(self) -> int:
+        """Number t of observations."""
+        ...
+
+    @property
+    def posterior_model(self) -> NystromGP | OnlineGP:
+        """The posterior as a BoTorch model."""
+        ...
+
+    def kernel_bound(self) -> Tensor:
+        """The largest k(x, x) known of, 0-dim."""
+        ...
+
+    def embed(self, X: Tensor) -> Embedded:
+        """Return points (k, d) as the posterior sees them."""
+        ...
+
+    def mean_at(self, at: Embedded) -> Tensor:
+        """Return posterior means, (k,)."""
+        ...
+
+    def variance_at(self, at: Embedded) -> Tensor:
+        """Return posterior variances, (k,)."""
+        ...
+
+    def covariance_at(self, left: Embedded, right: Embedded) -> Tensor:
+        """Return posterior covariances, (k, l)."""
+        ...
+
+    def remember(self, at: Embedded) -> None:
+        """Keep a point (1, d) that was chosen, if that makes telling it faster."""
+        ...
 
 
-class GrowingLookahead(Lookahead):
+class JointLookahead(Lookahead):
     """The posterior with points pending, conditioned on their posterior means as a Gaussian process is.
 
     The dictionary stays, so a pending point costs no pass over the history: with the covariance c of the posterior,
@@ -27,7 +70,7 @@ class GrowingLookahead(Lookahead):
     Differs from ``KernelUCB``, which adds pending points to the dictionary; both shrink the variance at them.
     """
 
-    def __init__(self, belief: "GrowingBelief", pending: Tensor) -> None:
+    def __init__(self, belief: JointPosterior, pending: Tensor) -> None:
         super().__init__(pending)
         self._belief = belief
         self._ahead: tuple[Embedded, Tensor, Tensor] | None = None  # embedded, factor of c(P, P) + λI, variances
@@ -63,7 +106,7 @@ class GrowingLookahead(Lookahead):
         if len(self.pending) == 0:
             return variance
         pending, factor, _ = self._with_pending()
-        cross = self._belief.covariance(pending, at)
+        cross = self._belief.covariance_at(pending, at)
         return variance - torch.linalg.solve_triangular(factor, cross, upper=False).square().sum(0)
 
     def _with_pending(self) -> tuple[Embedded, Tensor, Tensor]:
@@ -75,14 +118,14 @@ class GrowingLookahead(Lookahead):
         belief = self._belief
         with torch.no_grad():
             new = belief.embed(points[known:])
-            variances = belief.variance(new)
-            corner = belief.covariance(new, new)
+            variances = belief.variance_at(new)
+            corner = belief.covariance_at(new, new)
             corner.diagonal().copy_(variances + belief.regularization.double())
             if self._ahead is None:
                 self._ahead = new, jittered_cholesky(corner), variances
             else:
                 old, factor, before = self._ahead
-                across = torch.linalg.solve_triangular(factor, belief.covariance(old, new), upper=False)
+                across = torch.linalg.solve_triangular(factor, belief.covariance_at(old, new), upper=False)
                 factor = bordered(factor, across, schur_factor(corner, across))
                 self._ahead = old.with_more(new), factor, torch.cat([before, variances])
         return self._ahead
@@ -91,7 +134,7 @@ class GrowingLookahead(Lookahead):
 class _Offer:
     """The posterior at the actions of a round, as ``ArmPosterior``; computed as far as a rule reads it."""
 
-    def __init__(self, ahead: GrowingLookahead, arms: Tensor) -> None:
+    def __init__(self, ahead: JointLookahead, arms: Tensor) -> None:
         self._ahead, self._belief, self._arms = ahead, ahead._belief, arms
         self._embedded: Embedded | None = None
 
@@ -110,12 +153,12 @@ class _Offer:
     @property
     def mean(self) -> Tensor:
         """Posterior means, (A,)."""
-        return self._belief.mean(self.at)
+        return self._belief.mean_at(self.at)
 
     @property
     def variance(self) -> Tensor:
         """Posterior variances with the pending points hallucinated, (A,)."""
-        return self._ahead.shrunken(self.at, self._belief.variance(self.at))
+        return self._ahead.shrunken(self.at, self._belief.variance_at(self.at))
 
     @property
     def incumbent(self) -> Tensor:
@@ -127,9 +170,46 @@ class _Offer:
         points, rows = distinct(self._arms)
         if len(points) > JOINT_LIMIT:
             draws = DiscretizedThompsonSampling(self._belief.posterior_model, self._arms, beta=1.0, seed=seed)
-            return draws.draws(1)[0].double() - self.mean
+            return draws.draws(1)[0] - self.mean
         at = self._belief.embed(points)
-        root = jittered_cholesky(self._belief.covariance(at, at))
+        root = covariance_root(self._belief.covariance_at(at, at))
         generator = torch.Generator().manual_seed(seed)
         normals = torch.randn(len(points), generator=generator, dtype=torch.float64)
-        return (root @ normals.to(root.device))[rows]
+        return (root @ normals.to(root))[rows]
+
+
+def required(domain: Domain | None) -> Domain:
+    """Return the domain of a round, without which nothing can be chosen among contextual actions."""
+    if domain is None:
+        raise InputError("Contextual actions are chosen from in a round: its domain is missing.")
+    return domain
+
+
+def best_of(scores: Tensor, beta: Tensor, kernel_bound: Tensor, seed: int) -> int:
+    """Return the position of the highest score (A,); scores that differ by rounding only are broken by lot.
+
+    The lot is the round's: actions differ from round to round, so there is no order of all of them.
+    """
+    ranks = torch.rand(len(scores), generator=torch.Generator().manual_seed(seed)).to(scores.device)
+    return highest(scores, ranks, tie_width(scores.max(), beta, kernel_bound))
+
+
+def on_box(
+    rule: AcquisitionRule,
+    model: NystromGP | OnlineGP,
+    num_observations: int,
+    beta: Tensor,
+    pending: Tensor | None,
+    domain: Domain,
+    seed: int,
+) -> Tensor:
+    """Return the joint point (1, d) that a rule finds over a box of actions; a uniform one before any reward.
+
+    The search also starts from the action told last, which is no context's optimum but often near one.
+    """
+    if rule.needs_observations and num_observations == 0:
+        lower, upper = cast(Tensor, domain.bounds)
+        uniform = torch.rand(1, len(lower), generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+        return domain.in_context(lower + (upper - lower) * uniform.to(lower))
+    last = domain.in_context(model.train_inputs[0][-1:]).clamp(*cast(Tensor, domain.bounds))
+    return rule.on_box(model, beta, pending, replace(domain, starts=last), seed)
