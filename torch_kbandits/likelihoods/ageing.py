@@ -186,4 +186,6 @@ class UncertaintyInjectionLikelihood(_GaussianLikelihoodBase):
         # GPyTorch passes training inputs as a list, and test inputs as a tensor or not at all.
         of_training = self.training or (len(params) > 0 and not isinstance(params[0], Tensor))
         fresh = self.time_column is None and not of_training
-        return self.noise_covar(*params, shape=base_shape, fresh=fresh, **kwargs)
+        # What is predicted is not an observation that could be dropped, however old.
+        cut_off = of_training and not self.training
+        return self.noise_covar(*params, shape=base_shape, fresh=fresh, cut_off=cut_off, **kwargs)
