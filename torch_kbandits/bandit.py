@@ -15,12 +15,12 @@ from torch import Tensor
 from torch_kbandits import checks
 from torch_kbandits.acquisition import AcquisitionRule, Domain, UpperConfidenceRule
 from torch_kbandits.batches import BatchRule
-from torch_kbandits.candidates import Belief, Candidates, Lookahead
+from torch_kbandits.candidates import Belief, Candidates, Lookahead, StagedBelief
 from torch_kbandits.confidence import ConstantWidth, Width
 from torch_kbandits.dictionaries import DictionaryRule
 from torch_kbandits.errors import EmptyHistoryError, InputError, KernelBanditWarning, TheoryWarning
 from torch_kbandits.gram import check_kernel, prior_variance
-from torch_kbandits.ledger import History, Ledger, Pending, check_rounds, joined, rewards
+from torch_kbandits.ledger import History, Ledger, Pending, check_rounds, checked_stages, joined, rewards
 from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.random import generator_for, seed_for
 from torch_kbandits.state import (
@@ -105,6 +105,10 @@ class Bandit:
             raise InputError(f"seed must be a whole number, got {seed}.")
         checks.instance("seed", seed, int, "a whole number")
         check_kernel(kernel, candidates.example)
+        if acquisition.num_stages and not (dictionary is None and batches is None):
+            raise InputError(
+                "A rule that chooses through stages needs exact posteriors: leave out dictionary and batches."
+            )
         self.candidates = candidates
         self.regularization = checks.positive("regularization", regularization)
         self.dictionary = dictionary
@@ -114,7 +118,7 @@ class Bandit:
         self._acquisition = acquisition
         self._kernel = deepcopy(kernel)
         self._belief = self._prior()
-        self._ledger = Ledger.empty(candidates.example)
+        self._ledger = Ledger.empty(candidates.example, staged=acquisition.num_stages > 0)
         self._ahead: Lookahead | None = None
         self._model: NystromGP | OnlineGP | None = None
         self.round = 0
@@ -181,13 +185,14 @@ class Bandit:
         try:
             self._fill(ahead, before + (_LARGEST_BATCH if q is None else q), domain, until_complete=q is None)
             X = ahead.pending[before:].clone()
+            actions = self.candidates.actions(X)
             if remember:
-                self._ledger = self._ledger.with_asked(X)
+                stages = ahead.stages
+                self._ledger = self._ledger.with_asked(X, None if stages is None else stages[before:])
                 ids = self._ledger.pending.ids[-len(X) :]
         except BaseException:
             self._ahead = None  # it may hold points that were chosen and are not returned
             raise
-        actions = self.candidates.actions(X)
         return Asked(actions, ids) if return_ids else actions
 
     def tell(
@@ -218,18 +223,19 @@ class Bandit:
             raise InputError("y is missing: give a reward for each point, tell(x, y) or tell(ids=ids, y=y).")
         if ids is None:
             X = self.candidates.points(x, context).detach().clone()
-            pending = self._ledger.pending.without(X)
+            pending, stages = self._ledger.pending.without(X), self._ledger.pending.stages_of(X)
             self._warn_of_stale_points(pending)
         else:
             if x is not None or context is not None:
                 raise InputError("Give either x (and its context) or ids, not both: an id stands for its point.")
             numbers, pending = self._ledger.pending_ids(ids), self._ledger.pending
-            X, pending = pending.at_ids(numbers), pending.without_ids(numbers)
-        self._learn_round(X, rewards(y, X).detach().clone(), pending)
+            X, stages = pending.at_ids(numbers), pending.stages_at(numbers)
+            pending = pending.without_ids(numbers)
+        self._learn_round(X, rewards(y, X).detach().clone(), stages, pending)
 
-    def _learn_round(self, X: Tensor, Y: Tensor, pending: Pending) -> None:
+    def _learn_round(self, X: Tensor, Y: Tensor, stages: Tensor | None, pending: Pending) -> None:
         """Learn rewards Y (q,) at X (q, d) as one round and leave these points pending; everything or nothing."""
-        told = History(X, Y, torch.full((len(X),), self.round, device=X.device))
+        told = History(X, Y, torch.full((len(X),), self.round, device=X.device), stages)
         # The lookahead shares buffers with what is about to change, and failed changes may leave points in the belief.
         ahead, self._ahead = self._ahead, None
         before, belief = dict(vars(self)), dict(vars(self._belief))
@@ -285,7 +291,7 @@ class Bandit:
     def history(self) -> History:
         """All that was told, in order; a copy."""
         self._ledger = self._ledger.in_one_part
-        return History(*(part.clone() for part in self._ledger.told[0]))
+        return self._ledger.told[0].copied()
 
     @property
     def pending(self) -> Tensor:
@@ -375,6 +381,7 @@ class Bandit:
             "dictionary_weights": None if weights is None else weights.clone(),
             "pending": self.pending,
             "pending_ids": list(self.pending_ids),
+            "pending_stages": self._ledger.pending.stages,
             "num_asked": self._ledger.num_asked,
             "num_learned": self._belief.num_observations,
         }
@@ -391,11 +398,11 @@ class Bandit:
         """
         check_format(state)
         check_config(state["config"], self._config())
-        saved = saved_state(state, self.candidates.example)
+        saved = saved_state(state, self.candidates.example, self._acquisition.num_stages)
         belief = self._prior()
-        learned = slice(saved.num_learned)
+        learned = saved.history.rows(slice(saved.num_learned))
         if saved.num_learned:
-            belief.restore(saved.history.X[learned], saved.history.Y[learned], saved.dictionary)
+            belief.restore_in_stages(learned.X, learned.Y, learned.stages, saved.dictionary)
         self._belief = belief
         self._ledger = Ledger.restored(saved.history, saved.pending, saved.num_asked, saved.num_learned)
         self._ahead = self._model = None
@@ -416,9 +423,10 @@ class Bandit:
         example = self.candidates.example
         try:
             for number in history.rounds.unique_consecutive():
-                rows = history.rounds == number
-                X = checks.points("history.X", history.X[rows], dimension=example.shape[-1], like=example)
-                self._learn_round(X, rewards(history.Y[rows], X), self._ledger.pending.without(X))
+                told = history.rows(history.rounds == number)
+                X = checks.points("history.X", told.X, dimension=example.shape[-1], like=example)
+                stages = checked_stages(told.stages, X, self._acquisition.num_stages)
+                self._learn_round(X, rewards(told.Y, X), stages, self._ledger.pending.without(X))
         except BaseException:
             self._belief, self._ledger, self.round = fresh, before, 0
             self._ahead = self._model = None
@@ -433,6 +441,9 @@ class Bandit:
     # ---------------------------------------------------------------- inside
 
     def _prior(self) -> Belief:
+        num_stages = self._acquisition.num_stages
+        if num_stages:
+            return StagedBelief(self.candidates.example, self._kernel, self.regularization, num_stages)
         online = self.dictionary is not None and self.dictionary.is_online
         return self.candidates.belief(
             self._kernel, self.regularization, self.seed, exact=self.dictionary is None, online=online
@@ -441,28 +452,29 @@ class Bandit:
     def _learn_if_complete(self, told: History, ahead: Lookahead | None) -> tuple[History, ...]:
         """Learn what is told and what was kept aside, or keep all of it aside; return what is kept aside."""
         if self.batches is None:
-            self._learn(told.X, told.Y)
+            self._learn(told)
             return ()
         held = joined([*self._ledger.held, told])
         batch = ahead if ahead is not None and torch.equal(ahead.pending, held.X) else self._belief.lookahead(held.X)
         if not self.batches.is_complete(batch):
             return (held,)
-        self._learn(held.X, held.Y)
+        self._learn(held)
         return ()
 
-    def _learn(self, X: Tensor, Y: Tensor) -> None:
-        """Condition on rewards Y (q,) at X (q, d)."""
+    def _learn(self, told: History) -> None:
+        """Condition on rewards told."""
         generator = None
         if self.dictionary is not None:
             # Not by round: rewards told one by one or at once must lead to the same dictionary after a batch.
             number = 0 if self.dictionary.is_coupled else self._belief.num_observations
             generator = generator_for(self.seed, number, "dictionary")
-        self._belief.learn(X, Y, self.dictionary, generator)
+        self._belief.learn_in_stages(told.X, told.Y, told.stages, self.dictionary, generator)
 
     def _lookahead(self) -> Lookahead:
         """Return the posterior with the batch so far pending, kept from ask to ask."""
         if self._ahead is None:
-            self._ahead = self._belief.lookahead(self._ledger.outstanding)
+            stages = self._ledger.pending.stages
+            self._ahead = self._belief.lookahead_in_stages(self._ledger.outstanding, stages)
         return self._ahead
 
     def _fill(self, ahead: Lookahead, size: int, domain: Domain, *, until_complete: bool) -> None:

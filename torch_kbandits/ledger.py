@@ -23,27 +23,40 @@ class History(NamedTuple):
         X: played points (n, d).
         Y: rewards (n,).
         rounds: (n,) the round of each, counted from 0; rewards told in one call share a round.
+        stages: (n,) the stage that learned each, 0 for none; None where the bandit has no stages.
     """
 
     X: Tensor
     Y: Tensor
     rounds: Tensor
+    stages: Tensor | None = None
 
     @property
     def next_round(self) -> int:
         """The round after the last one told."""
         return int(self.rounds[-1]) + 1 if len(self.rounds) else 0
 
+    def rows(self, which: slice | Tensor) -> "History":
+        """Return the part of some rows."""
+        stages = None if self.stages is None else self.stages[which]
+        return History(self.X[which], self.Y[which], self.rounds[which], stages)
 
-def empty_history(example: Tensor) -> History:
+    def copied(self) -> "History":
+        """Return a copy that shares no memory."""
+        stages = None if self.stages is None else self.stages.clone()
+        return History(self.X.clone(), self.Y.clone(), self.rounds.clone(), stages)
+
+
+def empty_history(example: Tensor, *, staged: bool = False) -> History:
     """Return a history without observations, of the kind of the example point (1, d)."""
-    rounds = torch.zeros(0, dtype=torch.long, device=example.device)
-    return History(example[:0], example.new_zeros(0), rounds)
+    nothing = torch.zeros(0, dtype=torch.long, device=example.device)
+    return History(example[:0], example.new_zeros(0), nothing, nothing if staged else None)
 
 
 def joined(parts: Sequence[History]) -> History:
-    """Return one history from its parts, in order."""
-    return History(*(torch.cat(columns) for columns in zip(*parts, strict=True)))
+    """Return one history from its parts, in order; all of them have stages or none."""
+    X, Y, rounds, stages = zip(*parts, strict=True)
+    return History(torch.cat(X), torch.cat(Y), torch.cat(rounds), None if stages[0] is None else torch.cat(stages))
 
 
 def rewards(y: Tensor | float, X: Tensor) -> Tensor:
@@ -66,8 +79,28 @@ def check_rounds(history: History) -> None:
     """Refuse a history whose parts do not belong together."""
     if not len(history.X) == len(history.Y) == len(history.rounds):
         raise InputError("The history must have as many points as rewards and rounds.")
+    if history.stages is not None and len(history.stages) != len(history.X):
+        raise InputError(f"The history must have a stage for each point, got {checks.describe(history.stages)}.")
     if bool((history.rounds.diff() < 0).any()):
         raise InputError("The rounds of a history must not decrease.")
+
+
+def checked_stages(stages: Tensor | None, X: Tensor, num_stages: int) -> Tensor | None:
+    """Return the stages of points (n, d): 0 where none are known, None where a bandit has no stages.
+
+    Raises:
+        InputError: if they are not a whole number from 0 to ``num_stages`` for each point.
+    """
+    if num_stages == 0:
+        return None
+    if stages is None:
+        return torch.zeros(len(X), dtype=torch.long, device=X.device)
+    if stages.shape != X.shape[:1] or stages.dtype != torch.long or bool(((stages < 0) | (stages > num_stages)).any()):
+        raise InputError(
+            f"stages must be a whole number from 0 to {num_stages} for each of the {len(X)} point(s), got "
+            f"{checks.describe(stages)}: {stages.tolist()[:10]}."
+        )
+    return stages.to(X.device).clone()
 
 
 class Pending(NamedTuple):
@@ -76,21 +109,29 @@ class Pending(NamedTuple):
     Attributes:
         points: (k, d).
         ids: of each, ascending.
+        stages: (k,) the stage that chose each, 0 for none; None where the bandit has no stages.
     """
 
     points: Tensor
     ids: tuple[int, ...]
+    stages: Tensor | None = None
 
     def without(self, told: Tensor) -> "Pending":
         """Return the points without one row for each row of ``told`` (q, d) that is among them: the one asked first."""
         if torch.equal(self.points, told):
             return self._at([])
-        left = list(range(len(self.ids)))
-        for row in told:
-            matches = (self.points[left] == row).all(-1).nonzero().flatten()
-            if len(matches):
-                del left[int(matches[0])]
-        return self if len(left) == len(self.ids) else self._at(left)
+        gone = set(self._rows_of(told))
+        return self._at([row for row in range(len(self.ids)) if row not in gone]) if gone - {-1} else self
+
+    def stages_of(self, told: Tensor) -> Tensor | None:
+        """Return the stage (q,) of each row of ``told`` (q, d), where it is the one asked first that ``without`` drops.
+
+        It is 0 for rows that are not pending.
+        """
+        if self.stages is None:
+            return None
+        rows = torch.tensor(self._rows_of(told), device=told.device)
+        return torch.where(rows < 0, 0, torch.cat([self.stages, self.stages.new_zeros(1)])[rows])
 
     def without_ids(self, ids: Sequence[int]) -> "Pending":
         """Return the points without those of the ids, all of which are pending."""
@@ -102,8 +143,22 @@ class Pending(NamedTuple):
         row_of = {number: row for row, number in enumerate(self.ids)}
         return self.points[[row_of[number] for number in ids]]
 
+    def stages_at(self, ids: Sequence[int]) -> Tensor | None:
+        """Return the stages (q,) of ids, all of which are pending, in the order given."""
+        row_of = {number: row for row, number in enumerate(self.ids)}
+        return None if self.stages is None else self.stages[[row_of[number] for number in ids]]
+
+    def _rows_of(self, told: Tensor) -> list[int]:
+        """Return which pending row each row of ``told`` (q, d) is, each used once, the first first; -1 for none."""
+        left, rows = list(range(len(self.ids))), []
+        for row in told:
+            matches = (self.points[left] == row).all(-1).nonzero().flatten()
+            rows.append(left.pop(int(matches[0])) if len(matches) else -1)
+        return rows
+
     def _at(self, rows: list[int]) -> "Pending":
-        return Pending(self.points[rows], tuple(self.ids[row] for row in rows))
+        stages = None if self.stages is None else self.stages[rows]
+        return Pending(self.points[rows], tuple(self.ids[row] for row in rows), stages)
 
 
 def as_ids(ids: Any) -> list[int]:
@@ -137,14 +192,15 @@ class Ledger:
     num_asked: int
 
     @classmethod
-    def empty(cls, example: Tensor) -> Self:
+    def empty(cls, example: Tensor, *, staged: bool = False) -> Self:
         """Return the ledger in which nothing was asked or told, of the kind of the example point (1, d)."""
-        return cls((empty_history(example),), (), Pending(example[:0], ()), 0)
+        history = empty_history(example, staged=staged)
+        return cls((history,), (), Pending(example[:0], (), history.stages), 0)
 
     @classmethod
     def restored(cls, history: History, pending: Pending, num_asked: int, num_learned: int) -> Self:
         """Return the ledger of a saved bandit, whose posterior knew the first ``num_learned`` rewards."""
-        held = History(*(part[num_learned:] for part in history))
+        held = history.rows(slice(num_learned, None))
         return cls((history,), (held,) if len(held.X) else (), pending, num_asked)
 
     @property
@@ -157,10 +213,12 @@ class Ledger:
         """The points of the batch so far: told and not yet learned, then pending, (k, d)."""
         return torch.cat([*(held.X for held in self.held), self.pending.points])
 
-    def with_asked(self, X: Tensor) -> Self:
-        """Return the ledger with points (q, d) pending under the next numbers."""
-        ids = tuple(range(self.num_asked, self.num_asked + len(X)))
-        pending = Pending(torch.cat([self.pending.points, X]), self.pending.ids + ids)
+    def with_asked(self, X: Tensor, stages: Tensor | None = None) -> Self:
+        """Return the ledger with points (q, d) pending under the next numbers, which stages (q,) chose."""
+        ids, before = tuple(range(self.num_asked, self.num_asked + len(X))), self.pending
+        if stages is not None and before.stages is not None:
+            stages = torch.cat([before.stages, stages])
+        pending = Pending(torch.cat([before.points, X]), before.ids + ids, stages)
         return replace(self, pending=pending, num_asked=self.num_asked + len(X))
 
     def with_told(self, told: History, held: tuple[History, ...], pending: Pending) -> Self:

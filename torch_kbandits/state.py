@@ -10,7 +10,7 @@ from torch import Tensor
 from torch_kbandits import checks
 from torch_kbandits.dictionaries import Selection
 from torch_kbandits.errors import InputError, StateMismatchError
-from torch_kbandits.ledger import History, Pending, check_rounds, rewards
+from torch_kbandits.ledger import History, Pending, check_rounds, checked_stages, rewards
 
 #: Version of the layout of ``Bandit.state_dict``.
 STATE_FORMAT = 3
@@ -94,8 +94,8 @@ class SavedState(NamedTuple):
     num_learned: int
 
 
-def saved_state(state: Mapping[str, Any], example: Tensor) -> SavedState:
-    """Return copies of the parts of a saved state, checked like what is told."""
+def saved_state(state: Mapping[str, Any], example: Tensor, num_stages: int = 0) -> SavedState:
+    """Return copies of the parts of a saved state, checked like what is told, for a bandit of so many stages."""
     try:
         saved = History(**state["history"])
         X = _saved_points("X", saved.X, example)
@@ -105,6 +105,10 @@ def saved_state(state: Mapping[str, Any], example: Tensor) -> SavedState:
         ids, num_asked = tuple(int(number) for number in state["pending_ids"]), int(state["num_asked"])
         num_learned = int(state["num_learned"])
         check_rounds(saved)
+        if num_stages and (saved.stages is None or state.get("pending_stages") is None):
+            raise InputError("the stages of the history or of the pending points are missing.")
+        stages = checked_stages(saved.stages, X, num_stages)
+        pending_stages = checked_stages(state.get("pending_stages"), pending, num_stages)
         if not 0 <= num_learned <= len(X):
             raise InputError(f"{num_learned} rewards were learned of {len(X)} told.")
         if (num_learned > 0) != (len(dictionary.points) > 0):
@@ -115,8 +119,8 @@ def saved_state(state: Mapping[str, Any], example: Tensor) -> SavedState:
             raise InputError(f"{len(pending)} points are pending and their ids are {ids}, of {num_asked} asked for.")
     except (ValueError, TypeError, AttributeError) as error:
         raise StateMismatchError(f"The state is damaged: {error}") from error
-    history = History(X.clone(), Y.clone(), saved.rounds.to(example.device).clone())
-    return SavedState(history, dictionary, Pending(pending.clone(), ids), num_asked, num_learned)
+    history = History(X.clone(), Y.clone(), saved.rounds.to(example.device).clone(), stages)
+    return SavedState(history, dictionary, Pending(pending.clone(), ids, pending_stages), num_asked, num_learned)
 
 
 def _saved_dictionary(points: Tensor, weights: Tensor | None, example: Tensor) -> Selection:

@@ -19,7 +19,8 @@ ARMS = data(60, 2)[0]
 BOUNDS = torch.tensor([[0.0, -1.0], [1.0, 2.0]], dtype=DOUBLE)
 NAMES = algorithms.names()
 DOMAINS = ["arms", "box"]
-SPARSE = {"bkb", "bbkb", "cbkb", "cbbkb", "ek-ucb"}
+SPARSE = {"bkb", "bbkb", "cbkb", "cbbkb", "ek-ucb", "lin-ucb"}
+CASES = [(name, domain) for name in NAMES for domain in DOMAINS if (name, domain) != ("sup-kernel-ucb", "box")]
 BATCHED = {"bbkb", "mini-gp-ucb"}
 
 
@@ -28,13 +29,17 @@ def make(name, domain="arms", **settings):
     words |= {"candidates": ARMS} if domain == "arms" else {"bounds": BOUNDS}
     if "beta" in inspect.signature(algorithms.registry._ALGORITHMS[name]).parameters:
         words["beta"] = 1.5
+    if name == "sup-kernel-ucb":
+        words["horizon"] = 200
     if name == "gp-ts" and domain == "box":
         words["discretization_size"] = 64
-    return algorithms.build(name, **(words | settings))
+    words |= settings
+    if name == "lin-ucb":
+        words["features"] = words.pop("kernel")
+    return algorithms.build(name, **words)
 
 
-@pytest.mark.parametrize("domain", DOMAINS)
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("name", "domain"), CASES)
 def test_replaying_and_loading_give_the_same_next_points(name, domain):
     bandit, replayed, loaded = (make(name, domain) for _ in range(3))
     play(bandit, 10 if domain == "arms" else 4)
@@ -48,8 +53,7 @@ def test_replaying_and_loading_give_the_same_next_points(name, domain):
     assert difference(play(loaded, rounds), expected) <= tolerance
 
 
-@pytest.mark.parametrize("domain", DOMAINS)
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("name", "domain"), CASES)
 @pytest.mark.parametrize("rounds", [0, 4])
 def test_asking_in_parts_is_asking_at_once(name, domain, rounds):
     whole, parts = make(name, domain), make(name, domain)
@@ -67,8 +71,7 @@ def test_asking_in_parts_is_asking_at_once(name, domain, rounds):
     assert difference(parts.ask(5, remember=False)[compared], looked) <= tolerance
 
 
-@pytest.mark.parametrize("domain", DOMAINS)
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("name", "domain"), CASES)
 def test_pending_points_are_told_in_any_order(name, domain):
     bandit = make(name, domain)
     X = bandit.ask(6)
@@ -92,6 +95,8 @@ def test_pending_points_are_told_in_any_order(name, domain):
 def test_pending_points_are_taken_into_account(name):
     """A batch repeats no arm while little is known."""
     assert len(make(name, regularization=1e-4).ask(5).unique(dim=0)) == 5
+    if (name, "box") not in CASES:
+        return
     bandit = make(name, "box", regularization=1e-4)
     play(bandit, 5)
     assert len(bandit.ask(3).unique(dim=0)) == 3
@@ -134,19 +139,20 @@ def test_the_model_and_the_recommendation(name):
     model = bandit.model
     assert isinstance(model, NystromGP if name in SPARSE else OnlineGP)
     posterior = model.posterior(ARMS.unsqueeze(-2))
-    assert difference(bandit._belief.mean, posterior.mean.flatten()) < 1e-7
-    assert difference(bandit._belief.variance.clamp_min(1e-10), posterior.variance.flatten()) < 1e-7
+    if name != "sup-kernel-ucb":
+        assert difference(bandit._belief.mean, posterior.mean.flatten()) < 1e-7
+        assert difference(bandit._belief.variance.clamp_min(1e-10), posterior.variance.flatten()) < 1e-7
     if name not in SPARSE:
         X, Y = (part[: model.num_observations] for part in bandit.history[:2])
         expected = oracles.exact(oracles.rbf(0.3), *dense(X, Y, torch.full_like(Y, 0.05), ARMS))
-        assert difference(bandit._belief.mean, expected.mean) < 1e-7
+        assert difference(posterior.mean.flatten(), expected.mean) < 1e-7
     learned = bandit.history.X[: model.num_observations]
     means = model.posterior(learned.unsqueeze(-2)).mean.flatten()
     best = model.posterior(bandit.recommend().unsqueeze(0)).mean
     assert float(best) == pytest.approx(float(means.max()), abs=1e-8)
 
 
-@pytest.mark.parametrize("name", sorted(set(NAMES) - {"random", "gp-ts", "mini-gp-ucb"}))
+@pytest.mark.parametrize("name", sorted(set(NAMES) - {"random", "gp-ts", "mini-gp-ucb", "sup-kernel-ucb"}))
 def test_ask_maximises_the_botorch_acquisition(name):
     bandit = make(name)
     play(bandit, 12)
@@ -168,7 +174,8 @@ def test_every_algorithm_beats_chance():
     """Mean regret of the last 50 of 150 rounds on 300 arms, against random search, which plays 0.5 on average."""
     problem = environments.gaussian_bumps(300, 2, seed=0)
     for name in NAMES:
-        bandit = make(name, candidates=problem.arms, kernel=rbf(0.5), regularization=0.01)
+        words = {"beta": 0.2} if name == "sup-kernel-ucb" else {}  # it explores until widths are small in reward units
+        bandit = make(name, candidates=problem.arms, kernel=rbf(0.5), regularization=0.01, **words)
         regret = []
         for number in range(150):
             X = bandit.ask()

@@ -1,17 +1,15 @@
 """Errors and interrupts anywhere in a call leave the bandit as if the call had never been made."""
 
-import sys
 from copy import deepcopy
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from botorch.models.transforms import Normalize
 from gpytorch.kernels import RQKernel
+from interrupts import Interrupt
 from problems import DOUBLE, KERNELS, data, dense, difference, linear, matern, reward
 
-import torch_kbandits
 from torch_kbandits import Arms, Bandit, OnlineGP, algorithms, bordered
 from torch_kbandits.candidates import columns, lazy, table
 from torch_kbandits.candidates.points import PointList
@@ -22,7 +20,6 @@ from torch_kbandits.online_dtc import OnlineDTC
 
 LAMBDA = 0.1
 STEP = 7  # lines from an interrupt to the next
-PACKAGE = str(Path(torch_kbandits.__file__).parent)
 
 
 def play(bandit, rounds):
@@ -184,40 +181,6 @@ def test_many_points_told_first_are_embedded_at_once(monkeypatch):
 
 
 # ---------------------------------------------------------------- interrupts at any line
-
-
-class Interrupt:
-    """Raises KeyboardInterrupt at the n-th line of the package that is run within the block.
-
-    Where that line leaves a block of ``torch.no_grad()``, Python does not leave it; so gradients are put back here.
-
-    Attributes:
-        at: the file and line, None if the block ended before.
-    """
-
-    def __init__(self, line):
-        self._left, self.at = line, None
-
-    def __enter__(self):
-        self._before, self._grad = sys.gettrace(), torch.is_grad_enabled()
-        sys.settrace(self._trace)
-        return self
-
-    def __exit__(self, kind, value, trace):
-        sys.settrace(self._before)
-        torch.set_grad_enabled(self._grad)
-        return kind is KeyboardInterrupt
-
-    def _trace(self, frame, event, argument):
-        if not frame.f_code.co_filename.startswith(PACKAGE):
-            return None
-        if event == "line":
-            self._left -= 1
-            if self._left == 0:
-                self.at = f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno} in {frame.f_code.co_name}"
-                sys.settrace(None)
-                raise KeyboardInterrupt
-        return self._trace
 
 
 CASES = {

@@ -6,6 +6,7 @@ from gpytorch.kernels import LinearKernel
 from problems import DOUBLE, data, difference, play, rbf, reward
 
 from torch_kbandits import NumericalError, algorithms
+from torch_kbandits.candidates.staged import StagedLookahead
 from torch_kbandits.candidates.table import ArmLookahead
 
 
@@ -13,7 +14,12 @@ def make(name, num_arms=100, seed=0, **settings):
     words = {"candidates": data(num_arms, 2, 1)[0], "kernel": rbf(0.3), "regularization": 0.01, "seed": seed}
     if name not in ("gp-ei", "gp-pi", "random"):
         words["beta"] = 1.5
-    return algorithms.build(name, **(words | settings))
+    if name == "sup-kernel-ucb":
+        words["horizon"] = 200
+    words |= settings
+    if name == "lin-ucb":
+        words["features"] = words.pop("kernel")
+    return algorithms.build(name, **words)
 
 
 @pytest.mark.parametrize("num_arms", [100, 700])
@@ -37,7 +43,8 @@ def test_an_interrupted_ask_leaves_nothing_pending(name, monkeypatch):
     bandit = make(name)
     play(bandit, 5)
     expected = bandit.ask(5, remember=False)
-    original, calls = ArmLookahead.choose, []
+    lookahead = StagedLookahead if name == "sup-kernel-ucb" else ArmLookahead
+    original, calls = lookahead.choose, []
 
     def interrupted(*args):
         calls.append(args)
@@ -45,7 +52,7 @@ def test_an_interrupted_ask_leaves_nothing_pending(name, monkeypatch):
             return original(*args)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(ArmLookahead, "choose", interrupted)
+    monkeypatch.setattr(lookahead, "choose", interrupted)
     if name != "mini-gp-ucb":  # which may choose once for all five
         with pytest.raises(KeyboardInterrupt):
             bandit.ask(5)

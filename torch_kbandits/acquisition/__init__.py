@@ -11,6 +11,7 @@ from torch_kbandits.acquisition.rules import (
     UniformRule,
     UpperConfidenceRule,
 )
+from torch_kbandits.acquisition.stages import StagedRule, Verdict
 from torch_kbandits.acquisition.thompson import DiscretizedThompsonSampling, theoretical_discretization_size
 
 __all__ = [
@@ -21,9 +22,11 @@ __all__ = [
     "ExpectedImprovementRule",
     "KernelUCB",
     "ProbabilityOfImprovementRule",
+    "StagedRule",
     "ThompsonRule",
     "UniformRule",
     "UpperConfidenceRule",
+    "Verdict",
     "hallucinate",
     "theoretical_discretization_size",
 ]

@@ -109,6 +109,9 @@ class AcquisitionRule(ABC):
     #: Whether rewards guide the rule; before any, a bandit on a box plays a Sobol sequence instead.
     needs_observations: ClassVar[bool] = True
 
+    #: In how many stages, each with a posterior of its own, the rule chooses; 0 where there is one posterior.
+    num_stages: int = 0
+
     #: Whether the score of an arm depends on its own mean and variance and the incumbent alone, and grows with both.
     #: Then bounds on these bound the score, and not every arm need be looked at.
     grows_with_mean_and_variance: ClassVar[bool] = False

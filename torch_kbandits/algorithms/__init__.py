@@ -11,9 +11,11 @@ from torch_kbandits.algorithms.gp_ts import GPTS
 from torch_kbandits.algorithms.gp_ucb import GPUCB
 from torch_kbandits.algorithms.igp_ucb import IGPUCB
 from torch_kbandits.algorithms.k_ucb import KUCB
+from torch_kbandits.algorithms.lin_ucb import LinUCB
 from torch_kbandits.algorithms.mini_gp_ucb import MiniGPUCB
 from torch_kbandits.algorithms.random_search import RandomSearch
 from torch_kbandits.algorithms.registry import build, names
+from torch_kbandits.algorithms.sup_kernel_ucb import SupKernelUCB
 
 __all__ = [
     "BBKB",
@@ -27,8 +29,10 @@ __all__ = [
     "GPUCB",
     "IGPUCB",
     "KUCB",
+    "LinUCB",
     "MiniGPUCB",
     "RandomSearch",
+    "SupKernelUCB",
     "build",
     "names",
 ]

@@ -2,10 +2,11 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits.acquisition import ThompsonRule
-from torch_kbandits.algorithms.arguments import check_theory, resolve_candidates, resolve_width, theorem
+from torch_kbandits.algorithms.arguments import check_theory, resolve_contextual, resolve_width, theorem
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.candidates import Candidates
 from torch_kbandits.confidence import GPTSWidth, InformationGain, RealizedGain, Width
+from torch_kbandits.dictionaries import KORS
 
 
 class GPTS(Bandit):
@@ -13,17 +14,22 @@ class GPTS(Bandit):
 
     Source: Chowdhury and Gopalan, "On kernelized multi-armed bandits", ICML 2017, Algorithm 2, where v is the width
     here. Differs: on a box the draw is made on a Sobol set of fixed size, see ``theoretical_discretization_size``;
-    beyond 2,000 distinct arms the prior part of a draw is approximated, see ``prior_draws``.
+    beyond 2,000 distinct arms the prior part of a draw is approximated, see ``prior_draws``; contexts; and a Nyström
+    posterior in place of the exact one, if asked for.
 
     Args:
         kernel: the prior covariance, any GPyTorch kernel, in reward units squared.
         regularization: λ > 0, in reward units squared.
-        candidates: arms (A, d), or a ``Candidates``.
-        bounds: a box (2, d) instead of arms.
+        candidates: arms (A, d), with contexts actions (A, a), or a ``Candidates``.
+        bounds: a box (2, d) instead of arms, with contexts (2, a).
+        context_dim: c, the number of context columns; without it there is no context.
+        action_dim: a, where each round brings its own actions.
         noise_scale: R > 0, the sub-Gaussian constant of the noise, in reward units.
         norm_bound: B > 0, a bound on the RKHS norm of the reward function.
         failure_probability: δ in (0, 1).
         horizon: T, the planned number of rounds; not used.
+        oversampling: γ > 0, KORS's budget, for a Nyström posterior whose cost does not grow with the rounds; None for
+            the exact one. No theorem here covers draws from the Nyström posterior.
         gain: the information gain γ in the width; by default the realised one.
         discretization_size: points of the Sobol set on a box.
         beta: v, the multiplier of a draw's deviation from the mean (1 is plain Thompson sampling) or a ``Width``,
@@ -31,7 +37,8 @@ class GPTS(Bandit):
         seed: addresses all randomness.
 
     Cost of a round on A arms with u distinct ones played: O(A u + A²) up to 2,000 arms, O(A (u + d)) beyond; memory
-    the same. On a box with N points in its Sobol set: O(u² + N³).
+    the same. On a box with N points in its Sobol set: O(u² + N³). With contexts O(A u² + A³), and with a dictionary of
+    m points O(A m² + A³).
     """
 
     def __init__(
@@ -42,10 +49,13 @@ class GPTS(Bandit):
         seed: int,
         candidates: Tensor | Candidates | None = None,
         bounds: Tensor | None = None,
+        context_dim: int | None = None,
+        action_dim: int | None = None,
         noise_scale: float | None = None,
         norm_bound: float | None = None,
         failure_probability: float = 0.1,
         horizon: int | None = None,
+        oversampling: float | None = None,
         gain: InformationGain | None = None,
         discretization_size: int = 1024,
         beta: float | Width | None = None,
@@ -53,9 +63,10 @@ class GPTS(Bandit):
         check_theory(noise_scale, norm_bound, failure_probability, horizon)
         theory = theorem(GPTSWidth, noise_scale, norm_bound, failure_probability, gain=gain or RealizedGain())
         super().__init__(
-            candidates=resolve_candidates(candidates, bounds),
+            candidates=resolve_contextual(candidates, bounds, context_dim, action_dim),
             kernel=kernel,
             regularization=regularization,
+            dictionary=None if oversampling is None else KORS(oversampling),
             width=resolve_width(beta, theory, regularization),
             acquisition=ThompsonRule(discretization_size),
             seed=seed,

@@ -2,22 +2,31 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits.acquisition import UniformRule
-from torch_kbandits.algorithms.arguments import resolve_candidates
+from torch_kbandits.algorithms.arguments import resolve_contextual
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.candidates import Candidates
+from torch_kbandits.dictionaries import KORS, CappedDictionary
+
+#: Points in the dictionary of a posterior that no choice depends on.
+_MOST_POINTS = 200
 
 
 class RandomSearch(Bandit):
     """Random search: uniform draws with replacement. Its posterior serves ``recommend`` only.
 
+    With contexts, where no two points need be the same, that posterior has KORS's dictionary of at most 200 points.
+
     Args:
         kernel: the prior covariance, any GPyTorch kernel, in reward units squared.
         regularization: λ > 0, in reward units squared.
-        candidates: arms (A, d), or a ``Candidates``.
-        bounds: a box (2, d) instead of arms.
+        candidates: arms (A, d), with contexts actions (A, a), or a ``Candidates``.
+        bounds: a box (2, d) instead of arms, with contexts (2, a).
+        context_dim: c, the number of context columns; without it there is no context.
+        action_dim: a, where each round brings its own actions.
         seed: addresses all randomness.
 
     Cost of a round on A arms with u distinct ones played: O(A u); memory O(A u). On a box O(u²) and the search.
+    With contexts O(m²) for a dictionary of m points.
     """
 
     def __init__(
@@ -28,11 +37,15 @@ class RandomSearch(Bandit):
         seed: int,
         candidates: Tensor | Candidates | None = None,
         bounds: Tensor | None = None,
+        context_dim: int | None = None,
+        action_dim: int | None = None,
     ) -> None:
+        points = resolve_contextual(candidates, bounds, context_dim, action_dim)
         super().__init__(
-            candidates=resolve_candidates(candidates, bounds),
+            candidates=points,
             kernel=kernel,
             regularization=regularization,
+            dictionary=CappedDictionary(KORS(), _MOST_POINTS, when_full="stop") if points.is_contextual else None,
             acquisition=UniformRule(),
             seed=seed,
         )

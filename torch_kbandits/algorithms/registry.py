@@ -15,8 +15,10 @@ from torch_kbandits.algorithms.gp_ts import GPTS
 from torch_kbandits.algorithms.gp_ucb import GPUCB
 from torch_kbandits.algorithms.igp_ucb import IGPUCB
 from torch_kbandits.algorithms.k_ucb import KUCB
+from torch_kbandits.algorithms.lin_ucb import LinUCB
 from torch_kbandits.algorithms.mini_gp_ucb import MiniGPUCB
 from torch_kbandits.algorithms.random_search import RandomSearch
+from torch_kbandits.algorithms.sup_kernel_ucb import SupKernelUCB
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.errors import InputError
 
@@ -32,8 +34,10 @@ _ALGORITHMS: dict[str, type[Bandit]] = {
     "gp-ucb": GPUCB,
     "igp-ucb": IGPUCB,
     "k-ucb": KUCB,
+    "lin-ucb": LinUCB,
     "mini-gp-ucb": MiniGPUCB,
     "random": RandomSearch,
+    "sup-kernel-ucb": SupKernelUCB,
 }
 
 

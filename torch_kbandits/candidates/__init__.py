@@ -11,6 +11,7 @@ from torch_kbandits.candidates.growing import GrowingBelief
 from torch_kbandits.candidates.joint import JointBelief
 from torch_kbandits.candidates.mapped import MappedArms
 from torch_kbandits.candidates.sources import ArmSource, TensorArms
+from torch_kbandits.candidates.staged import StagedBelief
 from torch_kbandits.candidates.table import TableBelief
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "Lookahead",
     "MappedArms",
     "PlayedLog",
+    "StagedBelief",
     "TableBelief",
     "TensorArms",
 ]

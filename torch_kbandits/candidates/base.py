@@ -42,6 +42,11 @@ class Lookahead(ABC):
         self._pending = [torch.cat(self._pending)]
         return self._pending[0]
 
+    @property
+    def stages(self) -> Tensor | None:
+        """The stage that chose each of the pending points, (k,), 0 for none; None where there are no stages."""
+        return None
+
     @abstractmethod
     def choose(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain | None = None) -> Tensor:
         """Return the point (1, d) that a rule chooses.
@@ -155,6 +160,27 @@ class Belief(ABC):
     @abstractmethod
     def lookahead(self, pending: Tensor) -> Lookahead:
         """Return the posterior with points (k, d) pending."""
+
+    # What a bandit calls: it also hands over in which stage each point was chosen, which few beliefs have to know.
+
+    def learn_in_stages(
+        self,
+        X: Tensor,
+        Y: Tensor,
+        stages: Tensor | None,
+        rule: DictionaryRule | None,
+        generator: torch.Generator | None,
+    ) -> None:
+        """Do as ``learn`` with points that stages (q,) chose; None where there are no stages."""
+        self.learn(X, Y, rule, generator)
+
+    def restore_in_stages(self, X: Tensor, Y: Tensor, stages: Tensor | None, dictionary: Selection) -> None:
+        """Do as ``restore`` with points that stages (n,) chose; None where there are no stages."""
+        self.restore(X, Y, dictionary)
+
+    def lookahead_in_stages(self, pending: Tensor, stages: Tensor | None) -> Lookahead:
+        """Do as ``lookahead`` with points that stages (k,) chose; None where there are no stages."""
+        return self.lookahead(pending)
 
 
 class SelectingBelief(Belief):

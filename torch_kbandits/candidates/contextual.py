@@ -106,7 +106,8 @@ class ContextualActions(Candidates):
         row = self._checked_context(context)
         if self.set is None and self.bounds is None:
             if candidates is None:
-                raise InputError("The actions differ from round to round here: give candidates, (A, a), to ask.")
+                expected = f"candidates (A, {self.action_dim})"
+                raise InputError(f"The actions differ from round to round: give those of this round, {expected}.")
             actions = self._checked_actions("candidates", candidates)
         elif candidates is not None:
             raise InputError("The actions of this bandit are always the same: leave out candidates.")

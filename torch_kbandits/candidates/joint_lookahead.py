@@ -1,9 +1,11 @@
 """What is chosen next among the actions of a round, with points pending."""
 
+import warnings
 from dataclasses import replace
 from typing import Protocol, cast
 
 import torch
+from botorch.exceptions import BadInitialCandidatesWarning
 from torch import Tensor
 
 from torch_kbandits.acquisition import AcquisitionRule, DiscretizedThompsonSampling, Domain
@@ -205,11 +207,14 @@ def on_box(
 ) -> Tensor:
     """Return the joint point (1, d) that a rule finds over a box of actions; a uniform one before any reward.
 
-    The search also starts from the action told last, which is no context's optimum but often near one.
+    The search also starts from the action told last, which is no context's optimum but often near one. In a context far
+    from all that was seen every action is as good; BoTorch's warning of that is not passed on.
     """
     if rule.needs_observations and num_observations == 0:
         lower, upper = cast(Tensor, domain.bounds)
         uniform = torch.rand(1, len(lower), generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
         return domain.in_context(lower + (upper - lower) * uniform.to(lower))
     last = domain.in_context(model.train_inputs[0][-1:]).clamp(*cast(Tensor, domain.bounds))
-    return rule.on_box(model, beta, pending, replace(domain, starts=last), seed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", BadInitialCandidatesWarning)
+        return rule.on_box(model, beta, pending, replace(domain, starts=last), seed)

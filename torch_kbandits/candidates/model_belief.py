@@ -1,4 +1,5 @@
 from abc import abstractmethod
+from copy import copy
 from typing import cast
 
 import torch
@@ -88,8 +89,9 @@ class ModelBelief(SelectingBelief):
         """Condition on rewards Y (q,) at X (q, d) and move to the selected dictionary; everything or nothing."""
         everything, rewards = torch.cat([self._X, X]), torch.cat([self._Y, Y])
         if selection is None:
-            model = self._model
-            cast(OnlineGP, model).tell(X, Y.unsqueeze(-1))
+            # What it knows is replaced and never written into, so the model told before stays as it was.
+            model = copy(cast(OnlineGP, self._model))
+            model.tell(X, Y.unsqueeze(-1))
         else:
             model = self._checked(self.model(everything, rewards, selection.points), X)
         self._X, self._Y, self._model = everything, rewards, model

@@ -4,6 +4,7 @@ from torch_kbandits.confidence.base import ConstantWidth, Evidence, ScaledWidth,
 from torch_kbandits.confidence.bayesian_gp_ucb import BayesianGPUCBWidth
 from torch_kbandits.confidence.bkb import BKBWidth
 from torch_kbandits.confidence.ek_ucb import EKUCBWidth
+from torch_kbandits.confidence.fixed_design import FixedDesignWidth
 from torch_kbandits.confidence.gain import ConstantGain, GreedyGain, InformationGain, RateGain, RealizedGain, SumGain
 from torch_kbandits.confidence.gp_ts import GPTSWidth
 from torch_kbandits.confidence.gp_ucb import GPUCBWidth
@@ -21,6 +22,7 @@ __all__ = [
     "ConstantWidth",
     "EKUCBWidth",
     "Evidence",
+    "FixedDesignWidth",
     "GPTSWidth",
     "GPUCBWidth",
     "GreedyGain",

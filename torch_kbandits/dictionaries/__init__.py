@@ -9,6 +9,7 @@ from torch_kbandits.dictionaries.leverage import leverage_scores
 from torch_kbandits.dictionaries.online_rule import OnlineRule
 from torch_kbandits.dictionaries.online_sample import Offer, OnlineSample
 from torch_kbandits.dictionaries.ridge_leverage import Resampling, RidgeLeverageSampling, theoretical_oversampling
+from torch_kbandits.dictionaries.spanning import SpanningDictionary
 from torch_kbandits.dictionaries.uniform import UniformDictionary
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "Resampling",
     "RidgeLeverageSampling",
     "Selection",
+    "SpanningDictionary",
     "UniformDictionary",
     "WhenFull",
     "leverage_scores",

@@ -1,0 +1,178 @@
+"""An interrupt anywhere in a call leaves a contextual bandit as if the call had never been made."""
+
+from copy import deepcopy
+
+import pytest
+import torch
+from contextual import ACTIONS, CONTEXTS, changing, joint, make, play, reward
+from interrupts import Interrupt
+from problems import DOUBLE, data, difference
+
+from torch_kbandits import KORS, NumericalError
+from torch_kbandits.candidates import growing
+
+CASES = {
+    "ek-ucb": {},
+    "ek-ucb without features": {"row_memory": 0},
+    "ek-ucb in batches": {"batch_threshold": 1.5},
+    "k-ucb": {},
+    "cbkb": {},
+    "cbbkb": {"threshold": 1.5},
+    "gp-ts": {},
+}
+
+
+def prepared(case, rounds=8):
+    settings = dict(CASES[case])
+    candidates = changing()
+    candidates.row_memory = settings.pop("row_memory", candidates.row_memory)
+    bandit = make(case.split()[0], candidates, **settings)
+    play(bandit, rounds, actions_of=lambda _: ACTIONS)
+    bandit.ask(context=CONTEXTS[100], candidates=ACTIONS)
+    return bandit
+
+
+def tell(bandit):
+    """Three points: the one pending, a stranger and one whose neighbour is known, so that the dictionary changes."""
+    context, x = bandit.pending[0, :2] if len(bandit.pending) else CONTEXTS[100], ACTIONS[:1]
+    x = bandit.pending[:1, 2:] if len(bandit.pending) else x
+    X = torch.cat([x, x + 0.3, ACTIONS[1:2] + 1e-4])
+    bandit.tell(X, reward(joint(context, X)), context=context)
+
+
+def tell_id(bandit):
+    bandit.tell(ids=bandit.pending_ids[0], y=0.7)
+
+
+def ask(bandit):
+    bandit.ask(2, context=CONTEXTS[101], candidates=ACTIONS)
+
+
+def outcome(bandit):
+    """All that a twin must share: what is saved, chosen next and believed."""
+    state = bandit.state_dict()
+    numbers = [state["num_learned"], state["num_asked"], bandit.round, *bandit.pending_ids]
+    saved = [*state["history"].values(), state["inducing_points"], state["pending"], torch.tensor(numbers)]
+    chosen = bandit.ask(2, context=CONTEXTS[102], candidates=ACTIONS, remember=False)
+    points = joint(CONTEXTS[103], ACTIONS)
+    posterior = bandit.model.posterior(points.unsqueeze(-2))
+    belief = bandit._belief
+    at = belief.embed(points)
+    believed = [belief.mean_at(at), belief.variance_at(at), belief.information_gain(), belief.effective_dimension()]
+    return [*saved, chosen], [posterior.mean, posterior.variance, *believed, belief.mean_norm(), belief.kernel_bound()]
+
+
+def agree(ours, theirs):
+    """Whether what is saved and chosen is equal, and what is believed to rounding."""
+    return all(a.shape == b.shape and torch.equal(a, b) for a, b in zip(ours[0], theirs[0], strict=True)) and all(
+        difference(a, b) < 1e-9 for a, b in zip(ours[1], theirs[1], strict=True)
+    )
+
+
+def broken_lines(case, call, step):
+    """Lines, so many apart, after an interrupt at which the bandit is not as it was, or learns otherwise.
+
+    An interrupt at the return of ``ask`` finds its points pending: that is for ``forget``.
+    """
+    start = prepared(case)
+    twin = deepcopy(start)
+    before = outcome(twin)
+    tell(twin)
+    after = outcome(twin)
+    line, broken = 1, []
+    while True:
+        bandit = deepcopy(start)
+        with Interrupt(line) as interrupt:
+            call(bandit)
+        if interrupt.at is None:
+            break
+        if not (call is ask and interrupt.at.endswith(" in ask") and len(bandit.pending) > 1):
+            try:
+                same = agree(outcome(bandit), before)
+                tell(bandit)
+                if not (same and agree(outcome(bandit), after)):
+                    broken.append(interrupt.at)
+            except Exception as error:
+                broken.append(f"{interrupt.at}, then {error!r}")
+        line += step
+    assert line > 100
+    return broken
+
+
+@pytest.mark.parametrize("call", [tell, tell_id, ask])
+@pytest.mark.parametrize("case", ["ek-ucb", "ek-ucb in batches", "k-ucb"])
+def test_an_interrupt_at_some_lines_changes_nothing(case, call):
+    assert broken_lines(case, call, 13) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("call", [tell, tell_id, ask])
+@pytest.mark.parametrize("case", CASES)
+def test_an_interrupt_at_any_line_changes_nothing(case, call):
+    assert broken_lines(case, call, 2) == []
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_failed_tell_changes_nothing(case):
+    bandit, twin = prepared(case), prepared(case)
+    huge = torch.full((40,), 1.7e308, dtype=DOUBLE)
+    context, x = bandit.pending[0, :2], bandit.pending[:1, 2:]
+    for points in (x.repeat(40, 1), data(40, 2)[0]):
+        if bandit.batches is None:
+            with pytest.raises(NumericalError):
+                bandit.tell(points, huge, context=context)
+        assert agree(outcome(bandit), outcome(twin))
+    tell(bandit)
+    tell(twin)
+    assert agree(outcome(bandit), outcome(twin))
+
+
+class KernelError(Exception):
+    pass
+
+
+@pytest.mark.parametrize("row_memory", [2**30, 0, 8 * 30 * 20])
+def test_a_dictionary_that_fails_to_grow_leaves_no_trace(row_memory, monkeypatch):
+    """The n-th kernel evaluation fails, for every n: buffers that hold more than they show are written over."""
+    X, Y = data(80, 3)
+    X[40:] *= 2.0  # mostly far from what is known
+    Y = Y.squeeze(-1)
+
+    def learned(n):
+        belief = changing(1)
+        belief.row_memory = row_memory
+        belief = belief.belief(make("ek-ucb")._kernel, 0.1, 0, exact=False, online=True)
+        for row in range(n):
+            belief.learn(X[row, None], Y[row, None], KORS(0.5), torch.Generator().manual_seed(row))
+        return belief
+
+    original, failed, number = growing.gram, True, 0
+    expected = learned(40)
+    known = len(expected.inducing_points)
+    for part in (slice(40, 48), slice(48, 56)):
+        expected.learn(X[part], Y[part], KORS(0.5), torch.Generator())
+    assert len(expected.inducing_points) > known + 4
+    at = X[60:]
+    while failed:
+        number += 1
+        belief, calls = learned(40), []
+
+        def failing(*words, number=number, calls=calls):
+            calls.append(words)
+            if len(calls) == number:
+                raise KernelError
+            return original(*words)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(growing, "gram", failing)
+            try:
+                belief.learn(X[40:48], Y[40:48], KORS(0.5), torch.Generator())
+                failed = False
+            except KernelError:
+                belief.learn(X[40:48], Y[40:48], KORS(0.5), torch.Generator())
+        belief.learn(X[48:56], Y[48:56], KORS(0.5), torch.Generator())
+        assert torch.equal(belief.inducing_points, expected.inducing_points)
+        assert difference(belief.mean_at(belief.embed(at)), expected.mean_at(expected.embed(at))) < 1e-10
+        assert difference(belief.variance_at(belief.embed(at)), expected.variance_at(expected.embed(at))) < 1e-10
+        assert float(belief.effective_dimension() - expected.effective_dimension()) == pytest.approx(0.0, abs=1e-10)
+    assert number > 3

@@ -1,0 +1,329 @@
+"""The posterior under a dictionary that only grows, against Proposition 4.2 of Zenati et al. computed densely."""
+
+import extended
+import numpy as np
+import oracles
+import pytest
+import torch
+from problems import DOUBLE, KERNELS, data, dense, difference, rbf, reward
+
+from torch_kbandits import KORS, CappedDictionary, ContextualActions, DictionaryFullError, algorithms
+from torch_kbandits.candidates import growing
+from torch_kbandits.dictionaries import Selection
+
+LAMBDA = 0.1
+SAMPLING = KORS(0.3)
+ACTIONS = torch.linspace(0.0, 1.0, 6, dtype=DOUBLE).unsqueeze(-1)
+TEST_POINTS = data(40, 3, seed=9)[0]
+
+
+def make(dim=3, kernel=None, row_memory=2**30, dtype=DOUBLE, noise=LAMBDA):
+    candidates = ContextualActions(action_dim=dim, context_dim=0, row_memory=row_memory, dtype=dtype)
+    return candidates.belief(kernel or rbf(0.6), noise, 0, exact=False, online=True)
+
+
+def learn(belief, X, Y, rule=SAMPLING, first=0):
+    """Tell rewards one at a time."""
+    for number in range(len(X)):
+        generator = torch.Generator().manual_seed(first + number)
+        belief.learn(X[number : number + 1], Y[number : number + 1], rule, generator)
+    return belief
+
+
+def errors(belief, expected, T):
+    """The largest difference of each quantity from the dense one."""
+    at = belief.embed(T)
+    scalars = [belief.effective_dimension(), belief.information_gain(), belief.mean_norm()]
+    return {
+        "mean": difference(belief.mean_at(at), expected.mean.astype(float)),
+        "variance": difference(belief.variance_at(at), expected.variance.astype(float)),
+        "covariance": difference(belief.covariance_at(at, at), expected.covariance.astype(float)),
+    } | {
+        name: abs(float(ours) - getattr(expected, name))
+        for name, ours in zip(("effective_dimension", "information_gain", "mean_norm"), scalars, strict=True)
+    }
+
+
+def assert_near(belief, X, Y, kernel, tolerance=1e-8, noise=LAMBDA):
+    expected = extended.dtc(kernel, *dense(X, Y), noise, *dense(belief.inducing_points, TEST_POINTS))
+    found = errors(belief, expected, TEST_POINTS)
+    assert max(found.values()) < tolerance, found
+
+
+def same(belief, other, tolerance):
+    """Whether two posteriors are one to rounding, on one dictionary with one memory."""
+    ours, theirs = belief.embed(TEST_POINTS), other.embed(TEST_POINTS)
+    scalars = ("effective_dimension", "information_gain", "mean_norm", "kernel_bound")
+    return (
+        torch.equal(belief.inducing_points, other.inducing_points)
+        and difference(belief.dictionary_weights, other.dictionary_weights) < tolerance
+        and difference(belief.mean_at(ours), other.mean_at(theirs)) < tolerance
+        and difference(belief.variance_at(ours), other.variance_at(theirs)) < tolerance
+        and difference(belief.covariance_at(ours, ours), other.covariance_at(theirs, theirs)) < tolerance
+        and torch.equal(belief.recommend(), other.recommend())
+        and all(abs(float(getattr(belief, name)() - getattr(other, name)())) < tolerance for name in scalars)
+    )
+
+
+# ---------------------------------------------------------------- the formula
+
+
+@pytest.mark.parametrize("name", ["matern", "rbf", "scaled rbf"])
+def test_the_posterior_is_that_of_the_proposition(name):
+    """At every stage, over a refreshed inverse, with points told one at a time, in pairs and all at once."""
+    X, Y = data(700, 3)
+    Y, pair = Y.squeeze(-1), KERNELS[name]
+    belief = make(kernel=pair.make())
+    told = 0
+    for stage, size in ((1, 1), (2, 1), (5, 1), (40, 1), (41, 1), (60, 2), (600, 1), (700, 100)):
+        while told < stage:
+            generator = torch.Generator().manual_seed(told)
+            belief.learn(X[told : told + size], Y[told : told + size], KORS(0.3), generator)
+            told += size
+        told = min(told, len(X))
+        assert belief.num_observations == told
+        assert_near(belief, X[:told], Y[:told], pair.dense)
+    assert 50 < len(belief.inducing_points) < 350
+    best = extended.dtc(pair.dense, *dense(X, Y), LAMBDA, *dense(belief.inducing_points, X[:100])).mean.argmax()
+    means = belief.mean_at(belief.embed(X))
+    assert torch.equal(belief.recommend(), X[means.argmax(), None])
+    assert float(means.max()) >= float(means[best])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["matern", "rbf"])
+def test_five_thousand_rounds_leave_no_drift(name):
+    X, Y = data(5_000, 3)
+    Y, pair = Y.squeeze(-1), KERNELS[name]
+    belief = learn(make(kernel=pair.make()), X, Y)
+    assert_near(belief, X, Y, pair.dense)
+
+
+def test_a_repeated_point_counts_each_time():
+    X, Y = data(12, 3)
+    X, Y = X.repeat(25, 1), torch.cat([Y.squeeze(-1) + shift for shift in torch.linspace(-1.0, 1.0, 25).double()])
+    belief = learn(make(), X, Y, KORS(3.0))
+    assert len(belief.inducing_points) <= 12
+    assert_near(belief, X, Y, oracles.rbf(0.6))
+
+
+# ---------------------------------------------------------------- points that are nearly one
+
+
+@pytest.mark.parametrize("gap", [1e-2, 1e-4, 1e-5, 1e-6])
+def test_nearly_equal_points_do_no_more_harm_than_to_the_dense_formula(gap):
+    """Half of the points are neighbours of others. Below 1e-8 a neighbour is spanned to rounding and brings nothing."""
+    X, Y = data(60, 3)
+    X = torch.cat([X[:30], X[:30] + gap * data(30, 3, seed=5)[0]])[torch.randperm(60)]
+    Y, noise = Y.squeeze(-1), 0.01
+    belief = learn(make(noise=noise), X, Y, KORS(1e6))
+    kernel = oracles.rbf(0.6)
+    arrays = (*dense(X, Y), noise, *dense(belief.inducing_points, TEST_POINTS))
+    assert len(belief.inducing_points) > 50
+    truth = extended.dtc(kernel, *arrays)
+    plain, at = oracles.dtc(kernel, *arrays[:2], np.full(60, noise), *arrays[3:]), belief.embed(TEST_POINTS)
+    for name, ours in (("mean", belief.mean_at(at)), ("variance", belief.variance_at(at))):
+        exact = getattr(truth, name)
+        error = np.abs(ours.numpy() - exact).max()
+        allowed = 10.0 * np.abs(getattr(plain, name) - exact).max()
+        assert error < allowed + 1e-9, (name, error, allowed)
+
+
+def test_points_that_are_one_to_rounding_span_once():
+    """Ten points, each with nine neighbours at 1e-13: the exact posterior treats each ten as one."""
+    base, Y = data(10, 3)
+    X = base.repeat(10, 1) + 1e-13 * data(100, 3, seed=4)[0]
+    Y = Y.squeeze(-1).repeat(10) + 0.1 * torch.arange(100) / 100
+    belief = learn(make(), X, Y, KORS(1e6))
+    assert_near_exact = oracles.exact(oracles.rbf(0.6), *dense(X, Y), np.full(100, LAMBDA), TEST_POINTS.numpy())
+    at = belief.embed(TEST_POINTS)
+    assert difference(belief.mean_at(at), assert_near_exact.mean) < 1e-8
+    assert difference(belief.variance_at(at), assert_near_exact.variance) < 1e-8
+
+
+# ---------------------------------------------------------------- single precision
+
+
+@pytest.mark.parametrize("row_memory", [2**30, 0])
+def test_single_precision_is_as_near_as_its_kernel_values(row_memory):
+    X, Y = data(400, 3)
+    belief = make(kernel=rbf(0.6).float(), dtype=torch.float32, row_memory=row_memory)
+    learn(belief, X.float(), Y.squeeze(-1).float())
+    X, Y, T = X.float(), Y.squeeze(-1).float(), TEST_POINTS.float()
+    expected = extended.dtc(oracles.rbf(0.6), *dense(X, Y), LAMBDA, *dense(belief.inducing_points, T))
+    found = errors(belief, expected, T)
+    # A rounding ε of the kernel moves V / λ by ε n / λ, about 5e-4 here, relative to what is summed.
+    bound = 400 * torch.finfo(torch.float32).eps / LAMBDA
+    scales = {"effective_dimension", "information_gain", "mean_norm"}
+    shares = {name: error / (getattr(expected, name) if name in scales else 1.0) for name, error in found.items()}
+    assert max(shares.values()) < 2.0 * bound, shares
+    assert belief.effective_dimension().dtype == torch.float32
+    assert belief.recommend().dtype == torch.float32
+
+
+# ---------------------------------------------------------------- memory and saving
+
+
+@pytest.mark.parametrize("row_memory", [0, 8 * 15 * 60, 8 * 40 * 150])
+def test_features_need_not_be_kept(row_memory, monkeypatch):
+    """Kept throughout, never, or until the budget is exceeded; blocks of 32 so that several are computed."""
+    monkeypatch.setattr(growing, "_BLOCK", 32)
+    X, Y = data(300, 3)
+    Y = Y.squeeze(-1)
+    kept, short = make(), make(row_memory=row_memory)
+    for start in range(0, 300, 50):
+        part = slice(start, start + 50)
+        learn(kept, X[part], Y[part], first=start)
+        learn(short, X[part], Y[part], first=start)
+        assert same(short, kept, 1e-9)
+    assert kept._rows.features
+    assert not short._rows.features
+    assert short._rows.coordinates.numel() == 0
+    assert short._rows._coordinates.numel() == 0
+
+
+def test_the_budget_of_features_holds_while_the_dictionary_stays():
+    X, Y = data(300, 3)
+    belief = make(row_memory=8 * 100)
+    belief.learn(X[:1], Y[0], KORS(0.3), torch.Generator())
+    rule = CappedDictionary(KORS(0.3), 1, "stop")
+    for number in range(1, 300):
+        belief.learn(X[number : number + 1], Y[number], rule, torch.Generator())
+        assert 8 * belief._rows.coordinates.numel() <= 8 * 100
+    assert_near(belief, X, Y.squeeze(-1), oracles.rbf(0.6))
+
+
+@pytest.mark.parametrize("row_memory", [2**30, 0])
+def test_a_restored_belief_is_the_one_that_learned(row_memory):
+    X, Y = data(250, 3)
+    Y = Y.squeeze(-1)
+    belief = learn(make(), X[:200], Y[:200])
+    restored = make(row_memory=row_memory)
+    Z = belief.inducing_points
+    restored.restore(X[:200], Y[:200], Selection(Z, Z.new_ones(len(Z)), None, belief.dictionary_weights))
+    assert same(restored, belief, 1e-8)
+    assert restored.num_observations == 200
+    for each in (belief, restored):
+        learn(each, X[200:], Y[200:], first=200)
+    assert same(restored, belief, 1e-8)
+    assert len(belief.inducing_points) > len(restored._dictionary)
+
+
+def test_a_log_told_at_once_costs_no_gram_matrix_of_its_points(monkeypatch):
+    """The rows of 3,000 rewards that are followed one by one would take a matrix of 3,000 × 3,000."""
+    monkeypatch.setattr(growing.OnlineDTC, "observed", lambda *_: pytest.fail("the rewards were followed one by one"))
+    X, Y = data(3_000, 3)
+    belief = make()
+    belief.learn(X, Y.squeeze(-1), KORS(0.3), torch.Generator().manual_seed(0))
+    assert_near(belief, X, Y.squeeze(-1), oracles.rbf(0.6))
+
+
+# ---------------------------------------------------------------- the cap
+
+
+def test_a_full_dictionary_stays_and_the_posterior_follows():
+    X, Y = data(200, 3)
+    Y = Y.squeeze(-1)
+    rule = CappedDictionary(KORS(3.0), 12, "stop")
+    belief, free = learn(make(), X, Y, rule), learn(make(), X, Y, KORS(3.0))
+    assert torch.equal(belief.inducing_points, free.inducing_points[:12])
+    assert len(free.inducing_points) > 12
+    assert_near(belief, X, Y, oracles.rbf(0.6))
+    # At once: those that come first and fit.
+    batch = make()
+    batch.learn(X, Y, rule, torch.Generator().manual_seed(0))
+    assert len(batch.inducing_points) == 12
+    assert_near(batch, X, Y, oracles.rbf(0.6))
+
+
+def test_a_cap_that_refuses_leaves_everything_as_it_was():
+    X, Y = data(60, 3)
+    Y = Y.squeeze(-1)
+    rule = CappedDictionary(KORS(1e6), 20, "raise")
+    belief, twin = learn(make(), X[:20], Y[:20], rule), learn(make(), X[:20], Y[:20], rule)
+    for number in (1, 5, 40):
+        with pytest.raises(DictionaryFullError):
+            belief.learn(X[20 : 20 + number], Y[20 : 20 + number], rule, torch.Generator())
+        assert same(belief, twin, 1e-15)
+        assert belief.num_observations == 20
+
+
+# ---------------------------------------------------------------- a linear kernel has few directions
+
+
+def test_a_dictionary_of_more_points_than_directions():
+    """Three directions, and a first point of no variance at all; the oracle works in the weights of the kernel."""
+    X, Y = data(60, 3)
+    X[0] = 0.0
+    Y = Y.squeeze(-1)
+    belief = learn(make(kernel=KERNELS["linear"].make()), X, Y, KORS(1e6))
+    features, at = np.sqrt(0.8) * X.numpy(), np.sqrt(0.8) * TEST_POINTS.numpy()
+    precision = features.T @ features / LAMBDA + np.eye(3)
+    weights = np.linalg.solve(precision, features.T @ Y.numpy() / LAMBDA)
+    embedded = belief.embed(TEST_POINTS)
+    assert difference(belief.mean_at(embedded), at @ weights) < 1e-8
+    assert difference(belief.variance_at(embedded), (at * np.linalg.solve(precision, at.T).T).sum(1)) < 1e-8
+    assert float(belief.mean_norm()) == pytest.approx(np.linalg.norm(weights), abs=1e-8)
+    assert float(belief.information_gain()) == pytest.approx(0.5 * np.linalg.slogdet(precision)[1], abs=1e-8)
+
+
+# ---------------------------------------------------------------- batches under incremental updates
+
+
+def batched(**settings):
+    words = {"kernel": rbf(0.6), "regularization": LAMBDA, "beta": 1.5, "seed": 0, "batch_threshold": 2.5}
+    return algorithms.build("ek-ucb", candidates=ContextualActions(ACTIONS, context_dim=2), **(words | settings))
+
+
+def test_means_and_dictionary_stay_within_a_batch():
+    contexts = data(200, 2, seed=1)[0]
+    bandit = batched()
+    lengths, number = [], 0
+    for _ in range(12):
+        T = TEST_POINTS
+        means, dictionary = bandit._belief.mean_at(bandit._belief.embed(T)).clone(), bandit.inducing_points
+        total, length = 0.0, 0
+        while True:
+            x = bandit.ask(context=contexts[number])
+            point = torch.cat([contexts[number, None], x], dim=-1)
+            total += float(bandit._belief.variance_at(bandit._belief.embed(point))) / LAMBDA
+            bandit.tell(x, reward(point), context=contexts[number])
+            number, length = number + 1, length + 1
+            if 1.0 + total > 2.5:
+                break
+            assert torch.equal(bandit._belief.mean_at(bandit._belief.embed(T)), means)
+            assert torch.equal(bandit.inducing_points, dictionary)
+        assert bandit._belief.num_observations == number
+        lengths.append(length)
+    assert lengths[-1] > lengths[0]
+    history = bandit.history
+    assert_near(bandit._belief, history.X, history.Y, oracles.rbf(0.6))
+
+
+def test_a_batch_told_in_other_pieces_ends_in_the_same_state():
+    contexts = data(200, 2, seed=1)[0]
+    single, grouped, at_once = batched(), batched(), batched()
+    number = 0
+    for _ in range(10):
+        C, asked = [], []
+        while True:
+            context = contexts[number]
+            x = single.ask(context=context)
+            for other in (grouped, at_once):
+                assert torch.equal(other.ask(context=context), x)
+            C, asked, number = [*C, context], [*asked, x], number + 1
+            ahead = single._lookahead()
+            if 1.0 + float(ahead.pending_scores().sum()) > 2.5:
+                break
+        C, X = torch.stack(C), torch.cat(asked)
+        Y = reward(torch.cat([C, X], dim=-1))
+        for row in range(len(X)):
+            single.tell(X[row, None], Y[row, None], context=C[row])
+        half = max(1, len(X) // 2)
+        for part in (slice(0, half), slice(half, None)):
+            if len(X[part]):
+                grouped.tell(X[part], Y[part], context=C[part])
+        at_once.tell(X, Y, context=C)
+        assert single._belief.num_observations == number
+        for other in (grouped, at_once):
+            assert same(other._belief, single._belief, 1e-10)

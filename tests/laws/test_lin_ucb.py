@@ -1,0 +1,176 @@
+"""LinUCB equals the ridge regressions of Li et al. in their primal form; its dictionary spans and stops growing."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from gpytorch.kernels import LinearKernel
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from problems import DOUBLE, dense, difference, exactly, linear, rbf
+
+from torch_kbandits import InputError, algorithms
+from torch_kbandits.candidates import ContextualActions
+from torch_kbandits.dictionaries import PlayedPoints, SpanningDictionary
+from torch_kbandits.kernels import PerActionLinearKernel
+
+
+class PrimalLinUCB:
+    """A_a = λI + Σ x xᵀ and b_a = Σ y x for each action, x with a leading 1."""
+
+    def __init__(self, num_actions, context_dim, ridge):
+        self.A = np.tile(ridge * np.eye(context_dim + 1), (num_actions, 1, 1))
+        self.b = np.zeros((num_actions, context_dim + 1))
+
+    def marginals(self, context):
+        """θ_aᵀx and √(xᵀA_a⁻¹x) of each action."""
+        x = np.concatenate([[1.0], context])
+        mean = np.array([x @ np.linalg.solve(A, b) for A, b in zip(self.A, self.b, strict=True)])
+        return mean, np.sqrt(np.array([x @ np.linalg.solve(A, x) for A in self.A]))
+
+    def tell(self, action, context, y):
+        x = np.concatenate([[1.0], context])
+        self.A[action] += np.outer(x, x)
+        self.b[action] += y * x
+
+
+def contexts(number, context_dim, seed, spread=1.0):
+    generator = torch.Generator().manual_seed(seed)
+    return spread * torch.randn(number, context_dim, generator=generator, dtype=DOUBLE)
+
+
+def at(bandit, context, actions):
+    """The belief's means and deviations of the actions in a context."""
+    belief = bandit._belief
+    embedded = belief.embed(torch.cat([context.expand(len(actions), -1), actions], -1))
+    return belief.mean(embedded), belief.variance(embedded).sqrt()
+
+
+@pytest.mark.parametrize("one_hot", [False, True])
+@pytest.mark.parametrize("ridge", [1.0, 0.01])
+def test_a_thousand_rounds_are_the_primal_formulas(one_hot, ridge):
+    """Means and √λ √(xᵀA⁻¹x) to 1e-8, the same choices, and as many points as features."""
+    num_actions, context_dim, beta = 4, 5, 0.7
+    actions = torch.eye(num_actions, dtype=DOUBLE) if one_hot else torch.arange(4.0, dtype=DOUBLE).unsqueeze(-1)
+    bandit = algorithms.LinUCB(candidates=actions, context_dim=context_dim, regularization=ridge, beta=beta, seed=0)
+    primal = PrimalLinUCB(num_actions, context_dim, ridge)
+    generator = torch.Generator().manual_seed(1)
+    coefficients = torch.randn(num_actions, context_dim, generator=generator, dtype=DOUBLE)
+    worst = 0.0
+    for context in contexts(1000, context_dim, 2):
+        mean, norm = primal.marginals(context.numpy())
+        means, deviations = at(bandit, context, actions)
+        worst = max(worst, difference(means, mean), difference(deviations, math.sqrt(ridge) * norm))
+        action = bandit.ask(context=context)
+        scores = mean + beta * math.sqrt(ridge) * norm
+        row = int((actions == action).all(-1).nonzero())
+        assert scores[row] >= scores.max() - 1e-7
+        y = coefficients[row] @ context + 0.1 * torch.randn((), generator=generator, dtype=DOUBLE)
+        bandit.tell(action, float(y), context=context)
+        primal.tell(row, context.numpy(), float(y))
+    assert worst < 1e-8
+    assert len(bandit.inducing_points) <= num_actions * (context_dim + 1)
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    context_dim=st.integers(0, 3),
+    spread=st.sampled_from([1e-3, 1.0, 30.0]),
+    copies=st.integers(1, 3),
+    nearness=st.sampled_from([0.0, 1e-9, 1e-6, 1e-3]),
+    seed=st.integers(0, 1000),
+)
+def test_repeated_and_nearly_collinear_contexts(context_dim, spread, copies, nearness, seed):
+    actions = torch.arange(3.0, dtype=DOUBLE).unsqueeze(-1)
+    bandit = algorithms.LinUCB(candidates=actions, context_dim=context_dim, regularization=0.5, beta=1.0, seed=0)
+    primal = PrimalLinUCB(3, context_dim, 0.5)
+    base = contexts(10, context_dim, seed, spread).repeat_interleave(copies, 0)
+    near = base * (1.0 + nearness * contexts(len(base), context_dim, seed + 1))
+    for number, context in enumerate(near):
+        y = math.sin(number)
+        bandit.tell(actions[number % 3, None], y, context=context)
+        primal.tell(number % 3, context.numpy(), y)
+    for context in contexts(5, context_dim, seed + 2, spread):
+        mean, norm = primal.marginals(context.numpy())
+        means, deviations = at(bandit, context, actions)
+        # What counts as spanned leaves up to 1e-10 of the prior variance, 1 + ‖x‖², aside.
+        assert difference(means, mean) < 1e-6 * (1.0 + spread)
+        assert difference(deviations.square(), 0.5 * norm**2) < 1e-6 * (1.0 + spread**2)
+
+
+def test_saved_and_loaded_bandits_go_on_alike():
+    actions = torch.arange(3.0, dtype=DOUBLE).unsqueeze(-1)
+    make = lambda: algorithms.LinUCB(candidates=actions, context_dim=2, seed=0)  # noqa: E731
+    bandit, loaded = make(), make()
+    rounds = contexts(60, 2, 0)
+    for context in rounds[:40]:
+        bandit.tell(bandit.ask(context=context), float(context.sum()), context=context)
+    loaded.load_state_dict(bandit.state_dict())
+    for context in rounds[40:]:
+        action = bandit.ask(context=context)
+        assert torch.equal(loaded.ask(context=context), action)
+        for each in (bandit, loaded):
+            each.tell(action, float(context.sum()), context=context)
+
+
+def test_the_default_width_is_the_papers():
+    bandit = algorithms.LinUCB(candidates=torch.eye(2, dtype=DOUBLE), context_dim=3, failure_probability=0.05, seed=0)
+    assert float(bandit.beta) == pytest.approx(1.0 + math.sqrt(math.log(2.0 / 0.05) / 2.0))
+
+
+def test_one_model_for_all_actions():
+    """A linear kernel on joint points: ridge regression with as many dictionary points as columns."""
+    actions = torch.rand(6, 2, generator=torch.Generator().manual_seed(0), dtype=DOUBLE)
+    bandit = algorithms.LinUCB(candidates=actions, context_dim=2, features=linear(0.8), regularization=0.3, seed=0)
+    for context in contexts(50, 2, 1):
+        bandit.tell(bandit.ask(context=context), float(context.sum()), context=context)
+    X, Y = dense(*bandit.history[:2])
+    weights = np.linalg.solve(X.T @ X + 0.3 / 0.8 * np.eye(4), X.T @ Y)
+    context = contexts(1, 2, 9)[0]
+    joint = torch.cat([context.expand(6, -1), actions], -1)
+    assert difference(at(bandit, context, actions)[0], joint.numpy() @ weights) < 1e-9
+    assert len(bandit.inducing_points) == 4
+
+
+def test_the_kernel_of_a_model_for_each_action():
+    kernel = PerActionLinearKernel(2)
+    action = torch.arange(7.0, dtype=DOUBLE).remainder(3).unsqueeze(-1)
+    X, Z = (torch.cat([contexts(7, 2, seed), action], -1) for seed in (0, 1))
+    expected = (1.0 + X[:, :2] @ Z[:, :2].T) * (action == action.T)
+    assert difference(kernel(X, Z).to_dense(), expected) < 1e-14
+    assert difference(kernel(X, diag=True), 1.0 + X[:, :2].square().sum(-1)) < 1e-14
+    batch = kernel(X.expand(2, 7, 3), Z.expand(2, 7, 3)).to_dense()
+    assert difference(batch, expected.expand(2, 7, 7)) < 1e-14
+    with pytest.raises(InputError, match="context_dim"):
+        PerActionLinearKernel(-1)
+
+
+def test_the_dictionary_spans_and_no_more():
+    """Ten points of a three-dimensional feature space, some of them repeated: those that add a dimension."""
+    generator = torch.Generator().manual_seed(0)
+    basis = torch.randn(3, 5, generator=generator, dtype=DOUBLE)
+    mixed = torch.randn(4, 3, generator=generator, dtype=DOUBLE) @ basis
+    points = torch.cat([basis[:1], 2.0 * basis[:1], basis[1:2], basis[:2].sum(0, keepdim=True), basis[2:], mixed])
+    played = PlayedPoints(points, linear(0.7), exactly(0.1), torch.ones(len(points), dtype=DOUBLE))
+    rule = SpanningDictionary()
+    assert rule.select(played).indices.tolist() == [0, 2, 4]
+    assert len(rule.select_sized(played, 2).indices) == 2
+    everything = PlayedPoints(points, rbf(1.0), exactly(0.1), torch.ones(len(points), dtype=DOUBLE))
+    assert rule.select(everything).indices.tolist() == list(range(len(points)))
+
+
+def test_bad_input():
+    bounds = torch.tensor([[0.0], [1.0]], dtype=DOUBLE)
+    for words in ({"bounds": bounds}, {"candidates": ContextualActions(bounds=bounds, context_dim=1)}):
+        with pytest.raises(InputError, match="a model for each action"):
+            algorithms.LinUCB(**words, seed=0)
+    kernel = LinearKernel().double()
+    assert algorithms.LinUCB(bounds=bounds, context_dim=1, features=kernel, seed=0).ask(context=bounds[1]).shape == (
+        1,
+        1,
+    )
+    with pytest.raises(InputError, match="noise_scale"):
+        algorithms.LinUCB(candidates=bounds, noise_scale=0.0, seed=0)
+    with pytest.raises(InputError, match="regularization"):
+        algorithms.LinUCB(candidates=bounds, regularization=-1.0, seed=0)

@@ -1,0 +1,340 @@
+"""SupKernelUCB against a dense one in NumPy that keeps its own sets of rounds; stages are told, saved and replayed."""
+
+import math
+
+import numpy as np
+import oracles
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from problems import DOUBLE, dense, difference, matern, rbf
+
+from torch_kbandits import Arms, Bandit, Box, History, InputError, StateMismatchError, algorithms
+from torch_kbandits.acquisition import StagedRule
+from torch_kbandits.batches import GlobalBatchRule
+from torch_kbandits.candidates import ContextualActions
+from torch_kbandits.confidence import ConstantWidth, FixedDesignWidth
+from torch_kbandits.dictionaries import GreedyDictionary
+
+LAMBDA = 0.05
+TIE = 1e-7
+
+
+class DenseSup:
+    """SupKernelUCB as its paper writes it, on joint points, with the widest of the actions that may be explored."""
+
+    def __init__(self, kernel, horizon, beta, noise=LAMBDA):
+        self.kernel, self.horizon, self.beta, self.noise = kernel, horizon, beta, noise
+        self.X, self.Y, self.stage_of = [], [], []
+
+    def bounds(self, stage, points, hallucinated=()):
+        rows = [row for row, number in enumerate(self.stage_of) if number == stage]
+        if not rows and not len(hallucinated):
+            return np.zeros(len(points)), self.beta * np.sqrt(np.diag(self.kernel(points, points)))
+        X = np.array([self.X[row] for row in rows]).reshape(len(rows), points.shape[1])
+        Y = np.array([self.Y[row] for row in rows])
+        cross = self.kernel(points, X)
+        mean = (
+            cross @ np.linalg.solve(self.kernel(X, X) + self.noise * np.eye(len(X)), Y)
+            if rows
+            else np.zeros(len(points))
+        )
+        ahead = np.concatenate([X, np.array(hallucinated).reshape(-1, points.shape[1])])
+        cross = self.kernel(points, ahead)
+        shrunk = np.linalg.solve(self.kernel(ahead, ahead) + self.noise * np.eye(len(ahead)), cross.T)
+        variance = np.diag(self.kernel(points, points)) - (cross * shrunk.T).sum(1)
+        return mean, self.beta * np.sqrt(np.maximum(variance, 0.0))
+
+    def choose(self, points, hallucinated=()):
+        """The points that may be played, all equal but for ties, the stage, and whether a threshold was a near miss."""
+        left, near = np.arange(len(points)), False
+        for stage in range(1, 2 + math.ceil(math.log(self.horizon) + 1)):
+            own = [x for x, number in hallucinated if number == stage]
+            mean, width = self.bounds(stage, points[left], own)
+            upper = mean + width
+            near |= bool((np.abs(width - 2.0**-stage) < TIE).any() or (np.abs(width - self.horizon**-0.5) < TIE).any())
+            if (width <= 1.0 / math.sqrt(self.horizon)).all():
+                return left[upper >= upper.max() - TIE], 0, near
+            if (width <= 2.0**-stage).all():
+                near |= bool((np.abs(upper - upper.max() + 2.0 ** (1 - stage)) < TIE).any())
+                left = left[upper >= upper.max() - 2.0 ** (1 - stage)]
+            else:
+                return left[width >= width.max() - TIE], stage, near
+        raise AssertionError("no stage decided")
+
+    def tell(self, x, y, stage):
+        self.X.append(x), self.Y.append(y), self.stage_of.append(stage)
+
+
+def make(candidates, horizon=200, beta=0.6, kernel=None, **words):
+    kernel = rbf(0.5) if kernel is None else kernel
+    return algorithms.SupKernelUCB(
+        candidates=candidates, kernel=kernel, regularization=LAMBDA, horizon=horizon, beta=beta, seed=3, **words
+    )
+
+
+def reward(joint):
+    return torch.sin(4.0 * joint).sum(-1)
+
+
+def rounds(number, context_dim, seed):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.rand(number, context_dim, generator=generator, dtype=DOUBLE)
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    num_actions=st.integers(1, 7),
+    context_dim=st.integers(0, 2),
+    horizon=st.sampled_from([1, 2, 30, 300, 5000]),
+    beta=st.sampled_from([0.05, 0.3, 1.0]),
+    changing=st.booleans(),
+    seed=st.integers(0, 1000),
+)
+def test_the_choices_are_the_dense_ones_round_for_round(num_actions, context_dim, horizon, beta, changing, seed):
+    generator = torch.Generator().manual_seed(seed)
+    actions = torch.rand(num_actions, 1, generator=generator, dtype=DOUBLE)
+    words = {"action_dim": 1} if changing else {"actions": actions}
+    bandit = make(ContextualActions(context_dim=context_dim, **words), horizon, beta, matern(0.5, 1.7))
+    twin = DenseSup(oracles.matern52(0.5, 1.7), horizon, beta)
+    for number, context in enumerate(rounds(60, context_dim, seed + 1)):
+        if changing:
+            actions = torch.rand(1 + number % num_actions, 1, generator=generator, dtype=DOUBLE)
+        joint = torch.cat([context.expand(len(actions), -1), actions], -1)
+        action = bandit.ask(context=context, candidates=actions if changing else None)
+        (stage,) = bandit._ledger.pending.stages.tolist()
+        best, expected, near = twin.choose(joint.numpy())
+        if near:
+            return  # rounding decides which side of a threshold a width is on
+        assert stage == expected
+        assert bool((actions[best] == action).all(-1).any())
+        x = torch.cat([context.unsqueeze(0), action], -1)
+        y = reward(x) + 0.1 * torch.randn(1, generator=generator, dtype=DOUBLE)
+        bandit.tell(action, y, context=context)
+        twin.tell(x[0].numpy(), float(y), stage)
+    assert bandit.history.stages.tolist() == twin.stage_of
+
+
+def test_every_way_to_play_happens_and_the_sets_are_disjoint():
+    """On seven actions with little noise: exploring in several stages, and playing by the upper bound."""
+    actions = torch.linspace(0, 1, 7, dtype=DOUBLE).unsqueeze(-1)
+    bandit = make(actions, horizon=300, beta=0.6)
+    for _ in range(300):
+        x = bandit.ask()
+        bandit.tell(x, reward(x))
+    stages = bandit.history.stages
+    assert {0, 1, 2, 3} <= set(stages.tolist()) <= set(range(6))
+    sizes = [bandit._belief.stage_model(stage).num_observations for stage in range(1, 6)]
+    assert sizes == [int((stages == stage).sum()) for stage in range(1, 6)]
+    late = bandit.history.X[-50:]
+    assert float((reward(actions).max() - reward(late)).mean()) < 0.05
+
+
+def test_several_points_pending_are_the_dense_ones():
+    context = torch.tensor([0.3], dtype=DOUBLE)
+    actions = torch.rand(6, 1, generator=torch.Generator().manual_seed(0), dtype=DOUBLE)
+    bandit = make(actions, context_dim=1, horizon=300)
+    twin = DenseSup(oracles.rbf(0.5), 300, 0.6)
+    joint = torch.cat([context.expand(6, 1), actions], -1).numpy()
+    for _ in range(12):
+        asked, pending = bandit.ask(4, context=context, return_ids=True), []
+        for action, stage in zip(asked.actions, bandit._ledger.pending.stages.tolist(), strict=True):
+            best, expected, near = twin.choose(joint, pending)
+            assert not near
+            assert stage == expected
+            assert bool((actions[best] == action).all(-1).any())
+            pending.append((np.array([0.3, float(action)]), stage))
+        order = [2, 0, 3, 1]
+        Y = reward(torch.tensor(np.array([x for x, _ in pending])))
+        bandit.tell(ids=[asked.ids[row] for row in order], y=Y[order])
+        for row in order:
+            twin.tell(pending[row][0], float(Y[row]), pending[row][1])
+    assert bandit.history.stages.tolist() == twin.stage_of
+
+
+def played(number=40, **words):
+    bandit = make(torch.linspace(0, 1, 9, dtype=DOUBLE).unsqueeze(-1), **words)
+    for _ in range(number):
+        x = bandit.ask()
+        bandit.tell(x, reward(x))
+    return bandit
+
+
+def continued(bandit, number=25):
+    asked = []
+    for _ in range(number):
+        x = bandit.ask()
+        bandit.tell(x, reward(x))
+        asked.append(x)
+    return torch.cat(asked), bandit.history.stages
+
+
+def test_saved_loaded_and_replayed_bandits_go_on_alike():
+    bandit, loaded, replayed = played(), played(0), played(0)
+    waiting = bandit.ask(3)
+    loaded.load_state_dict(bandit.state_dict())
+    assert torch.equal(loaded._ledger.pending.stages, bandit._ledger.pending.stages)
+    replayed.replay(bandit.history)
+    bandit.tell(waiting[1:2], 0.3)
+    loaded.tell(waiting[1:2], 0.3)
+    assert torch.equal(bandit.history.stages, loaded.history.stages)
+    assert torch.equal(bandit.ask(2), loaded.ask(2))
+    for each in (bandit, loaded):
+        each.forget()
+    for mine, theirs in zip(continued(bandit), continued(loaded), strict=True):
+        assert torch.equal(mine, theirs)
+    again = played()
+    for mine, theirs in zip(continued(again), continued(replayed), strict=True):
+        assert torch.equal(mine, theirs)
+
+
+def test_looking_changes_nothing_and_parts_are_the_whole():
+    bandit, parts = played(), played()
+    looked = bandit.ask(5, remember=False)
+    assert torch.equal(bandit.ask(5), looked)
+    assert torch.equal(torch.cat([parts.ask(3), parts.ask(), parts.ask()]), looked)
+    assert torch.equal(bandit._ledger.pending.stages, parts._ledger.pending.stages)
+
+
+def test_the_first_asked_of_equal_points_is_told_first():
+    """The same action twice in stage 1, then in stage 0: what is told by its value takes the stages in that order."""
+    bandit = make(torch.zeros(1, 1, dtype=DOUBLE), horizon=4, beta=0.6, kernel=rbf(0.5))
+    asked = bandit.ask(30)
+    stages = bandit._ledger.pending.stages.clone()
+    assert stages[0] == 1
+    assert stages[-1] == 0
+    for _ in range(30):
+        bandit.tell(asked[:1], 0.5)
+    assert torch.equal(bandit.history.stages, stages)
+
+
+def test_what_was_not_asked_for_enters_no_stage():
+    bandit, twin = played(), played()
+    chosen = bandit.ask(remember=False)
+    bandit.tell(chosen + 0.01, 100.0)
+    assert bandit.history.stages[-1] == 0
+    for mine, theirs in zip(bandit._belief._stages, twin._belief._stages, strict=True):
+        assert torch.equal(mine.train_targets, theirs.train_targets)
+    assert difference(bandit.recommend(), chosen + 0.01) == 0.0
+    assert torch.equal(bandit.ask(remember=False), chosen)
+
+
+def test_the_model_is_that_of_everything_told():
+    bandit = played()
+    X = torch.rand(5, 1, dtype=DOUBLE)
+    expected = oracles.exact(
+        oracles.rbf(0.5), *dense(*bandit.history[:2], torch.full_like(bandit.history.Y, LAMBDA), X)
+    )
+    assert difference(bandit.model.posterior(X).mean.flatten(), expected.mean) < 1e-8
+    assert difference(bandit._belief.everything.mean(X), expected.mean) < 1e-8
+    assert float(bandit._belief.information_gain()) == pytest.approx(float(bandit.model.information_gain()))
+    assert float(bandit._belief.effective_dimension()) == pytest.approx(float(bandit.model.effective_dimension()))
+    assert float(bandit._belief.mean_norm()) == pytest.approx(float(bandit.model.mean_norm()))
+    with pytest.raises(InputError, match="maximises no acquisition function"):
+        bandit.acquisition()
+
+
+def test_a_failed_tell_changes_nothing(monkeypatch):
+    bandit, twin = played(), played()
+    X = bandit.ask(3)
+    with pytest.raises(InputError):
+        bandit.tell(X, torch.tensor([0.1, float("nan"), 0.2], dtype=DOUBLE))
+    before = bandit.state_dict()
+    monkeypatch.setattr(type(bandit._belief._log), "with_rewards", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        bandit.tell(X, reward(X))
+    monkeypatch.undo()
+    assert torch.equal(before["pending_stages"], bandit.state_dict()["pending_stages"])
+    twin.ask(3)
+    for each in (bandit, twin):
+        each.tell(X, reward(X))
+    for mine, theirs in zip(continued(bandit), continued(twin), strict=True):
+        assert torch.equal(mine, theirs)
+
+
+@pytest.mark.parametrize("horizon", [1, 2, 3, 4, 5, 16, 17, 1000, 1024, 1025, 10**6])
+def test_the_last_stage_always_decides(horizon):
+    stages = StagedRule(horizon).num_stages
+    assert stages == max(1, math.ceil(0.5 * math.log2(horizon)))
+    assert 2.0**-stages <= horizon**-0.5
+    mean = torch.zeros(3, dtype=DOUBLE)
+    for width in (2.0**-stages, horizon**-0.5, 1.0, 1e-9):
+        assert StagedRule(horizon).verdict(stages, mean, torch.full_like(mean, width)).scores is not None
+
+
+def test_the_theorems_width():
+    words = {"noise_scale": 0.2, "norm_bound": 1.5, "failure_probability": 0.05}
+    arms = torch.rand(8, 1, dtype=DOUBLE)
+    expected = 1.5 + 0.2 / math.sqrt(LAMBDA) * math.sqrt(2.0 * math.log(2.0 * 100 * 4 * 8 / 0.05))
+    for bandit in (
+        make(arms, horizon=100, beta=None, **words),
+        make(None, horizon=100, beta=None, action_dim=1, num_actions=8, **words),
+    ):
+        assert float(bandit.beta) == pytest.approx(expected, rel=1e-12)
+    linucb = FixedDesignWidth(noise_scale=0.5, norm_bound=1.0, failure_probability=0.1)
+    assert linucb.smallest(1.0) == pytest.approx(1.0 + math.sqrt(math.log(2.0 / 0.1) / 2.0), rel=1e-12)
+
+
+def test_the_fixed_design_width_holds_as_often_as_it_says():
+    """2,000 simulations of noise at a fixed design; false alarm 1e-6 by the binomial quantile at δ."""
+    from scipy.stats import binom
+
+    rng, kernel, delta = np.random.default_rng(0), oracles.matern52(0.3), 0.3
+    X, grid = rng.random((40, 1)), np.linspace(0, 1, 20)[:, None]
+    norm = 1.3
+    coefficients = rng.standard_normal(20)
+    coefficients *= norm / np.sqrt(coefficients @ kernel(grid, grid) @ coefficients)
+    truth = lambda points: kernel(points, grid) @ coefficients  # noqa: E731
+    solve = np.linalg.solve(kernel(X, X) + LAMBDA * np.eye(40), kernel(X, grid))
+    sigma = np.sqrt(1.0 - (kernel(grid, X) * solve.T).sum(1))
+    Y = truth(X) + 0.2 * rng.standard_normal((2000, 40))
+    width = FixedDesignWidth(0.2, norm, delta, num_bounds=20).smallest(LAMBDA)
+    missed = (np.abs(Y @ solve - truth(grid)) > width * sigma).any(1).sum()
+    assert missed <= binom.ppf(1.0 - 1e-6, 2000, delta)
+
+
+def test_bad_input():
+    arms = torch.rand(4, 1, dtype=DOUBLE)
+    bounds = torch.tensor([[0.0], [1.0]], dtype=DOUBLE)
+    for words in ({"candidates": Box(bounds)}, {"candidates": ContextualActions(bounds=bounds, context_dim=1)}):
+        with pytest.raises(InputError, match="finite set in memory"):
+            make(**words)
+    with pytest.raises(InputError, match="finite set in memory"):
+        make(None, bounds=bounds)
+    with pytest.raises(InputError, match="horizon must be a whole number"):
+        make(arms, horizon=0)
+    with pytest.raises(InputError, match=r"Without beta .* num_actions"):
+        make(None, action_dim=1, beta=None, noise_scale=0.1, norm_bound=1.0)
+    with pytest.raises(InputError, match="always 4 actions"):
+        make(arms, num_actions=3)
+    with pytest.raises(InputError, match="num_actions must be a whole number"):
+        make(None, action_dim=1, num_actions=0)
+    with pytest.raises(InputError, match="takes other arguments"):
+        algorithms.build("sup-kernel-ucb", candidates=arms, kernel=rbf(), regularization=0.1, beta=1.0, seed=0)
+    pieces = {"candidates": Arms(arms), "kernel": rbf(), "regularization": 0.1, "seed": 0, "width": ConstantWidth(1.0)}
+    for more in ({"dictionary": GreedyDictionary(2)}, {"batches": GlobalBatchRule(2.0)}):
+        with pytest.raises(InputError, match="needs exact posteriors"):
+            Bandit(**pieces, acquisition=StagedRule(10), **more)
+    bandit = make(arms, context_dim=2)
+    with pytest.raises(InputError, match="context is missing"):
+        bandit.ask()
+
+
+def test_bad_stages_are_refused():
+    bandit = played(5)
+    history, state = bandit.history, bandit.state_dict()
+    for stages in (history.stages + 9, -history.stages - 1, history.stages[:2], history.stages.double()):
+        fresh = played(0)
+        with pytest.raises(InputError):
+            fresh.replay(History(history.X, history.Y, history.rounds, stages))
+        assert len(fresh.history.X) == 0
+        with pytest.raises(StateMismatchError, match="stage"):
+            fresh.load_state_dict(state | {"history": state["history"] | {"stages": stages}})
+    without = {key: value for key, value in state.items() if key != "pending_stages"}
+    for damaged in (without, state | {"history": state["history"] | {"stages": None}}):
+        with pytest.raises(StateMismatchError, match="stages of the history or of the pending points are missing"):
+            played(0).load_state_dict(damaged)
+    without = played(0)
+    without.replay(History(history.X, history.Y, history.rounds))
+    assert without.history.stages.tolist() == [0] * 5

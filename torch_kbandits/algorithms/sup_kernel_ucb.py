@@ -1,0 +1,96 @@
+from gpytorch.kernels import Kernel
+from torch import Tensor
+
+from torch_kbandits import checks
+from torch_kbandits.acquisition import StagedRule
+from torch_kbandits.algorithms.arguments import check_theory, resolve_contextual, resolve_width, theorem
+from torch_kbandits.bandit import Bandit
+from torch_kbandits.candidates import Arms, Box, Candidates
+from torch_kbandits.confidence import FixedDesignWidth, Width
+from torch_kbandits.errors import InputError
+
+
+class SupKernelUCB(Bandit):
+    """SupKernelUCB: K-UCB in stages that learn from disjoint sets of rounds, for a regret of order √(T d_eff ln A).
+
+    The stage in which a point was chosen is remembered until it is told. What is told without having been asked for,
+    or was chosen by its upper bound, enters no stage: it serves ``model`` and ``recommend`` and no choice.
+
+    Source: Valko, Korda, Munos, Flaounas and Cristianini, "Finite-time analysis of kernelised contextual bandits", UAI
+    2013. Differs: see ``StagedRule`` and ``FixedDesignWidth``; several points may be pending.
+
+    Args:
+        kernel: the prior covariance of joint points, any GPyTorch kernel, in reward units squared.
+        regularization: λ > 0, in reward units squared.
+        candidates: actions (A, a), or a ``Candidates`` such as ``ContextualActions`` without bounds.
+        bounds: refused, with a hint: the stages go through a finite set.
+        context_dim: c, the number of context columns; without it there is no context, and candidates are arms.
+        action_dim: a, where each round brings its own actions.
+        num_actions: where each round brings its own actions, the most that one brings; the theorem's width needs it.
+        noise_scale: R > 0, the sub-Gaussian constant of the noise, in reward units.
+        norm_bound: B > 0, a bound on the RKHS norm of the reward function.
+        failure_probability: δ in (0, 1).
+        horizon: T, the planned number of rounds. It sets the widths at which stages decide: a reward is explored until
+            its error is below 1/√T, in reward units.
+        beta: a multiplier of the standard deviation (2 here is 4 in BoTorch) or a ``Width``, instead of the theorem's
+            width, which over-explores in practice; then R and B are not needed.
+        seed: addresses all randomness.
+
+    Cost of a round with A actions and u distinct points in the largest stage: O(S A u²), S = ⌈½ log₂ T⌉; memory O(u²)
+    for each stage.
+    """
+
+    def __init__(
+        self,
+        *,
+        kernel: Kernel,
+        regularization: float,
+        horizon: int,
+        seed: int,
+        candidates: Tensor | Candidates | None = None,
+        bounds: Tensor | None = None,
+        context_dim: int | None = None,
+        action_dim: int | None = None,
+        num_actions: int | None = None,
+        noise_scale: float | None = None,
+        norm_bound: float | None = None,
+        failure_probability: float = 0.1,
+        beta: float | Width | None = None,
+    ) -> None:
+        check_theory(noise_scale, norm_bound, failure_probability, horizon)
+        rule = StagedRule(horizon)
+        actions = _finite(resolve_contextual(candidates, bounds, context_dim, action_dim))
+        most, theory = _most(actions, num_actions), None
+        if most is not None:
+            num_bounds = horizon * rule.num_stages * most
+            theory = theorem(FixedDesignWidth, noise_scale, norm_bound, failure_probability, num_bounds=num_bounds)
+        needed = "noise_scale and norm_bound, and num_actions where each round brings its own actions"
+        super().__init__(
+            candidates=actions,
+            kernel=kernel,
+            regularization=regularization,
+            width=resolve_width(beta, theory, regularization, needed),
+            acquisition=rule,
+            seed=seed,
+        )
+
+
+def _finite(candidates: Candidates) -> Candidates:
+    """Return candidates of which there are finitely many in memory."""
+    unlisted = isinstance(candidates, Arms) and candidates.source.tensor is None
+    if unlisted or isinstance(candidates, Box) or getattr(candidates, "bounds", None) is not None:
+        raise InputError(
+            "SupKernelUCB looks at all actions one by one: give a finite set in memory, candidates (A, a), or "
+            "action_dim where each round brings its own. On a box use KUCB or EKUCB, or a grid."
+        )
+    return candidates
+
+
+def _most(candidates: Candidates, num_actions: int | None) -> int | None:
+    """Return the most actions of a round, None where it is not known."""
+    known = candidates.source.tensor if isinstance(candidates, Arms) else getattr(candidates, "set", None)
+    if num_actions is None:
+        return None if known is None else len(known)
+    if known is not None:
+        raise InputError(f"Leave out num_actions: there are always {len(known)} actions.")
+    return checks.positive_integer("num_actions", num_actions)

@@ -1,0 +1,191 @@
+"""One posterior for each stage of a choice, and one of everything told."""
+
+from copy import deepcopy
+from typing import cast
+
+import torch
+from gpytorch.kernels import Kernel
+from torch import Tensor
+
+from torch_kbandits.acquisition import AcquisitionRule, Domain, StagedRule, hallucinate
+from torch_kbandits.candidates.base import Belief, Lookahead, PlayedLog
+from torch_kbandits.candidates.joint import JointBelief
+from torch_kbandits.candidates.joint_lookahead import best_of
+from torch_kbandits.dictionaries import DictionaryRule, Selection
+from torch_kbandits.errors import InputError
+from torch_kbandits.gram import prior_variance
+from torch_kbandits.models import OnlineGP
+
+
+class StagedBelief(Belief):
+    """An exact posterior for each stage, conditioned on the rounds in which that stage chose, and one of all rounds.
+
+    Actions are chosen by the stages. The posterior of all rounds serves ``recommend``, and widths that read the
+    evidence: its gain and its effective dimension are at least those of every stage. It is brought up to date when it
+    is asked for.
+
+    Args:
+        example: a point (1, d) whose dtype and device all tensors have.
+        kernel: the prior covariance; a copy is kept.
+        regularization: λ.
+        num_stages: S.
+
+    Cost of a reward: O(u²) for the u distinct points of its stage, and a copy of its factor.
+    """
+
+    def __init__(self, example: Tensor, kernel: Kernel, regularization: float, num_stages: int) -> None:
+        super().__init__(example, kernel, regularization, exact=True)
+        empty = example[:0]
+        self._stages = tuple(self._model_of(empty, empty.new_zeros(0)) for _ in range(num_stages))
+        self._log = PlayedLog(example)
+        self._X, self._Y = empty, empty.new_zeros(0)
+        self._example, self._everything = example, JointBelief(example, kernel, regularization, exact=True)
+        self._kernel_bound = self._everything.kernel_bound()
+
+    @property
+    def num_observations(self) -> int:
+        """Number t of observations, in all stages and in none."""
+        return len(self._X)
+
+    @property
+    def inducing_points(self) -> Tensor:
+        """All played points, (u, d)."""
+        return self._log.points
+
+    @property
+    def everything(self) -> JointBelief:
+        """The posterior of all that was told. Cost: O(u²) for each reward since it was last asked for."""
+        known, rule = self._everything.num_observations, None
+        if known > len(self._X):  # a tell failed after this was brought up to date
+            self._everything, known = JointBelief(self._example, self.kernel, float(self.regularization), exact=True), 0
+        if known < len(self._X):
+            self._everything.learn(self._X[known:], self._Y[known:], rule, None)
+        return self._everything
+
+    def effective_dimension(self) -> Tensor:
+        """Return Σ_s τ(x_s) of all rounds, 0-dim."""
+        return self.everything.effective_dimension()
+
+    def information_gain(self) -> Tensor:
+        """Return ½ log det V of all rounds, 0-dim, in nats."""
+        return self.everything.information_gain()
+
+    def kernel_bound(self) -> Tensor:
+        """Return the largest prior variance of a played point, 0-dim; for stationary kernels that of all points."""
+        return self._kernel_bound
+
+    def mean_norm(self) -> Tensor:
+        """Return the RKHS norm of the posterior mean of all rounds, 0-dim."""
+        return self.everything.mean_norm()
+
+    def recommend(self) -> Tensor:
+        """Return the played point (1, d) of the largest posterior mean."""
+        return self.everything.recommend()
+
+    def stage_model(self, stage: int) -> OnlineGP:
+        """Return the model of a stage, counted from 1."""
+        return self._stages[stage - 1]
+
+    def learn(self, X: Tensor, Y: Tensor, rule: DictionaryRule | None, generator: torch.Generator | None) -> None:
+        """Condition on rewards Y (q,) at X (q, d) that no stage chose; everything or nothing."""
+        self.learn_in_stages(X, Y, None, rule, generator)
+
+    def learn_in_stages(
+        self,
+        X: Tensor,
+        Y: Tensor,
+        stages: Tensor | None,
+        rule: DictionaryRule | None,
+        generator: torch.Generator | None,
+    ) -> None:
+        """Condition the stages (q,) on rewards Y (q,) at X (q, d); everything or nothing."""
+        models = list(self._stages)
+        for stage in [] if stages is None else stages[stages > 0].unique().tolist():
+            rows = stages == stage
+            models[stage - 1] = deepcopy(models[stage - 1])
+            models[stage - 1].tell(X[rows], Y[rows].unsqueeze(-1))
+        with torch.no_grad():
+            bound = torch.maximum(self._kernel_bound, prior_variance(self.kernel, X).max())
+        log = self._log.with_rewards(X, Y, self._log.locate(X))
+        self._X, self._Y = torch.cat([self._X, X]), torch.cat([self._Y, Y])
+        self._stages, self._log, self._kernel_bound = tuple(models), log, bound
+
+    def restore(self, X: Tensor, Y: Tensor, dictionary: Selection) -> None:
+        """Condition the empty belief on a whole history that no stage chose."""
+        self.learn(X, Y, None, None)
+
+    def restore_in_stages(self, X: Tensor, Y: Tensor, stages: Tensor | None, dictionary: Selection) -> None:
+        """Condition the empty belief on a whole history, X (n, d) and Y (n,), of stages (n,)."""
+        self.learn_in_stages(X, Y, stages, None, None)
+
+    def lookahead(self, pending: Tensor) -> "StagedLookahead":
+        """Return the posterior with points (k, d) pending that no stage chose."""
+        return self.lookahead_in_stages(pending, None)
+
+    def lookahead_in_stages(self, pending: Tensor, stages: Tensor | None) -> "StagedLookahead":
+        """Return the posterior with points (k, d) pending that stages (k,) chose."""
+        none = torch.zeros(len(pending), dtype=torch.long, device=pending.device)
+        return StagedLookahead(self, pending, none if stages is None else stages)
+
+    def _model_of(self, X: Tensor, Y: Tensor) -> OnlineGP:
+        return OnlineGP(
+            X, Y.unsqueeze(-1), covar_module=deepcopy(self.kernel), regularization=float(self.regularization)
+        )
+
+
+class StagedLookahead(Lookahead):
+    """The stages with points pending; each takes those that it chose as if they had returned their posterior mean."""
+
+    def __init__(self, belief: StagedBelief, pending: Tensor, stages: Tensor) -> None:
+        super().__init__(pending)
+        self._belief = belief
+        self._stages = stages
+        self._chosen_in = 0
+
+    @property
+    def stages(self) -> Tensor:
+        """The stage in which each of the pending points was chosen, (k,); 0 for none."""
+        return self._stages
+
+    def choose(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain | None = None) -> Tensor:
+        """Return the point (1, d) that the stages choose; equals are broken by lot.
+
+        Another rule than a ``StagedRule`` chooses by the posterior of everything told, without what is pending.
+        """
+        if not isinstance(rule, StagedRule):
+            return self._belief.everything.lookahead(self.pending[:0]).choose(rule, beta, seed, domain)
+        if domain is None or domain.arms is None:
+            raise InputError(
+                "A choice through stages needs a finite set of actions in memory: give actions instead of bounds or "
+                "of arms read from a file."
+            )
+        arms, stage = domain.arms, 1
+        with torch.no_grad():
+            verdict = rule.verdict(stage, *self._bounds(stage, arms, beta))
+            while verdict.scores is None:
+                arms, stage = arms[verdict.kept], stage + 1
+                verdict = rule.verdict(stage, *self._bounds(stage, arms, beta))
+            row = best_of(verdict.scores, beta, self._belief.kernel_bound(), seed)
+        self._chosen_in = verdict.stage
+        return arms[row, None].clone()
+
+    def add(self, point: Tensor, times: int = 1) -> None:
+        """Make a point (1, d), the one chosen last, pending as often as is said."""
+        super().add(point, times)
+        self._stages = torch.cat([self._stages, self._stages.new_full((times,), self._chosen_in)])
+
+    def pending_scores(self) -> Tensor:
+        """Return the scores of the pending points under the posterior of everything told, (k,)."""
+        return self._belief.everything.lookahead(self.pending).pending_scores()
+
+    def variance_ratio(self) -> Tensor:
+        """Return the largest ratio under the posterior of everything told, 0-dim."""
+        return self._belief.everything.lookahead(self.pending).variance_ratio()
+
+    def _bounds(self, stage: int, arms: Tensor, beta: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the posterior means and the widths of arms (A, d) in a stage, each (A,)."""
+        model = self._belief.stage_model(stage)
+        posterior = model.posterior(arms.unsqueeze(-2))
+        own = self.pending[self._stages == stage]
+        ahead = cast(OnlineGP, hallucinate(model, own)).posterior(arms.unsqueeze(-2)) if len(own) else posterior
+        return cast(Tensor, posterior.mean).flatten(), beta * ahead.variance.flatten().sqrt()

@@ -1,0 +1,62 @@
+import sys
+from dataclasses import dataclass
+
+import torch
+from gpytorch.kernels import Kernel
+from torch import Tensor
+
+from torch_kbandits.dictionaries.base import DictionaryRule, PlayedPoints, Selection
+from torch_kbandits.dictionaries.greedy import GreedyDictionary
+from torch_kbandits.dictionaries.online_sample import Offer, OnlineSample
+
+#: A point is spanned if what the dictionary leaves of its prior variance is at most this fraction of it.
+_TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-4}
+
+
+class SpanningSample(OnlineSample):
+    """A sample that takes the points that those taken before do not span, and the first one; nothing is random."""
+
+    def _chances(self, cross: Tensor, prior: Tensor) -> Tensor:
+        """Return 1 for points that are not spanned and 0 for others, (k,)."""
+        if self.size == 0:
+            return super()._chances(cross, prior)
+        residual = self._whitened(cross, prior)[1]
+        outside = residual > _TOLERANCE[self.points.dtype] * prior
+        return outside.reshape(-1, outside.shape[-1]).any(0).double()
+
+
+@dataclass(frozen=True)
+class SpanningDictionary(DictionaryRule):
+    """Take each played point that the dictionary does not span: then the Nyström posterior is the exact one.
+
+    For kernels of F features the dictionary has at most F points however many were played, so that the exact posterior
+    costs O(F²) a round. For other kernels it has every distinct point.
+    """
+
+    @property
+    def is_online(self) -> bool:
+        """True: each play is offered once."""
+        return True
+
+    def online_sample(self, kernel: Kernel, noise: float, points: Tensor, weights: Tensor) -> OnlineSample:
+        """Return the dictionary to which plays are offered; see ``OnlineRule``."""
+        # With the least μ there is nothing between spanned and not; ε and γ play no part.
+        return SpanningSample.from_points(points, weights, kernel, sys.float_info.min, 0.5, 1.0)
+
+    def offered(
+        self, sample: OnlineSample, points: Tensor, uniforms: Tensor, cross: Tensor | None, prior: Tensor | None
+    ) -> Offer:
+        """Return what becomes of points offered one after another; see ``OnlineSample.offered``."""
+        return sample.offered(points, uniforms, cross, prior)
+
+    def select(self, played: PlayedPoints, generator: torch.Generator | None = None) -> Selection:
+        """Take the points that those played before them do not span; see ``DictionaryRule.select``."""
+        played.require_some()
+        empty = torch.zeros(0, dtype=torch.float64, device=played.points.device)
+        sample = self.online_sample(played.kernel, float(played.noise.min()), played.points[..., :0, :], empty)
+        offer = self.offered(sample, played.points, torch.zeros(played.size, dtype=torch.float64), None, None)
+        return Selection.rows(played, offer.joined.nonzero().squeeze(-1))
+
+    def select_sized(self, played: PlayedPoints, size: int, generator: torch.Generator | None = None) -> Selection:
+        """Take ``size`` points, each time the one that those taken before span least; see ``GreedyDictionary``."""
+        return GreedyDictionary(size).select_sized(played, size, generator)
