@@ -13,10 +13,10 @@ from botorch.models import ModelListGP, SingleTaskGP
 from botorch.models.transforms import Normalize
 from botorch.optim import optimize_acqf
 from botorch.sampling import SobolQMCNormalSampler
+from botorch.settings import propagate_grads
 from gpytorch.constraints import Interval, Positive
 from gpytorch.means import ZeroMean
 from gpytorch.mlls import ExactMarginalLogLikelihood
-from gpytorch.settings import detach_test_caches
 from hypothesis import given, settings
 from problems import DOUBLE, data, difference, exactly, rbf, scaled
 
@@ -445,7 +445,7 @@ def test_gradients_reach_the_growth(growth, make):
         with torch.no_grad():
             parameter.copy_(value)
         model.train().eval()
-        with detach_test_caches(False):
+        with propagate_grads(True):
             return model.posterior(queries()).mean.sum()
 
     start = parameter.detach().clone()
@@ -494,9 +494,9 @@ def test_states_and_copies(growth):
             assert torch.equal(twin.observation_noise(X), likelihood.observation_noise(X))
             assert float(twin.now) == 33.0
             assert twin.growth == growth
+    other = ageing(Exponential(0.5) if growth.parameter == "rate" else Linear(0.5))
     with pytest.raises(RuntimeError, match="raw_"):
-        other = Exponential(0.5) if growth.parameter == "rate" else Linear(0.5)
-        ageing(other).load_state_dict(ageing(growth).state_dict())
+        other.load_state_dict(ageing(growth).state_dict())
     model = copy.deepcopy(online(X, Y, ageing(growth)))
     assert_posterior(model, queries(), truth(X, Y, expected_noise(growth, X), queries()))
 
