@@ -392,16 +392,20 @@ def heteroscedastic_bound(X, y, noise, Z):
 @pytest.mark.parametrize(
     ("true", "start", "constraint", "tolerance"),
     [
-        (Quadratic(0.02), Quadratic(0.5), None, 0.35),
-        (Quadratic(0.02), Quadratic(0.5), Positive(), 0.35),
+        (Quadratic(0.02), Quadratic(0.5), None, 0.55),
+        (Quadratic(0.02), Quadratic(0.5), Positive(), 0.55),
         (Linear(0.03), Linear(0.0), None, 0.35),
-        (Exponential(0.8), Exponential(1.0), None, 0.05),
-        (Exponential(0.8), Exponential(0.99), Interval(0.0, 1.0), 0.05),
+        (Exponential(0.8), Exponential(1.0), None, 0.03),
+        (Exponential(0.8), Exponential(0.99), Interval(0.0, 1.0), 0.03),
     ],
     ids=lambda value: str(value),
 )
 def test_growth_is_learned_by_marginal_likelihood(true, start, constraint, tolerance):
-    """300 observations with the noise of the true growth; tolerances are relative, about four deviations over seeds."""
+    """300 observations with the noise of the true growth, at a fixed seed.
+
+    Tolerances are relative: three deviations of the estimates over 12 other seeds, 0.18, 0.12 and 0.01, so that another
+    seed would fail by chance with probability 0.003.
+    """
     n, generator = 300, np.random.default_rng(1)
     X = np.column_stack([generator.uniform(size=(n, 2)), generator.uniform(0.0, NOW, size=n)])
     noise = FORMULAS[type(true)](NOW - X[:, 2])
