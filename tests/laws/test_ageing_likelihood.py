@@ -13,6 +13,7 @@ from botorch.models import ModelListGP, SingleTaskGP
 from botorch.models.transforms import Normalize
 from botorch.optim import optimize_acqf
 from botorch.sampling import SobolQMCNormalSampler
+from botorch.sampling.pathwise import draw_matheron_paths
 from botorch.settings import propagate_grads
 from gpytorch.constraints import Interval, Positive
 from gpytorch.means import ZeroMean
@@ -680,3 +681,23 @@ def test_uses_that_make_no_sense_are_named():
     likelihood.noise_covar.raw_rate.data.fill_(-1.0)
     with pytest.raises(InputError, match="growth_constraint that maps to the inside"):
         likelihood.observation_noise(X)
+
+
+# -------------------------------------------------------------------- paths
+
+
+@pytest.mark.parametrize("of_times", [False, True], ids=["column", "times"])
+@pytest.mark.parametrize("make", MODELS)
+def test_paths_are_of_the_ageing_posterior(make, of_times):
+    """4000 draws within 5 standard errors, and 5% of deviations for random features; false alarms below 1e-4."""
+    X, Y = spacetime()
+    growth = Exponential(0.8)
+    model = make(X, Y, ageing(growth, X if of_times else None, max_variance=0.5))
+    noise = expected_noise(growth, X)
+    kept = noise <= 0.5
+    expected = truth(X[torch.tensor(kept)], Y[torch.tensor(kept)], noise[kept], queries())
+    paths = draw_matheron_paths(model, torch.Size([4000]))
+    draws = paths(queries()).detach().reshape(4000, 5).numpy()
+    deviation = np.sqrt(expected.variance)
+    assert np.all(np.abs(draws.mean(0) - expected.mean) < 5.0 * deviation / math.sqrt(4000))
+    assert np.all(np.abs(draws.std(0) / deviation - 1.0) < 5.0 / math.sqrt(2 * 4000) + 0.05)
