@@ -1,7 +1,8 @@
 """Pathwise samples of exact GPs whose observations age, for BoTorch's ``draw_matheron_paths``."""
 
-from typing import Any
+from typing import Any, cast
 
+from botorch.models.model import Model
 from botorch.sampling.pathwise.paths import GeneralizedLinearPath
 from botorch.sampling.pathwise.update_strategies import GaussianUpdate
 from botorch.sampling.pathwise.utils import get_train_inputs
@@ -35,7 +36,7 @@ def update_with_ageing_noise(
         kwargs: of BoTorch's rule.
     """
     if points is None:
-        (points,) = get_train_inputs(model, transformed=True)
+        points = cast(Tensor, get_train_inputs(cast(Model, model), transformed=True)[0])
     if noise_covariance is None:
         noise_covariance = DiagLinearOperator(likelihood.observation_noise(points))
     update = GaussianUpdate.dispatch(ExactGP, _GaussianLikelihoodBase)
