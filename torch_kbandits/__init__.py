@@ -8,6 +8,7 @@ from torch_kbandits.column_spec import ColumnSpec
 from torch_kbandits.columns import Category, Number
 from torch_kbandits.confidence import BKBWidth, ConstantWidth, ScaledWidth, Width
 from torch_kbandits.dictionaries import (
+    KDPP,
     KORS,
     CappedDictionary,
     DictionaryRule,
@@ -35,6 +36,7 @@ from torch_kbandits.models import NystromGP, OnlineGP
 __version__ = "0.1.0"
 
 __all__ = [
+    "KDPP",
     "KORS",
     "ArmBlocks",
     "Arms",

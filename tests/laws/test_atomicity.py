@@ -202,7 +202,8 @@ def prepared(case, rounds=6):
 def outcome(bandit):
     """All that a twin must share: what is saved, and what is believed and chosen."""
     state = bandit.state_dict()
-    saved = [*state["history"].values(), state["inducing_points"], state["pending"]]
+    history = [part for part in state["history"].values() if part is not None]
+    saved = [*history, state["inducing_points"], state["pending"]]
     return [*saved, torch.tensor([state["num_learned"], bandit.round]), bandit.ask(3, remember=False)], [
         bandit._belief.mean,
         bandit._belief.variance,

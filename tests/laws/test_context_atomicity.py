@@ -52,7 +52,8 @@ def outcome(bandit):
     """All that a twin must share: what is saved, chosen next and believed."""
     state = bandit.state_dict()
     numbers = [state["num_learned"], state["num_asked"], bandit.round, *bandit.pending_ids]
-    saved = [*state["history"].values(), state["inducing_points"], state["pending"], torch.tensor(numbers)]
+    history = [part for part in state["history"].values() if part is not None]
+    saved = [*history, state["inducing_points"], state["pending"], torch.tensor(numbers)]
     chosen = bandit.ask(2, context=CONTEXTS[102], candidates=ACTIONS, remember=False)
     points = joint(CONTEXTS[103], ACTIONS)
     posterior = bandit.model.posterior(points.unsqueeze(-2))

@@ -26,7 +26,8 @@ NAN = float("nan")
 def snapshot(bandit, words):
     state = bandit.state_dict()
     numbers = [state["num_learned"], state["num_asked"], bandit.round, *bandit.pending_ids]
-    saved = [*state["history"].values(), state["inducing_points"], state["pending"], torch.tensor(numbers)]
+    history = [part for part in state["history"].values() if part is not None]
+    saved = [*history, state["inducing_points"], state["pending"], torch.tensor(numbers)]
     return [*saved, bandit.ask(2, context=CONTEXT, remember=False, **words)]
 
 

@@ -122,7 +122,8 @@ def test_what_is_saved_is_not_what_goes_on():
         play(each, 10)
         each.ask(2, context=CONTEXTS[20])
     state = bandit.state_dict()
-    for part in (*state["history"].values(), state["inducing_points"], state["dictionary_weights"], state["pending"]):
+    history = [part for part in state["history"].values() if part is not None]
+    for part in (*history, state["inducing_points"], state["dictionary_weights"], state["pending"]):
         part.fill_(7)
     for each in (bandit, twin):
         play(each, 5, 30)

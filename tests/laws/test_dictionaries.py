@@ -9,6 +9,7 @@ from hypothesis import given
 from problems import DOUBLE, KERNELS, data, dense, difference, rbf
 
 from torch_kbandits import (
+    KDPP,
     CappedDictionary,
     EmptyHistoryError,
     FixedDictionary,
@@ -28,6 +29,7 @@ RULES = {
     "growing": RidgeLeverageSampling(1.5, "never"),
     "capped": CappedDictionary(RidgeLeverageSampling(1.5), 8, "stop"),
     "kors": KORS(1.5),
+    "k-dpp": KDPP(5),
     "greedy": GreedyDictionary(5),
     "uniform": UniformDictionary(5),
 }

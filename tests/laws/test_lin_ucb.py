@@ -44,7 +44,7 @@ def at(bandit, context, actions):
     """The belief's means and deviations of the actions in a context."""
     belief = bandit._belief
     embedded = belief.embed(torch.cat([context.expand(len(actions), -1), actions], -1))
-    return belief.mean(embedded), belief.variance(embedded).sqrt()
+    return belief.mean_at(embedded), belief.variance_at(embedded).sqrt()
 
 
 @pytest.mark.parametrize("one_hot", [False, True])

@@ -4,6 +4,7 @@ from torch_kbandits.dictionaries.base import DictionaryRule, PlayedPoints, Selec
 from torch_kbandits.dictionaries.capped import CappedDictionary, WhenFull
 from torch_kbandits.dictionaries.fixed import FixedDictionary
 from torch_kbandits.dictionaries.greedy import GreedyDictionary
+from torch_kbandits.dictionaries.k_dpp import KDPP, default_num_swaps, sample_k_dpp, theoretical_num_swaps
 from torch_kbandits.dictionaries.kors import KORS, theoretical_kors_oversampling
 from torch_kbandits.dictionaries.leverage import leverage_scores
 from torch_kbandits.dictionaries.online_rule import OnlineRule
@@ -13,6 +14,7 @@ from torch_kbandits.dictionaries.spanning import SpanningDictionary
 from torch_kbandits.dictionaries.uniform import UniformDictionary
 
 __all__ = [
+    "KDPP",
     "KORS",
     "CappedDictionary",
     "DictionaryRule",
@@ -28,7 +30,10 @@ __all__ = [
     "SpanningDictionary",
     "UniformDictionary",
     "WhenFull",
+    "default_num_swaps",
     "leverage_scores",
+    "sample_k_dpp",
     "theoretical_kors_oversampling",
+    "theoretical_num_swaps",
     "theoretical_oversampling",
 ]

@@ -52,6 +52,7 @@ def greedy_pivots(played: PlayedPoints, size: int, tolerance: float | None) -> T
     points, kernel = played.points, played.kernel
     residual = prior_variance(kernel, points).clone()
     largest = residual.amax(-1, keepdim=True)
+    largest = torch.where(largest == 0.0, 1.0, largest)  # a kernel may vanish at all points, as a linear one at 0
     rows = residual.new_empty(*residual.shape[:-1], min(size, played.size), played.size)
     available = torch.ones(played.size, dtype=torch.bool, device=points.device)
     pivots: list[Tensor] = []

@@ -1,0 +1,322 @@
+"""k-DPP: the law of the set after each number of steps is that of the paper's chain, and its limit det K_ZZ.
+
+The oracle enumerates all sets of a few points and has the chain as a matrix: Alg. 2 of paper 003 word for word. So the
+acceptance rule, its ½ and the start are all tested at once, exactly but for sampling.
+"""
+
+import itertools
+import math
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+import torch
+from gpytorch.kernels import LinearKernel, MaternKernel
+from hypothesis import given, settings
+from problems import DOUBLE, KERNELS, data, dense, linear, matern, rbf
+
+from torch_kbandits import KDPP, EmptyHistoryError, GreedyDictionary, InputError, NystromGP, UniformDictionary
+from torch_kbandits.dictionaries import PlayedPoints, default_num_swaps, k_dpp, sample_k_dpp, theoretical_num_swaps
+from torch_kbandits.dictionaries.swaps import SwapTable
+from torch_kbandits.random import generator_for
+
+DRAWS = 2_000
+FALSE_ALARM = 1e-6
+
+
+def with_copies(n, copies, seed=0):
+    X = data(n, 2, seed)[0]
+    return torch.cat([X, X[:copies]])
+
+
+#: Points, size, kernel. The mean Gram matrix is formed by the twin of the kernel.
+PROBLEMS = {
+    "rbf, 2 of 6": (data(6, 2, 1)[0], 2, "rbf"),
+    "rbf, 3 of 6": (data(6, 2, 2)[0], 3, "scaled rbf"),
+    "linear, 2 of 6": (data(6, 2, 18)[0], 2, "linear"),
+    "matern, 4 of 6": (data(6, 1, 4)[0], 4, "matern"),
+    "copies, 3 of 7": (with_copies(5, 2, 5), 3, "rbf"),
+    "batch, 2 of 6": (torch.stack([data(6, 2, seed)[0] for seed in (6, 7)]), 2, "rbf"),
+}
+
+
+class Enumeration:
+    """All sets of m of n points, the k-DPP on them, and the chain's transition matrix."""
+
+    def __init__(self, K, m, accept=lambda ratio: 0.5 * min(1.0, ratio)):
+        n = len(K)
+        self.sets = list(itertools.combinations(range(n), m))
+        self.place = {Z: a for a, Z in enumerate(self.sets)}
+        dets = np.array([np.linalg.det(K[np.ix_(Z, Z)]) for Z in self.sets])
+        dets[dets < 1e-12] = 0.0
+        self.law = dets / dets.sum()
+        self.chain = np.zeros((len(dets), len(dets)))
+        for a, Z in enumerate(self.sets):
+            for i, j in itertools.product(Z, set(range(n)) - set(Z)):
+                b = self.place[tuple(sorted((set(Z) - {i}) | {j}))]
+                if dets[a] > 0.0:
+                    self.chain[a, b] = accept(dets[b] / dets[a]) / (m * (n - m))
+            self.chain[a, a] = 1.0 - self.chain[a].sum()
+
+    def after(self, start, steps):
+        """The law after ``steps`` from the set ``start``."""
+        return np.linalg.matrix_power(self.chain, steps)[self.place[tuple(start.tolist())]]
+
+
+def variation(p, q):
+    return 0.5 * np.abs(p - q).sum()
+
+
+def variation_bound(law):
+    """Total variation that DRAWS independent draws exceed with probability at most FALSE_ALARM (McDiarmid)."""
+    mean = 0.5 * np.sqrt(law * (1.0 - law) / DRAWS).sum()
+    return mean + math.sqrt(math.log(1.0 / FALSE_ALARM) / (2.0 * DRAWS))
+
+
+def mean_gram(X, kernel):
+    members = X.reshape(-1, *X.shape[-2:])
+    return np.mean([KERNELS[kernel].dense(*dense(member, member)) for member in members], 0)
+
+
+def played(X, kernel=None):
+    kernel = matern() if kernel is None else kernel
+    return PlayedPoints(X, kernel.requires_grad_(False), torch.tensor(0.05, dtype=DOUBLE), X.new_ones(X.shape[-2]))
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.parametrize("steps", [1, 3, 40])
+def test_law_after_steps_is_that_of_the_enumerated_chain(name, steps, monkeypatch):
+    """18 tests at 1e-6 each: false alarms below 2e-5. Blocks of at most 16 steps, so 40 go through several."""
+    X, m, kernel = PROBLEMS[name]
+    monkeypatch.setattr(k_dpp, "_BLOCK", 1)
+    oracle, prior = Enumeration(mean_gram(X, kernel), m), KERNELS[kernel].make()
+    expected = oracle.after(sample_k_dpp(X, prior, m, 0), steps)
+    generator, hits = generator_for(0, steps, name), np.zeros(len(expected))
+    for _ in range(DRAWS):
+        hits[oracle.place[tuple(sample_k_dpp(X, prior, m, steps, generator).tolist())]] += 1
+    assert variation(hits / DRAWS, expected) < variation_bound(expected)
+    assert not hits[expected == 0.0].any()
+    if steps == 40:
+        assert variation(expected, oracle.law) < 0.05
+        assert variation(hits / DRAWS, oracle.law) < variation_bound(oracle.law) + 0.05
+
+
+WRONG = {
+    "not lazy": lambda ratio: min(1.0, ratio),
+    "square root": lambda ratio: 0.5 * min(1.0, math.sqrt(ratio)),
+    "square": lambda ratio: 0.5 * min(1.0, ratio**2),
+    "always": lambda ratio: 0.5 if ratio > 0.0 else 0.0,
+    "not reversed": lambda ratio: 0.5 * min(1.0, 1.0 / ratio) if ratio > 0.0 else 0.0,
+}
+
+
+@pytest.mark.parametrize("rule", WRONG)
+def test_the_law_tells_wrong_acceptance_rules_apart(rule):
+    """Twice the bound of the test above for at least one problem and number of steps: a miss is below 1e-6."""
+    margins = []
+    for X, m, kernel in PROBLEMS.values():
+        K, start = mean_gram(X, kernel), sample_k_dpp(X, KERNELS[kernel].make(), m, 0)
+        wrong = Enumeration(K, m, WRONG[rule])
+        for steps in (1, 3, 40):
+            right, law = Enumeration(K, m).after(start, steps), wrong.after(start, steps)
+            margins.append(variation(law, right) / (variation_bound(right) + variation_bound(law)))
+    assert max(margins) > 1.0
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.parametrize("accuracy", [0.3, 0.01])
+def test_theoretical_steps_reach_the_accuracy(name, accuracy):
+    X, m, kernel = PROBLEMS[name]
+    oracle, n = Enumeration(mean_gram(X, kernel), m), X.shape[-2]
+    steps = theoretical_num_swaps(n, m, accuracy)
+    assert variation(oracle.after(sample_k_dpp(X, KERNELS[kernel].make(), m, 0), steps), oracle.law) <= accuracy
+    rarity = math.log(math.comb(n, m)) + 2.0 * math.log(math.factorial(m))
+    assert steps == math.ceil(2 * m * (n - m) * (0.5 * rarity + math.log(0.5 / accuracy)))
+    support = oracle.law > 0.0
+    gap = 1.0 - np.sort(np.linalg.eigvals(oracle.chain[np.ix_(support, support)]).real)[-2]
+    assert gap >= 1.0 / (2 * m * (n - m)) - 1e-12
+
+
+def test_theoretical_steps_where_there_is_one_set():
+    assert theoretical_num_swaps(4, 4, 0.1) == 0
+
+
+def walked(kernel, n, m, swaps, seed=0):
+    """A table after so many swaps that were proposed and accepted by the chain, and its Gram matrix."""
+    X = data(n, 2, seed)[0]
+    K = KERNELS[kernel].dense(*dense(X, X))
+    start = GreedyDictionary(m).select(played(X, KERNELS[kernel].make())).indices.numpy()
+    places = np.concatenate([start, np.setdiff1d(np.arange(n), start)])
+    table = SwapTable(torch.from_numpy(K), torch.from_numpy(places), m, float(K.max()))
+    random, done = np.random.default_rng(seed), 0
+    while done < swaps:
+        i, c, u = random.integers(m, size=64), random.integers(n - m, size=64), random.random(64)
+        accepted = np.flatnonzero(u < 0.5 * np.minimum(table.factors(i, c), 1.0))
+        if len(accepted):
+            table.swap(int(i[accepted[0]]), int(c[accepted[0]]))
+            done += 1
+    return table, K
+
+
+def assert_factors_are_those_of_determinants(table, K, tolerance):
+    Z, rest, m = table.places[: len(table)], table.places[len(table) :], len(table)
+    slots, candidates = (axis.ravel() for axis in np.meshgrid(np.arange(m), np.arange(len(rest))))
+    before = np.linalg.slogdet(K[np.ix_(Z, Z)])[1]
+    expected = []
+    for i, c in zip(slots, candidates, strict=True):
+        other = np.where(np.arange(m) == i, rest[c], Z)
+        expected.append(math.exp(np.linalg.slogdet(K[np.ix_(other, other)])[1] - before))
+    assert np.abs(table.factors(slots, candidates) / expected - 1.0).max() < tolerance
+
+
+@pytest.mark.parametrize("kernel", ["matern", "scaled rbf"])
+def test_nothing_drifts_in_ten_thousand_swaps(kernel, monkeypatch):
+    """Not once is the table computed afresh."""
+    refreshed = []
+    monkeypatch.setattr(SwapTable, "_refresh", lambda self, real=SwapTable._refresh: (refreshed.append(1), real(self)))
+    table, K = walked(kernel, 40, 6, 10_000)
+    Z = table.places[:6]
+    fresh = np.linalg.inv(K[np.ix_(Z, Z)])
+    assert refreshed == [1]
+    assert np.abs(table.inverse - fresh).max() < 1e-10 * np.abs(fresh).max()
+    assert sorted(table.places) == list(range(40))
+    assert_factors_are_those_of_determinants(table, K, 1e-8)
+
+
+def test_near_singular_sets_keep_their_factors():
+    """40 points of a smooth kernel: condition numbers of 1e9 and more, so that the inverse itself has 1e-7 at best."""
+    table, K = walked("rbf", 60, 40, 2_000)
+    Z = table.places[:40]
+    assert np.linalg.cond(K[np.ix_(Z, Z)]) > 1e9
+    assert_factors_are_those_of_determinants(table, K, 1e-3)
+
+
+@given(n=st.integers(3, 12), m=st.integers(1, 4), copies=st.integers(0, 3), near=st.sampled_from([0.0, 1e-3, 0.3]))
+@settings(max_examples=40, deadline=None)
+def test_factors_equal_determinant_ratios_on_any_points(n, m, copies, near):
+    X = torch.cat([data(n, 2)[0], data(n, 2)[0][:copies] + near])
+    K = KERNELS["matern"].dense(*dense(X, X))
+    m = min(m, n - 1)
+    table = SwapTable(torch.from_numpy(K), torch.arange(len(X)), m, 1.7)
+    Z = np.arange(m)
+    for i, c in itertools.product(range(m), range(len(X) - m)):
+        other = np.where(np.arange(m) == i, m + c, np.arange(m))
+        ratio = np.linalg.det(K[np.ix_(other, other)]) / np.linalg.det(K[np.ix_(Z, Z)])
+        assert abs(table.factors(np.array([i]), np.array([c]))[0] - ratio) < 1e-8 * (1.0 + ratio)
+
+
+@pytest.mark.parametrize("nu", [0.5, 2.5])
+@pytest.mark.parametrize("dtype", [torch.float32, DOUBLE])
+def test_copies_are_never_drawn_together(nu, dtype, monkeypatch):
+    """Kernels that square distances give copies a covariance a little below the variance; that must not let them in.
+
+    All uniforms are 0, so that whatever has a positive chance, however small, does happen.
+    """
+    X = data(6, 2)[0].to(dtype).repeat(4, 1)
+    monkeypatch.setattr(torch, "rand", lambda *size, dtype, **_: torch.zeros(*size, dtype=dtype))
+    kernel = MaternKernel(nu=nu).to(dtype).requires_grad_(False)
+    for seed in range(20):
+        chosen = sample_k_dpp(X, kernel, 5, 400, generator_for(seed, 0, "test"))
+        assert len(set((chosen % 6).tolist())) == 5
+    assert len(sample_k_dpp(X, kernel, 24, 400, generator_for(0, 0, "test"))) == 6
+
+
+def test_more_than_the_rank_is_cut_down_or_filled_up():
+    X = data(12, 2)[0]
+    rule, points = KDPP(5), played(X, linear())
+    selection = rule.select(points, generator_for(0, 0, "test"))
+    assert len(selection.indices) == 2
+    assert selection.probabilities.tolist() == [2 / 12] * 2
+    filled = {tuple(rule.select_sized(points, 5, generator_for(s, 0, "test")).indices.tolist()) for s in range(30)}
+    assert all(len(set(rows)) == 5 for rows in filled)
+    assert {row for rows in filled for row in rows} == set(range(12))
+    for size in (12, 40):
+        assert rule.select_sized(points, size).indices.tolist() == list(range(12))
+
+
+def test_a_kernel_that_vanishes_leaves_one_point():
+    X = torch.zeros(5, 2, dtype=DOUBLE)
+    X[:, 0] = torch.arange(5)
+    kernel = LinearKernel(active_dims=[1]).double().requires_grad_(False)
+    assert len(KDPP(3).select(played(X, kernel)).indices) == 1
+    assert len(GreedyDictionary(3).select(played(X, kernel)).indices) == 1
+    assert len(KDPP(3).select_sized(played(X, kernel), 3).indices) == 3
+
+
+def test_no_steps_is_the_greedy_set():
+    X = data(30, 2)[0]
+    greedy = GreedyDictionary(8).select(played(X)).indices
+    assert torch.equal(KDPP(8, 0).select(played(X)).indices, greedy)
+    assert torch.equal(sample_k_dpp(X, matern(), 8, 0), greedy)
+
+
+def test_the_default_number_of_steps_is_the_documented_one():
+    X = data(30, 2)[0]
+    ours, spelled = (KDPP(4, steps).select(played(X), generator_for(3, 0, "test")) for steps in (None, 400))
+    assert default_num_swaps(4) == 400
+    assert torch.equal(ours.indices, spelled.indices)
+
+
+def test_the_generator_is_the_only_source_of_randomness():
+    X = data(300, 2)[0]
+    before = torch.get_rng_state()
+    drawn = [sample_k_dpp(X, rbf(), 10, generator=generator_for(seed, 0, "test")).tolist() for seed in (0, 0, 1)]
+    assert drawn[0] == drawn[1] != drawn[2]
+    assert torch.equal(torch.get_rng_state(), before)
+    torch.manual_seed(5)
+    first = sample_k_dpp(X, rbf(), 10)
+    torch.manual_seed(5)
+    assert torch.equal(first, sample_k_dpp(X, rbf(), 10))
+
+
+def test_single_precision_draws_as_double_does():
+    X = data(40, 2)[0].float()
+    kernel = rbf().float()
+    selection = KDPP(6).select(played(X, kernel), generator_for(0, 0, "test"))
+    assert torch.equal(
+        selection.indices, sample_k_dpp(X.double(), kernel.double(), 6, None, generator_for(0, 0, "test"))
+    )
+    assert selection.points.dtype == selection.probabilities.dtype == torch.float32
+    kernel = rbf().float()
+    KDPP(6).select(played(X, kernel))
+    assert kernel.lengthscale.dtype == torch.float32
+
+
+def test_draws_lie_between_the_greedy_set_and_the_uniform_one():
+    """Means of log det over 30 draws; their standard deviations are about 1.5, the gaps at least 5."""
+    X = data(200, 2)[0]
+    K = KERNELS["matern"].dense(*dense(X, X))
+
+    def mean_log_det(rule):
+        sets = [rule.select(played(X), generator_for(seed, 0, "test")).indices for seed in range(30)]
+        return np.mean([np.linalg.slogdet(K[np.ix_(Z, Z)])[1] for Z in sets])
+
+    greedy, drawn, uniform = (mean_log_det(rule) for rule in (GreedyDictionary(15), KDPP(15), UniformDictionary(15)))
+    assert greedy > drawn + 2.0
+    assert drawn > uniform + 5.0
+
+
+def test_trained_kernels_and_models_take_the_rule():
+    X, Y = data(60, 2)
+    model = NystromGP(X, Y, dictionary=KDPP(12), covar_module=matern(), regularization=0.05)
+    assert model.inducing_points.shape == (12, 2)
+    assert not sample_k_dpp(X, matern(), 5).requires_grad
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: KDPP(0), InputError, "size must be a whole number of at least 1"),
+        (lambda: KDPP(3, -1), InputError, "num_swaps must be a whole number of at least 0"),
+        (lambda: sample_k_dpp(data(4, 2)[0], rbf(), 2.5), InputError, "size must be a whole number"),
+        (lambda: sample_k_dpp(data(4, 2)[0], rbf(), 2, 1.5), InputError, "num_swaps must be a whole number"),
+        (lambda: sample_k_dpp(torch.zeros(4), rbf(), 2), InputError, "points must have a row for each point"),
+        (lambda: sample_k_dpp(torch.full((4, 1), math.nan), rbf(), 2), InputError, "points must be finite"),
+        (lambda: sample_k_dpp(torch.empty(0, 2), rbf(), 2), EmptyHistoryError, "nothing was played"),
+        (lambda: theoretical_num_swaps(10, 3, 1.0), InputError, "accuracy"),
+        (lambda: theoretical_num_swaps(10, 0, 0.1), InputError, "size"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(call, error, message):
+    with pytest.raises(error, match=message):
+        call()

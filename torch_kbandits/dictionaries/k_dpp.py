@@ -1,0 +1,210 @@
+import math
+from copy import deepcopy
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from gpytorch.kernels import Kernel
+from torch import Tensor
+
+from torch_kbandits import checks
+from torch_kbandits.dictionaries.base import DictionaryRule, PlayedPoints, Selection
+from torch_kbandits.dictionaries.greedy import greedy_pivots
+from torch_kbandits.dictionaries.swaps import SwapTable
+from torch_kbandits.gram import gram, prior_variance
+from torch_kbandits.rows import distinct
+
+#: A point whose conditional variance is below this fraction of the largest prior variance adds nothing to the rank.
+_RANK_TOLERANCE = 1e-10
+
+#: Proposals are drawn so many at a time, or four times the size if that is more; another number would be other draws.
+_BLOCK = 256
+
+
+@dataclass(frozen=True)
+class KDPP(DictionaryRule):
+    """Draw ``size`` points Z with probability proportional to det K_ZZ: points that are far apart, yet at random.
+
+    This is a determinantal point process of fixed size (k-DPP), by a Markov chain that starts at the greedy set; see
+    ``sample_k_dpp``. Where all sets of the size have determinant 0 there are fewer points, as many as the rank.
+
+    The probability that comes with each point is size / u, their mean over all u points; that of each one alone is not
+    known.
+
+    Source: Burt, Rasmussen and van der Wilk, JMLR 2020, Alg. 1, as SparQ-GP-UCB has it (Alg. 2 and 3).
+
+    Args:
+        size: number of points, fewer only if fewer were played or if the rank is less.
+        num_swaps: steps of the chain; None for ``default_num_swaps``.
+
+    Cost of a selection: see ``sample_k_dpp``.
+    """
+
+    size: int
+    num_swaps: int | None = None
+
+    def __post_init__(self) -> None:
+        checks.positive_integer("size", self.size)
+        if self.num_swaps is not None:
+            checks.non_negative_integer("num_swaps", self.num_swaps)
+
+    def select(self, played: PlayedPoints, generator: torch.Generator | None = None) -> Selection:
+        """Draw the dictionary; see ``DictionaryRule.select``."""
+        played.require_some()
+        return _selection(played, _sample(played.points, played.kernel, self.size, self.num_swaps, generator))
+
+    def select_sized(self, played: PlayedPoints, size: int, generator: torch.Generator | None = None) -> Selection:
+        """Draw ``size`` points. If that is more than the rank, those beyond it are drawn uniformly from the rest."""
+        played.require_some()
+        chosen = _sample(played.points, played.kernel, size, self.num_swaps, generator)
+        missing = min(size, played.size) - len(chosen)
+        if missing > 0:
+            order = torch.randperm(played.size, generator=generator)
+            chosen = torch.cat([chosen, order[~torch.isin(order, chosen)][:missing]])
+        return _selection(played, chosen)
+
+
+def sample_k_dpp(
+    points: Tensor,
+    kernel: Kernel,
+    size: int,
+    num_swaps: int | None = None,
+    generator: torch.Generator | None = None,
+) -> Tensor:
+    """Draw rows Z of the points, ``size`` of them, with probability proportional to det K_ZZ, approximately.
+
+    The chain starts at the greedy maximum of the determinant. A step draws i uniformly from Z and j uniformly from the
+    rest, and exchanges them with probability ½ min(1, det K_Z'Z' / det K_ZZ). Equal rows are never drawn together. If
+    all sets of the size have determinant 0 (up to rounding, 1e-10 of the largest prior variance) the size is the rank
+    instead. All is computed in double precision.
+
+    Source: Burt, Rasmussen and van der Wilk, JMLR 2020, Alg. 1, as SparQ-GP-UCB has it (Alg. 2 and 3).
+
+    Args:
+        points: (..., n, d), n >= 1. Members of a batch share the rows drawn; K is then their mean.
+        kernel: the prior covariance.
+        size: m >= 1.
+        num_swaps: steps of the chain, those that change nothing included; None for ``default_num_swaps``. What a
+            theorem asks for is ``theoretical_num_swaps``, and out of reach for most sizes.
+        generator: the only source of randomness; None is torch's global generator.
+
+    Returns:
+        Distinct rows in ascending order, (min(m, n, rank),).
+
+    Raises:
+        EmptyHistoryError: if there is no point.
+
+    Cost: O(n m²) time and O(n m) memory for the start, then O(m²) time and O(m) kernel values a step. Half the steps or
+    more change nothing; such a step costs little beside its share of a block's factorisation.
+    """
+    checks.points("points", points)
+    checks.positive_integer("size", size)
+    if num_swaps is not None:
+        checks.non_negative_integer("num_swaps", num_swaps)
+    _without_data(points, kernel).require_some()
+    return _sample(points, kernel, size, num_swaps, generator).to(points.device)
+
+
+def default_num_swaps(size: int) -> int:
+    """Return 100 m: the number of steps for m points where none is given.
+
+    Seen with 20 to 50 of 500 to 1,000 uniform points in 2 and 6 dimensions, Matérn and RBF: from 30 m to 100 m steps on
+    neither log det K_ZZ nor how many points of the start are left changed any more.
+    """
+    return 100 * size
+
+
+def theoretical_num_swaps(num_points: int, size: int, accuracy: float) -> int:
+    """Return a number of steps after which the chain is within ``accuracy`` of the k-DPP in total variation.
+
+    It is 2 m (n − m) (½ ln(1/π) + ln(1/2ε)), with ln(1/π) <= ln C(n, m) + 2 ln m! for the greedy start: the chain's
+    spectral gap is at least 1 / (2 m (n − m)). Paper 003 states the order m n (ln ln n + ln m + ln 1/ε²), by a sharper
+    inequality of Hermon and Salez (2023), without constants.
+
+    Source: Anari, Oveis Gharan and Rezaei, COLT 2016, Theorem 1.
+
+    Args:
+        num_points: n.
+        size: m.
+        accuracy: ε in (0, 1), the total variation.
+    """
+    n, m = checks.positive_integer("num_points", num_points), checks.positive_integer("size", size)
+    epsilon = checks.open_unit_interval("accuracy", accuracy)
+    if m >= n:
+        return 0
+    rarity = math.lgamma(n + 1) - math.lgamma(n - m + 1) + math.lgamma(m + 1)
+    return math.ceil(2 * m * (n - m) * max(0.0, 0.5 * rarity + math.log(0.5 / epsilon)))
+
+
+def _selection(played: PlayedPoints, chosen: Tensor) -> Selection:
+    return Selection.rows(played, chosen, played.points.new_full((len(chosen),), len(chosen) / played.size))
+
+
+def _without_data(points: Tensor, kernel: Kernel) -> PlayedPoints:
+    """Return points each played once without noise, neither of which matters to a determinant."""
+    return PlayedPoints(points, kernel, points.new_zeros(()), points.new_ones(points.shape[-2]))
+
+
+def _sample(
+    points: Tensor, kernel: Kernel, size: int, num_swaps: int | None, generator: torch.Generator | None
+) -> Tensor:
+    """Return the rows that the chain ends with, ascending; see ``sample_k_dpp``."""
+    if points.dtype != torch.float64 or points.device.type != "cpu":
+        points, kernel = points.to("cpu", torch.float64), deepcopy(kernel).to("cpu", torch.float64)
+    n = points.shape[-2]
+    with torch.no_grad():
+        first = _first_equal(points)
+        different = (first == torch.arange(n)).nonzero().squeeze(-1)
+        pivots = greedy_pivots(_without_data(points[..., different, :], kernel), size, _RANK_TOLERANCE)
+        inside = different[pivots]
+        steps = default_num_swaps(len(inside)) if num_swaps is None else num_swaps
+        if len(inside) < n:
+            inside = _chain(points, kernel, inside, first, steps, generator)
+    return inside.sort().values
+
+
+def _chain(
+    points: Tensor, kernel: Kernel, inside: Tensor, first: Tensor, num_swaps: int, generator: torch.Generator | None
+) -> Tensor:
+    """Return the rows (m,) of the set after ``num_swaps`` steps from the set ``inside``."""
+    n, m = points.shape[-2], len(inside)
+    outside = torch.ones(n, dtype=torch.bool).index_fill_(0, inside, False).nonzero().squeeze(-1)
+    scale = float(prior_variance(kernel, points).reshape(-1, n).mean(0).max())
+    block = max(_BLOCK, 4 * m)
+    for start in range(0, num_swaps, block):
+        k = min(block, num_swaps - start)
+        slots = torch.randint(m, (k,), generator=generator)
+        touched, candidates = torch.randint(n - m, (k,), generator=generator).unique(return_inverse=True)
+        uniforms = torch.rand(k, generator=generator, dtype=torch.float64)
+        rows = torch.cat([inside, outside[touched]])
+        # A point that is there twice has one row in the Gram matrix: two would differ by rounding.
+        kept, places = first[rows].unique(return_inverse=True)
+        values = gram(kernel, points[..., kept, :]).reshape(-1, len(kept), len(kept)).mean(0)
+        _walk(SwapTable(values, places, m, scale), rows, slots, candidates, uniforms)
+        inside, outside[touched] = rows[:m], rows[m:]
+    return inside
+
+
+def _walk(table: SwapTable, rows: Tensor, slots: Tensor, candidates: Tensor, uniforms: Tensor) -> None:
+    """Take the steps (k,) one after another, in place; those between two exchanges are looked at together."""
+    order, i, c, u = rows.numpy(), slots.numpy(), candidates.numpy(), uniforms.numpy()
+    done, width = 0, 8
+    while done < len(u):
+        window = slice(done, done + width)
+        accepted = u[window] < 0.5 * np.minimum(table.factors(i[window], c[window]), 1.0)
+        offset = int(accepted.argmax())
+        if not accepted[offset]:
+            done, width = window.stop, 2 * width
+            continue
+        slot, candidate = int(i[done + offset]), int(c[done + offset])
+        table.swap(slot, candidate)
+        column = len(table) + candidate
+        order[slot], order[column] = order[column], order[slot]
+        done, width = done + offset + 1, 2 * (offset + 1)
+
+
+def _first_equal(points: Tensor) -> Tensor:
+    """Return for each row of points (..., n, d) the first row that equals it, (n,)."""
+    n = points.shape[-2]
+    which = distinct(points.movedim(-2, 0).flatten(1))[1]
+    return torch.full((n,), n).scatter_reduce(0, which, torch.arange(n), "amin")[which]
