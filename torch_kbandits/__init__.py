@@ -27,7 +27,10 @@ from torch_kbandits.errors import (
     StateMismatchError,
     TheoryWarning,
 )
+from torch_kbandits.kernels import ForgettingKernel, WienerKernel
 from torch_kbandits.ledger import History
+from torch_kbandits.likelihoods import UncertaintyInjectionLikelihood, at_time
+from torch_kbandits.memory import Exponential, Linear, Quadratic
 from torch_kbandits.models import NystromGP, OnlineGP
 
 __version__ = "0.1.0"
@@ -50,23 +53,30 @@ __all__ = [
     "DictionaryRule",
     "DiscretizedThompsonSampling",
     "EmptyHistoryError",
+    "Exponential",
     "FixedDictionary",
+    "ForgettingKernel",
     "GreedyDictionary",
     "History",
     "InputError",
     "KernelBanditError",
     "KernelUCB",
+    "Linear",
     "MappedArms",
     "Number",
     "NumericalError",
     "NystromGP",
     "OnlineGP",
+    "Quadratic",
     "RidgeLeverageSampling",
     "ScaledWidth",
     "StateMismatchError",
     "TheoryWarning",
+    "UncertaintyInjectionLikelihood",
     "UniformDictionary",
     "Width",
+    "WienerKernel",
     "algorithms",
+    "at_time",
     "environments",
 ]

@@ -42,11 +42,27 @@ def non_negative(name: str, value: float) -> float:
     return number
 
 
+def finite_number(name: str, value: float) -> float:
+    """Return ``value`` as a float if it is a finite number."""
+    number = _number(name, value)
+    if not math.isfinite(number):
+        raise InputError(f"{name} must be a finite number, got {value!r}.")
+    return number
+
+
 def open_unit_interval(name: str, value: float) -> float:
     """Return ``value`` as a float if it lies strictly between 0 and 1."""
     number = _number(name, value)
     if not 0.0 < number < 1.0:
         raise InputError(f"{name} must lie strictly between 0 and 1, got {value!r}.")
+    return number
+
+
+def discount(name: str, value: float) -> float:
+    """Return ``value`` as a float if it lies in (0, 1]."""
+    number = _number(name, value)
+    if not 0.0 < number <= 1.0:
+        raise InputError(f"{name} must be above 0 and at most 1, where 1 forgets nothing; got {value!r}.")
     return number
 
 

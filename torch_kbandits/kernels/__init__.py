@@ -1,6 +1,8 @@
 """Kernels that GPyTorch lacks."""
 
+from torch_kbandits.kernels.forgetting import ForgettingKernel
 from torch_kbandits.kernels.per_action_linear import PerActionLinearKernel
 from torch_kbandits.kernels.precomputed import PrecomputedKernel
+from torch_kbandits.kernels.wiener import WienerKernel
 
-__all__ = ["PerActionLinearKernel", "PrecomputedKernel"]
+__all__ = ["ForgettingKernel", "PerActionLinearKernel", "PrecomputedKernel", "WienerKernel"]

@@ -24,6 +24,7 @@ from torch import Tensor
 from torch_kbandits import checks
 from torch_kbandits.errors import InputError
 from torch_kbandits.gram import gram, prior_mean, prior_variance
+from torch_kbandits.likelihoods import UncertaintyInjectionLikelihood
 
 
 class PosteriorFactors(Protocol):
@@ -107,6 +108,7 @@ class FactoredGP(SingleTaskGP):
             input_transform=input_transform,
         )
         self._later_noise = None if train_Yvar is None else regularization
+        self._check_time_column(train_X)
 
     covar_module: Kernel
     likelihood: Any
@@ -248,7 +250,10 @@ class FactoredGP(SingleTaskGP):
         conditioned.train_targets = concatenate(train_Y, targets, dim=-1)
         if noise is None and isinstance(likelihood, FixedNoiseGaussianLikelihood):
             noise = self._later_noises(targets.shape)
-        conditioned.likelihood = likelihood.get_fantasy_likelihood(**({} if noise is None else {"noise": noise}))
+        if isinstance(likelihood, UncertaintyInjectionLikelihood):
+            conditioned.likelihood = likelihood.joined_by(targets.shape[-1], noise)
+        else:
+            conditioned.likelihood = likelihood.get_fantasy_likelihood(**({} if noise is None else {"noise": noise}))
         return conditioned
 
     # ---------------------------------------------------------------- inside
@@ -268,6 +273,8 @@ class FactoredGP(SingleTaskGP):
         """
         kept = cast(Cache | None, self.prediction_strategy)
         with_graph = torch.is_grad_enabled() and gpytorch_settings.detach_test_caches.off()
+        if kept is not None and not kept.is_of(self._now()):
+            kept = None
         if kept is None or (with_graph and not kept.has_graph and self._requires_grad()):
             with torch.set_grad_enabled(with_graph):
                 kept = self._keep(*self._fit())
@@ -275,8 +282,14 @@ class FactoredGP(SingleTaskGP):
 
     def _keep(self, factors: Any, basis: Tensor) -> "Cache":
         """Keep the factors where GPyTorch clears them."""
-        self.prediction_strategy = kept = Cache(factors, basis, has_graph=torch.is_grad_enabled())
+        self.prediction_strategy = kept = Cache(factors, basis, has_graph=torch.is_grad_enabled(), now=self._now())
         return kept
+
+    def _now(self) -> tuple[Tensor, int] | None:
+        """Return the time at which ageing observations are looked at and its version; None if they do not age."""
+        if not isinstance(self.likelihood, UncertaintyInjectionLikelihood):
+            return None
+        return self.likelihood.now, self.likelihood.now._version
 
     def _requires_grad(self) -> bool:
         """Say whether anything that the factors follow from asks for a gradient."""
@@ -308,7 +321,22 @@ class FactoredGP(SingleTaskGP):
 
     def _noise(self, X: Tensor) -> Tensor:
         """Return the noise variances λ_s of observations at X (..., n, d), (..., n)."""
+        if isinstance(self.likelihood, UncertaintyInjectionLikelihood):
+            return self.likelihood.observation_noise(X)
         return self.likelihood._shaped_noise_covar(X.shape[:-1], X).diagonal(dim1=-1, dim2=-2)
+
+    def _check_time_column(self, train_X: Tensor) -> None:
+        """Refuse an input transform that changes the times from which a likelihood takes ages."""
+        column = getattr(self.likelihood, "time_column", None)
+        if column is None or getattr(self, "input_transform", None) is None:
+            return
+        with torch.no_grad():
+            transformed = self._preprocess(train_X)
+        if not torch.equal(transformed[..., column], train_X[..., column]):
+            raise InputError(
+                f"The input transform changes column {column}, the time from which the likelihood takes ages: leave "
+                "it out, as Normalize(d, indices=[...]) does."
+            )
 
     def _later_noises(self, shape: torch.Size) -> Tensor:
         """Return the fixed noise variances (..., k) of later observations that come without theirs."""
@@ -368,11 +396,19 @@ class Cache:
         factors: of the posterior.
         basis: the points (..., m, d) that they stand on.
         has_graph: whether gradients reach through them.
+        now: the time for which they were computed and its version, where observations age.
     """
 
     factors: Any
     basis: Tensor
     has_graph: bool
+    now: tuple[Tensor, int] | None
+
+    def is_of(self, now: tuple[Tensor, int] | None) -> bool:
+        """Say whether they were computed for this time."""
+        if now is None or self.now is None:
+            return now is self.now
+        return now[0] is self.now[0] and now[1] == self.now[1]
 
     def __deepcopy__(self, memo: dict[int, Any]) -> None:
         return None

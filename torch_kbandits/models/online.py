@@ -16,6 +16,7 @@ from torch_kbandits import checks
 from torch_kbandits.errors import InputError, NumericalError
 from torch_kbandits.exact import ExactFactors
 from torch_kbandits.gram import gram, prior_mean, prior_variance
+from torch_kbandits.likelihoods import UncertaintyInjectionLikelihood
 from torch_kbandits.models.base import Cache, FactoredGP, concatenate
 from torch_kbandits.models.merged import Merged, sums
 from torch_kbandits.rows import distinct
@@ -118,6 +119,7 @@ class OnlineGP(FactoredGP):
         Cost: O(u²) for each distinct point of X but no more than O((u + k)³), and a copy of the n observations.
         """
         self._require_no_batch()
+        self._require_own_times()
         (train_X,) = self.train_inputs
         checks.points("X", X, dimension=train_X.shape[-1], like=train_X)
         checks.points("Y", Y, like=train_X)
@@ -144,6 +146,8 @@ class OnlineGP(FactoredGP):
                 fixed = FixedGaussianNoise(fixed).noise  # rounded up and warned of as in the constructor
                 variances = fixed + self.likelihood.second_noise
                 fixed = torch.cat([self.likelihood.noise_covar.noise, fixed], dim=-1)
+            elif isinstance(self.likelihood, UncertaintyInjectionLikelihood):
+                variances = self.likelihood.observation_noise(inputs).expand(targets.shape)
             else:
                 variances = self.regularization.unsqueeze(-1).expand(targets.shape)
             residuals = targets - prior_mean(self.mean_module, inputs)
@@ -167,6 +171,7 @@ class OnlineGP(FactoredGP):
         Cost: O(u²) for each but no more than O(u³), and O(n).
         """
         self._require_no_batch()
+        self._require_own_times()
         n = self.num_observations
         rows = _rows(rows, n).to(self.train_targets.device)
         self.eval()
@@ -382,6 +387,13 @@ class OnlineGP(FactoredGP):
             raise InputError(
                 f"tell and remove are for models without batch dimensions; the targets of this one have "
                 f"shape {tuple(self.train_targets.shape)}. Use condition_on_observations."
+            )
+
+    def _require_own_times(self) -> None:
+        if isinstance(self.likelihood, UncertaintyInjectionLikelihood) and self.likelihood.time_column is None:
+            raise InputError(
+                "tell and remove need the time of each observation among its inputs: make the likelihood with "
+                "time_column instead of times."
             )
 
 

@@ -1,0 +1,264 @@
+"""Kernels on a column of time against their formulas, alone and times a kernel on space."""
+
+import copy
+
+import hypothesis.strategies as st
+import numpy as np
+import oracles
+import pytest
+import torch
+from botorch.fit import fit_gpytorch_mll
+from botorch.models import SingleTaskGP
+from gpytorch.constraints import Interval, Positive
+from gpytorch.kernels import RBFKernel
+from gpytorch.means import ZeroMean
+from gpytorch.mlls import ExactMarginalLogLikelihood
+from hypothesis import given
+from problems import DOUBLE, difference, exactly
+
+from torch_kbandits import ForgettingKernel, InputError, NystromGP, OnlineGP, WienerKernel
+
+TIMES = st.lists(st.floats(0.0, 100.0), min_size=1, max_size=8)
+
+
+def column(values):
+    return torch.tensor(values, dtype=DOUBLE).unsqueeze(-1)
+
+
+def forgetting_oracle(epsilon):
+    return lambda A, B: (1.0 - epsilon) ** (np.abs(A - B.T) / 2.0)
+
+
+def wiener_oracle(rate, origin):
+    return lambda A, B: rate * (np.minimum(A, B.T) - origin)
+
+
+KERNELS = [
+    (lambda **kwargs: ForgettingKernel(0.03, **kwargs), forgetting_oracle(0.03)),
+    (lambda **kwargs: WienerKernel(0.7, origin=-2.0, **kwargs), wiener_oracle(0.7, -2.0)),
+]
+
+
+@pytest.mark.parametrize(("make", "oracle"), KERNELS, ids=["forgetting", "wiener"])
+@given(first=TIMES, second=TIMES)
+def test_kernels_are_the_formulas_and_covariances(make, oracle, first, second):
+    kernel, A, B = make(), column(first), column(second)
+    assert difference(kernel(A, B).to_dense(), oracle(A.numpy(), B.numpy())) < 1e-12
+    gram = kernel(A).to_dense().detach()
+    assert difference(kernel(A, diag=True), np.diag(oracle(A.numpy(), A.numpy()))) < 1e-12
+    assert torch.equal(gram, gram.mT)
+    assert float(torch.linalg.eigvalsh(gram).min()) > -1e-12 * (1.0 + float(gram.diagonal().sum()))
+
+
+@pytest.mark.parametrize(("make", "oracle"), KERNELS, ids=["forgetting", "wiener"])
+def test_single_precision_and_casts(make, oracle):
+    A = column([0.0, 1.5, 4.0])
+    expected = oracle(A.numpy(), A.numpy())
+    for kernel in (make(), make().float()):  # inputs say in which precision the covariance is
+        gram = kernel(A.float()).to_dense()
+        assert gram.dtype == torch.float32
+        assert difference(gram, expected) < 1e-5
+    assert difference(make().double()(A).to_dense(), expected) < 1e-12
+
+
+@pytest.mark.parametrize(("make", "oracle"), KERNELS, ids=["forgetting", "wiener"])
+def test_batches(make, oracle):
+    A = torch.stack([column([0.0, 1.0]), column([3.0, 3.0])])
+    gram = make()(A).to_dense()
+    assert difference(gram[1], oracle(A[1].numpy(), A[1].numpy())) < 1e-12
+    batched = make(batch_shape=torch.Size([2]))
+    name = "forgetting" if isinstance(batched, ForgettingKernel) else "rate"
+    setattr(batched, name, torch.tensor([0.0, 0.5], dtype=DOUBLE).reshape(2, 1, 1))
+    value = getattr(batched, name)
+    assert value.flatten().tolist() == [0.0, 0.5]
+    still = torch.ones(2, 2) if name == "forgetting" else torch.zeros(2, 2)
+    dense = batched(A[0]).to_dense()
+    assert torch.equal(dense[0], still.double())
+    assert not torch.equal(dense[1], still.double())
+    assert difference(batched(A, diag=True), dense_diagonals(batched, A)) < 1e-12
+    assert difference(batched[1](A[0]).to_dense(), dense[1]) < 1e-12
+
+
+class Dense(torch.nn.Module):
+    """A kernel evaluated at once, while its hyperparameters are replaced."""
+
+    def __init__(self, kernel):
+        super().__init__()
+        self.kernel = kernel
+
+    def forward(self, A, B):
+        return self.kernel(A, B).to_dense()
+
+
+def dense_diagonals(kernel, A):
+    return kernel(A).to_dense().diagonal(dim1=-2, dim2=-1)
+
+
+def test_no_forgetting_is_one_and_no_walk_is_zero():
+    A, B = column([0.0, 0.1, 1e9]), column([3.0, -5e8])
+    assert torch.equal(ForgettingKernel(0.0)(A, B).to_dense(), torch.ones(3, 2, dtype=DOUBLE))
+    assert torch.equal(WienerKernel(0.0)(A).to_dense(), torch.zeros(3, 3, dtype=DOUBLE))
+
+
+def test_hyperparameters_are_kept_exactly():
+    kernel = ForgettingKernel(0.03)
+    assert kernel.forgetting.item() == 0.03  # 0.03 in single precision is another number
+    kernel.forgetting = 0.7
+    assert kernel.forgetting.item() == 0.7
+    walk = WienerKernel(0.1)
+    assert walk.rate.item() == 0.1
+    walk.initialize(rate=exactly(0.3))
+    assert walk.rate.item() == 0.3
+    mapped = ForgettingKernel(0.03, forgetting_constraint=Interval(0.0, 1.0))
+    assert mapped.forgetting.item() == pytest.approx(0.03, rel=1e-14)
+    assert WienerKernel(0.1, rate_constraint=Positive()).rate.item() == pytest.approx(0.1, rel=1e-14)
+
+
+def test_states_and_copies():
+    for make, other in [(ForgettingKernel, 0.4), (WienerKernel, 3.0)]:
+        kernel = make(0.25)
+        loaded = make(other)
+        loaded.load_state_dict(kernel.state_dict())
+        A = column([0.0, 2.0])
+        assert torch.equal(loaded(A).to_dense(), kernel(A).to_dense())
+        assert torch.equal(copy.deepcopy(kernel)(A).to_dense(), kernel(A).to_dense())
+
+
+@pytest.mark.parametrize(("make", "oracle"), KERNELS, ids=["forgetting", "wiener"])
+def test_gradients(make, oracle):
+    kernel = make()
+    A = column([0.5, 1.7, 4.0]).requires_grad_()
+    B = column([0.2, 2.2]).requires_grad_()
+    assert torch.autograd.gradcheck(lambda A, B: kernel(A, B).to_dense(), (A, B))
+    (parameter,) = kernel.parameters()
+
+    dense = Dense(kernel)
+    ((name, _),) = dense.named_parameters()
+
+    def at(value):
+        return torch.func.functional_call(dense, {name: value}, (A.detach(), B.detach()))
+
+    assert torch.autograd.gradcheck(at, (parameter.detach().clone().requires_grad_(),))
+
+
+def test_gradients_exist_where_times_agree_and_where_nothing_is_forgotten():
+    T = column([1.0, 1.0, 2.0]).requires_grad_()
+    for kernel in (ForgettingKernel(0.0), ForgettingKernel(0.3), WienerKernel(0.0), WienerKernel(2.0)):
+        (parameter,) = kernel.parameters()
+        of_times, of_parameter = torch.autograd.grad(kernel(T, T.clone()).to_dense().sum(), (T, parameter))
+        assert bool(of_times.isfinite().all())
+        assert bool(of_parameter.isfinite().all())
+        assert float(of_parameter.abs()) > 0.0  # so that learning can leave the end of the range
+
+
+def spacetime(n=25, seed=0):
+    generator = np.random.default_rng(seed)
+    X = np.column_stack([generator.uniform(size=(n, 2)), np.sort(generator.uniform(0.0, 20.0, size=n))])
+    y = np.sin(5.0 * X[:, 0] + 0.2 * X[:, 2]) + 0.1 * generator.normal(size=n)
+    return torch.tensor(X), torch.tensor(y).unsqueeze(-1)
+
+
+def spatial():
+    kernel = RBFKernel(active_dims=(0, 1)).double()
+    kernel.lengthscale = exactly(0.4)
+    return kernel
+
+
+def tv_oracle(epsilon):
+    space = oracles.rbf(0.4)
+    return lambda A, B: space(A[:, :2], B[:, :2]) * forgetting_oracle(epsilon)(A[:, 2:], B[:, 2:])
+
+
+def drift_oracle(A, B):
+    return oracles.rbf(0.4)(A[:, :2], B[:, :2]) * (1.0 + wiener_oracle(0.2, 0.0)(A[:, 2:], B[:, 2:]))
+
+
+@pytest.mark.parametrize(
+    ("kernel", "oracle"),
+    [
+        (lambda: ForgettingKernel(0.05, active_dims=(2,)) * spatial(), tv_oracle(0.05)),
+        (lambda: spatial() + WienerKernel(0.2, active_dims=(2,)) * spatial(), drift_oracle),
+    ],
+    ids=["forgetting", "wiener"],
+)
+def test_posteriors_of_space_and_time_are_the_dense_ones(kernel, oracle):
+    X, Y = spacetime()
+    T = torch.cat([X[:3], X[5:9] + 0.1])
+    truth = oracles.exact(oracle, X.numpy(), Y.squeeze(-1).numpy(), np.full(len(X), 0.1), T.numpy())
+    variances = torch.full_like(Y, 0.1)
+    for model in (
+        SingleTaskGP(X, Y, variances, covar_module=kernel(), mean_module=ZeroMean(), outcome_transform=None),
+        OnlineGP(X, Y, covar_module=kernel(), regularization=0.1),
+        NystromGP(X, Y, inducing_points=X, covar_module=kernel(), regularization=0.1),
+    ):
+        posterior = model.posterior(T)
+        assert difference(posterior.mean.squeeze(-1), truth.mean) < 1e-8
+        assert difference(posterior.mvn.covariance_matrix, truth.covariance) < 1e-8
+    Z = X[::3]
+    truth = oracles.dtc(oracle, X.numpy(), Y.squeeze(-1).numpy(), np.full(len(X), 0.1), Z.numpy(), T.numpy())
+    model = NystromGP(X, Y, inducing_points=Z, covar_module=kernel(), regularization=0.1)
+    assert difference(model.posterior(T).mean.squeeze(-1), truth.mean) < 1e-8
+    assert difference(model.posterior(T).mvn.covariance_matrix, truth.covariance) < 1e-8
+
+
+def test_without_forgetting_the_posterior_is_the_static_one_exactly():
+    X, Y = spacetime()
+    for make in (OnlineGP, NystromGP):
+        given = {} if make is OnlineGP else {"inducing_points": X[::3]}
+        still = make(
+            X, Y, covar_module=ForgettingKernel(0.0, active_dims=(2,)) * spatial(), regularization=0.1, **given
+        )
+        static = make(X, Y, covar_module=spatial(), regularization=0.1, **given)
+        ours, theirs = still.posterior(X[:5]), static.posterior(X[:5])
+        assert torch.equal(ours.mean, theirs.mean)
+        assert torch.equal(ours.variance, theirs.variance)
+
+
+@pytest.mark.parametrize("constraint", [None, Interval(0.0, 1.0)], ids=["bound", "mapped"])
+def test_forgetting_is_learned(constraint):
+    """300 observations of a process whose ε is 0.3; the estimate's deviation over seeds is about 0.03."""
+    generator = np.random.default_rng(3)
+    X = np.column_stack([generator.uniform(size=(300, 2)), np.sort(generator.uniform(0.0, 60.0, size=300))])
+    K = tv_oracle(0.3)(X, X) + 0.01 * np.eye(300)
+    X, Y = torch.tensor(X), torch.tensor(np.linalg.cholesky(K) @ generator.normal(size=300)).unsqueeze(-1)
+    forgetting = ForgettingKernel(0.02, forgetting_constraint=constraint, active_dims=(2,))
+    model = OnlineGP(X, Y, covar_module=forgetting * spatial().requires_grad_(False), regularization=0.01)
+    fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
+    assert forgetting.forgetting.item() == pytest.approx(0.3, abs=0.1)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: ForgettingKernel(1.0), "forgetting must be at least 0 and below 1, got"),
+        (lambda: ForgettingKernel(-0.1), "forgetting must be at least 0 and below 1, got"),
+        (lambda: ForgettingKernel(float("nan")), "forgetting must be a finite number"),
+        (lambda: ForgettingKernel(torch.tensor(float("nan"))), "forgetting must be at least 0 and below 1"),
+        (lambda: WienerKernel(-1.0), "rate must be finite and at least 0"),
+        (lambda: WienerKernel("a"), "rate must be a number"),
+        (lambda: WienerKernel(origin=float("inf")), "origin must be a finite number"),
+        (
+            lambda: WienerKernel()(column([1.0, -0.5])).to_dense(),
+            "origin 0 and 1 times are before it or NaN",
+        ),
+        (lambda: WienerKernel()(column([1.0]), column([float("nan")])).to_dense(), "before it or NaN"),
+        (lambda: ForgettingKernel()(torch.zeros(3, 2, dtype=DOUBLE)).to_dense(), r"takes one column.*active_dims"),
+        (lambda: WienerKernel()(torch.zeros(3, 2, dtype=DOUBLE)).to_dense(), r"takes one column.*active_dims"),
+    ],
+)
+def test_what_is_refused(call, message):
+    with pytest.raises(InputError, match=message):
+        call()
+
+
+def test_a_failed_setting_changes_nothing_and_an_optimiser_out_of_range_is_named():
+    kernel, walk = ForgettingKernel(0.2), WienerKernel(0.2)
+    for part, name, value in [(kernel, "forgetting", 1.5), (walk, "rate", -1.0)]:
+        with pytest.raises(InputError):
+            setattr(part, name, value)
+        assert getattr(part, name).item() == 0.2
+    kernel.raw_forgetting.data.fill_(-0.1)
+    walk.raw_rate.data.fill_(-0.1)
+    for part, hint in [(kernel, r"Interval\(0.0, 1.0\)"), (walk, r"Positive\(\)")]:
+        with pytest.raises(InputError, match=hint):
+            part(column([1.0])).to_dense()

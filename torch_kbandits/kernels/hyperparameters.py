@@ -1,0 +1,25 @@
+"""Hyperparameters that keep the number they were given, also at the end of its range."""
+
+import math
+from typing import Any
+
+import torch
+from gpytorch.constraints import GreaterThan, Interval
+from torch import Tensor
+
+from torch_kbandits import checks
+
+
+def exact_value(name: str, value: Any, parameter: Tensor) -> Tensor:
+    """Return a number as a tensor like the parameter; GPyTorch's own setters round it to single precision first."""
+    if not isinstance(value, Tensor):
+        value = checks.finite_number(name, value)
+    return torch.as_tensor(value, dtype=parameter.dtype, device=parameter.device)
+
+
+def bounded(lower: float, upper: float) -> Interval:
+    """Return a constraint that is a bound for the fit and no change of variables, so that its ends can be met."""
+    identity: dict[str, Any] = {"transform": None, "inv_transform": None}
+    if math.isinf(upper):
+        return GreaterThan(lower, **identity)
+    return Interval(lower, upper, **identity)

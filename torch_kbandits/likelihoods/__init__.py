@@ -1,0 +1,8 @@
+"""GPyTorch likelihoods."""
+
+from torch_kbandits.likelihoods.ageing import UncertaintyInjectionLikelihood
+from torch_kbandits.likelihoods.noise import AgeingNoise
+from torch_kbandits.likelihoods.paths import update_with_ageing_noise
+from torch_kbandits.likelihoods.present import at_time
+
+__all__ = ["AgeingNoise", "UncertaintyInjectionLikelihood", "at_time", "update_with_ageing_noise"]

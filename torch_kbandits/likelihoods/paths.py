@@ -1,0 +1,43 @@
+"""Pathwise samples of exact GPs whose observations age, for BoTorch's ``draw_matheron_paths``."""
+
+from typing import Any, cast
+
+from botorch.models.model import Model
+from botorch.sampling.pathwise.paths import GeneralizedLinearPath
+from botorch.sampling.pathwise.update_strategies import GaussianUpdate
+from botorch.sampling.pathwise.utils import get_train_inputs
+from gpytorch.likelihoods.gaussian_likelihood import _GaussianLikelihoodBase
+from gpytorch.models import ExactGP
+from linear_operator.operators import DiagLinearOperator, LinearOperator
+from torch import Tensor
+
+from torch_kbandits.likelihoods.ageing import UncertaintyInjectionLikelihood
+
+
+@GaussianUpdate.register(ExactGP, UncertaintyInjectionLikelihood)
+def update_with_ageing_noise(
+    model: ExactGP,
+    likelihood: UncertaintyInjectionLikelihood,
+    *,
+    points: Tensor | None = None,
+    noise_covariance: Tensor | LinearOperator | None = None,
+    **kwargs: Any,
+) -> GeneralizedLinearPath:
+    """Return BoTorch's update of prior paths, with the noise that the posterior counts at ``now``.
+
+    BoTorch's own rule asks a likelihood for noise without the inputs that have the times, and may do so in training
+    mode, where there is no cut-off.
+
+    Args:
+        model: an exact GP.
+        likelihood: its own.
+        points: the observed points as the kernel sees them; those of the model otherwise.
+        noise_covariance: in place of the likelihood's.
+        kwargs: of BoTorch's rule.
+    """
+    if points is None:
+        points = cast(Tensor, get_train_inputs(cast(Model, model), transformed=True)[0])
+    if noise_covariance is None:
+        noise_covariance = DiagLinearOperator(likelihood.observation_noise(points))
+    update = GaussianUpdate.dispatch(ExactGP, _GaussianLikelihoodBase)
+    return update(model, likelihood, points=points, noise_covariance=noise_covariance, **kwargs)

@@ -1,0 +1,161 @@
+"""How the noise variance of an observation grows with its age: the formulas that likelihoods and memories share."""
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from torch_kbandits import checks
+from torch_kbandits.errors import InputError
+
+
+class Growth(ABC):
+    """How the noise variance of an observation grows with its age; a fresh observation has λ.
+
+    Attributes:
+        parameter: name of the one number that sets the speed.
+        bounds: the least and the largest value of it that a fit may try.
+    """
+
+    parameter: ClassVar[str]
+    bounds: ClassVar[tuple[float, float]]
+
+    @property
+    def value(self) -> float:
+        """The number that ``parameter`` names."""
+        return getattr(self, self.parameter)
+
+    def noise(self, age: Tensor, regularization: float | Tensor) -> Tensor:
+        """Return the noise variances of observations.
+
+        Args:
+            age: (..., n), at least 0, in units of time.
+            regularization: λ, in reward units squared; broadcastable to ``age``.
+
+        Returns:
+            (..., n), in reward units squared; finite, at least λ, and exactly λ at age 0.
+        """
+        level = torch.as_tensor(regularization, dtype=age.dtype, device=age.device)
+        return self.formula(age, level, age.new_tensor(self.value))
+
+    @staticmethod
+    @abstractmethod
+    def formula(age: Tensor, regularization: Tensor, value: Tensor) -> Tensor:
+        """Return what ``noise`` does, for the number ``value`` as a tensor that may have a gradient."""
+
+
+@dataclass(frozen=True)
+class Quadratic(Growth):
+    """λ (rate · age² + 1): the standard deviation grows in proportion to the age.
+
+    It fits functions that drift in one direction. Source: Mauduit et al., 2025, Eq. (10), where the rate is 1.
+
+    Attributes:
+        rate: at least 0, per unit of time squared; 0 forgets nothing.
+
+    Raises:
+        InputError: if the rate is not a finite number of at least 0.
+    """
+
+    rate: float = 1.0
+
+    parameter = "rate"
+    bounds = (0.0, math.inf)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rate", checks.non_negative("rate", self.rate))
+
+    @staticmethod
+    def formula(age: Tensor, regularization: Tensor, value: Tensor) -> Tensor:
+        """Return λ (value · age² + 1)."""
+        return regularization * (value * age.square() + 1.0)
+
+
+@dataclass(frozen=True)
+class Linear(Growth):
+    """λ + rate · age: the variance grows as that of a Wiener process.
+
+    It fits functions that wander without a direction. Source: Brunzema, von Rohr and Trimpe, CDC 2022.
+
+    Attributes:
+        rate: at least 0, in reward units squared per unit of time; 0 forgets nothing.
+
+    Raises:
+        InputError: if the rate is not a finite number of at least 0.
+    """
+
+    rate: float
+
+    parameter = "rate"
+    bounds = (0.0, math.inf)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rate", checks.non_negative("rate", self.rate))
+
+    @staticmethod
+    def formula(age: Tensor, regularization: Tensor, value: Tensor) -> Tensor:
+        """Return λ + value · age."""
+        return regularization + value * age
+
+
+@dataclass(frozen=True)
+class Exponential(Growth):
+    """λ η^(−age): the weight of an observation falls by the factor η in a unit of time.
+
+    It stops growing at the variance of ``negligible``, so it stays finite.
+
+    Source: Deng et al., AISTATS 2022, as written in Mauduit et al., 2025, Eq. (9).
+
+    Attributes:
+        discount: η, above 0 and at most 1; 1 forgets nothing.
+
+    Raises:
+        InputError: if η is not in (0, 1].
+    """
+
+    discount: float
+
+    parameter = "discount"
+    bounds = (2.0**-40, 1.0)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "discount", checks.discount("discount", self.discount))
+
+    @staticmethod
+    def formula(age: Tensor, regularization: Tensor, value: Tensor) -> Tensor:
+        """Return λ value^(−age)."""
+        # Bounded before the exponential: after it the gradient of what overflows would be NaN.
+        exponent = (-age * value.log()).clamp_max(-2.0 * math.log(torch.finfo(age.dtype).eps))
+        return regularization * exponent.exp()
+
+
+def negligible(regularization: Tensor) -> Tensor:
+    """Return a noise variance so large that an observation with it counts nothing: λ / eps², eps of the dtype.
+
+    Its weight, relative to that of a fresh observation, is the square of what rounding loses; and factorisations still
+    have finite numbers.
+    """
+    return regularization / torch.finfo(regularization.dtype).eps ** 2
+
+
+def ages(times: Tensor, now: Tensor) -> Tensor:
+    """Return the ages ``now − times`` (..., n) of observations.
+
+    Args:
+        times: when they were made, (..., n).
+        now: 0-dim, the time at which they are looked at.
+
+    Raises:
+        InputError: if an observation is later than ``now``, or a time is NaN.
+    """
+    age = now.to(times) - times
+    later = ~(age >= 0.0)
+    if bool(later.any()):
+        raise InputError(
+            f"Time must not go backwards: now is {float(now):.10g}, and {int(later.sum())} of {times.numel()} times "
+            f"are later or NaN, such as {float(times[later][0]):.10g}. Set now to the latest time or after it."
+        )
+    return age
