@@ -49,7 +49,7 @@ class DTCFactors:
 
         Cost: O(m³ + n m²) time, O(n m) memory.
         """
-        dictionary_factor = jittered_cholesky(dictionary_gram)
+        dictionary_factor = jittered_cholesky(dictionary_gram, for_solving=True)
         embedding = embed(dictionary_factor, cross_gram)
         return cls.fit_embedded(dictionary_factor, embedding, targets, noise)
 

@@ -11,8 +11,11 @@ _MAX_RELATIVE_JITTER = {torch.float64: 1e-6, torch.float32: 1e-3}
 #: A variance below minus this fraction of the prior variance is an error, above it is rounding and becomes 0.
 _NEGATIVE_VARIANCE_TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-2}
 
+#: Steps of inverse iteration, which gains orders of magnitude with each where one eigenvalue is far below the others.
+_INVERSE_ITERATIONS = 3
 
-def jittered_cholesky(matrix: Tensor, scale: Tensor | None = None) -> Tensor:
+
+def jittered_cholesky(matrix: Tensor, scale: Tensor | None = None, *, for_solving: bool = False) -> Tensor:
     """Return the lower Cholesky factor of ``matrix`` plus the least jitter on its diagonal that makes it succeed.
 
     The jitter starts at 0, then at ten times the rounding error of the matrix, and grows tenfold; so an ill-conditioned
@@ -21,6 +24,9 @@ def jittered_cholesky(matrix: Tensor, scale: Tensor | None = None) -> Tensor:
     Args:
         matrix: symmetric, (..., m, m); m may be 0.
         scale: (...,) magnitude that the jitter is relative to; by default the mean of the diagonal.
+        for_solving: whether the factor of a nearly singular matrix counts as a failure: L⁻¹ may turn the rounding of
+            kernel values into errors of the size of the result. Points in the order of pivoted Cholesky, least
+            explained first, without those that are explained, do not need it.
 
     Returns:
         L (..., m, m), lower triangular, with L Lᵀ = matrix + jitter · I.
@@ -31,7 +37,10 @@ def jittered_cholesky(matrix: Tensor, scale: Tensor | None = None) -> Tensor:
 
     Cost: O(m³) a batch member and attempt; one attempt unless the matrix is singular to rounding.
     """
-    factor, failed = torch.linalg.cholesky_ex(matrix)
+    factor, info = torch.linalg.cholesky_ex(matrix)
+    failed = info > 0
+    if for_solving:
+        failed = failed | _is_lost(factor)
     if not bool(failed.any()):
         return factor
     if not bool(torch.isfinite(matrix).all()):
@@ -44,12 +53,12 @@ def jittered_cholesky(matrix: Tensor, scale: Tensor | None = None) -> Tensor:
     limit = _MAX_RELATIVE_JITTER[matrix.dtype]
     relative = 10.0 * matrix.shape[-1] * torch.finfo(matrix.dtype).eps
     while relative <= limit:
-        jitter = torch.where(failed > 0, relative * scale, torch.zeros_like(scale))
+        jitter = torch.where(failed, relative * scale, torch.zeros_like(scale))
         jittered = matrix + torch.diag_embed(jitter.unsqueeze(-1).expand(matrix.shape[:-1]))
         factor, still_failed = torch.linalg.cholesky_ex(jittered)
         if not bool(still_failed.any()):
             return factor
-        failed = failed + still_failed
+        failed = failed | (still_failed > 0)
         relative *= 10.0
     smallest = float(torch.linalg.eigvalsh(matrix.detach()).amin())
     raise NotPositiveDefiniteError(
@@ -57,6 +66,29 @@ def jittered_cholesky(matrix: Tensor, scale: Tensor | None = None) -> Tensor:
         f"{smallest:.3g} and rounding explains down to {-limit * float(scale.detach().abs().amax()):.3g}. "
         "The kernel is not a valid covariance."
     )
+
+
+def _is_lost(factor: Tensor) -> Tensor:
+    """Say whether L Lᵀ, scaled to a diagonal of ones, has an eigenvalue of less than √eps / 10, (...,).
+
+    Kernel values that are off by δ explain up to δ / eigenvalue more than there is, and no more than δ with a jitter of
+    at least δ. The eigenvalue is estimated by inverse iteration, where a small pivot gives reason to. Cost: O(m²).
+    """
+    m, eps = factor.shape[-1], torch.finfo(factor.dtype).eps
+    with torch.no_grad():
+        norms = factor.norm(dim=-1, keepdim=True)
+        pivots = factor.diagonal(dim1=-2, dim2=-1) / norms.squeeze(-1)
+        suspicious = (pivots.square() < eps**0.5).any(-1)
+        if not bool(suspicious.any()):
+            return suspicious
+        scaled = factor / norms
+        vector = torch.cos(torch.arange(m, dtype=factor.dtype, device=factor.device)).unsqueeze(-1)
+        vector = vector.expand(*factor.shape[:-2], m, 1)
+        growth = vector
+        for _ in range(_INVERSE_ITERATIONS):
+            vector = torch.cholesky_solve(vector / vector.norm(dim=-2, keepdim=True), scaled)
+            growth = vector.norm(dim=(-2, -1))
+        return suspicious & ~(growth * eps**0.5 < 10.0)
 
 
 def covariance_root(covariance: Tensor) -> Tensor:
