@@ -16,11 +16,13 @@ from torch_kbandits import checks
 from torch_kbandits.acquisition import AcquisitionRule, Domain, UpperConfidenceRule
 from torch_kbandits.batches import BatchRule
 from torch_kbandits.candidates import Belief, Candidates, Lookahead, StagedBelief
+from torch_kbandits.clock import Clock
 from torch_kbandits.confidence import ConstantWidth, Width
 from torch_kbandits.dictionaries import DictionaryRule
 from torch_kbandits.errors import EmptyHistoryError, InputError, KernelBanditWarning, TheoryWarning
 from torch_kbandits.gram import check_kernel, prior_variance
 from torch_kbandits.ledger import History, Ledger, Pending, check_rounds, checked_stages, joined, rewards
+from torch_kbandits.memory import Memory
 from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.random import generator_for, seed_for
 from torch_kbandits.state import (
@@ -68,7 +70,11 @@ class Bandit:
         width: the confidence width, a multiplier of the standard deviation; None for acquisitions that use none.
         acquisition: how the next point is chosen from the posterior.
         batches: when rewards are learned; None: at once.
+        memory: which observations count at a time, and with what noise, where the function changes; None where all do.
         seed: addresses all randomness.
+
+    With a memory there is a time. Unless ``ask`` and ``tell`` are given times, it is the round, counted from 0: a
+    reward has that of the round in which it is told.
 
     Raises:
         InputError: if an argument does not fit; the message says what was expected.
@@ -84,6 +90,7 @@ class Bandit:
         width: Width | None = None,
         acquisition: AcquisitionRule | None = None,
         batches: BatchRule | None = None,
+        memory: Memory | None = None,
         seed: int,
     ) -> None:
         acquisition = UpperConfidenceRule() if acquisition is None else acquisition
@@ -101,24 +108,28 @@ class Bandit:
                     f"{type(batches).__name__} plays a point again and again, and each round brings another context or "
                     "other actions: use GlobalBatchRule or LocalBatchRule, or candidates that stay."
                 )
+        if memory is not None:
+            checks.instance("memory", memory, Memory, "a memory such as SlidingWindow(500)")
         if isinstance(seed, bool):
             raise InputError(f"seed must be a whole number, got {seed}.")
         checks.instance("seed", seed, int, "a whole number")
         check_kernel(kernel, candidates.example)
-        if acquisition.num_stages and not (dictionary is None and batches is None):
+        if acquisition.num_stages and not (dictionary is None and batches is None and memory is None):
             raise InputError(
-                "A rule that chooses through stages needs exact posteriors: leave out dictionary and batches."
+                "A rule that chooses through stages needs exact posteriors: leave out dictionary, batches and memory."
             )
         self.candidates = candidates
         self.regularization = checks.positive("regularization", regularization)
         self.dictionary = dictionary
         self.width = ConstantWidth(0.0) if width is None else width
         self.batches = batches
+        self.memory = memory
         self.seed = seed
         self._acquisition = acquisition
         self._kernel = deepcopy(kernel)
+        self._clock = Clock()
         self._belief = self._prior()
-        self._ledger = Ledger.empty(candidates.example, staged=acquisition.num_stages > 0)
+        self._ledger = Ledger.empty(candidates.example, staged=acquisition.num_stages > 0, timed=self._has_clock)
         self._ahead: Lookahead | None = None
         self._model: NystromGP | OnlineGP | None = None
         self.round = 0
@@ -134,13 +145,20 @@ class Bandit:
         *,
         context: Any = None,
         candidates: Any = None,
+        time: Any = None,
         remember: bool = True,
         return_ids: Literal[False] = False,
     ) -> Tensor: ...
 
     @overload
     def ask(
-        self, q: int | None = 1, *, context: Any = None, candidates: Any = None, return_ids: Literal[True]
+        self,
+        q: int | None = 1,
+        *,
+        context: Any = None,
+        candidates: Any = None,
+        time: Any = None,
+        return_ids: Literal[True],
     ) -> Asked: ...
 
     def ask(
@@ -149,6 +167,7 @@ class Bandit:
         *,
         context: Any = None,
         candidates: Any = None,
+        time: Any = None,
         remember: bool = True,
         return_ids: bool = False,
     ) -> Tensor | Asked:
@@ -162,6 +181,7 @@ class Bandit:
             q: number of points; None for as many as the batch rule allows, at least one and at most 10,000 at a time.
             context: what is known before the choice, (c,): needs ``ContextualActions``, like the next.
             candidates: the actions of this round, (A, a), where they differ from round to round.
+            time: the present time, a number or a date, not before any given earlier; needs a memory. None: the round.
             remember: False to look without anything becoming pending: then nothing changes.
             return_ids: whether to return the numbers of the points as well, by which they can be told later.
 
@@ -175,14 +195,15 @@ class Bandit:
             checks.positive_integer("q", q)
         if return_ids and not remember:
             raise InputError("return_ids=True needs remember=True: what is not remembered cannot be told by its id.")
-        domain = self.candidates.in_round(context, candidates)
-        self._acquisition.check(domain)
-        if q is None:
-            self._require_open_batch()
-        ahead = self._lookahead() if remember else copy(self._lookahead())
-        before = len(ahead.pending)
+        present = self._present
         ids: tuple[int, ...] = ()
         try:
+            domain = self._domain_at(time, context, candidates)
+            self._acquisition.check(domain)
+            if q is None:
+                self._require_open_batch()
+            ahead = self._lookahead() if remember else copy(self._lookahead())
+            before = len(ahead.pending)
             self._fill(ahead, before + (_LARGEST_BATCH if q is None else q), domain, until_complete=q is None)
             X = ahead.pending[before:].clone()
             actions = self.candidates.actions(X)
@@ -190,7 +211,10 @@ class Bandit:
                 stages = ahead.stages
                 self._ledger = self._ledger.with_asked(X, None if stages is None else stages[before:])
                 ids = self._ledger.pending.ids[-len(X) :]
+            else:
+                self._present = present
         except BaseException:
+            self._present = present
             self._ahead = None  # it may hold points that were chosen and are not returned
             raise
         return Asked(actions, ids) if return_ids else actions
@@ -201,6 +225,7 @@ class Bandit:
         y: Tensor | float | None = None,
         *,
         context: Any = None,
+        time: Any = None,
         ids: int | Sequence[int] | None = None,
     ) -> None:
         """Learn rewards; the points need not have been asked for, nor be told in the order asked.
@@ -211,6 +236,7 @@ class Bandit:
             x: points (q, d), of the dtype and device of the candidates; with contexts actions (q, a).
             y: rewards (q,) or (q, 1), or a number or 0-dim tensor if q = 1.
             context: with contexts, that of the actions, (c,), or one for each, (q, c).
+            time: when the rewards were observed, not before any time given earlier; that of the last ``ask`` without.
             ids: instead of x and context, the numbers that ``ask(return_ids=True)`` returned with the points.
 
         Raises:
@@ -221,7 +247,9 @@ class Bandit:
         """
         if y is None:
             raise InputError("y is missing: give a reward for each point, tell(x, y) or tell(ids=ids, y=y).")
+        clock = self._clock_at_reward(time)
         if ids is None:
+            context = self.candidates.with_time(context, clock.now)
             X = self.candidates.points(x, context).detach().clone()
             pending, stages = self._ledger.pending.without(X), self._ledger.pending.stages_of(X)
             self._warn_of_stale_points(pending)
@@ -231,15 +259,20 @@ class Bandit:
             numbers, pending = self._ledger.pending_ids(ids), self._ledger.pending
             X, stages = pending.at_ids(numbers), pending.stages_at(numbers)
             pending = pending.without_ids(numbers)
-        self._learn_round(X, rewards(y, X).detach().clone(), stages, pending)
+        self._learn_round(X, rewards(y, X).detach().clone(), stages, pending, clock)
 
-    def _learn_round(self, X: Tensor, Y: Tensor, stages: Tensor | None, pending: Pending) -> None:
+    def _learn_round(self, X: Tensor, Y: Tensor, stages: Tensor | None, pending: Pending, clock: Clock) -> None:
         """Learn rewards Y (q,) at X (q, d) as one round and leave these points pending; everything or nothing."""
-        told = History(X, Y, torch.full((len(X),), self.round, device=X.device), stages)
+        times = torch.full((len(X),), clock.now, dtype=torch.float64, device=X.device) if self._has_clock else None
+        told = History(X, Y, torch.full((len(X),), self.round, device=X.device), stages, times)
         # The lookahead shares buffers with what is about to change, and failed changes may leave points in the belief.
         ahead, self._ahead = self._ahead, None
-        before, belief = dict(vars(self)), dict(vars(self._belief))
+        before, belief, known = dict(vars(self)), dict(vars(self._belief)), self._belief
         try:
+            self._clock = clock.after_reward(self.round + 1)
+            self._belief = self._belief.at(self._clock.now)
+            if self._belief is not known:
+                ahead = None
             held = self._learn_if_complete(told, ahead)
             self._ledger = self._ledger.with_told(told, held, pending)
             if not held:
@@ -248,7 +281,7 @@ class Bandit:
                 self._ahead = ahead  # the batch stays what it was: all of it is told now
             self.round += 1
         except BaseException:
-            vars(self._belief).update(belief)
+            vars(known).update(belief)
             vars(self).update(before)
             raise
 
@@ -320,12 +353,11 @@ class Bandit:
     def model(self) -> NystromGP | OnlineGP:
         """The posterior as a BoTorch model, built when asked for, O(n m²); without rewards that a batch rule holds."""
         if self._model is None:
-            history = self.history
-            learned = slice(self._belief.num_observations)
-            self._model = self._belief.model(history.X[learned], history.Y[learned], self.inducing_points)
+            learned = slice(self._ledger.num_forgotten, self._ledger.num_learned)
+            self._model = self._belief.shown(self.history.rows(learned))
         return self._model
 
-    def acquisition(self, *, context: Any = None, candidates: Any = None) -> AcquisitionFunction:
+    def acquisition(self, *, context: Any = None, candidates: Any = None, time: Any = None) -> AcquisitionFunction:
         """Return the acquisition function that ``ask`` maximises, as a BoTorch one on ``model``.
 
         With a context it is a function of the action alone: BoTorch's ``FixedFeatureAcquisitionFunction``. Thompson
@@ -334,19 +366,24 @@ class Bandit:
         Args:
             context: as in ``ask``.
             candidates: as in ``ask``.
+            time: as in ``ask``; nothing changes for the bandit.
         """
-        domain = self.candidates.in_round(context, candidates)
-        outstanding = self._ledger.outstanding
-        seed = seed_for(self.seed, self.round, f"ask {len(outstanding)}")
-        pending = outstanding if len(outstanding) else None
-        function = self._acquisition.function(self.model, self.beta, pending, domain, seed)
+        present = self._present
+        try:
+            domain = self._domain_at(time, context, candidates)
+            outstanding = self._ledger.outstanding
+            seed = seed_for(self.seed, self.round, f"ask {len(outstanding)}")
+            pending = outstanding if len(outstanding) else None
+            function = self._acquisition.function(self.model, self.beta, pending, domain, seed)
+        finally:
+            self._present = present
         fixed = domain.fixed_features
         if fixed is None:
             return function
         d = self.candidates.example.shape[-1]
         return FixedFeatureAcquisitionFunction(function, d, list(fixed), cast(Tensor, domain.context))
 
-    def recommend(self, *, context: Any = None, candidates: Any = None) -> Tensor:
+    def recommend(self, *, context: Any = None, candidates: Any = None, time: Any = None) -> Tensor:
         """Return the point (1, d) to use if the run ended now: of those learned the one of the largest posterior mean.
 
         With a context it is the action (1, a) of the largest posterior mean in it, played or not; on a box the best of
@@ -355,18 +392,33 @@ class Bandit:
         Args:
             context: as in ``ask``.
             candidates: as in ``ask``.
+            time: as in ``ask``; nothing changes for the bandit.
 
         Raises:
-            EmptyHistoryError: if nothing was learned yet.
+            EmptyHistoryError: if nothing was learned yet, or nothing of it counts any more.
         """
-        domain = self.candidates.in_round(context, candidates)
-        if self._belief.num_observations == 0:
-            raise EmptyHistoryError("Nothing was learned yet, so there is no point to recommend: tell first.")
-        if not self.candidates.is_contextual:
-            return self._belief.recommend()
-        greedy = self._belief.lookahead(self.candidates.example[:0])
-        best = greedy.choose(UpperConfidenceRule(), torch.zeros_like(self._belief.regularization), 0, domain)
-        return self.candidates.actions(best)
+        present = self._present
+        try:
+            domain, belief = self._domain_at(time, context, candidates), self._belief
+            if belief.num_observations == 0:
+                raise EmptyHistoryError(
+                    "Nothing was learned that counts, so there is no point to recommend: tell first."
+                )
+            if not self.candidates.is_contextual:
+                return belief.recommend()
+            greedy = belief.lookahead(self.candidates.example[:0])
+            best = greedy.choose(UpperConfidenceRule(), torch.zeros_like(belief.regularization), 0, domain)
+            return self.candidates.actions(best)
+        finally:
+            self._present = present
+
+    def restart(self) -> None:
+        """Forget all that was told so far, as where the function has become another; points stay pending.
+
+        The history keeps it. The next choice is from the prior. Rewards of points pending that are told later count.
+        """
+        belief = self._prior().at(self._clock.now)
+        self._ledger, self._belief, self._ahead, self._model = self._ledger.restarted, belief, None, None
 
     # ---------------------------------------------------------------- saving
 
@@ -383,7 +435,9 @@ class Bandit:
             "pending_ids": list(self.pending_ids),
             "pending_stages": self._ledger.pending.stages,
             "num_asked": self._ledger.num_asked,
-            "num_learned": self._belief.num_observations,
+            "num_learned": self._ledger.num_learned,
+            "num_forgotten": self._ledger.num_forgotten,
+            "clock": {"now": self._clock.now, "kind": self._clock.kind},
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -398,13 +452,16 @@ class Bandit:
         """
         check_format(state)
         check_config(state["config"], self._config())
-        saved = saved_state(state, self.candidates.example, self._acquisition.num_stages)
-        belief = self._prior()
-        learned = saved.history.rows(slice(saved.num_learned))
-        if saved.num_learned:
-            belief.restore_in_stages(learned.X, learned.Y, learned.stages, saved.dictionary)
+        saved = saved_state(state, self.candidates.example, self._acquisition.num_stages, timed=self._has_clock)
+        belief = self._prior().at(saved.clock.now)
+        learned = saved.history.rows(slice(saved.num_forgotten, saved.num_learned))
+        if len(learned.X):
+            belief.restore_history(learned, saved.dictionary)
         self._belief = belief
-        self._ledger = Ledger.restored(saved.history, saved.pending, saved.num_asked, saved.num_learned)
+        self._ledger = Ledger.restored(
+            saved.history, saved.pending, saved.num_asked, saved.num_learned, saved.num_forgotten
+        )
+        self._clock = saved.clock
         self._ahead = self._model = None
         self.round = saved.history.next_round
 
@@ -419,16 +476,19 @@ class Bandit:
         check_rounds(history)
         if self.round:
             raise InputError(f"replay needs a bandit that was told nothing; this one was told {self.round} round(s).")
-        fresh, before = self._prior(), self._ledger
+        fresh, before, clock = self._prior(), self._ledger, self._clock
         example = self.candidates.example
+        if self._has_clock and history.times is None:
+            raise InputError("This bandit has a memory, so a history to replay needs times.")
         try:
             for number in history.rounds.unique_consecutive():
                 told = history.rows(history.rounds == number)
                 X = checks.points("history.X", told.X, dimension=example.shape[-1], like=example)
                 stages = checked_stages(told.stages, X, self._acquisition.num_stages)
-                self._learn_round(X, rewards(told.Y, X), stages, self._ledger.pending.without(X))
+                now = self._clock_of_round(told)
+                self._learn_round(X, rewards(told.Y, X), stages, self._ledger.pending.without(X), now)
         except BaseException:
-            self._belief, self._ledger, self.round = fresh, before, 0
+            self._belief, self._ledger, self._clock, self.round = fresh, before, clock, 0
             self._ahead = self._model = None
             raise
 
@@ -446,8 +506,59 @@ class Bandit:
             return StagedBelief(self.candidates.example, self._kernel, self.regularization, num_stages)
         online = self.dictionary is not None and self.dictionary.is_online
         return self.candidates.belief(
-            self._kernel, self.regularization, self.seed, exact=self.dictionary is None, online=online
+            self._kernel,
+            self.regularization,
+            self.seed,
+            exact=self.dictionary is None,
+            online=online,
+            memory=self.memory,
         )
+
+    @property
+    def _has_clock(self) -> bool:
+        """Whether it matters when something is asked or told."""
+        return self.memory is not None or self.candidates.is_timed
+
+    @property
+    def _present(self) -> tuple[Clock, Belief, Lookahead | None, NystromGP | OnlineGP | None]:
+        """What depends on the time that it is."""
+        return self._clock, self._belief, self._ahead, self._model
+
+    @_present.setter
+    def _present(self, present: tuple[Clock, Belief, Lookahead | None, NystromGP | OnlineGP | None]) -> None:
+        self._clock, self._belief, self._ahead, self._model = present
+
+    def _domain_at(self, time: Any, context: Any, candidates: Any) -> Domain:
+        """Move on to a time, and return what may be played then."""
+        if not self._has_clock:
+            self._refuse_time(time)
+            return self.candidates.in_round(context, candidates)
+        clock = self._clock.moved_to(time, self.round)
+        domain = self.candidates.in_round(self.candidates.with_time(context, clock.now), candidates)
+        belief = self._belief.at(clock.now)
+        if belief is not self._belief:
+            self._belief, self._ahead, self._model = belief, None, None
+        self._clock = clock
+        return domain
+
+    def _clock_at_reward(self, time: Any) -> Clock:
+        """Return the clock at the time of a reward."""
+        if self._has_clock:
+            return self._clock.at_reward(time, self.round)
+        self._refuse_time(time)
+        return self._clock
+
+    def _clock_of_round(self, told: History) -> Clock:
+        """Return the clock at a round of a recorded history."""
+        if told.times is None:
+            return self._clock
+        now = float(told.times[0])
+        is_round = self._clock.kind in (None, "rounds") and now == float(self.round)
+        return Clock(now, "rounds" if is_round else "numbers")
+
+    def _refuse_time(self, time: Any) -> None:
+        if time is not None:
+            raise InputError("This bandit has no memory, so it knows no time: give it memory=, or leave out time.")
 
     def _learn_if_complete(self, told: History, ahead: Lookahead | None) -> tuple[History, ...]:
         """Learn what is told and what was kept aside, or keep all of it aside; return what is kept aside."""
@@ -466,9 +577,9 @@ class Bandit:
         generator = None
         if self.dictionary is not None:
             # Not by round: rewards told one by one or at once must lead to the same dictionary after a batch.
-            number = 0 if self.dictionary.is_coupled else self._belief.num_observations
+            number = 0 if self.dictionary.is_coupled else self._ledger.num_learned
             generator = generator_for(self.seed, number, "dictionary")
-        self._belief.learn_in_stages(told.X, told.Y, told.stages, self.dictionary, generator)
+        self._belief.learn_history(told, self.dictionary, generator)
 
     def _lookahead(self) -> Lookahead:
         """Return the posterior with the batch so far pending, kept from ask to ask."""
@@ -523,6 +634,7 @@ class Bandit:
         describe_value("acquisition", self._acquisition, config)
         describe_value("batches", self.batches, config)
         describe_value("dictionary", self.dictionary, config)
+        describe_value("memory", self.memory, config)
         describe_value("width", self.width, config)
         return config
 

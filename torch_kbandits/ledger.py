@@ -24,12 +24,14 @@ class History(NamedTuple):
         Y: rewards (n,).
         rounds: (n,) the round of each, counted from 0; rewards told in one call share a round.
         stages: (n,) the stage that learned each, 0 for none; None where the bandit has no stages.
+        times: (n,) when each was made, in double precision; None where the bandit has no clock.
     """
 
     X: Tensor
     Y: Tensor
     rounds: Tensor
     stages: Tensor | None = None
+    times: Tensor | None = None
 
     @property
     def next_round(self) -> int:
@@ -38,25 +40,25 @@ class History(NamedTuple):
 
     def rows(self, which: slice | Tensor) -> "History":
         """Return the part of some rows."""
-        stages = None if self.stages is None else self.stages[which]
-        return History(self.X[which], self.Y[which], self.rounds[which], stages)
+        return History(*(None if part is None else part[which] for part in self))  # pyright: ignore[reportArgumentType]
 
     def copied(self) -> "History":
         """Return a copy that shares no memory."""
-        stages = None if self.stages is None else self.stages.clone()
-        return History(self.X.clone(), self.Y.clone(), self.rounds.clone(), stages)
+        return History(*(None if part is None else part.clone() for part in self))  # pyright: ignore[reportArgumentType]
 
 
-def empty_history(example: Tensor, *, staged: bool = False) -> History:
+def empty_history(example: Tensor, *, staged: bool = False, timed: bool = False) -> History:
     """Return a history without observations, of the kind of the example point (1, d)."""
     nothing = torch.zeros(0, dtype=torch.long, device=example.device)
-    return History(example[:0], example.new_zeros(0), nothing, nothing if staged else None)
+    return History(
+        example[:0], example.new_zeros(0), nothing, nothing if staged else None, nothing.double() if timed else None
+    )
 
 
 def joined(parts: Sequence[History]) -> History:
-    """Return one history from its parts, in order; all of them have stages or none."""
-    X, Y, rounds, stages = zip(*parts, strict=True)
-    return History(torch.cat(X), torch.cat(Y), torch.cat(rounds), None if stages[0] is None else torch.cat(stages))
+    """Return one history from its parts, in order; all of them have stages and times or none."""
+    columns = zip(*parts, strict=True)
+    return History(*(None if column[0] is None else torch.cat(column) for column in columns))  # pyright: ignore
 
 
 def rewards(y: Tensor | float, X: Tensor) -> Tensor:
@@ -83,6 +85,12 @@ def check_rounds(history: History) -> None:
         raise InputError(f"The history must have a stage for each point, got {checks.describe(history.stages)}.")
     if bool((history.rounds.diff() < 0).any()):
         raise InputError("The rounds of a history must not decrease.")
+    if history.times is not None:
+        if len(history.times) != len(history.X):
+            raise InputError(f"The history must have a time for each point, got {checks.describe(history.times)}.")
+        checks.finite("the times of the history", checks.floating_tensor("the times of the history", history.times))
+        if bool((history.times.diff() < 0).any()):
+            raise InputError("The times of a history must not decrease.")
 
 
 def checked_stages(stages: Tensor | None, X: Tensor, num_stages: int) -> Tensor | None:
@@ -184,24 +192,41 @@ class Ledger:
         held: told, and kept aside by the batch rule.
         pending: points asked for and not yet told.
         num_asked: how many points were ever asked for.
+        num_told: how many rewards were ever told.
+        num_forgotten: how many of them, the first, were forgotten on demand.
     """
 
     told: tuple[History, ...]
     held: tuple[History, ...]
     pending: Pending
     num_asked: int
+    num_told: int = 0
+    num_forgotten: int = 0
 
     @classmethod
-    def empty(cls, example: Tensor, *, staged: bool = False) -> Self:
+    def empty(cls, example: Tensor, *, staged: bool = False, timed: bool = False) -> Self:
         """Return the ledger in which nothing was asked or told, of the kind of the example point (1, d)."""
-        history = empty_history(example, staged=staged)
+        history = empty_history(example, staged=staged, timed=timed)
         return cls((history,), (), Pending(example[:0], (), history.stages), 0)
 
     @classmethod
-    def restored(cls, history: History, pending: Pending, num_asked: int, num_learned: int) -> Self:
-        """Return the ledger of a saved bandit, whose posterior knew the first ``num_learned`` rewards."""
+    def restored(
+        cls, history: History, pending: Pending, num_asked: int, num_learned: int, num_forgotten: int = 0
+    ) -> Self:
+        """Return the ledger of a saved bandit, which had learned all but the last rewards and forgotten the first."""
         held = history.rows(slice(num_learned, None))
-        return cls((history,), (held,) if len(held.X) else (), pending, num_asked)
+        number = len(history.X)
+        return cls((history,), (held,) if len(held.X) else (), pending, num_asked, number, num_forgotten)
+
+    @property
+    def num_learned(self) -> int:
+        """How many rewards were learned, those forgotten since included."""
+        return self.num_told - sum(len(held.X) for held in self.held)
+
+    @property
+    def restarted(self) -> Self:
+        """This ledger with all that was told so far forgotten."""
+        return replace(self, held=(), num_forgotten=self.num_told)
 
     @property
     def in_one_part(self) -> Self:
@@ -225,7 +250,7 @@ class Ledger:
         """Return the ledger with one more round told, of which these rewards are kept aside and these points remain."""
         parts = (*self.told, told)
         parts = parts if len(parts) <= _SEPARATE_TELLS else (joined(parts),)
-        return replace(self, told=parts, held=held, pending=pending)
+        return replace(self, told=parts, held=held, pending=pending, num_told=self.num_told + len(told.X))
 
     def pending_ids(self, ids: Any) -> list[int]:
         """Return ids as a list, all of which are pending.

@@ -4,10 +4,12 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits import checks
+from torch_kbandits.clock import Clock
 from torch_kbandits.dictionaries import Selection
 from torch_kbandits.errors import InputError, StateMismatchError
 from torch_kbandits.ledger import History, Pending, check_rounds, checked_stages, rewards
@@ -84,7 +86,9 @@ class SavedState(NamedTuple):
         dictionary: points, and weights if its rule has any; no indices.
         pending: points asked for and not told.
         num_asked: how many points were ever asked for.
-        num_learned: how many of the rewards the posterior knew.
+        num_learned: how many of the rewards were learned.
+        num_forgotten: how many of them, the first, were forgotten on demand.
+        clock: what time it was.
     """
 
     history: History
@@ -92,10 +96,22 @@ class SavedState(NamedTuple):
     pending: Pending
     num_asked: int
     num_learned: int
+    num_forgotten: int
+    clock: Clock
 
 
-def saved_state(state: Mapping[str, Any], example: Tensor, num_stages: int = 0) -> SavedState:
-    """Return copies of the parts of a saved state, checked like what is told, for a bandit of so many stages."""
+def saved_state(state: Mapping[str, Any], example: Tensor, num_stages: int = 0, *, timed: bool = False) -> SavedState:
+    """Return copies of the parts of a saved state, checked like what is told.
+
+    Args:
+        state: what ``Bandit.state_dict`` returned.
+        example: a point (1, d) of the bandit that loads it.
+        num_stages: of that bandit.
+        timed: whether it has a clock.
+
+    Raises:
+        StateMismatchError: if something is missing or does not fit together.
+    """
     try:
         saved = History(**state["history"])
         X = _saved_points("X", saved.X, example)
@@ -111,16 +127,24 @@ def saved_state(state: Mapping[str, Any], example: Tensor, num_stages: int = 0) 
         pending_stages = checked_stages(state.get("pending_stages"), pending, num_stages)
         if not 0 <= num_learned <= len(X):
             raise InputError(f"{num_learned} rewards were learned of {len(X)} told.")
-        if (num_learned > 0) != (len(dictionary.points) > 0):
+        num_forgotten, clock = int(state.get("num_forgotten", 0)), Clock(**state.get("clock", {}))
+        if not 0 <= num_forgotten <= num_learned:
+            raise InputError(f"{num_forgotten} rewards were forgotten of {num_learned} learned.")
+        if timed != (saved.times is not None):
+            raise InputError("the history of a bandit with a memory needs times, and of one without has none.")
+        if not timed and (num_learned > num_forgotten) != (len(dictionary.points) > 0):
             raise InputError(
-                f"{num_learned} rewards were learned and {len(dictionary.points)} points in the dictionary."
+                f"{num_learned - num_forgotten} rewards were learned and {len(dictionary.points)} points in the "
+                "dictionary."
             )
         if len(ids) != len(pending) or list(ids) != sorted({*ids}) or (ids and not 0 <= ids[0] <= ids[-1] < num_asked):
             raise InputError(f"{len(pending)} points are pending and their ids are {ids}, of {num_asked} asked for.")
     except (ValueError, TypeError, AttributeError) as error:
         raise StateMismatchError(f"The state is damaged: {error}") from error
-    history = History(X.clone(), Y.clone(), saved.rounds.to(example.device).clone(), stages)
-    return SavedState(history, dictionary, Pending(pending.clone(), ids, pending_stages), num_asked, num_learned)
+    times = None if saved.times is None else saved.times.to(example.device, torch.float64, copy=True)
+    history = History(X.clone(), Y.clone(), saved.rounds.to(example.device).clone(), stages, times)
+    outstanding = Pending(pending.clone(), ids, pending_stages)
+    return SavedState(history, dictionary, outstanding, num_asked, num_learned, num_forgotten, clock)
 
 
 def _saved_dictionary(points: Tensor, weights: Tensor | None, example: Tensor) -> Selection:

@@ -7,9 +7,12 @@ from torch_kbandits.acquisition import Domain
 from torch_kbandits.candidates.base import Candidates
 from torch_kbandits.candidates.covariances import CovarianceTable
 from torch_kbandits.candidates.features import FeatureTable
+from torch_kbandits.candidates.joint import JointBelief
 from torch_kbandits.candidates.sources import ArmSource, as_source
 from torch_kbandits.candidates.table import TableBelief
+from torch_kbandits.candidates.ties import tie_rank
 from torch_kbandits.errors import InputError
+from torch_kbandits.memory import Memory
 
 #: Up to this many arms an exact posterior is kept as the covariance of all of them.
 COVARIANCE_LIMIT = 512
@@ -50,9 +53,25 @@ class Arms(Candidates):
         return Domain(arms=self.source.tensor)
 
     def belief(
-        self, kernel: Kernel, regularization: float, seed: int, *, exact: bool, online: bool = False
-    ) -> TableBelief:
-        """Return the table before any observation: of covariances if that is exact and small, else of features."""
+        self,
+        kernel: Kernel,
+        regularization: float,
+        seed: int,
+        *,
+        exact: bool,
+        online: bool = False,
+        memory: Memory | None = None,
+    ) -> TableBelief | JointBelief:
+        """Return the table before any observation: of covariances if that is exact and small, else of features.
+
+        With a memory it is no table but a model that is asked about all arms, which must be in memory.
+        """
+        if memory is not None:
+            arms = self.domain.arms
+            if arms is None:
+                raise InputError("A memory needs arms in memory: give Arms a tensor, or leave out memory.")
+            rank = tie_rank(len(arms), seed)
+            return JointBelief(arms, kernel, regularization, exact=exact, online=online, memory=memory, tie_rank=rank)
         if exact and len(self.source) <= COVARIANCE_LIMIT and self.source.dtype == torch.float64:
             return CovarianceTable(self.source, kernel, regularization, seed)
         return FeatureTable(self.source, kernel, regularization, seed, self.column_memory, exact=exact)

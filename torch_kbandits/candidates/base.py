@@ -4,12 +4,15 @@ from typing import Any, NamedTuple, Self
 
 import torch
 from gpytorch.kernels import Kernel
+from gpytorch.settings import min_fixed_noise
 from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.acquisition import AcquisitionRule, Domain
 from torch_kbandits.dictionaries import DictionaryRule, PlayedPoints, Selection
 from torch_kbandits.errors import InputError, NumericalError
+from torch_kbandits.ledger import History
+from torch_kbandits.memory import Memory
 from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.rows import row_keys
 
@@ -86,20 +89,30 @@ class Belief(ABC):
     #: The share of the candidates that was looked at for the last choice.
     visited_share: float = 1.0
 
+    #: The order in which ties between arms are broken, (A,); None where a lot of the round decides.
+    tie_rank: Tensor | None = None
+
     def __init__(self, example: Tensor, kernel: Kernel, regularization: float, *, exact: bool) -> None:
         self.exact = exact
         self.kernel = deepcopy(kernel).to(example).requires_grad_(False).eval()
         self.regularization = example.new_tensor(regularization)
 
-    def model(self, X: Tensor, Y: Tensor, inducing_points: Tensor) -> NystromGP | OnlineGP:
+    def model(self, X: Tensor, Y: Tensor, inducing_points: Tensor, noise: Tensor | None = None) -> NystromGP | OnlineGP:
         """Return the BoTorch model of rewards Y (n,) at X (n, d), with this prior and noise.
 
-        Without an exact posterior it has the dictionary (m, d).
+        Without an exact posterior it has the dictionary (m, d). With ``noise`` (n,) the observations have these noise
+        variances and λ is that of the next ones.
         """
-        prior = {"covar_module": deepcopy(self.kernel), "regularization": float(self.regularization)}
-        if self.exact:
-            return OnlineGP(X, Y.unsqueeze(-1), **prior)
-        return NystromGP(X, Y.unsqueeze(-1), inducing_points=inducing_points, **prior)
+        prior: dict[str, Any] = {
+            "covar_module": deepcopy(self.kernel),
+            "regularization": float(self.regularization),
+            "train_Yvar": None if noise is None else noise.unsqueeze(-1),
+        }
+        # GPyTorch would round a λ below 1e-6 up to it where observations have noise of their own.
+        with min_fixed_noise(float_value=0.0, double_value=0.0):
+            if self.exact:
+                return OnlineGP(X, Y.unsqueeze(-1), **prior)
+            return NystromGP(X, Y.unsqueeze(-1), inducing_points=inducing_points, **prior)
 
     @property
     @abstractmethod
@@ -161,26 +174,27 @@ class Belief(ABC):
     def lookahead(self, pending: Tensor) -> Lookahead:
         """Return the posterior with points (k, d) pending."""
 
-    # What a bandit calls: it also hands over in which stage each point was chosen, which few beliefs have to know.
+    # What a bandit calls: it also hands over which stage chose each point and when, which few beliefs have to know.
 
-    def learn_in_stages(
-        self,
-        X: Tensor,
-        Y: Tensor,
-        stages: Tensor | None,
-        rule: DictionaryRule | None,
-        generator: torch.Generator | None,
-    ) -> None:
-        """Do as ``learn`` with points that stages (q,) chose; None where there are no stages."""
-        self.learn(X, Y, rule, generator)
+    def learn_history(self, told: History, rule: DictionaryRule | None, generator: torch.Generator | None) -> None:
+        """Do as ``learn`` with rewards of which stages and times are known, where the bandit has any."""
+        self.learn(told.X, told.Y, rule, generator)
 
-    def restore_in_stages(self, X: Tensor, Y: Tensor, stages: Tensor | None, dictionary: Selection) -> None:
-        """Do as ``restore`` with points that stages (n,) chose; None where there are no stages."""
-        self.restore(X, Y, dictionary)
+    def restore_history(self, told: History, dictionary: Selection) -> None:
+        """Do as ``restore`` with a history of which stages and times are known, where the bandit has any."""
+        self.restore(told.X, told.Y, dictionary)
 
     def lookahead_in_stages(self, pending: Tensor, stages: Tensor | None) -> Lookahead:
         """Do as ``lookahead`` with points that stages (k,) chose; None where there are no stages."""
         return self.lookahead(pending)
+
+    def at(self, now: float) -> Self:
+        """Return the belief at a time, which is not before the present one: itself if it has no memory."""
+        return self
+
+    def shown(self, told: History) -> NystromGP | OnlineGP:
+        """Return the posterior of the rewards learned as a BoTorch model of its own."""
+        return self.model(told.X, told.Y, self.inducing_points)
 
 
 class SelectingBelief(Belief):
@@ -225,13 +239,25 @@ class Candidates(ABC):
     #: Whether a round brings a context, or actions of its own.
     is_contextual: bool = False
 
+    #: Whether points know when they are played, so that the kernel sees it.
+    is_timed: bool = False
+
     @property
     @abstractmethod
     def example(self) -> Tensor:
         """One point (1, d) that has the dtype, device and dimension of all."""
 
     @abstractmethod
-    def belief(self, kernel: Kernel, regularization: float, seed: int, *, exact: bool, online: bool = False) -> Belief:
+    def belief(
+        self,
+        kernel: Kernel,
+        regularization: float,
+        seed: int,
+        *,
+        exact: bool,
+        online: bool = False,
+        memory: Memory | None = None,
+    ) -> Belief:
         """Return the belief before any observation.
 
         Args:
@@ -240,6 +266,7 @@ class Candidates(ABC):
             seed: addresses what is drawn once.
             exact: whether the posterior is the exact one.
             online: whether the dictionary rule decides about each point once, when it is told.
+            memory: which observations count at a time; None where all do for ever.
         """
 
     @property
@@ -273,6 +300,10 @@ class Candidates(ABC):
         if X.dim() != 2 or len(X) == 0:
             raise InputError(f"x must be (q, d) with q >= 1, got {checks.describe(x)}.")
         return X
+
+    def with_time(self, context: Any, now: float) -> Any:
+        """Return the context together with the time, where points know when they are played."""
+        return context
 
     def actions(self, X: Tensor) -> Tensor:
         """Return what is asked for, given the points (q, d) that the kernel sees."""
@@ -346,11 +377,14 @@ class PlayedLog:
         weights = selection.weights
         return weights.new_zeros(len(self)).index_copy(0, indices, weights)
 
-    def with_rewards(self, X: Tensor, Y: Tensor, located: Located) -> Self:
-        """Return the log with rewards Y (q,) at X (q, d) added; this one stays as it is. Cost: O(u)."""
+    def with_rewards(self, X: Tensor, Y: Tensor, located: Located, weights: Tensor | None = None) -> Self:
+        """Return the log with rewards Y (q,) at X (q, d) added; this one stays as it is. Cost: O(u).
+
+        With weights (q,) each counts so many times.
+        """
         other = copy(self)
-        other.counts = self._added(self.counts, torch.ones_like(Y), located)
-        other.sums = self.sums_with(Y, located)
+        other.counts = self._added(self.counts, torch.ones_like(Y) if weights is None else weights, located)
+        other.sums = self.sums_with(Y if weights is None else Y * weights, located)
         other.points = self._points_with(X, located)
         if located.fresh:
             other._positions = self._positions | dict(zip(row_keys(X), located.positions, strict=True))
@@ -360,7 +394,8 @@ class PlayedLog:
         return torch.cat([self.points, X[located.fresh]]) if located.fresh else self.points
 
     def _added(self, old: Tensor, new: Tensor, located: Located) -> Tensor:
-        positions, new = torch.tensor(located.positions, device=new.device), new.to(old)
+        positions = torch.tensor(located.positions, dtype=torch.long, device=new.device)
+        new = new.to(old)
         grown = torch.cat([old, old.new_zeros(len(located.fresh))]) if located.fresh else old
         return grown.index_add(0, positions, new)
 

@@ -12,6 +12,7 @@ from torch_kbandits.candidates.base import Candidates
 from torch_kbandits.candidates.model_belief import ModelBelief, ModelLookahead
 from torch_kbandits.dictionaries import Selection
 from torch_kbandits.gram import prior_variance
+from torch_kbandits.memory import Memory
 from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.random import seed_for
 from torch_kbandits.rows import distinct
@@ -47,10 +48,18 @@ class Box(Candidates):
         return Domain(bounds=self.bounds, num_restarts=self.num_restarts, raw_samples=self.raw_samples)
 
     def belief(
-        self, kernel: Kernel, regularization: float, seed: int, *, exact: bool, online: bool = False
+        self,
+        kernel: Kernel,
+        regularization: float,
+        seed: int,
+        *,
+        exact: bool,
+        online: bool = False,
+        memory: Memory | None = None,
     ) -> "BoxBelief":
         """Return the prior."""
-        return BoxBelief(self, kernel, regularization, seed, exact=exact)
+        online = online and memory is not None  # else the rule chooses from all that was played
+        return BoxBelief(self, kernel, regularization, seed, exact=exact, online=online, memory=memory)
 
     def describe(self) -> dict[str, object]:
         """Return the bounds and the search's settings."""
@@ -65,8 +74,18 @@ class Box(Candidates):
 class BoxBelief(ModelBelief):
     """A model on the whole history, and where in the box its acquisition functions are searched."""
 
-    def __init__(self, box: Box, kernel: Kernel, regularization: float, seed: int, *, exact: bool) -> None:
-        super().__init__(box.example, kernel, regularization, exact=exact)
+    def __init__(
+        self,
+        box: Box,
+        kernel: Kernel,
+        regularization: float,
+        seed: int,
+        *,
+        exact: bool,
+        online: bool = False,
+        memory: Memory | None = None,
+    ) -> None:
+        super().__init__(box.example, kernel, regularization, exact=exact, online=online, memory=memory)
         self.box = box
         self.seed = seed_for(seed, 0, "sobol") % 2**31
         self._incumbent: Tensor | None = None
@@ -97,14 +116,17 @@ class BoxBelief(ModelBelief):
         starts = torch.cat([self._X[-1:], self._incumbent]).clamp(*self.box.bounds)
         return replace(self.box.domain, starts=distinct(starts)[0])
 
-    def update(self, X: Tensor, Y: Tensor, selection: Selection | None) -> None:
+    def update(self, X: Tensor, Y: Tensor, selection: Selection | None, noise: Tensor | None = None) -> None:
         """Condition on rewards Y (q,) at X (q, d) and move to the selected dictionary; everything or nothing."""
-        super().update(X, Y, selection)
+        super().update(X, Y, selection, noise)
         self._incumbent = None
 
-    def restore(self, X: Tensor, Y: Tensor, dictionary: Selection) -> None:
-        """Condition the prior on a whole history at a known dictionary."""
-        super().restore(X, Y, dictionary)
+    def _restore(self, X: Tensor, Y: Tensor, times: Tensor, noise: Tensor, dictionary: Selection) -> None:
+        super()._restore(X, Y, times, noise, dictionary)
+        self._incumbent = None
+
+    def _forget(self, noise: Tensor) -> None:
+        super()._forget(noise)
         self._incumbent = None
 
     def lookahead(self, pending: Tensor) -> "BoxLookahead":

@@ -12,6 +12,7 @@ from torch_kbandits.candidates.joint import JointBelief
 from torch_kbandits.candidates.sources import as_source
 from torch_kbandits.column_spec import ColumnSpec
 from torch_kbandits.errors import InputError
+from torch_kbandits.memory import Memory
 
 
 class ContextualActions(Candidates):
@@ -133,11 +134,20 @@ class ContextualActions(Candidates):
         """Return the actions (q, a) of joint points (q, c + a)."""
         return X[:, self.context_dim :]
 
-    def belief(self, kernel: Kernel, regularization: float, seed: int, *, exact: bool, online: bool = False) -> Belief:
+    def belief(
+        self,
+        kernel: Kernel,
+        regularization: float,
+        seed: int,
+        *,
+        exact: bool,
+        online: bool = False,
+        memory: Memory | None = None,
+    ) -> Belief:
         """Return the belief before any observation: one that grows if the dictionary rule decides about points once."""
-        if online:
+        if online and memory is None:
             return GrowingBelief(self.example, kernel, regularization, self.row_memory)
-        return JointBelief(self.example, kernel, regularization, exact=exact)
+        return JointBelief(self.example, kernel, regularization, exact=exact, online=online, memory=memory)
 
     def describe(self) -> dict[str, object]:
         """Return what tells these actions and contexts from others."""

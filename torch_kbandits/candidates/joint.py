@@ -7,13 +7,35 @@ from torch_kbandits.candidates.joint_lookahead import JointLookahead
 from torch_kbandits.candidates.model_belief import ModelBelief
 from torch_kbandits.dictionaries import Selection
 from torch_kbandits.gram import gram, prior_variance
+from torch_kbandits.memory import Memory
 
 
 class JointBelief(ModelBelief):
-    """A BoTorch model of rewards at joint points, asked about the actions of one context at a time."""
+    """A BoTorch model of rewards at joint points, asked about the actions of one context at a time.
 
-    def __init__(self, example: Tensor, kernel: Kernel, regularization: float, *, exact: bool) -> None:
-        super().__init__(example, kernel, regularization, exact=exact)
+    Args:
+        example: points (k, d), k >= 1, whose dtype and device all tensors have.
+        kernel: the prior covariance.
+        regularization: λ.
+        exact: whether the posterior is the exact one.
+        online: whether the dictionary rule decides about each point once, when it is told.
+        memory: which observations count at a time; None where all do for ever.
+        tie_rank: the order in which ties between arms are broken, (A,), if the actions are always the same.
+    """
+
+    def __init__(
+        self,
+        example: Tensor,
+        kernel: Kernel,
+        regularization: float,
+        *,
+        exact: bool,
+        online: bool = False,
+        memory: Memory | None = None,
+        tie_rank: Tensor | None = None,
+    ) -> None:
+        super().__init__(example, kernel, regularization, exact=exact, online=online, memory=memory)
+        self.tie_rank = None if tie_rank is None else tie_rank.to(example.device)
         with torch.no_grad():
             self._kernel_bound = prior_variance(self.kernel, example).max()
 
@@ -21,18 +43,18 @@ class JointBelief(ModelBelief):
         """Return the largest prior variance of a played point, 0-dim; for stationary kernels that of all points."""
         return self._kernel_bound
 
-    def update(self, X: Tensor, Y: Tensor, selection: Selection | None) -> None:
+    def update(self, X: Tensor, Y: Tensor, selection: Selection | None, noise: Tensor | None = None) -> None:
         """Condition on rewards Y (q,) at X (q, d) and move to the selected dictionary; everything or nothing."""
         with torch.no_grad():
             bound = torch.maximum(self._kernel_bound, prior_variance(self.kernel, X).max())
-        super().update(X, Y, selection)
+        super().update(X, Y, selection, noise)
         self._kernel_bound = bound
 
-    def restore(self, X: Tensor, Y: Tensor, dictionary: Selection) -> None:
-        """Condition the prior on a whole history at a known dictionary."""
-        super().restore(X, Y, dictionary)
-        with torch.no_grad():
-            self._kernel_bound = torch.maximum(self._kernel_bound, prior_variance(self.kernel, X).max())
+    def _restore(self, X: Tensor, Y: Tensor, times: Tensor, noise: Tensor, dictionary: Selection) -> None:
+        super()._restore(X, Y, times, noise, dictionary)
+        if len(X):
+            with torch.no_grad():
+                self._kernel_bound = torch.maximum(self._kernel_bound, prior_variance(self.kernel, X).max())
 
     def lookahead(self, pending: Tensor) -> JointLookahead:
         """Return the model with points (k, d) pending."""

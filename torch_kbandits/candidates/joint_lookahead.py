@@ -37,6 +37,11 @@ class JointPosterior(Protocol):
         """The posterior as a BoTorch model."""
         ...
 
+    @property
+    def tie_rank(self) -> Tensor | None:
+        """The order in which ties between arms are broken, (A,); None where a lot of the round decides."""
+        ...
+
     def kernel_bound(self) -> Tensor:
         """The largest k(x, x) known of, 0-dim."""
         ...
@@ -86,7 +91,7 @@ class JointLookahead(Lookahead):
         with torch.no_grad():
             offer = _Offer(self, domain.arms)
             scores = rule.on_arms(offer, beta, seed)
-            row = best_of(scores, beta, belief.kernel_bound(), seed)
+            row = best_of(scores, beta, belief.kernel_bound(), seed, belief.tie_rank)
             if offer.is_embedded:
                 belief.remember(offer.at.column(row))
         return domain.arms[row, None].clone()
@@ -187,12 +192,14 @@ def required(domain: Domain | None) -> Domain:
     return domain
 
 
-def best_of(scores: Tensor, beta: Tensor, kernel_bound: Tensor, seed: int) -> int:
+def best_of(scores: Tensor, beta: Tensor, kernel_bound: Tensor, seed: int, tie_rank: Tensor | None = None) -> int:
     """Return the position of the highest score (A,); scores that differ by rounding only are broken by lot.
 
-    The lot is the round's: actions differ from round to round, so there is no order of all of them.
+    Without ``tie_rank`` the lot is the round's: actions differ from round to round, so there is no order of all.
     """
-    ranks = torch.rand(len(scores), generator=torch.Generator().manual_seed(seed)).to(scores.device)
+    ranks = tie_rank
+    if ranks is None:
+        ranks = torch.rand(len(scores), generator=torch.Generator().manual_seed(seed)).to(scores.device)
     return highest(scores, ranks, tie_width(scores.max(), beta, kernel_bound))
 
 

@@ -14,6 +14,7 @@ from torch_kbandits.candidates.joint_lookahead import best_of
 from torch_kbandits.dictionaries import DictionaryRule, Selection
 from torch_kbandits.errors import InputError
 from torch_kbandits.gram import prior_variance
+from torch_kbandits.ledger import History
 from torch_kbandits.models import OnlineGP
 
 
@@ -88,17 +89,13 @@ class StagedBelief(Belief):
 
     def learn(self, X: Tensor, Y: Tensor, rule: DictionaryRule | None, generator: torch.Generator | None) -> None:
         """Condition on rewards Y (q,) at X (q, d) that no stage chose; everything or nothing."""
-        self.learn_in_stages(X, Y, None, rule, generator)
+        self._learn_in_stages(X, Y, None)
 
-    def learn_in_stages(
-        self,
-        X: Tensor,
-        Y: Tensor,
-        stages: Tensor | None,
-        rule: DictionaryRule | None,
-        generator: torch.Generator | None,
-    ) -> None:
-        """Condition the stages (q,) on rewards Y (q,) at X (q, d); everything or nothing."""
+    def learn_history(self, told: History, rule: DictionaryRule | None, generator: torch.Generator | None) -> None:
+        """Condition the stages on what is told; everything or nothing."""
+        self._learn_in_stages(told.X, told.Y, told.stages)
+
+    def _learn_in_stages(self, X: Tensor, Y: Tensor, stages: Tensor | None) -> None:
         models = list(self._stages)
         for stage in [] if stages is None else stages[stages > 0].unique().tolist():
             rows = stages == stage
@@ -114,9 +111,9 @@ class StagedBelief(Belief):
         """Condition the empty belief on a whole history that no stage chose."""
         self.learn(X, Y, None, None)
 
-    def restore_in_stages(self, X: Tensor, Y: Tensor, stages: Tensor | None, dictionary: Selection) -> None:
-        """Condition the empty belief on a whole history, X (n, d) and Y (n,), of stages (n,)."""
-        self.learn_in_stages(X, Y, stages, None, None)
+    def restore_history(self, told: History, dictionary: Selection) -> None:
+        """Condition the empty belief on a whole history of which the stages are known."""
+        self._learn_in_stages(told.X, told.Y, told.stages)
 
     def lookahead(self, pending: Tensor) -> "StagedLookahead":
         """Return the posterior with points (k, d) pending that no stage chose."""

@@ -13,11 +13,10 @@ from torch_kbandits.candidates.base import Located, Lookahead, PlayedLog, Select
 from torch_kbandits.candidates.columns import prior_variances
 from torch_kbandits.candidates.points import PointList
 from torch_kbandits.candidates.sources import ArmSource, as_source
-from torch_kbandits.candidates.ties import highest, tie_width
+from torch_kbandits.candidates.ties import highest, tie_rank, tie_width
 from torch_kbandits.dictionaries import PlayedPoints, Selection
 from torch_kbandits.gram import prior_variance
 from torch_kbandits.prior_draws import LowRankDraws, PriorDraws, prior_draws
-from torch_kbandits.random import generator_for
 from torch_kbandits.rows import distinct, row_keys
 
 
@@ -51,7 +50,7 @@ class TableBelief(SelectingBelief):
         self._known_held = (self._played_rows, self._dictionary_rows, self._played_rows.bool())
         self._num_observations = 0
         self._prior_draws: PriorDraws | None = None
-        self.tie_rank = torch.rand(self._num_arms, generator=generator_for(seed, 0, "ties")).to(example.device)
+        self.tie_rank: Tensor = tie_rank(self._num_arms, seed).to(example.device)
 
     # ---------------------------------------------------------------- what is known
 

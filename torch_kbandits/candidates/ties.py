@@ -3,6 +3,8 @@
 import torch
 from torch import Tensor
 
+from torch_kbandits.random import generator_for
+
 
 def tie_width(best: Tensor, beta: Tensor, kernel_bound: Tensor) -> Tensor:
     """Return by how much a score may lie below the best one and be its equal but for rounding, 0-dim.
@@ -18,3 +20,8 @@ def tie_width(best: Tensor, beta: Tensor, kernel_bound: Tensor) -> Tensor:
 def highest(scores: Tensor, ranks: Tensor, width: Tensor) -> int:
     """Return the position of the highest score (A,); of those within ``width`` of it, that of the largest rank (A,)."""
     return int(torch.where(scores >= scores.max() - width, ranks, -1.0).argmax())
+
+
+def tie_rank(num_arms: int, seed: int) -> Tensor:
+    """Return the order in which a bandit of this seed breaks ties between its arms, (A,)."""
+    return torch.rand(num_arms, generator=generator_for(seed, 0, "ties"))

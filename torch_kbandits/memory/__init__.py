@@ -1,5 +1,21 @@
 """What old observations still count for."""
 
+from torch_kbandits.memory.base import KeepAll, Memory
+from torch_kbandits.memory.fading import Discount, UncertaintyInjection
 from torch_kbandits.memory.growth import Exponential, Growth, Linear, Quadratic, ages, negligible
+from torch_kbandits.memory.windows import Restart, SlidingWindow
 
-__all__ = ["Exponential", "Growth", "Linear", "Quadratic", "ages", "negligible"]
+__all__ = [
+    "Discount",
+    "Exponential",
+    "Growth",
+    "KeepAll",
+    "Linear",
+    "Memory",
+    "Quadratic",
+    "Restart",
+    "SlidingWindow",
+    "UncertaintyInjection",
+    "ages",
+    "negligible",
+]

@@ -1,0 +1,43 @@
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+class Memory(ABC):
+    """Which observations count at a time, and with what noise. A value: it holds settings and no state.
+
+    What no longer counts at one time never counts again later.
+    """
+
+    #: Whether an observation that counts has noise variance λ whatever its age.
+    keeps_noise: bool = True
+
+    @abstractmethod
+    def noise(self, times: Tensor, now: float, regularization: float | Tensor) -> Tensor:
+        """Return the noise variances of observations as they are looked at now.
+
+        Args:
+            times: when they were made, (n,), in order, none after ``now``.
+            now: the present time.
+            regularization: λ, the variance of a fresh observation, in reward units squared.
+
+        Returns:
+            (n,), in reward units squared, at least λ; infinite for an observation that does not count.
+        """
+
+
+@dataclass(frozen=True)
+class KeepAll(Memory):
+    """All observations count alike for ever, as if nothing changed."""
+
+    def noise(self, times: Tensor, now: float, regularization: float | Tensor) -> Tensor:
+        """Return λ for each observation, (n,)."""
+        return torch.full_like(times, float(regularization))
+
+
+def where_counted(counts: Tensor, regularization: float | Tensor) -> Tensor:
+    """Return the noise λ where an observation counts and infinity where it does not, (n,)."""
+    noise = torch.full(counts.shape, torch.inf, dtype=torch.float64, device=counts.device)
+    return noise.masked_fill(counts, float(regularization))

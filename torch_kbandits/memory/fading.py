@@ -1,0 +1,75 @@
+"""Memories in which an observation counts less and less as it grows older."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from torch_kbandits import checks
+from torch_kbandits.memory.base import Memory
+from torch_kbandits.memory.growth import Exponential, Growth, ages, negligible
+
+
+@dataclass(frozen=True)
+class UncertaintyInjection(Memory):
+    """The noise variance of an observation grows with its age.
+
+    Source: Brunzema, von Rohr and Trimpe, CDC 2022 (``Linear``); Mauduit et al., 2025, Eq. (10) (``Quadratic``).
+
+    Args:
+        growth: ``Quadratic``, ``Linear`` or ``Exponential``; its age is in rounds unless times are given to ``tell``.
+        max_variance: observations of a larger variance are dropped, which bounds the cost of a round; in reward units
+            squared. None drops what a squared rounding error outweighs.
+
+    Raises:
+        InputError: if the growth is none, or the variance is not positive.
+    """
+
+    growth: Growth
+    max_variance: float | None = None
+
+    keeps_noise = False
+
+    def __post_init__(self) -> None:
+        checks.instance("growth", self.growth, Growth, "a growth such as Quadratic(1.0)")
+        if self.max_variance is not None:
+            object.__setattr__(self, "max_variance", checks.positive("max_variance", self.max_variance))
+
+    def noise(self, times: Tensor, now: float, regularization: float | Tensor) -> Tensor:
+        """Return the grown variances, infinite beyond the largest that counts, (n,)."""
+        level = torch.as_tensor(regularization, dtype=times.dtype, device=times.device)
+        grown = self.growth.noise(ages(times, times.new_tensor(now)), level)
+        dropped = grown >= negligible(level) if self.max_variance is None else grown > self.max_variance
+        return grown.masked_fill(dropped, torch.inf)
+
+
+@dataclass(frozen=True)
+class Discount(Memory):
+    """The weight of an observation falls by the factor η in a unit of time: its noise variance is λ η^(−age).
+
+    Source: Deng et al., AISTATS 2022, W-GP-UCB, in the form of Mauduit et al., 2025, Eq. (9).
+
+    Args:
+        discount: η, above 0 and at most 1; 1 forgets nothing.
+        least_weight: observations of a smaller weight η^age are dropped, which bounds the cost of a round. None drops
+            what a squared rounding error outweighs.
+
+    Raises:
+        InputError: if η is not in (0, 1], or the weight not in (0, 1).
+    """
+
+    discount: float
+    least_weight: float | None = None
+
+    keeps_noise = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "discount", checks.discount("discount", self.discount))
+        if self.least_weight is not None:
+            weight = checks.open_unit_interval("least_weight", self.least_weight)
+            object.__setattr__(self, "least_weight", weight)
+
+    def noise(self, times: Tensor, now: float, regularization: float | Tensor) -> Tensor:
+        """Return λ η^(−age), infinite below the least weight, (n,)."""
+        limit = None if self.least_weight is None else float(regularization) / self.least_weight
+        return UncertaintyInjection(Exponential(self.discount), limit).noise(times, now, regularization)

@@ -1,0 +1,87 @@
+"""Memories in which an observation counts fully or not at all."""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from torch_kbandits import checks
+from torch_kbandits.errors import InputError
+from torch_kbandits.memory.base import Memory, where_counted
+
+#: What a window's size counts.
+Unit = Literal["time", "observations"]
+
+
+@dataclass(frozen=True)
+class SlidingWindow(Memory):
+    """What is no older than the window counts; what is older is forgotten.
+
+    With rounds as the clock the choice of round t rests on the rounds t − size … t − 1.
+
+    Source: Zhou and Shroff, CISS 2021, SW-GP-UCB.
+
+    Args:
+        size: w: the largest age that counts, or with ``unit="observations"`` how many of the latest count. Infinite
+            for no limit.
+        unit: what the size counts; "time" is rounds unless times are given to ``tell``.
+
+    Raises:
+        InputError: if the size is not positive, or not a whole number of observations.
+    """
+
+    size: float
+    unit: Unit = "time"
+
+    def __post_init__(self) -> None:
+        if self.unit not in ("time", "observations"):
+            raise InputError(f'unit must be "time" or "observations", got {self.unit!r}.')
+        if isinstance(self.size, float) and self.size == math.inf:
+            return
+        if self.unit == "observations":
+            object.__setattr__(self, "size", checks.positive_integer("size", self.size))  # pyright: ignore[reportArgumentType]
+        else:
+            object.__setattr__(self, "size", checks.positive("size", self.size))
+
+    def noise(self, times: Tensor, now: float, regularization: float | Tensor) -> Tensor:
+        """Return λ within the window and infinity outside, (n,)."""
+        if self.unit == "time":
+            return where_counted(now - times <= self.size, regularization)
+        places = torch.arange(len(times), 0, -1, device=times.device)
+        return where_counted(places <= self.size, regularization)
+
+
+@dataclass(frozen=True)
+class Restart(Memory):
+    """Everything is forgotten whenever a period is over; the next starts from the prior.
+
+    With rounds as the clock the rounds 0 … period − 1 are the first period. ``Bandit.restart`` forgets on demand,
+    with or without this.
+
+    Source: Bogunovic, Scarlett and Cevher, AISTATS 2016, R-GP-UCB, with the period of Zhou and Shroff, CISS 2021.
+    After a restart the variance is the prior's; "σ₀ = 0" in the latter is a slip.
+
+    Args:
+        period: H, in units of time: rounds unless times are given to ``tell``. Infinite for no restarts.
+        origin: the time at which a period starts.
+
+    Raises:
+        InputError: if the period is not positive, or the origin is not finite.
+    """
+
+    period: float
+    origin: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not (isinstance(self.period, float) and self.period == math.inf):
+            object.__setattr__(self, "period", checks.positive("period", self.period))
+        object.__setattr__(self, "origin", checks.finite_number("origin", self.origin))
+
+    def noise(self, times: Tensor, now: float, regularization: float | Tensor) -> Tensor:
+        """Return λ in the present period and infinity before, (n,)."""
+        if self.period == math.inf:
+            return where_counted(torch.ones_like(times, dtype=torch.bool), regularization)
+        start = self.origin + self.period * math.floor((now - self.origin) / self.period)
+        return where_counted(times >= start, regularization)
