@@ -83,7 +83,9 @@ def test_memory_by_hand():
     assert value == pytest.approx(2.9598831, abs=1e-6)
     # One bound: the √λ of the posterior and ln(1/δ) = 2.3025850930 are left.
     assert float(MemoryWidth(R, B, DELTA)(Known())) == pytest.approx(2.0 + 0.2 * math.sqrt(10.6051701860), rel=1e-9)
-    assert MemoryWidth(R, B, DELTA, 500).smallest(LEVEL) == pytest.approx(2.0 + 0.2 * math.sqrt(17.0343863828), rel=1e-9)
+    assert MemoryWidth(R, B, DELTA, 500).smallest(LEVEL) == pytest.approx(
+        2.0 + 0.2 * math.sqrt(17.0343863828), rel=1e-9
+    )
 
 
 def test_sparq_by_hand():
@@ -225,9 +227,7 @@ def test_w_gp_ucb_reads_the_weighted_gain_of_an_ageing_model(growth, formula, no
 def test_sw_and_r_gp_ucb_read_the_gain_of_what_is_left(n, w):
     """A model that forgot all but the window, or the block, has the width of its observations alone."""
     X, Y = rounds(n)
-    model = OnlineGP(
-        torch.from_numpy(X[:, :1]), torch.from_numpy(Y), covar_module=rbf(0.3), regularization=LEVEL
-    )
+    model = OnlineGP(torch.from_numpy(X[:, :1]), torch.from_numpy(Y), covar_module=rbf(0.3), regularization=LEVEL)
     model.remove(list(range(max(0, n - w))))
     left = X[max(0, n - w) :, :1]
     gain = dense_gain(left, np.full(len(left), LEVEL))
@@ -347,9 +347,7 @@ def test_values_print_and_compare():
     assert repr(MemoryWidth(0.1, 2.0, 0.05, 500)) == (
         "MemoryWidth(noise_scale=0.1, norm_bound=2.0, failure_probability=0.05, num_bounds=500, gain=RealizedGain())"
     )
-    assert repr(SparQWidth(2.0, 0.05)) == (
-        "SparQWidth(norm_bound=2.0, failure_probability=0.05, gain=RealizedGain())"
-    )
+    assert repr(SparQWidth(2.0, 0.05)) == ("SparQWidth(norm_bound=2.0, failure_probability=0.05, gain=RealizedGain())")
     assert repr(TVGPUCBWidth()) == "TVGPUCBWidth(scale=0.8, rate=0.4)"
     assert len({SparQWidth(2.0, 0.05), SparQWidth(2.0, 0.05), SparQWidth(2.0, 0.1)}) == 2
 
