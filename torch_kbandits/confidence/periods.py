@@ -21,8 +21,8 @@ def restart_period(horizon: int, variation_budget: float | None = None, *, gain:
         horizon: T >= 1.
         variation_budget: P_T >= 0, a bound on Σ_t ‖f_{t+1} − f_t‖_k over the T rounds; 0 never restarts, None for
             unknown.
-        gain: γ_T > 0, the largest information gain of T observations, in nats: ``RateGain(...).at(T)``, or the last
-            of ``greedy_information_gain(...)``.
+        gain: γ_T > 0, the largest information gain of T observations, in nats: ``RateGain(...).at(T)``, or the last,
+            as a float, of ``greedy_information_gain(...)``.
 
     Raises:
         InputError: if an argument is out of range.
