@@ -12,8 +12,12 @@ from torch_kbandits.confidence.guess_and_double import GuessAndDouble
 from torch_kbandits.confidence.igp_ucb import IGPUCBWidth
 from torch_kbandits.confidence.information import effective_dimension, greedy_information_gain, information_gain
 from torch_kbandits.confidence.k_ucb import KUCBWidth
+from torch_kbandits.confidence.memory_width import MemoryWidth
+from torch_kbandits.confidence.periods import restart_period, window_size
 from torch_kbandits.confidence.randomized import RandomizedWidth
 from torch_kbandits.confidence.self_normalized import SelfNormalizedWidth
+from torch_kbandits.confidence.sparq import SparQWidth, sparq_cutoff, sparq_queries
+from torch_kbandits.confidence.tv_gp_ucb import TVGPUCBWidth
 
 __all__ = [
     "BKBWidth",
@@ -30,15 +34,22 @@ __all__ = [
     "IGPUCBWidth",
     "InformationGain",
     "KUCBWidth",
+    "MemoryWidth",
     "RandomizedWidth",
     "RateGain",
     "RealizedGain",
     "ScaledWidth",
     "SelfNormalizedWidth",
+    "SparQWidth",
     "SumGain",
+    "TVGPUCBWidth",
     "TheoremWidth",
     "Width",
     "effective_dimension",
     "greedy_information_gain",
     "information_gain",
+    "restart_period",
+    "sparq_cutoff",
+    "sparq_queries",
+    "window_size",
 ]

@@ -19,7 +19,8 @@ class BayesianGPUCBWidth(TheoremWidth):
     Source: Srinivas et al., ICML 2010, Theorem 1 and Lemma 5.1.
 
     Assumes: f is a draw from the model's prior, noise independent N(0, λ), the exact posterior, at most A arms
-    fixed before the run.
+    fixed before the run. The prior may be on space and time, as TV-GP-UCB's: the union bound is over the A arms at the
+    time of each round. Every round must add an observation that counts; a window would stop the clock.
 
     Args:
         num_arms: A >= 1.

@@ -135,13 +135,14 @@ class RateGain(InformationGain):
 
     def __call__(self, evidence: Evidence) -> Tensor:
         """Return the rate at n = ``evidence.num_observations``."""
-        return evidence.regularization.new_tensor(self._rate(evidence.num_observations))
+        return evidence.regularization.new_tensor(self.at(evidence.num_observations))
 
     def smallest(self) -> float:
         """Return the rate at n = e."""
-        return self._rate(0)
+        return self.at(0)
 
-    def _rate(self, num_observations: int) -> float:
+    def at(self, num_observations: int) -> float:
+        """Return the rate at n = ``num_observations``, such as γ_T for ``restart_period``."""
         n = max(float(num_observations), math.e)
         d = self.dimension
         if self.kernel == "rbf":

@@ -30,7 +30,8 @@ class RandomizedWidth(TheoremWidth):
 
     Args:
         num_arms: A >= 2.
-        seed: addresses the draws by (seed, number of observations), so that asking twice changes nothing.
+        seed: addresses the draws by (seed, number of observations), so that asking twice changes nothing. Where
+            observations stop counting, as in a sliding window, the number and with it the draw would stay the same.
     """
 
     num_arms: int
