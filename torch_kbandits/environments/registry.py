@@ -61,8 +61,8 @@ def build(name: str, *, seed: int, **options: Any) -> AnyEnvironment:
 
     Args:
         name: one of ``names()``.
-        seed: addresses the function, the arms and the noise; of contextual problems the contexts and the noise. What was
-            measured or stands in a paper is the same for every seed.
+        seed: addresses the function, the arms and the noise; of contextual problems the contexts and the noise. What
+            was measured or stands in a paper is the same for every seed.
         options: as ``describe(name)`` lists them.
 
     Raises:

@@ -38,8 +38,7 @@ class SeattleWeather(PeakSequence):
     def __init__(self, num_arms: int = 46, *, tolerance: float = 5.0, noise_scale: float = 0.1, seed: int) -> None:
         points = torch.linspace(-5.0, 40.0, checks.positive_integer("num_arms", num_arms), dtype=torch.float64)
         file = resources.files("torch_kbandits.environments").joinpath("data", "seattle_weather.csv")
-        with file.open(encoding="utf-8", newline="") as lines:
-            rows = list(csv.DictReader(lines))
+        rows = list(csv.DictReader(file.read_text(encoding="utf-8").splitlines()))
         self.dates = [row["date"] for row in rows]
         self.temperatures = [float(row["temp_max"]) for row in rows]
         super().__init__(

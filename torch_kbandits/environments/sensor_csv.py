@@ -12,6 +12,11 @@ from torch_kbandits.errors import InputError
 
 #: What to do with a missing reading.
 GAPS = ("refuse", "drop", "previous")
+#: How the error about one ends.
+_ADVICE = {
+    "refuse": ". Fill it, or drop such rows with gaps='drop', or take the reading before with gaps='previous'.",
+    "previous": " and there is none before it. Fill it.",
+}
 
 
 class Readings(NamedTuple):
@@ -73,17 +78,12 @@ def read_sensor_csv(
         row = [number(path, line, i, names, cells[i], hint) for i in range(times, len(names))]
         if gaps == "previous" and values:
             row = [before if value is None else value for value, before in zip(row, values[-1], strict=True)]
-        if None not in row:
-            values.append([value for value in row if value is not None])
+        missing = [i + times for i, value in enumerate(row) if value is None]
+        if not missing:
             kept.append(cells[0].strip())
+            values.append([value for value in row if value is not None])
         elif gaps != "drop":
-            where = place(path, line, row.index(None) + times, names)
-            ways = "drop such rows with gaps='drop', or take the reading before with gaps='previous'"
-            raise InputError(
-                f"{where}: the reading is missing. Fill it, or {ways}."
-                if gaps == "refuse"
-                else f"{where}: the reading is missing and there is none before it. Fill it."
-            )
+            raise InputError(f"{place(path, line, missing[0], names)}: the reading is missing{_ADVICE[gaps]}")
     readings = torch.tensor(values, dtype=torch.float64).reshape(-1, len(names) - times)
     return Readings(names[times:], readings, kept if times else None)
 
