@@ -90,6 +90,14 @@ def test_means_and_noise_have_addresses(name, options):
     assert torch.equal(torch.random.get_rng_state(), state)
 
 
+@pytest.mark.parametrize(("name", "options"), PROBLEMS)
+def test_what_is_returned_is_no_view(name, options):
+    env, twin = make(name, options, 1), make(name, options, 1)
+    for value in (env.means(3), env.mean(env.arms, 3), env.mean(env.arms[:1], 3), env.pull(env.arms[:1], 3)):
+        value.add_(1.0)
+    assert torch.equal(env.means(3), twin.means(3))
+
+
 @pytest.mark.parametrize(("name", "options"), [problem for problem in PROBLEMS if problem[0] != "replay"])
 def test_noise_has_the_stated_scale_and_the_seed(name, options):
     """2,000 draws: the mean within 4.5 σ/√n and the deviation within 4.5 σ/√2n; false alarms below 2e-5 each."""

@@ -69,7 +69,7 @@ class SensorReplay(DynamicEnvironment):
 
     def means(self, round: int) -> Tensor:
         """Return the readings (A,) of a round."""
-        return self.readings[round]
+        return self.readings[round].clone()
 
     def pull(self, X: Tensor, round: int) -> Tensor:
         """Return the readings (q,) of sensors X (q, d) in a round."""
