@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from torch_kbandits.bandit import Bandit
-from torch_kbandits.environments import AnyEnvironment, ContextualEnvironment, DynamicEnvironment, Environment
+from torch_kbandits.environments import AnyEnvironment, ContextualEnvironment, DynamicEnvironment
 
 #: Rows whose regret is measured at a time, so that a table of arms is compared with few points at once.
 _REGRET_ROWS = 256
@@ -100,7 +100,7 @@ def play(
 
 def _regret(environment: AnyEnvironment, played: list[Tensor]) -> Tensor:
     """Return the pseudo-regret of every play, (T,); ``played`` has the points of each batch."""
-    if isinstance(environment, Environment):
+    if not isinstance(environment, ContextualEnvironment | DynamicEnvironment):
         return torch.cat([environment.regret(X) for X in torch.cat(played).split(_REGRET_ROWS)])
     regrets, t = [], 0
     for X in played:
