@@ -173,13 +173,20 @@ def test_kernel_and_regularization_fit_the_problem(make, name, options):
 
 def test_the_registry_describes_what_it_builds():
     assert names() == [
+        "abrupt",
         "bump",
         "chessboard",
         "digits",
+        "drift",
         "gaussian-bumps",
         "gp-sample",
         "hpolib",
+        "moving-peak",
+        "ozone-grid",
+        "periodic",
         "rkhs-function",
+        "seattle-weather",
+        "sensor-replay",
         "sensors",
         "step-diagonal",
         "test-function",
@@ -196,7 +203,7 @@ def test_the_registry_describes_what_it_builds():
     ("name", "options", "message"),
     [
         ("rkhs-functions", {}, "no environment 'rkhs-functions'.*did you mean 'rkhs-function'"),
-        ("zzz", {}, "there are bump, chessboard, digits, gaussian-bumps, gp-sample"),
+        ("zzz", {}, "there are abrupt, bump, chessboard, digits, drift, gaussian-bumps"),
         (3, {}, "no environment 3"),
         ("rkhs-function", {"length_scale": 1.0}, "no option 'length_scale'.*did you mean 'lengthscale'"),
         ("gaussian-bumps", {"dtype": "float32"}, "no option 'dtype'"),

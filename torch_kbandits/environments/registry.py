@@ -4,26 +4,44 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+from torch_kbandits.environments.abrupt_switches import AbruptSwitches
 from torch_kbandits.environments.anchors import bump, chessboard, step_diagonal
 from torch_kbandits.environments.arms import gaussian_bumps
 from torch_kbandits.environments.base import Environment
 from torch_kbandits.environments.classification import digits
 from torch_kbandits.environments.contextual import ContextualEnvironment
+from torch_kbandits.environments.drift import Drift
+from torch_kbandits.environments.dynamic import DynamicEnvironment
 from torch_kbandits.environments.gaussian_process import gp_sample, rkhs_function
 from torch_kbandits.environments.hpolib import hpolib
+from torch_kbandits.environments.moving_peak import MovingPeak
 from torch_kbandits.environments.options import nearest
+from torch_kbandits.environments.ozone import ozone_grid
+from torch_kbandits.environments.periodic import Periodic
+from torch_kbandits.environments.seattle_weather import SeattleWeather
+from torch_kbandits.environments.sensor_replay import sensor_replay
 from torch_kbandits.environments.sensors import sensors
 from torch_kbandits.environments.synthetic import synthetic_function
 from torch_kbandits.errors import InputError
 
-_ENVIRONMENTS: dict[str, Callable[..., Environment | ContextualEnvironment]] = {
+#: What an algorithm may play.
+AnyEnvironment = Environment | ContextualEnvironment | DynamicEnvironment
+
+_ENVIRONMENTS: dict[str, Callable[..., AnyEnvironment]] = {
+    "abrupt": AbruptSwitches,
     "bump": bump,
     "chessboard": chessboard,
     "digits": digits,
+    "drift": Drift,
     "gaussian-bumps": gaussian_bumps,
     "gp-sample": gp_sample,
     "hpolib": hpolib,
+    "moving-peak": MovingPeak,
+    "ozone-grid": ozone_grid,
+    "periodic": Periodic,
     "rkhs-function": rkhs_function,
+    "seattle-weather": SeattleWeather,
+    "sensor-replay": sensor_replay,
     "sensors": sensors,
     "step-diagonal": step_diagonal,
     "test-function": synthetic_function,
@@ -38,12 +56,13 @@ def names() -> list[str]:
     return sorted(_ENVIRONMENTS)
 
 
-def build(name: str, *, seed: int, **options: Any) -> Environment | ContextualEnvironment:
+def build(name: str, *, seed: int, **options: Any) -> AnyEnvironment:
     """Make a problem by its name.
 
     Args:
         name: one of ``names()``.
-        seed: addresses the function, the arms and the noise; of contextual problems the contexts and the noise.
+        seed: addresses the function, the arms and the noise; of contextual problems the contexts and the noise. What
+            was measured or stands in a paper is the same for every seed.
         options: as ``describe(name)`` lists them.
 
     Raises:
@@ -75,7 +94,7 @@ def describe(name: str) -> tuple[str, dict[str, Any]]:
     return summary, _options(name)
 
 
-def _maker(name: str) -> Callable[..., Environment | ContextualEnvironment]:
+def _maker(name: str) -> Callable[..., AnyEnvironment]:
     if not isinstance(name, str) or name not in _ENVIRONMENTS:
         listed = ", ".join(names())
         raise InputError(f"There is no environment {name!r}{nearest(name, names())}; there are {listed}.")

@@ -9,7 +9,7 @@ from torch_kbandits.environments.covariances import norm_of_values
 from torch_kbandits.environments.options import choice, whole_number
 from torch_kbandits.environments.replay import ReplayedArms
 from torch_kbandits.environments.sensor_csv import read_sensor_csv
-from torch_kbandits.errors import InputError
+from torch_kbandits.environments.sensor_learning import learn
 from torch_kbandits.kernels import PrecomputedKernel
 
 
@@ -20,6 +20,7 @@ def sensors(
     noise_fraction: float = 0.05,
     gaps: str = "refuse",
     header: bool | None = None,
+    times: bool | None = None,
     delimiter: str = ",",
     norm: str | None = None,
     seed: int,
@@ -38,8 +39,9 @@ def sensors(
         train_fraction: share of the rows to learn from, rounded down.
         noise_fraction: R² as a fraction of the average empirical variance. R is what the paper gives to its algorithms;
             readings of a sensor may well spread wider over the test rows.
-        gaps: "refuse" or "drop" rows with a missing reading.
+        gaps: "refuse" or "drop" rows with a missing reading, or take the "previous" one of the sensor.
         header: whether the first row names the sensors; None: it does if none of its cells is a number.
+        times: whether the first column has times, which are left out; None: it has if none of its cells is a number.
         delimiter: between cells.
         norm: "rkhs" or "printed" makes ``norm_bound`` √(fᵀK⁻¹f) or √(fᵀKf) of the centred means; None leaves it
             unknown. With fewer training rows than sensors K is singular and the first says little.
@@ -55,23 +57,10 @@ def sensors(
     fraction = checks.open_unit_interval("train_fraction", train_fraction)
     choice("norm", norm, ("rkhs", "printed", None))
     whole_number("seed", seed)
-    names, readings = read_sensor_csv(csv, gaps=gaps, header=header, delimiter=delimiter)
-    number = math.floor(fraction * len(readings) + 1e-9)  # 0.29 of 100 rows are 29, whatever 0.29 is in binary
-    train, test = readings[:number], readings[number:]
-    if len(train) < 2 or len(test) < 1:
-        raise InputError(
-            f"{csv} has {len(readings)} usable row(s) of readings, of which {len(train)} are to learn from and "
-            f"{len(test)} to replay: at least 2 and 1 are needed. Give more rows or another train_fraction."
-        )
-    constant = (train == train[0]).all(0).nonzero().flatten().tolist()
-    if constant:
-        listed = ", ".join(f"{i + 1} ({names[i]})" for i in constant)
-        raise InputError(f"{csv}: column(s) {listed} are constant over the {len(train)} training rows; remove them.")
-    covariance = train.T.cov()
-    noise_variance = checks.positive("noise_fraction", noise_fraction) * float(covariance.diagonal().mean())
-    center = float(train.mean())
+    readings = read_sensor_csv(csv, gaps=gaps, header=header, times=times, delimiter=delimiter)
+    covariance, center, noise_variance, test = learn(csv, readings, fraction, noise_fraction)
     return ReplayedArms(
-        torch.arange(len(names), dtype=torch.float64).unsqueeze(-1),
+        torch.arange(test.shape[1], dtype=torch.float64).unsqueeze(-1),
         test.T.contiguous(),
         seed,
         simultaneous=True,

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from torch_kbandits.bandit import Bandit
-from torch_kbandits.environments import ContextualEnvironment, Environment
+from torch_kbandits.environments import AnyEnvironment, ContextualEnvironment, DynamicEnvironment
 
 #: Rows whose regret is measured at a time, so that a table of arms is compared with few points at once.
 _REGRET_ROWS = 256
@@ -33,7 +33,7 @@ class Trace:
 
 def play(
     bandit: Bandit,
-    environment: Environment | ContextualEnvironment,
+    environment: AnyEnvironment,
     rounds: int,
     *,
     record_every: int = 1,
@@ -43,15 +43,20 @@ def play(
 
     Args:
         bandit: told nothing yet; for contexts one with ``ContextualActions``.
-        environment: an ``Environment`` or a ``ContextualEnvironment``.
+        environment: what is played. The bandit gets no time from a ``DynamicEnvironment``: its clock is its own rounds.
         rounds: T, the number of plays.
         record_every: rounds between two recorded points.
         batch: how many points are asked for at a time; "rule" asks for as many as the algorithm's rule allows. All
-            rounds of a batch are recorded with the seconds and the dictionary after it, and they have one context, that
-            of the first.
+            rounds of a batch are recorded with the seconds and the dictionary after it, and they have one context, or
+            one moment of a problem that changes: those of the first.
+
+    Raises:
+        InputError: if the environment has fewer rounds; before anything is played.
 
     Cost: that of the bandit and the environment, and about 10 microseconds a round.
     """
+    if isinstance(environment, DynamicEnvironment):
+        environment.check_rounds(rounds)
     clock = time.perf_counter
     ask, tell, center = bandit.ask, bandit.tell, environment.center
     contextual = isinstance(environment, ContextualEnvironment)
@@ -93,9 +98,9 @@ def play(
     return Trace(recorded, cumulative, spent, sizes)
 
 
-def _regret(environment: Environment | ContextualEnvironment, played: list[Tensor]) -> Tensor:
+def _regret(environment: AnyEnvironment, played: list[Tensor]) -> Tensor:
     """Return the pseudo-regret of every play, (T,); ``played`` has the points of each batch."""
-    if not isinstance(environment, ContextualEnvironment):
+    if not isinstance(environment, ContextualEnvironment | DynamicEnvironment):
         return torch.cat([environment.regret(X) for X in torch.cat(played).split(_REGRET_ROWS)])
     regrets, t = [], 0
     for X in played:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from torch_kbandits import checks
-from torch_kbandits.environments import ContextualEnvironment, Environment
+from torch_kbandits.environments import AnyEnvironment
 from torch_kbandits.errors import InputError, KernelBanditError
 from torch_kbandits.experiments.extras import require
 from torch_kbandits.experiments.records import Record, append_records, mend_records, read_records, write_whole
@@ -163,7 +163,7 @@ def _clip_workers(workers: int | None, tell: Callable[[str], None]) -> int:
 
 def _rehearse(due: Sequence[Trial]) -> None:
     """Build each algorithm on each environment once, so that what does not fit is said before anything runs."""
-    problems: dict[str, tuple[Trial, Environment | ContextualEnvironment]] = {}
+    problems: dict[str, tuple[Trial, AnyEnvironment]] = {}
     rehearsed = set()
     for trial in due:
         where = f"{trial.algorithm.label} on {trial.environment.label}"

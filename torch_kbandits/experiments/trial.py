@@ -14,7 +14,7 @@ import torch
 from torch_kbandits.algorithms import registry as algorithms
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.candidates import ContextualActions
-from torch_kbandits.environments import ContextualEnvironment, Environment
+from torch_kbandits.environments import AnyEnvironment, ContextualEnvironment, DynamicEnvironment, Environment
 from torch_kbandits.environments import registry as environments
 from torch_kbandits.errors import EmptyHistoryError, InputError
 from torch_kbandits.experiments.kernels import build_kernel
@@ -91,12 +91,19 @@ class Trial:
         return f"{self.algorithm.label} on {self.environment.label}, seed {self.seed}"
 
 
-def build_environment(trial: Trial) -> Environment | ContextualEnvironment:
-    """Make the problem of a trial."""
-    return environments.build(trial.environment.name, seed=trial.seed, **trial.environment.options)
+def build_environment(trial: Trial) -> AnyEnvironment:
+    """Make the problem of a trial.
+
+    Raises:
+        InputError: if an option does not fit, or the problem ends before the rounds of the trial.
+    """
+    environment = environments.build(trial.environment.name, seed=trial.seed, **trial.environment.options)
+    if isinstance(environment, DynamicEnvironment):
+        environment.check_rounds(trial.rounds)
+    return environment
 
 
-def build_bandit(trial: Trial, environment: Environment | ContextualEnvironment) -> Bandit:
+def build_bandit(trial: Trial, environment: AnyEnvironment) -> Bandit:
     """Make the algorithm of a trial from what the environment knows, the settings and the algorithm's own options.
 
     Raises:
@@ -167,27 +174,29 @@ def run_one(trial: Trial) -> tuple[Record, list[str]]:
         cumulative_seconds=trace.seconds,
         dictionary_size=trace.dictionary_size,
         recommended_mean=recommended,
-        best_mean=None if isinstance(environment, ContextualEnvironment) else float(environment.best_mean),
+        best_mean=float(environment.best_mean) if isinstance(environment, Environment) else None,
     )
     return record, list(dict.fromkeys(" ".join(str(warning.message).split()) for warning in caught))
 
 
-def _space(environment: Environment | ContextualEnvironment) -> dict[str, Any]:
+def _space(environment: AnyEnvironment) -> dict[str, Any]:
     """Return the words by which an algorithm is told what may be played."""
     if isinstance(environment, ContextualEnvironment):
         if environment.actions is not None:
             return {"candidates": ContextualActions(environment.actions, context_dim=environment.context_dim)}
         action_dim = environment.available(0).shape[1]
         return {"candidates": ContextualActions(context_dim=environment.context_dim, action_dim=action_dim)}
-    return {"candidates": environment.arms} if environment.arms is not None else {"bounds": environment.bounds}
+    if isinstance(environment, Environment) and environment.arms is None:
+        return {"bounds": environment.bounds}
+    return {"candidates": environment.arms}
 
 
-def _recommended_mean(bandit: Bandit, environment: Environment | ContextualEnvironment) -> float | None:
+def _recommended_mean(bandit: Bandit, environment: AnyEnvironment) -> float | None:
     """Return the true mean of the recommended point; None if nothing was learned, as in an unfinished first batch.
 
-    None with contexts, too: the best action depends on them.
+    None with contexts and on problems that change, too: what is best depends on them.
     """
-    if isinstance(environment, ContextualEnvironment):
+    if not isinstance(environment, Environment):
         return None
     try:
         return float(environment.mean(bandit.recommend()))

@@ -1,0 +1,433 @@
+"""Problems that change: means, budgets and regret of each round, against plain formulas; nothing has a memory."""
+
+import csv
+import datetime
+from pathlib import Path
+
+import numpy as np
+import oracles
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from problems import DOUBLE
+from torch import Tensor
+
+import torch_kbandits
+from torch_kbandits import InputError
+from torch_kbandits.environments import (
+    AbruptSwitches,
+    Drift,
+    DynamicEnvironment,
+    MovingPeak,
+    Periodic,
+    SeattleWeather,
+    SensorReplay,
+    build,
+)
+
+PROBLEMS = [
+    ("moving-peak", {}),
+    ("moving-peak", {"num_arms": 31}),
+    ("abrupt", {"switches": 7}),
+    ("abrupt", {"switches": [3, 4, 30], "dimension": 3, "kernel": "matern-1.5"}),
+    ("drift", {}),
+    ("drift", {"budget": 90.0, "horizon": 40, "norm": 2.5}),
+    ("periodic", {"period": 9}),
+    ("periodic", {"period": 12, "swing": 0.8, "num_arms": 17}),
+    ("seattle-weather", {}),
+    ("seattle-weather", {"num_arms": 10, "tolerance": 2.0}),
+    ("replay", {}),
+]
+
+
+def make(name: str, options: dict, seed: int) -> DynamicEnvironment:
+    if name != "replay":
+        return build(name, seed=seed, **options)
+    readings = torch.tensor(np.random.default_rng(0).normal(size=(60, 4)))
+    return SensorReplay(torch.arange(8, dtype=DOUBLE).reshape(4, 2), readings, seed)
+
+
+# ---------------------------------------------------------------- what all of them have
+
+
+@pytest.mark.parametrize(("name", "options"), PROBLEMS)
+def test_regret_is_against_the_best_arm_of_the_round(name, options):
+    env = make(name, options, 0)
+    maximisers = set()
+    for number in range(50):
+        means = env.means(number)
+        assert means.shape == env.arms.shape[:1]
+        regret = env.regret(env.arms, number)
+        best = max(means.tolist())
+        assert regret.tolist() == pytest.approx([best - mean for mean in means.tolist()], abs=1e-14)
+        assert float(regret.min()) == 0.0
+        maximiser = int(means.argmax())
+        maximisers.add(maximiser)
+        assert float(env.regret(env.arms[maximiser][None], number)) == 0.0
+        assert env.best_mean(number).dim() == 0
+        assert float(env.best_mean(number)) == best
+        some = [len(env.arms) - 1, 0, 2]
+        assert torch.equal(env.mean(env.arms[some], number), means[some])
+    assert len(maximisers) > 1
+
+
+@pytest.mark.parametrize(("name", "options"), PROBLEMS)
+def test_means_and_noise_have_addresses(name, options):
+    """Looking at rounds in any order, measuring and pulling change nothing and consume nothing of torch's generator."""
+    torch.manual_seed(0)
+    state = torch.random.get_rng_state()
+    env, twin = make(name, options, 1), make(name, options, 1)
+    forward = [env.means(number) for number in range(50)]
+    for number in reversed(range(50)):
+        twin.regret(twin.arms[:3], number)
+        twin.pull(twin.arms[:1], number)
+        if number % 10 == 0:
+            twin.variation_budget(number + 1)
+        assert torch.equal(twin.means(number), forward[number])
+        assert torch.equal(twin.pull(twin.arms[:3], number), env.pull(env.arms[:3], number))
+    assert torch.equal(env.arms, twin.arms)
+    assert torch.equal(torch.random.get_rng_state(), state)
+
+
+@pytest.mark.parametrize(("name", "options"), PROBLEMS)
+def test_what_is_returned_is_no_view(name, options):
+    env, twin = make(name, options, 1), make(name, options, 1)
+    for value in (env.means(3), env.mean(env.arms, 3), env.mean(env.arms[:1], 3), env.pull(env.arms[:1], 3)):
+        value.add_(1.0)
+    assert torch.equal(env.means(3), twin.means(3))
+
+
+@pytest.mark.parametrize(("name", "options"), [problem for problem in PROBLEMS if problem[0] != "replay"])
+def test_noise_has_the_stated_scale_and_the_seed(name, options):
+    """2,000 draws: the mean within 4.5 σ/√n and the deviation within 4.5 σ/√2n; false alarms below 2e-5 each."""
+    env, other = (make(name, options | {"noise_scale": 0.3}, seed) for seed in (3, 4))
+    X = env.arms[:1].expand(100, -1)
+    noise = np.concatenate([(env.pull(X, number) - env.mean(X, number)).numpy() for number in range(20)])
+    assert abs(noise.mean()) < 4.5 * 0.3 / np.sqrt(2000)
+    assert abs(noise.std() - 0.3) < 4.5 * 0.3 / np.sqrt(4000)
+    assert len(set(noise.round(10))) == 2000
+    assert not torch.equal(env.pull(env.arms[:1], 0), other.pull(other.arms[:1], 0))
+    assert env.regularization == pytest.approx(0.09)
+    assert make(name, options | {"noise_scale": 0.0}, 3).regularization is None
+
+
+@pytest.mark.parametrize("name", ["abrupt", "drift", "periodic"])
+def test_a_seed_addresses_arms_and_functions(name):
+    env, other = build(name, seed=0), build(name, seed=1)
+    assert not torch.equal(env.arms, other.arms)
+    assert not torch.equal(env.weights(0), other.weights(0))
+
+
+@pytest.mark.parametrize("name", ["moving-peak", "seattle-weather"])
+def test_what_was_printed_or_measured_is_the_same_for_every_seed(name):
+    env, other = build(name, seed=0), build(name, seed=1)
+    assert torch.equal(env.means(17), other.means(17))
+
+
+@pytest.mark.parametrize(("name", "options"), PROBLEMS)
+def test_misuse_is_named(name, options):
+    env = make(name, options, 0)
+    for call in (env.mean, env.pull, env.regret):
+        with pytest.raises(InputError, match=r"Row\(s\) \[1\] of X are no arms"):
+            call(torch.cat([env.arms[:1], env.arms[:1] + 1e-3]), 0)
+        for number in (-1, 1.0, True, "0"):
+            with pytest.raises(InputError, match="round must be a whole number of at least 0"):
+                call(env.arms[:1], number)
+    with pytest.raises(InputError, match="round must be"):
+        env.best_mean(-1)
+
+
+def test_what_ends_says_so():
+    env = make("replay", {}, 0)
+    assert env.rounds == 60
+    with pytest.raises(InputError, match="There are 60 rounds, from 0 to 59; got round 60"):
+        env.pull(env.arms[:1], 60)
+    with pytest.raises(InputError, match=r"1461 rounds in this environment, and 1462 are to be played"):
+        build("seattle-weather", seed=0).check_rounds(1462)
+    build("seattle-weather", seed=0).check_rounds(1461)
+    with pytest.raises(InputError, match="1461 rounds"):
+        build("seattle-weather", seed=0).variation_budget(1462)
+    build("drift", seed=0).check_rounds(10**9)
+
+
+class Own(DynamicEnvironment):
+    """Means that are whatever a test wants."""
+
+    def __init__(self, values, arms=None, **words):
+        arms = torch.zeros(2, 1, dtype=DOUBLE) + torch.arange(2)[:, None] if arms is None else arms
+        super().__init__(arms, 0.0, 0, **words)
+        self.values = values
+
+    def means(self, round: int) -> Tensor:
+        return self.values
+
+
+def test_a_problem_of_ones_own_needs_only_means():
+    env = Own(torch.tensor([0.25, 1.0], dtype=DOUBLE))
+    assert env.regret(env.arms, 5).tolist() == [0.75, 0.0]
+    assert env.variation_budget(5) is None
+    env.mean(env.arms[:1], 0).add_(1.0)
+    assert env.values.tolist() == [0.25, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (torch.zeros(3, dtype=DOUBLE), r"means\(round\) must return one number an arm, \(2,\)"),
+        (torch.zeros(2), "means must have dtype torch.float64"),
+        ([0.0, 1.0], "means must be a torch tensor"),
+        (torch.tensor([0.0, float("nan")], dtype=DOUBLE), "the means of round 4 must be finite"),
+    ],
+)
+def test_bad_means_are_named(values, message):
+    env = Own(values)
+    with pytest.raises(InputError, match=message):
+        env.regret(env.arms, 4)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ({"arms": torch.zeros(2, 1)}, "Arms 0 and 1 are the same point"),
+        ({"arms": torch.zeros(0, 1)}, r"arms must be \(A, d\) with A >= 1"),
+        ({"arms": torch.zeros(2)}, "arms must have a row for each point"),
+        ({"rounds": 0}, "rounds must be"),
+        ({"kernel": "rbf"}, "kernel must be a GPyTorch kernel"),
+    ],
+)
+def test_bad_constructions_are_named(words, message):
+    with pytest.raises(InputError, match=message):
+        Own(torch.zeros(2), **words)
+
+
+# ---------------------------------------------------------------- peaks
+
+
+@given(st.integers(0, 10_000), st.integers(2, 300))
+@settings(max_examples=30)
+def test_the_moving_peak_is_that_of_the_paper(t, num_arms):
+    env = MovingPeak(num_arms, seed=0)
+    x = np.linspace(-50.0, 50.0, num_arms)
+    assert env.arms[:, 0].numpy() == pytest.approx(x, abs=1e-12)
+    expected = np.exp(-0.05 * (x - 5.0 * np.sin(0.1 * t)) ** 2) + 0.5 * np.cos(0.2 * x) + 1.5
+    assert env.means(t).numpy() == pytest.approx(expected, abs=1e-12)
+
+
+def test_the_moving_peak_has_the_noise_and_the_arms_of_the_paper():
+    env = MovingPeak(seed=0)
+    assert env.arms.shape == (1000, 1)
+    assert env.noise_scale**2 == pytest.approx(0.01)
+    assert env.rounds is None
+    means = torch.stack([env.means(t) for t in range(500)])
+    assert float(means.diff(dim=0).abs().max()) <= 1.0  # as the paper says below its formula
+
+
+def norms_of_changes(centres: np.ndarray, weights: np.ndarray, kernel: oracles.DenseKernel) -> np.ndarray:
+    """‖f_{t+1} − f_t‖ of f_t = Σ_j weights[t, j] k(·, centres[j]), (T − 1,)."""
+    changes = weights[1:] - weights[:-1]
+    return np.sqrt(np.maximum(0.0, np.einsum("ti,ij,tj->t", changes, kernel(centres, centres), changes)))
+
+
+@pytest.mark.parametrize("name", ["moving-peak", "seattle-weather"])
+def test_budgets_of_peaks_are_norms_of_sums_of_kernels(name):
+    """A peak is the kernel at its centre: f_t less the base has weight 1 there."""
+    env = build(name, seed=0)
+    T = 80
+    if name == "moving-peak":
+        centres, lengthscale = 5.0 * np.sin(0.1 * np.arange(T)), np.sqrt(10.0)
+    else:
+        centres, lengthscale = np.array(env.temperatures[:T]), 5.0
+    dense = oracles.rbf(lengthscale)
+    assert env.kernel(env.arms).to_dense().detach().numpy() == pytest.approx(dense(env.arms.numpy(), env.arms.numpy()))
+    norms = norms_of_changes(centres[:, None], np.eye(T), dense)
+    for rounds in (1, 2, 3, T):
+        assert env.variation_budget(rounds) == pytest.approx(norms[: rounds - 1].sum(), rel=1e-6, abs=1e-12)
+    base = dense(env.arms.numpy(), centres[:1, None])[:, 0]
+    later = dense(env.arms.numpy(), centres[-1:, None])[:, 0]
+    assert (env.means(T - 1) - env.means(0)).numpy() == pytest.approx(later - base, abs=1e-12)
+
+
+def test_the_budget_of_the_paper_is_about_fifty():
+    assert MovingPeak(seed=0).variation_budget(500) == pytest.approx(49.9, abs=0.1)
+
+
+def weather() -> list[dict[str, str]]:
+    folder = Path(torch_kbandits.__file__).parent / "environments" / "data"
+    assert "MIT License" in (folder / "LICENSE-seattle-weather.txt").read_text()
+    with (folder / "seattle_weather.csv").open(encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def test_the_weather_is_that_of_the_file():
+    env, rows = SeattleWeather(seed=0), weather()
+    assert env.dates == [row["date"] for row in rows]
+    days = [datetime.date.fromisoformat(date) for date in env.dates]
+    first = datetime.date(2012, 1, 1)
+    assert days == [first + datetime.timedelta(i) for i in range(1461)]
+    assert days[-1] == datetime.date(2015, 12, 31)
+    assert env.arms[:, 0].tolist() == pytest.approx(range(-5, 41))
+    for t in (0, 200, 1460):
+        peak = float(rows[t]["temp_max"])
+        expected = np.exp(-((np.arange(-5.0, 41.0) - peak) ** 2) / 50.0)
+        assert env.means(t).numpy() == pytest.approx(expected, abs=1e-12)
+    narrow = SeattleWeather(tolerance=2.0, seed=0)
+    assert narrow.means(0).numpy() == pytest.approx(np.exp(-((np.arange(-5.0, 41.0) - 12.8) ** 2) / 8.0), abs=1e-12)
+
+
+def test_what_the_docstring_says_of_the_weather():
+    """The best arm that stays loses 0.46 a day, a random one 0.73, yesterday's maximum 0.13, from the data alone."""
+    env = SeattleWeather(seed=0)
+    regret = np.array([env.regret(env.arms, t).numpy() for t in range(env.rounds)])
+    assert regret.mean(0).min() == pytest.approx(0.46, abs=0.005)
+    assert regret.mean() == pytest.approx(0.73, abs=0.005)
+    yesterday = np.array([regret[t, round(env.temperatures[t - 1]) + 5] for t in range(1, env.rounds)])
+    assert yesterday.mean() == pytest.approx(0.13, abs=0.005)
+    assert env.norm_bound == 1.0
+
+
+# ---------------------------------------------------------------- functions of an RKHS
+
+DENSE = {"rbf": oracles.rbf(0.2), "matern-2.5": oracles.matern52(0.2)}
+SEQUENCES = [
+    (AbruptSwitches, {"switches": 4}),
+    (AbruptSwitches, {"switches": [1, 9]}),
+    (Drift, {"budget": 3.0, "horizon": 40}),
+    (Drift, {"budget": 100.0, "horizon": 40}),
+    (Periodic, {"period": 7}),
+    (Periodic, {"period": 20, "swing": 0.5}),
+]
+
+
+def trajectory(env, rounds: int) -> np.ndarray:
+    return np.array([env.weights(t).tolist() for t in range(rounds)])
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "matern-2.5"])
+@pytest.mark.parametrize(("maker", "options"), SEQUENCES)
+def test_sequences_are_sums_of_kernels_with_exact_norms_and_budgets(maker, options, kernel):
+    env = maker(20, 2, kernel=kernel, norm=1.7, num_centres=12, seed=3, **options)
+    dense, T = DENSE[kernel], 40
+    weights, centres = trajectory(env, T), env.centres.numpy()
+    assert centres.shape == (12, 2)
+    K = dense(centres, centres)
+    for t in range(T):
+        expected = dense(env.arms.numpy(), centres) @ weights[t]
+        assert env.means(t).numpy() == pytest.approx(expected, abs=1e-10)
+        assert np.sqrt(weights[t] @ K @ weights[t]) == pytest.approx(1.7, rel=1e-9)
+    assert env.norm_bound == 1.7
+    norms = norms_of_changes(centres, weights, dense)
+    for rounds in (1, 2, 11, T):
+        assert env.variation_budget(rounds) == pytest.approx(norms[: rounds - 1].sum(), rel=1e-8, abs=1e-12)
+    assert env.kernel(env.arms).to_dense().detach().numpy() == pytest.approx(dense(env.arms.numpy(), env.arms.numpy()))
+
+
+@given(st.integers(1, 30), st.integers(0, 200))
+@settings(max_examples=40)
+def test_functions_switch_in_the_stated_rounds(every, t):
+    env = AbruptSwitches(5, switches=every, seed=0)
+    listed = AbruptSwitches(5, switches=[every * (i + 1) for i in range(300 // every)], seed=0)
+    assert torch.equal(env.means(t), env.means(t - t % every))
+    assert torch.equal(env.means(t), listed.means(t))
+    assert not torch.equal(env.means(t), env.means(t + every))
+
+
+def test_switched_functions_are_unrelated():
+    """Inner products of 40 functions of norm 1: all between −1 and 1, none of them near either."""
+    env = AbruptSwitches(5, switches=1, norm=1.0, seed=0)
+    weights = trajectory(env, 40)
+    products = weights @ DENSE["rbf"](env.centres.numpy(), env.centres.numpy()) @ weights.T
+    products -= np.eye(40)
+    assert np.abs(products).max() < 0.99
+    assert abs(products.mean()) < 0.1
+    assert AbruptSwitches(5, switches=[], seed=0).variation_budget(50) == 0.0
+
+
+@given(st.floats(0.01, 400.0), st.integers(2, 120), st.floats(1.8, 5.0))
+@settings(max_examples=40)
+def test_a_drift_spends_its_budget_at_constant_speed(budget, horizon, norm):
+    options = {"budget": budget, "horizon": horizon, "norm": norm, "num_centres": 10, "seed": 2}
+    if budget / (horizon - 1) > 2.0 * norm:
+        with pytest.raises(InputError, match="give a smaller budget, a longer horizon or a larger norm"):
+            Drift(4, **options)
+        return
+    env = Drift(4, **options)
+    assert env.variation_budget(horizon) == pytest.approx(budget, rel=1e-6)
+    assert env.variation_budget(2 * horizon - 1) == pytest.approx(2.0 * budget, rel=1e-6)
+    norms = norms_of_changes(env.centres.numpy(), trajectory(env, horizon + 5), DENSE["rbf"])
+    assert norms == pytest.approx(np.full(horizon + 4, budget / (horizon - 1)), rel=1e-5)
+
+
+def test_a_drift_leaves_and_does_not_come_back():
+    """Along a quarter of a circle to an unrelated function, then on to others: none of them is the first one's kin."""
+    env = Drift(5, budget=2.0 * 40 * np.pi / 2.0, horizon=4001, norm=2.0, seed=0)
+    weights = trajectory(env, 4001)
+    K = DENSE["rbf"](env.centres.numpy(), env.centres.numpy())
+    cosines = weights @ K @ weights[0] / 4.0
+    assert cosines[0] == pytest.approx(1.0)
+    assert np.all(np.diff(cosines[:99]) < 0.0)
+    assert abs(cosines[100]) < 0.05
+    assert np.abs(cosines[200:]).max() < 0.99
+    straight = np.sqrt((weights[50] - weights[0]) @ K @ (weights[50] - weights[0]))
+    assert straight == pytest.approx(2.0 * 2.0 * np.sin(np.pi / 8.0), rel=0.01)
+
+
+@pytest.mark.parametrize("swing", [1.0, 0.4])
+def test_what_is_periodic_comes_back_exactly(swing):
+    env = Periodic(30, period=24, swing=swing, norm=2.0, seed=1)
+    for t in (0, 5, 23):
+        assert torch.equal(env.means(t), env.means(t + 24))
+        assert torch.equal(env.means(t), env.means(t + 24 * 1000))
+    step = 2.0 * 2.0 * swing * np.sin(np.pi / 24.0)
+    norms = norms_of_changes(env.centres.numpy(), trajectory(env, 50), DENSE["rbf"])
+    assert norms == pytest.approx(np.full(49, step), rel=1e-7)
+    constant = trajectory(env, 24).mean(0)
+    norm = np.sqrt(constant @ DENSE["rbf"](env.centres.numpy(), env.centres.numpy()) @ constant)
+    assert norm == pytest.approx(2.0 * np.sqrt(1.0 - swing**2), abs=1e-7)
+    moving = [env.means(t) - torch.stack([env.means(s) for s in range(24)]).mean(0) for t in (3, 15)]
+    assert torch.allclose(moving[0], -moving[1], atol=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("abrupt", {"switches": 0}, "switches must be a whole number of at least 1"),
+        ("abrupt", {"switches": "often"}, "switches must be a whole number or a list of rounds"),
+        ("abrupt", {"switches": 2.5}, "switches must be a whole number or a list"),
+        ("abrupt", {"switches": [5, 5]}, r"switches must increase; after 5 comes switches\[1\] = 5"),
+        ("abrupt", {"switches": [0, 5]}, r"switches\[0\] must be a whole number of at least 1"),
+        ("abrupt", {"switch": 3}, "no option 'switch'.*did you mean 'switches'"),
+        ("drift", {"budget": 0.0}, "budget must be a finite number above 0"),
+        ("drift", {"horizon": 1}, "horizon must be at least 2"),
+        ("drift", {"num_centres": 1}, "num_centres must be at least 2"),
+        ("drift", {"budget": 61.0, "horizon": 11, "norm": 3.0}, "6.1 a step.*at most 6 apart"),
+        ("periodic", {"period": 1}, "period must be at least 2"),
+        ("periodic", {"swing": 0.0}, "swing must be a finite number above 0"),
+        ("periodic", {"swing": 1.1}, r"swing must be in \(0, 1\]"),
+        ("periodic", {"num_centres": 2}, "num_centres must be at least 3"),
+        ("moving-peak", {"num_arms": 0}, "num_arms must be"),
+        ("moving-peak", {"noise_scale": -1.0}, "noise_scale must be"),
+        ("seattle-weather", {"tolerance": 0.0}, "tolerance must be"),
+        *[
+            (name, options, message)
+            for name in ("abrupt", "drift", "periodic")
+            for options, message in (
+                ({"kernel": "matern"}, "kernel must be one of"),
+                ({"num_arms": 0}, "num_arms must be"),
+                ({"dimension": 1.5}, "dimension must be"),
+                ({"norm": -1.0}, "norm must be"),
+                ({"num_centres": 0}, "num_centres must be"),
+                ({"noise_scale": float("nan")}, "noise_scale must be"),
+            )
+        ],
+    ],
+)
+def test_bad_options_are_named(name, options, message):
+    with pytest.raises(InputError, match=message):
+        build(name, seed=0, **options)
+
+
+@pytest.mark.parametrize("name", ["abrupt", "drift", "periodic", "moving-peak", "seattle-weather"])
+def test_a_seed_is_a_whole_number(name):
+    with pytest.raises(InputError, match="seed must be a whole number"):
+        build(name, seed=0.5)

