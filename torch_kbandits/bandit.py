@@ -128,7 +128,7 @@ class Bandit:
         self._acquisition = acquisition
         self._kernel = deepcopy(kernel)
         self._clock = Clock()
-        self._belief = self._prior()
+        self._belief = self._prior(memory)
         self._ledger = Ledger.empty(candidates.example, staged=acquisition.num_stages > 0, timed=self._has_clock)
         self._ahead: Lookahead | None = None
         self._model: NystromGP | OnlineGP | None = None
@@ -417,7 +417,7 @@ class Bandit:
 
         The history keeps it. The next choice is from the prior. Rewards of points pending that are told later count.
         """
-        belief = self._prior().at(self._clock.now)
+        belief = self._prior(self.memory).at(self._clock.now)
         self._ledger, self._belief, self._ahead, self._model = self._ledger.restarted, belief, None, None
 
     # ---------------------------------------------------------------- saving
@@ -453,11 +453,12 @@ class Bandit:
         check_format(state)
         check_config(state["config"], self._config())
         saved = saved_state(state, self.candidates.example, self._acquisition.num_stages, timed=self._has_clock)
-        belief = self._prior().at(saved.clock.now)
+        memory = self._memory_after(saved.history)
+        belief = self._prior(memory).at(saved.clock.now)
         learned = saved.history.rows(slice(saved.num_forgotten, saved.num_learned))
         if len(learned.X):
             belief.restore_history(learned, saved.dictionary)
-        self._belief = belief
+        self._belief, self.memory = belief, memory
         self._ledger = Ledger.restored(
             saved.history, saved.pending, saved.num_asked, saved.num_learned, saved.num_forgotten
         )
@@ -476,7 +477,7 @@ class Bandit:
         check_rounds(history)
         if self.round:
             raise InputError(f"replay needs a bandit that was told nothing; this one was told {self.round} round(s).")
-        fresh, before, clock = self._prior(), self._ledger, self._clock
+        fresh, before, clock = self._prior(self.memory), self._ledger, self._clock
         example = self.candidates.example
         if self._has_clock and history.times is None:
             raise InputError("This bandit has a memory, so a history to replay needs times.")
@@ -500,7 +501,11 @@ class Bandit:
 
     # ---------------------------------------------------------------- inside
 
-    def _prior(self) -> Belief:
+    def _memory_after(self, history: History) -> Memory | None:
+        """Return the memory that is in force once a history was told."""
+        return self.memory
+
+    def _prior(self, memory: Memory | None) -> Belief:
         num_stages = self._acquisition.num_stages
         if num_stages:
             return StagedBelief(self.candidates.example, self._kernel, self.regularization, num_stages)
@@ -511,7 +516,7 @@ class Bandit:
             self.seed,
             exact=self.dictionary is None,
             online=online,
-            memory=self.memory,
+            memory=memory,
         )
 
     @property
@@ -574,12 +579,15 @@ class Bandit:
 
     def _learn(self, told: History) -> None:
         """Condition on rewards told."""
-        generator = None
-        if self.dictionary is not None:
-            # Not by round: rewards told one by one or at once must lead to the same dictionary after a batch.
-            number = 0 if self.dictionary.is_coupled else self._ledger.num_learned
-            generator = generator_for(self.seed, number, "dictionary")
+        generator = self._dictionary_generator(self._ledger.num_learned)
         self._belief.learn_history(told, self.dictionary, generator)
+
+    def _dictionary_generator(self, num_learned: int) -> torch.Generator | None:
+        """Return the randomness of the dictionary rule after so many rewards learned; None without a rule."""
+        if self.dictionary is None:
+            return None
+        # Not by round: rewards told one by one or at once must lead to the same dictionary after a batch.
+        return generator_for(self.seed, 0 if self.dictionary.is_coupled else num_learned, "dictionary")
 
     def _lookahead(self) -> Lookahead:
         """Return the posterior with the batch so far pending, kept from ask to ask."""
