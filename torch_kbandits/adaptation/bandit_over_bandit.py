@@ -73,7 +73,8 @@ class BanditOverBandit:
             checks.instance(f"memories[{number}]", memory, Memory, "a memory such as SlidingWindow(500)")
         object.__setattr__(self, "memories", tuple(self.memories))
         checks.positive_integer("block_size", self.block_size)
-        if not 0.0 <= checks.finite_number("exploration", self.exploration) <= 1.0:
+        object.__setattr__(self, "exploration", checks.finite_number("exploration", self.exploration))
+        if not 0.0 <= self.exploration <= 1.0:
             raise InputError(f"exploration must be from 0 to 1, got {self.exploration!r}.")
         if not isinstance(self.shares_history, bool):
             raise InputError(f"shares_history must be True or False, got {self.shares_history!r}.")
@@ -135,15 +136,16 @@ def block_windows(block_size: int) -> tuple[Memory, ...]:
 
 
 def default_memories(block_size: int, horizon: int) -> tuple[Memory, ...]:
-    """Return windows of a quarter of a block, one block, four, and so on below the horizon, and one without an end.
+    """Return windows of one block, four blocks, sixteen and so on below the horizon, and one without an end.
 
-    Few of them, since EXP3 tries each about as often as any other until it knows.
+    Few of them, since EXP3 tries each about as often as any other until it knows; none shorter than a block, since
+    within a block it could not pay to have learned so little.
 
     Args:
         block_size: H >= 1.
         horizon: T >= 1.
     """
-    size, sizes = max(1, checks.positive_integer("block_size", block_size) // _RATIO), list[float]()
+    size, sizes = checks.positive_integer("block_size", block_size), list[float]()
     while size < checks.positive_integer("horizon", horizon):
         sizes.append(size)
         size *= _RATIO

@@ -75,9 +75,10 @@ class ResidualTrigger(RestartTrigger):
     width: Width | None = None
 
     def __post_init__(self) -> None:
-        checks.open_unit_interval("failure_probability", self.failure_probability)
+        probability = checks.open_unit_interval("failure_probability", self.failure_probability)
+        object.__setattr__(self, "failure_probability", probability)
         if self.noise_scale is not None:
-            checks.positive("noise_scale", self.noise_scale)
+            object.__setattr__(self, "noise_scale", checks.positive("noise_scale", self.noise_scale))
         if self.width is not None:
             checks.instance("width", self.width, Width, "a confidence width such as ConstantWidth(2.0), or None")
 
