@@ -6,6 +6,7 @@ from gpytorch.kernels import LinearKernel
 from problems import DOUBLE, data, difference, play, rbf, reward
 
 from torch_kbandits import NumericalError, algorithms
+from torch_kbandits.candidates.joint_lookahead import JointLookahead
 from torch_kbandits.candidates.staged import StagedLookahead
 from torch_kbandits.candidates.table import ArmLookahead
 
@@ -14,7 +15,7 @@ def make(name, num_arms=100, seed=0, **settings):
     words = {"candidates": data(num_arms, 2, 1)[0], "kernel": rbf(0.3), "regularization": 0.01, "seed": seed}
     if name not in ("gp-ei", "gp-pi", "random"):
         words["beta"] = 1.5
-    if name == "sup-kernel-ucb":
+    if name in ("bob-gp-ucb", "sup-kernel-ucb"):
         words["horizon"] = 200
     words |= settings
     if name == "lin-ucb":
@@ -43,7 +44,7 @@ def test_an_interrupted_ask_leaves_nothing_pending(name, monkeypatch):
     bandit = make(name)
     play(bandit, 5)
     expected = bandit.ask(5, remember=False)
-    lookahead = StagedLookahead if name == "sup-kernel-ucb" else ArmLookahead
+    lookahead = {"sup-kernel-ucb": StagedLookahead, "bob-gp-ucb": JointLookahead}.get(name, ArmLookahead)
     original, calls = lookahead.choose, []
 
     def interrupted(*args):
