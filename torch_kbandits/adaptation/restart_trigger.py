@@ -50,16 +50,17 @@ class ResidualTrigger(RestartTrigger):
     t counts the rewards since the last restart, this one included; μ and σ are of the posterior before it.
 
     On a function that stays, a restart comes with probability at most δ from one restart to the next, however long
-    that takes. Proof: given what was told before, (f(x_t) − μ)/σ and ε_t/R are standard normal, and each exceeds ρ_t in
-    size with probability at most exp(−ρ_t²/2) = δ/(2π_t); Σ 1/π_t = 1. The point may depend on what was told before.
+    that takes. Proof: given what was told before, (f(x_t) − μ)/σ and ε_t/√λ are standard normal, and each exceeds ρ_t
+    in size with probability at most exp(−ρ_t²/2) = δ/(2π_t); Σ 1/π_t = 1. The point may depend on what was told before.
     Rewards told in one round are each compared with the posterior before that round, of which the same holds.
 
     Source: Brunzema, von Rohr, Solowjow and Trimpe, "Event-triggered time-varying Bayesian optimization", TMLR 2025.
 
-    Assumes: the function is a draw from the prior, noise is N(0, R²) with R² at most λ, the exact posterior of all
-    rewards since the restart. With ``width`` the first term is β σ: then it is for functions of the RKHS, the noise's
-    half of δ remains, and the other half is what the width is to be given as its own failure probability. A memory, a
-    dictionary or rewards that a batch rule holds back are outside the proof; the last make the band wider only.
+    Assumes: the function is a draw from the prior, noise is N(0, λ), R is at least √λ, the exact posterior of all
+    rewards since the restart. With ``width`` the first term is β σ: then it is for functions of the RKHS and noise
+    N(0, R²), whose half of δ remains; the other half is what the width is to be given as its own failure probability.
+    A memory and a dictionary are outside the proof. Rewards that a batch rule holds back are not, as the points of a
+    batch do not depend on them.
 
     Args:
         failure_probability: δ in (0, 1). A smaller one finds small changes later.
