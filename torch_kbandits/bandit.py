@@ -251,7 +251,7 @@ class Bandit:
         if ids is None:
             context = self.candidates.with_time(context, clock.now)
             X = self.candidates.points(x, context).detach().clone()
-            pending, stages = self._ledger.pending.without(X), self._ledger.pending.stages_of(X)
+            pending, stages = self._ledger.pending.without(X, self._own_columns), self._ledger.pending.stages_of(X)
             self._warn_of_stale_points(pending)
         else:
             if x is not None or context is not None:
@@ -307,8 +307,8 @@ class Bandit:
         elif x is None and context is None:
             remaining = pending.without(pending.points)
         else:
-            X = self.candidates.points(x, context)
-            remaining = pending.without(X)
+            X = self.candidates.points(x, self.candidates.with_time(context, self._clock.now))
+            remaining = pending.without(X, self._own_columns)
             if len(pending.ids) - len(remaining.ids) != len(X):
                 raise InputError(f"Not all of the {len(X)} point(s) are pending; {len(pending.ids)} are.")
         self._ledger, self._ahead = replace(self._ledger, pending=remaining), None
@@ -486,7 +486,8 @@ class Bandit:
                 X = checks.points("history.X", told.X, dimension=example.shape[-1], like=example)
                 stages = checked_stages(told.stages, X, self._acquisition.num_stages)
                 now = self._clock_of_round(told)
-                self._learn_round(X, rewards(told.Y, X), stages, self._ledger.pending.without(X), now)
+                pending = self._ledger.pending.without(X, self._own_columns)
+                self._learn_round(X, rewards(told.Y, X), stages, pending, now)
         except BaseException:
             self._belief, self._ledger, self._clock, self.round = fresh, before, clock, 0
             self._ahead = self._model = None
@@ -518,6 +519,11 @@ class Bandit:
     def _has_clock(self) -> bool:
         """Whether it matters when something is asked or told."""
         return self.memory is not None or self.candidates.is_timed
+
+    @property
+    def _own_columns(self) -> int:
+        """The first column by which a point is known again: it may be told at another time than it was asked for."""
+        return int(self.candidates.is_timed)
 
     @property
     def _present(self) -> tuple[Clock, Belief, Lookahead | None, NystromGP | OnlineGP | None]:
