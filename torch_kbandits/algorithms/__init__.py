@@ -15,6 +15,7 @@ from torch_kbandits.algorithms.lin_ucb import LinUCB
 from torch_kbandits.algorithms.mini_gp_ucb import MiniGPUCB
 from torch_kbandits.algorithms.random_search import RandomSearch
 from torch_kbandits.algorithms.registry import build, names
+from torch_kbandits.algorithms.sparq_gp_ucb import SparQGPUCB
 from torch_kbandits.algorithms.sup_kernel_ucb import SupKernelUCB
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "LinUCB",
     "MiniGPUCB",
     "RandomSearch",
+    "SparQGPUCB",
     "SupKernelUCB",
     "build",
     "names",

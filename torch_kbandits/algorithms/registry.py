@@ -18,6 +18,7 @@ from torch_kbandits.algorithms.k_ucb import KUCB
 from torch_kbandits.algorithms.lin_ucb import LinUCB
 from torch_kbandits.algorithms.mini_gp_ucb import MiniGPUCB
 from torch_kbandits.algorithms.random_search import RandomSearch
+from torch_kbandits.algorithms.sparq_gp_ucb import SparQGPUCB
 from torch_kbandits.algorithms.sup_kernel_ucb import SupKernelUCB
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.errors import InputError
@@ -37,6 +38,7 @@ _ALGORITHMS: dict[str, type[Bandit]] = {
     "lin-ucb": LinUCB,
     "mini-gp-ucb": MiniGPUCB,
     "random": RandomSearch,
+    "sparq-gp-ucb": SparQGPUCB,
     "sup-kernel-ucb": SupKernelUCB,
 }
 
