@@ -81,11 +81,11 @@ class GuardedExpert:
         try:
             given = self._expert(X.clone(), time)
         except Exception as error:
-            fault = _Fault("exception", f"The expert raised {type(error).__name__}: {error}")
+            fault = _FaultError("exception", f"The expert raised {type(error).__name__}: {error}")
         else:
             try:
                 answers = None if given is None else _checked(given, X)
-            except _Fault as found:
+            except _FaultError as found:
                 fault = found
         self.num_questions += len(X)
         if fault is not None:
@@ -111,7 +111,7 @@ class GuardedExpert:
             warnings.warn(message, ExpertWarning, stacklevel=6)
 
 
-class _Fault(Exception):
+class _FaultError(Exception):
     """What is wrong with the answers of an expert, and which kind of failure that is."""
 
     def __init__(self, kind: str, text: str) -> None:
@@ -122,24 +122,24 @@ class _Fault(Exception):
 def _checked(given: Any, X: Tensor) -> Answers:
     """Return what an expert said about points X (Q, d) as answers, or raise what is wrong with it."""
     if not isinstance(given, tuple | list) or len(given) != 2:
-        raise _Fault("kind", f"The expert must return (Y, variance) or None, got {checks.describe(given)}")
+        raise _FaultError("kind", f"The expert must return (Y, variance) or None, got {checks.describe(given)}")
     parts = []
     for name, value in zip(("values", "variances"), given, strict=True):
         try:
             part = torch.as_tensor(value, dtype=torch.float64, device=X.device).detach()
         except (TypeError, ValueError, RuntimeError):
-            raise _Fault("kind", f"The expert's {name} must be numbers, got {checks.describe(value)}") from None
+            raise _FaultError("kind", f"The expert's {name} must be numbers, got {checks.describe(value)}") from None
         parts.append(part)
     Y, variance = parts
     if variance.dim() == 0:
         variance = variance.expand(len(X))
     for name, part in (("values", Y), ("variances", variance)):
         if tuple(part.shape) not in ((len(X),), (len(X), 1)):
-            raise _Fault(
+            raise _FaultError(
                 "shape", f"The expert's {name} must be one for each of the {len(X)} points, got {checks.describe(part)}"
             )
         if not bool(torch.isfinite(part.to(X.dtype)).all()):
-            raise _Fault("finite", f"The expert's {name} must be finite numbers of {X.dtype}, got {part.tolist()}")
+            raise _FaultError("finite", f"The expert's {name} must be finite numbers of {X.dtype}, got {part.tolist()}")
     if bool((variance < 0.0).any()):
-        raise _Fault("negative", f"The expert's variances must be at least 0, got {float(variance.min())}")
+        raise _FaultError("negative", f"The expert's variances must be at least 0, got {float(variance.min())}")
     return Answers(X, Y.reshape(-1).to(X, copy=True), variance.reshape(-1).clone())
