@@ -53,8 +53,7 @@ def test_every_kind_of_fault_is_said():
     faults = iter([FAULTS[name][0] for name in ("exception", "too few", "NaN", "negative", "no pair")])
     expert = GuardedExpert(lambda X, t: next(faults)(X, t))
     with pytest.warns(ExpertWarning) as said:
-        for _ in range(5):
-            expert.answers(X, 0)
+        [expert.answers(X, 0) for _ in range(5)]
     assert len(said) == 5
 
 
