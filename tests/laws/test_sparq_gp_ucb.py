@@ -19,6 +19,7 @@ from torch_kbandits import (
     EmptyHistoryError,
     InputError,
     Linear,
+    NumericalError,
     Quadratic,
     StateMismatchError,
     algorithms,
@@ -286,11 +287,9 @@ def make_again(bandit):
     def unasked(X, time):
         raise AssertionError("the expert is asked again")
 
-    settings = {"questions": 2.0} if "2.0" in str(bandit._config()["questions"]) else {}
-    loaded = make(unasked, **settings)
+    loaded = make(unasked)
     buffer = io.BytesIO()
-    state = deepcopy(bandit.state_dict())
-    torch.save(state, buffer)
+    torch.save(bandit.state_dict(), buffer)
     buffer.seek(0)
     loaded.load_state_dict(torch.load(buffer, weights_only=True))
     if len(loaded.pending_ids):
@@ -396,6 +395,17 @@ def test_an_interrupted_question_leaves_the_bandit_as_it_was():
     assert torch.equal(bandit.ask(), bandit.pending)
 
 
+def test_a_failed_tell_leaves_the_answers():
+    expert = Oracle()
+    bandit = make(expert, cutoff=30.0)
+    play(bandit, 8)
+    expected = bandit.ask(5, remember=False)
+    with pytest.raises(NumericalError):
+        bandit.tell(expected[:1].repeat(40, 1), torch.full((40,), 1.7e308, dtype=DOUBLE))
+    assert torch.equal(bandit.ask(5), expected)
+    assert len(expert.asked) == 8
+
+
 # ---------------------------------------------------------------- saving
 
 
@@ -459,7 +469,8 @@ def test_a_damaged_state_changes_nothing(damage):
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
-        ({"questions": 2.0}, "questions: saved"),
+        ({"questions": 2.0}, "questions: saved 6.0 ln t, here 2.0 ln t"),
+        ({"questions": lambda t: 3}, "questions: saved 6.0 ln t, here <lambda>"),
         ({"cutoff": 1.5}, "cutoff: saved log, here 1.5"),
         ({"budget": 500}, "budget: saved None, here 500"),
         ({"growth": Quadratic(0.5)}, "memory.growth.rate: saved"),
@@ -513,7 +524,10 @@ def test_without_beta_the_width_is_the_theorems():
 
 
 def test_it_follows_the_moving_peak():
-    """Regret of the last 100 of 200 rounds, on 150 arms, for three seeds, with the same β = 2 for both."""
+    """Mean regret of the last 100 of 200 rounds, on 150 arms, with the same β = 2 for both.
+
+    Seen: 0.04, 0.04 and 0.13 against GP-UCB's 0.33, 0.35 and 0.32.
+    """
     ours, theirs = [], []
     for seed in range(3):
         problem = MovingPeak(150, seed=seed)
@@ -535,5 +549,5 @@ def test_it_follows_the_moving_peak():
                 late += float(problem.regret(x, t)) * (t >= 100)
                 bandit.tell(x, problem.pull(x, t) - problem.center)
             regrets.append(late / 100)
-    print(ours, theirs)
     assert max(ours) < 0.5 * min(theirs)
+    assert sum(ours) < 0.3 * sum(theirs)

@@ -1,6 +1,6 @@
 import math
 from collections.abc import Callable, Mapping
-from functools import partial
+from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -105,7 +105,7 @@ class SparQGPUCB(Bandit):
         gain = gain or RealizedGain()
         theory = None if norm_bound is None else SparQWidth(norm_bound, failure_probability, gain)
         if not callable(questions):
-            questions = partial(sparq_queries, factor=checks.positive("questions", questions))
+            questions = _Logarithmic(checks.positive("questions", questions))
         if not callable(cutoff):
             cutoff = _Constant(checks.non_negative("cutoff", cutoff))
         if num_swaps is not None:
@@ -232,25 +232,36 @@ class SparQGPUCB(Bandit):
         }
 
 
+@dataclass(frozen=True)
+class _Logarithmic:
+    """As many questions in round t as ⌈factor · ln t⌉."""
+
+    factor: float
+
+    def __call__(self, round: int) -> int:
+        return sparq_queries(round, self.factor)
+
+    def __str__(self) -> str:
+        return f"{self.factor!r} ln t"
+
+
+@dataclass(frozen=True)
 class _Constant:
     """A function of the round that is always the same number."""
 
-    def __init__(self, value: float) -> None:
-        self.value = value
+    value: float
 
     def __call__(self, round: int) -> float:
         return self.value
 
-    def __repr__(self) -> str:
+    def __str__(self) -> str:
         return repr(self.value)
 
 
 def _name_of(function: Callable[[int], float]) -> str:
     """Return what tells a function of the round from others, as far as functions have names."""
-    if isinstance(function, partial):
-        return f"{function.keywords}"
-    if isinstance(function, _Constant):
-        return repr(function)
+    if isinstance(function, _Logarithmic | _Constant):
+        return str(function)
     return getattr(function, "__qualname__", type(function).__name__)
 
 
