@@ -27,6 +27,7 @@ from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.random import generator_for, seed_for
 from torch_kbandits.state import (
     STATE_FORMAT,
+    SavedState,
     check_config,
     check_format,
     describe_kernel,
@@ -453,11 +454,7 @@ class Bandit:
         check_format(state)
         check_config(state["config"], self._config())
         saved = saved_state(state, self.candidates.example, self._acquisition.num_stages, timed=self._has_clock)
-        belief = self._prior().at(saved.clock.now)
-        learned = saved.history.rows(slice(saved.num_forgotten, saved.num_learned))
-        if len(learned.X):
-            belief.restore_history(learned, saved.dictionary)
-        self._belief = belief
+        self._belief = self._restored(saved)
         self._ledger = Ledger.restored(
             saved.history, saved.pending, saved.num_asked, saved.num_learned, saved.num_forgotten
         )
@@ -514,6 +511,14 @@ class Bandit:
             online=online,
             memory=self.memory,
         )
+
+    def _restored(self, saved: SavedState) -> Belief:
+        """Return the belief of a saved bandit, computed afresh."""
+        belief = self._prior().at(saved.clock.now)
+        learned = saved.history.rows(slice(saved.num_forgotten, saved.num_learned))
+        if len(learned.X):
+            belief.restore_history(learned, saved.dictionary)
+        return belief
 
     @property
     def _has_clock(self) -> bool:
