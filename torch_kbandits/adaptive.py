@@ -13,7 +13,7 @@ from torch_kbandits.clock import Clock
 from torch_kbandits.errors import InputError
 from torch_kbandits.ledger import History, Pending
 from torch_kbandits.memory import Memory
-from torch_kbandits.state import describe_value
+from torch_kbandits.state import SavedState, describe_value
 
 
 class AdaptiveBandit(Bandit):
@@ -113,7 +113,16 @@ class AdaptiveBandit(Bandit):
             self._belief = self._relearned(told.rows(slice(self._ledger.num_forgotten, self._ledger.num_learned)))
             self._ahead = self._model = None
 
+    def _restored(self, saved: SavedState) -> Belief:
+        known, self.memory = self.memory, self._memory_after(saved.history)
+        try:
+            return super()._restored(saved)
+        except BaseException:
+            self.memory = known
+            raise
+
     def _memory_after(self, history: History) -> Memory | None:
+        """Return the memory that is in force once a history was told."""
         if self.memories is None:
             return self.memory
         return self.memories.choice(self.memories.block_means(history), self.seed).memory
@@ -124,7 +133,7 @@ class AdaptiveBandit(Bandit):
         A dictionary is chosen in passes over twice as many observations each time, so that every pass has the scores of
         a posterior that knows about half of them.
         """
-        belief = self._prior(self.memory).at(self._clock.now)
+        belief = self._prior().at(self._clock.now)
         if self.memory is not None and learned.times is not None:
             noise = self.memory.noise(learned.times, self._clock.now, belief.regularization.double())
             learned = learned.rows(noise.isfinite())

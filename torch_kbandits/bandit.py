@@ -27,6 +27,7 @@ from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.random import generator_for, seed_for
 from torch_kbandits.state import (
     STATE_FORMAT,
+    SavedState,
     check_config,
     check_format,
     describe_kernel,
@@ -128,7 +129,7 @@ class Bandit:
         self._acquisition = acquisition
         self._kernel = deepcopy(kernel)
         self._clock = Clock()
-        self._belief = self._prior(memory)
+        self._belief = self._prior()
         self._ledger = Ledger.empty(candidates.example, staged=acquisition.num_stages > 0, timed=self._has_clock)
         self._ahead: Lookahead | None = None
         self._model: NystromGP | OnlineGP | None = None
@@ -251,7 +252,7 @@ class Bandit:
         if ids is None:
             context = self.candidates.with_time(context, clock.now)
             X = self.candidates.points(x, context).detach().clone()
-            pending, stages = self._ledger.pending.without(X), self._ledger.pending.stages_of(X)
+            pending, stages = self._ledger.pending.without(X, self._own_columns), self._ledger.pending.stages_of(X)
             self._warn_of_stale_points(pending)
         else:
             if x is not None or context is not None:
@@ -307,8 +308,8 @@ class Bandit:
         elif x is None and context is None:
             remaining = pending.without(pending.points)
         else:
-            X = self.candidates.points(x, context)
-            remaining = pending.without(X)
+            X = self.candidates.points(x, self.candidates.with_time(context, self._clock.now))
+            remaining = pending.without(X, self._own_columns)
             if len(pending.ids) - len(remaining.ids) != len(X):
                 raise InputError(f"Not all of the {len(X)} point(s) are pending; {len(pending.ids)} are.")
         self._ledger, self._ahead = replace(self._ledger, pending=remaining), None
@@ -417,7 +418,7 @@ class Bandit:
 
         The history keeps it. The next choice is from the prior. Rewards of points pending that are told later count.
         """
-        belief = self._prior(self.memory).at(self._clock.now)
+        belief = self._prior().at(self._clock.now)
         self._ledger, self._belief, self._ahead, self._model = self._ledger.restarted, belief, None, None
 
     # ---------------------------------------------------------------- saving
@@ -453,12 +454,7 @@ class Bandit:
         check_format(state)
         check_config(state["config"], self._config())
         saved = saved_state(state, self.candidates.example, self._acquisition.num_stages, timed=self._has_clock)
-        memory = self._memory_after(saved.history)
-        belief = self._prior(memory).at(saved.clock.now)
-        learned = saved.history.rows(slice(saved.num_forgotten, saved.num_learned))
-        if len(learned.X):
-            belief.restore_history(learned, saved.dictionary)
-        self._belief, self.memory = belief, memory
+        self._belief = self._restored(saved)
         self._ledger = Ledger.restored(
             saved.history, saved.pending, saved.num_asked, saved.num_learned, saved.num_forgotten
         )
@@ -477,7 +473,7 @@ class Bandit:
         check_rounds(history)
         if self.round:
             raise InputError(f"replay needs a bandit that was told nothing; this one was told {self.round} round(s).")
-        fresh, before, clock = self._prior(self.memory), self._ledger, self._clock
+        fresh, before, clock = self._prior(), self._ledger, self._clock
         example = self.candidates.example
         if self._has_clock and history.times is None:
             raise InputError("This bandit has a memory, so a history to replay needs times.")
@@ -487,7 +483,8 @@ class Bandit:
                 X = checks.points("history.X", told.X, dimension=example.shape[-1], like=example)
                 stages = checked_stages(told.stages, X, self._acquisition.num_stages)
                 now = self._clock_of_round(told)
-                self._learn_round(X, rewards(told.Y, X), stages, self._ledger.pending.without(X), now)
+                pending = self._ledger.pending.without(X, self._own_columns)
+                self._learn_round(X, rewards(told.Y, X), stages, pending, now)
         except BaseException:
             self._belief, self._ledger, self._clock, self.round = fresh, before, clock, 0
             self._ahead = self._model = None
@@ -501,11 +498,7 @@ class Bandit:
 
     # ---------------------------------------------------------------- inside
 
-    def _memory_after(self, history: History) -> Memory | None:
-        """Return the memory that is in force once a history was told."""
-        return self.memory
-
-    def _prior(self, memory: Memory | None) -> Belief:
+    def _prior(self) -> Belief:
         num_stages = self._acquisition.num_stages
         if num_stages:
             return StagedBelief(self.candidates.example, self._kernel, self.regularization, num_stages)
@@ -516,13 +509,26 @@ class Bandit:
             self.seed,
             exact=self.dictionary is None,
             online=online,
-            memory=memory,
+            memory=self.memory,
         )
+
+    def _restored(self, saved: SavedState) -> Belief:
+        """Return the belief of a saved bandit, computed afresh."""
+        belief = self._prior().at(saved.clock.now)
+        learned = saved.history.rows(slice(saved.num_forgotten, saved.num_learned))
+        if len(learned.X):
+            belief.restore_history(learned, saved.dictionary)
+        return belief
 
     @property
     def _has_clock(self) -> bool:
         """Whether it matters when something is asked or told."""
         return self.memory is not None or self.candidates.is_timed
+
+    @property
+    def _own_columns(self) -> int:
+        """The first column by which a point is known again: it may be told at another time than it was asked for."""
+        return int(self.candidates.is_timed)
 
     @property
     def _present(self) -> tuple[Clock, Belief, Lookahead | None, NystromGP | OnlineGP | None]:

@@ -18,6 +18,7 @@ from torch_kbandits.algorithms.mini_gp_ucb import MiniGPUCB
 from torch_kbandits.algorithms.r_gp_ucb import RGPUCB
 from torch_kbandits.algorithms.random_search import RandomSearch
 from torch_kbandits.algorithms.registry import build, names
+from torch_kbandits.algorithms.sparq_gp_ucb import SparQGPUCB
 from torch_kbandits.algorithms.sup_kernel_ucb import SupKernelUCB
 from torch_kbandits.algorithms.sw_gp_ucb import SWGPUCB
 from torch_kbandits.algorithms.tv_gp_ucb import TVGPUCB
@@ -46,6 +47,7 @@ __all__ = [
     "LinUCB",
     "MiniGPUCB",
     "RandomSearch",
+    "SparQGPUCB",
     "SupKernelUCB",
     "build",
     "names",

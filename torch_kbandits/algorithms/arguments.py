@@ -53,9 +53,10 @@ def timed(
     candidates: Tensor | None, bounds: Tensor | None, context_dim: int | None, action_dim: int | None
 ) -> TimedActions:
     """Return actions whose points know the time."""
-    if isinstance(candidates, Candidates):
+    if candidates is not None and not isinstance(candidates, Tensor):
         raise InputError(
-            "Give arms (A, d), bounds or action_dim: the points of this algorithm know their time as well."
+            f"candidates must be a tensor of arms (A, d), got {checks.describe(candidates)}: the points of this "
+            "algorithm know their time as well."
         )
     return TimedActions(candidates, context_dim=context_dim or 0, bounds=bounds, action_dim=action_dim)
 

@@ -21,6 +21,7 @@ from torch_kbandits.algorithms.lin_ucb import LinUCB
 from torch_kbandits.algorithms.mini_gp_ucb import MiniGPUCB
 from torch_kbandits.algorithms.r_gp_ucb import RGPUCB
 from torch_kbandits.algorithms.random_search import RandomSearch
+from torch_kbandits.algorithms.sparq_gp_ucb import SparQGPUCB
 from torch_kbandits.algorithms.sup_kernel_ucb import SupKernelUCB
 from torch_kbandits.algorithms.sw_gp_ucb import SWGPUCB
 from torch_kbandits.algorithms.tv_gp_ucb import TVGPUCB
@@ -51,6 +52,7 @@ _ALGORITHMS: dict[str, type[Bandit]] = {
     "tv-gp-ucb": TVGPUCB,
     "sw-gp-ucb": SWGPUCB,
     "r-gp-ucb": RGPUCB,
+    "sparq-gp-ucb": SparQGPUCB,
     "sup-kernel-ucb": SupKernelUCB,
 }
 

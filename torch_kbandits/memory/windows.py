@@ -83,5 +83,5 @@ class Restart(Memory):
         """Return λ in the present period and infinity before, (n,)."""
         if self.period == math.inf:
             return where_counted(torch.ones_like(times, dtype=torch.bool), regularization)
-        start = self.origin + self.period * math.floor((now - self.origin) / self.period)
-        return where_counted(times >= start, regularization)
+        periods = ((times - self.origin) / self.period).floor()
+        return where_counted(periods == math.floor((now - self.origin) / self.period), regularization)
