@@ -115,7 +115,7 @@ def _words(kind: Kind, now: float) -> str:
 def _read(time: Any) -> tuple[Kind, float]:
     """Return the kind and the value of a time."""
     given = time
-    if hasattr(time, "to_pydatetime"):
+    if hasattr(type(time), "to_pydatetime"):
         time = time.to_pydatetime(warn=False)
     elif type(time).__name__ == "datetime64":
         time = time.astype("datetime64[us]").item()
@@ -124,11 +124,11 @@ def _read(time: Any) -> tuple[Kind, float]:
     elif isinstance(time, date) and not isinstance(time, datetime):
         time = datetime(time.year, time.month, time.day)
     if isinstance(time, datetime):
-        kind = "dates" if time.tzinfo is None else "dates with a time zone"
-        seconds = (time.replace(tzinfo=UTC) if time.tzinfo is None else time).timestamp()
-        if not math.isfinite(seconds):
-            raise InputError(f"time is missing in the data: got {given!r}.")
-        return kind, seconds
+        if time != time:  # the date of pandas that is none
+            raise InputError(f"time must be a number or a date, got {given!r}.")
+        if time.tzinfo is None:
+            return "dates", time.replace(tzinfo=UTC).timestamp()
+        return "dates with a time zone", time.timestamp()
     if isinstance(time, Tensor) and time.dim() == 0:
         time = time.item()
     if isinstance(time, bool) or not isinstance(time, Real):

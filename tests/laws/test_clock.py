@@ -101,11 +101,9 @@ def test_kinds_do_not_mix(first, second):
             bandit.ask(time=KINDS[second])
             continue
         before = bandit.state_dict()
-        with pytest.raises(InputError, match=f"times are {first} so far.*give times of one kind"):
-            if call == "ask":
-                bandit.ask(time=KINDS[second])
-            else:
-                bandit.tell(ARMS[:1], 0.5, time=KINDS[second])
+        words = {} if call == "ask" else {"x": ARMS[:1], "y": 0.5}
+        with pytest.raises(InputError, match=rf"times are {first} so far.*give times of one kind"):
+            getattr(bandit, call)(**words, time=KINDS[second])
         assert bandit.state_dict()["clock"] == before["clock"]
         assert bandit.round == 0
 
@@ -115,7 +113,7 @@ def test_times_and_rounds_do_not_mix(kind):
     rounds = make("window")
     rounds.tell(ARMS[:1], 0.5)
     for call in (rounds.ask, rounds.acquisition, rounds.recommend):
-        with pytest.raises(InputError, match="times are rounds so far.*leave out time"):
+        with pytest.raises(InputError, match=r"times are rounds so far.*leave out time"):
             call(time=KINDS[kind])
     with pytest.raises(InputError, match="leave out time"):
         rounds.tell(ARMS[:1], 0.5, time=KINDS[kind])

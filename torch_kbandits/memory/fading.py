@@ -9,6 +9,9 @@ from torch_kbandits import checks
 from torch_kbandits.memory.base import Memory
 from torch_kbandits.memory.growth import Exponential, Growth, ages, negligible
 
+#: ``Exponential`` stops growing at the variance that is negligible, to this relative accuracy.
+_ROUNDING = 1e-9
+
 
 @dataclass(frozen=True)
 class UncertaintyInjection(Memory):
@@ -39,7 +42,7 @@ class UncertaintyInjection(Memory):
         """Return the grown variances, infinite beyond the largest that counts, (n,)."""
         level = torch.as_tensor(regularization, dtype=times.dtype, device=times.device)
         grown = self.growth.noise(ages(times, times.new_tensor(now)), level)
-        dropped = grown >= negligible(level)
+        dropped = grown >= (1.0 - _ROUNDING) * negligible(level)
         if self.max_variance is not None:
             dropped |= grown > self.max_variance
         return grown.masked_fill(dropped, torch.inf)
