@@ -14,8 +14,6 @@ from forgetting import (
     ACTIONS,
     ARMS,
     BETA,
-    BOUNDS,
-    CONTEXTS,
     DICTIONARIES,
     DOMAINS,
     FORGETS_NOTHING,
@@ -34,10 +32,19 @@ from forgetting import (
 )
 from hypothesis import given, settings
 from interrupts import Interrupt
-from problems import DOUBLE, data, dense, difference
+from problems import DOUBLE, data, dense, difference, matern
 
-from torch_kbandits import EmptyHistoryError, InputError, NumericalError, StateMismatchError
-from torch_kbandits.acquisition import ThompsonRule, UpperConfidenceRule
+from torch_kbandits import (
+    ConstantWidth,
+    EmptyHistoryError,
+    InputError,
+    NumericalError,
+    NystromGP,
+    OnlineGP,
+    StateMismatchError,
+    UncertaintyInjectionLikelihood,
+)
+from torch_kbandits.acquisition import ExpectedImprovementRule, ProbabilityOfImprovementRule, ThompsonRule
 from torch_kbandits.batches import GlobalBatchRule, LocalBatchRule, StayRule
 from torch_kbandits.candidates import Arms
 from torch_kbandits.memory import (
@@ -405,16 +412,18 @@ def test_a_restart_drops_what_a_batch_rule_holds():
 
 @pytest.mark.parametrize(
     ("posterior", "name", "rule"),
-    sampled(7, ["exact", "coupled"], MEMORIES, [GlobalBatchRule(2.5), LocalBatchRule(2.0), StayRule(1.5)]),
+    sampled(7, ["exact", "coupled"], MEMORIES, [GlobalBatchRule(50.0), LocalBatchRule(20.0), StayRule(3.0)]),
 )
 def test_in_batches_what_was_learned_counts_as_at_other_times(rule, name, posterior):
     """Also the model shown while rewards are kept aside: time goes on meanwhile."""
-    bandit = make(name, posterior, batches=rule)
+    bandit, held = make(name, posterior, batches=rule), 0
     for number in range(10):
         X = bandit.ask()
         bandit.tell(X, reward(X))
-        assert agrees(bandit, name, number + 1.0, learned=bandit._ledger.num_learned)
-    assert bandit._ledger.num_learned > 0
+        learned = bandit._ledger.num_learned
+        assert agrees(bandit, name, number + 1.0, learned=learned)
+        held += learned not in (0, number + 1)
+    assert held > 0
     replayed = make(name, posterior, batches=rule)
     replayed.replay(bandit.history)
     twin = restored(bandit, make(name, posterior, batches=rule))
@@ -711,11 +720,45 @@ def test_single_precision(posterior):
         assert single.ask(time=times[-1] + 1.0).dtype == torch.float32
 
 
-def test_upper_bounds_and_boxes_search_what_counts_now():
-    bandit = make("window", "exact", "box", acquisition=UpperConfidenceRule())
-    X = torch.tensor([[0.2, 0.2]], dtype=DOUBLE)
-    bandit.tell(X, 3.0, time=0.0)
-    assert torch.equal(bandit.recommend(time=1.0), X)
-    x = bandit.ask(time=2.0)
-    assert bool(((BOUNDS[0] <= x) & (x <= BOUNDS[1])).all())
-    assert CONTEXTS.shape == (5, 1)
+@pytest.mark.parametrize("rule", [ExpectedImprovementRule(), ProbabilityOfImprovementRule(), ThompsonRule()], ids=repr)
+@pytest.mark.parametrize("domain", DOMAINS)
+def test_any_acquisition_goes_with_a_memory_also_where_nothing_counts(rule, domain):
+    bandit, twin = (make("restart", "fresh", domain, acquisition=rule) for _ in range(2))
+    for number, now in enumerate([0.0, 1.0, 2.0, 9.5, 10.0, 60.0]):
+        words = offer(bandit, number)
+        x = bandit.ask(2, time=now, **words)
+        assert torch.equal(twin.ask(2, time=now, **words), x)
+        for each in (bandit, twin):
+            each.tell(x, reward(joint(x, words)), context=words.get("context"))
+    assert agrees(bandit, "restart", 60.0)
+
+
+@pytest.mark.parametrize("growth", [Quadratic(0.7), Linear(0.04), Exponential(0.6)], ids=repr)
+@pytest.mark.parametrize("posterior", ["exact", "fresh"])
+def test_a_model_with_an_ageing_likelihood_believes_what_the_bandit_does(growth, posterior):
+    """It has a column of time and serves a loop without ``Bandit``."""
+    bandit = make(UncertaintyInjection(growth), posterior)
+    now = tell_at_odd_times(bandit, 12, seed=17)
+    bandit.ask(time=now + 2.0)
+    history = bandit.history
+    likelihood = UncertaintyInjectionLikelihood(growth, LAMBDA, now=now + 2.0, times=history.times)
+    words = {"covar_module": matern(0.5, 1.7), "likelihood": likelihood}
+    if posterior == "exact":
+        model = OnlineGP(history.X, history.Y.unsqueeze(-1), **words)
+    else:
+        model = NystromGP(history.X, history.Y.unsqueeze(-1), inducing_points=bandit.inducing_points, **words)
+    ours, theirs = (each.posterior(TESTED.unsqueeze(-2)) for each in (bandit.model, model))
+    assert difference(ours.mean, theirs.mean) < 1e-8
+    assert difference(ours.variance, theirs.variance) < 1e-8
+
+
+def test_a_box_is_searched_for_what_counts_now():
+    """The reward told at first is forgotten by the time of the second look."""
+    bandit = make("window", "exact", "box", width=ConstantWidth(0.1))
+    X = torch.tensor([[0.2, 0.2], [0.8, 0.7]], dtype=DOUBLE)
+    bandit.tell(X[:1], 3.0, time=0.0)
+    bandit.tell(X[1:], 2.0, time=5.0)
+    assert torch.equal(bandit.recommend(time=5.0), X[:1])
+    assert difference(bandit.ask(time=5.0, remember=False), X[:1]) < 0.05
+    assert torch.equal(bandit.recommend(time=7.0), X[1:])
+    assert difference(bandit.ask(time=7.0, remember=False), X[1:]) < 0.05
