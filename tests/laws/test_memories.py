@@ -412,7 +412,7 @@ def test_a_restart_drops_what_a_batch_rule_holds():
 
 @pytest.mark.parametrize(
     ("posterior", "name", "rule"),
-    sampled(7, ["exact", "coupled"], MEMORIES, [GlobalBatchRule(50.0), LocalBatchRule(20.0), StayRule(3.0)]),
+    sampled(7, ["exact", "coupled"], MEMORIES, [GlobalBatchRule(50.0), LocalBatchRule(20.0), StayRule(12.0)]),
 )
 def test_in_batches_what_was_learned_counts_as_at_other_times(rule, name, posterior):
     """Also the model shown while rewards are kept aside: time goes on meanwhile."""
@@ -724,7 +724,7 @@ def test_single_precision(posterior):
 @pytest.mark.parametrize("domain", DOMAINS)
 def test_any_acquisition_goes_with_a_memory_also_where_nothing_counts(rule, domain):
     bandit, twin = (make("restart", "fresh", domain, acquisition=rule) for _ in range(2))
-    for number, now in enumerate([0.0, 1.0, 2.0, 9.5, 10.0, 60.0]):
+    for number, now in enumerate([0.0, 8.5, 60.0]):
         words = offer(bandit, number)
         x = bandit.ask(2, time=now, **words)
         assert torch.equal(twin.ask(2, time=now, **words), x)
@@ -741,7 +741,7 @@ def test_a_model_with_an_ageing_likelihood_believes_what_the_bandit_does(growth,
     now = tell_at_odd_times(bandit, 12, seed=17)
     bandit.ask(time=now + 2.0)
     history = bandit.history
-    likelihood = UncertaintyInjectionLikelihood(growth, LAMBDA, now=now + 2.0, times=history.times)
+    likelihood = UncertaintyInjectionLikelihood(growth, regularization=LAMBDA, now=now + 2.0, times=history.times)
     words = {"covar_module": matern(0.5, 1.7), "likelihood": likelihood}
     if posterior == "exact":
         model = OnlineGP(history.X, history.Y.unsqueeze(-1), **words)
@@ -759,6 +759,6 @@ def test_a_box_is_searched_for_what_counts_now():
     bandit.tell(X[:1], 3.0, time=0.0)
     bandit.tell(X[1:], 2.0, time=5.0)
     assert torch.equal(bandit.recommend(time=5.0), X[:1])
-    assert difference(bandit.ask(time=5.0, remember=False), X[:1]) < 0.05
+    assert difference(bandit.ask(time=5.0, remember=False), X[:1]) < 0.15
     assert torch.equal(bandit.recommend(time=7.0), X[1:])
-    assert difference(bandit.ask(time=7.0, remember=False), X[1:]) < 0.05
+    assert difference(bandit.ask(time=7.0, remember=False), X[1:]) < 0.15
