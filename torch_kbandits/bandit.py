@@ -608,8 +608,8 @@ class Bandit:
         """Refuse ``ask(None)`` where there is no batch to fill."""
         if self.batches is None:
             raise InputError("ask(q=None) lets a batch rule decide, and this bandit has none: give q.")
-        ahead = self._lookahead()
-        if len(ahead.pending) and self.batches.is_complete(ahead):
+        # What is kept aside may be a complete batch by now, where variances grow as time passes: one more point then.
+        if len(self.pending_ids) and self.batches.is_complete(ahead := self._lookahead()):
             raise InputError(
                 f"The batch of {len(ahead.pending)} point(s) is complete: tell the {len(self.pending_ids)} pending "
                 "one(s), or give q to go on without their rewards."
