@@ -27,6 +27,7 @@ from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.random import generator_for, seed_for
 from torch_kbandits.state import (
     STATE_FORMAT,
+    SavedState,
     check_config,
     check_format,
     describe_kernel,
@@ -252,7 +253,7 @@ class Bandit:
         if ids is None:
             context = self.candidates.with_time(context, clock.now)
             X = self.candidates.points(x, context).detach().clone()
-            pending, stages = self._ledger.pending.without(X), self._ledger.pending.stages_of(X)
+            pending, stages = self._ledger.pending.without(X, self._own_columns), self._ledger.pending.stages_of(X)
             self._warn_of_stale_points(pending)
         else:
             if x is not None or context is not None:
@@ -307,8 +308,8 @@ class Bandit:
         elif x is None and context is None:
             remaining = pending.without(pending.points)
         else:
-            X = self.candidates.points(x, context)
-            remaining = pending.without(X)
+            X = self.candidates.points(x, self.candidates.with_time(context, self._clock.now))
+            remaining = pending.without(X, self._own_columns)
             if len(pending.ids) - len(remaining.ids) != len(X):
                 raise InputError(f"Not all of the {len(X)} point(s) are pending; {len(pending.ids)} are.")
         self._ledger, self._ahead = replace(self._ledger, pending=remaining), None
@@ -453,11 +454,7 @@ class Bandit:
         check_format(state)
         check_config(state["config"], self._config())
         saved = saved_state(state, self.candidates.example, self._acquisition.num_stages, timed=self._has_clock)
-        belief = self._prior().at(saved.clock.now)
-        learned = saved.history.rows(slice(saved.num_forgotten, saved.num_learned))
-        if len(learned.X):
-            belief.restore_history(learned, saved.dictionary)
-        self._belief = belief
+        self._belief = self._restored(saved)
         self._ledger = Ledger.restored(
             saved.history, saved.pending, saved.num_asked, saved.num_learned, saved.num_forgotten
         )
@@ -491,7 +488,8 @@ class Bandit:
                 told = history.rows(history.rounds == number)
                 X = checks.points("history.X", told.X, dimension=example.shape[-1], like=example)
                 stages = checked_stages(told.stages, X, self._acquisition.num_stages)
-                self._learn_round(X, rewards(told.Y, X), stages, self._ledger.pending.without(X), now)
+                pending = self._ledger.pending.without(X, self._own_columns)
+                self._learn_round(X, rewards(told.Y, X), stages, pending, now)
             self._clock = self._clock.undecided
         except BaseException:
             self._belief, self._ledger, self._clock, self.round = fresh, before, clock, 0
@@ -520,10 +518,23 @@ class Bandit:
             memory=self.memory,
         )
 
+    def _restored(self, saved: SavedState) -> Belief:
+        """Return the belief of a saved bandit, computed afresh."""
+        belief = self._prior().at(saved.clock.now)
+        learned = saved.history.rows(slice(saved.num_forgotten, saved.num_learned))
+        if len(learned.X):
+            belief.restore_history(learned, saved.dictionary)
+        return belief
+
     @property
     def _has_clock(self) -> bool:
         """Whether it matters when something is asked or told."""
         return self.memory is not None or self.candidates.is_timed
+
+    @property
+    def _own_columns(self) -> int:
+        """The first column by which a point is known again: it may be told at another time than it was asked for."""
+        return int(self.candidates.is_timed)
 
     @property
     def _present(self) -> tuple[Clock, Belief, Lookahead | None, NystromGP | OnlineGP | None]:

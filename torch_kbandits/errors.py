@@ -44,3 +44,7 @@ class KernelBanditWarning(UserWarning):
 
 class TheoryWarning(KernelBanditWarning):
     """The run is valid, but a setting voids the guarantee of the algorithm's paper."""
+
+
+class ExpertWarning(KernelBanditWarning):
+    """An expert that a bandit asked failed, or may not be asked any more; the rounds go on without its answers."""

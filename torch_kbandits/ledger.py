@@ -124,21 +124,24 @@ class Pending(NamedTuple):
     ids: tuple[int, ...]
     stages: Tensor | None = None
 
-    def without(self, told: Tensor) -> "Pending":
-        """Return the points without one row for each row of ``told`` (q, d) that is among them: the one asked first."""
+    def without(self, told: Tensor, first: int = 0) -> "Pending":
+        """Return the points without one row for each row of ``told`` (q, d) that is among them: the one asked first.
+
+        Rows are equal if they are from column ``first`` on.
+        """
         if torch.equal(self.points, told):
             return self._at([])
-        gone = set(self._rows_of(told))
+        gone = set(self._rows_of(told, first))
         return self._at([row for row in range(len(self.ids)) if row not in gone]) if gone - {-1} else self
 
-    def stages_of(self, told: Tensor) -> Tensor | None:
+    def stages_of(self, told: Tensor, first: int = 0) -> Tensor | None:
         """Return the stage (q,) of each row of ``told`` (q, d), where it is the one asked first that ``without`` drops.
 
         It is 0 for rows that are not pending.
         """
         if self.stages is None:
             return None
-        rows = torch.tensor(self._rows_of(told), device=told.device)
+        rows = torch.tensor(self._rows_of(told, first), device=told.device)
         return torch.where(rows < 0, 0, torch.cat([self.stages, self.stages.new_zeros(1)])[rows])
 
     def without_ids(self, ids: Sequence[int]) -> "Pending":
@@ -156,11 +159,11 @@ class Pending(NamedTuple):
         row_of = {number: row for row, number in enumerate(self.ids)}
         return None if self.stages is None else self.stages[[row_of[number] for number in ids]]
 
-    def _rows_of(self, told: Tensor) -> list[int]:
+    def _rows_of(self, told: Tensor, first: int) -> list[int]:
         """Return which pending row each row of ``told`` (q, d) is, each used once, the first first; -1 for none."""
         left, rows = list(range(len(self.ids))), []
-        for row in told:
-            matches = (self.points[left] == row).all(-1).nonzero().flatten()
+        for row in told[:, first:]:
+            matches = (self.points[left, first:] == row).all(-1).nonzero().flatten()
             rows.append(left.pop(int(matches[0])) if len(matches) else -1)
         return rows
 

@@ -8,6 +8,7 @@ from torch import Tensor
 from torch_kbandits import InputError
 from torch_kbandits.environments import SensorReplay, build
 from torch_kbandits.experiments import parse_spec, play, read_records, render, run_experiment, run_one, summarize
+from torch_kbandits.experiments.expert import EnvironmentExpert
 
 NAMES = ["moving-peak", "abrupt", "drift", "periodic", "seattle-weather"]
 
@@ -126,3 +127,47 @@ def test_named_algorithms_learn_while_little_changes(name):
     trials = list(spec({"name": name, **slow}, rounds=60, settings={"beta": 2.0}).trials())
     (ours, _), (random, _) = (run_one(trial) for trial in (trials[0], trials[2]))
     assert ours.cumulative_regret[-1] < 0.5 * random.cumulative_regret[-1]
+
+
+# ---------------------------------------------------------------- environments as experts
+
+
+def test_the_environment_is_its_own_expert():
+    environment = build("moving-peak", num_arms=30, seed=4)
+    expert = EnvironmentExpert(environment, 0.5, batch=3)
+    X = environment.arms[[3, 8, 20]].repeat(400, 1)
+    values, variance = expert(X, 7)
+    assert variance == 0.25
+    error = (values - (environment.mean(X, 21) - 1.5)) / 0.5
+    # 1,200 standard normals: the mean and the variance are within five of their standard errors.
+    assert abs(float(error.mean())) < 5.0 / 1200**0.5
+    assert abs(float(error.var()) - 1.0) < 5.0 * (2.0 / 1200) ** 0.5
+    assert torch.equal(expert(X, 7)[0], values)
+    assert not torch.equal(expert(X, 8)[0], values)
+    noise = environment.pull(X, 21) - environment.mean(X, 21)
+    assert abs(float(torch.corrcoef(torch.stack([noise, error]))[0, 1])) < 5.0 / 1200**0.5
+
+
+def test_specs_play_algorithms_that_ask_an_expert(tmp_path):
+    players = [
+        {"name": "sparq-gp-ucb", "label": "noisy", "batch": 2},
+        {"name": "sparq-gp-ucb", "label": "exact", "expert": 0.0, "questions": 2.0, "cutoff": 3.0},
+    ]
+    outcome = run_experiment(spec({"name": "moving-peak", "num_arms": 15}, algorithms=players), tmp_path, workers=1)
+    assert not outcome.failures
+    assert outcome.notes == []
+    assert len(outcome.records) == 2
+
+
+@pytest.mark.parametrize(
+    ("environment", "player", "message"),
+    [
+        ({"name": "rkhs-function", "num_arms": 15}, {}, "'rkhs-function' does not change with time"),
+        ({"name": "drift", "num_arms": 15}, {"batch": "rule"}, "has no batch rule"),
+        ({"name": "drift", "num_arms": 15}, {"expert": -0.1}, "expert must be a finite number of at least 0"),
+    ],
+)
+def test_experts_that_a_run_cannot_have_are_named(tmp_path, environment, player, message):
+    players = [{"name": "sparq-gp-ucb", **player}]
+    with pytest.raises(InputError, match=message):
+        run_experiment(spec(environment, algorithms=players), tmp_path, workers=1)

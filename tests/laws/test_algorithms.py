@@ -31,6 +31,8 @@ def make(name, domain="arms", **settings):
         words["beta"] = 1.5
     if name == "sup-kernel-ucb":
         words["horizon"] = 200
+    if name == "sparq-gp-ucb":
+        words["expert"] = lambda X, time: (reward(X), 0.05)
     if name == "gp-ts" and domain == "box":
         words["discretization_size"] = 64
     words |= settings
@@ -130,7 +132,7 @@ def test_points_that_are_never_told_as_asked_are_said_once():
     assert len(bandit.pending) == 0
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", sorted(set(NAMES) - {"sparq-gp-ucb"}))  # it believes answers, too: see its own laws
 def test_the_model_and_the_recommendation(name):
     bandit = make(name)
     with pytest.raises(EmptyHistoryError, match="tell first"):
@@ -175,6 +177,8 @@ def test_every_algorithm_beats_chance():
     problem = environments.gaussian_bumps(300, 2, seed=0)
     for name in NAMES:
         words = {"beta": 0.2} if name == "sup-kernel-ucb" else {}  # it explores until widths are small in reward units
+        if name == "sparq-gp-ucb":
+            words["expert"] = lambda X, time: (problem.mean(X) - 0.5, 0.01)
         bandit = make(name, candidates=problem.arms, kernel=rbf(0.5), regularization=0.01, **words)
         regret = []
         for number in range(150):

@@ -6,6 +6,7 @@ from gpytorch.kernels import LinearKernel
 from problems import DOUBLE, data, difference, play, rbf, reward
 
 from torch_kbandits import NumericalError, algorithms
+from torch_kbandits.candidates.joint_lookahead import JointLookahead
 from torch_kbandits.candidates.staged import StagedLookahead
 from torch_kbandits.candidates.table import ArmLookahead
 
@@ -16,6 +17,8 @@ def make(name, num_arms=100, seed=0, **settings):
         words["beta"] = 1.5
     if name == "sup-kernel-ucb":
         words["horizon"] = 200
+    if name == "sparq-gp-ucb":
+        words["expert"] = lambda X, time: (reward(X), 0.05)
     words |= settings
     if name == "lin-ucb":
         words["features"] = words.pop("kernel")
@@ -43,7 +46,7 @@ def test_an_interrupted_ask_leaves_nothing_pending(name, monkeypatch):
     bandit = make(name)
     play(bandit, 5)
     expected = bandit.ask(5, remember=False)
-    lookahead = StagedLookahead if name == "sup-kernel-ucb" else ArmLookahead
+    lookahead = {"sup-kernel-ucb": StagedLookahead, "sparq-gp-ucb": JointLookahead}.get(name, ArmLookahead)
     original, calls = lookahead.choose, []
 
     def interrupted(*args):

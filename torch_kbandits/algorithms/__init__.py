@@ -13,9 +13,15 @@ from torch_kbandits.algorithms.igp_ucb import IGPUCB
 from torch_kbandits.algorithms.k_ucb import KUCB
 from torch_kbandits.algorithms.lin_ucb import LinUCB
 from torch_kbandits.algorithms.mini_gp_ucb import MiniGPUCB
+from torch_kbandits.algorithms.r_gp_ucb import RGPUCB
 from torch_kbandits.algorithms.random_search import RandomSearch
 from torch_kbandits.algorithms.registry import build, names
+from torch_kbandits.algorithms.sparq_gp_ucb import SparQGPUCB
 from torch_kbandits.algorithms.sup_kernel_ucb import SupKernelUCB
+from torch_kbandits.algorithms.sw_gp_ucb import SWGPUCB
+from torch_kbandits.algorithms.tv_gp_ucb import TVGPUCB
+from torch_kbandits.algorithms.ui_gp_ucb import UIGPUCB
+from torch_kbandits.algorithms.w_gp_ucb import WGPUCB
 
 __all__ = [
     "BBKB",
@@ -29,9 +35,15 @@ __all__ = [
     "GPUCB",
     "IGPUCB",
     "KUCB",
+    "RGPUCB",
+    "SWGPUCB",
+    "TVGPUCB",
+    "UIGPUCB",
+    "WGPUCB",
     "LinUCB",
     "MiniGPUCB",
     "RandomSearch",
+    "SparQGPUCB",
     "SupKernelUCB",
     "build",
     "names",

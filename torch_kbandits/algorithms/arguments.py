@@ -4,11 +4,13 @@ import warnings
 from collections.abc import Callable
 from typing import Any, Literal, cast, get_args
 
+import torch
+from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits import checks
-from torch_kbandits.candidates import Arms, Box, Candidates, ContextualActions
-from torch_kbandits.confidence import ConstantWidth, TheoremWidth, Width
+from torch_kbandits.candidates import Arms, Box, Candidates, ContextualActions, TimedActions
+from torch_kbandits.confidence import ConstantWidth, TheoremWidth, Width, greedy_information_gain
 from torch_kbandits.dictionaries import (
     KORS,
     CappedDictionary,
@@ -20,6 +22,9 @@ from torch_kbandits.dictionaries import (
     theoretical_oversampling,
 )
 from torch_kbandits.errors import InputError, TheoryWarning
+
+#: Arms and plays of which the information gain is sought that sets a window: it grows slowly in both.
+_GAIN_ARMS, _GAIN_PLAYS = 1_000, 1_000
 
 
 def resolve_candidates(candidates: Tensor | Candidates | None, bounds: Tensor | None) -> Candidates:
@@ -42,6 +47,53 @@ def resolve_contextual(
             raise InputError(f"Leave out context_dim and action_dim: {type(candidates).__name__} know them.")
         return resolve_candidates(candidates, bounds)
     return ContextualActions(candidates, context_dim=context_dim or 0, bounds=bounds, action_dim=action_dim)
+
+
+def timed(
+    candidates: Tensor | None, bounds: Tensor | None, context_dim: int | None, action_dim: int | None
+) -> TimedActions:
+    """Return actions whose points know the time."""
+    if candidates is not None and not isinstance(candidates, Tensor):
+        raise InputError(
+            f"candidates must be a tensor of arms (A, d), got {checks.describe(candidates)}: the points of this "
+            "algorithm know their time as well."
+        )
+    return TimedActions(candidates, context_dim=context_dim or 0, bounds=bounds, action_dim=action_dim)
+
+
+def rounds_to_remember(
+    name: str,
+    formula: Callable[..., int],
+    horizon: int | None,
+    variation_budget: float | None,
+    kernel: Kernel,
+    candidates: Candidates,
+    regularization: float,
+) -> int:
+    """Return a theorem's window or period, with the information gain of T greedy plays on up to 1,000 arms.
+
+    Args:
+        name: of the argument in whose place it stands.
+        formula: ``window_size`` or ``restart_period``.
+        horizon: T.
+        variation_budget: P_T, or None where it is not known.
+        kernel: the prior covariance.
+        candidates: what may be played.
+        regularization: λ.
+
+    Raises:
+        InputError: if there is no horizon, or the arms are not in memory.
+    """
+    arms = None if candidates.is_contextual else candidates.domain.arms
+    if horizon is None or arms is None:
+        raise InputError(
+            f"{name} is missing: give it, or with arms in memory give horizon, the number of rounds, for the theorem's."
+        )
+    checks.positive_integer("horizon", horizon)
+    some = arms[:: -(-len(arms) // _GAIN_ARMS)]
+    with torch.no_grad():
+        gain = greedy_information_gain(kernel, some, min(horizon, _GAIN_PLAYS), regularization)[-1]
+    return formula(horizon, variation_budget, gain=float(gain))
 
 
 def resolve_width(

@@ -17,6 +17,7 @@ from torch_kbandits.bandit import Bandit
 from torch_kbandits.candidates import Candidates
 from torch_kbandits.confidence import BKBWidth, Width
 from torch_kbandits.dictionaries import Resampling, WhenFull
+from torch_kbandits.memory import Memory
 
 
 class BKB(Bandit):
@@ -43,6 +44,8 @@ class BKB(Bandit):
             does not cover: see ``RidgeLeverageSampling``.
         max_dictionary: the most points that the dictionary may have; None for no limit. The theorem knows no limit.
         when_full: what happens when more are wanted, "stop", "warn" or "raise": see ``CappedDictionary``.
+        memory: which observations count at a time, where the function changes, such as ``SlidingWindow(500)`` or
+            ``Discount(0.99)``. The theorem is for a function that stays.
         beta: a multiplier of the standard deviation (2 here is 4 in BoTorch) or a ``Width``, instead of the theorem's
             width, which over-explores in practice; then R and B are not needed.
         seed: addresses all randomness.
@@ -65,6 +68,7 @@ class BKB(Bandit):
         oversampling: float | Literal["theory"] = 3.0,
         accuracy: float = 0.5,
         resampling: Resampling = "fresh",
+        memory: Memory | None = None,
         max_dictionary: int | None = None,
         when_full: WhenFull = "warn",
         beta: float | Width | None = None,
@@ -84,5 +88,6 @@ class BKB(Bandit):
             ),
             width=resolve_width(beta, theory, regularization),
             acquisition=UpperConfidenceRule(),
+            memory=memory,
             seed=seed,
         )

@@ -18,6 +18,7 @@ from torch_kbandits.batches import GlobalBatchRule
 from torch_kbandits.candidates import Candidates
 from torch_kbandits.confidence import EKUCBWidth, ScaledWidth, Width
 from torch_kbandits.dictionaries import WhenFull
+from torch_kbandits.memory import Memory
 
 
 class EKUCB(Bandit):
@@ -47,6 +48,8 @@ class EKUCB(Bandit):
         when_full: what happens when more are wanted, "stop", "warn" or "raise": see ``CappedDictionary``.
         batch_threshold: C > 1: means and dictionary stay for a batch, as in BBKB, until 1 + Σ τ̃ of its points exceeds
             C; the theorem's width is then √C times wider. None: rewards are learned at once.
+        memory: which observations count at a time, where the function changes, such as ``SlidingWindow(500)`` or
+            ``Discount(0.99)``. The theorem is for a function that stays.
         beta: a multiplier of the standard deviation (2 here is 4 in BoTorch) or a ``Width``, instead of the theorem's
             width, which over-explores in practice; then R and B are not needed.
         seed: addresses all randomness.
@@ -70,6 +73,7 @@ class EKUCB(Bandit):
         horizon: int | None = None,
         oversampling: float | Literal["theory"] = 1.0,
         projection: float | None = None,
+        memory: Memory | None = None,
         max_dictionary: int | None = None,
         when_full: WhenFull = "warn",
         batch_threshold: float | None = None,
@@ -88,5 +92,6 @@ class EKUCB(Bandit):
             width=width if batches is None or beta is not None else ScaledWidth(width, math.sqrt(batches.threshold)),
             acquisition=UpperConfidenceRule(),
             batches=batches,
+            memory=memory,
             seed=seed,
         )

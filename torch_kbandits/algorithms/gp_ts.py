@@ -7,6 +7,7 @@ from torch_kbandits.bandit import Bandit
 from torch_kbandits.candidates import Candidates
 from torch_kbandits.confidence import GPTSWidth, InformationGain, RealizedGain, Width
 from torch_kbandits.dictionaries import KORS
+from torch_kbandits.memory import Memory
 
 
 class GPTS(Bandit):
@@ -32,6 +33,8 @@ class GPTS(Bandit):
             the exact one. No theorem here covers draws from the Nyström posterior.
         gain: the information gain γ in the width; by default the realised one.
         discretization_size: points of the Sobol set on a box.
+        memory: which observations count at a time, where the function changes, such as ``SlidingWindow(500)`` or
+            ``Discount(0.99)``. The theorem is for a function that stays.
         beta: v, the multiplier of a draw's deviation from the mean (1 is plain Thompson sampling) or a ``Width``,
             instead of the theorem's, which over-explores in practice; then R and B are not needed.
         seed: addresses all randomness.
@@ -56,6 +59,7 @@ class GPTS(Bandit):
         failure_probability: float = 0.1,
         horizon: int | None = None,
         oversampling: float | None = None,
+        memory: Memory | None = None,
         gain: InformationGain | None = None,
         discretization_size: int = 1024,
         beta: float | Width | None = None,
@@ -69,5 +73,6 @@ class GPTS(Bandit):
             dictionary=None if oversampling is None else KORS(oversampling),
             width=resolve_width(beta, theory, regularization),
             acquisition=ThompsonRule(discretization_size),
+            memory=memory,
             seed=seed,
         )

@@ -6,6 +6,7 @@ from torch_kbandits.algorithms.arguments import check_theory, resolve_candidates
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.candidates import Candidates
 from torch_kbandits.confidence import IGPUCBWidth, InformationGain, RealizedGain, Width
+from torch_kbandits.memory import Memory
 
 
 class IGPUCB(Bandit):
@@ -24,6 +25,8 @@ class IGPUCB(Bandit):
         failure_probability: δ in (0, 1).
         horizon: T, the planned number of rounds; not used.
         gain: the information gain γ in the width; by default the realised one.
+        memory: which observations count at a time, where the function changes, such as ``SlidingWindow(500)`` or
+            ``Discount(0.99)``. The theorem is for a function that stays.
         beta: a multiplier of the standard deviation (2 here is 4 in BoTorch) or a ``Width``, instead of the theorem's
             width, which over-explores in practice; then R and B are not needed.
         seed: addresses all randomness.
@@ -43,6 +46,7 @@ class IGPUCB(Bandit):
         norm_bound: float | None = None,
         failure_probability: float = 0.1,
         horizon: int | None = None,
+        memory: Memory | None = None,
         gain: InformationGain | None = None,
         beta: float | Width | None = None,
     ) -> None:
@@ -54,5 +58,6 @@ class IGPUCB(Bandit):
             regularization=regularization,
             width=resolve_width(beta, theory, regularization),
             acquisition=UpperConfidenceRule(),
+            memory=memory,
             seed=seed,
         )

@@ -17,8 +17,14 @@ from torch_kbandits.algorithms.igp_ucb import IGPUCB
 from torch_kbandits.algorithms.k_ucb import KUCB
 from torch_kbandits.algorithms.lin_ucb import LinUCB
 from torch_kbandits.algorithms.mini_gp_ucb import MiniGPUCB
+from torch_kbandits.algorithms.r_gp_ucb import RGPUCB
 from torch_kbandits.algorithms.random_search import RandomSearch
+from torch_kbandits.algorithms.sparq_gp_ucb import SparQGPUCB
 from torch_kbandits.algorithms.sup_kernel_ucb import SupKernelUCB
+from torch_kbandits.algorithms.sw_gp_ucb import SWGPUCB
+from torch_kbandits.algorithms.tv_gp_ucb import TVGPUCB
+from torch_kbandits.algorithms.ui_gp_ucb import UIGPUCB
+from torch_kbandits.algorithms.w_gp_ucb import WGPUCB
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.errors import InputError
 
@@ -37,6 +43,12 @@ _ALGORITHMS: dict[str, type[Bandit]] = {
     "lin-ucb": LinUCB,
     "mini-gp-ucb": MiniGPUCB,
     "random": RandomSearch,
+    "w-gp-ucb": WGPUCB,
+    "ui-gp-ucb": UIGPUCB,
+    "tv-gp-ucb": TVGPUCB,
+    "sw-gp-ucb": SWGPUCB,
+    "r-gp-ucb": RGPUCB,
+    "sparq-gp-ucb": SparQGPUCB,
     "sup-kernel-ucb": SupKernelUCB,
 }
 

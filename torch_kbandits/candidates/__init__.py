@@ -13,6 +13,7 @@ from torch_kbandits.candidates.mapped import MappedArms
 from torch_kbandits.candidates.sources import ArmSource, TensorArms
 from torch_kbandits.candidates.staged import StagedBelief
 from torch_kbandits.candidates.table import TableBelief
+from torch_kbandits.candidates.timed import TimedActions
 
 __all__ = [
     "ArmBlocks",
@@ -33,4 +34,5 @@ __all__ = [
     "StagedBelief",
     "TableBelief",
     "TensorArms",
+    "TimedActions",
 ]

@@ -178,19 +178,20 @@ class ContextualActions(Candidates):
             raise InputError(f"context must be one context, ({self.context_dim},), got {len(contexts)} rows.")
         return contexts[0]
 
-    def _checked_contexts(self, context: Any) -> Tensor:
-        """Return contexts as rows, (k, c)."""
+    def _checked_contexts(self, context: Any, dim: int | None = None) -> Tensor:
+        """Return contexts as rows, (k, c), or of so many columns."""
+        dim = self.context_dim if dim is None else dim
         if context is None:
-            if self.context_dim:
-                raise InputError(f"context is missing: give the context of this round, ({self.context_dim},).")
+            if dim:
+                raise InputError(f"context is missing: give the context of this round, ({dim},).")
             return self._example[:, :0]
         if self.context_columns is not None and not isinstance(context, Tensor):
             context = self.context_columns.encode(context, dtype=self._dtype).to(self._device)
         checks.floating_tensor("context", context)
-        if context.dim() not in (1, 2) or context.shape[-1] != self.context_dim:
+        if context.dim() not in (1, 2) or context.shape[-1] != dim:
             raise InputError(
-                f"context must have {self.context_dim} column(s), as in every round of this bandit, shape "
-                f"({self.context_dim},); got {checks.describe(context)}."
+                f"context must have {dim} column(s), as in every round of this bandit, shape ({dim},); got "
+                f"{checks.describe(context)}."
             )
         context = checks.finite("context", checks.same_kind("context", context, self._example)).detach()
         return context if context.dim() == 2 else context.unsqueeze(0)

@@ -241,6 +241,15 @@ class ModelBelief(SelectingBelief):
         counts = noise.isfinite()
         self._restore(told.X[counts], told.Y[counts], told.times[counts], noise[counts], dictionary)
 
+    def restore_noisy(self, X: Tensor, Y: Tensor, noise: Tensor) -> None:
+        """Condition the prior, at the present time, on rewards Y (n,) at X (n, d) of noise variances (n,); exactly.
+
+        It needs a memory under which observations do not keep their noise.
+        """
+        if len(X):
+            times = X.new_full((len(X),), self._now, dtype=torch.float64)
+            self._restore(X, Y, times, noise.double(), Selection(X, X.new_ones(len(X)), None))
+
     def _restore(self, X: Tensor, Y: Tensor, times: Tensor, noise: Tensor, dictionary: Selection) -> None:
         model = self._model_of(X, Y, noise, dictionary.points)
         self._model = self._checked(model, X) if len(X) else model

@@ -17,6 +17,7 @@ from torch_kbandits.candidates import ContextualActions
 from torch_kbandits.environments import AnyEnvironment, ContextualEnvironment, DynamicEnvironment, Environment
 from torch_kbandits.environments import registry as environments
 from torch_kbandits.errors import EmptyHistoryError, InputError
+from torch_kbandits.experiments.expert import EnvironmentExpert
 from torch_kbandits.experiments.kernels import build_kernel
 from torch_kbandits.experiments.loop import play
 from torch_kbandits.experiments.records import Record, versions
@@ -133,6 +134,8 @@ def build_bandit(trial: Trial, environment: AnyEnvironment) -> Bandit:
         given = {**trial.settings, **trial.algorithm.options}
         words = {key: value for key, value in words.items() if key in given or key not in ("noise_scale", "norm_bound")}
     takes = algorithms.signature(trial.algorithm.name).parameters
+    if "expert" in takes:
+        words["expert"] = _expert(trial, environment, words.pop("expert", None))
     words = {key: value for key, value in words.items() if key in takes}
     missing = [
         key
@@ -189,6 +192,19 @@ def _space(environment: AnyEnvironment) -> dict[str, Any]:
     if isinstance(environment, Environment) and environment.arms is None:
         return {"bounds": environment.bounds}
     return {"candidates": environment.arms}
+
+
+def _expert(trial: Trial, environment: AnyEnvironment, noise_scale: Any) -> EnvironmentExpert:
+    """Return the environment as its own expert; with its own noise unless another standard deviation is given."""
+    if not isinstance(environment, DynamicEnvironment):
+        raise InputError(
+            f"{trial.algorithm.name} asks an expert about what changes, and {trial.environment.name!r} does not change "
+            "with time: play it on moving-peak, abrupt, drift or another environment that does."
+        )
+    if trial.algorithm.batch == "rule":
+        raise InputError(f"{trial.algorithm.name} has no batch rule: give batch a number, or leave it out.")
+    noise_scale = environment.noise_scale if noise_scale is None else noise_scale
+    return EnvironmentExpert(environment, noise_scale, trial.algorithm.batch)
 
 
 def _recommended_mean(bandit: Bandit, environment: AnyEnvironment) -> float | None:

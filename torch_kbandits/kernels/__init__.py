@@ -3,6 +3,7 @@
 from torch_kbandits.kernels.forgetting import ForgettingKernel
 from torch_kbandits.kernels.per_action_linear import PerActionLinearKernel
 from torch_kbandits.kernels.precomputed import PrecomputedKernel
+from torch_kbandits.kernels.space_time import SpaceTimeKernel
 from torch_kbandits.kernels.wiener import WienerKernel
 
-__all__ = ["ForgettingKernel", "PerActionLinearKernel", "PrecomputedKernel", "WienerKernel"]
+__all__ = ["ForgettingKernel", "PerActionLinearKernel", "PrecomputedKernel", "SpaceTimeKernel", "WienerKernel"]

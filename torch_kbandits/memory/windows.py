@@ -83,6 +83,5 @@ class Restart(Memory):
         """Return λ in the present period and infinity before, (n,)."""
         if self.period == math.inf:
             return where_counted(torch.ones_like(times, dtype=torch.bool), regularization)
-        # Both by the same division, so that rounding never puts an observation of now into the period before.
-        periods = ((torch.cat([times, times.new_tensor([now])]) - self.origin) / self.period).floor()
-        return where_counted(periods[:-1] == periods[-1], regularization)
+        periods = ((times - self.origin) / self.period).floor()
+        return where_counted(periods == math.floor((now - self.origin) / self.period), regularization)

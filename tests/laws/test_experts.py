@@ -1,0 +1,128 @@
+"""An expert's mistakes cost its answers and nothing else, and each kind of them is said once."""
+
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from problems import DOUBLE, data
+
+from torch_kbandits import InputError
+from torch_kbandits.errors import ExpertWarning
+from torch_kbandits.experts import GuardedExpert
+
+X = data(4, 2)[0]
+VALUES = [0.5, -1.0, 2.0, 0.0]
+
+
+def broken(X, time):
+    raise ValueError("no line to the lab")
+
+
+FAULTS = {
+    "exception": (broken, "raised ValueError: no line to the lab"),
+    "no pair": (lambda X, t: VALUES, r"must return \(Y, variance\) or None, got \[0.5"),
+    "one value": (lambda X, t: 1.0, r"must return \(Y, variance\)"),
+    "words": (lambda X, t: (["a"] * 4, 1.0), "values must be numbers"),
+    "no variance": (lambda X, t: (VALUES, None), "variances must be numbers, got None"),
+    "too few": (lambda X, t: (VALUES[:3], 1.0), r"values must be one for each of the 4 points, got .*\(3,\)"),
+    "a scalar": (lambda X, t: (1.0, 1.0), "values must be one for each of the 4"),
+    "a matrix": (lambda X, t: (torch.ones(2, 2), 1.0), "values must be one for each of the 4"),
+    "variances": (lambda X, t: (VALUES, torch.ones(5)), "variances must be one for each of the 4"),
+    "NaN": (lambda X, t: ([*VALUES[:3], torch.nan], 1.0), "values must be finite"),
+    "infinite variance": (lambda X, t: (VALUES, torch.inf), "variances must be finite"),
+    "negative": (lambda X, t: (VALUES, [1.0, 1.0, -1e-9, 1.0]), "variances must be at least 0, got -1e-09"),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_is_said_once_and_counted_always(name):
+    function, message = FAULTS[name]
+    expert = GuardedExpert(function)
+    with pytest.warns(ExpertWarning, match=message) as said:
+        answers = expert.answers(X, 3)
+    assert len(said) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        expert.answers(X, 4)
+    assert [tuple(part.shape) for part in answers] == [(0, 2), (0,), (0,)]
+    assert (expert.num_questions, expert.num_failures, expert.num_late) == (8, 2, 0)
+
+
+def test_every_kind_of_fault_is_said():
+    faults = iter([FAULTS[name][0] for name in ("exception", "too few", "NaN", "negative", "no pair")])
+    expert = GuardedExpert(lambda X, t: next(faults)(X, t))
+    with pytest.warns(ExpertWarning) as said:
+        [expert.answers(X, 0) for _ in range(5)]
+    assert len(said) == 5
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        (torch.tensor(VALUES, dtype=DOUBLE), 0.25),
+        (torch.tensor(VALUES), torch.full((4, 1), 0.25)),
+        (np.array(VALUES)[:, None], np.float32(0.25)),
+        [VALUES, [0.25] * 4],
+        (torch.tensor(VALUES, dtype=DOUBLE, requires_grad=True), torch.tensor(0.25)),
+    ],
+)
+def test_answers_may_come_in_many_forms(given):
+    expert = GuardedExpert(lambda X, t: given)
+    answers = expert.answers(X, 0)
+    assert torch.equal(answers.X, X)
+    assert torch.equal(answers.Y, torch.tensor(VALUES, dtype=DOUBLE))
+    assert torch.equal(answers.variance, torch.full((4,), 0.25, dtype=DOUBLE))
+    assert not answers.Y.requires_grad
+    assert expert.num_failures == 0
+
+
+def test_not_yet_is_no_failure():
+    expert = GuardedExpert(lambda X, t: None)
+    assert len(expert.answers(X, 0).X) == 0
+    assert (expert.num_questions, expert.num_failures, expert.num_late) == (4, 0, 1)
+
+
+def test_an_expert_sees_questions_of_its_own():
+    def vandal(questions, time):
+        questions.zero_()
+        return VALUES, 0.0
+
+    questions = X.clone()
+    assert torch.equal(GuardedExpert(vandal).answers(questions, 0).X, X)
+    assert torch.equal(questions, X)
+
+
+def test_an_interrupt_is_passed_on_and_counts_nothing():
+    def interrupted(X, time):
+        raise KeyboardInterrupt
+
+    expert = GuardedExpert(interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        expert.answers(X, 0)
+    assert expert.counts() == {"num_questions": 0, "num_failures": 0, "num_late": 0}
+
+
+def test_a_budget_ends():
+    expert = GuardedExpert(lambda X, t: (VALUES[: len(X)], 1.0), budget=6)
+    assert expert.allowed(4) == 4
+    expert.answers(X, 0)
+    with pytest.warns(ExpertWarning, match="budget of 6 questions to the expert is spent"):
+        assert expert.allowed(4) == 2
+    expert.answers(X[:2], 1)
+    assert expert.allowed(4) == 0
+    assert GuardedExpert(lambda X, t: None).allowed(10**9) == 10**9
+
+
+@pytest.mark.parametrize(
+    ("expert", "budget", "message"),
+    [
+        (None, None, "expert must be a function"),
+        (0.1, None, "expert must be a function"),
+        (broken, -1, "budget must be a whole number of at least 0"),
+        (broken, 1.5, "budget must be a whole number of at least 0"),
+    ],
+)
+def test_what_is_no_expert_is_refused(expert, budget, message):
+    with pytest.raises(InputError, match=message):
+        GuardedExpert(expert, budget)

@@ -1,0 +1,68 @@
+from gpytorch.kernels import Kernel
+from torch import Tensor
+
+from torch_kbandits.acquisition import UpperConfidenceRule
+from torch_kbandits.algorithms.arguments import resolve_width, timed
+from torch_kbandits.bandit import Bandit
+from torch_kbandits.confidence import TVGPUCBWidth, Width
+from torch_kbandits.dictionaries import DictionaryRule
+from torch_kbandits.kernels import ForgettingKernel, SpaceTimeKernel
+from torch_kbandits.memory import Memory
+
+
+class TVGPUCB(Bandit):
+    """TV-GP-UCB, time-varying GP-UCB: a prior on space and time, whose function is replaced bit by bit.
+
+    The kernel at points x at time t and x' at time t' is k(x, x') (1 − ε)^(|t − t'| / 2). Points are joint ones, the
+    time in the first column, so ``bandit.model`` is a model of space and time for a BoTorch loop of your own.
+
+    Source: Bogunovic, Scarlett and Cevher, "Time-varying Gaussian process bandit optimization", AISTATS 2016. Differs:
+    times need not be rounds.
+
+    Args:
+        kernel: the prior covariance of a function at one time, any GPyTorch kernel, in reward units squared.
+        regularization: λ > 0, the noise variance, in reward units squared.
+        forgetting: ε in [0, 1), the share of the function that a round, or unit of time, replaces.
+        time_kernel: a kernel on one column, the time, in place of the forgetting one.
+        candidates: arms (A, d), with contexts actions (A, a).
+        bounds: a box (2, d) instead of arms, with contexts (2, a).
+        context_dim: c, the number of context columns; without it there is no context.
+        action_dim: a, where each round brings its own actions.
+        memory: drops or ages observations as well, which bounds the cost of a round.
+        dictionary: a rule for a Nyström–DTC posterior; None for the exact one.
+        beta: a multiplier of the standard deviation (2 here is 4 in BoTorch) or a ``Width``; ``TVGPUCBWidth()``, that
+            of the paper's experiments, unless given. On A arms ``BayesianGPUCBWidth`` has the theorem.
+        horizon: T, the planned number of rounds; not used.
+        seed: addresses all randomness.
+
+    Cost of round t: O(A t²) on A arms and O(t²) to learn, since no two points of different rounds are equal.
+    """
+
+    def __init__(
+        self,
+        *,
+        kernel: Kernel,
+        regularization: float,
+        seed: int,
+        forgetting: float = 0.01,
+        time_kernel: Kernel | None = None,
+        candidates: Tensor | None = None,
+        bounds: Tensor | None = None,
+        context_dim: int | None = None,
+        action_dim: int | None = None,
+        memory: Memory | None = None,
+        dictionary: DictionaryRule | None = None,
+        beta: float | Width | None = None,
+        horizon: int | None = None,
+    ) -> None:
+        in_time = ForgettingKernel(forgetting) if time_kernel is None else time_kernel
+        super().__init__(
+            candidates=timed(candidates, bounds, context_dim, action_dim),
+            kernel=SpaceTimeKernel(kernel, in_time),
+            regularization=regularization,
+            dictionary=dictionary,
+            width=resolve_width(TVGPUCBWidth() if beta is None else beta, None, regularization),
+            acquisition=UpperConfidenceRule(),
+            memory=memory,
+            seed=seed,
+        )

@@ -1,0 +1,30 @@
+from copy import deepcopy
+from typing import Any
+
+from gpytorch.kernels import Kernel
+from linear_operator import to_dense
+from torch import Tensor
+
+
+class SpaceTimeKernel(Kernel):
+    """The product of a kernel on time, the first column, and one on space, the other columns.
+
+    It is what ``time_kernel`` with ``active_dims=(0,)`` times ``space_kernel`` is, for a kernel on space that counts
+    its columns from 0 and need not know of time.
+
+    Args:
+        space_kernel: any kernel on d columns; a copy is kept.
+        time_kernel: a kernel on one column; a copy is kept.
+
+    Cost: that of both.
+    """
+
+    def __init__(self, space_kernel: Kernel, time_kernel: Kernel) -> None:
+        super().__init__()
+        self.space_kernel, self.time_kernel = deepcopy(space_kernel), deepcopy(time_kernel)
+
+    def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
+        """Return the covariance of points x1 (..., n, 1 + d) and x2 (..., m, 1 + d), (..., n, m), or its diagonal."""
+        times = self.time_kernel(x1[..., :1], x2[..., :1], diag=diag)
+        places = self.space_kernel(x1[..., 1:], x2[..., 1:], diag=diag)
+        return to_dense(times) * to_dense(places)
