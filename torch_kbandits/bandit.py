@@ -272,6 +272,7 @@ class Bandit:
         before, belief, known = dict(vars(self)), dict(vars(self._belief)), self._belief
         try:
             self._move_to(clock)
+            self._clock = clock.after_reward(self.round + 1)
             ahead = ahead if self._belief is known else None
             held = self._learn_if_complete(told, ahead)
             self._ledger = self._ledger.with_told(told, held, pending)
@@ -280,7 +281,7 @@ class Bandit:
             elif ahead is not None and len(pending.ids) == 0 and torch.equal(ahead.pending, held[0].X):
                 self._ahead = ahead  # the batch stays what it was: all of it is told now
             self.round += 1
-            self._move_to(clock.after_reward(self.round))
+            self._move_to(self._clock)
         except BaseException:
             vars(known).update(belief)
             vars(self).update(before)
