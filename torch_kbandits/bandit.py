@@ -111,6 +111,7 @@ class Bandit:
                 )
         if memory is not None:
             checks.instance("memory", memory, Memory, "a memory such as SlidingWindow(500)")
+            _check_memory(memory, checks.positive("regularization", regularization))
         if isinstance(seed, bool):
             raise InputError(f"seed must be a whole number, got {seed}.")
         checks.instance("seed", seed, int, "a whole number")
@@ -270,10 +271,9 @@ class Bandit:
         ahead, self._ahead = self._ahead, None
         before, belief, known = dict(vars(self)), dict(vars(self._belief)), self._belief
         try:
+            self._move_to(clock)
             self._clock = clock.after_reward(self.round + 1)
-            self._belief = self._belief.at(self._clock.now)
-            if self._belief is not known:
-                ahead = None
+            ahead = ahead if self._belief is known else None
             held = self._learn_if_complete(told, ahead)
             self._ledger = self._ledger.with_told(told, held, pending)
             if not held:
@@ -281,6 +281,7 @@ class Bandit:
             elif ahead is not None and len(pending.ids) == 0 and torch.equal(ahead.pending, held[0].X):
                 self._ahead = ahead  # the batch stays what it was: all of it is told now
             self.round += 1
+            self._move_to(self._clock)
         except BaseException:
             vars(known).update(belief)
             vars(self).update(before)
@@ -465,7 +466,9 @@ class Bandit:
     def replay(self, history: History) -> None:
         """Tell a recorded history, round by round, to a bandit that was told nothing yet.
 
-        The bandit then chooses as the recorded one would, if its configuration and seed are the same.
+        The bandit then chooses as the recorded one would, if its configuration and seed are the same. Where that was
+        restarted, only if this one is too: a history does not say when. Nor does it say of what kind its times are:
+        give the next ones as before.
 
         Raises:
             InputError: if something was told already, or the history does not fit; then the bandit stays empty.
@@ -475,16 +478,20 @@ class Bandit:
             raise InputError(f"replay needs a bandit that was told nothing; this one was told {self.round} round(s).")
         fresh, before, clock = self._prior(), self._ledger, self._clock
         example = self.candidates.example
-        if self._has_clock and history.times is None:
-            raise InputError("This bandit has a memory, so a history to replay needs times.")
+        numbers = history.rounds.unique_consecutive()
+        clocks = (clock,) * len(numbers)
+        if self._has_clock:
+            if history.times is None:
+                raise InputError("This bandit has a memory, so a history to replay needs times.")
+            clocks = clock.replayed(history.times, history.rounds)
         try:
-            for number in history.rounds.unique_consecutive():
+            for number, now in zip(numbers, clocks, strict=True):
                 told = history.rows(history.rounds == number)
                 X = checks.points("history.X", told.X, dimension=example.shape[-1], like=example)
                 stages = checked_stages(told.stages, X, self._acquisition.num_stages)
-                now = self._clock_of_round(told)
                 pending = self._ledger.pending.without(X, self._own_columns)
                 self._learn_round(X, rewards(told.Y, X), stages, pending, now)
+            self._clock = self._clock.undecided
         except BaseException:
             self._belief, self._ledger, self._clock, self.round = fresh, before, clock, 0
             self._ahead = self._model = None
@@ -546,11 +553,15 @@ class Bandit:
             return self.candidates.in_round(context, candidates)
         clock = self._clock.moved_to(time, self.round)
         domain = self.candidates.in_round(self.candidates.with_time(context, clock.now), candidates)
+        self._move_to(clock)
+        return domain
+
+    def _move_to(self, clock: Clock) -> None:
+        """Make it the time of a clock."""
         belief = self._belief.at(clock.now)
         if belief is not self._belief:
             self._belief, self._ahead, self._model = belief, None, None
         self._clock = clock
-        return domain
 
     def _clock_at_reward(self, time: Any) -> Clock:
         """Return the clock at the time of a reward."""
@@ -558,14 +569,6 @@ class Bandit:
             return self._clock.at_reward(time, self.round)
         self._refuse_time(time)
         return self._clock
-
-    def _clock_of_round(self, told: History) -> Clock:
-        """Return the clock at a round of a recorded history."""
-        if told.times is None:
-            return self._clock
-        now = float(told.times[0])
-        is_round = self._clock.kind in (None, "rounds") and now == float(self.round)
-        return Clock(now, "rounds" if is_round else "numbers")
 
     def _refuse_time(self, time: Any) -> None:
         if time is not None:
@@ -620,8 +623,8 @@ class Bandit:
         """Refuse ``ask(None)`` where there is no batch to fill."""
         if self.batches is None:
             raise InputError("ask(q=None) lets a batch rule decide, and this bandit has none: give q.")
-        ahead = self._lookahead()
-        if len(ahead.pending) and self.batches.is_complete(ahead):
+        # What is kept aside may be a complete batch by now, where variances grow as time passes: one more point then.
+        if len(self.pending_ids) and self.batches.is_complete(ahead := self._lookahead()):
             raise InputError(
                 f"The batch of {len(ahead.pending)} point(s) is complete: tell the {len(self.pending_ids)} pending "
                 "one(s), or give q to go on without their rewards."
@@ -665,3 +668,13 @@ class Bandit:
                 TheoryWarning,
                 stacklevel=3,
             )
+
+
+def _check_memory(memory: Memory, regularization: float) -> None:
+    """Refuse a memory in which nothing ever counts."""
+    now = torch.zeros(1, dtype=torch.float64)
+    if not bool(memory.noise(now, 0.0, regularization).isfinite()):
+        raise InputError(
+            f"{memory!r} drops an observation of noise variance {regularization:g} as soon as it is made: let the "
+            "largest variance be above the regularization."
+        )

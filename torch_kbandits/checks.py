@@ -168,3 +168,5 @@ def _number(name: str, value: Any) -> float:
         return float(value)
     except (TypeError, ValueError):
         raise InputError(f"{name} must be a number, got {describe(value)}.") from None
+    except OverflowError:
+        raise InputError(f"{name} must be a number that a float holds, got a whole number beyond.") from None

@@ -1,18 +1,20 @@
 """When things happen: rounds, numbers or dates, one kind for a bandit, and never backwards."""
 
 import math
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime
 from numbers import Real
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, get_args
 
+import torch
 from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.errors import InputError
 
-#: What the times of a bandit are: its own rounds, numbers of any unit, or dates without or with a time zone.
-Kind = Literal["rounds", "numbers", "dates", "dates with a time zone"]
+#: What the times of a bandit are: its own rounds, numbers of any unit, or dates without or with a time zone. A history
+#: that was replayed does not say which of the latter.
+Kind = Literal["rounds", "numbers", "dates", "dates with a time zone", "numbers or dates"]
 
 
 @dataclass(frozen=True)
@@ -22,7 +24,7 @@ class Clock:
     Attributes:
         now: the latest time, minus infinity before the first; dates are seconds since 1970 (without a time zone as if
             in UTC).
-        kind: what times are; None before the first.
+        kind: what times are; None where the next one decides.
     """
 
     now: float = -math.inf
@@ -43,7 +45,7 @@ class Clock:
                 raise InputError(f"time is missing: this bandit's times are {self.kind}, so give time= here too.")
             return type(self)(float(round_number), "rounds")
         kind, now = _read(time)
-        if self.kind not in (None, kind):
+        if self.kind not in (None, "numbers or dates", kind):
             hint = "leave out time" if self.kind == "rounds" else "give times of one kind"
             raise InputError(f"This bandit's times are {self.kind} so far, and time={time!r} is not: {hint}.")
         if now < self.now:
@@ -58,6 +60,49 @@ class Clock:
             return self
         return self.moved_to(time, round_number)
 
+    def replayed(self, times: Tensor, rounds: Tensor) -> tuple[Self, ...]:
+        """Return the clock at each round of a recorded history.
+
+        Times that are the numbers of their rounds are taken for rounds, unless times were given already.
+
+        Args:
+            times: of each reward, (n,), in order.
+            rounds: of each reward, counted from 0, (n,), in order.
+
+        Raises:
+            InputError: if the rewards of a round differ in time, or the history begins before the latest time.
+        """
+        starts = rounds.diff(prepend=rounds[:1] - 1) != 0
+        firsts = times[starts]
+        if not torch.equal(firsts[starts.long().cumsum(0) - 1], times):
+            raise InputError("The rewards of a round must have one time, that of the call that told them.")
+        kind, now = self.kind, self.now
+        if kind in (None, "rounds"):
+            counted = torch.arange(len(firsts), dtype=firsts.dtype, device=firsts.device)
+            kind, now = "rounds" if torch.equal(firsts, counted) else "numbers or dates", -math.inf
+        if len(firsts) and float(firsts[0]) < now:
+            raise InputError(
+                f"Time must not go backwards: the latest was {_words(kind, now)}, and the history begins at "
+                f"{_words(kind, float(firsts[0]))}."
+            )
+        return tuple(type(self)(float(first), kind) for first in firsts)
+
+    def check(self, times: Tensor) -> None:
+        """Refuse a clock that is none, or times (n,), in order, that are later than it shows.
+
+        Raises:
+            InputError: if so.
+        """
+        if self.kind not in (None, *get_args(Kind)):
+            raise InputError(f"the clock is of an unknown kind, {self.kind!r}.")
+        if not self.now < math.inf or (len(times) and float(times[-1]) > self.now):
+            raise InputError(f"the clock shows {self.now!r}, which is before what was told.")
+
+    @property
+    def undecided(self) -> Self:
+        """This clock, if its rounds may have been given as numbers: then the next time decides what times are."""
+        return replace(self, kind=None) if self.kind == "rounds" else self
+
     def after_reward(self, round_number: int) -> Self:
         """Return the clock once a reward is told, before a round: rounds go on by themselves."""
         return type(self)(float(round_number), self.kind) if self.kind == "rounds" else self
@@ -69,16 +114,23 @@ def _words(kind: Kind, now: float) -> str:
 
 def _read(time: Any) -> tuple[Kind, float]:
     """Return the kind and the value of a time."""
-    if hasattr(time, "to_pydatetime"):
-        time = time.to_pydatetime()
+    given = time
+    if hasattr(type(time), "to_pydatetime"):
+        time = time.to_pydatetime(warn=False)
     elif type(time).__name__ == "datetime64":
         time = time.astype("datetime64[us]").item()
+        if not isinstance(time, datetime):
+            raise InputError(f"time must be a date of the years 1 to 9999, got {given!r}.")
+    elif isinstance(time, date) and not isinstance(time, datetime):
+        time = datetime(time.year, time.month, time.day)
     if isinstance(time, datetime):
+        if time != time:  # the date of pandas that is none
+            raise InputError(f"time must be a number or a date, got {given!r}.")
         if time.tzinfo is None:
             return "dates", time.replace(tzinfo=UTC).timestamp()
         return "dates with a time zone", time.timestamp()
     if isinstance(time, Tensor) and time.dim() == 0:
         time = time.item()
     if isinstance(time, bool) or not isinstance(time, Real):
-        raise InputError(f"time must be a number or a date, got {checks.describe(time)}.")
-    return "numbers", checks.finite_number("time", float(time))
+        raise InputError(f"time must be a number or a date, got {checks.describe(given)}.")
+    return "numbers", checks.finite_number("time", time)  # pyright: ignore[reportArgumentType]

@@ -53,6 +53,18 @@ class RowIndex:
         latest = {**self.latest, **entries}
         return type(self)(self.earlier, latest) if len(latest) <= _LATEST else self.of({**self.earlier, **latest})
 
+    def with_rows(self, points: Tensor) -> Self:
+        """Return the index with those rows of points (n, d) that are not in it, in their order."""
+        fresh: dict[bytes, int] = {}
+        for key in row_keys(points):
+            if self.place(key) is None:
+                fresh.setdefault(key, len(self) + len(fresh))
+        return self.extended(fresh) if fresh else self
+
+    def places(self, points: Tensor) -> Tensor:
+        """Return the places (n,) of points (n, d), all of which are in it."""
+        return torch.tensor([self.place(key) for key in row_keys(points)], dtype=torch.long)
+
     def entries(self) -> dict[bytes, int]:
         """Return all entries. Cost: O(n)."""
         return {**self.earlier, **self.latest}

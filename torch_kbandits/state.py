@@ -132,6 +132,8 @@ def saved_state(state: Mapping[str, Any], example: Tensor, num_stages: int = 0, 
             raise InputError(f"{num_forgotten} rewards were forgotten of {num_learned} learned.")
         if timed != (saved.times is not None):
             raise InputError("the history of a bandit with a memory needs times, and of one without has none.")
+        if saved.times is not None:
+            clock.check(saved.times)
         if not timed and (num_learned > num_forgotten) != (len(dictionary.points) > 0):
             raise InputError(
                 f"{num_learned - num_forgotten} rewards were learned and {len(dictionary.points)} points in the "

@@ -11,7 +11,7 @@ from torch_kbandits.dictionaries import DictionaryRule, OnlineRule, OnlineSample
 from torch_kbandits.ledger import History
 from torch_kbandits.memory import KeepAll, Memory
 from torch_kbandits.models import NystromGP, OnlineGP
-from torch_kbandits.rows import row_keys
+from torch_kbandits.rows import RowIndex, row_keys
 
 
 class ModelBelief(SelectingBelief):
@@ -49,6 +49,7 @@ class ModelBelief(SelectingBelief):
         self._log = PlayedLog(example)
         self._X, self._Y = example[:0], example.new_zeros(0)
         self._times = self._noise = example.new_zeros(0, dtype=torch.float64)
+        self._seen = RowIndex.of({})
         self._dictionary_weights: Tensor | None = None
         self._sample: OnlineSample | None = None
         self._model = self._model_of(self._X, self._Y, self._noise, self._X)
@@ -144,6 +145,7 @@ class ModelBelief(SelectingBelief):
         if told.times is None:
             self.learn(told.X, told.Y, rule, generator)
             return
+        self._seen = self._seen.with_rows(told.X)
         times = torch.cat([self._times, told.times])
         before, noise = self._memory.noise(times, self._now, self.regularization.double()).tensor_split([len(self._X)])
         if not torch.equal(before, self._noise):
@@ -202,7 +204,10 @@ class ModelBelief(SelectingBelief):
         held = torch.tensor([key in known for key in row_keys(after.points)], device=X.device)
         scores = self.leverage_scores(after.points)
         weights = self._rule_weights_at(after.points)
-        return PlayedPoints(after.points, self.kernel, self.regularization, after.counts, scores, held, new, weights)
+        numbers = self._seen.places(after.points) if len(self._seen) else None
+        return PlayedPoints(
+            after.points, self.kernel, self.regularization, after.counts, scores, held, new, weights, numbers
+        )
 
     def update(self, X: Tensor, Y: Tensor, selection: Selection | None, noise: Tensor | None = None) -> None:
         """Condition on rewards Y (q,) at X (q, d) and move to the selected dictionary; everything or nothing.
@@ -237,6 +242,7 @@ class ModelBelief(SelectingBelief):
         if told.times is None:
             self.restore(told.X, told.Y, dictionary)
             return
+        self._seen = self._seen.with_rows(told.X)
         noise = self._memory.noise(told.times, self._now, self.regularization.double())
         counts = noise.isfinite()
         self._restore(told.X[counts], told.Y[counts], told.times[counts], noise[counts], dictionary)

@@ -35,6 +35,8 @@ class PlayedPoints:
             None where it is not known.
         weights: (u,) what the rule remembered of each point of the current dictionary, see ``Selection``; any number
             elsewhere. None where it is not known.
+        numbers: (u,) whole numbers that stay with a point for good, from 0; None where those are its position. They
+            differ from it where points are forgotten.
     """
 
     points: Tensor
@@ -45,6 +47,7 @@ class PlayedPoints:
     in_dictionary: Tensor | None = None
     new_counts: Tensor | None = None
     weights: Tensor | None = None
+    numbers: Tensor | None = None
 
     @property
     def size(self) -> int:

@@ -38,8 +38,8 @@ class RidgeLeverageSampling(DictionaryRule):
             is in the dictionary while that is below its inclusion probability. For given scores the inclusion
             probabilities are those of "fresh", and far fewer points come and go. From the second round on the scores
             depend on the uniforms too, by way of the last dictionary. (They are lower inside it than outside, so a
-            point whose uniform lies between may come and go in every round.) The points must keep their order and each
-            round must hand in an equal generator, as ``Bandit`` does.
+            point whose uniform lies between may come and go in every round.) The points must keep their order, or their
+            ``numbers``, and each round must hand in an equal generator, as ``Bandit`` does.
             "never": points of the dictionary stay. The others have as many chances as they were played since it was
             chosen. Where it is not known what was there and what is new, all points are new.
 
@@ -74,7 +74,7 @@ class RidgeLeverageSampling(DictionaryRule):
         """Draw the dictionary; see ``DictionaryRule.select``."""
         played.require_some()
         # Before scores are estimated, which may draw as well.
-        uniforms = kept_uniforms(played.size, generator) if self.is_coupled else None
+        uniforms = _uniforms_of(played, generator) if self.is_coupled else None
         probabilities = self.probabilities(played, generator)
         chosen = draw(probabilities, generator) if uniforms is None else included(uniforms, probabilities)
         return Selection.rows(played, chosen, probabilities[chosen])
@@ -93,6 +93,14 @@ class RidgeLeverageSampling(DictionaryRule):
         if scores is None:
             scores = recursive_leverage_scores(played, self.oversampling, generator)
         return inclusion_probabilities(scores, counts, self.oversampling)
+
+
+def _uniforms_of(played: PlayedPoints, generator: torch.Generator | None) -> Tensor:
+    """Return the uniform that each point keeps for good, (u,)."""
+    if played.numbers is None:
+        return kept_uniforms(played.size, generator)
+    numbers = played.numbers.cpu()
+    return kept_uniforms(int(numbers.max()) + 1, generator)[numbers]
 
 
 def theoretical_oversampling(failure_probability: float, horizon: int, accuracy: float = 0.5) -> float:

@@ -9,6 +9,9 @@ from torch_kbandits import checks
 from torch_kbandits.memory.base import Memory
 from torch_kbandits.memory.growth import Exponential, Growth, ages, negligible
 
+#: ``Exponential`` stops growing at the variance that is negligible, to this relative accuracy.
+_ROUNDING = 1e-9
+
 
 @dataclass(frozen=True)
 class UncertaintyInjection(Memory):
@@ -19,7 +22,7 @@ class UncertaintyInjection(Memory):
     Args:
         growth: ``Quadratic``, ``Linear`` or ``Exponential``; its age is in rounds unless times are given to ``tell``.
         max_variance: observations of a larger variance are dropped, which bounds the cost of a round; in reward units
-            squared. None drops what a squared rounding error outweighs.
+            squared. Without it those are dropped that a squared rounding error outweighs.
 
     Raises:
         InputError: if the growth is none, or the variance is not positive.
@@ -39,7 +42,9 @@ class UncertaintyInjection(Memory):
         """Return the grown variances, infinite beyond the largest that counts, (n,)."""
         level = torch.as_tensor(regularization, dtype=times.dtype, device=times.device)
         grown = self.growth.noise(ages(times, times.new_tensor(now)), level)
-        dropped = grown >= negligible(level) if self.max_variance is None else grown > self.max_variance
+        dropped = grown >= (1.0 - _ROUNDING) * negligible(level)
+        if self.max_variance is not None:
+            dropped |= grown > self.max_variance
         return grown.masked_fill(dropped, torch.inf)
 
 
@@ -71,5 +76,7 @@ class Discount(Memory):
 
     def noise(self, times: Tensor, now: float, regularization: float | Tensor) -> Tensor:
         """Return λ η^(−age), infinite below the least weight, (n,)."""
-        limit = None if self.least_weight is None else float(regularization) / self.least_weight
-        return UncertaintyInjection(Exponential(self.discount), limit).noise(times, now, regularization)
+        noise = UncertaintyInjection(Exponential(self.discount)).noise(times, now, regularization)
+        if self.least_weight is None:
+            return noise
+        return noise.masked_fill(self.discount ** (now - times) < self.least_weight, torch.inf)

@@ -1,0 +1,185 @@
+"""Memories beside dense formulas of what they leave, and bandits that are told things at odd times."""
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import oracles
+import torch
+from problems import DOUBLE, data, dense, matern
+
+from torch_kbandits import KORS, Arms, Bandit, Box, ConstantWidth, ContextualActions, RidgeLeverageSampling
+from torch_kbandits.memory import (
+    Discount,
+    Exponential,
+    KeepAll,
+    Linear,
+    Memory,
+    Quadratic,
+    Restart,
+    SlidingWindow,
+    UncertaintyInjection,
+)
+
+LAMBDA = 0.05
+BETA = 1.5
+KERNEL = oracles.matern52(0.5, 1.7)
+ARMS = data(14, 2, seed=21)[0]
+ACTIONS = data(6, 1, seed=22)[0]
+CONTEXTS = data(5, 1, seed=23)[0]
+BOUNDS = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=DOUBLE)
+TESTED = data(9, 2, seed=24)[0]
+
+
+class Forgetting(NamedTuple):
+    """A memory and the noise variances (n,) that it should leave at times (n,), infinite for what does not count."""
+
+    memory: Memory
+    noise: Callable[[np.ndarray, float], np.ndarray]
+
+
+def _kept(counts):
+    return np.where(counts, LAMBDA, np.inf)
+
+
+def _faded(noise, limit):
+    return np.where(noise > limit, np.inf, noise)
+
+
+def _last(times, number):
+    return np.arange(len(times)) >= len(times) - number
+
+
+MEMORIES = {
+    "window": Forgetting(SlidingWindow(6.0), lambda t, now: _kept(now - t <= 6.0)),
+    "window of observations": Forgetting(SlidingWindow(7, "observations"), lambda t, now: _kept(_last(t, 7))),
+    "restart": Forgetting(Restart(9.0), lambda t, now: _kept(t >= 9.0 * math.floor(now / 9.0))),
+    "restart elsewhere": Forgetting(
+        Restart(8.0, -3.0), lambda t, now: _kept(t >= 8.0 * math.floor((now + 3.0) / 8.0) - 3.0)
+    ),
+    "discount": Forgetting(Discount(0.8), lambda t, now: LAMBDA * 0.8 ** (t - now)),
+    "discount to a limit": Forgetting(
+        Discount(0.8, 0.3), lambda t, now: np.where(0.8 ** (now - t) < 0.3, np.inf, LAMBDA * 0.8 ** (t - now))
+    ),
+    "quadratic": Forgetting(UncertaintyInjection(Quadratic(0.7)), lambda t, now: LAMBDA * (0.7 * (now - t) ** 2 + 1.0)),
+    "linear": Forgetting(UncertaintyInjection(Linear(0.04)), lambda t, now: LAMBDA + 0.04 * (now - t)),
+    "exponential": Forgetting(UncertaintyInjection(Exponential(0.6)), lambda t, now: LAMBDA * 0.6 ** (t - now)),
+    "quadratic to a limit": Forgetting(
+        UncertaintyInjection(Quadratic(0.7), 0.9), lambda t, now: _faded(LAMBDA * (0.7 * (now - t) ** 2 + 1.0), 0.9)
+    ),
+    "linear to a limit": Forgetting(
+        UncertaintyInjection(Linear(0.04), 0.31), lambda t, now: _faded(LAMBDA + 0.04 * (now - t), 0.31)
+    ),
+    "exponential to a limit": Forgetting(
+        UncertaintyInjection(Exponential(0.6), 0.5), lambda t, now: _faded(LAMBDA * 0.6 ** (t - now), 0.5)
+    ),
+}
+
+#: All of them leave everything as it is.
+FORGETS_NOTHING = {
+    "keep all": KeepAll(),
+    "window": SlidingWindow(math.inf),
+    "window of observations": SlidingWindow(math.inf, "observations"),
+    "restart": Restart(math.inf),
+    "discount": Discount(1.0),
+    "quadratic": UncertaintyInjection(Quadratic(0.0)),
+    "linear": UncertaintyInjection(Linear(0.0)),
+    "exponential": UncertaintyInjection(Exponential(1.0)),
+}
+
+DICTIONARIES = {
+    "exact": None,
+    "fresh": RidgeLeverageSampling(2.0),
+    "coupled": RidgeLeverageSampling(2.0, "coupled"),
+    "kors": KORS(0.5),
+}
+
+DOMAINS = {
+    "arms": lambda: Arms(ARMS),
+    "contexts": lambda: ContextualActions(ACTIONS, context_dim=1),
+    "changing": lambda: ContextualActions(action_dim=1, context_dim=1),
+    "box": lambda: Box(BOUNDS, num_restarts=2, raw_samples=16),
+}
+
+
+def make(memory, posterior="exact", domain="arms", **words):
+    """A bandit of a memory, or of the name of one."""
+    memory = MEMORIES[memory].memory if isinstance(memory, str) else memory
+    settings = {"candidates": DOMAINS[domain]() if isinstance(domain, str) else domain, "seed": 5}
+    settings |= {"kernel": matern(0.5, 1.7), "regularization": LAMBDA, "width": ConstantWidth(BETA)}
+    return Bandit(dictionary=DICTIONARIES[posterior], memory=memory, **(settings | words))
+
+
+def reward(X):
+    return torch.sin(4.0 * X[:, 0] - 3.0 * X[:, 1])
+
+
+def offer(bandit, number):
+    """What ``ask`` is given in a round beside the time."""
+    candidates = bandit.candidates
+    if not candidates.is_contextual:
+        return {}
+    words = {"context": CONTEXTS[number % len(CONTEXTS)]}
+    return words if candidates.set is not None else words | {"candidates": ACTIONS[: 3 + number % 4]}
+
+
+def joint(x, words):
+    """The points that the kernel sees."""
+    return x if "context" not in words else torch.cat([words["context"].expand(len(x), -1), x], dim=-1)
+
+
+def play(bandit, rounds, first=0, times=None, q=1):
+    """Ask and tell, in round n at ``times[n]`` if there are times; return the points as the kernel sees them."""
+    asked = []
+    for number in range(first, first + rounds):
+        words, when = offer(bandit, number), {} if times is None else {"time": times[number]}
+        x = bandit.ask(q, **words, **when)
+        asked.append(joint(x, words))
+        bandit.tell(x, reward(asked[-1]), context=words.get("context"))
+    return torch.cat(asked)
+
+
+def odd_times(number, seed):
+    """Times (number,) with repeats and gaps, some of them long."""
+    steps = np.random.default_rng(seed).choice([0.0, 0.3, 1.0, 2.5, 6.0], size=number, p=[0.25, 0.25, 0.3, 0.15, 0.05])
+    return np.cumsum(steps)
+
+
+def tell_at_odd_times(bandit, number, seed):
+    """Tell points that were not asked for, up to three at a time, many of them more than once; return the last time."""
+    generator = np.random.default_rng(seed)
+    times = odd_times(number, seed)
+    for turn in range(number):
+        q = int(generator.integers(1, 4))
+        rows = torch.as_tensor(generator.integers(0, len(ARMS), size=q))
+        X = ARMS[rows]
+        if bandit.candidates.is_contextual:
+            X = torch.cat([CONTEXTS[rows % len(CONTEXTS)], ACTIONS[rows % len(ACTIONS)]], dim=-1)
+        y = reward(X) + 0.1 * torch.as_tensor(generator.standard_normal(q))
+        if bandit.candidates.is_contextual:
+            bandit.tell(X[:, 1:], y, context=X[:, :1], time=times[turn])
+        else:
+            bandit.tell(X, y, time=times[turn])
+    return float(times[-1])
+
+
+def counted(bandit, name, now, first=0, learned=None):
+    """Points, rewards and noise variances of what counts, as arrays, of the rewards from ``first`` to ``learned``."""
+    history = bandit.history
+    X, y, times = dense(*(part[first:learned] for part in (history.X, history.Y, history.times)))
+    noise = MEMORIES[name].noise(times, now)
+    counts = np.isfinite(noise)
+    return X[counts], y[counts], noise[counts]
+
+
+def expected(bandit, name, now, points=TESTED, first=0, learned=None):
+    """The dense posterior at points, of what counts and the dictionary that the bandit has."""
+    X, y, noise = counted(bandit, name, now, first, learned)
+    T, Z = dense(points, bandit.inducing_points)
+    if len(X) == 0:
+        prior = KERNEL(T, T)
+        return oracles.Marginals(np.zeros(len(T)), np.diag(prior), prior)
+    if bandit.dictionary is None:
+        return oracles.exact(KERNEL, X, y, noise, T)
+    return oracles.dtc(KERNEL, X, y, noise, Z, T)
