@@ -150,7 +150,7 @@ def test_looking_decides_no_kind():
         math.nan, math.inf, -math.inf, np.nan, 10**400, pd.NaT, np.datetime64("NaT"), np.datetime64("20000-01-01"),
         timedelta(hours=1), pd.Timedelta("1h"), np.timedelta64(1, "h"), np.array([1.0]), object(), pd.Timestamp,
     ],
-    ids=repr,
+    ids=lambda value: type(value).__name__,
 )  # fmt: skip
 def test_what_is_no_time_is_refused(time):
     bandit = make("window")

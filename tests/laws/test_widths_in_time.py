@@ -209,7 +209,6 @@ def dense_gain(places: np.ndarray, noise: np.ndarray) -> float:
         (Quadratic(1.0), lambda age: LEVEL * (age**2 + 1.0)),
         (Linear(0.02), lambda age: LEVEL + 0.02 * age),
     ],
-    ids=repr,
 )
 @pytest.mark.parametrize("now", [12.0, 30.0])
 def test_w_gp_ucb_reads_the_weighted_gain_of_an_ageing_model(growth, formula, now):
