@@ -595,12 +595,15 @@ class Bandit:
 
     def _learn(self, told: History) -> None:
         """Condition on rewards told."""
-        generator = None
-        if self.dictionary is not None:
-            # Not by round: rewards told one by one or at once must lead to the same dictionary after a batch.
-            number = 0 if self.dictionary.is_coupled else self._ledger.num_learned
-            generator = generator_for(self.seed, number, "dictionary")
+        generator = self._dictionary_generator(self._ledger.num_learned)
         self._belief.learn_history(told, self.dictionary, generator)
+
+    def _dictionary_generator(self, num_learned: int) -> torch.Generator | None:
+        """Return the randomness of the dictionary rule after so many rewards learned; None without a rule."""
+        if self.dictionary is None:
+            return None
+        # Not by round: rewards told one by one or at once must lead to the same dictionary after a batch.
+        return generator_for(self.seed, 0 if self.dictionary.is_coupled else num_learned, "dictionary")
 
     def _lookahead(self) -> Lookahead:
         """Return the posterior with the batch so far pending, kept from ask to ask."""

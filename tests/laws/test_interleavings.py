@@ -15,7 +15,7 @@ def make(name, num_arms=100, seed=0, **settings):
     words = {"candidates": data(num_arms, 2, 1)[0], "kernel": rbf(0.3), "regularization": 0.01, "seed": seed}
     if name not in ("gp-ei", "gp-pi", "random"):
         words["beta"] = 1.5
-    if name == "sup-kernel-ucb":
+    if name in ("bob-gp-ucb", "sup-kernel-ucb"):
         words["horizon"] = 200
     if name == "sparq-gp-ucb":
         words["expert"] = lambda X, time: (reward(X), 0.05)
@@ -46,7 +46,8 @@ def test_an_interrupted_ask_leaves_nothing_pending(name, monkeypatch):
     bandit = make(name)
     play(bandit, 5)
     expected = bandit.ask(5, remember=False)
-    lookahead = {"sup-kernel-ucb": StagedLookahead, "sparq-gp-ucb": JointLookahead}.get(name, ArmLookahead)
+    joint = ("bob-gp-ucb", "sparq-gp-ucb")
+    lookahead = {"sup-kernel-ucb": StagedLookahead, **dict.fromkeys(joint, JointLookahead)}.get(name, ArmLookahead)
     original, calls = lookahead.choose, []
 
     def interrupted(*args):

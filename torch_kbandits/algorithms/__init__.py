@@ -2,9 +2,11 @@
 
 from torch_kbandits.algorithms.bbkb import BBKB
 from torch_kbandits.algorithms.bkb import BKB
+from torch_kbandits.algorithms.bob_gp_ucb import BOBGPUCB
 from torch_kbandits.algorithms.cbbkb import CBBKB
 from torch_kbandits.algorithms.cbkb import CBKB
 from torch_kbandits.algorithms.ek_ucb import EKUCB
+from torch_kbandits.algorithms.et_gp_ucb import ETGPUCB
 from torch_kbandits.algorithms.gp_ei import GPEI
 from torch_kbandits.algorithms.gp_pi import GPPI
 from torch_kbandits.algorithms.gp_ts import GPTS
@@ -26,9 +28,11 @@ from torch_kbandits.algorithms.w_gp_ucb import WGPUCB
 __all__ = [
     "BBKB",
     "BKB",
+    "BOBGPUCB",
     "CBBKB",
     "CBKB",
     "EKUCB",
+    "ETGPUCB",
     "GPEI",
     "GPPI",
     "GPTS",

@@ -6,9 +6,11 @@ from typing import Any
 from torch_kbandits import checks
 from torch_kbandits.algorithms.bbkb import BBKB
 from torch_kbandits.algorithms.bkb import BKB
+from torch_kbandits.algorithms.bob_gp_ucb import BOBGPUCB
 from torch_kbandits.algorithms.cbbkb import CBBKB
 from torch_kbandits.algorithms.cbkb import CBKB
 from torch_kbandits.algorithms.ek_ucb import EKUCB
+from torch_kbandits.algorithms.et_gp_ucb import ETGPUCB
 from torch_kbandits.algorithms.gp_ei import GPEI
 from torch_kbandits.algorithms.gp_pi import GPPI
 from torch_kbandits.algorithms.gp_ts import GPTS
@@ -31,9 +33,11 @@ from torch_kbandits.errors import InputError
 _ALGORITHMS: dict[str, type[Bandit]] = {
     "bbkb": BBKB,
     "bkb": BKB,
+    "bob-gp-ucb": BOBGPUCB,
     "cbbkb": CBBKB,
     "cbkb": CBKB,
     "ek-ucb": EKUCB,
+    "et-gp-ucb": ETGPUCB,
     "gp-ei": GPEI,
     "gp-pi": GPPI,
     "gp-ts": GPTS,

@@ -150,6 +150,10 @@ class Belief(ABC):
         """Return the played point (1, d) of the largest posterior mean."""
 
     @abstractmethod
+    def moments(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the posterior means and variances of the function at points X (q, d), each (q,)."""
+
+    @abstractmethod
     def learn(self, X: Tensor, Y: Tensor, rule: DictionaryRule | None, generator: torch.Generator | None) -> None:
         """Condition on rewards Y (q,) at X (q, d), with the dictionary that a rule chooses; everything or nothing.
 

@@ -58,6 +58,9 @@ class CovarianceTable(TableBelief):
     def _variance_at(self, rows: Tensor) -> Tensor:
         return self._covariance.diagonal()[rows]
 
+    def _mean_at(self, rows: Tensor) -> Tensor:
+        return self._mean[rows]
+
     def information_gain(self) -> Tensor:
         """Return ½ log det V, 0-dim, in nats. Cost: O(1)."""
         return 0.5 * self._log_det

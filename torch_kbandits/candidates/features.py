@@ -122,6 +122,9 @@ class FeatureTable(TableBelief):
             return self._prior_variance[:0]
         return self._panel_at(rows).variance.to(self._points.dtype)
 
+    def _mean_at(self, rows: Tensor) -> Tensor:
+        return self._panel_at(rows).mean.to(self._points.dtype)
+
     def _panel_at(self, rows: Tensor) -> Panel:
         """Return the posterior at a few rows (k,), in double precision; remembered, for a tell asks for it twice."""
         known_dtc, known_rows, panel = self._known_panel

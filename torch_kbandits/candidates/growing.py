@@ -102,6 +102,12 @@ class GrowingBelief(Belief):
         means = torch.cat([block @ self._dtc.weights for block in self._coordinate_blocks()])
         return self._rows.points[means.argmax(), None].clone()
 
+    def moments(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the posterior means and variances at points X (q, d), each (q,). Cost: O(q m d + q m²)."""
+        with torch.no_grad():
+            at = self.embed(X)
+            return self.mean_at(at).to(X), self.variance_at(at).to(X)
+
     # ---------------------------------------------------------------- the posterior at points
 
     def embed(self, X: Tensor) -> Embedded:

@@ -100,6 +100,12 @@ class ModelBelief(SelectingBelief):
         with torch.no_grad():
             return self._model.posterior(X.unsqueeze(-2)).variance.flatten()
 
+    def moments(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the posterior means and variances at points X (q, d), each (q,)."""
+        with torch.no_grad():
+            posterior = self._model.posterior(X.unsqueeze(-2))
+            return cast(Tensor, posterior.mean).flatten(), posterior.variance.flatten()
+
     def recommend(self) -> Tensor:
         """Return the played point (1, d) of the largest posterior mean, of those that count."""
         return self._log.points[self.mean(self._log.points).argmax(), None].clone()

@@ -83,6 +83,10 @@ class StagedBelief(Belief):
         """Return the played point (1, d) of the largest posterior mean."""
         return self.everything.recommend()
 
+    def moments(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the posterior means and variances at points X (q, d) given all rounds, each (q,)."""
+        return self.everything.moments(X)
+
     def stage_model(self, stage: int) -> OnlineGP:
         """Return the model of a stage, counted from 1."""
         return self._stages[stage - 1]

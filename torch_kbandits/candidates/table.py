@@ -78,6 +78,10 @@ class TableBelief(SelectingBelief):
     def _variance_at(self, rows: Tensor) -> Tensor:
         """Return the posterior variances of a few rows (k,), (k,); rounding may have made them slightly negative."""
 
+    @abstractmethod
+    def _mean_at(self, rows: Tensor) -> Tensor:
+        """Return the posterior means of a few rows (k,), (k,)."""
+
     @property
     def num_observations(self) -> int:
         """Number t of observations."""
@@ -100,6 +104,11 @@ class TableBelief(SelectingBelief):
     def kernel_bound(self) -> Tensor:
         """Return the largest prior variance of an arm, 0-dim."""
         return self._kernel_bound
+
+    def moments(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the posterior means and variances at points X (q, d), each (q,)."""
+        rows = self.rows_of(X)
+        return self._mean_at(rows), self._variance_at(rows).clamp_min(0.0)
 
     # ---------------------------------------------------------------- telling
 

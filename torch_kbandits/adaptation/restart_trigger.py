@@ -1,0 +1,96 @@
+"""When a reward says that the function has become another."""
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from torch_kbandits import checks
+from torch_kbandits.confidence import Evidence, Width
+
+
+class Prediction(NamedTuple):
+    """What was believed of rewards before they were told.
+
+    Attributes:
+        mean: posterior means (q,), in reward units.
+        variance: posterior variances of the function (q,), in reward units squared.
+        evidence: the posterior they are from.
+        num_before: how many rewards were told since the last restart.
+    """
+
+    mean: Tensor
+    variance: Tensor
+    evidence: Evidence
+    num_before: int
+
+
+class RestartTrigger(ABC):
+    """When rewards say that the function has become another. A value: it holds settings and no state."""
+
+    @abstractmethod
+    def is_triggered(self, Y: Tensor, before: Prediction) -> bool:
+        """Return whether to restart because of rewards.
+
+        Args:
+            Y: those of one round, (q,).
+            before: what was believed of them.
+        """
+
+
+@dataclass(frozen=True)
+class ResidualTrigger(RestartTrigger):
+    """Restart when a reward leaves the band that holds all rewards of a function that stays.
+
+        |y_t − μ(x_t)| > ρ_t σ(x_t) + R ρ_t,  ρ_t = √(2 ln(2 π_t / δ)),  π_t = π² t² / 6
+
+    t counts the rewards since the last restart, this one included; μ and σ are of the posterior before it.
+
+    On a function that stays, a restart comes with probability at most δ from one restart to the next, however long
+    that takes. Proof: given what was told before, (f(x_t) − μ)/σ and ε_t/√λ are standard normal, and each exceeds ρ_t
+    in size with probability at most exp(−ρ_t²/2) = δ/(2π_t); Σ 1/π_t = 1. The point may depend on what was told before.
+    Rewards told in one round are each compared with the posterior before that round, of which the same holds.
+
+    Source: Brunzema, von Rohr, Solowjow and Trimpe, "Event-triggered time-varying Bayesian optimization", TMLR 2025.
+
+    Assumes: the function is a draw from the prior, noise is N(0, λ), R is at least √λ, the exact posterior of all
+    rewards since the restart. With ``width`` the first term is β σ: then it is for functions of the RKHS and noise
+    N(0, R²), whose half of δ remains; the other half is what the width is to be given as its own failure probability.
+    A memory and a dictionary are outside the proof. Rewards that a batch rule holds back are not, as the points of a
+    batch do not depend on them.
+
+    Args:
+        failure_probability: δ in (0, 1). A smaller one finds small changes later.
+        noise_scale: R > 0, the standard deviation of the noise, in reward units; None for √λ.
+        width: a width in place of ρ_t on σ.
+
+    Raises:
+        InputError: if an argument is out of range.
+    """
+
+    failure_probability: float = 0.1
+    noise_scale: float | None = None
+    width: Width | None = None
+
+    def __post_init__(self) -> None:
+        probability = checks.open_unit_interval("failure_probability", self.failure_probability)
+        object.__setattr__(self, "failure_probability", probability)
+        if self.noise_scale is not None:
+            object.__setattr__(self, "noise_scale", checks.positive("noise_scale", self.noise_scale))
+        if self.width is not None:
+            checks.instance("width", self.width, Width, "a confidence width such as ConstantWidth(2.0), or None")
+
+    def is_triggered(self, Y: Tensor, before: Prediction) -> bool:
+        """Return whether a reward (q,) lies outside the band. Cost: O(q), and that of the width."""
+        return bool(((Y - before.mean).abs() > self.band(before)).any())
+
+    def band(self, before: Prediction) -> Tensor:
+        """Return how far rewards may lie from their means, (q,), in reward units."""
+        deviation = before.variance.clamp_min(0.0).sqrt()
+        number = before.num_before + torch.arange(1, len(deviation) + 1, device=deviation.device).to(deviation)
+        radius = (2.0 * torch.log(2.0 * (math.pi * number).square() / (6.0 * self.failure_probability))).sqrt()
+        noise = before.evidence.regularization.sqrt() if self.noise_scale is None else self.noise_scale
+        return (radius if self.width is None else self.width(before.evidence)) * deviation + noise * radius
