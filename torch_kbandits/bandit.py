@@ -377,8 +377,10 @@ class Bandit:
             seed = seed_for(self.seed, self.round, f"ask {len(outstanding)}")
             pending = outstanding if len(outstanding) else None
             function = self._acquisition.function(self.model, self.beta, pending, domain, seed)
-        finally:
             self._present = present
+        except BaseException:  # no finally: that may itself be interrupted
+            self._present = present
+            raise
         fixed = domain.fixed_features
         if fixed is None:
             return function
@@ -401,18 +403,12 @@ class Bandit:
         """
         present = self._present
         try:
-            domain, belief = self._domain_at(time, context, candidates), self._belief
-            if belief.num_observations == 0:
-                raise EmptyHistoryError(
-                    "Nothing was learned that counts, so there is no point to recommend: tell first."
-                )
-            if not self.candidates.is_contextual:
-                return belief.recommend()
-            greedy = belief.lookahead(self.candidates.example[:0])
-            best = greedy.choose(UpperConfidenceRule(), torch.zeros_like(belief.regularization), 0, domain)
-            return self.candidates.actions(best)
-        finally:
+            best = self._recommended(self._domain_at(time, context, candidates))
             self._present = present
+        except BaseException:
+            self._present = present
+            raise
+        return best
 
     def restart(self) -> None:
         """Forget all that was told so far, as where the function has become another; points stay pending.
@@ -573,6 +569,17 @@ class Bandit:
     def _refuse_time(self, time: Any) -> None:
         if time is not None:
             raise InputError("This bandit has no memory, so it knows no time: give it memory=, or leave out time.")
+
+    def _recommended(self, domain: Domain) -> Tensor:
+        """Return the point (1, d) to use, or the action (1, a), by what is believed now."""
+        belief = self._belief
+        if belief.num_observations == 0:
+            raise EmptyHistoryError("Nothing was learned that counts, so there is no point to recommend: tell first.")
+        if not self.candidates.is_contextual:
+            return belief.recommend()
+        greedy = belief.lookahead(self.candidates.example[:0])
+        best = greedy.choose(UpperConfidenceRule(), torch.zeros_like(belief.regularization), 0, domain)
+        return self.candidates.actions(best)
 
     def _learn_if_complete(self, told: History, ahead: Lookahead | None) -> tuple[History, ...]:
         """Learn what is told and what was kept aside, or keep all of it aside; return what is kept aside."""

@@ -6,9 +6,6 @@ from gpytorch.kernels import LinearKernel
 from problems import DOUBLE, data, difference, play, rbf, reward
 
 from torch_kbandits import NumericalError, algorithms
-from torch_kbandits.candidates.joint_lookahead import JointLookahead
-from torch_kbandits.candidates.staged import StagedLookahead
-from torch_kbandits.candidates.table import ArmLookahead
 
 
 def make(name, num_arms=100, seed=0, **settings):
@@ -19,6 +16,7 @@ def make(name, num_arms=100, seed=0, **settings):
         words["horizon"] = 200
     if name == "sparq-gp-ucb":
         words["expert"] = lambda X, time: (reward(X), 0.05)
+    words |= {"r-gp-ucb": {"period": 7}, "sw-gp-ucb": {"window": 7}, "ui-gp-ucb": {"growth": 0.03}}.get(name, {})
     words |= settings
     if name == "lin-ucb":
         words["features"] = words.pop("kernel")
@@ -46,8 +44,7 @@ def test_an_interrupted_ask_leaves_nothing_pending(name, monkeypatch):
     bandit = make(name)
     play(bandit, 5)
     expected = bandit.ask(5, remember=False)
-    joint = ("bob-gp-ucb", "sparq-gp-ucb")
-    lookahead = {"sup-kernel-ucb": StagedLookahead, **dict.fromkeys(joint, JointLookahead)}.get(name, ArmLookahead)
+    lookahead = type(bandit._lookahead())
     original, calls = lookahead.choose, []
 
     def interrupted(*args):

@@ -472,6 +472,7 @@ def ask(bandit):
 def look(bandit):
     bandit.ask(2, time=late(bandit), remember=False, **offer(bandit, 9))
     bandit.acquisition(time=late(bandit), **offer(bandit, 9))
+    bandit.recommend(time=bandit._clock.now + 0.1, **offer(bandit, 9))
 
 
 def outcome(bandit):
