@@ -10,13 +10,17 @@ from torch_kbandits.candidates.joint_lookahead import JointLookahead
 from torch_kbandits.candidates.staged import StagedLookahead
 from torch_kbandits.candidates.table import ArmLookahead
 
+FORGETFUL = ("bob-gp-ucb", "r-gp-ucb", "sparq-gp-ucb", "sw-gp-ucb", "tv-gp-ucb", "ui-gp-ucb", "w-gp-ucb")
+
 
 def make(name, num_arms=100, seed=0, **settings):
     words = {"candidates": data(num_arms, 2, 1)[0], "kernel": rbf(0.3), "regularization": 0.01, "seed": seed}
     if name not in ("gp-ei", "gp-pi", "random"):
         words["beta"] = 1.5
-    if name in ("bob-gp-ucb", "sup-kernel-ucb"):
+    if name in ("bob-gp-ucb", "r-gp-ucb", "sup-kernel-ucb", "sw-gp-ucb"):
         words["horizon"] = 200
+    if name == "ui-gp-ucb":
+        words["growth"] = 0.01
     if name == "sparq-gp-ucb":
         words["expert"] = lambda X, time: (reward(X), 0.05)
     words |= settings
@@ -46,8 +50,7 @@ def test_an_interrupted_ask_leaves_nothing_pending(name, monkeypatch):
     bandit = make(name)
     play(bandit, 5)
     expected = bandit.ask(5, remember=False)
-    joint = ("bob-gp-ucb", "sparq-gp-ucb")
-    lookahead = {"sup-kernel-ucb": StagedLookahead, **dict.fromkeys(joint, JointLookahead)}.get(name, ArmLookahead)
+    lookahead = {"sup-kernel-ucb": StagedLookahead, **dict.fromkeys(FORGETFUL, JointLookahead)}.get(name, ArmLookahead)
     original, calls = lookahead.choose, []
 
     def interrupted(*args):
