@@ -22,6 +22,13 @@ DOMAINS = ["arms", "box"]
 SPARSE = {"bkb", "bbkb", "cbkb", "cbbkb", "ek-ucb", "lin-ucb"}
 CASES = [(name, domain) for name in NAMES for domain in DOMAINS if (name, domain) != ("sup-kernel-ucb", "box")]
 BATCHED = {"bbkb", "mini-gp-ucb"}
+NEEDED = {
+    "bob-gp-ucb": {"horizon": 200},
+    "r-gp-ucb": {"period": 25.0},
+    "sup-kernel-ucb": {"horizon": 200},
+    "sw-gp-ucb": {"window": 12.0},
+    "ui-gp-ucb": {"growth": 0.01},
+}
 
 
 def make(name, domain="arms", **settings):
@@ -29,8 +36,7 @@ def make(name, domain="arms", **settings):
     words |= {"candidates": ARMS} if domain == "arms" else {"bounds": BOUNDS}
     if "beta" in inspect.signature(algorithms.registry._ALGORITHMS[name]).parameters:
         words["beta"] = 1.5
-    if name in ("bob-gp-ucb", "sup-kernel-ucb"):
-        words["horizon"] = 200
+    words |= NEEDED.get(name, {})
     if name == "sparq-gp-ucb":
         words["expert"] = lambda X, time: (reward(X), 0.05)
     if name == "gp-ts" and domain == "box":
@@ -39,6 +45,11 @@ def make(name, domain="arms", **settings):
     if name == "lin-ucb":
         words["features"] = words.pop("kernel")
     return algorithms.build(name, **words)
+
+
+def actions(points):
+    """What was asked for, of points that may begin with the time."""
+    return points[:, -2:]
 
 
 @pytest.mark.parametrize(("name", "domain"), CASES)
@@ -68,7 +79,7 @@ def test_asking_in_parts_is_asking_at_once(name, domain, rounds):
     looked = whole.ask(5, remember=False)[compared]
     assert difference(whole.ask(5)[compared], looked) <= tolerance
     assert difference(torch.cat([parts.ask(3), parts.ask(), parts.ask()])[compared], looked) <= tolerance
-    assert difference(parts.pending[compared], looked) <= tolerance
+    assert difference(actions(parts.pending)[compared], looked) <= tolerance
     parts.forget()
     assert difference(parts.ask(5, remember=False)[compared], looked) <= tolerance
 
@@ -80,16 +91,17 @@ def test_pending_points_are_told_in_any_order(name, domain):
     for row in (4, 0, 5):
         bandit.tell(X[row, None], reward(X[row, None]))
     remaining = X[[1, 2, 3]]
-    assert torch.equal(bandit.pending, remaining)
+    assert torch.equal(actions(bandit.pending), remaining)
     more = bandit.ask(2)
-    assert torch.equal(bandit.pending, torch.cat([remaining, more]))
+    assert torch.equal(actions(bandit.pending), torch.cat([remaining, more]))
     twin = make(name, domain)
     twin.load_state_dict(bandit.state_dict())
     assert torch.equal(twin.pending, bandit.pending)
     tolerance = 0.0 if domain == "arms" else 1e-3
     assert difference(twin.ask(), bandit.ask()) <= tolerance
-    bandit.tell(bandit.pending.flip(0), reward(bandit.pending.flip(0)))
-    assert bandit.pending.shape == (0, 2)
+    rest = actions(bandit.pending).flip(0)
+    bandit.tell(rest, reward(rest))
+    assert actions(bandit.pending).shape == (0, 2)
     assert len(bandit.history.X) == 9
 
 
@@ -109,10 +121,10 @@ def test_forgetting_pending_points(name):
     bandit = make(name)
     X = bandit.ask(4)
     bandit.forget(X[1:3])
-    assert torch.equal(bandit.pending, X[[0, 3]])
+    assert torch.equal(actions(bandit.pending), X[[0, 3]])
     with pytest.raises(InputError, match="Not all of the 2 point"):
         bandit.forget(torch.cat([X[:1], ARMS[:1] + 0.5]))
-    assert torch.equal(bandit.pending, X[[0, 3]])
+    assert torch.equal(actions(bandit.pending), X[[0, 3]])
     bandit.forget()
     assert len(bandit.pending) == 0
 
@@ -132,7 +144,8 @@ def test_points_that_are_never_told_as_asked_are_said_once():
     assert len(bandit.pending) == 0
 
 
-@pytest.mark.parametrize("name", sorted(set(NAMES) - {"sparq-gp-ucb"}))  # it believes answers, too: see its own laws
+# SparQ-GP-UCB also believes answers, and points of TV-GP-UCB know the time: see their own laws.
+@pytest.mark.parametrize("name", sorted(set(NAMES) - {"sparq-gp-ucb", "tv-gp-ucb"}))
 def test_the_model_and_the_recommendation(name):
     bandit = make(name)
     with pytest.raises(EmptyHistoryError, match="tell first"):
@@ -144,13 +157,16 @@ def test_the_model_and_the_recommendation(name):
     mean, variance = bandit._belief.moments(ARMS)
     assert difference(mean, posterior.mean.flatten()) < 1e-7
     assert difference(variance.clamp_min(1e-10), posterior.variance.flatten()) < 1e-7
-    # A window has forgotten the first rewards, a batch rule has not learned the last.
-    counted = slice(-model.num_observations, None) if name == "bob-gp-ucb" else slice(model.num_observations)
+    X, Y, _, _, times = bandit.history
+    noise = torch.full_like(Y, 0.05)
+    if bandit.memory is not None:
+        noise = bandit.memory.noise(times, float(bandit.round), 0.05)
+    # A memory has forgotten the first rewards, a batch rule has not learned the last.
+    counted = slice(model.num_observations) if bandit.memory is None else noise.isfinite()
     if name not in SPARSE:
-        X, Y = (part[counted] for part in bandit.history[:2])
-        expected = oracles.exact(oracles.rbf(0.3), *dense(X, Y, torch.full_like(Y, 0.05), ARMS))
+        expected = oracles.exact(oracles.rbf(0.3), *dense(X[counted], Y[counted], noise[counted], ARMS))
         assert difference(posterior.mean.flatten(), expected.mean) < 1e-7
-    learned = bandit.history.X[counted]
+    learned = X[counted]
     means = model.posterior(learned.unsqueeze(-2)).mean.flatten()
     best = model.posterior(bandit.recommend().unsqueeze(0)).mean
     assert float(best) == pytest.approx(float(means.max()), abs=1e-8)
@@ -178,7 +194,13 @@ def test_every_algorithm_beats_chance():
     """Mean regret of the last 50 of 150 rounds on 300 arms, against random search, which plays 0.5 on average."""
     problem = environments.gaussian_bumps(300, 2, seed=0)
     for name in NAMES:
-        words = {"beta": 0.2} if name == "sup-kernel-ucb" else {}  # it explores until widths are small in reward units
+        # The first explores until widths are small in reward units, the others know no more than they remember.
+        words = {
+            "sup-kernel-ucb": {"beta": 0.2},
+            "r-gp-ucb": {"period": 75.0},
+            "sw-gp-ucb": {"window": 75.0},
+            "ui-gp-ucb": {"growth": 0.001},
+        }.get(name, {})
         if name == "sparq-gp-ucb":
             words["expert"] = lambda X, time: (problem.mean(X) - 0.5, 0.01)
         bandit = make(name, candidates=problem.arms, kernel=rbf(0.5), regularization=0.01, **words)
