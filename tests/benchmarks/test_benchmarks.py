@@ -26,7 +26,12 @@ def dense_gram(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return np.exp(-cdist(a, b, "sqeuclidean") / (2 * LENGTHSCALE**2))
 
 
-@pytest.mark.parametrize("name", BENCHMARKS)
+SLOW = {"arm_rounds", "discrete_acquisition", "long_run"}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in BENCHMARKS]
+)
 def test_every_benchmark_runs_and_saves_what_it_shows(name, tmp_path, capsys):
     main([name, "--quick", "--markdown", "--output", str(tmp_path)])
     saved = json.loads((tmp_path / f"{name}.json").read_text(encoding="utf-8"))

@@ -523,6 +523,7 @@ def test_without_beta_the_width_is_the_theorems():
 # ---------------------------------------------------------------- regret
 
 
+@pytest.mark.slow
 def test_it_follows_the_moving_peak():
     """Mean regret of the last 100 of 200 rounds, on 150 arms, with the same β = 2 for both.
 

@@ -106,13 +106,17 @@ class Belief(ABC):
         prior: dict[str, Any] = {
             "covar_module": deepcopy(self.kernel),
             "regularization": float(self.regularization),
-            "train_Yvar": None if noise is None else noise.unsqueeze(-1),
         }
-        # GPyTorch would round a λ below 1e-6 up to it where observations have noise of their own.
-        with min_fixed_noise(float_value=0.0, double_value=0.0):
-            if self.exact:
-                return OnlineGP(X, Y.unsqueeze(-1), **prior)
-            return NystromGP(X, Y.unsqueeze(-1), inducing_points=inducing_points, **prior)
+        if noise is not None:  # the constructor rounds small ones up, with a warning, so they are set afterwards
+            prior["train_Yvar"] = noise.clamp_min(min_fixed_noise.value(noise.dtype) or 0.0).unsqueeze(-1)
+        if self.exact:
+            model = OnlineGP(X, Y.unsqueeze(-1), **prior)
+        else:
+            model = NystromGP(X, Y.unsqueeze(-1), inducing_points=inducing_points, **prior)
+        if noise is not None:
+            likelihood: Any = model.likelihood
+            likelihood.noise_covar.noise = noise
+        return model
 
     @property
     @abstractmethod
