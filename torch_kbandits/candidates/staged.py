@@ -37,7 +37,7 @@ class StagedBelief(Belief):
     def __init__(self, example: Tensor, kernel: Kernel, regularization: float, num_stages: int) -> None:
         super().__init__(example, kernel, regularization, exact=True)
         empty = example[:0]
-        self._stages = tuple(self._model_of(empty, empty.new_zeros(0)) for _ in range(num_stages))
+        self._stages = tuple(cast(OnlineGP, self.model(empty, empty.new_zeros(0), empty)) for _ in range(num_stages))
         self._log = PlayedLog(example)
         self._X, self._Y = empty, empty.new_zeros(0)
         self._example, self._everything = example, JointBelief(example, kernel, regularization, exact=True)
@@ -127,11 +127,6 @@ class StagedBelief(Belief):
         """Return the posterior with points (k, d) pending that stages (k,) chose."""
         none = torch.zeros(len(pending), dtype=torch.long, device=pending.device)
         return StagedLookahead(self, pending, none if stages is None else stages)
-
-    def _model_of(self, X: Tensor, Y: Tensor) -> OnlineGP:
-        return OnlineGP(
-            X, Y.unsqueeze(-1), covar_module=deepcopy(self.kernel), regularization=float(self.regularization)
-        )
 
 
 class StagedLookahead(Lookahead):
