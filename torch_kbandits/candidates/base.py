@@ -208,18 +208,6 @@ class Belief(ABC):
 class SelectingBelief(Belief):
     """A belief whose dictionary is chosen anew from all played points whenever something is learned."""
 
-    _log: "PlayedLog"
-
-    #: What the dictionary rule wants handed back, (u,) over the unique played points; None if nothing.
-    _rule_weights: Tensor | None = None
-
-    @property
-    def dictionary_weights(self) -> Tensor | None:
-        """What the dictionary rule wants handed back of each of ``inducing_points``, (m,); None if nothing."""
-        if self._rule_weights is None:
-            return None
-        return self._rule_weights[self._log.locate(self.inducing_points).positions]
-
     def learn(self, X: Tensor, Y: Tensor, rule: DictionaryRule | None, generator: torch.Generator | None) -> None:
         """Condition on rewards Y (q,) at X (q, d), with the dictionary that a rule chooses; everything or nothing."""
         self.update(X, Y, None if rule is None else rule.select(self.preview(X), generator))

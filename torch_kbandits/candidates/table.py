@@ -34,6 +34,9 @@ class TableBelief(SelectingBelief):
         exact: whether the posterior is the exact one.
     """
 
+    #: What the dictionary rule wants handed back, (u,) over the unique played points; None if nothing.
+    _rule_weights: Tensor | None = None
+
     def __init__(
         self, arms: Tensor | ArmSource, kernel: Kernel, regularization: float, seed: int, *, exact: bool
     ) -> None:
@@ -96,6 +99,13 @@ class TableBelief(SelectingBelief):
     def recommend(self) -> Tensor:
         """Return the played point (1, d) of the largest posterior mean."""
         return self._log.points[self._played_mean.argmax(), None].clone()
+
+    @property
+    def dictionary_weights(self) -> Tensor | None:
+        """What the dictionary rule wants handed back of each of ``inducing_points``, (m,); None if nothing."""
+        if self._rule_weights is None:
+            return None
+        return self._rule_weights[self._log.locate(self.inducing_points).positions]
 
     def effective_dimension(self) -> Tensor:
         """Return Σ_s τ(x_s), 0-dim. Cost: O(u)."""
