@@ -21,7 +21,7 @@ from torch_kbandits.environments import build
 from torch_kbandits.experiments import load_experiment, play, read_records, run_experiment, run_one
 from torch_kbandits.experiments import run as run_module
 from torch_kbandits.experiments import trial as trial_module
-from torch_kbandits.experiments.extras import MissingExtraError, require
+from torch_kbandits.extras import MissingExtraError, require
 
 pytestmark = pytest.mark.filterwarnings("ignore::torch_kbandits.TheoryWarning")
 

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from torch_kbandits.errors import InputError
-from torch_kbandits.experiments.extras import require
 from torch_kbandits.experiments.nearest import pick
 from torch_kbandits.experiments.records import Record
 from torch_kbandits.experiments.summary import Group, group
+from torch_kbandits.extras import require
 
 #: Okabe and Ito's colours, which the colour-blind tell apart; yellow is left out, it is too light for a line.
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#E69F00", "#56B4E9")

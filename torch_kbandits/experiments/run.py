@@ -19,10 +19,10 @@ from pathlib import Path
 from torch_kbandits import checks
 from torch_kbandits.environments import AnyEnvironment
 from torch_kbandits.errors import InputError, KernelBanditError
-from torch_kbandits.experiments.extras import require
 from torch_kbandits.experiments.records import Record, append_records, mend_records, read_records, write_whole
 from torch_kbandits.experiments.spec import ExperimentSpec
 from torch_kbandits.experiments.trial import Trial, build_bandit, build_environment, run_one
+from torch_kbandits.extras import require
 
 #: What a directory's runs are called: label of environment and algorithm by key, in the order of the spec.
 EXPERIMENT_FILE = "experiment.json"

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from torch_kbandits.experiments.extras import require
 from torch_kbandits.experiments.nearest import unknown
 from torch_kbandits.experiments.records import Record
+from torch_kbandits.extras import require
 
 FORMATS = ("table", "markdown", "csv")
 

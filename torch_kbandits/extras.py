@@ -1,4 +1,4 @@
-"""Packages of the ``experiments`` extra, which only tables, figures and the command line need."""
+"""Packages that are installed by name, as extras: only who uses the part needs them."""
 
 import importlib
 from types import ModuleType
@@ -10,8 +10,8 @@ class MissingExtraError(KernelBanditError, ImportError):
     """A package of an extra is not installed; the message has the command that installs it."""
 
 
-def require(module: str) -> ModuleType:
-    """Import a module of the ``experiments`` extra.
+def require(module: str, extra: str = "experiments") -> ModuleType:
+    """Import a module that an extra installs.
 
     Raises:
         MissingExtraError: if it is not installed.
@@ -21,5 +21,5 @@ def require(module: str) -> ModuleType:
     except ModuleNotFoundError as error:
         raise MissingExtraError(
             f"This needs the package {error.name!r}, which is not installed. "
-            "Install what experiments need: pip install 'torch-kbandits[experiments]'"
+            f"Install it with what goes with it: pip install 'torch-kbandits[{extra}]'"
         ) from None

@@ -1,0 +1,1 @@
+"""Where people work: Ax, Optuna, Ray, scikit-learn. Each module needs the extra of its name, and is imported by name."""
