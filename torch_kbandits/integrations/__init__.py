@@ -1,1 +1,3 @@
-"""Where people work: Ax, Optuna, Ray, scikit-learn. Each module needs the extra of its name, and is imported by name."""
+"""Where people work: Ax, Optuna, Ray, scikit-learn.
+
+Each module needs the extra of its name, and is imported by name."""
