@@ -328,6 +328,34 @@ class Bandit:
         self._ledger = self._ledger.in_one_part
         return self._ledger.told[0].copied()
 
+    def told_since(self, number: int) -> History:
+        """Return the history without its first ``number`` rewards. Cost: O(what is returned), not O(n)."""
+        return self._ledger.told_since(checks.non_negative_integer("number", number))
+
+    @property
+    def weights(self) -> Tensor:
+        """What each reward of ``history`` counts for now, (n,), in double precision: λ by its noise variance.
+
+        It is 1 in full, and 0 for what was forgotten or what a batch rule keeps aside.
+        """
+        ledger, times = self._ledger, self.history.times
+        weights = torch.zeros(ledger.num_told, dtype=torch.float64, device=self.candidates.example.device)
+        learned = slice(ledger.num_forgotten, ledger.num_learned)
+        weights[learned] = 1.0
+        if self.memory is not None and times is not None:
+            weights[learned] = self.regularization / self.memory.noise(
+                times[learned], self._clock.now, self.regularization
+            )
+        return weights
+
+    @property
+    def now(self) -> float:
+        """The present time as a number, from which ages are counted: of a date the seconds since 1970; else the round.
+
+        It is minus infinity before the first time.
+        """
+        return self._clock.now if self._has_clock else float(self.round)
+
     @property
     def pending(self) -> Tensor:
         """The points asked for and not yet told, (k, d), in the order asked; a copy. With contexts joint points."""

@@ -1,0 +1,7 @@
+"""Looking at a bandit: figures of what it believes, and a line while it plays. Nothing here changes it."""
+
+from torch_kbandits.looking.dictionary import plot_dictionary, plot_leverage
+from torch_kbandits.looking.line import plot_line
+from torch_kbandits.looking.plane import plot_plane
+
+__all__ = ["plot_dictionary", "plot_leverage", "plot_line", "plot_plane"]
