@@ -39,7 +39,8 @@ class Marks:
 def nearness(kernel: Kernel, section: Section, X: Tensor) -> Tensor:
     """Return how much points X (q, d) say about the section, (q,) in [0, 1].
 
-    It is the squared prior correlation of the function there and at the point moved onto the section: 1 on the section, and with the time among the fixed coordinates it falls with the age.
+    It is the squared prior correlation of the function there and at the point moved onto the section: 1 on the section.
+    With the time among the fixed coordinates it falls with the age.
     """
     parts = [torch.zeros(0, dtype=torch.float64, device=X.device)]
     with torch.no_grad():
