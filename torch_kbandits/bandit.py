@@ -328,6 +328,11 @@ class Bandit:
         self._ledger = self._ledger.in_one_part
         return self._ledger.told[0].copied()
 
+    @property
+    def num_told(self) -> int:
+        """How many rewards were told."""
+        return self._ledger.num_told
+
     def told_since(self, number: int) -> History:
         """Return the history without its first ``number`` rewards. Cost: O(what is returned), not O(n)."""
         return self._ledger.told_since(checks.non_negative_integer("number", number))

@@ -292,9 +292,10 @@ def test_texts_are_large_enough_and_legends_hide_nothing(tmp_path):
     bandit = told(bkb())
     bandit.ask(2)
     for figure in (plot_line(bandit), plot_plane(bandit), plot_leverage(bandit), plot_dictionary(bandit)):
-        figure.savefig(tmp_path / "figure.png")
+        figure.savefig(tmp_path / "figure.png", dpi=60)
         legends = [ax.get_legend() for ax in figure.axes if ax.get_legend()] + figure.legends
         (legend,) = legends
+        figure.set_dpi(60)
         window = legend.get_window_extent()
         assert all(not window.overlaps(ax.get_window_extent()) for ax in figure.axes)
         assert window.y0 >= 0.0

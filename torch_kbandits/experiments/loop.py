@@ -1,6 +1,7 @@
 """The loop of a run: ask, pull, tell, and what is measured meanwhile."""
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,6 +39,7 @@ def play(
     *,
     record_every: int = 1,
     batch: int | str = 1,
+    watch: Callable[[int], None] | None = None,
 ) -> Trace:
     """Let a bandit play an environment and measure it.
 
@@ -49,6 +51,7 @@ def play(
         batch: how many points are asked for at a time; "rule" asks for as many as the algorithm's rule allows. All
             rounds of a batch are recorded with the seconds and the dictionary after it, and they have one context, or
             one moment of a problem that changes: those of the first.
+        watch: called after every tell with the number of plays so far, such as to show them; its time is not measured.
 
     Raises:
         InputError: if the environment has fewer rounds; before anything is played.
@@ -94,6 +97,8 @@ def play(
             spent.append(seconds)
             sizes.append(len(bandit.inducing_points))
             due = min(due + record_every, rounds)
+        if watch is not None:
+            watch(t)
     cumulative = _regret(environment, played).double().cumsum(0)[torch.tensor(recorded) - 1].tolist()
     return Trace(recorded, cumulative, spent, sizes)
 

@@ -19,6 +19,7 @@ from torch_kbandits.environments import registry as environments
 from torch_kbandits.errors import EmptyHistoryError, InputError
 from torch_kbandits.experiments.expert import EnvironmentExpert
 from torch_kbandits.experiments.kernels import build_kernel
+from torch_kbandits.experiments.live import Report, watcher
 from torch_kbandits.experiments.loop import play
 from torch_kbandits.experiments.records import Record, versions
 from torch_kbandits.experiments.widths import build_gain, build_width
@@ -150,8 +151,12 @@ def build_bandit(trial: Trial, environment: AnyEnvironment) -> Bandit:
     return algorithms.build(trial.algorithm.name, **space, **words, seed=trial.seed)
 
 
-def run_one(trial: Trial) -> tuple[Record, list[str]]:
+def run_one(trial: Trial, report: Report | None = None) -> tuple[Record, list[str]]:
     """Make one run, on one thread of torch and with torch's generator left as it was.
+
+    Args:
+        trial: what to run.
+        report: called from time to time with how the run is doing.
 
     Returns:
         Its record, and the distinct warnings that it drew.
@@ -160,7 +165,18 @@ def run_one(trial: Trial) -> tuple[Record, list[str]]:
         warnings.simplefilter("default")
         environment = build_environment(trial)
         bandit = build_bandit(trial, environment)
-        trace = play(bandit, environment, trial.rounds, record_every=trial.record_every, batch=trial.algorithm.batch)
+        watch = None
+        if report is not None:
+            words = {"key": trial.key, "name": str(trial), "rounds": trial.rounds, "center": environment.center}
+            watch = watcher(report, bandit, **words)
+        trace = play(
+            bandit,
+            environment,
+            trial.rounds,
+            record_every=trial.record_every,
+            batch=trial.algorithm.batch,
+            watch=watch,
+        )
         recommended = _recommended_mean(bandit, environment)
     config = trial.config()
     record = Record(
