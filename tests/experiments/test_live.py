@@ -38,7 +38,7 @@ def test_a_run_reports_how_it_is_doing_and_comes_out_the_same(monkeypatch):
     last = statuses[-1]
     assert (last.key, last.rounds, last.reading.round) == (trial.key, 30, 30)
     assert last.reading.dictionary_size == reported.dictionary_size[-1]
-    assert str(last).startswith("BKB on smooth, seed 0: round 30 of 30, ")
+    assert str(last).startswith("BKB on smooth, seed 0: 30/30, ")
 
 
 def test_lines_of_runs_come_and_go():
@@ -52,14 +52,17 @@ def test_lines_of_runs_come_and_go():
         text = plain(stream.getvalue())
         assert "small" in text
         assert "1/3 runs" in text
-        assert "BKB on smooth, seed 0: round 12 of 300, 34 rounds/s, best 1.5, last 50 mean 0.25, m = 7, β = 2" in text
-        assert "a [bold]label[/bold]: round 5" in text
+        assert "BKB on smooth, seed 0: 12/300, 34 rounds/s, best 1.5, recent 0.25, m = 7, β = 2" in text
+        assert "a [bold]label[/bold]: 5/300" in text
         assert "news [1, 2]" in text
         shown.finish("a")
         before = len(stream.getvalue())
         shown._live.refresh()
         assert "BKB on smooth" not in stream.getvalue()[before:]
         assert "2/3 runs" in plain(stream.getvalue()[before:])
+        shown.show(Status("a", "BKB on smooth, seed 0", 13, 300, READING))  # sent before it was finished
+        shown._live.refresh()
+        assert "BKB on smooth" not in stream.getvalue()[before:]
 
 
 def test_without_a_terminal_news_are_lines(capsys):
@@ -97,8 +100,6 @@ def test_on_a_terminal_workers_say_how_their_runs_are_doing(tmp_path):
     table, _ = process.communicate(timeout=120)
     assert process.returncode == 0
     text = plain(shown.decode(errors="replace"))
-    assert re.search(
-        r"bkb on rkhs-function, seed [01]: round \d+ of 600, [\d.e+]+ rounds/s, best .*, m = \d+, β = 2", text
-    )
+    assert re.search(r"bkb on rkhs-function, seed [01]: \d+/600, [\d.e+]+ rounds/s, best .*, m = \d+, β = 2", text)
     assert "2/2 runs" in text
     assert b"bkb" in table

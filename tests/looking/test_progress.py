@@ -43,7 +43,7 @@ def test_a_reading_is_of_the_rewards_since_the_gauge_began():
     assert reading.dictionary_size == len(bandit.inducing_points)
     assert reading.beta == 1.5
     assert 0.0 < reading.rate < 62 / 1e-9
-    assert str(reading).startswith("best 11, last 50 mean 10.2, m = ")
+    assert str(reading).startswith("best 11, recent 10.2, m = ")
     bandit.load_state_dict(make().state_dict())  # an empty one
     assert gauge.read().best == 11.0
 
@@ -72,7 +72,7 @@ def test_the_line_says_how_the_bandit_is_doing():
         bandit.tell(bandit.ask(), 0.25 * t)
     last = stream.getvalue().split("\r")[-1]
     assert "4/4" in last
-    assert "best 0.75, last 50 mean 0.375" in last
+    assert "best 0.75, recent 0.375" in last
     assert f"m = {len(bandit.inducing_points)}, β = 1.5" in last
     assert "round/s" in last
 

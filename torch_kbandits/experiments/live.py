@@ -33,7 +33,7 @@ class Status:
     reading: Reading
 
     def __str__(self) -> str:
-        return f"{self.name}: round {self.played} of {self.rounds}, {self.reading.rate:.3g} rounds/s, {self.reading}"
+        return f"{self.name}: {self.played}/{self.rounds}, {self.reading.rate:.3g} rounds/s, {self.reading}"
 
 
 Report = Callable[[Status], None]
@@ -66,6 +66,7 @@ class LiveRuns:
         self._console = require("rich.console").Console(stderr=True) if console is None else console
         self.is_shown: bool = self._console.is_terminal
         self._flying: dict[str, Status] = {}
+        self._landed: set[str] = set()
         columns = require("rich.progress")
         self._bar = columns.Progress(
             columns.TextColumn("{task.description}"),
@@ -94,11 +95,13 @@ class LiveRuns:
             self._live.stop()
 
     def show(self, status: Status) -> None:
-        """Show how a run is doing."""
-        self._flying[status.key] = status
+        """Show how a run is doing, unless it is finished by now."""
+        if status.key not in self._landed:
+            self._flying[status.key] = status
 
     def finish(self, key: str) -> None:
         """Count a run as finished."""
+        self._landed.add(key)
         self._flying.pop(key, None)
         self._bar.advance(self._task)
 

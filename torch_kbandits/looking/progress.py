@@ -24,7 +24,7 @@ class Reading:
         round: how many rounds were told.
         rate: rounds a second since the last reading.
         best: the largest reward told since the gauge began, noise and all; None before any.
-        recent: the mean of the latest rewards, at most 50; None before any.
+        recent: the mean of the latest 50 rewards, of fewer while there are not so many; None before any.
         dictionary_size: m, or the number of distinct points that count if the posterior is exact.
         beta: the multiplier of σ in force.
     """
@@ -37,7 +37,7 @@ class Reading:
     beta: float
 
     def __str__(self) -> str:
-        rewards = "" if self.best is None else f"best {self.best:.3g}, last {RECENT} mean {self.recent:.3g}, "
+        rewards = "" if self.best is None else f"best {self.best:.3g}, recent {self.recent:.3g}, "
         return f"{rewards}m = {self.dictionary_size}, β = {self.beta:.3g}"
 
 
