@@ -101,7 +101,10 @@ def draw_beliefs(panels: Any, record: dict[str, Any]) -> None:
         x = np.linspace(-5.0, 40.0, 200)
         truth = np.exp(-((x - record["temperatures"][day]) ** 2) / 50.0)
         (line,) = axes.plot(x, truth, color=GREY, linewidth=1.6, linestyle=DASHED, label="true of that day")
-        handles = [*axes.get_legend().legend_handles, line]
+        legend = axes.get_legend()
+        handles = [*legend.legend_handles, line]
+        for handle, text in zip(handles, legend.get_texts(), strict=False):
+            handle.set_label(text.get_text())
         axes.set_title("", loc="left")
         axes.set_title(f"Believed on the morning of {record['dates'][day]}")
         axes.set_ylim(-1.1, 1.5)

@@ -359,7 +359,7 @@ class Bandit:
 
         It is minus infinity before the first time.
         """
-        return self._clock.now if self._has_clock else float(self.round)
+        return float(self.round) if self._ledger.told[0].times is None else self._clock.now
 
     @property
     def pending(self) -> Tensor:

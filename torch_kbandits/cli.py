@@ -240,6 +240,24 @@ def plot(records: Path, output: Path | None, band: str, log: bool, format_: str)
         click.echo(str(file))
 
 
+@main.command()
+@click.argument("records", type=click.Path(path_type=Path))
+@click.option("--output", "-o", type=click.Path(path_type=Path), help="The file; by default report.html beside them.")
+@click.option("--baseline", help="The algorithm from which paired differences of regret are taken.")
+@click.option("--band", type=click.Choice(BANDS), default="error", show_default=True, help="Shaded around the means.")
+@click.option("--log", is_flag=True, help="A logarithmic axis for regret.")
+def report(records: Path, output: Path | None, baseline: str | None, band: str, log: bool) -> None:
+    """Write finished runs as one page of HTML: tables, figures, what was run and how to run it again.
+
+    RECORDS is the directory of a run, or its file records.jsonl. The page needs no network and no other file.
+
+    \b
+    Example:
+      kbandits report runs/quick -o quick.html --baseline bkb
+    """  # noqa: D301  (click reads the escape)
+    click.echo(str(experiments.write_report(records, output, baseline=baseline, band=band, log=log)))
+
+
 # ---------------------------------------------------------------- inside
 
 

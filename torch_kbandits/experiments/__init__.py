@@ -4,6 +4,7 @@ from torch_kbandits.experiments.loop import Trace, play
 from torch_kbandits.experiments.plots import plot
 from torch_kbandits.experiments.records import Record, read_records
 from torch_kbandits.experiments.replay import Replay, replay_log
+from torch_kbandits.experiments.report import write_report
 from torch_kbandits.experiments.run import Failure, Outcome, load_experiment, run_experiment
 from torch_kbandits.experiments.spec import ExperimentSpec, load_spec, parse_seeds, parse_spec
 from torch_kbandits.experiments.summary import Estimate, Row, render, summarize
@@ -33,4 +34,5 @@ __all__ = [
     "run_experiment",
     "run_one",
     "summarize",
+    "write_report",
 ]
