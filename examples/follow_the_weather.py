@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 import torch
 from follow_the_weather_figure import draw
-from follow_the_weather_policies import BETA, FADING, GROWTH, LARGEST_VARIANCE, POLICIES, TRIED, WINDOW
+from follow_the_weather_policies import BETA, FADING, GROWTH, POLICIES, TRIED, WINDOW
 from records import versions, write_figure, write_record
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -151,7 +151,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
             "beta": BETA,
             "window": WINDOW,
             "growth": GROWTH,
-            "largest_variance": LARGEST_VARIANCE,
             "shown": FADING,
         },
         "versions": versions(),

@@ -13,15 +13,13 @@ from torch_kbandits.memory import UncertaintyInjection
 #: The multiplier of σ of all bandits.
 BETA = 2.0
 #: w, in days: the best of 10, 20, 40, 80 and 160.
-WINDOW = 40
-#: The variance that an observation's noise gains in a day: the best of 0.002, 0.005, 0.01, 0.02, 0.05 and 0.1.
-GROWTH = 0.005
-#: Observations whose noise is beyond this, which takes 200 days, count no more.
-LARGEST_VARIANCE = 1.0
-#: Lengthscale of yesterday's temperature in °C, and λ, of the bandit that is told it: the best of 5, 8 and 12, and of
-#: 0.01, 0.03 and 0.1.
-CONTEXT_LENGTHSCALE = 8.0
-CONTEXT_REGULARIZATION = 0.03
+WINDOW = 80
+#: The variance that an observation's noise gains in a day: the best of 0.0005, 0.001, 0.002, 0.005, 0.01 and 0.02.
+GROWTH = 0.002
+#: Lengthscale of yesterday's temperature in °C, and λ, of the bandit that is told it: the best of 8, 12 and 18, and of
+#: 0.003, 0.01 and 0.03.
+CONTEXT_LENGTHSCALE = 12.0
+CONTEXT_REGULARIZATION = 0.01
 
 FADING, WITH_CONTEXT = "UI-GP-UCB, memory that fades", "BKB told yesterday's maximum"
 
@@ -38,7 +36,7 @@ def window(seed: int, problem: SeattleWeather, size: float = WINDOW) -> Bandit:
 
 def fading(seed: int, problem: SeattleWeather, growth: float = GROWTH) -> Bandit:
     """Return IGP-UCB with uncertainty injection: what is old counts less and less."""
-    return algorithms.IGPUCB(memory=UncertaintyInjection(Linear(growth), LARGEST_VARIANCE), **_words(seed, problem))
+    return algorithms.IGPUCB(memory=UncertaintyInjection(Linear(growth)), **_words(seed, problem))
 
 
 def triggered(seed: int, problem: SeattleWeather) -> Bandit:
@@ -77,14 +75,14 @@ TRIED: dict[str, Callable[[int, SeattleWeather], Bandit]] = (
     {f"window {size}": lambda seed, problem, size=size: window(seed, problem, size) for size in (10, 20, 40, 80, 160)}
     | {
         f"growth {growth:g}": lambda seed, problem, growth=growth: fading(seed, problem, growth)
-        for growth in (0.002, 0.005, 0.01, 0.02, 0.05, 0.1)
+        for growth in (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02)
     }
     | {
         f"context {length:g} °C, λ {level:g}": lambda seed, problem, length=length, level=level: with_context(
             seed, problem, length, level
         )
-        for length in (5.0, 8.0, 12.0)
-        for level in (0.01, 0.03, 0.1)
+        for length in (8.0, 12.0, 18.0)
+        for level in (0.003, 0.01, 0.03)
     }
 )
 

@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import torch_kbandits
-from torch_kbandits.errors import InputError
 from torch_kbandits.experiments.plots import figures
 from torch_kbandits.experiments.records import Record, records_file, write_whole
-from torch_kbandits.experiments.run import EXPERIMENT_FILE, FAILURES_FILE, load_experiment
+from torch_kbandits.experiments.run import FAILURES_FILE, load_experiment, read_index
 from torch_kbandits.experiments.specification import spec_text, specs_of
 from torch_kbandits.experiments.summary import by_environment, cells, summarize
 from torch_kbandits.extras import require
@@ -79,7 +78,7 @@ def _render(
     environment = jinja.Environment(
         autoescape=True, undefined=jinja.StrictUndefined, trim_blocks=True, keep_trailing_newline=True
     )
-    index = _index(folder)
+    index = read_index(folder)
     name = str(index.get("name", folder.resolve().name))
     failures, is_cut = _log_of_failures(folder)
     return environment.from_string(text).render(
@@ -141,17 +140,6 @@ def _versions(records: Sequence[Record]) -> list[tuple[int, str]]:
     """Return each set of versions with the number of runs that were made with it."""
     counts = Counter(", ".join(f"{name} {number}" for name, number in run.versions.items()) for run in records)
     return [(number, words) for words, number in counts.most_common()]
-
-
-def _index(folder: Path) -> dict[str, Any]:
-    """Return what the last command that ran in a directory was to make; nothing where there was none."""
-    file = folder / EXPERIMENT_FILE
-    if not file.is_file():
-        return {}
-    try:
-        return json.loads(file.read_text(encoding="utf-8"))
-    except ValueError:
-        raise InputError(f"{str(file)!r} is no JSON: run the experiment again, or report its records file.") from None
 
 
 def _missing(index: dict[str, Any], records: Sequence[Record]) -> list[str]:

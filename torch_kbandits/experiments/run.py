@@ -142,14 +142,29 @@ def load_experiment(path: str | Path) -> tuple[list[Record], list[str]]:
         InputError: if there are no records.
     """
     records, losses = read_records(path)
-    index = Path(path) / EXPERIMENT_FILE
-    if index.is_file():
-        runs = json.loads(index.read_text(encoding="utf-8"))["runs"]
+    index = read_index(Path(path))
+    if index:
+        runs = index["runs"]
         known = {record.key: record for record in records}
         records = [_called(known[key], *labels) for key, *labels in runs if key in known]
     if not records:
         raise InputError(f"{str(path)!r} holds no finished run.")
     return records, losses
+
+
+def read_index(directory: Path) -> dict[str, Any]:
+    """Return what the spec that was last run in a directory asked for, its name and its runs; nothing if none was.
+
+    Raises:
+        InputError: if the file that says so is damaged.
+    """
+    file = directory / EXPERIMENT_FILE
+    if not file.is_file():
+        return {}
+    try:
+        return json.loads(file.read_text(encoding="utf-8"))
+    except ValueError:
+        raise InputError(f"{str(file)!r} is damaged: run the spec again, or give the records file itself.") from None
 
 
 def available_cores() -> int:
