@@ -140,8 +140,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         return
     started = time.perf_counter()
     seeds = range(options.seed, options.seed + options.runs)
-    with ProcessPoolExecutor(min(2, options.runs), multiprocessing.get_context("spawn")) as pool:
-        runs = list(pool.map(run, seeds, repeat(options.days)))
+    if options.runs == 1:
+        runs = [run(options.seed, options.days)]
+    else:
+        with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
+            runs = list(pool.map(run, seeds, repeat(options.days)))
     problem = SeattleWeather(seed=0)
     period = slice(FIRST, FIRST + options.days)
     record = {
