@@ -45,7 +45,7 @@ def play(bandit: Bandit, problem: SeattleWeather, days: range) -> dict[str, list
     """Prepare for a temperature on each day and learn the takings of the evening; return what was done and lost."""
     prepared, rewards, regret = [], [], []
     for day in days:
-        told = {}
+        told: dict[str, Any] = {}
         if bandit.candidates.is_contextual:
             told = {"context": torch.tensor([problem.temperatures[day - 1]], dtype=torch.float64)}
         x = bandit.ask(**told)

@@ -123,6 +123,22 @@ def test_points_off_the_line_are_as_strong_as_the_kernel_says():
     assert f"played, fainter where it counts less ({seen.sum()} of {len(X)})" in labels(figure)
 
 
+def test_only_what_is_in_the_range_is_drawn():
+    bandit = told(bkb(bounds=UNIT[:, :2]))
+    half = torch.tensor([[0.0, 0.5], [0.5, 1.0]], dtype=DOUBLE)
+    X = dense(bandit.history.X)[0]
+    within = (X[:, 0] <= 0.5) & (X[:, 1] >= 0.5)
+    figure = plot_plane(bandit, bounds=half, resolution=3)
+    for ax in figure.axes[:2]:
+        offsets, _ = points_of(ax, PLAYED)
+        assert np.array_equal(offsets, X[within])
+    assert f"({within.sum()} of {len(X)})" in " ".join(labels(figure))
+    best = dense(bandit.recommend())[0][0]
+    assert ("recommended" in labels(figure)) == bool(best[0] <= 0.5 and best[1] >= 0.5)
+    offsets, _ = points_of(plot_line(bandit, 0, bounds=half[:, :1]).axes[0], PLAYED)
+    assert offsets[:, 0].max() <= 0.5
+
+
 @pytest.mark.parametrize("name", ["window", "restart", "discount", "linear to a limit"])
 @pytest.mark.parametrize("posterior", ["exact", "fresh"])
 def test_with_a_memory_the_belief_is_that_of_now_and_ages_fade(name, posterior):
@@ -318,6 +334,8 @@ def test_texts_are_large_enough_and_legends_hide_nothing(tmp_path):
         ({"context": FIXED[:1]}, "have neither contexts"),
         ({"bounds": UNIT}, r"bounds must be \(2, 1\)"),
         ({"resolution": 0}, "resolution must be"),
+        ({"resolution": 1}, "resolution must be at least 2"),
+        ({"at": [0.0, 0.0, 0.0]}, "at must be"),
         ({"names": ["a"]}, "names must be 3"),
         ({"beta": -1.0}, "beta must be"),
     ],

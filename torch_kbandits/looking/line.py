@@ -64,7 +64,8 @@ def plot_line(
         InputError: if an argument does not fit.
         MissingExtraError: if matplotlib is not installed.
 
-    Cost: O(n m²) for the model if something was told since it was last asked for, and O((n + resolution) m²).
+    Cost: O(n m²) for the model if something was told since it was last asked for, O((n + resolution) m²), and a
+        pass over the arms for their range.
     """
     where = first_action(bandit) if coordinate is None else coordinate
     line = section(

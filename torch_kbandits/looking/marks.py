@@ -39,8 +39,8 @@ class Marks:
 def nearness(kernel: Kernel, section: Section, X: Tensor) -> Tensor:
     """Return how much points X (q, d) say about the section, (q,) in [0, 1].
 
-    It is the squared prior correlation of the function there and at the point moved onto the section: 1 on the section.
-    With the time among the fixed coordinates it falls with the age.
+    It is the squared prior correlation of the function there and at the point moved onto the section: 1 on the section,
+    and 0 for a point beyond the range that is shown. With the time among the fixed coordinates it falls with the age.
     """
     parts = [torch.zeros(0, dtype=torch.float64, device=X.device)]
     with torch.no_grad():
@@ -51,7 +51,7 @@ def nearness(kernel: Kernel, section: Section, X: Tensor) -> Tensor:
             scale = (prior_variance(kernel, block) * prior_variance(kernel, moved)).clamp_min(torch.finfo(X.dtype).tiny)
             share = torch.where((block == moved).all(-1), torch.ones_like(scale), covariance.square() / scale)
             parts.append(share.double().clamp(0.0, 1.0))
-    return torch.cat(parts)
+    return torch.cat(parts) * section.covers(X)
 
 
 def played_marks(bandit: Bandit, section: Section) -> Marks:

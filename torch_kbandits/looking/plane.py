@@ -61,7 +61,8 @@ def plot_plane(
         InputError: if an argument does not fit.
         MissingExtraError: if matplotlib is not installed.
 
-    Cost: O(n m²) for the model if something was told since it was last asked for, and O((n + resolution²) m²).
+    Cost: O(n m²) for the model if something was told since it was last asked for, O((n + resolution²) m²), and a
+        pass over the arms for their range.
     """
     where = _first_two(bandit) if coordinates is None else tuple(coordinates)
     if len(where) != 2:

@@ -1,7 +1,7 @@
 """Where a belief is looked at: one or two coordinates vary, the others are fixed."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -25,7 +25,7 @@ class Section:
         values: for each of them its values (k,), as the kernel sees them.
         at: the point (1, d) that has the fixed coordinates; it lies on the section.
         names: of all d coordinates.
-        is_recommended: whether ``at`` is the point that the bandit recommends.
+        is_recommended: whether ``at`` is the point that the bandit recommends, and within what is shown.
     """
 
     columns: tuple[int, ...]
@@ -46,6 +46,13 @@ class Section:
         columns = list(self.columns)
         moved[:, columns] = X[:, columns] if values is None else values
         return moved
+
+    def covers(self, X: Tensor) -> Tensor:
+        """Return which points (q, d) have their varying coordinates within what is shown, (q,)."""
+        within = torch.ones(len(X), dtype=torch.bool, device=X.device)
+        for column, values in zip(self.columns, self.values, strict=True):
+            within &= (X[:, column] >= values.min()) & (X[:, column] <= values.max())
+        return within
 
     @property
     def fixed(self) -> dict[str, float]:
@@ -75,7 +82,7 @@ def section(
         context: with contexts, that in which it is recommended, as in ``ask``.
         candidates: as in ``ask``, where actions differ from round to round.
         bounds: of the coordinates that vary, (2, k); None for the range of what may be played or was.
-        resolution: values of each coordinate. Where the kernel knows only arms by number, it is these that are shown.
+        resolution: values of each coordinate, at least 2. Where the kernel knows arms by number, those are shown.
         names: of all coordinates, d of them; None for those of the columns, or x₁, x₂ and so on.
 
     Raises:
@@ -88,10 +95,12 @@ def section(
     columns = tuple(_column(bandit, names, coordinate) for coordinate in coordinates)
     if len(set(columns)) != len(columns):
         raise InputError(f"The coordinates must differ, got {list(coordinates)}.")
-    checks.positive_integer("resolution", resolution)
+    if checks.positive_integer("resolution", resolution) < 2:
+        raise InputError(f"resolution must be at least 2, got {resolution}.")
     values = _values(bandit, columns, bounds, resolution, names)
     fixed, is_recommended = _fixed(bandit, at, context, candidates)
-    return Section(columns, values, fixed, names, is_recommended)
+    where = Section(columns, values, fixed, names, is_recommended)
+    return where if bool(where.covers(fixed)) else replace(where, is_recommended=False)
 
 
 def coordinate_names(bandit: Bandit) -> tuple[str, ...]:
@@ -196,8 +205,8 @@ def _fixed(bandit: Bandit, at: Tensor | None, context: Any, candidates: Any) -> 
     if at is not None:
         if context is not None or candidates is not None:
             raise InputError("Give either at, a whole point, or the context in which a point is recommended.")
-        point = checks.points("at", at.reshape(1, -1), dimension=example.shape[-1], like=example)
-        return point, False
+        point = checks.floating_tensor("at", at).reshape(1, -1)
+        return checks.points("at", point, dimension=example.shape[-1], like=example), False
     best = recommended_point(bandit, context, candidates)
     if best is not None:
         return best, True
