@@ -175,7 +175,7 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
     )
     longest = SeattleWeather(seed=0).rounds - FIRST  # pyright: ignore[reportOptionalOperand]
     parser.add_argument("--days", type=int, default=longest, help="days from the first of January 2013")
-    parser.add_argument("--runs", type=int, default=6, help="how often all policies start anew, two runs at a time")
+    parser.add_argument("--runs", type=int, default=4, help="how often all policies start anew, two runs at a time")
     parser.add_argument("--seed", type=int, default=0, help="seed of the first run; the next has the next")
     parser.add_argument("--quick", action="store_true", help="one run of 60 days")
     parser.add_argument("--choose", action="store_true", help="print how settings do on 2012, and do nothing else")
