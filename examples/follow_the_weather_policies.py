@@ -6,9 +6,8 @@ from typing import Any
 import torch
 from gpytorch.kernels import RBFKernel
 
-from torch_kbandits import Bandit, ContextualActions, Linear, algorithms
+from torch_kbandits import Bandit, ContextualActions, algorithms
 from torch_kbandits.environments import SeattleWeather
-from torch_kbandits.memory import UncertaintyInjection
 
 #: The multiplier of σ of all bandits.
 BETA = 2.0
@@ -35,8 +34,8 @@ def window(seed: int, problem: SeattleWeather, size: float = WINDOW) -> Bandit:
 
 
 def fading(seed: int, problem: SeattleWeather, growth: float = GROWTH) -> Bandit:
-    """Return IGP-UCB with uncertainty injection: what is old counts less and less."""
-    return algorithms.IGPUCB(memory=UncertaintyInjection(Linear(growth)), **_words(seed, problem))
+    """Return UI-GP-UCB, in whose memory what is old counts less and less."""
+    return algorithms.UIGPUCB(growth=growth, **_words(seed, problem))
 
 
 def triggered(seed: int, problem: SeattleWeather) -> Bandit:
