@@ -12,22 +12,30 @@ from torch_kbandits import algorithms
 from torch_kbandits.looking import plot_dictionary, plot_leverage, plot_line, plot_plane
 
 ARMS = data(25, 2)[0]
-NEEDED = {
-    "bob-gp-ucb": {"horizon": 200},
-    "r-gp-ucb": {"period": 25.0},
-    "sup-kernel-ucb": {"horizon": 200},
-    "sw-gp-ucb": {"window": 12.0},
-    "ui-gp-ucb": {"growth": 0.01},
-    "sparq-gp-ucb": {"expert": lambda X, time: (reward(X), 0.05)},
+#: What some algorithms need beside the rest.
+WORDS = {
+    "beta": 1.5,
+    "expert": lambda X, time: (reward(X), 0.05),
+    "growth": 0.01,
+    "horizon": 200,
+    "period": 25.0,
+    "window": 12.0,
 }
 
 
 def make(name):
-    words = {"kernel": rbf(0.3), "regularization": 0.05, "seed": 3, "candidates": ARMS} | NEEDED.get(name, {})
-    if "beta" in inspect.signature(algorithms.registry._ALGORITHMS[name]).parameters:
-        words["beta"] = 1.5
-    if name == "lin-ucb":
-        words["features"] = words.pop("kernel")
+    kernel = "features" if name == "lin-ucb" else "kernel"
+    words = {kernel: rbf(0.3), "regularization": 0.05, "seed": 3, "candidates": ARMS}
+    takes = algorithms.registry.signature(name).parameters
+    words |= {
+        key: value
+        for key, value in WORDS.items()
+        if key in takes and (key == "beta" or takes[key].default is inspect.Parameter.empty)
+    }
+    if name == "sw-gp-ucb":  # a window or what the theorem takes instead
+        words["window"] = 12.0
+    if name == "r-gp-ucb":
+        words["period"] = 25.0
     return algorithms.build(name, **words)
 
 
