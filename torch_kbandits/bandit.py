@@ -197,14 +197,10 @@ class Bandit:
         """
         present = self._present
         try:
-            if self._has_clock:
-                clock = self._clock.moved_to(time, self.round)
-                context = self.candidates.with_time(context, clock.now)
-                self._move_to(clock)
-            else:
-                self._refuse_time(time)
-            X = self.candidates.points(x, context).detach().clone()
-            ledger = self._ledger.with_asked(X, checked_stages(None, X, self._acquisition.num_stages))
+            clock = self._clock.moved_to(time, self.round)
+            X = self.candidates.points(x, self.candidates.with_time(context, clock.now)).detach().clone()
+            self._move_to(clock)
+            ledger = self._ledger.with_asked(X)
         except BaseException:
             self._present = present
             raise
