@@ -225,6 +225,18 @@ def test_the_recommended_action_is_that_of_the_bandit(candidates):
     assert means[0] >= means[1] - (1e-9 if candidates is None else 0.05)
 
 
+def test_of_actions_that_differ_by_round_those_played_may_be_recommended():
+    bandit = contextual.make("igp-ucb", contextual.changing())
+    with pytest.raises(InputError, match="give at="):
+        plot_line(bandit, context=contextual.CONTEXTS[0])
+    contextual.play(bandit, 8, actions_of=lambda number: contextual.ACTIONS[number % 3 :])
+    context, played = contextual.CONTEXTS[40], bandit.history.X[:, 2:]
+    best = bandit.recommend(context=context, candidates=played)
+    assert torch.equal(recommended_point(bandit, context), contextual.joint(context, best))
+    x, *_ = curve(plot_line(bandit, context=context))
+    assert x[[0, -1]].tolist() == [float(played[:, 0].min()), float(played[:, 0].max())]
+
+
 def test_time_in_the_kernel_fades_points_and_may_be_the_coordinate():
     bandit = algorithms.TVGPUCB(
         candidates=data(20, 1)[0], kernel=rbf(0.3), regularization=0.05, forgetting=0.2, beta=1.0, seed=0

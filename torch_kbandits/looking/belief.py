@@ -42,7 +42,8 @@ def recommended_point(bandit: Bandit, context: Any = None, candidates: Any = Non
     """Return the point (1, d) of the largest posterior mean now; None if nothing was learned that counts.
 
     It is what ``recommend`` returns, but for boxes with contexts: there it is the best of the actions played and of
-    1,024 spread over the box. ``recommend`` itself may ask an expert, which would be seen in the bandit's state.
+    1,024 spread over the box. Where actions differ from round to round and none are given, it is the best of those
+    played. ``recommend`` itself may ask an expert, which would be seen in the bandit's state.
 
     Args:
         bandit: whose.
@@ -55,6 +56,10 @@ def recommended_point(bandit: Bandit, context: Any = None, candidates: Any = Non
     kinds = bandit.candidates
     played = bandit.history.X[bandit.weights > 0.0]
     if isinstance(kinds, ContextualActions):
+        if kinds.set is None and kinds.bounds is None and candidates is None:
+            if len(played) == 0:
+                return None
+            candidates = kinds.actions(played)
         domain = kinds.in_round(kinds.with_time(context, max(bandit.now, 0.0)), candidates)
         if domain.arms is not None:
             offered = domain.arms

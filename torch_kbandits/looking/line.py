@@ -48,7 +48,7 @@ def plot_line(
         coordinate: by name, or as a column of ``history.X``; None for the first of an action.
         at: a point (d,) with the other coordinates, joint with contexts; None for the recommended point.
         context: with contexts, that in which the point is recommended, as in ``ask``.
-        candidates: as in ``ask``, where actions differ from round to round.
+        candidates: as in ``ask``, where actions differ from round to round; None for those played.
         bounds: (2, 1), the range to show, in the units that the kernel sees; None for that of what may be played.
         resolution: how many points of the line are computed.
         beta: the band is the mean ± beta σ; None for the bandit's own, or 2 if it uses none.

@@ -80,7 +80,7 @@ def section(
         at: a point (d,) or (1, d) that has the fixed coordinates; with contexts a joint point. None for the point that
             the bandit recommends, or the middle of what may be played if nothing was learned that counts.
         context: with contexts, that in which it is recommended, as in ``ask``.
-        candidates: as in ``ask``, where actions differ from round to round.
+        candidates: as in ``ask``, where actions differ from round to round; None for those played.
         bounds: of the coordinates that vary, (2, k); None for the range of what may be played or was.
         resolution: values of each coordinate, at least 2. Where the kernel knows arms by number, those are shown.
         names: of all coordinates, d of them; None for those of the columns, or x₁, x₂ and so on.
