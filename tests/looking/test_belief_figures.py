@@ -227,8 +227,10 @@ def test_the_recommended_action_is_that_of_the_bandit(candidates):
 
 def test_of_actions_that_differ_by_round_those_played_may_be_recommended():
     bandit = contextual.make("igp-ucb", contextual.changing())
-    with pytest.raises(InputError, match="give at="):
+    with pytest.raises(InputError, match="give bounds="):
         plot_line(bandit, context=contextual.CONTEXTS[0])
+    with pytest.raises(InputError, match="give at="):
+        plot_line(bandit, context=contextual.CONTEXTS[0], bounds=UNIT[:, :1])
     contextual.play(bandit, 8, actions_of=lambda number: contextual.ACTIONS[number % 3 :])
     context, played = contextual.CONTEXTS[40], bandit.history.X[:, 2:]
     best = bandit.recommend(context=context, candidates=played)
