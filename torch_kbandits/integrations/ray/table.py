@@ -67,10 +67,23 @@ class ShardLookahead(ArmLookahead):
         super().__init__(table, arms.block(0, 0))
         self.table = table
         self.arms = arms
+        self._unlisted: list[Tensor] = []
+
+    def add(self, point: Tensor, times: int = 1) -> None:
+        """Make a point (1, d) pending, as often as is said."""
+        super().add(point, times)
+        self._unlisted = [*self._unlisted, point]
 
     def with_pending(self) -> TableBelief:
         """Return the table with the pending points hallucinated."""
         return self._with_pending()
+
+    def _with_pending(self) -> TableBelief:
+        if self._unlisted:
+            # Here pending points are no arms, so the hallucinated table, a copy, must get the rows that the table got.
+            self._hallucinated.rows_of(torch.cat(self._unlisted))
+            self._unlisted = []
+        return super()._with_pending()
 
 
 def ranks_of(rows: range, seed: int, **kind: Any) -> Tensor:
