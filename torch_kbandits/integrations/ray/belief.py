@@ -69,7 +69,11 @@ class ShardedTable(FeatureTable):
         Raises:
             ShardLostError: if a worker was lost and cannot be replaced.
         """
-        return self._workers.gather(Course(self._root, self._told, added, self._start), question)
+        return self._workers.gather(self.course(added), question)
+
+    def course(self, added: tuple[Added, ...] = ()) -> Course:
+        """Return the way to this posterior with points pending, from wherever a shard stands."""
+        return Course(self._root, self._told, added, self._start)
 
     @property
     def mean(self) -> Tensor:
