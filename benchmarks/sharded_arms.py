@@ -19,6 +19,7 @@ from torch_kbandits.confidence import ConstantWidth
 from torch_kbandits.dictionaries import DictionaryRule, FixedDictionary, RidgeLeverageSampling
 from torch_kbandits.extras import require
 from torch_kbandits.integrations.ray import ShardedArms
+from torch_kbandits.integrations.ray.actors import Actors
 
 
 @dataclass(frozen=True)
@@ -104,6 +105,7 @@ def _measure(candidates: Candidates, arms: torch.Tensor, dictionary: str, sizes:
     bandit.tell(known, _rewards(known, 0))
     x = bandit.ask()
     set_up, seconds, visited = time.perf_counter() - start, [], []
+    before = _cpu_seconds(candidates)
     for number in range(sizes.rounds):
         y = _rewards(x, number)
         start = time.perf_counter()
@@ -111,6 +113,7 @@ def _measure(candidates: Candidates, arms: torch.Tensor, dictionary: str, sizes:
         x = bandit.ask()
         seconds.append(time.perf_counter() - start)
         visited.append(bandit.visited_share)
+    cpu = [(after - earlier) / sizes.rounds for after, earlier in zip(_cpu_seconds(candidates), before, strict=True)]
     size = len(bandit.inducing_points)
     shards = len(candidates.workers.shards) if isinstance(candidates, ShardedArms) else 0
     counted = _counted(bandit, candidates, x, sizes.counted) if isinstance(candidates, ShardedArms) else {}
@@ -121,8 +124,17 @@ def _measure(candidates: Candidates, arms: torch.Tensor, dictionary: str, sizes:
         "set_up_seconds": set_up,
         "seconds": seconds,
         "visited": visited,
+        "cpu_seconds": cpu,
         **counted,
     }
+
+
+def _cpu_seconds(candidates: Candidates) -> list[float]:
+    """Return the processor time that this process and each worker have used so far."""
+    seconds = [time.process_time()]
+    if isinstance(candidates, ShardedArms) and isinstance(candidates.workers, Actors):
+        seconds += candidates.workers.cpu_seconds()
+    return seconds
 
 
 def _counted(bandit: Bandit, candidates: ShardedArms, x: torch.Tensor, rounds: int) -> dict[str, list[int]]:
@@ -161,6 +173,8 @@ def _table(measurements: list[dict[str, Any]], sizes: Sizes) -> Table:
             measured["dictionary"],
             str(measured["size"]),
             spread([1e3 * value for value in measured["seconds"]], 1),
+            f"{1e3 * measured['cpu_seconds'][0]:.1f}",
+            f"{1e3 * max(measured['cpu_seconds'][1:]):.1f}" if measured["shards"] else "",
             spread(measured["visited"]),
             f"{measured['set_up_seconds']:.1f}",
             spread(measured["bytes_sent"], 0) if measured["shards"] else "",
@@ -173,6 +187,8 @@ def _table(measurements: list[dict[str, Any]], sizes: Sizes) -> Table:
         "dictionary",
         "its size",
         "ms a round",
+        "CPU ms a round, this process",
+        "busiest worker",
         "arms visited",
         "seconds until the first timed round",
         "bytes to each shard a round",

@@ -1,10 +1,12 @@
 """Sharded arms in a real local Ray with two CPUs: what the shards in one process cannot show."""
 
 import os
+import re
 import signal
 import sys
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -202,6 +204,16 @@ def test_workers_for_which_there_is_no_room():
     late = ShardedArms(arms, num_shards=2)
     assert torch.equal(make(late).ask(), make(Arms(arms)).ask())
     late.close()
+
+
+def test_the_block_of_the_page(tmp_path, monkeypatch):
+    """The quick tests of the documentation leave it out, since it starts a Ray."""
+    ray.shutdown()
+    monkeypatch.chdir(tmp_path)
+    page = (Path(__file__).parents[2] / "docs" / "integrations" / "ray.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    exec(compile(code, "ray.md", "exec"), {"__name__": "__docs__"})
+    assert not ray.is_initialized()
 
 
 def test_without_a_ray_one_is_started_and_after_its_end_another():

@@ -289,6 +289,15 @@ def test_lost_workers_are_built_from_the_history(name):
         assert_equal_posteriors(bandits[1], bandits[0], 1e-8)
 
 
+def test_workers_that_were_closed():
+    arms = some_arms()
+    bandits = [make(candidates) for candidates in (Arms(arms), sharded(arms, 3))]
+    rounds(bandits, 5)
+    bandits[1].candidates.close()
+    rounds(bandits, 5, 5)
+    assert_equal_posteriors(bandits[1], bandits[0])
+
+
 def test_workers_that_end_while_they_work():
     arms = some_arms()
     bandits = [make(candidates) for candidates in (Arms(arms), sharded(arms, 3))]

@@ -124,6 +124,11 @@ class Actors(Workers):
         except ray.exceptions.RayTaskError as error:
             raise error.cause from error
 
+    def cpu_seconds(self) -> list[float]:
+        """Return the processor time that each worker has used so far, for measurements."""
+        ray = _ray()
+        return ray.get([self._actors[number].cpu_seconds.remote() for number in range(len(self.shards))])
+
     def _check_loaded(self, number: int, ticket: Any) -> None:
         """Raise if an actor has not read its arms."""
         ray = _ray()

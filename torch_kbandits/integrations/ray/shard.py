@@ -1,3 +1,4 @@
+import time
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -92,6 +93,10 @@ class Shard:
         answer = question.asked_of(standing.ahead)
         self._standing = standing
         return Reply(standing.held, True, answer)
+
+    def cpu_seconds(self) -> float:
+        """Return the processor time that this process has used so far."""
+        return time.process_time()
 
     def _started(self, start: Start) -> _Standing:
         prior = start.prior
