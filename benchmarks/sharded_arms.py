@@ -76,7 +76,9 @@ def _ray(num_cpus: int) -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)  # Ray leaves files of its own open
         if is_ours:
-            ray.init(num_cpus=num_cpus, include_dashboard=False, object_store_memory=2**28, log_to_driver=False)
+            ray.init(
+                "local", num_cpus=num_cpus, include_dashboard=False, object_store_memory=2**28, log_to_driver=False
+            )
         try:
             yield
         finally:

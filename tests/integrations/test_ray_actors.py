@@ -14,16 +14,11 @@ import ray
 import torch
 from problems import data, difference, matern, reward
 
-from torch_kbandits import ArmBlocks, Arms, algorithms
+from torch_kbandits import ArmBlocks, Arms, InputError, algorithms
 from torch_kbandits.errors import KernelBanditWarning
 from torch_kbandits.integrations.ray import ShardedArms, ShardLostError
 
-pytestmark = [
-    pytest.mark.slow,
-    # Ray leaves files and processes of its own open at its end.
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = pytest.mark.slow
 
 # Workers cannot import test modules.
 ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -32,7 +27,7 @@ LAMBDA = 0.02
 
 
 def start_ray():
-    ray.init(num_cpus=2, include_dashboard=False, object_store_memory=80 << 20, log_to_driver=False)
+    ray.init("local", num_cpus=2, include_dashboard=False, object_store_memory=80 << 20, log_to_driver=False)
 
 
 @pytest.fixture
@@ -158,6 +153,8 @@ def test_arms_computed_by_the_workers_and_an_error_of_theirs():
     rounds(bandits, 5)
     with pytest.raises(ZeroDivisionError):
         bandits[1]._belief.asked_of_all(Failing())
+    with pytest.raises(InputError, match="rule cannot be sent to another process"):
+        bandits[1]._belief.asked_of_all(Locked())
     rounds(bandits, 5, 5)
     assert_equal_posteriors(bandits[1], bandits[0])
     candidates.close()
@@ -166,6 +163,11 @@ def test_arms_computed_by_the_workers_and_an_error_of_theirs():
 class Failing:
     def asked_of(self, ahead):
         return 1 / 0
+
+
+class Locked(Failing):
+    def __init__(self):
+        self.lock = threading.Lock()
 
 
 @pytest.mark.usefixtures("_ray")

@@ -62,11 +62,9 @@ class Actors(Workers):
 
     def absent(self) -> list[int]:
         """Start a local Ray if there is none; return the shards of which there is no actor in the one that is there."""
-        ray = _ray()
-        if not ray.is_initialized():
-            self._start_ray(ray)
-        context = ray.get_runtime_context()
-        cluster = (context.get_node_id(), context.get_job_id())
+        if not _ray().is_initialized():
+            self._start_ray(_ray())
+        cluster = _cluster()
         if cluster != self._cluster:
             self._cluster, self._actors = cluster, {}
         return [number for number in range(len(self.shards)) if number not in self._actors]
@@ -153,7 +151,7 @@ class Actors(Workers):
 
     def _end(self, number: int) -> None:
         actor = self._actors.pop(number, None)
-        if actor is not None and _ray().is_initialized():
+        if actor is not None and _cluster() == self._cluster:
             _ray().kill(actor)
 
     def _check_shippable(self, source: ArmSource) -> None:
@@ -184,6 +182,14 @@ class Actors(Workers):
             stacklevel=2,
         )
         ray.init(address="local", num_cpus=num_cpus, include_dashboard=False, object_store_memory=store)
+
+
+def _cluster() -> tuple[str, str] | None:
+    """Return what tells the Ray that is there from others, None without one."""
+    if not _ray().is_initialized():
+        return None
+    context = _ray().get_runtime_context()
+    return context.get_node_id(), context.get_job_id()
 
 
 def _ray() -> ModuleType:
