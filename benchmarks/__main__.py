@@ -16,6 +16,7 @@ from benchmarks import (
     nystrom_fit,
     online_tells,
     resampling_regret,
+    sharded_arms,
     thompson_draws,
 )
 from benchmarks.report import Report, describe_machine, machine, save_summary
@@ -23,6 +24,7 @@ from benchmarks.report import Report, describe_machine, machine, save_summary
 BENCHMARKS: dict[str, Callable[[bool], Report]] = {
     "arm_rounds": arm_rounds.run,
     "many_arms": many_arms.run,
+    "sharded_arms": sharded_arms.run,
     "long_run": long_run.run,
     "resampling_regret": resampling_regret.run,
     "bkb_rounds": bkb_rounds.run,
