@@ -1,0 +1,259 @@
+"""Kernels as plain values, and made again from them: their classes, settings, numbers, constraints and priors."""
+
+from collections.abc import Iterator
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+from botorch.models.kernels import CategoricalKernel, InfiniteWidthBNNKernel
+from botorch.utils.constraints import LogTransformedInterval, NonTransformedInterval
+from gpytorch import kernels as standard
+from gpytorch.constraints import GreaterThan, Interval, LessThan, Positive
+from gpytorch.kernels import Kernel
+from gpytorch.priors import (
+    GammaPrior,
+    HalfCauchyPrior,
+    HalfNormalPrior,
+    LogNormalPrior,
+    NormalPrior,
+    Prior,
+    UniformPrior,
+)
+from gpytorch.utils.transforms import inv_sigmoid, inv_softplus
+from torch import Tensor
+
+from torch_kbandits import kernels as ours
+from torch_kbandits.gram import gram
+from torch_kbandits.saving.refusal import NotRebuildableError
+from torch_kbandits.state import describe_kernel
+
+
+@dataclass(frozen=True)
+class _Recipe:
+    """How a kernel is made: which attributes its constructor takes, and which of them are kernels."""
+
+    kind: type[Kernel]
+    settings: tuple[str, ...] = ()
+    parts: tuple[str, ...] = ()
+    is_common: bool = True
+
+
+_RECIPES = {
+    recipe.kind.__name__: recipe
+    for recipe in (
+        *(
+            _Recipe(kind)
+            for kind in (
+                standard.RBFKernel,
+                standard.PeriodicKernel,
+                standard.RQKernel,
+                standard.LinearKernel,
+                standard.CosineKernel,
+                CategoricalKernel,
+                ours.ForgettingKernel,
+            )
+        ),
+        _Recipe(standard.MaternKernel, ("nu",)),
+        _Recipe(standard.PolynomialKernel, ("power",)),
+        _Recipe(standard.PiecewisePolynomialKernel, ("q",)),
+        _Recipe(standard.ConstantKernel),
+        _Recipe(standard.HammingIMQKernel, ("vocab_size",), is_common=False),
+        _Recipe(standard.SpectralMixtureKernel, ("num_mixtures",)),
+        _Recipe(standard.ScaleKernel, parts=("base_kernel",)),
+        _Recipe(standard.AdditiveKernel, parts=("kernels",), is_common=False),
+        _Recipe(standard.ProductKernel, parts=("kernels",), is_common=False),
+        _Recipe(InfiniteWidthBNNKernel, ("depth", "acos_eps")),
+        _Recipe(ours.WienerKernel, ("origin",)),
+        _Recipe(ours.PrecomputedKernel, ("covariance",), is_common=False),
+        _Recipe(ours.PerActionLinearKernel, ("context_dim",), is_common=False),
+        _Recipe(ours.SpaceTimeKernel, parts=("space_kernel", "time_kernel"), is_common=False),
+    )
+}
+
+_CONSTRAINTS: dict[str, tuple[type[Interval], tuple[str, ...]]] = {
+    kind.__name__: (kind, words)
+    for kind, words in (
+        (Positive, ()),
+        (GreaterThan, ("lower_bound",)),
+        (LessThan, ("upper_bound",)),
+        (Interval, ("lower_bound", "upper_bound")),
+        (NonTransformedInterval, ("lower_bound", "upper_bound")),
+        (LogTransformedInterval, ("lower_bound", "upper_bound")),
+    )
+}
+#: Constraints that know their transform.
+_TRANSFORMED = (NonTransformedInterval, LogTransformedInterval)
+
+_TRANSFORMS: dict[str, tuple[Any, Any]] = {
+    "softplus": (torch.nn.Softplus(), inv_softplus),
+    "sigmoid": (torch.sigmoid, inv_sigmoid),
+    "exp": (torch.exp, torch.log),
+    "none": (None, None),
+}
+
+#: Names of the constructor's words, and of the attributes that hold them.
+_PRIORS: dict[str, tuple[type[Prior], dict[str, str]]] = {
+    kind.__name__: (kind, words)
+    for kind, words in (
+        (GammaPrior, {"concentration": "concentration", "rate": "rate"}),
+        (HalfCauchyPrior, {"scale": "scale"}),
+        (HalfNormalPrior, {"scale": "scale"}),
+        (LogNormalPrior, {"loc": "loc", "scale": "scale"}),
+        (NormalPrior, {"loc": "loc", "scale": "scale"}),
+        (UniformPrior, {"a": "low", "b": "high"}),
+    )
+}
+
+
+def describe(kernel: Kernel, points: Tensor) -> dict[str, Any]:
+    """Return a kernel as plain values and tensors of which ``rebuild`` makes an equal one.
+
+    Args:
+        kernel: of GPyTorch's own classes, BoTorch's or this package's, nested in any way.
+        points: (n, d), at which the one made again is compared with it.
+
+    Raises:
+        NotRebuildableError: if it has a part of another class, or the one made again is another kernel.
+
+    Cost: that of the kernel at the points.
+    """
+    description = {
+        "root": _part(kernel),
+        "tensors": {name: tensor.detach().clone() for name, tensor in _tensors(kernel)},
+        "fixed": [name for name, parameter in kernel.named_parameters() if not parameter.requires_grad],
+        "training": kernel.training,
+    }
+    again = rebuild(description)
+    if describe_kernel(again) != describe_kernel(kernel):
+        raise NotRebuildableError(f"the {type(kernel).__name__} has settings that its constructor does not take")
+    with torch.no_grad():
+        values = [gram(deepcopy(each).to(points), points, points) for each in (kernel, again)]
+    if not torch.allclose(*values, rtol=1e-6, atol=0.0, equal_nan=True):
+        raise NotRebuildableError(f"the {type(kernel).__name__} made again has other values")
+    return description
+
+
+def rebuild(description: dict[str, Any]) -> Kernel:
+    """Return the kernel that was described.
+
+    Raises:
+        NotRebuildableError: if what it is made of does not fit together.
+    """
+    kernel = _made(description["root"])
+    tensors = description["tensors"]
+    if {name for name, _ in _tensors(kernel)} != set(tensors):
+        raise NotRebuildableError(f"the {type(kernel).__name__} made again has other parameters")
+    for path, module in kernel.named_modules():
+        prefix = f"{path}." if path else ""
+        for name, parameter in module._parameters.items():
+            if parameter is not None:
+                parameter.data = tensors[prefix + name].clone()
+                parameter.requires_grad_(prefix + name not in description["fixed"])
+        for name, buffer in module._buffers.items():
+            if buffer is not None:
+                module._buffers[name] = tensors[prefix + name].clone()
+    return kernel.train(description["training"])
+
+
+def _tensors(kernel: Kernel) -> Iterator[tuple[str, Tensor]]:
+    """Yield all parameters and buffers, those of parts included; a part that occurs twice is there twice."""
+    for path, module in kernel.named_modules():
+        for name, tensor in (*module._parameters.items(), *module._buffers.items()):
+            if tensor is not None:
+                yield f"{path}.{name}" if path else name, tensor
+
+
+def _part(kernel: Kernel) -> dict[str, Any]:
+    """Return the class and the constructor's words of a kernel, without its numbers."""
+    name = type(kernel).__name__
+    recipe = _RECIPES.get(name)
+    if recipe is None or type(kernel) is not recipe.kind:
+        raise NotRebuildableError(f"kernels of the class {name} are not known to it")
+    words: dict[str, Any] = {word: getattr(kernel, word) for word in recipe.settings}
+    if recipe.is_common:
+        words |= _common(kernel)
+    return {
+        "kernel": name,
+        "words": words,
+        "parts": [_children(getattr(kernel, part)) for part in recipe.parts],
+        "constraints": {
+            key.removeprefix("raw_"): _constraint(constraint) for key, constraint in kernel._constraints.items()
+        },
+        "priors": {key: _prior(prior) for key, (prior, *_) in kernel._priors.items()},
+    }
+
+
+def _children(part: Any) -> Any:
+    return _part(part) if isinstance(part, Kernel) else [_part(each) for each in part]
+
+
+def _common(kernel: Kernel) -> dict[str, Any]:
+    """Return what every kernel may be given."""
+    words: dict[str, Any] = {}
+    if kernel.ard_num_dims is not None:
+        words["ard_num_dims"] = kernel.ard_num_dims
+    columns = cast(Tensor | None, kernel.active_dims)
+    if columns is not None:
+        words["active_dims"] = tuple(columns.tolist())
+    own_shape = getattr(kernel, "_batch_shape", torch.Size())
+    if len(own_shape):
+        words["batch_shape"] = tuple(own_shape)
+    return words
+
+
+def _constraint(constraint: Interval) -> dict[str, Any]:
+    name = type(constraint).__name__
+    if name not in _CONSTRAINTS or type(constraint) is not _CONSTRAINTS[name][0]:
+        raise NotRebuildableError(f"constraints of the class {name} are not known to it")
+    bounds = {word: getattr(constraint, word).clone() for word in _CONSTRAINTS[name][1]}
+    return {"constraint": name, "bounds": bounds, "transform": _transform(constraint)}
+
+
+def _transform(constraint: Interval) -> str | None:
+    """Return the name of a constraint's transform; None where its class decides."""
+    if isinstance(constraint, _TRANSFORMED):
+        return None
+    forward, backward = constraint._transform, constraint._inv_transform
+    for name, (known, inverse) in _TRANSFORMS.items():
+        same = repr(forward) == repr(known) if isinstance(known, torch.nn.Module) else forward is known
+        if same and backward is inverse:
+            return name
+    raise NotRebuildableError("a constraint has a transform of its own")
+
+
+def _prior(prior: Prior) -> dict[str, Any]:
+    name = type(prior).__name__
+    if name not in _PRIORS or type(prior) is not _PRIORS[name][0] or getattr(prior, "_transform", None) is not None:
+        raise NotRebuildableError(f"priors of the class {name}, or with a transform, are not known to it")
+    return {"prior": name, "words": {word: getattr(prior, own).clone() for word, own in _PRIORS[name][1].items()}}
+
+
+def _made(part: dict[str, Any]) -> Kernel:
+    """Return a kernel with the structure that was described; its numbers are set afterwards."""
+    recipe, words = _RECIPES[part["kernel"]], dict(part["words"])
+    if "batch_shape" in words:
+        words["batch_shape"] = torch.Size(words["batch_shape"])
+    children = [_made(child) if isinstance(child, dict) else [_made(each) for each in child] for child in part["parts"]]
+    if recipe.kind in (standard.AdditiveKernel, standard.ProductKernel):
+        return recipe.kind(*children[0])
+    words |= dict(zip(recipe.parts, children, strict=True))
+    words |= {key: _made_constraint(constraint) for key, constraint in part["constraints"].items()}
+    words |= {key: _made_prior(prior) for key, prior in part["priors"].items()}
+    try:
+        return recipe.kind(**words)
+    except TypeError as error:
+        raise NotRebuildableError(f"the constructor of {part['kernel']} refuses it ({error})") from error
+
+
+def _made_constraint(part: dict[str, Any]) -> Interval:
+    kind, _ = _CONSTRAINTS[part["constraint"]]
+    if part["transform"] is None:
+        return kind(**part["bounds"])
+    forward, backward = _TRANSFORMS[part["transform"]]
+    return kind(**part["bounds"], transform=deepcopy(forward), inv_transform=backward)
+
+
+def _made_prior(part: dict[str, Any]) -> Prior:
+    kind, _ = _PRIORS[part["prior"]]
+    return kind(**part["words"])
