@@ -39,7 +39,16 @@ class StateMismatchError(KernelBanditError, ValueError):
 
 
 class FileError(KernelBanditError, OSError):
-    """A file cannot be read or written; ``errno`` and ``filename`` are those of the system's error."""
+    """A file cannot be read or written; ``errno`` and ``filename`` are those of the system's error.
+
+    Args:
+        errno: the system's number.
+        strerror: what is wrong and what to do.
+        filename: as it was given.
+    """
+
+    def __str__(self) -> str:
+        return str(self.strerror)
 
 
 class DamagedFileError(KernelBanditError, ValueError):

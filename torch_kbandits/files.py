@@ -57,9 +57,8 @@ def read_whole(path: str | PathLike[str]) -> bytes:
 def file_error(done: str, path: str | PathLike[str], error: OSError) -> FileError:
     """Return the package's error for one of the system, with its number and what to do."""
     reason = error.strerror or str(error) or type(error).__name__
-    found = FileError(f"{os.fspath(path)!r} cannot be {done}: {reason}. {_advice(done, error)}")
-    found.errno, found.filename = error.errno, os.fspath(path)
-    return found
+    file = os.fspath(path)
+    return FileError(error.errno, f"{file!r} cannot be {done}: {reason}. {_advice(done, error)}", file)
 
 
 def _advice(done: str, error: OSError) -> str:

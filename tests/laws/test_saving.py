@@ -194,7 +194,7 @@ def test_batches_keep_what_is_held_back(tmp_path):
         regularization=0.05,
         dictionary=RidgeLeverageSampling(3.0),
         width=ConstantWidth(1.5),
-        batches=GlobalBatchRule(20.0),
+        batches=GlobalBatchRule(100.0),
         seed=2,
     )
     X = bandit.ask(None)
@@ -228,7 +228,8 @@ def test_contexts(kind, tmp_path):
         if number == 6:
             bandit.forget()
             loaded = save_and_load(bandit, tmp_path)
-            assert difference(loaded.ask(context=context, **offered), x) <= (1e-3 if kind == "box" else 0.0)
+            theirs = loaded.ask(context=context, remember=False, **offered)
+            assert difference(theirs, x) <= (1e-3 if kind == "box" else 0.0)
         for each in (bandit, loaded):
             if each is not None:
                 each.tell(x, reward(x), context=context)

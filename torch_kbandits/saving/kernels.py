@@ -85,12 +85,8 @@ _CONSTRAINTS: dict[str, tuple[type[Interval], tuple[str, ...]]] = {
 #: Constraints that know their transform.
 _TRANSFORMED = (NonTransformedInterval, LogTransformedInterval)
 
-_TRANSFORMS: dict[str, tuple[Any, Any]] = {
-    "softplus": (torch.nn.Softplus(), inv_softplus),
-    "sigmoid": (torch.sigmoid, inv_sigmoid),
-    "exp": (torch.exp, torch.log),
-    "none": (None, None),
-}
+#: Transforms that are functions, with their inverses; GPyTorch's softplus is a module and has numbers of its own.
+_TRANSFORMS: dict[str, tuple[Any, Any]] = {"sigmoid": (torch.sigmoid, inv_sigmoid), "exp": (torch.exp, torch.log)}
 
 #: Names of the constructor's words, and of the attributes that hold them.
 _PRIORS: dict[str, tuple[type[Prior], dict[str, str]]] = {
@@ -119,14 +115,16 @@ def describe(kernel: Kernel, points: Tensor) -> dict[str, Any]:
     Cost: that of the kernel at the points.
     """
     description = {
-        "root": _part(kernel),
+        "root": _part(kernel, {}),
         "tensors": {name: tensor.detach().clone() for name, tensor in _tensors(kernel)},
         "fixed": [name for name, parameter in kernel.named_parameters() if not parameter.requires_grad],
         "training": kernel.training,
     }
     again = rebuild(description)
-    if describe_kernel(again) != describe_kernel(kernel):
-        raise NotRebuildableError(f"the {type(kernel).__name__} has settings that its constructor does not take")
+    here, there = describe_kernel(kernel), describe_kernel(again)
+    differing = sorted(key for key in {*here, *there} if here.get(key) != there.get(key))
+    if differing:
+        raise NotRebuildableError(f"{differing} of the {type(kernel).__name__} are not what its constructor gives")
     with torch.no_grad():
         values = [gram(deepcopy(each).to(points), points, points) for each in (kernel, again)]
     if not torch.allclose(*values, rtol=1e-6, atol=0.0, equal_nan=True):
@@ -140,7 +138,7 @@ def rebuild(description: dict[str, Any]) -> Kernel:
     Raises:
         NotRebuildableError: if what it is made of does not fit together.
     """
-    kernel = _made(description["root"])
+    kernel = _made(description["root"], {})
     tensors = description["tensors"]
     if {name for name, _ in _tensors(kernel)} != set(tensors):
         raise NotRebuildableError(f"the {type(kernel).__name__} made again has other parameters")
@@ -164,9 +162,17 @@ def _tensors(kernel: Kernel) -> Iterator[tuple[str, Tensor]]:
                 yield f"{path}.{name}" if path else name, tensor
 
 
-def _part(kernel: Kernel) -> dict[str, Any]:
+def _number(module: torch.nn.Module, seen: dict[int, int]) -> int:
+    """Return the number of a module: the same one where it is a part of several others."""
+    return seen.setdefault(id(module), len(seen))
+
+
+def _part(kernel: Kernel, seen: dict[int, int]) -> dict[str, Any]:
     """Return the class and the constructor's words of a kernel, without its numbers."""
-    name = type(kernel).__name__
+    name, known = type(kernel).__name__, id(kernel) in seen
+    number = _number(kernel, seen)
+    if known:
+        return {"number": number}
     recipe = _RECIPES.get(name)
     if recipe is None or type(kernel) is not recipe.kind:
         raise NotRebuildableError(f"kernels of the class {name} are not known to it")
@@ -174,18 +180,19 @@ def _part(kernel: Kernel) -> dict[str, Any]:
     if recipe.is_common:
         words |= _common(kernel)
     return {
+        "number": number,
         "kernel": name,
         "words": words,
-        "parts": [_children(getattr(kernel, part)) for part in recipe.parts],
+        "parts": [_children(getattr(kernel, part), seen) for part in recipe.parts],
         "constraints": {
-            key.removeprefix("raw_"): _constraint(constraint) for key, constraint in kernel._constraints.items()
+            key.removeprefix("raw_"): _constraint(constraint, seen) for key, constraint in kernel._constraints.items()
         },
         "priors": {key: _prior(prior) for key, (prior, *_) in kernel._priors.items()},
     }
 
 
-def _children(part: Any) -> Any:
-    return _part(part) if isinstance(part, Kernel) else [_part(each) for each in part]
+def _children(part: Any, seen: dict[int, int]) -> Any:
+    return _part(part, seen) if isinstance(part, Kernel) else [_part(each, seen) for each in part]
 
 
 def _common(kernel: Kernel) -> dict[str, Any]:
@@ -202,22 +209,25 @@ def _common(kernel: Kernel) -> dict[str, Any]:
     return words
 
 
-def _constraint(constraint: Interval) -> dict[str, Any]:
+def _constraint(constraint: Interval, seen: dict[int, int]) -> dict[str, Any]:
     name = type(constraint).__name__
     if name not in _CONSTRAINTS or type(constraint) is not _CONSTRAINTS[name][0]:
         raise NotRebuildableError(f"constraints of the class {name} are not known to it")
     bounds = {word: getattr(constraint, word).clone() for word in _CONSTRAINTS[name][1]}
-    return {"constraint": name, "bounds": bounds, "transform": _transform(constraint)}
+    return {"constraint": name, "bounds": bounds, "transform": _transform(constraint, seen)}
 
 
-def _transform(constraint: Interval) -> str | None:
-    """Return the name of a constraint's transform; None where its class decides."""
+def _transform(constraint: Interval, seen: dict[int, int]) -> str | int | None:
+    """Return the name of a constraint's transform, the number of a softplus, or None where its class decides."""
     if isinstance(constraint, _TRANSFORMED):
         return None
     forward, backward = constraint._transform, constraint._inv_transform
-    for name, (known, inverse) in _TRANSFORMS.items():
-        same = repr(forward) == repr(known) if isinstance(known, torch.nn.Module) else forward is known
-        if same and backward is inverse:
+    if forward is None:
+        return "none"
+    if repr(forward) == repr(torch.nn.Softplus()) and backward is inv_softplus:
+        return _number(forward, seen)
+    for name, known in _TRANSFORMS.items():
+        if (forward, backward) == known:
             return name
     raise NotRebuildableError("a constraint has a transform of its own")
 
@@ -229,29 +239,39 @@ def _prior(prior: Prior) -> dict[str, Any]:
     return {"prior": name, "words": {word: getattr(prior, own).clone() for word, own in _PRIORS[name][1].items()}}
 
 
-def _made(part: dict[str, Any]) -> Kernel:
+def _made(part: dict[str, Any], made: dict[int, torch.nn.Module]) -> Kernel:
     """Return a kernel with the structure that was described; its numbers are set afterwards."""
+    if "kernel" not in part:
+        return cast(Kernel, made[part["number"]])
     recipe, words = _RECIPES[part["kernel"]], dict(part["words"])
     if "batch_shape" in words:
         words["batch_shape"] = torch.Size(words["batch_shape"])
-    children = [_made(child) if isinstance(child, dict) else [_made(each) for each in child] for child in part["parts"]]
-    if recipe.kind in (standard.AdditiveKernel, standard.ProductKernel):
-        return recipe.kind(*children[0])
-    words |= dict(zip(recipe.parts, children, strict=True))
-    words |= {key: _made_constraint(constraint) for key, constraint in part["constraints"].items()}
+    children = [
+        _made(child, made) if isinstance(child, dict) else [_made(each, made) for each in child]
+        for child in part["parts"]
+    ]
+    words |= {key: _made_constraint(constraint, made) for key, constraint in part["constraints"].items()}
     words |= {key: _made_prior(prior) for key, prior in part["priors"].items()}
     try:
-        return recipe.kind(**words)
+        if recipe.kind in (standard.AdditiveKernel, standard.ProductKernel):
+            kernel = recipe.kind(*children[0])
+        else:
+            kernel = recipe.kind(**words, **dict(zip(recipe.parts, children, strict=True)))
     except TypeError as error:
         raise NotRebuildableError(f"the constructor of {part['kernel']} refuses it ({error})") from error
+    made[part["number"]] = kernel
+    return kernel
 
 
-def _made_constraint(part: dict[str, Any]) -> Interval:
-    kind, _ = _CONSTRAINTS[part["constraint"]]
-    if part["transform"] is None:
+def _made_constraint(part: dict[str, Any], made: dict[int, torch.nn.Module]) -> Interval:
+    kind, transform = _CONSTRAINTS[part["constraint"]][0], part["transform"]
+    if transform is None:
         return kind(**part["bounds"])
-    forward, backward = _TRANSFORMS[part["transform"]]
-    return kind(**part["bounds"], transform=deepcopy(forward), inv_transform=backward)
+    if isinstance(transform, int):
+        forward, backward = made.setdefault(transform, torch.nn.Softplus()), inv_softplus
+    else:
+        forward, backward = _TRANSFORMS.get(transform, (None, None))
+    return kind(**part["bounds"], transform=forward, inv_transform=backward)
 
 
 def _made_prior(part: dict[str, Any]) -> Prior:
