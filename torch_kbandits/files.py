@@ -1,12 +1,16 @@
 """Files that are written whole or not at all."""
 
 import os
+import re
 import secrets
 from contextlib import suppress
 from os import PathLike
 from pathlib import Path
 
 from torch_kbandits.errors import FileError
+
+#: What ``write_whole`` calls the file beside that of a name.
+_DRAFT = re.compile(r"\..+\.\d+\.[0-9a-f]{8}")
 
 
 def write_whole(path: str | PathLike[str], content: bytes) -> None:
@@ -40,6 +44,19 @@ def write_whole(path: str | PathLike[str], content: bytes) -> None:
     except OSError as error:
         raise file_error("written", path, error) from error
     _settle(file.parent)
+
+
+def write_text(path: str | PathLike[str], text: str) -> None:
+    """Do as ``write_whole`` with a text, in UTF-8."""
+    write_whole(path, text.encode())
+
+
+def clear_drafts(directory: Path) -> None:
+    """Remove what processes left that were killed while they wrote; nobody may be writing there."""
+    for file in directory.glob(".*"):
+        if _DRAFT.fullmatch(file.name):
+            with suppress(OSError):
+                file.unlink(missing_ok=True)
 
 
 def read_whole(path: str | PathLike[str]) -> bytes:

@@ -19,13 +19,13 @@ from pathlib import Path
 from torch_kbandits import checks
 from torch_kbandits.environments import AnyEnvironment
 from torch_kbandits.errors import InputError, KernelBanditError
-from torch_kbandits.experiments.records import Record, append_records, mend_records, read_records, write_whole
+from torch_kbandits.experiments.checkpoints import clear
+from torch_kbandits.experiments.directory import begin, named_runs, sole_writer
+from torch_kbandits.experiments.records import Record, append_records, mend_records, read_records
 from torch_kbandits.experiments.spec import ExperimentSpec
 from torch_kbandits.experiments.trial import Trial, build_bandit, build_environment, run_one
 from torch_kbandits.extras import require
 
-#: What a directory's runs are called: label of environment and algorithm by key, in the order of the spec.
-EXPERIMENT_FILE = "experiment.json"
 FAILURES_FILE = "failures.log"
 #: Variables that numerical libraries read when they start: a worker has a core, not all.
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
@@ -67,7 +67,8 @@ def run_experiment(
     """Make the runs of an experiment that its directory does not hold yet.
 
     Each finished run is one line of ``records.jsonl``, written when it is finished. So a call that was killed is taken
-    up by the next one; runs are known by what decides their outcome, so a changed spec makes only what is new.
+    up by the next one, with the spec or with ``spec_in(directory)``; runs are known by what decides their outcome, so a
+    changed spec makes only what is new. A run with checkpoints goes on from its last one.
 
     Args:
         spec: what to run.
@@ -88,20 +89,21 @@ def run_experiment(
 
     workers = _clip_workers(workers, tell)
     folder = Path(directory)
-    folder.mkdir(parents=True, exist_ok=True)
     trials = list({trial.key: trial for trial in spec.trials()}.values())
-    with _sole_writer(folder):
+    with sole_writer(folder):
         records, losses = mend_records(folder)
         for loss in losses:
             tell(loss)
         finished = {record.key: record for record in records}
-        write_whole(folder / EXPERIMENT_FILE, _index(spec))
+        begin(folder, spec, finished)
         due = [trial for trial in trials if trial.key not in finished]
         skipped = len(trials) - len(due)
         _rehearse(due)
         failures = []
         warned: set[tuple[str, str]] = set()
-        for trial, result in _progress(_results(due, min(workers, max(len(due), 1))), len(trials), skipped, spec.name):
+        for trial, result in _progress(
+            _results(due, folder, min(workers, max(len(due), 1))), len(trials), skipped, spec.name
+        ):
             if isinstance(result, Failure):
                 failures.append(result)
                 tell(f"failed: {trial}: {result.reason}")
@@ -111,6 +113,7 @@ def run_experiment(
             record, news = result
             append_records(folder, [record])
             finished[record.key] = record
+            clear(folder, [record.key])
             for warning in news:
                 # The same words with the numbers of another seed are no news.
                 words = trial.algorithm.label, re.sub(r"\d[\d.e+-]*", "#", warning)
@@ -132,11 +135,11 @@ def load_experiment(path: str | Path) -> tuple[list[Record], list[str]]:
 
     Raises:
         InputError: if there are no records.
+        DamagedFileError: if the directory's list of runs cannot be read.
     """
     records, losses = read_records(path)
-    index = Path(path) / EXPERIMENT_FILE
-    if index.is_file():
-        runs = json.loads(index.read_text(encoding="utf-8"))["runs"]
+    runs = named_runs(Path(path))
+    if runs is not None:
         known = {record.key: record for record in records}
         records = [_called(known[key], *labels) for key, *labels in runs if key in known]
     if not records:
@@ -181,17 +184,19 @@ def _rehearse(due: Sequence[Trial]) -> None:
             raise InputError(f"{where}: {error}") from None
 
 
-def _results(due: Sequence[Trial], workers: int) -> Iterator[tuple[Trial, tuple[Record, list[str]] | Failure]]:
+def _results(
+    due: Sequence[Trial], folder: Path, workers: int
+) -> Iterator[tuple[Trial, tuple[Record, list[str]] | Failure]]:
     """Yield each run's result when it is there; the order depends on the speed of the workers."""
     if workers == 1:
-        yield from ((trial, _attempt(trial)) for trial in due)
+        yield from ((trial, _attempt(trial, folder)) for trial in due)
         return
     ours = set(multiprocessing.active_children())
     with _one_thread_each():
         pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), initializer=_leave_with_parent)
         try:
             with _deaf_to_interrupts():
-                waiting: dict[Future, Trial] = {pool.submit(_attempt, trial): trial for trial in due}
+                waiting: dict[Future, Trial] = {pool.submit(_attempt, trial, folder): trial for trial in due}
             while waiting:
                 for future in wait(waiting, return_when=FIRST_COMPLETED).done:
                     yield waiting.pop(future), future.result()
@@ -208,9 +213,9 @@ def _results(due: Sequence[Trial], workers: int) -> Iterator[tuple[Trial, tuple[
             pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _attempt(trial: Trial) -> tuple[Record, list[str]] | Failure:
+def _attempt(trial: Trial, folder: Path) -> tuple[Record, list[str]] | Failure:
     try:
-        return run_one(trial)
+        return run_one(trial) if trial.checkpoint_every is None else run_one(trial, folder)
     except KernelBanditError as error:
         return Failure(trial, str(error), traceback.format_exc())
     except Exception as error:
@@ -254,24 +259,6 @@ def _one_thread_each() -> Iterator[None]:
                 os.environ[name] = value
 
 
-@contextmanager
-def _sole_writer(folder: Path) -> Iterator[None]:
-    """Hold the directory, where the system can lock files; the lock goes with the process, however it ends."""
-    try:
-        import fcntl
-    except ImportError:
-        yield
-        return
-    with (folder / ".lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise InputError(
-                f"Another run is writing to {str(folder)!r}: wait for it, or take another directory."
-            ) from None
-        yield
-
-
 def _progress(results: Iterator, total: int, done: int, name: str) -> Iterator:
     """Pass results on and show how many there are; silent where standard error is no terminal."""
     tqdm = require("tqdm").tqdm
@@ -283,11 +270,6 @@ def _progress(results: Iterator, total: int, done: int, name: str) -> Iterator:
 
 def _print(line: str) -> None:
     require("tqdm").tqdm.write(line, file=sys.stderr)
-
-
-def _index(spec: ExperimentSpec) -> str:
-    runs = [[trial.key, trial.environment.label, trial.algorithm.label] for trial in spec.trials()]
-    return json.dumps({"name": spec.name, "runs": runs}, indent=1) + "\n"
 
 
 def _in_order(spec: ExperimentSpec, finished: dict[str, Record]) -> list[Record]:

@@ -243,20 +243,19 @@ def _made(part: dict[str, Any], made: dict[int, torch.nn.Module]) -> Kernel:
     """Return a kernel with the structure that was described; its numbers are set afterwards."""
     if "kernel" not in part:
         return cast(Kernel, made[part["number"]])
-    recipe, words = _RECIPES[part["kernel"]], dict(part["words"])
+    recipe = _RECIPES[part["kernel"]]
+    words: dict[str, Any] = dict(part["words"])
     if "batch_shape" in words:
         words["batch_shape"] = torch.Size(words["batch_shape"])
     children = [
         _made(child, made) if isinstance(child, dict) else [_made(each, made) for each in child]
         for child in part["parts"]
     ]
+    words |= dict(zip(recipe.parts, children, strict=True))
     words |= {key: _made_constraint(constraint, made) for key, constraint in part["constraints"].items()}
     words |= {key: _made_prior(prior) for key, prior in part["priors"].items()}
     try:
-        if recipe.kind in (standard.AdditiveKernel, standard.ProductKernel):
-            kernel = recipe.kind(*children[0])
-        else:
-            kernel = recipe.kind(**words, **dict(zip(recipe.parts, children, strict=True)))
+        kernel = recipe.kind(*words.pop("kernels", ()), **words)
     except TypeError as error:
         raise NotRebuildableError(f"the constructor of {part['kernel']} refuses it ({error})") from error
     made[part["number"]] = kernel
