@@ -169,14 +169,8 @@ def run_one(trial: Trial, directory: Path | None = None) -> tuple[Record, list[s
         warnings.simplefilter("default")
         environment = build_environment(trial)
         bandit = build_bandit(trial, environment)
-        kept, keep = Kept(Progress(), []), None
-        if trial.checkpoint_every is not None:
-            checkpoint = Checkpoint(directory, trial.key)
-            kept = checkpoint.restore(bandit)
-
-            def keep(progress: Progress) -> None:
-                checkpoint.keep(bandit, progress, [*kept.warnings, *_words(caught)])
-
+        checkpoint = Checkpoint(directory, trial.key)
+        kept = Kept(Progress(), []) if trial.checkpoint_every is None else checkpoint.restore(bandit)
         trace = play(
             bandit,
             environment,
@@ -185,7 +179,7 @@ def run_one(trial: Trial, directory: Path | None = None) -> tuple[Record, list[s
             batch=trial.algorithm.batch,
             progress=kept.progress,
             keep_every=trial.checkpoint_every,
-            keep=keep,
+            keep=lambda progress: checkpoint.keep(bandit, progress, [*kept.warnings, *_words(caught)]),
         )
         recommended = _recommended_mean(bandit, environment)
     config = trial.config()
