@@ -25,10 +25,13 @@ from torch_kbandits.errors import (
     FileError,
     InputError,
     KernelBanditError,
+    KernelBanditWarning,
     NumericalError,
     StateMismatchError,
     TheoryWarning,
 )
+from torch_kbandits.fitted import FittedBandit
+from torch_kbandits.fitting import FittedPrior, fit_prior
 from torch_kbandits.kernels import ForgettingKernel, WienerKernel
 from torch_kbandits.ledger import History
 from torch_kbandits.likelihoods import UncertaintyInjectionLikelihood, at_time
@@ -57,12 +60,15 @@ __all__ = [
     "EmptyHistoryError",
     "Exponential",
     "FileError",
+    "FittedBandit",
+    "FittedPrior",
     "FixedDictionary",
     "ForgettingKernel",
     "GreedyDictionary",
     "History",
     "InputError",
     "KernelBanditError",
+    "KernelBanditWarning",
     "KernelUCB",
     "Linear",
     "MappedArms",
@@ -82,4 +88,5 @@ __all__ = [
     "algorithms",
     "at_time",
     "environments",
+    "fit_prior",
 ]

@@ -281,10 +281,10 @@ class Ledger:
         return torch.cat([*(held.X for held in self.held), self.pending.points])
 
     def with_asked(self, X: Tensor, stages: Tensor | None = None) -> Self:
-        """Return the ledger with points (q, d) pending under the next numbers, which stages (q,) chose."""
+        """Return the ledger with points (q, d) pending under the next numbers, which stages (q,) chose, or none."""
         ids, before = tuple(range(self.num_asked, self.num_asked + len(X))), self.pending
-        if stages is not None and before.stages is not None:
-            stages = torch.cat([before.stages, stages])
+        if before.stages is not None:
+            stages = torch.cat([before.stages, before.stages.new_zeros(len(X)) if stages is None else stages])
         pending = Pending(torch.cat([before.points, X]), before.ids + ids, stages)
         return replace(self, pending=pending, num_asked=self.num_asked + len(X))
 

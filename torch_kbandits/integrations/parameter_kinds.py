@@ -1,0 +1,364 @@
+"""Kinds of parameters: how the values of one become coordinates in [0, 1], and back without loss."""
+
+import math
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from numbers import Integral, Real
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from torch_kbandits import checks
+from torch_kbandits.errors import InputError
+
+#: Continuous coordinates lie on a grid of 2^-40, so that what rounding does on the way there and back is undone.
+_GRID_BITS = 40
+
+#: A coordinate in double precision tells so many cells apart.
+_MOST_CELLS = 2**50
+
+#: The cells of larger integers are lost to rounding in the logarithm.
+_LARGEST_LOG_INTEGER = 2**40
+
+
+class Parameter(ABC):
+    """One parameter: the values it may take, and their encoding in coordinates."""
+
+    @property
+    @abstractmethod
+    def columns(self) -> int:
+        """The number of coordinates; none where there is a single value."""
+
+    @abstractmethod
+    def encode(self, name: str, values: Sequence[Any]) -> Tensor:
+        """Return the encodings (n, columns) of n values, in double precision; errors name the parameter."""
+
+    @abstractmethod
+    def decode(self, block: Tensor) -> list[Any]:
+        """Return the values nearest to n points (n, columns)."""
+
+    @abstractmethod
+    def snap(self, block: Tensor) -> Tensor:
+        """Return the encodings (n, columns) of the values nearest to n points (n, columns)."""
+
+    def spread(self, uniform: Tensor) -> Tensor:
+        """Return encodings (n, columns) of values that are uniform where numbers (n,) in [0, 1) are."""
+        return self.snap(uniform.unsqueeze(-1))
+
+
+@dataclass(frozen=True)
+class Float(Parameter):
+    """A real number in [low, high], one coordinate.
+
+    Args:
+        low: the smallest value.
+        high: the largest value.
+        log: whether ratios matter rather than differences; the range must then be above 0.
+        step: the distance between neighbouring values low, low + step, …, as decimal fractions; None for all between.
+
+    Raises:
+        InputError: if the range is not finite or upside down, or the step does not fit.
+    """
+
+    low: float
+    high: float
+    log: bool = False
+    step: float | None = None
+
+    def __post_init__(self) -> None:
+        low, high = (checks.finite_number(name, getattr(self, name)) for name in ("low", "high"))
+        if not (low <= high and math.isfinite(high - low)):
+            raise InputError(f"a Float must have low <= high, not infinitely far apart; got {low!r} and {high!r}.")
+        checks.instance("log", self.log, bool, "True or False")
+        if self.log and low < sys.float_info.min:
+            raise InputError(f"low must be at least {sys.float_info.min:g} where log=True, got {low!r}.")
+        if self.step is not None:
+            high = self._last(low, high, checks.positive("step", self.step))
+        object.__setattr__(self, "low", low)
+        object.__setattr__(self, "high", high)
+
+    def _last(self, low: float, high: float, step: float) -> float:
+        """Check the step and return the largest value that it reaches."""
+        if self.log:
+            raise InputError("a Float takes log=True or a step, not both.")
+        object.__setattr__(self, "step", step)
+        number = int((Decimal(repr(high)) - Decimal(repr(low))) / Decimal(repr(step)))
+        if number >= _MOST_CELLS or (number and step < 4.0 * math.ulp(max(abs(low), abs(high)))):
+            raise InputError(
+                f"step={step!r} is too small for a range from {low!r} to {high!r}: numbers in double precision do not "
+                "tell the values apart. Leave it out."
+            )
+        return self._stepped(low, number)
+
+    @property
+    def columns(self) -> int:
+        """One, or none where low = high."""
+        return int(self.low < self.high)
+
+    def encode(self, name: str, values: Sequence[Any]) -> Tensor:
+        """Return the encodings (n, columns) of n numbers in the range."""
+        numbers = [self._number(name, value) for value in values]
+        if not self.columns:
+            return _nothing(len(numbers))
+        if self.step is not None:
+            return _centres(torch.tensor(numbers, dtype=torch.float64), self._steps).unsqueeze(-1)
+        start, stop = self._line
+        scaled = [math.log(number) if self.log else number for number in numbers]
+        return self._on_grid((torch.tensor(scaled, dtype=torch.float64).unsqueeze(-1) - start) / (stop - start))
+
+    def decode(self, block: Tensor) -> list[float]:
+        """Return the numbers nearest to n points."""
+        if not self.columns:
+            return [self.low] * len(block)
+        if self.step is not None:
+            return [self._stepped(self.low, cell) for cell in _cells(block, self._steps).flatten().tolist()]
+        return [self._at(place) for place in self._on_grid(block).flatten().tolist()]
+
+    def snap(self, block: Tensor) -> Tensor:
+        """Return the encodings of the numbers nearest to n points."""
+        if not self.columns:
+            return _nothing(len(block))
+        return self._on_grid(block) if self.step is None else _centres(_cells(block, self._steps), self._steps)
+
+    def _number(self, name: str, value: Any) -> float:
+        """Return a number of the range; with a step the number of its cell."""
+        number = float(value) if isinstance(value, Real) and not isinstance(value, bool) else math.nan
+        if not self.low <= number <= self.high:
+            raise InputError(
+                f"parameter {name!r} must be a number from {self.low!r} to {self.high!r}, got {checks.describe(value)}."
+            )
+        if self.step is None:
+            return number
+        cell = round((number - self.low) / self.step)
+        slack = 1e-6 * self.step + math.ulp(max(abs(self.low), abs(self.high)))
+        if abs(number - self._stepped(self.low, cell)) > slack:
+            raise InputError(
+                f"parameter {name!r} must be {self.low!r} plus a multiple of {self.step!r}, "
+                f"got {checks.describe(value)}."
+            )
+        return cell
+
+    def _stepped(self, low: float, cell: int) -> float:
+        """Return low + cell · step as the decimal fraction that a person would write: 0.3, not 0.30000000000000004."""
+        return float(Decimal(repr(low)) + int(cell) * Decimal(repr(self.step)))
+
+    @property
+    def _steps(self) -> int:
+        return round((self.high - self.low) / (self.step or 1.0)) + 1
+
+    @property
+    def _line(self) -> tuple[float, float]:
+        return (math.log(self.low), math.log(self.high)) if self.log else (self.low, self.high)
+
+    def _at(self, place: float) -> float:
+        """Return the number at a coordinate of the grid; the ends are exact."""
+        if place in (0.0, 1.0):
+            return self.high if place else self.low
+        start, stop = self._line
+        number = start * (1.0 - place) + stop * place
+        return min(max(math.exp(number) if self.log else number, self.low), self.high)
+
+    def _on_grid(self, block: Tensor) -> Tensor:
+        """Return coordinates rounded to a grid whose spacing is far above what rounding does to them."""
+        start, stop = self._line
+        rounding = 4.0 * math.ulp(max(abs(start), abs(stop), float(self.log))) / (stop - start)
+        size = 2.0 ** max(0, min(_GRID_BITS, math.floor(-math.log2(8.0 * rounding))))
+        return (block.clamp(0.0, 1.0) * size).round() / size
+
+
+@dataclass(frozen=True)
+class Integer(Parameter):
+    """A whole number in [low, high], one coordinate: values are the centres of cells, of equal size unless logarithmic.
+
+    Args:
+        low: the smallest value.
+        high: the largest value.
+        log: whether ratios matter rather than differences; the range must then begin at 1 or above.
+        step: the distance between neighbouring values low, low + step, …; 1 where ``log`` is true.
+
+    Raises:
+        InputError: if the range is upside down or too large, or the step does not fit.
+    """
+
+    low: int
+    high: int
+    log: bool = False
+    step: int = 1
+
+    def __post_init__(self) -> None:
+        for name in ("low", "high"):
+            if isinstance(value := getattr(self, name), bool) or not isinstance(value, Integral):
+                raise InputError(f"{name} of an Integer must be a whole number, got {checks.describe(value)}.")
+            object.__setattr__(self, name, int(value))
+        step = checks.positive_integer("step", self.step)
+        if self.low > self.high:
+            raise InputError(f"an Integer must have low <= high, got {self.low} and {self.high}.")
+        checks.instance("log", self.log, bool, "True or False")
+        if self.log and not (step == 1 <= self.low and self.high <= _LARGEST_LOG_INTEGER):
+            raise InputError(
+                f"an Integer with log=True must have step 1 and a range from 1 or above to at most 2^40, got "
+                f"{self.low} to {self.high} and step {step}. Use a Float, and round it."
+            )
+        object.__setattr__(self, "high", self.high - (self.high - self.low) % step)
+        if self._count > _MOST_CELLS:
+            raise InputError(f"an Integer must have at most 2^50 values, got {self.low} to {self.high}. Use a Float.")
+
+    @property
+    def columns(self) -> int:
+        """One, or none where there is a single value."""
+        return int(self.low < self.high)
+
+    def encode(self, name: str, values: Sequence[Any]) -> Tensor:
+        """Return the encodings (n, columns) of n whole numbers in the range."""
+        numbers = [self._number(name, value) for value in values]
+        if not self.columns:
+            return _nothing(len(values))
+        if self.log:
+            return self._log_centres(numbers)
+        cells = torch.tensor([(number - self.low) // self.step for number in numbers], dtype=torch.float64)
+        return _centres(cells, self._count).unsqueeze(-1)
+
+    def decode(self, block: Tensor) -> list[int]:
+        """Return the whole numbers in whose cells n points lie."""
+        if not self.columns:
+            return [self.low] * len(block)
+        if self.log:
+            return self._log_values(block)
+        return [self.low + int(cell) * self.step for cell in _cells(block, self._count).flatten().tolist()]
+
+    def snap(self, block: Tensor) -> Tensor:
+        """Return the centres of the cells in which n points lie."""
+        if not self.columns:
+            return _nothing(len(block))
+        if self.log:
+            return self._log_centres(self._log_values(block))
+        return _centres(_cells(block, self._count), self._count)
+
+    def _number(self, name: str, value: Any) -> int:
+        number = int(value) if isinstance(value, Integral) and not isinstance(value, bool) else self.low - 1
+        if not self.low <= number <= self.high or (number - self.low) % self.step:
+            steps = "" if self.step == 1 else f" in steps of {self.step}"
+            raise InputError(
+                f"parameter {name!r} must be a whole number from {self.low} to {self.high}{steps}, got "
+                f"{checks.describe(value)}."
+            )
+        return number
+
+    @property
+    def _count(self) -> int:
+        return (self.high - self.low) // self.step + 1
+
+    @property
+    def _line(self) -> tuple[float, float]:
+        return math.log(self.low - 0.5), math.log(self.high + 0.5)
+
+    def _log_values(self, block: Tensor) -> list[int]:
+        start, stop = self._line
+        numbers = (start + block.clamp(0.0, 1.0) * (stop - start)).exp().round().clamp(self.low, self.high)
+        return [int(number) for number in numbers.flatten().tolist()]
+
+    def _log_centres(self, values: list[int]) -> Tensor:
+        # By Python's logarithm: that of a tensor may differ in its last bit from one place in the tensor to another.
+        start, stop = self._line
+        centre_of = {
+            value: (0.5 * (math.log(value - 0.5) + math.log(value + 0.5)) - start) / (stop - start)
+            for value in set(values)
+        }
+        return torch.tensor([centre_of[value] for value in values], dtype=torch.float64).reshape(-1, 1)
+
+
+@dataclass(frozen=True)
+class Categorical(Parameter):
+    """One of several values without order. Any two of them are at distance 1.
+
+    Two values are the ends of one coordinate; more have a coordinate each, 1/√2 for the value taken and 0 otherwise.
+
+    Values are told apart by identity first, then by type and ``==``, then by ``==`` alone. So True and 1 may be two
+    choices, and NaN or a function may be one.
+
+    Args:
+        choices: the values, of any kind, in an order that stays.
+
+    Raises:
+        InputError: if there are none.
+    """
+
+    choices: Sequence[Any]
+
+    def __post_init__(self) -> None:
+        if isinstance(self.choices, (str, bytes, set, frozenset)):
+            raise InputError(f"choices must be a list or another sequence, got {checks.describe(self.choices)}.")
+        object.__setattr__(self, "choices", tuple(self.choices))
+        if not self.choices:
+            raise InputError("choices must have at least one entry, got none.")
+
+    @property
+    def columns(self) -> int:
+        """A coordinate for each choice, but one for two and none for one."""
+        return len(self.choices) if len(self.choices) > 2 else len(self.choices) - 1
+
+    def encode(self, name: str, values: Sequence[Any]) -> Tensor:
+        """Return the encodings (n, columns) of n values, all of them choices."""
+        return self._codes[[self._index(name, value) for value in values]]
+
+    def decode(self, block: Tensor) -> list[Any]:
+        """Return the choices nearest to n points."""
+        return [self.choices[index] for index in self._nearest(block).tolist()]
+
+    def snap(self, block: Tensor) -> Tensor:
+        """Return the encodings of the choices nearest to n points."""
+        return self._codes[self._nearest(block)]
+
+    def spread(self, uniform: Tensor) -> Tensor:
+        """Return encodings (n, columns) of choices that are uniform where numbers (n,) in [0, 1) are."""
+        return self._codes[_cells(uniform, len(self.choices)).long()]
+
+    @property
+    def _codes(self) -> Tensor:
+        """The encodings of all choices, (number of choices, columns)."""
+        number = len(self.choices)
+        if number > 2:
+            return torch.eye(number, dtype=torch.float64) * math.sqrt(0.5)
+        return torch.arange(number, dtype=torch.float64).unsqueeze(-1)[:, : self.columns]
+
+    def _nearest(self, block: Tensor) -> Tensor:
+        if len(self.choices) == 1:
+            return torch.zeros(len(block), dtype=torch.long)
+        return (block[:, 0] >= 0.5).long() if len(self.choices) == 2 else block.max(-1).indices
+
+    def _index(self, name: str, value: Any) -> int:
+        alike = (
+            lambda choice: choice is value,
+            lambda choice: type(choice) is type(value) and _equal(choice, value),
+            lambda choice: _equal(choice, value),
+        )
+        for test in alike:
+            for index, choice in enumerate(self.choices):
+                if test(choice):
+                    return index
+        raise InputError(f"parameter {name!r} must be one of {self.choices!r}, got {checks.describe(value)}.")
+
+
+def _equal(choice: Any, value: Any) -> bool:
+    try:
+        return bool(choice == value) or bool(choice != choice and value != value)
+    except (TypeError, ValueError, RuntimeError):  # arrays and tensors of several numbers
+        return False
+
+
+def _nothing(n: int) -> Tensor:
+    return torch.zeros(n, 0, dtype=torch.float64)
+
+
+def _cells(block: Tensor, count: int) -> Tensor:
+    """Return in which of ``count`` equal cells of [0, 1] coordinates lie, of their shape."""
+    return (block * count).floor().clamp(0, count - 1)
+
+
+def _centres(cells: Tensor, count: int) -> Tensor:
+    """Return the centres of cells, of their shape."""
+    return (cells + 0.5) / count
