@@ -458,7 +458,7 @@ class Bandit:
 
         Cost: that of ``state_dict``, and a copy of the arms where they are in memory.
         """
-        save(self, path, self._words())
+        save(self, path, self._words(), torch.cat([self.candidates.example, self._belief.inducing_points]))
 
     @classmethod
     def load(

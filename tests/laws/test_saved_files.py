@@ -198,7 +198,7 @@ def test_the_file_says_what_it_is():
     first, line, body = complete().split(b"\n", 2)
     header = json.loads(line)
     assert first == b"torch_kbandits bandit"
-    assert (header["format"], header["version"], header["algorithm"], header["round"]) == (1, __version__, "BKB", 6)
+    assert (header["format"], header["version"], header["bandit"], header["rewards"]) == (1, __version__, "BKB", 6)
     assert zipfile.is_zipfile(io.BytesIO(body))
 
 

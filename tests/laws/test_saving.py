@@ -25,6 +25,7 @@ from torch_kbandits import (
     ColumnSpec,
     ConstantWidth,
     ContextualActions,
+    FittedBandit,
     FixedDictionary,
     InputError,
     MappedArms,
@@ -347,7 +348,7 @@ def test_another_configuration_is_refused_and_named(tmp_path):
 def test_a_class_loads_its_own_algorithm(tmp_path):
     make("bkb").save(tmp_path / "bandit.kb")
     assert type(algorithms.BKB.load(tmp_path / "bandit.kb")) is algorithms.BKB
-    with pytest.raises(StateMismatchError, match=r"holds a BKB, and IGPUCB.load takes none: use Bandit.load"):
+    with pytest.raises(StateMismatchError, match=r"holds a BKB, and IGPUCB.load takes none: use BKB.load"):
         algorithms.IGPUCB.load(tmp_path / "bandit.kb")
     with pytest.raises(StateMismatchError, match=r"holds a BKB, and OwnBandit.load takes none"):
         OwnBandit.load(tmp_path / "bandit.kb")
@@ -366,3 +367,40 @@ def test_boxes_keep_the_effort_of_their_search(tmp_path):
     )
     loaded = save_and_load(bandit, tmp_path)
     assert (loaded.candidates.num_restarts, loaded.candidates.raw_samples) == (3, 17)
+
+
+@pytest.mark.parametrize("algorithm", ["ek-ucb", "gp-ts"])
+def test_a_bandit_that_fits_its_kernel_goes_on(algorithm, tmp_path):
+    bandit = FittedBandit(
+        dimension=2, algorithm=algorithm, num_initial=4, beta=1.5, memory=SlidingWindow(20, "observations"), seed=1
+    )
+    for _ in range(7):
+        x = bandit.ask()
+        bandit.tell(x, 10.0 + reward(x))
+    pending = bandit.ask(2)
+    bandit.save(tmp_path / "bandit.kb")
+    loaded = FittedBandit.load(tmp_path / "bandit.kb")
+    assert same(loaded.state_dict(), bandit.state_dict())
+    assert torch.equal(loaded.pending, pending)
+    for _ in range(3):
+        x = bandit.ask()
+        assert torch.equal(loaded.ask(), x)
+        for each in (bandit, loaded):
+            each.tell(x, 10.0 + reward(x))
+    with pytest.raises(StateMismatchError, match=r"holds a FittedBandit, and Bandit.load takes none: use FittedBandit"):
+        Bandit.load(tmp_path / "bandit.kb")
+
+
+def test_a_fitted_bandit_with_a_snap_is_loaded_into_one_that_has_it(tmp_path):
+    def make_one():
+        return FittedBandit(dimension=1, snap=lambda points: (points * 8.0).round() / 8.0, num_initial=3, seed=2)
+
+    bandit = make_one()
+    for _ in range(5):
+        x = bandit.ask()
+        bandit.tell(x, reward(x))
+    bandit.save(tmp_path / "bandit.kb")
+    with pytest.raises(StateMismatchError, match=r"snap: .*function.*FittedBandit.load\(path, into=bandit\)"):
+        FittedBandit.load(tmp_path / "bandit.kb")
+    loaded = FittedBandit.load(tmp_path / "bandit.kb", into=make_one())
+    assert torch.equal(loaded.ask(), bandit.ask())

@@ -7,7 +7,6 @@ from typing import Any, Protocol, Self, TypeVar
 import torch
 from torch import Tensor
 
-from torch_kbandits.candidates import Candidates
 from torch_kbandits.errors import DamagedFileError, InputError, KernelBanditError, StateMismatchError
 from torch_kbandits.saving import values
 from torch_kbandits.saving.container import read, write
@@ -16,15 +15,17 @@ from torch_kbandits.version import __version__
 
 #: What the first line of a file calls it.
 _KIND = "bandit"
-#: Points of the dictionary at which a kernel is compared with the one made again.
+#: Points at which a kernel is compared with the one made again.
 _COMPARED = 16
 
 
 class Savable(Protocol):
     """What is asked of a bandit."""
 
-    candidates: Candidates
-    round: int
+    @property
+    def num_told(self) -> int:
+        """How many rewards were told."""
+        ...
 
     def state_dict(self) -> dict[str, Any]:
         """Return the whole state."""
@@ -41,18 +42,23 @@ class Savable(Protocol):
 _AnyBandit = TypeVar("_AnyBandit", bound=Savable)
 
 
-def save(bandit: Savable, path: str | PathLike[str], words: Mapping[str, Any]) -> None:
+def save(bandit: Savable, path: str | PathLike[str], words: Mapping[str, Any], points: Tensor) -> None:
     """Write a bandit to a file; see ``Bandit.save``.
 
     Args:
         bandit: any.
         path: of the file.
         words: the arguments that make it again.
+        points: (n, d), at some of which its kernel is compared with the one made again.
     """
-    state = bandit.state_dict()
-    points = torch.cat([bandit.candidates.example, state["inducing_points"][:_COMPARED]])
-    content = {"version": __version__, "state": state, "pieces": _described(type(bandit), words, points)}
-    write(path, _KIND, content, algorithm=type(bandit).__name__, round=bandit.round)
+    kind = type(bandit)
+    content = {
+        "version": __version__,
+        "class": kind.__name__,
+        "state": bandit.state_dict(),
+        "pieces": _described(kind, words, points[:_COMPARED]),
+    }
+    write(path, _KIND, content, bandit=kind.__name__, rewards=bandit.num_told)
 
 
 def loaded(
@@ -65,7 +71,7 @@ def loaded(
         raise InputError("Leave out device: the bandit given as into has one.")
     content, file = read(path, _KIND), repr(fspath(path))
     try:
-        state, pieces, name = content["state"], content["pieces"], content["state"]["config"]["algorithm"]
+        state, pieces, name = content["state"], content["pieces"], content["class"]
     except (KeyError, TypeError) as error:
         raise DamagedFileError(f"{file} holds no bandit: {error!r} is missing.") from None
     bandit = _made(kind, name, pieces, device, file) if into is None else into
@@ -91,11 +97,11 @@ def _made(kind: type[_AnyBandit], name: str, pieces: Any, device: torch.device |
     """Return a new bandit of what was described."""
     named = next((each for each in _classes(kind) if each.__name__ == name), None)
     if "reason" not in pieces and named is None:
-        raise StateMismatchError(f"{file} holds a {name}, and {kind.__name__}.load takes none: use Bandit.load.")
+        raise StateMismatchError(f"{file} holds a {name}, and {kind.__name__}.load takes none: use {name}.load.")
     if "reason" in pieces or named is None:
         raise StateMismatchError(
             f"{file} has the state of its {name} and not what makes it again: {pieces['reason']}. Make the bandit as "
-            "it was and give it: Bandit.load(path, into=bandit)."
+            f"it was and give it: {kind.__name__}.load(path, into=bandit)."
         )
     saved = pieces["device"] if device is None else device
     try:
@@ -107,7 +113,7 @@ def _made(kind: type[_AnyBandit], name: str, pieces: Any, device: torch.device |
     except KernelBanditError as error:
         raise StateMismatchError(
             f"{file}: the {name} cannot be made again: {error} Make it as it was and give it: "
-            "Bandit.load(path, into=bandit)."
+            f"{kind.__name__}.load(path, into=bandit)."
         ) from error
     except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
         raise DamagedFileError(f"{file} is damaged: what its {name} is made of does not fit: {error!r}.") from error
