@@ -124,6 +124,14 @@ def test_a_checkpoint_that_does_not_serve_is_said_and_the_run_begins_anew(what, 
     assert outcome(again) == outcome(whole)
 
 
+def test_a_run_goes_on_where_no_checkpoint_can_be_written(tmp_path):
+    trial = next(small(rounds=12, checkpoint_every=5).trials())
+    (tmp_path / "checkpoints").write_text("in the way", encoding="utf-8")
+    record, warnings = run_one(trial, tmp_path)
+    assert outcome(record) == outcome(run_one(trial)[0])
+    assert any("goes on without a checkpoint" in words for words in warnings)
+
+
 def test_what_is_finished_leaves_no_checkpoint_and_no_draft(tmp_path):
     spec = small(rounds=12, checkpoint_every=5)
     run_experiment(spec, tmp_path, workers=1)

@@ -102,6 +102,7 @@ def test_all_of_the_state_and_of_the_configuration_comes_back(name, tmp_path):
     into = {"into": make(name)} if name in NEEDS_INTO else {}
     loaded = save_and_load(bandit, tmp_path, **into)
     assert type(loaded) is type(bandit)
+    assert vars(loaded).keys() == vars(bandit).keys()  # no constructor that is passed by gives more
     assert same(loaded.state_dict(), bandit.state_dict())
     assert loaded.pending_ids == bandit.pending_ids
     assert loaded.round == bandit.round
@@ -404,3 +405,31 @@ def test_a_fitted_bandit_with_a_snap_is_loaded_into_one_that_has_it(tmp_path):
         FittedBandit.load(tmp_path / "bandit.kb")
     loaded = FittedBandit.load(tmp_path / "bandit.kb", into=make_one())
     assert torch.equal(loaded.ask(), bandit.ask())
+
+
+def test_numbers_of_numpy_and_views_of_large_tensors(tmp_path):
+    many = data(5_000, 2)[0]
+    bandit = algorithms.BKB(
+        candidates=many[:50],
+        kernel=rbf(0.3),
+        regularization=np.float64(0.05),
+        oversampling=np.float64(2.0),
+        beta=np.float64(1.5),
+        seed=0,
+    )
+    play(bandit, 4)
+    loaded = save_and_load(bandit, tmp_path)
+    assert torch.equal(play(loaded, 5), play(bandit, 5))
+    assert (tmp_path / "bandit.kb").stat().st_size < 30_000
+
+
+class Noted(Bandit):
+    def state_dict(self):
+        return super().state_dict() | {"notes": {"since": datetime(2024, 1, 1)}}
+
+
+def test_a_state_of_more_than_tensors_numbers_and_strings_is_refused_before_anything_is_written(tmp_path):
+    bandit = Noted(candidates=Arms(ARMS), kernel=rbf(0.3), regularization=0.05, width=ConstantWidth(1.0), seed=0)
+    with pytest.raises(InputError, match=r"the content.state.notes.since is a datetime"):
+        bandit.save(tmp_path / "bandit.kb")
+    assert not list(tmp_path.iterdir())

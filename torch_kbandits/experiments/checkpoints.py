@@ -5,11 +5,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from warnings import warn
 
 import torch
 
 from torch_kbandits.bandit import Bandit
-from torch_kbandits.errors import KernelBanditError, StateMismatchError
+from torch_kbandits.errors import KernelBanditError, KernelBanditWarning, StateMismatchError
 from torch_kbandits.experiments.loop import Progress, Trace
 from torch_kbandits.experiments.records import versions
 from torch_kbandits.files import clear_drafts
@@ -49,10 +50,7 @@ class Checkpoint:
         """Write where a run is, and let the bandit go on from what was written.
 
         It computes its posterior afresh, as the one that is loaded would. So a run that was killed rounds as one that
-        was not, and both come out equal.
-
-        Raises:
-            FileError: if the file cannot be written.
+        was not, and both come out equal. Where the file cannot be written a warning says so and the run goes on.
 
         Cost: that of ``Bandit.state_dict`` and ``Bandit.load_state_dict``.
         """
@@ -68,8 +66,11 @@ class Checkpoint:
             "warnings": list(warnings),
         }
         if file is not None:
-            file.parent.mkdir(exist_ok=True)
-            write(file, _KIND, content, algorithm=type(bandit).__name__, rounds=progress.rounds)
+            try:
+                file.parent.mkdir(exist_ok=True)
+                write(file, _KIND, content, algorithm=type(bandit).__name__, rounds=progress.rounds)
+            except OSError as error:
+                warn(f"A run goes on without a checkpoint: {error}", KernelBanditWarning, stacklevel=2)
         bandit.load_state_dict(state)
 
     def restore(self, bandit: Bandit) -> Kept:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from torch_kbandits.errors import InputError
-from torch_kbandits.files import write_text
+from torch_kbandits.files import file_error, write_text
 from torch_kbandits.version import __version__
 
 RECORDS_FILE = "records.jsonl"
@@ -122,11 +122,19 @@ def mend_records(directory: Path) -> tuple[list[Record], list[str]]:
 
 
 def append_records(directory: Path, records: Sequence[Record]) -> None:
-    """Write records at the end of a directory's file, whole, and wait until the disk has them."""
-    with (directory / RECORDS_FILE).open("ab") as stream:
-        stream.write("".join(record.line() for record in records).encode())
-        stream.flush()
-        os.fsync(stream.fileno())
+    """Write records at the end of a directory's file, whole, and wait until the disk has them.
+
+    Raises:
+        FileError: if they cannot be written; ``mend_records`` removes what there is of them.
+    """
+    file = directory / RECORDS_FILE
+    try:
+        with file.open("ab") as stream:
+            stream.write("".join(record.line() for record in records).encode())
+            stream.flush()
+            os.fsync(stream.fileno())
+    except OSError as error:
+        raise file_error("written", file, error) from error
 
 
 def records_file(path: str | Path) -> Path:

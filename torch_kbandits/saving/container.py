@@ -8,8 +8,9 @@ from os import PathLike, fspath
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from torch_kbandits.errors import DamagedFileError, StateMismatchError
+from torch_kbandits.errors import DamagedFileError, InputError, StateMismatchError
 from torch_kbandits.files import read_whole, write_whole
 from torch_kbandits.version import __version__
 
@@ -35,9 +36,10 @@ def write(path: str | PathLike[str], kind: str, content: Mapping[str, Any], **ab
 
     Raises:
         FileError: if it cannot be written; the old file is as it was then.
+        InputError: if the content has something else.
     """
     stream = io.BytesIO()
-    torch.save(dict(content), stream)
+    torch.save(_plain("the content", content), stream)
     body = stream.getvalue()
     header = {
         "format": FILE_FORMAT,
@@ -88,6 +90,24 @@ def read(path: str | PathLike[str], kind: str) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise DamagedFileError(f"{found!r} holds no {kind}: its content is of another kind.")
     return content
+
+
+def _plain(name: str, value: Any) -> Any:
+    """Return a value of those types alone that reading allows: a float of NumPy is written as one of Python."""
+    if value is None:
+        return value
+    if isinstance(value, Tensor):
+        value = value.detach()
+        return value.clone() if value.untyped_storage().nbytes() > value.nbytes else value  # not all that it views
+    if isinstance(value, Mapping):
+        return {_plain("a key", key): _plain(f"{name}.{key}", part) for key, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        parts = [_plain(f"{name}.{number}", part) for number, part in enumerate(value)]
+        return parts if isinstance(value, list) else tuple(parts)
+    for kind in (bool, int, float, str):
+        if isinstance(value, kind):
+            return kind(value)
+    raise InputError(f"{name} is a {type(value).__name__}, and a file holds tensors, numbers and strings only.")
 
 
 _ADVICE = "Take an earlier copy, or tell the history anew."

@@ -2,104 +2,21 @@
 
 from collections.abc import Iterator
 from copy import deepcopy
-from dataclasses import dataclass
 from typing import Any, cast
 
 import torch
-from botorch.models.kernels import CategoricalKernel, InfiniteWidthBNNKernel
-from botorch.utils.constraints import LogTransformedInterval, NonTransformedInterval
-from gpytorch import kernels as standard
-from gpytorch.constraints import GreaterThan, Interval, LessThan, Positive
+from gpytorch.constraints import Interval
 from gpytorch.kernels import Kernel
 from gpytorch.priors import (
-    GammaPrior,
-    HalfCauchyPrior,
-    HalfNormalPrior,
-    LogNormalPrior,
-    NormalPrior,
     Prior,
-    UniformPrior,
 )
-from gpytorch.utils.transforms import inv_sigmoid, inv_softplus
+from gpytorch.utils.transforms import inv_softplus
 from torch import Tensor
 
-from torch_kbandits import kernels as ours
 from torch_kbandits.gram import gram
+from torch_kbandits.saving.recipes import CONSTRAINTS, PRIORS, RECIPES, TRANSFORMED, TRANSFORMS
 from torch_kbandits.saving.refusal import NotRebuildableError
 from torch_kbandits.state import describe_kernel
-
-
-@dataclass(frozen=True)
-class _Recipe:
-    """How a kernel is made: which attributes its constructor takes, and which of them are kernels."""
-
-    kind: type[Kernel]
-    settings: tuple[str, ...] = ()
-    parts: tuple[str, ...] = ()
-    is_common: bool = True
-
-
-_RECIPES = {
-    recipe.kind.__name__: recipe
-    for recipe in (
-        *(
-            _Recipe(kind)
-            for kind in (
-                standard.RBFKernel,
-                standard.PeriodicKernel,
-                standard.RQKernel,
-                standard.LinearKernel,
-                standard.CosineKernel,
-                CategoricalKernel,
-                ours.ForgettingKernel,
-            )
-        ),
-        _Recipe(standard.MaternKernel, ("nu",)),
-        _Recipe(standard.PolynomialKernel, ("power",)),
-        _Recipe(standard.PiecewisePolynomialKernel, ("q",)),
-        _Recipe(standard.ConstantKernel),
-        _Recipe(standard.HammingIMQKernel, ("vocab_size",), is_common=False),
-        _Recipe(standard.SpectralMixtureKernel, ("num_mixtures",)),
-        _Recipe(standard.ScaleKernel, parts=("base_kernel",)),
-        _Recipe(standard.AdditiveKernel, parts=("kernels",), is_common=False),
-        _Recipe(standard.ProductKernel, parts=("kernels",), is_common=False),
-        _Recipe(InfiniteWidthBNNKernel, ("depth", "acos_eps")),
-        _Recipe(ours.WienerKernel, ("origin",)),
-        _Recipe(ours.PrecomputedKernel, ("covariance",), is_common=False),
-        _Recipe(ours.PerActionLinearKernel, ("context_dim",), is_common=False),
-        _Recipe(ours.SpaceTimeKernel, parts=("space_kernel", "time_kernel"), is_common=False),
-    )
-}
-
-_CONSTRAINTS: dict[str, tuple[type[Interval], tuple[str, ...]]] = {
-    kind.__name__: (kind, words)
-    for kind, words in (
-        (Positive, ()),
-        (GreaterThan, ("lower_bound",)),
-        (LessThan, ("upper_bound",)),
-        (Interval, ("lower_bound", "upper_bound")),
-        (NonTransformedInterval, ("lower_bound", "upper_bound")),
-        (LogTransformedInterval, ("lower_bound", "upper_bound")),
-    )
-}
-#: Constraints that know their transform.
-_TRANSFORMED = (NonTransformedInterval, LogTransformedInterval)
-
-#: Transforms that are functions, with their inverses; GPyTorch's softplus is a module and has numbers of its own.
-_TRANSFORMS: dict[str, tuple[Any, Any]] = {"sigmoid": (torch.sigmoid, inv_sigmoid), "exp": (torch.exp, torch.log)}
-
-#: Names of the constructor's words, and of the attributes that hold them.
-_PRIORS: dict[str, tuple[type[Prior], dict[str, str]]] = {
-    kind.__name__: (kind, words)
-    for kind, words in (
-        (GammaPrior, {"concentration": "concentration", "rate": "rate"}),
-        (HalfCauchyPrior, {"scale": "scale"}),
-        (HalfNormalPrior, {"scale": "scale"}),
-        (LogNormalPrior, {"loc": "loc", "scale": "scale"}),
-        (NormalPrior, {"loc": "loc", "scale": "scale"}),
-        (UniformPrior, {"a": "low", "b": "high"}),
-    )
-}
 
 
 def describe(kernel: Kernel, points: Tensor) -> dict[str, Any]:
@@ -173,7 +90,7 @@ def _part(kernel: Kernel, seen: dict[int, int]) -> dict[str, Any]:
     number = _number(kernel, seen)
     if known:
         return {"number": number}
-    recipe = _RECIPES.get(name)
+    recipe = RECIPES.get(name)
     if recipe is None or type(kernel) is not recipe.kind:
         raise NotRebuildableError(f"kernels of the class {name} are not known to it")
     words: dict[str, Any] = {word: getattr(kernel, word) for word in recipe.settings}
@@ -211,22 +128,22 @@ def _common(kernel: Kernel) -> dict[str, Any]:
 
 def _constraint(constraint: Interval, seen: dict[int, int]) -> dict[str, Any]:
     name = type(constraint).__name__
-    if name not in _CONSTRAINTS or type(constraint) is not _CONSTRAINTS[name][0]:
+    if name not in CONSTRAINTS or type(constraint) is not CONSTRAINTS[name][0]:
         raise NotRebuildableError(f"constraints of the class {name} are not known to it")
-    bounds = {word: getattr(constraint, word).clone() for word in _CONSTRAINTS[name][1]}
+    bounds = {word: getattr(constraint, word).clone() for word in CONSTRAINTS[name][1]}
     return {"constraint": name, "bounds": bounds, "transform": _transform(constraint, seen)}
 
 
 def _transform(constraint: Interval, seen: dict[int, int]) -> str | int | None:
     """Return the name of a constraint's transform, the number of a softplus, or None where its class decides."""
-    if isinstance(constraint, _TRANSFORMED):
+    if isinstance(constraint, TRANSFORMED):
         return None
     forward, backward = constraint._transform, constraint._inv_transform
     if forward is None:
         return "none"
     if repr(forward) == repr(torch.nn.Softplus()) and backward is inv_softplus:
         return _number(forward, seen)
-    for name, known in _TRANSFORMS.items():
+    for name, known in TRANSFORMS.items():
         if (forward, backward) == known:
             return name
     raise NotRebuildableError("a constraint has a transform of its own")
@@ -234,16 +151,16 @@ def _transform(constraint: Interval, seen: dict[int, int]) -> str | int | None:
 
 def _prior(prior: Prior) -> dict[str, Any]:
     name = type(prior).__name__
-    if name not in _PRIORS or type(prior) is not _PRIORS[name][0] or getattr(prior, "_transform", None) is not None:
+    if name not in PRIORS or type(prior) is not PRIORS[name][0] or getattr(prior, "_transform", None) is not None:
         raise NotRebuildableError(f"priors of the class {name}, or with a transform, are not known to it")
-    return {"prior": name, "words": {word: getattr(prior, own).clone() for word, own in _PRIORS[name][1].items()}}
+    return {"prior": name, "words": {word: getattr(prior, own).clone() for word, own in PRIORS[name][1].items()}}
 
 
 def _made(part: dict[str, Any], made: dict[int, torch.nn.Module]) -> Kernel:
     """Return a kernel with the structure that was described; its numbers are set afterwards."""
     if "kernel" not in part:
         return cast(Kernel, made[part["number"]])
-    recipe = _RECIPES[part["kernel"]]
+    recipe = RECIPES[part["kernel"]]
     words: dict[str, Any] = dict(part["words"])
     if "batch_shape" in words:
         words["batch_shape"] = torch.Size(words["batch_shape"])
@@ -263,16 +180,16 @@ def _made(part: dict[str, Any], made: dict[int, torch.nn.Module]) -> Kernel:
 
 
 def _made_constraint(part: dict[str, Any], made: dict[int, torch.nn.Module]) -> Interval:
-    kind, transform = _CONSTRAINTS[part["constraint"]][0], part["transform"]
+    kind, transform = CONSTRAINTS[part["constraint"]][0], part["transform"]
     if transform is None:
         return kind(**part["bounds"])
     if isinstance(transform, int):
         forward, backward = made.setdefault(transform, torch.nn.Softplus()), inv_softplus
     else:
-        forward, backward = _TRANSFORMS.get(transform, (None, None))
+        forward, backward = TRANSFORMS.get(transform, (None, None))
     return kind(**part["bounds"], transform=forward, inv_transform=backward)
 
 
 def _made_prior(part: dict[str, Any]) -> Prior:
-    kind, _ = _PRIORS[part["prior"]]
+    kind, _ = PRIORS[part["prior"]]
     return kind(**part["words"])
