@@ -24,31 +24,34 @@ from torch_kbandits.experiments.directory import sole_writer
 
 MOVING = {"name": "moving-peak", "num_arms": 40}
 #: Every kind of state: arms, batches, contexts, a memory with its clock, a choice among memories, an expert.
-VARIED = [
-    {"algorithms": [{"name": "bkb"}]},
-    {"algorithms": [{"name": "bbkb", "batch": "rule"}]},
-    {"algorithms": [{"name": "ek-ucb", "batch": 4}]},
-    {"algorithms": [{"name": "gp-ts"}]},
-    {"algorithms": [{"name": "w-gp-ucb"}], "environments": [{"name": "moving-peak", "num_arms": 40}]},
-    {
-        "algorithms": [{"name": "bob-gp-ucb", "block_size": 4}],
-        "environments": [{"name": "moving-peak", "num_arms": 40}],
-    },
-    {"algorithms": [{"name": "sparq-gp-ucb"}], "environments": [{"name": "moving-peak", "num_arms": 40}]},
-    {
-        "algorithms": [{"name": "k-ucb"}],
-        "environments": [{"name": "bump", "settings": {"kernel": "rbf", "regularization": 0.1}}],
-    },
-]
+VARIED = {
+    words["algorithms"][0]["name"]: words
+    for words in (
+        {"algorithms": [{"name": "bkb"}]},
+        {"algorithms": [{"name": "bbkb", "batch": "rule"}]},
+        {"algorithms": [{"name": "ek-ucb", "batch": 4}]},
+        {"algorithms": [{"name": "gp-ts"}]},
+        {"algorithms": [{"name": "w-gp-ucb"}], "environments": [MOVING]},
+        {"algorithms": [{"name": "bob-gp-ucb", "block_size": 4}], "environments": [MOVING]},
+        {"algorithms": [{"name": "sparq-gp-ucb"}], "environments": [MOVING]},
+        {
+            "algorithms": [{"name": "k-ucb"}],
+            "environments": [{"name": "bump", "settings": {"kernel": "rbf", "regularization": 0.1}}],
+        },
+    )
+}
+QUICK = ("bkb", "bbkb", "bob-gp-ucb")
 
 
 class StopError(Exception):
     """Stands for a kill at a chosen moment."""
 
 
-@pytest.mark.parametrize("changes", VARIED, ids=lambda changes: changes["algorithms"][0]["name"])
-def test_a_run_that_was_stopped_goes_on_and_comes_out_the_same(changes, tmp_path, monkeypatch):
-    words = {"rounds": 30, "seeds": 1, "checkpoint_every": 7, "settings": {"beta": 1.0}} | changes
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if name in QUICK else pytest.mark.slow) for name in VARIED]
+)
+def test_a_run_that_was_stopped_goes_on_and_comes_out_the_same(name, tmp_path, monkeypatch):
+    words = {"rounds": 30, "seeds": 1, "checkpoint_every": 7, "settings": {"beta": 1.0}} | VARIED[name]
     trial = next(small(**words).trials())
     whole, _ = run_one(trial)
     asked = []

@@ -138,7 +138,9 @@ MEMORIES = {
 
 
 @pytest.mark.parametrize("memory", MEMORIES)
-@pytest.mark.parametrize("dictionary", [None, KORS(3.0)], ids=["exact", "kors"])
+@pytest.mark.parametrize(
+    "dictionary", [pytest.param(None, id="exact"), pytest.param(KORS(3.0), id="kors", marks=pytest.mark.slow)]
+)
 def test_memories_and_dates(memory, dictionary, tmp_path):
     bandit = Bandit(
         candidates=Arms(ARMS),
@@ -210,7 +212,7 @@ def test_batches_keep_what_is_held_back(tmp_path):
 COLUMNS = ColumnSpec([Number("age", 0.0, 100.0), Category("city", ["Rome", "Paris"], other=True)])
 
 
-@pytest.mark.parametrize("kind", ["set", "rounds", "box", "rows"])
+@pytest.mark.parametrize("kind", ["set", "rounds", pytest.param("box", marks=pytest.mark.slow), "rows"])
 def test_contexts(kind, tmp_path):
     actions = {
         "set": {"actions": data(9, 2, seed=1)[0], "context_dim": 1},
@@ -370,7 +372,7 @@ def test_boxes_keep_the_effort_of_their_search(tmp_path):
     assert (loaded.candidates.num_restarts, loaded.candidates.raw_samples) == (3, 17)
 
 
-@pytest.mark.parametrize("algorithm", ["ek-ucb", "gp-ts"])
+@pytest.mark.parametrize("algorithm", ["ek-ucb", pytest.param("gp-ts", marks=pytest.mark.slow)])
 def test_a_bandit_that_fits_its_kernel_goes_on(algorithm, tmp_path):
     bandit = FittedBandit(
         dimension=2, algorithm=algorithm, num_initial=4, beta=1.5, memory=SlidingWindow(20, "observations"), seed=1
