@@ -19,7 +19,7 @@ from pathlib import Path
 from torch_kbandits import checks
 from torch_kbandits.environments import AnyEnvironment
 from torch_kbandits.errors import InputError, KernelBanditError
-from torch_kbandits.experiments.checkpoints import clear
+from torch_kbandits.experiments.checkpoints import Checkpoint, clear
 from torch_kbandits.experiments.directory import begin, named_runs, sole_writer
 from torch_kbandits.experiments.records import Record, append_records, mend_records, read_records
 from torch_kbandits.experiments.spec import ExperimentSpec
@@ -113,13 +113,14 @@ def run_experiment(
             record, news = result
             append_records(folder, [record])
             finished[record.key] = record
-            clear(folder, [record.key])
+            Checkpoint(folder, record.key).drop()
             for warning in news:
                 # The same words with the numbers of another seed are no news.
                 words = trial.algorithm.label, re.sub(r"\d[\d.e+-]*", "#", warning)
                 if words not in warned:
                     warned.add(words)
                     tell(f"{trial.algorithm.label}: {warning}")
+        clear(folder, list(finished))
     return Outcome(_in_order(spec, finished), failures, skipped, notes)
 
 
