@@ -10,7 +10,7 @@ from torch import Tensor
 
 from torch_kbandits import acquisition, adaptation, batches, columns, confidence, dictionaries, memory
 from torch_kbandits.acquisition import AcquisitionRule
-from torch_kbandits.adaptation import BanditOverBandit, RestartTrigger
+from torch_kbandits.adaptation import MemoryChoice, RestartTrigger
 from torch_kbandits.batches import BatchRule
 from torch_kbandits.candidates import Arms, Box, ContextualActions, MappedArms, TensorArms, TimedActions
 from torch_kbandits.column_spec import ColumnSpec
@@ -23,7 +23,7 @@ from torch_kbandits.saving.refusal import NotRebuildableError
 
 _BASES = (
     AcquisitionRule,
-    BanditOverBandit,
+    MemoryChoice,
     BatchRule,
     Category,
     DictionaryRule,
