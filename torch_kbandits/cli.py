@@ -120,10 +120,19 @@ def list_(kind: str | None) -> None:
 @click.option("--workers", type=int, help="Parallel processes; by default one for each core.")
 @click.option("--seeds", metavar="N or N,N,…", help="How many seeds, or which, instead of the spec's.")
 @click.option("--rounds", type=int, help="Rounds of each run, instead of the spec's.")
-def run(spec: Path, directory: Path | None, workers: int | None, seeds: str | None, rounds: int | None) -> None:
+@click.option("--checkpoint-every", type=int, help="Rounds between two checkpoints of a run, instead of the spec's.")
+def run(
+    spec: Path,
+    directory: Path | None,
+    workers: int | None,
+    seeds: str | None,
+    rounds: int | None,
+    checkpoint_every: int | None,
+) -> None:
     """Make the runs of a TOML or JSON SPEC, or those that are not made yet.
 
-    Each finished run is kept at once: after Ctrl-C or a crash the same command goes on where it was.
+    Each finished run is kept at once: after Ctrl-C or a crash the same command, or kbandits resume, goes on where it
+    was. With checkpoints a run that was stopped on its way goes on from its last one.
 
     \b
     A spec:
@@ -145,9 +154,26 @@ def run(spec: Path, directory: Path | None, workers: int | None, seeds: str | No
         experiment = dataclasses.replace(experiment, seeds=_seeds(seeds))
     if rounds is not None:
         experiment = dataclasses.replace(experiment, rounds=checks.positive_integer("--rounds", rounds))
-    directory = directory or Path("runs") / experiment.name
-    _finish(_run(experiment, directory, workers), None)
-    click.echo(f"Records: {directory}. Figures: kbandits plot {directory}")
+    if checkpoint_every is not None:
+        checks.positive_integer("--checkpoint-every", checkpoint_every)
+        experiment = dataclasses.replace(experiment, checkpoint_every=checkpoint_every)
+    _make(experiment, directory or Path("runs") / experiment.name, workers)
+
+
+@main.command()
+@click.argument("directory", type=click.Path(path_type=Path))
+@click.option("--workers", type=int, help="Parallel processes; by default one for each core.")
+def resume(directory: Path, workers: int | None) -> None:
+    """Go on with the experiment of a DIRECTORY, however it was stopped.
+
+    The directory knows its spec. Finished runs are kept, runs with checkpoints go on from their last one, the others
+    are made again.
+
+    \b
+    Example:
+      kbandits resume runs/quick
+    """  # noqa: D301  (click reads the escape)
+    _make(experiments.spec_in(directory), directory, workers)
 
 
 @main.command()
@@ -261,11 +287,19 @@ def report(records: Path, output: Path | None, baseline: str | None, band: str, 
 # ---------------------------------------------------------------- inside
 
 
+def _make(experiment: experiments.ExperimentSpec, directory: Path, workers: int | None) -> None:
+    """Make the runs of an experiment that are not made yet, and show what came of all."""
+    _finish(_run(experiment, directory, workers), None)
+    click.echo(f"Records: {directory}. Figures: kbandits plot {directory}")
+
+
 def _run(experiment: experiments.ExperimentSpec, directory: Path, workers: int | None) -> experiments.Outcome:
     try:
         return experiments.run_experiment(experiment, directory, workers=workers)
     except KeyboardInterrupt:
-        click.echo(f"Stopped. Finished runs are kept in {directory}; the same command goes on from there.", err=True)
+        click.echo(
+            f"Stopped. Finished runs are kept in {directory}; kbandits resume {directory} goes on from there.", err=True
+        )
         sys.exit(130)
 
 

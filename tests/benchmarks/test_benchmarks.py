@@ -8,7 +8,7 @@ from scipy.spatial.distance import cdist
 
 from benchmarks.__main__ import BENCHMARKS, main
 from benchmarks.references import ExactGPUCB, Problem, bkb_posterior, bkb_round
-from benchmarks.report import Report, Table, mean_and_error, save_summary, spread, write_whole
+from benchmarks.report import Report, Table, mean_and_error, save_summary, spread, write_text
 from torch_kbandits import NystromGP
 
 REGULARIZATION = 0.01
@@ -134,6 +134,6 @@ def test_a_failed_save_leaves_the_old_file(tmp_path):
     Report("r", {}, [Table("t", ["a"], [["1"]])], []).save(tmp_path, {**MACHINE, "packages": {}})
     before = (tmp_path / "r.json").read_text(encoding="utf-8")
     with pytest.raises(UnicodeEncodeError):
-        write_whole(tmp_path / "r.json", "half \ud800")
+        write_text(tmp_path / "r.json", "half \ud800")
     assert (tmp_path / "r.json").read_text(encoding="utf-8") == before
     assert sorted(path.name for path in tmp_path.iterdir()) == ["r.json", "r.md"]

@@ -230,6 +230,9 @@ class SparQGPUCB(Bandit):
             raise
         self.expert.restore(counts)
 
+    def _words(self) -> dict[str, Any]:
+        return super()._words() | {"expert": self.expert}
+
     def _config(self) -> dict[str, Any]:
         return super()._config() | {
             "questions": _name_of(self._questions),

@@ -1,6 +1,7 @@
 """Experiments: algorithms × environments × seeds, run in parallel, recorded, summarised and drawn."""
 
-from torch_kbandits.experiments.loop import Trace, play
+from torch_kbandits.experiments.directory import spec_in
+from torch_kbandits.experiments.loop import Progress, Trace, play
 from torch_kbandits.experiments.plots import plot
 from torch_kbandits.experiments.records import Record, read_records
 from torch_kbandits.experiments.replay import Replay, replay_log
@@ -17,6 +18,7 @@ __all__ = [
     "ExperimentSpec",
     "Failure",
     "Outcome",
+    "Progress",
     "Record",
     "Replay",
     "Row",
@@ -33,6 +35,7 @@ __all__ = [
     "replay_log",
     "run_experiment",
     "run_one",
+    "spec_in",
     "summarize",
     "write_report",
 ]

@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import torch_kbandits
+from torch_kbandits.experiments.directory import experiment_name, named_runs
 from torch_kbandits.experiments.plots import figures
-from torch_kbandits.experiments.records import Record, records_file, write_whole
-from torch_kbandits.experiments.run import FAILURES_FILE, load_experiment, read_index
+from torch_kbandits.experiments.records import Record, records_file
+from torch_kbandits.experiments.run import FAILURES_FILE, load_experiment
 from torch_kbandits.experiments.specification import spec_text, specs_of
 from torch_kbandits.experiments.summary import by_environment, cells, summarize
 from torch_kbandits.extras import require
+from torch_kbandits.files import write_text
 
 REPORT_FILE = "report.html"
 #: So much of the end of the log of failures is shown, in bytes.
@@ -56,14 +58,14 @@ def write_report(
 
     Raises:
         InputError: if there are no records, or no run has the baseline's label.
-        OSError: if the file cannot be written.
+        FileError: if the file cannot be written.
         MissingExtraError: if Jinja2 or matplotlib is not installed.
     """
     records, losses = load_experiment(path)
     folder = records_file(path).parent
     file = folder / REPORT_FILE if output is None else Path(output)
     page = _render(records, losses, folder, baseline=baseline, band=band, log=log)
-    write_whole(file, page)
+    write_text(file, page)
     return file
 
 
@@ -78,8 +80,7 @@ def _render(
     environment = jinja.Environment(
         autoescape=True, undefined=jinja.StrictUndefined, trim_blocks=True, keep_trailing_newline=True
     )
-    index = read_index(folder)
-    name = str(index.get("name", folder.resolve().name))
+    name = experiment_name(folder) or folder.resolve().name
     failures, is_cut = _log_of_failures(folder)
     return environment.from_string(text).render(
         name=name,
@@ -93,7 +94,7 @@ def _render(
         algorithms=_entries([record.algorithm for record in records], None),
         environments=_entries([record.environment for record in records], [record.settings for record in records]),
         versions=_versions(records),
-        missing=_missing(index, records),
+        missing=_missing(folder, records),
         losses=losses,
         failures=failures,
         is_cut=is_cut,
@@ -142,11 +143,11 @@ def _versions(records: Sequence[Record]) -> list[tuple[int, str]]:
     return [(number, words) for words, number in counts.most_common()]
 
 
-def _missing(index: dict[str, Any], records: Sequence[Record]) -> list[str]:
+def _missing(folder: Path, records: Sequence[Record]) -> list[str]:
     """Return the runs that were to be made and are not there, in words, those of a label together."""
     finished = {record.key for record in records}
     wanted = Counter(
-        f"{algorithm} on {where}" for key, where, algorithm in index.get("runs", []) if key not in finished
+        f"{algorithm} on {where}" for key, where, algorithm in named_runs(folder) or [] if key not in finished
     )
     return [f"{words}: {number} seed{'s' * (number > 1)}" for words, number in wanted.items()]
 

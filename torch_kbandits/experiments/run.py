@@ -20,13 +20,13 @@ from typing import Any
 from torch_kbandits import checks
 from torch_kbandits.environments import AnyEnvironment
 from torch_kbandits.errors import InputError, KernelBanditError
+from torch_kbandits.experiments.checkpoints import Checkpoint, clear
+from torch_kbandits.experiments.directory import begin, named_runs, sole_writer
 from torch_kbandits.experiments.live import INTERVAL, LiveRuns, Report
-from torch_kbandits.experiments.records import Record, append_records, mend_records, read_records, write_whole
+from torch_kbandits.experiments.records import Record, append_records, mend_records, read_records
 from torch_kbandits.experiments.spec import ExperimentSpec
 from torch_kbandits.experiments.trial import Trial, build_bandit, build_environment, run_one
 
-#: What a directory's runs are called: label of environment and algorithm by key, in the order of the spec.
-EXPERIMENT_FILE = "experiment.json"
 FAILURES_FILE = "failures.log"
 #: Variables that numerical libraries read when they start: a worker has a core, not all.
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
@@ -72,7 +72,8 @@ def run_experiment(
     """Make the runs of an experiment that its directory does not hold yet.
 
     Each finished run is one line of ``records.jsonl``, written when it is finished. So a call that was killed is taken
-    up by the next one; runs are known by what decides their outcome, so a changed spec makes only what is new.
+    up by the next one, with the spec or with ``spec_in(directory)``; runs are known by what decides their outcome, so a
+    changed spec makes only what is new. A run with checkpoints goes on from its last one.
 
     Args:
         spec: what to run.
@@ -94,14 +95,13 @@ def run_experiment(
 
     workers = _clip_workers(workers, tell)
     folder = Path(directory)
-    folder.mkdir(parents=True, exist_ok=True)
     trials = list({trial.key: trial for trial in spec.trials()}.values())
-    with _sole_writer(folder):
+    with sole_writer(folder):
         records, losses = mend_records(folder)
         for loss in losses:
             tell(loss)
         finished = {record.key: record for record in records}
-        write_whole(folder / EXPERIMENT_FILE, _index(spec))
+        begin(folder, spec, finished)
         due = [trial for trial in trials if trial.key not in finished]
         skipped = len(trials) - len(due)
         _rehearse(due)
@@ -109,7 +109,7 @@ def run_experiment(
         warned: set[tuple[str, str]] = set()
         live = LiveRuns(len(trials), skipped, spec.name)
         announce = say or live.say
-        for trial, result in _shown(due, min(workers, max(len(due), 1)), live):
+        for trial, result in _shown(due, folder, min(workers, max(len(due), 1)), live):
             if isinstance(result, Failure):
                 failures.append(result)
                 tell(f"failed: {trial}: {result.reason}")
@@ -119,12 +119,14 @@ def run_experiment(
             record, news = result
             append_records(folder, [record])
             finished[record.key] = record
+            Checkpoint(folder, record.key).drop()
             for warning in news:
                 # The same words with the numbers of another seed are no news.
                 words = trial.algorithm.label, re.sub(r"\d[\d.e+-]*", "#", warning)
                 if words not in warned:
                     warned.add(words)
                     tell(f"{trial.algorithm.label}: {warning}")
+        clear(folder, list(finished))
     return Outcome(_in_order(spec, finished), failures, skipped, notes)
 
 
@@ -140,31 +142,16 @@ def load_experiment(path: str | Path) -> tuple[list[Record], list[str]]:
 
     Raises:
         InputError: if there are no records.
+        DamagedFileError: if the directory's list of runs cannot be read.
     """
     records, losses = read_records(path)
-    index = read_index(Path(path))
-    if index:
-        runs = index["runs"]
+    runs = named_runs(Path(path))
+    if runs is not None:
         known = {record.key: record for record in records}
         records = [_called(known[key], *labels) for key, *labels in runs if key in known]
     if not records:
         raise InputError(f"{str(path)!r} holds no finished run.")
     return records, losses
-
-
-def read_index(directory: Path) -> dict[str, Any]:
-    """Return what the spec that was last run in a directory asked for, its name and its runs; nothing if none was.
-
-    Raises:
-        InputError: if the file that says so is damaged.
-    """
-    file = directory / EXPERIMENT_FILE
-    if not file.is_file():
-        return {}
-    try:
-        return json.loads(file.read_text(encoding="utf-8"))
-    except ValueError:
-        raise InputError(f"{str(file)!r} is damaged: run the spec again, or give the records file itself.") from None
 
 
 def available_cores() -> int:
@@ -204,18 +191,20 @@ def _rehearse(due: Sequence[Trial]) -> None:
             raise InputError(f"{where}: {error}") from None
 
 
-def _shown(due: Sequence[Trial], workers: int, live: LiveRuns) -> Iterator[tuple[Trial, Result]]:
+def _shown(due: Sequence[Trial], folder: Path, workers: int, live: LiveRuns) -> Iterator[tuple[Trial, Result]]:
     """Yield each run's result and show on a terminal how the others are doing."""
-    with live, closing(_results(due, workers, live.show if live.is_shown else None)) as results:
+    with live, closing(_results(due, folder, workers, live.show if live.is_shown else None)) as results:
         for trial, result in results:
             live.finish(trial.key)
             yield trial, result
 
 
-def _results(due: Sequence[Trial], workers: int, report: Report | None) -> Generator[tuple[Trial, Result], None, None]:
+def _results(
+    due: Sequence[Trial], folder: Path, workers: int, report: Report | None
+) -> Generator[tuple[Trial, Result], None, None]:
     """Yield each run's result when it is there; the order depends on the speed of the workers."""
     if workers == 1:
-        yield from ((trial, _attempt(trial, report)) for trial in due)
+        yield from ((trial, _attempt(trial, folder, report)) for trial in due)
         return
     ours = set(multiprocessing.active_children())
     context = multiprocessing.get_context("spawn")
@@ -224,7 +213,7 @@ def _results(due: Sequence[Trial], workers: int, report: Report | None) -> Gener
         pool = ProcessPoolExecutor(workers, context, initializer=_begin_worker, initargs=(reports,))
         try:
             with _deaf_to_interrupts():
-                waiting: dict[Future, Trial] = {pool.submit(_attempt_in_worker, trial): trial for trial in due}
+                waiting: dict[Future, Trial] = {pool.submit(_attempt_in_worker, trial, folder): trial for trial in due}
             while waiting:
                 patience = None if reports is None else INTERVAL
                 for future in wait(waiting, timeout=patience, return_when=FIRST_COMPLETED).done:
@@ -244,9 +233,9 @@ def _results(due: Sequence[Trial], workers: int, report: Report | None) -> Gener
             pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _attempt(trial: Trial, report: Report | None = None) -> Result:
+def _attempt(trial: Trial, folder: Path, report: Report | None = None) -> Result:
     try:
-        return run_one(trial) if report is None else run_one(trial, report)
+        return run_one(trial, None if trial.checkpoint_every is None else folder, report)
     except KernelBanditError as error:
         return Failure(trial, str(error), traceback.format_exc())
     except Exception as error:
@@ -265,8 +254,8 @@ def _begin_worker(reports: Any) -> None:
     _leave_with_parent()
 
 
-def _attempt_in_worker(trial: Trial) -> Result:
-    return _attempt(trial, None if _reports is None else _reports.put)
+def _attempt_in_worker(trial: Trial, folder: Path) -> Result:
+    return _attempt(trial, folder, None if _reports is None else _reports.put)
 
 
 def _leave_with_parent() -> None:
@@ -302,29 +291,6 @@ def _one_thread_each() -> Iterator[None]:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
-
-
-@contextmanager
-def _sole_writer(folder: Path) -> Iterator[None]:
-    """Hold the directory, where the system can lock files; the lock goes with the process, however it ends."""
-    try:
-        import fcntl
-    except ImportError:
-        yield
-        return
-    with (folder / ".lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise InputError(
-                f"Another run is writing to {str(folder)!r}: wait for it, or take another directory."
-            ) from None
-        yield
-
-
-def _index(spec: ExperimentSpec) -> str:
-    runs = [[trial.key, trial.environment.label, trial.algorithm.label] for trial in spec.trials()]
-    return json.dumps({"name": spec.name, "runs": runs}, indent=1) + "\n"
 
 
 def _in_order(spec: ExperimentSpec, finished: dict[str, Record]) -> list[Record]:
