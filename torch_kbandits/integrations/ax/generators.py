@@ -24,11 +24,12 @@ from ax.utils.common.constants import Keys
 from torch import Tensor
 
 from torch_kbandits.integrations.ax.pool import CandidatePool, ExactRows
+from torch_kbandits.integrations.ax.precision import AsSaved
 from torch_kbandits.integrations.ax.problem import check_fixed, check_objective, check_space
 from torch_kbandits.random import generator_for, seed_for
 
 #: How Ax hands the model its data: parameters as numbers, in their own units or the logarithm, and outcomes untouched.
-TRANSFORMS = [*MBM_X_trans_base, Derelativize]
+TRANSFORMS = [AsSaved, *MBM_X_trans_base, Derelativize]
 
 
 def _checked(init: Any) -> Any:

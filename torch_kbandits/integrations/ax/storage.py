@@ -15,6 +15,7 @@ from ax.storage.botorch_modular_registry import (
     register_model,
 )
 from ax.storage.json_store.registry import CORE_DECODER_REGISTRY, CORE_ENCODER_REGISTRY
+from ax.storage.transform_registry import register_transform
 from gpytorch.kernels import (
     AdditiveKernel,
     Kernel,
@@ -35,6 +36,7 @@ from torch_kbandits.integrations.ax.acquisition import KernelBanditAcquisition
 from torch_kbandits.integrations.ax.generators import KernelBanditGenerators
 from torch_kbandits.integrations.ax.models import AxNystromGP, AxOnlineGP, ModelSettings
 from torch_kbandits.integrations.ax.pool import CandidatePool
+from torch_kbandits.integrations.ax.precision import AsSaved
 from torch_kbandits.memory import Growth, Memory
 
 _PREFIX = "kbandits."
@@ -57,6 +59,7 @@ def register() -> None:
     register_model(AxOnlineGP)
     register_acquisition_function(KernelUCB)
     register_acquisition(KernelBanditAcquisition)
+    register_transform(AsSaved)
     CORE_DECODER_REGISTRY[KernelBanditGenerators.__name__] = KernelBanditGenerators
     for kind in (ModelSettings, CandidatePool, *_values()):
         CORE_ENCODER_REGISTRY[kind] = _write
