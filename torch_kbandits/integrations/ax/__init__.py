@@ -1,6 +1,7 @@
 """Kernelized bandits as a generation strategy of Ax.
 
-Import this before loading an experiment that was saved with such a strategy."""
+Import this before loading an experiment that was saved with such a strategy.
+"""
 
 from torch_kbandits.extras import require
 

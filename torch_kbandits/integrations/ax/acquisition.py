@@ -40,8 +40,9 @@ class KernelBanditAcquisition(Acquisition):
         n: int | None = None,
         options: dict[str, Any] | None = None,
     ) -> None:
+        objective = int(torch_opt_config.objective_weights.nonzero()[0, -1])
         pending = torch_opt_config.pending_observations
-        self._all_pending = pending[0] if pending and len(pending[0]) else None
+        self._all_pending = pending[objective] if pending and len(pending[objective]) else None
         super().__init__(
             surrogate=surrogate,
             search_space_digest=search_space_digest,

@@ -3,7 +3,6 @@
 from copy import deepcopy
 from dataclasses import dataclass, replace
 
-import torch
 from botorch.fit import fit_gpytorch_mll
 from botorch.models.utils.gpytorch_modules import (
     get_covar_module_with_dim_scaled_prior,

@@ -104,9 +104,7 @@ class FittedByTrials(FactoredGP):
 class AxOnlineGP(FittedByTrials, OnlineGP):
     """``OnlineGP`` in Ax: the exact posterior."""
 
-    def __init__(
-        self, trials: Trials, settings: ModelSettings, input_transform: InputTransform | None = None
-    ) -> None:
+    def __init__(self, trials: Trials, settings: ModelSettings, input_transform: InputTransform | None = None) -> None:
         super().__init__(**_arguments(trials, settings), input_transform=input_transform)
         self._trials, self._settings = trials, settings
 
@@ -114,9 +112,7 @@ class AxOnlineGP(FittedByTrials, OnlineGP):
 class AxNystromGP(FittedByTrials, NystromGP):
     """``NystromGP`` in Ax: a Nyström posterior, whose dictionary is chosen anew whenever there is new data."""
 
-    def __init__(
-        self, trials: Trials, settings: ModelSettings, input_transform: InputTransform | None = None
-    ) -> None:
+    def __init__(self, trials: Trials, settings: ModelSettings, input_transform: InputTransform | None = None) -> None:
         arguments = _arguments(trials, settings)
         # The rule chooses with the fitted kernel, so after the fit.
         first = arguments["train_X"][:1]

@@ -21,12 +21,16 @@ class AsSaved(Transform):
         """Round means and standard errors."""
         frame = experiment_data.observation_data.copy()
         for column in frame.columns:
-            kind, values = column[0], frame[column]
-            if kind == "mean" and (len(values) < 2 or values.std() > _COARSE):
-                frame[column] = _read_back(values)
-            elif kind == "sem" and values.mean() > _COARSE:
-                frame[column] = _read_back(values)
+            if column[0] in ("mean", "sem") and _is_coarse(column[0], frame[column]):
+                frame[column] = _read_back(frame[column])
         return ExperimentData(arm_data=experiment_data.arm_data, observation_data=frame)
+
+
+def _is_coarse(kind: str, values: pd.Series) -> bool:
+    """Say whether ten decimals lose nothing that matters of means, or of standard errors."""
+    if kind == "mean":
+        return len(values) < 2 or float(values.std()) > _COARSE
+    return float(values.mean()) > _COARSE
 
 
 def _read_back(values: pd.Series) -> list[float]:

@@ -61,7 +61,9 @@ def check_fixed(fixed: Mapping[str, Any], space: SearchSpace) -> Mapping[str, An
     """
     for name, value in fixed.items():
         if name not in space.parameters:
-            raise InputError(f"fixed_parameters has {name!r}, which is no parameter; those are {list(space.parameters)}.")
+            raise InputError(
+                f"fixed_parameters has {name!r}, which is no parameter; those are {list(space.parameters)}."
+            )
         if not space.parameters[name].validate(value):
             raise InputError(f"fixed_parameters has {name!r} = {value!r}, outside {space.parameters[name]}.")
     return fixed

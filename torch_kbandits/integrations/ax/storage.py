@@ -123,7 +123,7 @@ def _check_reads_back(kernel: Kernel, written: dict[str, Any]) -> None:
     fields = {name: value for name, value in written.items() if name != "__type"}
     parts = [*getattr(kernel, "kernels", [])] or [getattr(kernel, "base_kernel", None)]
     again = read_kernel(**{**fields, "parts": parts} if "parts" in fields else fields)
-    for name, value in _own_parameters(kernel):
+    for name, _ in _own_parameters(kernel):
         property_name = name.removeprefix("raw_")
         if not torch.equal(getattr(again, property_name).double(), getattr(kernel, property_name).double()):
             raise InputError(
@@ -149,5 +149,9 @@ def _values() -> Iterator[Callable[..., Any]]:
     while waiting:
         kind = waiting.pop()
         waiting += kind.__subclasses__()
-        if dataclasses.is_dataclass(kind) and not inspect.isabstract(kind) and kind.__module__.startswith("torch_kbandits"):
+        if (
+            dataclasses.is_dataclass(kind)
+            and not inspect.isabstract(kind)
+            and kind.__module__.startswith("torch_kbandits")
+        ):
             yield kind

@@ -93,7 +93,9 @@ def kernel_bandit_strategy(
     if regularization is not None:
         regularization = checks.positive("regularization", regularization)
     elif isinstance(memory, UncertaintyInjection) and memory.max_variance is not None:
-        raise InputError("max_variance of the memory is compared with variances: give regularization, the λ they start from.")
+        raise InputError(
+            "max_variance of the memory is compared with variances: give regularization, the λ they start from."
+        )
     if prior_mean is not None:
         prior_mean = checks.finite_number("prior_mean", prior_mean)
     checks.positive_integer("initialization_trials", initialization_trials)
@@ -117,12 +119,11 @@ def kernel_bandit_strategy(
         botorch_model_class=_MODELS[model], model_options={"settings": settings}, name=f"{model} posterior"
     )
     bandit = {
-        "surrogate_spec": SurrogateSpec(model_configs=[config]),
+        "surrogate_spec": SurrogateSpec(model_configs=[config], allow_batched_models=False),
         "acquisition_class": KernelBanditAcquisition,
         "botorch_acqf_class": KernelUCB,
         "botorch_acqf_options": {"beta": width},
         "transforms": [*TRANSFORMS, *(kind for kind in Y_trans if transform_outcomes and kind not in TRANSFORMS)],
-        "fit_tracking_metrics": False,
     }
     return GenerationStrategy(
         name=BANDIT_NODE,
@@ -148,9 +149,7 @@ def _enough(trials: int) -> list[MinTrials]:
     """Return when the first trials are enough: so many were made and did not fail, and one has an outcome."""
     lost = [TrialStatus.FAILED, TrialStatus.ABANDONED]
     made = MinTrials(trials, BANDIT_NODE, not_in_statuses=lost, use_all_trials_in_exp=True)
-    told = MinTrials(
-        1, BANDIT_NODE, not_in_statuses=lost, use_all_trials_in_exp=True, count_only_trials_with_data=True
-    )
+    told = MinTrials(1, BANDIT_NODE, not_in_statuses=lost, use_all_trials_in_exp=True, count_only_trials_with_data=True)
     return [made, told]
 
 

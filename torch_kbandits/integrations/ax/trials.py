@@ -84,9 +84,7 @@ class Trials:
 
     def _rows(self, rows: Tensor) -> Self:
         Yvar = None if self.Yvar is None else self.Yvar[rows]
-        return replace(
-            self, X=self.X[rows], Y=self.Y[rows], times=self.times[rows], Yvar=Yvar, noise=self.noise[rows]
-        )
+        return replace(self, X=self.X[rows], Y=self.Y[rows], times=self.times[rows], Yvar=Yvar, noise=self.noise[rows])
 
 
 def _noise_of_known(memory: Memory, times: Tensor, now: float, fresh: Tensor) -> Tensor:
