@@ -19,6 +19,8 @@ MIXED = [
     RangeParameterConfig(name="depth", bounds=(1, 20), parameter_type="int"),
     ChoiceParameterConfig(name="loss", values=["a", "b", "c"], parameter_type="str", is_ordered=False),
 ]
+#: Where how the search goes is not what is tested.
+GRID = pd.DataFrame({"x": np.linspace(0.0, 1.0, 101)})
 #: What the first trials draw at random, in the order of the parameters above.
 RANDOM = {
     "branin": lambda rng: {"x1": rng.uniform(-5, 10), "x2": rng.uniform(0, 15)},

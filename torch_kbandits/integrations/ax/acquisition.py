@@ -1,4 +1,4 @@
-"""How the next trial is found: Ax's optimisers with a seed of their own, or a set of candidates."""
+"""How the next trial is found: by Ax's optimisers, or among candidates."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -11,8 +11,9 @@ from ax.generators.torch_base import TorchOptConfig
 from ax.generators.utils import mk_discrete_choices
 from botorch.acquisition import AcquisitionFunction
 from botorch.optim import optimize_acqf_discrete
-from botorch.utils.sampling import manual_seed
 from torch import Tensor
+
+from torch_kbandits.integrations.ax.fitting import own_least_noise
 
 #: Candidates that are scored at a time.
 _BLOCK = 8192
@@ -25,8 +26,7 @@ class KernelBanditAcquisition(Acquisition):
     """Ax's acquisition, with three differences.
 
     Pending trials count whatever parameters are fixed, since what is pending in one context tells of those like it. A
-    parameterization may be tried again. The search has a seed, ``options["seed"]``, and is over
-    ``options["candidate_set"]`` (N, d) if there is one.
+    parameterization may be tried again. The search is over ``options["candidate_set"]`` (N, d) if there is one.
     """
 
     def __init__(
@@ -56,7 +56,8 @@ class KernelBanditAcquisition(Acquisition):
 
     def _instantiate_acquisition(self) -> None:
         self.X_pending = self._all_pending
-        super()._instantiate_acquisition()
+        with own_least_noise():  # pending trials are conditioned on here
+            super()._instantiate_acquisition()
 
     def optimize(
         self,
@@ -72,24 +73,23 @@ class KernelBanditAcquisition(Acquisition):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return n points (n, d), their scores and their weights; the arguments are those of the base class."""
         candidates = self.options.get("candidate_set")
-        with manual_seed(self.options.get("seed")):
-            if candidates is not None:
-                X, scores = optimize_acqf_discrete(
-                    self.acqf, q=n, choices=candidates.to(self.device), max_batch_size=_BLOCK, unique=False
-                )
-                return X, scores, torch.ones(n, dtype=self.dtype)
-            options = dict(optimizer_options or {})
-            choices = mk_discrete_choices(ssd=search_space_digest, fixed_features=fixed_features)
-            if determine_optimizer(search_space_digest, self.acqf, choices) in _AVOIDING:
-                options.setdefault("unique", False)
-            return super().optimize(
-                n=n,
-                search_space_digest=search_space_digest,
-                inequality_constraints=inequality_constraints,
-                equality_constraints=equality_constraints,
-                fixed_features=fixed_features,
-                rounding_func=rounding_func,
-                optimizer_options=options,
-                candidate_set=candidate_set,
-                sampling_strategy=sampling_strategy,
+        if candidates is not None:
+            X, scores = optimize_acqf_discrete(
+                self.acqf, q=n, choices=candidates.to(self.device), max_batch_size=_BLOCK, unique=False
             )
+            return X, scores, torch.ones(n, dtype=self.dtype)
+        options = dict(optimizer_options or {})
+        choices = mk_discrete_choices(ssd=search_space_digest, fixed_features=fixed_features)
+        if determine_optimizer(search_space_digest, self.acqf, choices) in _AVOIDING:
+            options.setdefault("unique", False)
+        return super().optimize(
+            n=n,
+            search_space_digest=search_space_digest,
+            inequality_constraints=inequality_constraints,
+            equality_constraints=equality_constraints,
+            fixed_features=fixed_features,
+            rounding_func=rounding_func,
+            optimizer_options=options,
+            candidate_set=candidate_set,
+            sampling_strategy=sampling_strategy,
+        )

@@ -1,5 +1,6 @@
 """Hyperparameters by marginal likelihood, in the units of the rewards whatever those are."""
 
+from contextlib import AbstractContextManager
 from copy import deepcopy
 from dataclasses import dataclass, replace
 
@@ -15,6 +16,7 @@ from gpytorch.likelihoods import GaussianLikelihood, Likelihood
 from gpytorch.means import ConstantMean
 from gpytorch.mlls import ExactMarginalLogLikelihood
 from gpytorch.priors import LogNormalPrior
+from gpytorch.settings import min_fixed_noise
 from torch import Tensor
 
 from torch_kbandits.likelihoods import UncertaintyInjectionLikelihood
@@ -84,6 +86,11 @@ class Hyperparameters:
     prior_mean: float
 
 
+def own_least_noise() -> AbstractContextManager[None]:
+    """Keep GPyTorch from raising known noise variances to 1e-6, which means nothing where units are the user's."""
+    return min_fixed_noise(float_value=0.0, double_value=0.0, half_value=0.0)
+
+
 def default_kernel(dimension: int) -> ScaleKernel:
     """Return a scaled Matérn-5/2 kernel on the unit cube with BoTorch's prior on its lengthscales."""
     base = get_covar_module_with_dim_scaled_prior(ard_num_dims=dimension, use_rbf_kernel=False)
@@ -131,19 +138,20 @@ def fit_hyperparameters(
     assert isinstance(standardised, ScaleKernel)
     standardised.outputscale = data.X.new_tensor(1.0 if kernel is None else scale**-2)
     standardised.raw_outputscale.requires_grad_(False)
-    model = OnlineGP(
-        data.X,
-        (data.Y - center) / scale,
-        None if data.Yvar is None else data.Yvar / scale**2,
-        likelihood=_likelihood(data, regularization, scale),
-        covar_module=standardised,
-        mean_module=mean,
-    )
+    with own_least_noise():
+        model = OnlineGP(
+            data.X,
+            (data.Y - center) / scale,
+            None if data.Yvar is None else data.Yvar / scale**2,
+            likelihood=_likelihood(data, regularization, scale),
+            covar_module=standardised,
+            mean_module=mean,
+        )
     with manual_seed(seed):
         fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
     if kernel is None:
         standardised.outputscale = data.X.new_tensor(scale**2)
-    level = regularization
+    level = None if data.Yvar is not None else regularization
     if not known_noise:
         level = float(model.likelihood.noise.detach()) * scale**2
     fitted_mean = center + scale * float(mean.constant.detach()) if prior_mean is None else prior_mean

@@ -21,6 +21,7 @@ from ax.core.search_space import SearchSpace
 from ax.generators.random.sobol import SobolGenerator
 from ax.generators.torch.botorch_modular.generator import BoTorchGenerator
 from ax.utils.common.constants import Keys
+from ax.utils.common.random import with_rng_seed
 from torch import Tensor
 
 from torch_kbandits.integrations.ax.pool import CandidatePool, ExactRows
@@ -56,7 +57,7 @@ class InitialAdapter(RandomAdapter):
         pending_observations: dict[str, list[ObservationFeatures]],
         fixed_features: ObservationFeatures | None,
         optimization_config: OptimizationConfig | None,
-        model_gen_options: Mapping[str, Any] | None,
+        model_gen_options: dict[str, Any] | None,
     ) -> GenResults:
         check_fixed(_parameters(fixed_features), self._search_space)
         options = dict((model_gen_options or {}).get(Keys.AX_ACQUISITION_KWARGS, {}))
@@ -81,7 +82,7 @@ class InitialAdapter(RandomAdapter):
 
 
 class BanditAdapter(TorchAdapter):
-    """Ax's adapter of BoTorch, which tells the acquisition which trial this is and what the pool is."""
+    """Ax's adapter of BoTorch, with a seed for each trial, and a pool if there is one."""
 
     __init__ = _checked(TorchAdapter.__init__)
 
@@ -94,7 +95,7 @@ class BanditAdapter(TorchAdapter):
         optimization_config: OptimizationConfig | None = None,
         pending_observations: dict[str, list[ObservationFeatures]] | None = None,
         fixed_features: ObservationFeatures | None = None,
-        model_gen_options: Mapping[str, Any] | None = None,
+        model_gen_options: dict[str, Any] | None = None,
     ) -> GeneratorRun:
         """Return n new points; the arguments are those of the base class."""
         fixed = check_fixed(_parameters(fixed_features), self._search_space)
@@ -102,11 +103,13 @@ class BanditAdapter(TorchAdapter):
         asked = dict(options.get(Keys.AX_ACQUISITION_KWARGS, {}))
         pool = asked.pop("pool", None)
         trial, waiting = len(self._experiment.trials), len(_pending(pending_observations))
-        asked["seed"] = seed_for(asked["seed"], trial, f"search {waiting}")
+        seed = seed_for(asked.pop("seed"), trial, f"search {waiting}") % 2**32  # NumPy takes no more
         if pool is not None:
             asked["candidate_set"] = self._candidates(pool, fixed)
         options[Keys.AX_ACQUISITION_KWARGS.value] = asked
-        return super().gen(n, search_space, optimization_config, pending_observations, fixed_features, options)
+        # Ax draws from torch's and from NumPy's global generator.
+        with with_rng_seed(seed):
+            return super().gen(n, search_space, optimization_config, pending_observations, fixed_features, options)
 
     def _candidates(self, given: CandidatePool, fixed: Mapping[str, Any]) -> Tensor:
         """Return the candidates that agree with fixed parameters, (N, d), as the model sees them."""

@@ -17,6 +17,7 @@ from torch_kbandits.integrations.ax.fitting import (
     Observations,
     default_kernel,
     fit_hyperparameters,
+    own_least_noise,
 )
 from torch_kbandits.integrations.ax.trials import Trials
 from torch_kbandits.memory import Discount, Exponential, Growth, Memory, UncertaintyInjection
@@ -105,7 +106,8 @@ class AxOnlineGP(FittedByTrials, OnlineGP):
     """``OnlineGP`` in Ax: the exact posterior."""
 
     def __init__(self, trials: Trials, settings: ModelSettings, input_transform: InputTransform | None = None) -> None:
-        super().__init__(**_arguments(trials, settings), input_transform=input_transform)
+        with own_least_noise():
+            super().__init__(**_arguments(trials, settings), input_transform=input_transform)
         self._trials, self._settings = trials, settings
 
 
@@ -116,7 +118,8 @@ class AxNystromGP(FittedByTrials, NystromGP):
         arguments = _arguments(trials, settings)
         # The rule chooses with the fitted kernel, so after the fit.
         first = arguments["train_X"][:1]
-        super().__init__(**arguments, inducing_points=first, input_transform=input_transform)
+        with own_least_noise():
+            super().__init__(**arguments, inducing_points=first, input_transform=input_transform)
         self._trials, self._settings = trials, settings
 
     def _take(self, found: Hyperparameters) -> None:

@@ -45,13 +45,13 @@ class CandidatePool:
             raise InputError(f"candidates has more than one column of the name(s) {twice}.")
         if frame.shape[0] == 0 or frame.shape[1] == 0:
             raise InputError(f"candidates must have at least one row and one column, got shape {frame.shape}.")
-        missing = frame.isna()
-        if bool(missing.to_numpy().any()):
-            name = frame.columns[missing.any()][0]
-            row = frame.index[missing[name]][0]
+        missing = frame.isna().to_numpy()
+        if missing.any():
+            row, column = (int(number) for number in np.argwhere(missing)[0])
             raise InputError(
-                f"candidates must have no missing values: {int(missing.to_numpy().sum())} are NaN or None, the first "
-                f"in column {name!r}, row {row!r}. Leave such rows out, as candidates.dropna() does."
+                f"candidates must have no missing values: {int(missing.sum())} are NaN or None, the first in column "
+                f"{frame.columns[column]!r}, row {row} (counted from 0). Leave such rows out, as candidates.dropna() "
+                "does."
             )
         return cls({str(name): frame[name].tolist() for name in frame.columns})
 

@@ -1,7 +1,9 @@
 """Outcomes with the digits that Ax saves."""
 
 from io import StringIO
+from typing import Any
 
+import numpy as np
 import pandas as pd
 from ax.adapter.data_utils import ExperimentData
 from ax.adapter.transforms.base import Transform
@@ -21,18 +23,23 @@ class AsSaved(Transform):
         """Round means and standard errors."""
         frame = experiment_data.observation_data.copy()
         for column in frame.columns:
-            if column[0] in ("mean", "sem") and _is_coarse(column[0], frame[column]):
-                frame[column] = _read_back(frame[column])
+            if column[0] in ("mean", "sem"):
+                values = frame[column].to_numpy(dtype="float64")
+                size = _size(column[0], values)
+                frame[column] = _read_back(values) if size > _COARSE else values
         return ExperimentData(arm_data=experiment_data.arm_data, observation_data=frame)
 
 
-def _is_coarse(kind: str, values: pd.Series) -> bool:
-    """Say whether ten decimals lose nothing that matters of means, or of standard errors."""
+def _size(kind: str, values: np.ndarray) -> float:
+    """Return the size of what matters in means, or in standard errors; NaN if there is none."""
+    known = values[~np.isnan(values)]
     if kind == "mean":
-        return len(values) < 2 or float(values.std()) > _COARSE
-    return float(values.mean()) > _COARSE
+        return float(known.std()) if len(known) > 1 else 1.0
+    return float(known.mean()) if len(known) else np.nan
 
 
-def _read_back(values: pd.Series) -> list[float]:
-    written = pd.DataFrame({"value": values.to_numpy(dtype="float64")}).to_json()
-    return pd.read_json(StringIO(written), dtype=False)["value"].astype("float64").tolist()
+def _read_back(values: np.ndarray) -> np.ndarray:
+    written = pd.DataFrame({"value": values}).to_json()
+    # As Ax reads; its stubs know no dtype=False.
+    frame: Any = pd.read_json(StringIO(written), dtype=False)  # pyright: ignore[reportArgumentType]
+    return frame["value"].to_numpy(dtype="float64")

@@ -9,7 +9,8 @@ from ax.generation_strategy.generation_node import GenerationNode
 from ax.generation_strategy.generation_strategy import GenerationStrategy
 from ax.generation_strategy.generator_spec import GeneratorSpec
 from ax.generation_strategy.transition_criterion import MinTrials
-from ax.generators.torch.botorch_modular.surrogate import ModelConfig, SurrogateSpec
+from ax.generators.torch.botorch_modular.surrogate import SurrogateSpec
+from ax.generators.torch.botorch_modular.utils import ModelConfig
 from ax.utils.common.constants import Keys
 from gpytorch.kernels import Kernel
 
@@ -22,7 +23,7 @@ from torch_kbandits.integrations.ax.acquisition import KernelBanditAcquisition
 from torch_kbandits.integrations.ax.generators import TRANSFORMS, KernelBanditGenerators
 from torch_kbandits.integrations.ax.models import AxNystromGP, AxOnlineGP, ModelSettings
 from torch_kbandits.integrations.ax.pool import CandidatePool
-from torch_kbandits.integrations.ax.storage import write_kernel
+from torch_kbandits.integrations.ax.saved_kernels import write_kernel
 from torch_kbandits.memory import Memory, UncertaintyInjection
 
 if TYPE_CHECKING:

@@ -15,6 +15,9 @@ MOST_FITTED = 200
 #: Where a window or a restart leaves fewer observations, hyperparameters are fitted to this many of the latest.
 LEAST_FITTED = 10
 
+#: The least noise variance of a trial, as a share of the variance of all outcomes.
+LEAST_NOISE = 1e-6
+
 
 @dataclass(frozen=True, eq=False)
 class Trials:
@@ -42,6 +45,7 @@ class Trials:
         """Return the observations of one outcome.
 
         Trials without a known noise, beside others that have one, get ``regularization`` or the mean of the others.
+        Variances below ``LEAST_NOISE`` of that of the outcomes are raised to it, for the sake of the factorisations.
         """
         X, Y, Yvar = data.X, data.Y, data.Yvar
         indices = torch.arange(len(X)) if data.group_indices is None else data.group_indices
@@ -52,6 +56,7 @@ class Trials:
             noise = memory.noise(times, now, regularization or 1.0)
         else:
             Yvar = torch.where(Yvar.isnan(), Yvar.nanmean() if regularization is None else regularization, Yvar)[order]
+            Yvar = Yvar.clamp_min(LEAST_NOISE * (float(Y.var()) if len(Y) > 1 else 1.0) or LEAST_NOISE)
             noise = _noise_of_known(memory, times, now, Yvar.squeeze(-1))
         return cls(X[order], Y[order], times, now, Yvar, noise.to(X))
 
