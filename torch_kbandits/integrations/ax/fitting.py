@@ -3,6 +3,7 @@
 from contextlib import AbstractContextManager
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from typing import cast
 
 from botorch.fit import fit_gpytorch_mll
 from botorch.models.utils.gpytorch_modules import (
@@ -12,7 +13,7 @@ from botorch.models.utils.gpytorch_modules import (
 from botorch.utils.sampling import manual_seed
 from gpytorch.constraints import Positive
 from gpytorch.kernels import Kernel, ScaleKernel
-from gpytorch.likelihoods import GaussianLikelihood, Likelihood
+from gpytorch.likelihoods import GaussianLikelihood
 from gpytorch.means import ConstantMean
 from gpytorch.mlls import ExactMarginalLogLikelihood
 from gpytorch.priors import LogNormalPrior
@@ -123,21 +124,23 @@ def fit_hyperparameters(
     Cost: O(n³) an evaluation of the likelihood.
     """
     count, dimension = data.X.shape
-    chosen = default_kernel(dimension).to(data.X) if kernel is None else deepcopy(kernel)
     known_noise = data.Yvar is not None or regularization is not None
     if prior_mean is None and kernel is not None and known_noise:
         prior_mean = 0.0
+    center, scale = _center_and_scale(data.Y)
+    if kernel is None:
+        chosen = standardised = default_kernel(dimension).to(data.X)
+        standardised.outputscale = data.X.new_tensor(1.0)
+    else:
+        chosen = deepcopy(kernel).requires_grad_(False)
+        standardised = ScaleKernel(chosen).to(data.X)
+        standardised.outputscale = data.X.new_tensor(scale**-2)
+    standardised.raw_outputscale.requires_grad_(False)
     if count == 0:
         return Hyperparameters(chosen.requires_grad_(False), regularization, prior_mean or 0.0)
-    center = float(data.Y.mean())
-    scale = _spread(data.Y)
     mean = ConstantMean().to(data.X)
     if prior_mean is not None:
         mean.initialize(constant=data.X.new_tensor((prior_mean - center) / scale)).requires_grad_(False)
-    standardised = chosen if kernel is None else ScaleKernel(chosen.requires_grad_(False)).to(data.X)
-    assert isinstance(standardised, ScaleKernel)
-    standardised.outputscale = data.X.new_tensor(1.0 if kernel is None else scale**-2)
-    standardised.raw_outputscale.requires_grad_(False)
     with own_least_noise():
         model = OnlineGP(
             data.X,
@@ -154,16 +157,18 @@ def fit_hyperparameters(
     level = None if data.Yvar is not None else regularization
     if not known_noise:
         level = float(model.likelihood.noise.detach()) * scale**2
-    fitted_mean = center + scale * float(mean.constant.detach()) if prior_mean is None else prior_mean
-    return Hyperparameters(chosen.requires_grad_(False), level, fitted_mean)
+    if prior_mean is None:
+        prior_mean = center + scale * float(cast(Tensor, mean.constant).detach())
+    return Hyperparameters(chosen.requires_grad_(False), level, prior_mean)
 
 
-def _likelihood(data: Observations, regularization: float | None, scale: float) -> Likelihood | None:
+def _likelihood(
+    data: Observations, regularization: float | None, scale: float
+) -> GaussianLikelihood | UncertaintyInjectionLikelihood | None:
     """Return the likelihood of standardised rewards, its λ free unless given; None where the noise is known."""
     if data.Yvar is not None:
         return None
     level = None if regularization is None else data.Y.new_tensor(regularization / scale**2)
-    likelihood: GaussianLikelihood | UncertaintyInjectionLikelihood
     if data.ageing is None:
         if level is None:
             return get_gaussian_likelihood_with_lognormal_prior()
@@ -178,9 +183,9 @@ def _likelihood(data: Observations, regularization: float | None, scale: float) 
     return likelihood
 
 
-def _spread(Y: Tensor) -> float:
-    """Return the standard deviation, or 1 where rounding is all there is of it."""
-    if len(Y) < 2:
-        return 1.0
-    spread = float(Y.std())
-    return spread if spread > 1e-12 * float(Y.abs().max()) else 1.0
+def _center_and_scale(Y: Tensor) -> tuple[float, float]:
+    """Return mean and standard deviation, or 1 where rounding is all there is of it."""
+    if len(Y) == 0:
+        return 0.0, 1.0
+    spread = float(Y.std(correction=0))
+    return float(Y.mean()), spread if spread > 1e-12 * float(Y.abs().max()) else 1.0
