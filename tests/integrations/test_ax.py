@@ -190,6 +190,7 @@ def test_twenty_thousand_candidates_take_seconds():
     assert time.perf_counter() - start < 10.0  # 0.3 s on an idle core
 
 
+@pytest.mark.slow
 def test_metrics_that_are_only_tracked_do_not_disturb():
     plain, tracked = client_of(UNIT, **ON_GRID), client_of(UNIT, **ON_GRID)
     play(plain, lambda x: -((x - 0.3) ** 2), 6)
