@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from ax.adapter.base import Adapter, GenResults
 from ax.adapter.random import RandomAdapter
-from ax.adapter.registry import Cont_X_trans, GeneratorRegistryBase, GeneratorSetup, MBM_X_trans_base
+from ax.adapter.registry import Cont_X_trans, GeneratorRegistryBase, GeneratorSetup, Mixed_transforms
 from ax.adapter.torch import TorchAdapter
 from ax.adapter.transforms.derelativize import Derelativize
 from ax.core.experiment import Experiment
@@ -30,7 +30,9 @@ from torch_kbandits.integrations.ax.problem import check_fixed, check_objective,
 from torch_kbandits.random import generator_for, seed_for
 
 #: How Ax hands the model its data: parameters as numbers, in their own units or the logarithm, and outcomes untouched.
-TRANSFORMS = [AsSaved, *MBM_X_trans_base, Derelativize]
+#: Choices stay discrete. Ax's one-hot columns are relaxed in the search, and what is uncertain between the choices is
+#: rounded to one of them: the same point would be tried again and again.
+TRANSFORMS = [AsSaved, *Mixed_transforms, Derelativize]
 
 
 def _checked(init: Any) -> Any:

@@ -65,12 +65,15 @@ class FittedByTrials(FactoredGP):
     _trials: Trials
 
     @classmethod
-    def construct_inputs(cls, training_data: SupervisedDataset, *, settings: ModelSettings) -> dict[str, Any]:
+    def construct_inputs(
+        cls, training_data: SupervisedDataset, *, settings: ModelSettings, categorical_features: list[int] | None = None
+    ) -> dict[str, Any]:
         """Return the arguments of the constructor.
 
         Args:
             training_data: one outcome; its ``group_indices`` are the indices of the trials.
             settings: what the model is made with.
+            categorical_features: columns of unordered choices, which Ax names; they are numbers like others here.
         """
         trials = Trials.of(training_data, settings.memory, settings.regularization)
         return {"trials": trials, "settings": settings}
