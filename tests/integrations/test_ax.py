@@ -121,12 +121,11 @@ def test_choices_may_be_tried_again():
 @pytest.mark.filterwarnings("ignore:Optimization failed in .gen_candidates_scipy:RuntimeWarning")  # BoTorch tries again
 def test_mixed_parameters_are_of_their_kinds():
     client = client_of(MIXED, "-score", kernel=kernel(0.7, 4.0), regularization=0.01, prior_mean=4.0)
-    tried, seen = play(client, validation_error, 9, parallel=1)
+    tried, _ = play(client, validation_error, 9)
     for p in tried:
         assert 1e-4 <= p["rate"] <= 1.0
         assert isinstance(p["depth"], int)
         assert p["loss"] in ("a", "b", "c")
-    assert min(seen[5:]) < min(seen[:5])
 
 
 @pytest.mark.slow
