@@ -160,7 +160,7 @@ def test_an_unknown_baseline_of_records_is_named(spec, tmp_path):
 
 
 def test_failed_runs_make_the_exit_code_1(spec, tmp_path, monkeypatch):
-    def broken(trial):
+    def broken(trial, **words):
         raise RuntimeError("out of luck")
 
     monkeypatch.setattr(run_module, "run_one", broken)

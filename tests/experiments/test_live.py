@@ -72,8 +72,10 @@ def test_without_a_terminal_news_are_lines(capsys):
 
 
 def test_nobody_reports_without_a_terminal(tmp_path, monkeypatch):
-    monkeypatch.setattr(run_module, "run_one", lambda trial: run_one(trial))  # a report would be one argument too many
+    reports = []
+    monkeypatch.setattr(run_module, "run_one", lambda trial, report, **rest: reports.append(report) or run_one(trial))
     assert not run_experiment(small(rounds=3), tmp_path, workers=1).failures
+    assert set(reports) == {None}
 
 
 @pytest.mark.slow

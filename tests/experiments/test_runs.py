@@ -133,7 +133,7 @@ def test_a_run_leaves_the_generator_and_the_threads_as_they_were():
 def test_only_what_is_new_is_run(tmp_path, monkeypatch):
     first = run_experiment(small(rounds=5), tmp_path, workers=1)
     played = []
-    monkeypatch.setattr(run_module, "run_one", lambda trial: played.append(trial) or run_one(trial))
+    monkeypatch.setattr(run_module, "run_one", lambda trial, **words: played.append(trial) or run_one(trial, **words))
     relabelled = content(rounds=5, seeds=3)
     relabelled["algorithms"][0]["label"] = "GP-UCB"
     second = run_experiment(small(**relabelled), tmp_path, workers=1)
@@ -180,7 +180,7 @@ def test_a_damaged_file_keeps_its_good_lines(tmp_path, damage, kept, said):
 
 
 def test_a_run_that_raises_is_named_and_the_others_go_on(tmp_path, monkeypatch):
-    def fragile(trial):
+    def fragile(trial, **words):
         if trial.seed == 1 and trial.algorithm.label == "BKB":
             raise ZeroDivisionError("no such luck")
         if trial.seed == 1:

@@ -235,7 +235,7 @@ def _results(
 
 def _attempt(trial: Trial, folder: Path, report: Report | None = None) -> Result:
     try:
-        return run_one(trial, None if trial.checkpoint_every is None else folder, report)
+        return run_one(trial, directory=folder, report=report)
     except KernelBanditError as error:
         return Failure(trial, str(error), traceback.format_exc())
     except Exception as error:

@@ -161,7 +161,7 @@ def run_one(trial: Trial, directory: Path | None = None, report: Report | None =
 
     Args:
         trial: which run.
-        directory: of the experiment, where checkpoints are; None to keep none.
+        directory: of the experiment, where checkpoints are if the trial keeps any; None to keep none.
         report: called from time to time with how the run is doing.
 
     Returns:

@@ -1,0 +1,148 @@
+"""What is refused, and in which words."""
+
+import builtins
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+from ax import ChoiceParameterConfig, Client, RangeParameterConfig
+from ax.api.configs import DerivedParameterConfig
+from ax_clients import BRANIN, CONTEXT, MIXED, UNIT, client_of, pool_of
+from gpytorch.kernels import RBFKernel
+
+from torch_kbandits import GreedyDictionary, InputError
+from torch_kbandits.extras import MissingExtraError
+from torch_kbandits.integrations.ax import kernel_bandit_strategy, recommend
+
+DEPENDENT = ChoiceParameterConfig(
+    name="model", values=["u", "v"], parameter_type="str", is_ordered=False, dependent_parameters={"u": ["x"]}
+)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "settings", "message"),
+    [
+        (BRANIN, {"objective": "y1, y2"}, r"One metric can be optimised, and the objective has \['y1', 'y2'\]"),
+        (BRANIN, {"objective": "y1 + 2*y2"}, "One metric can be optimised"),
+        (BRANIN, {"outcomes": ["y2 >= 0.3"]}, "Outcome constraints are not supported yet"),
+        (BRANIN, {"constraints": ["x1 + x2 <= 1"]}, "Constraints on parameters are not supported yet"),
+        ([DEPENDENT, *UNIT], {}, "'model' is hierarchical.*what works is float and int ranges"),
+        (
+            [*UNIT, DerivedParameterConfig(name="twice", expression_str="2*x", parameter_type="float")],
+            {},
+            "'twice' is a DerivedParameter",
+        ),
+    ],
+    ids=["several objectives", "scalarised", "outcome constraint", "parameter constraint", "hierarchical", "derived"],
+)
+def test_experiments_are_refused_before_the_first_trial(parameters, settings, message):
+    client = client_of(parameters, **settings)
+    with pytest.raises(InputError, match=message):
+        client.get_next_trials(1)
+    assert not client._experiment.trials
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"seed": -1}, "seed must be a whole number of at least 0"),
+        ({"seed": 1.5}, "seed must be a whole number"),
+        ({"model": "sparse"}, 'model must be "nystrom" or "exact"'),
+        ({"model": "exact", "dictionary": GreedyDictionary(3)}, 'A dictionary belongs to model="nystrom"'),
+        ({"dictionary": 30}, "dictionary must be a rule"),
+        ({"memory": 30}, "memory must be a memory"),
+        ({"beta": -1.0}, "must be a finite number of at least 0"),
+        ({"kernel": "rbf"}, "kernel must be a GPyTorch kernel"),
+        ({"regularization": 0.0}, "regularization must be a finite number above 0"),
+        ({"prior_mean": np.nan}, "prior_mean must be a finite number"),
+        ({"initialization_trials": 0}, "initialization_trials must be a whole number of at least 1"),
+    ],
+    ids=lambda value: str(next(iter(value))) if isinstance(value, dict) else None,
+)
+def test_arguments_are_checked_when_the_strategy_is_made(settings, message):
+    with pytest.raises(InputError, match=message):
+        kernel_bandit_strategy(**{"seed": 0, **settings})
+
+
+@pytest.mark.parametrize(
+    ("candidates", "message"),
+    [
+        ([{"x": 0.5}], "candidates must be a pandas data frame"),
+        (pd.DataFrame({"x": []}), "at least one row"),
+        (pd.DataFrame([[0.1, 0.2]], columns=["x", "x"]), r"more than one column of the name\(s\) \['x'\]"),
+        (pd.DataFrame({"x": [0.5, np.nan]}), "1 are NaN or None, the first in column 'x', row 1"),
+    ],
+    ids=["list", "empty", "twice", "nan"],
+)
+def test_pools_are_checked_when_the_strategy_is_made(candidates, message):
+    with pytest.raises(InputError, match=message):
+        kernel_bandit_strategy(seed=0, candidates=candidates)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda pool: pool.drop(columns=["depth"]), r"lacks the column\(s\) \['depth'\]: add them"),
+        (lambda pool: pool.assign(price=1.0), r"column\(s\) \['price'\], which are no parameters"),
+        (lambda pool: pool.assign(rate=2.0), "10 value.* of 'rate' outside the search space, such as 2.0 in row 0"),
+        (lambda pool: pool.assign(depth=3.5), "of 'depth' outside the search space, such as 3.5 in row 0"),
+        (lambda pool: pool.assign(loss="d"), "of 'loss' outside the search space, such as 'd' in row 0"),
+    ],
+    ids=["missing", "unknown", "outside", "not whole", "no choice"],
+)
+def test_pools_are_checked_against_the_search_space_before_the_first_trial(change, message):
+    client = client_of(MIXED, candidates=change(pool_of(10)))
+    with pytest.raises(InputError, match=message):
+        client.get_next_trials(1)
+    assert not client._experiment.trials
+
+
+@pytest.mark.parametrize(
+    ("fixed", "message"),
+    [
+        ({"y": 0.5}, "fixed_parameters has 'y', which is no parameter"),
+        ({"x": 1.5}, "fixed_parameters has 'x' = 1.5, outside"),
+    ],
+    ids=["unknown", "outside"],
+)
+@pytest.mark.parametrize("trials", [0, 2])
+def test_fixed_parameters_are_checked(fixed, message, trials):
+    client = client_of([*CONTEXT, *UNIT], kernel=RBFKernel(), regularization=0.1, initialization_trials=2)
+    for index in client.get_next_trials(trials) if trials else ():
+        client.complete_trial(index, {"score": 0.0})
+    with pytest.raises(InputError, match=message):
+        client.get_next_trials(1, fixed_parameters=fixed)
+
+
+def test_a_context_that_no_row_has_is_refused():
+    client = client_of(UNIT, candidates=pd.DataFrame({"x": [0.1, 0.2]}))
+    with pytest.raises(InputError, match=r"No row of candidates has the fixed parameters \{'x': 0.3\}"):
+        client.get_next_trials(1, fixed_parameters={"x": 0.3})
+
+
+def test_recommendations_are_of_these_strategies():
+    client = Client()
+    with pytest.raises(InputError, match="kernel_bandit_strategy"):
+        recommend(client)
+    client.configure_experiment([RangeParameterConfig(name="x", bounds=(0.0, 1.0), parameter_type="float")])
+    client.configure_optimization("y")
+    client.configure_generation_strategy("random_search")
+    with pytest.raises(InputError, match="kernel_bandit_strategy"):
+        recommend(client)
+
+
+def test_without_ax_the_message_says_how_to_install_it(monkeypatch):
+    real = builtins.__import__
+
+    def without_ax(name, *args, **kwargs):
+        if name == "ax" or name.startswith("ax."):
+            raise ModuleNotFoundError(f"No module named {name!r}", name="ax")
+        return real(name, *args, **kwargs)
+
+    for name in [name for name in sys.modules if name.startswith("torch_kbandits.integrations.ax")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "ax", None)
+    monkeypatch.setattr(builtins, "__import__", without_ax)
+    with pytest.raises(MissingExtraError, match=r"pip install 'torch-kbandits\[ax\]'"):
+        import torch_kbandits.integrations.ax  # noqa: F401

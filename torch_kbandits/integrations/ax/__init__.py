@@ -1,0 +1,16 @@
+"""Kernelized bandits as a generation strategy of Ax.
+
+Import this before loading an experiment that was saved with such a strategy.
+"""
+
+from torch_kbandits.extras import require
+
+require("ax", extra="ax")
+
+from torch_kbandits.integrations.ax.recommendation import recommend  # noqa: E402
+from torch_kbandits.integrations.ax.storage import register  # noqa: E402
+from torch_kbandits.integrations.ax.strategy import kernel_bandit_strategy  # noqa: E402
+
+register()
+
+__all__ = ["kernel_bandit_strategy", "recommend"]
