@@ -18,6 +18,7 @@ from torch_kbandits.dictionaries.greedy import greedy_pivots
 from torch_kbandits.dtc import embed
 from torch_kbandits.linalg import jittered_cholesky
 from torch_kbandits.online_dtc import OnlineDTC
+from torch_kbandits.squares import Squares
 
 #: Arms embedded at a time when the dictionary changes, so that temporaries stay in cache.
 _BLOCK = 4096
@@ -237,9 +238,10 @@ class FeatureTable(TableBelief):
         if len(growth.own):
             points = torch.cat([points, growth.coordinates(points, self._columns.between(growth.rows, index))])
         weight = times / self.regularization.double()
-        dtc, fallen = growth.dtc.observed(points, weight.reshape(1), weight.new_zeros(1))
-        dtc = dtc.leaving_out(tuple(other for other in dtc.left_out if other != position))
-        ahead._settle(growth, self._played, dtc, fallen, torch.nn.functional.pad(self._weights, (0, len(growth.own))))
+        dtc, come = growth.dtc.leaving_out(tuple(other for other in self._dtc.left_out if other != position))
+        dtc, seen = dtc.observed(points, weight.reshape(1), weight.new_zeros(1))
+        weights = torch.nn.functional.pad(self._weights, (0, len(growth.own)))
+        ahead._settle(growth, self._played, dtc, come.then(seen), weights)
         return ahead
 
     def _restricted(self) -> Self:
@@ -319,10 +321,10 @@ class FeatureTable(TableBelief):
         noise = self.regularization.double()
         counts = torch.tensor([count for count, _ in groups.values()], dtype=noise.dtype, device=noise.device)
         totals = torch.stack([total for _, total in groups.values()]).double()
-        dtc, fallen = growth.dtc.observed(points, counts / noise, totals / noise)
-        dtc = dtc.leaving_out(left_out)
-        self._settle(growth, played, dtc, fallen, dtc.weights)
-        require_finite(self._weights.to(self._points.dtype), fallen)
+        dtc, come = growth.dtc.leaving_out(left_out)
+        dtc, seen = dtc.observed(points, counts / noise, totals / noise)
+        self._settle(growth, played, dtc, come.then(seen), dtc.weights)
+        require_finite(self._weights.to(self._points.dtype), seen.fallen)
         self._dictionary_rows = self._feature_rows if self.exact else dictionary
         self._changes += len(groups) + len(joining)
         if self._changes >= self.CHECK:
@@ -349,18 +351,18 @@ class FeatureTable(TableBelief):
         at_played = torch.linalg.solve_triangular(corner, unexplained, upper=False)
         weights, moments = self._log_weights(at_played.shape[1])
         weighted = (at_played * weights).mT
-        dtc, risen = dtc.grown(
+        dtc, squares = dtc.grown(
             own, corner, played.features.combinations(weighted), at_played @ weighted, at_played @ moments
         )
-        return Growth(dtc, rows, own, corner, risen, at_played, values, columns)
+        return Growth(dtc, rows, own, corner, squares, at_played, values, columns)
 
-    def _settle(self, growth: Growth, played: Panel, dtc: OnlineDTC, fallen: Tensor, weights: Tensor) -> None:
+    def _settle(self, growth: Growth, played: Panel, dtc: OnlineDTC, squares: Squares, weights: Tensor) -> None:
         """Take over a posterior: at the played points at once, at the arms when asked for if the dictionary stays."""
-        change = Change(growth.own, growth.corner, fallen, growth.risen)
+        change = Change(growth.own, growth.corner, growth.squares.then(squares))
         same_dictionary = len(growth.own) == 0 and dtc.left_out == self._dtc.left_out
-        self._played = played.following(change, dtc, weights, lambda block: growth.values[:, block])
+        self._played = played.following(change, weights, lambda block: growth.values[:, block])
         if same_dictionary:
-            self._lazy_panel = self._arms.observed(fallen, dtc, weights)
+            self._lazy_panel = self._arms.observed(squares, dtc, weights)
         else:
             self._lazy_panel = self._arms.changed(change, dtc, weights, growth.columns)
         self._dtc, self._weights = dtc, weights
@@ -436,10 +438,10 @@ class FeatureTable(TableBelief):
         """Compute everything afresh from the features if the low-rank changes have drifted."""
         self._changes = 0
         dtc, arms, played = self._dtc.refreshed(), self._arms.up_to_date(), self._played
-        fresh = Panel.fitted(played.features, played.prior_variance, dtc, dtc.weights).base
+        fresh = Panel.fitted(played.features, played.prior_variance, dtc, dtc.weights).variance
         listed = played_rows < self._num_arms
-        at_arms = arms.base[played_rows[listed]].double()
-        at_played = torch.cat([played.base - fresh, at_arms - fresh[listed]]).abs().max()
+        at_arms = arms.variance[played_rows[listed]].double()
+        at_played = torch.cat([played.variance - fresh, at_arms - fresh[listed]]).abs().max()
         # zᵀz is at most the prior variance, so a norm of the change bounds that of all variances.
         drift = torch.maximum((self._dtc.inverse - dtc.inverse).norm(), at_played / self._kernel_bound)
         if bool(drift > self.DRIFT[self._points.dtype]):
