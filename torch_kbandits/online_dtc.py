@@ -111,6 +111,20 @@ class OnlineDTC:
             moment=embedding @ moments,
         ).refreshed()
 
+    def without_rewards(self) -> Self:
+        """Return the prior at the same dictionary."""
+        identity, none = torch.eye(self.size, dtype=self.moment.dtype, device=self.moment.device), self.gained[:0]
+        return replace(
+            self,
+            precision_base=identity,
+            inverse_base=identity,
+            gained=none,
+            shed=none,
+            last=Squares(none, none),
+            moment=torch.zeros_like(self.moment),
+            log_det=torch.zeros_like(self.log_det),
+        )
+
     @property
     def size(self) -> int:
         """Number m of coordinates."""

@@ -386,6 +386,14 @@ class PlayedLog:
             other._positions = self._positions | dict(zip(row_keys(X), located.positions, strict=True))
         return other
 
+    def recounted(self, order: Tensor, counts: Tensor, sums: Tensor) -> Self:
+        """Return the log of the points at positions ``order`` (k,), with other counts and sums (k,). Cost: O(u)."""
+        other = copy(self)
+        other.points, other.counts, other.sums = self.points[order], counts, sums
+        keys = list(self._positions)  # in the order in which they came, which is that of the positions
+        other._positions = {keys[old]: new for new, old in enumerate(order.tolist())}
+        return other
+
     def _points_with(self, X: Tensor, located: Located) -> Tensor:
         return torch.cat([self.points, X[located.fresh]]) if located.fresh else self.points
 

@@ -6,7 +6,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits.acquisition import AcquisitionRule
-from torch_kbandits.candidates.base import Located, require_finite
+from torch_kbandits.candidates.base import Located, PlayedLog, require_finite
 from torch_kbandits.candidates.columns import KernelColumns
 from torch_kbandits.candidates.growth import SPAN_TOLERANCE, Columns, Growth, spanning_factor
 from torch_kbandits.candidates.lazy import LazyPanel, SomeArms
@@ -22,6 +22,9 @@ from torch_kbandits.squares import Squares
 
 #: Arms embedded at a time when the dictionary changes, so that temporaries stay in cache.
 _BLOCK = 4096
+
+#: An exact posterior's features are computed afresh when there are more than so many for each point played.
+_STALE = 2
 
 #: Up to this many arms a new kernel column is computed at once and read at the played points too.
 _WHOLE_COLUMN = 65536
@@ -87,7 +90,7 @@ class FeatureTable(TableBelief):
         # Which embedding is meant, and in a list, which nobody restores, which one is in the memory of the features.
         self._embedding = object()
         self._embedded_last: list[object] = [self._embedding]
-        self._changes = 0
+        self._changes = self._num_shed = 0
         self._is_fragile = False
 
     # ---------------------------------------------------------------- what is known
@@ -181,7 +184,8 @@ class FeatureTable(TableBelief):
             dictionary = self._dictionary_rows  # the same object, by which others know that nothing changed
         groups = grouped(located.positions, Y)
         joining, left_out = self._difference(dictionary)
-        if left_out is not None and self._is_cheap(len(joining), len(left_out), len(dictionary), len(groups)):
+        cheap = self._is_cheap(len(joining), len(left_out or ()), len(dictionary), len(groups), len(played_rows))
+        if groups and left_out is not None and cheap:
             before = dict(vars(self))  # values are replaced, and features written beyond those in use only
             followed = False
             try:
@@ -191,7 +195,9 @@ class FeatureTable(TableBelief):
                     vars(self).update(before)
             if followed:
                 return
-        self._replace(self._spanning(dictionary) if self.exact else dictionary, played_rows, X, Y, located)
+        if self.exact:
+            dictionary = self._spanning(dictionary if len(dictionary) <= len(played_rows) else played_rows)
+        self._replace(dictionary, played_rows, X, Y, located)
 
     def _rows_of_dictionary(self, points: Tensor) -> Tensor:
         """Return the rows of a dictionary (m, d), which need not be looked up while it stays."""
@@ -213,12 +219,80 @@ class FeatureTable(TableBelief):
             return dictionary[:0], None  # what spans such a point may have left
         return dictionary.new_tensor(joining), left_out
 
-    def _is_cheap(self, num_joining: int, num_left_out: int, size: int, num_rewards: int) -> bool:
+    def _is_cheap(self, num_joining: int, num_left_out: int, size: int, num_rewards: int, num_played: int) -> bool:
         """Say whether applying rows to the features is cheaper than embedding all arms afresh, and as exact."""
+        spanning = self._dtc.size + num_joining
         if self._is_fragile or num_joining > 1 + self._dtc.size // 8:
             return False
+        if self.exact and spanning > _STALE * num_played:
+            return False  # most of them were forgotten
         rows = 2 * num_joining + 2 * num_left_out + num_rewards + 1
-        return 2 * rows * (self._dtc.size + num_joining) <= 3 * size**2 + _COPY * size
+        return 2 * rows * spanning <= 3 * size**2 + _COPY * size
+
+    # ---------------------------------------------------------------- forgetting
+
+    def forget(self, places: Tensor, Y: Tensor, counts: Tensor) -> Tensor:
+        """Take back all observations but those that count; the dictionary stays.
+
+        Points that are left stand in the order of their first play that counts.
+
+        Args:
+            places: where the points of all observations stand among the unique played ones, (n,), in the order told.
+            Y: their rewards, (n,).
+            counts: which of them count, (n,) bool.
+
+        Returns:
+            Where the points of those that count stand then, (n',).
+
+        Cost: O(n + u m + m²) and one pass of a row for each point taken back, O(A m²) if they are many.
+        """
+        before, size = self._log, len(self._log)
+        left, number = places[counts], int(counts.sum())
+        first = left.new_full((size,), number).scatter_reduce(0, left, torch.arange(number, device=left.device), "amin")
+        order = first.argsort()[: int((first < number).sum())]
+        sums = torch.zeros_like(before.sums).index_add(0, left, Y[counts].to(before.sums))
+        log = before.recounted(order, torch.bincount(left, minlength=size).to(sums)[order], sums[order])
+        gone = places[~counts]
+        taken = (
+            torch.bincount(gone, minlength=size).to(sums),
+            torch.zeros_like(sums).index_add(0, gone, Y[~counts].to(sums)),
+        )
+        positions = gone.unique()
+        self._take_back(log, order, positions, taken[0][positions], taken[1][positions])
+        self._num_observations = number
+        return torch.empty_like(first).scatter(0, order, torch.arange(len(order), device=order.device))[left]
+
+    def _take_back(self, log: PlayedLog, order: Tensor, positions: Tensor, counts: Tensor, sums: Tensor) -> None:
+        """Take back so many rewards of such sums of points at some positions (k,); ``log`` is what is left."""
+        noise, points = self.regularization.double(), self._played.features.columns(positions)
+        if len(order) < len(self._log) or not torch.equal(order, torch.arange(len(order), device=order.device)):
+            self._played_rows, self._played = self._played_rows[order], self._played.at(order)
+        self._log, self._last_located = log, None
+        if len(log) == 0:
+            dtc = self._dtc.without_rewards()
+            arms = self._arms.features
+            prior = self._prior_variance[: self._num_arms]
+            self._dtc, self._weights = dtc, dtc.weights
+            self._lazy_panel = LazyPanel(Panel.prior(prior, arms), dtc, dtc.weights)
+            return
+        followed = None
+        if 2 * len(positions) <= self._dtc.size:
+            followed = self._dtc.forgotten(points, counts / noise, sums / noise)
+        self._num_shed += len(positions)
+        if followed is None or self._num_shed >= self.CHECK:
+            self._recount()
+            return
+        dtc, squares = followed
+        require_finite(dtc.weights.to(self._points.dtype), squares.risen)
+        self._settle(Growth.none(self._dtc, positions[:0], self._played.mean), self._played, dtc, squares, dtc.weights)
+
+    def _recount(self) -> None:
+        """Compute everything afresh from the features and what was told of what counts. Cost: O((A + u) m²)."""
+        played, noise = self._played, self.regularization.double()
+        coordinates = played.features.block(slice(0, played.features.num_points))
+        dtc = self._dtc.refitted(coordinates, self._log.counts / noise, self._log.sums / noise)
+        require_finite(dtc.weights.to(self._points.dtype))
+        self._refit(dtc, played.features, played.prior_variance, self._arms.features)
 
     # ---------------------------------------------------------------- looking ahead
 
@@ -428,7 +502,7 @@ class FeatureTable(TableBelief):
 
     def _refit(self, dtc: OnlineDTC, played: FeatureStore, played_prior: Tensor, features: FeatureStore) -> None:
         """Compute all means and variances afresh from features. Cost: O((A + u) m²)."""
-        self._changes = 0
+        self._changes = self._num_shed = 0
         self._dtc, self._weights = dtc, dtc.weights
         self._played = Panel.fitted(played, played_prior, dtc, dtc.weights)
         arms = Panel.fitted(features, self._prior_variance[: self._num_arms], dtc, dtc.weights)

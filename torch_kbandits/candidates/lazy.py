@@ -60,8 +60,9 @@ class LazyPanel:
 
         |mean(x) − stale mean(x)| = |zᵀ(w − w_stale)| ≤ σ_stale(x) ‖w − w_stale‖_M,
 
-    by Cauchy's inequality, and variances only shrink. (With points left out, both w are in the dictionary's span,
-    where the same holds.) Arms whose bound is below the best score known need no visit.
+    by Cauchy's inequality, and rewards only shrink variances. (With points left out, both w are in the dictionary's
+    span, where the same holds.) Rewards that are taken back let them rise, at most by the factor by which they let the
+    determinant of the precision fall. Arms whose bound is below the best score known need no visit.
 
     Source: ours; ALGORITHMS §2 states the sum of single changes. Differs: changes of opposite sign cancel in the norm
     of their sum, so this bound is never larger. Values are replaced, never changed: what is done late is remembered.
@@ -78,6 +79,7 @@ class LazyPanel:
         self._now = (dtc, weights)
         self._squares: list[Squares] = []
         self._num_rows = 0
+        self._log_rise = dtc.log_det.new_zeros(())
         self._near: Near | None = None
         self._patience, self._waited = 0, 0
 
@@ -93,8 +95,13 @@ class LazyPanel:
         return self._panel
 
     def observed(self, squares: Squares, dtc: OnlineDTC, weights: Tensor) -> Self:
-        """Return the panel after rewards at an unchanged dictionary, see ``OnlineDTC.observed``. Cost: O(1)."""
+        """Return the panel after rewards at an unchanged dictionary came, or were taken back. Cost: O(1).
+
+        See ``OnlineDTC.observed`` and ``OnlineDTC.forgotten``.
+        """
         after = copy(self)
+        if len(squares.risen):
+            after._log_rise = self._log_rise + (self._now[0].log_det - dtc.log_det).clamp_min(0.0)
         after._squares = [*self._squares, squares]
         after._num_rows = self._num_rows + sum(map(len, squares))
         after._now = (dtc, weights)
@@ -151,8 +158,8 @@ class LazyPanel:
         """Return upper bounds of the scores of all arms, (A,). Cost: O(A + m²)."""
         dtc, weights = self._stale
         distance = dtc.distance(self._now[1] - weights).to(self._panel.mean.dtype)
-        variance = self._panel.variance.clamp_min(0.0)
-        return score(torch.addcmul(self._panel.mean, distance, variance.sqrt()), variance)
+        variance, rise = self._panel.variance.clamp_min(0.0), self._log_rise.exp().to(self._panel.mean.dtype)
+        return score(torch.addcmul(self._panel.mean, distance, variance.sqrt()), variance * rise)
 
     def _taken_in(self, bounds: Tensor) -> Near:
         """Return the near arms up to date. Cost: O(h m)."""
@@ -178,6 +185,7 @@ class LazyPanel:
         self._panel = self._panel.following(change, self._now[1], columns)
         self._stale = self._now
         self._squares, self._num_rows = [], 0
+        self._log_rise = torch.zeros_like(self._log_rise)
         self._near = None
 
 

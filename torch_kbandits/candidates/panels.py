@@ -15,6 +15,9 @@ from torch_kbandits.squares import Squares
 _CHUNK = 16
 _CHUNK_NUMBERS = 2**17
 
+#: One point in so many is room for more, where some are selected.
+_SPARE = 8
+
 #: Points whose features are solved with at a time, so that they stay in cache.
 _CACHED = 4096
 
@@ -100,6 +103,15 @@ class FeatureStore:
         parts = [chunk[:, block] for chunk in self._chunks]
         return torch.cat(parts)[: self.size] if parts else self._like.new_empty(0, block.stop - block.start)
 
+    def selected(self, index: Tensor) -> "FeatureStore":
+        """Return the features of some points, given their numbers (q,), in memory with room for some more points."""
+        store = FeatureStore(len(index), self._like)
+        store._capacity, store._chunk = len(index) + len(index) // _SPARE + 1, self._chunk
+        store.resize(self.size)
+        for mine, theirs in zip(store._chunks, self._chunks, strict=True):
+            torch.index_select(theirs, 1, index, out=mine[:, : len(index)])
+        return store
+
     def append_points(self, features: Tensor) -> None:
         """Append points with features (m, q); the room for points doubles when it is used up."""
         first, self.num_points = self.num_points, self.num_points + features.shape[1]
@@ -154,9 +166,9 @@ class Panel:
     mean: Tensor
 
     @classmethod
-    def prior(cls, prior_variance: Tensor) -> Self:
-        """Return the prior at points of prior variance (n,)."""
-        store = FeatureStore(len(prior_variance), prior_variance)
+    def prior(cls, prior_variance: Tensor, features: FeatureStore | None = None) -> Self:
+        """Return the prior at points of prior variance (n,), which may have features already."""
+        store = FeatureStore(len(prior_variance), prior_variance) if features is None else features
         return cls(store, prior_variance, prior_variance, torch.zeros_like(prior_variance))
 
     @classmethod
@@ -178,7 +190,7 @@ class Panel:
     def at(self, index: Tensor) -> Self:
         """Return the posterior at some of the points, given their numbers (q,)."""
         parts = (self.prior_variance, self.variance, self.mean)
-        return type(self)(FeatureStore.holding(self.features.columns(index)), *(part[index] for part in parts))
+        return type(self)(self.features.selected(index), *(part[index] for part in parts))
 
     def rotated(self, basis: Tensor) -> "Panel":
         """Return the same posterior in other coordinates, rows (k, m) of these, with nothing left out."""
