@@ -23,9 +23,6 @@ from torch_kbandits.squares import Squares
 #: Arms embedded at a time when the dictionary changes, so that temporaries stay in cache.
 _BLOCK = 4096
 
-#: An exact posterior's features are computed afresh when there are more than so many for each point played.
-_STALE = 2
-
 #: Up to this many arms a new kernel column is computed at once and read at the played points too.
 _WHOLE_COLUMN = 65536
 
@@ -184,8 +181,7 @@ class FeatureTable(TableBelief):
             dictionary = self._dictionary_rows  # the same object, by which others know that nothing changed
         groups = grouped(located.positions, Y)
         joining, left_out = self._difference(dictionary)
-        cheap = self._is_cheap(len(joining), len(left_out or ()), len(dictionary), len(groups), len(played_rows))
-        if groups and left_out is not None and cheap:
+        if groups and left_out is not None and self._is_cheap(joining, left_out, dictionary, played_rows, len(groups)):
             before = dict(vars(self))  # values are replaced, and features written beyond those in use only
             followed = False
             try:
@@ -219,14 +215,18 @@ class FeatureTable(TableBelief):
             return dictionary[:0], None  # what spans such a point may have left
         return dictionary.new_tensor(joining), left_out
 
-    def _is_cheap(self, num_joining: int, num_left_out: int, size: int, num_rewards: int, num_played: int) -> bool:
+    def _is_cheap(
+        self, joining: Tensor, left_out: tuple[int, ...], dictionary: Tensor, played_rows: Tensor, num_rewards: int
+    ) -> bool:
         """Say whether applying rows to the features is cheaper than embedding all arms afresh, and as exact."""
-        spanning = self._dtc.size + num_joining
-        if self._is_fragile or num_joining > 1 + self._dtc.size // 8:
+        if self._is_fragile or len(joining) > 1 + self._dtc.size // 8:
             return False
-        if self.exact and spanning > _STALE * num_played:
-            return False  # most of them were forgotten
-        rows = 2 * num_joining + 2 * num_left_out + num_rewards + 1
+        size, spanning = len(dictionary), self._dtc.size + len(joining)
+        # Features that are not needed cost in every pass; those of an exact posterior were forgotten.
+        needed = len(played_rows) if self.exact else size
+        if spanning > needed + needed // 2 + _COPY:
+            return False
+        rows = 2 * len(joining) + 2 * len(set(left_out) ^ set(self._dtc.left_out)) + num_rewards + 1
         return 2 * rows * spanning <= 3 * size**2 + _COPY * size
 
     # ---------------------------------------------------------------- forgetting
