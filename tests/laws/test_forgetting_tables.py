@@ -117,12 +117,12 @@ def check(bandit, name, now, first=0):
         dimension = sum(wanted.posterior.variance[row_of(torch.tensor(x))] for x in wanted.X) / LAMBDA
         assert float(belief.effective_dimension()) == pytest.approx(dimension, abs=1e-6)
         assert float(table.incumbent) == pytest.approx(wanted.posterior.mean[rows].max(), abs=1e-8)
-        best = row_of(bandit.recommend())
+        best = row_of(bandit.recommend(time=now))
         assert wanted.posterior.mean[best] > wanted.posterior.mean[rows].max() - 1e-8
         assert best in rows
     else:
         with pytest.raises(EmptyHistoryError):
-            bandit.recommend()
+            bandit.recommend(time=now)
 
 
 STEPS = st.lists(
