@@ -438,6 +438,8 @@ def test_in_batches_what_was_learned_counts_as_at_other_times(rule, name, poster
 
 CASES = {
     "window": ("window", "exact", "arms", {}),
+    "window fresh": ("window", "fresh", "arms", {}),
+    "window kors": ("window of observations", "kors", "arms", {}),
     "quadratic coupled": ("quadratic to a limit", "coupled", "arms", {}),
     "restart kors": ("restart", "kors", "changing", {}),
     "window in batches": ("window", "exact", "arms", {"batches": GlobalBatchRule(2.5)}),
