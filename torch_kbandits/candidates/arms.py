@@ -77,8 +77,8 @@ class Arms(Candidates):
         arms = self.domain.arms
         if arms is None:
             raise InputError(
-                f"{memory!r} needs arms in memory here: give Arms a tensor, or take a memory such as SlidingWindow(500) "
-                "with a dictionary."
+                f"{memory!r} needs arms in memory here: give Arms a tensor, or take a memory such as "
+                "SlidingWindow(500), with a dictionary."
             )
         rank = tie_rank(len(arms), seed)
         return JointBelief(arms, kernel, regularization, exact=exact, online=online, memory=memory, tie_rank=rank)

@@ -33,10 +33,10 @@ _COPY = 16
 class FeatureTable(TableBelief):
     """Mean and variance of every arm, kept up to date in at most one pass over the A × m embedding a round.
 
-    A reward changes all means and variances by a rank-one term, and nothing is computed of arms that cannot be chosen:
-    see ``best_row``. A new dictionary point adds one feature. A point that leaves the dictionary stays among the
-    spanning points of ``OnlineDTC``, so leaving and coming back change no feature; all arms are embedded again only
-    where that is cheaper. The exact posterior is the case where every played point is in the dictionary; points that
+    A reward changes all means and variances by a rank-one term, and so does one that is taken back; nothing is computed
+    of arms that cannot be chosen: see ``best_row``. A new dictionary point adds one feature. A point that leaves the
+    dictionary stays among the spanning points of ``OnlineDTC``, so leaving and coming back change no feature; all arms
+    are embedded again only where that is cheaper. The exact posterior is the case where every played point is in the dictionary; points that
     the others span to rounding add no feature.
 
     What concerns the played points and the dictionary alone is kept in double precision, computed from kernel values in
@@ -46,8 +46,8 @@ class FeatureTable(TableBelief):
     embeds all arms afresh in every round; here drift of the low-rank changes is looked for every ``CHECK`` of them and
     cleared where it exceeds ``DRIFT``.
 
-    Cost of a round: O(A + m² + u m) at an unchanged dictionary where bounds help, O(A m) a point that joins or has
-    left, O(A m²) at most. Memory: O(A m), and the kernel columns of played arms within their budget.
+    Cost of a round: O(A + m² + u m) at an unchanged dictionary where bounds help, O(A m) a point that joins, leaves
+    or comes back, O(A m²) at most. Memory: O(A m), and the kernel columns of played arms within their budget.
 
     Args:
         arms: (A, d), or a source of them.
@@ -385,6 +385,7 @@ class FeatureTable(TableBelief):
             groups: number and sum of the rewards of each played point, by its position.
         """
         played, fresh = self._played, played_rows[len(self._played_rows) :]
+        before = set(self._dtc.left_out)
         if len(fresh):
             played = played.joined(self._panel_at(fresh))
         growth = self._growth(joining, played, played_rows)
@@ -400,7 +401,7 @@ class FeatureTable(TableBelief):
         self._settle(growth, played, dtc, come.then(seen), dtc.weights)
         require_finite(self._weights.to(self._points.dtype), seen.fallen)
         self._dictionary_rows = self._feature_rows if self.exact else dictionary
-        self._changes += len(groups) + len(joining)
+        self._changes += len(groups) + len(joining) + len(set(left_out) ^ before)
         if self._changes >= self.CHECK:
             self._clear_drift(played_rows)
         return True
