@@ -98,7 +98,7 @@ def expected(bandit, name, now, first=0) -> Dense:
 
 
 def row_of(x):
-    return int((ARMS == x).all(-1).nonzero()[0])
+    return int((x == ARMS).all(-1).nonzero()[0])
 
 
 def check(bandit, name, now, first=0):

@@ -6,7 +6,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits.acquisition import AcquisitionRule
-from torch_kbandits.candidates.base import Located, PlayedLog, require_finite
+from torch_kbandits.candidates.base import Located, Plays, require_finite
 from torch_kbandits.candidates.columns import KernelColumns
 from torch_kbandits.candidates.growth import SPAN_TOLERANCE, Columns, Growth, spanning_factor
 from torch_kbandits.candidates.lazy import LazyPanel, SomeArms
@@ -36,8 +36,8 @@ class FeatureTable(TableBelief):
     A reward changes all means and variances by a rank-one term, and so does one that is taken back; nothing is computed
     of arms that cannot be chosen: see ``best_row``. A new dictionary point adds one feature. A point that leaves the
     dictionary stays among the spanning points of ``OnlineDTC``, so leaving and coming back change no feature; all arms
-    are embedded again only where that is cheaper. The exact posterior is the case where every played point is in the dictionary; points that
-    the others span to rounding add no feature.
+    are embedded again only where that is cheaper. The exact posterior is the case where every played point is in the
+    dictionary; points that the others span to rounding add no feature.
 
     What concerns the played points and the dictionary alone is kept in double precision, computed from kernel values in
     the dtype of the arms.
@@ -231,60 +231,39 @@ class FeatureTable(TableBelief):
 
     # ---------------------------------------------------------------- forgetting
 
-    def forget(self, places: Tensor, Y: Tensor, counts: Tensor) -> Tensor:
-        """Take back all observations but those that count; the dictionary stays.
-
-        Points that are left stand in the order of their first play that counts.
+    def take_back(self, left: Plays, gone: Plays) -> None:
+        """Take back rewards told before; the dictionary stays.
 
         Args:
-            places: where the points of all observations stand among the unique played ones, (n,), in the order told.
-            Y: their rewards, (n,).
-            counts: which of them count, (n,) bool.
+            left: what is left, by the old places of the played points, in the order in which they stand from now on.
+            gone: what is taken back, by these places.
 
-        Returns:
-            Where the points of those that count stand then, (n',).
+        After an error the table is out of order: take rewards back from a copy.
 
-        Cost: O(n + u m + m²) and one pass of a row for each point taken back, O(A m²) if they are many.
+        Cost: O(u m + m²) and one pass of a row for each point taken back, O(A m²) if they are many.
         """
-        before, size = self._log, len(self._log)
-        left, number = places[counts], int(counts.sum())
-        first = left.new_full((size,), number).scatter_reduce(0, left, torch.arange(number, device=left.device), "amin")
-        order = first.argsort()[: int((first < number).sum())]
-        sums = torch.zeros_like(before.sums).index_add(0, left, Y[counts].to(before.sums))
-        log = before.recounted(order, torch.bincount(left, minlength=size).to(sums)[order], sums[order])
-        gone = places[~counts]
-        taken = (
-            torch.bincount(gone, minlength=size).to(sums),
-            torch.zeros_like(sums).index_add(0, gone, Y[~counts].to(sums)),
-        )
-        positions = gone.unique()
-        self._take_back(log, order, positions, taken[0][positions], taken[1][positions])
-        self._num_observations = number
-        return torch.empty_like(first).scatter(0, order, torch.arange(len(order), device=order.device))[left]
-
-    def _take_back(self, log: PlayedLog, order: Tensor, positions: Tensor, counts: Tensor, sums: Tensor) -> None:
-        """Take back so many rewards of such sums of points at some positions (k,); ``log`` is what is left."""
-        noise, points = self.regularization.double(), self._played.features.columns(positions)
+        noise, points = self.regularization.double(), self._played.features.columns(gone.places)
+        order = left.places
         if len(order) < len(self._log) or not torch.equal(order, torch.arange(len(order), device=order.device)):
             self._played_rows, self._played = self._played_rows[order], self._played.at(order)
-        self._log, self._last_located = log, None
-        if len(log) == 0:
-            dtc = self._dtc.without_rewards()
-            arms = self._arms.features
-            prior = self._prior_variance[: self._num_arms]
-            self._dtc, self._weights = dtc, dtc.weights
-            self._lazy_panel = LazyPanel(Panel.prior(prior, arms), dtc, dtc.weights)
+        self._log, self._last_located = self._log.recounted(*left), None
+        self._num_observations = int(left.counts.sum())
+        if len(order) == 0:
+            self._dtc, arms = self._dtc.without_rewards(), self._arms.features
+            self._weights = self._dtc.weights
+            prior = Panel.prior(self._prior_variance[: self._num_arms], arms)
+            self._lazy_panel = LazyPanel(prior, self._dtc, self._weights)
             return
         followed = None
-        if 2 * len(positions) <= self._dtc.size:
-            followed = self._dtc.forgotten(points, counts / noise, sums / noise)
-        self._num_shed += len(positions)
+        if 2 * len(gone.places) <= self._dtc.size:
+            followed = self._dtc.forgotten(points, gone.counts / noise, gone.sums / noise)
+        self._num_shed += len(gone.places)
         if followed is None or self._num_shed >= self.CHECK:
             self._recount()
             return
         dtc, squares = followed
         require_finite(dtc.weights.to(self._points.dtype), squares.risen)
-        self._settle(Growth.none(self._dtc, positions[:0], self._played.mean), self._played, dtc, squares, dtc.weights)
+        self._settle(Growth.none(self._dtc, order[:0], self._played.mean), self._played, dtc, squares, dtc.weights)
 
     def _recount(self) -> None:
         """Compute everything afresh from the features and what was told of what counts. Cost: O((A + u) m²)."""

@@ -7,7 +7,7 @@ from typing import NamedTuple, Self, cast
 import torch
 from torch import Tensor
 
-from torch_kbandits.candidates.base import Belief, Lookahead
+from torch_kbandits.candidates.base import Belief, Lookahead, Plays
 from torch_kbandits.candidates.features import FeatureTable
 from torch_kbandits.dictionaries import DictionaryRule, OnlineRule, OnlineSample, PlayedPoints, Selection
 from torch_kbandits.ledger import History
@@ -34,6 +34,16 @@ class _Counted(NamedTuple):
     def rows(self, which: Tensor) -> "_Counted":
         """Return some of them, (n,) bool."""
         return _Counted(*(part[which] for part in self))
+
+    def plays(self) -> Plays:
+        """Return how often each point was played, in the order of first plays. Cost: O(n)."""
+        size = int(self.places.max()) + 1 if len(self.places) else 0
+        numbers = torch.arange(len(self.places), device=self.places.device)
+        first = numbers.new_full((size,), len(numbers)).scatter_reduce(0, self.places, numbers, "amin")
+        order = first.argsort()[: int((first < len(numbers)).sum())]
+        counts = torch.bincount(self.places, minlength=size).to(self.times)
+        sums = torch.zeros_like(counts).index_add(0, self.places, self.Y.to(counts))
+        return Plays(order, counts[order], sums[order])
 
 
 class ForgettingTable(Belief):
@@ -137,9 +147,12 @@ class ForgettingTable(Belief):
         """Forget all observations but those that count, (n,) bool."""
         if bool(counts.all()):
             return
-        table = copy(self._table)
-        places = table.forget(self._counted.places, self._counted.Y, counts)
-        self._table, self._counted = table, self._counted.rows(counts)._replace(places=places)
+        table, kept = copy(self._table), self._counted.rows(counts)
+        left, gone = kept.plays(), self._counted.rows(~counts).plays()
+        table.take_back(left, gone)
+        moved = torch.empty_like(self._counted.places)
+        moved[left.places] = torch.arange(len(left.places), device=moved.device)
+        self._table, self._counted = table, kept._replace(places=moved[kept.places])
 
     # ---------------------------------------------------------------- learning
 
