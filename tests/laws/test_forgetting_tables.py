@@ -132,7 +132,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=6)
+@settings(max_examples=5)
 @given(steps=STEPS, name=st.sampled_from(WINDOWS), seed=st.integers(0, 10_000))
 @pytest.mark.parametrize("rule", RULES)
 def test_any_program_is_the_dense_posterior_and_plays_as_the_model(rule, steps, name, seed):
@@ -168,11 +168,11 @@ def test_any_program_is_the_dense_posterior_and_plays_as_the_model(rule, steps, 
 @pytest.mark.parametrize("rule", ["exact", "fresh", "coupled", "kors"])
 def test_many_rounds_as_the_model(rule):
     bandit, model = bandit_of(rule, SlidingWindow(12)), bandit_of(rule, SlidingWindow(12), AskedArms(ARMS))
-    assert torch.equal(play(bandit, 45), play(model, 45))
+    assert torch.equal(play(bandit, 30), play(model, 30))
     assert float(bandit.beta) == float(model.beta)
 
 
-@pytest.mark.parametrize("memory", [KeepAll(), SlidingWindow(math.inf), Restart(math.inf), SlidingWindow(60)])
+@pytest.mark.parametrize("memory", [KeepAll(), SlidingWindow(math.inf), Restart(math.inf), SlidingWindow(60)], ids=repr)
 @pytest.mark.parametrize("rule", ["exact", "fresh", "coupled", "kors"])
 def test_what_forgets_nothing_is_the_static_table(rule, memory):
     """To the last bit, also in batches.
@@ -205,12 +205,26 @@ def test_points_that_are_no_arms_are_forgotten_too(rule):
         assert len(bandit._belief._table._log) == len(np.unique(wanted.X, axis=0))
 
 
+@pytest.mark.parametrize("rule", ["exact", "fresh", "kors", "capped"])
+def test_arms_maximise_the_acquisition_function_with_points_pending(rule):
+    """As without a memory: points pending join the dictionary."""
+    bandit = bandit_of(rule, "window")
+    for _ in range(4):
+        for _ in range(3):
+            function = bandit.acquisition()
+            x = bandit.ask()
+            values = function(ARMS.unsqueeze(-2)).detach()
+            assert float(values.max() - function(x.unsqueeze(-2))) < 1e-8
+        bandit.tell(bandit.pending, reward(bandit.pending))
+        bandit.tell(ARMS[:2], reward(ARMS[:2]))
+
+
 def test_bounds_hold_while_variances_rise():
     """A window at a dictionary that stays: an arm that bounds exclude has no higher score, and few are looked at."""
     arms = data(240, 2, seed=3)[0]
     bandit = bandit_of("fixed", SlidingWindow(40), Arms(arms))
     shares = []
-    for number in range(140):
+    for number in range(100):
         x = bandit.ask()
         shares.append(bandit.visited_share)
         X, Y = bandit.history.X[-40:], bandit.history.Y[-40:]
@@ -229,7 +243,7 @@ def test_bounds_hold_while_variances_rise():
 def test_nothing_grows_with_the_rounds(rule):
     bandit, sizes = bandit_of(rule, SlidingWindow(10), Arms(data(400, 2, seed=3)[0])), []
     arms = bandit.candidates.source.tensor
-    for number in range(150):
+    for number in range(70):
         bandit.tell(arms[2 * number, None], reward(arms[2 * number, None]))
         table = bandit._belief._table
         sizes.append(table._dtc.size)
@@ -290,10 +304,10 @@ def check_rolled(rule, rounds):
     assert torch.equal(rebuilt.ask(3), bandit.ask(3))
 
 
-@pytest.mark.parametrize("rule", ["exact", "coupled", "fixed"])
+@pytest.mark.parametrize("rule", ["exact", "coupled"])
 def test_a_window_that_rolled_on_is_what_rebuilding_gives(rule, monkeypatch):
     monkeypatch.setattr(FeatureTable, "CHECK", 512)
-    check_rolled(rule, 400)
+    check_rolled(rule, 200)
 
 
 @pytest.mark.slow
