@@ -8,7 +8,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from torch_kbandits.linalg import jittered_cholesky
+from torch_kbandits.linalg import LEAST_SHARE, jittered_cholesky
 from torch_kbandits.squares import Squares
 
 #: Parts of a factor that are kept apart.
@@ -16,10 +16,6 @@ _MOST_PARTS = 64
 
 #: Rows that are kept apart from M and K⁻¹.
 _MOST_ROWS = 32
-
-#: Rewards are not taken back one by one where less than this share of what they explain would be left: it is a
-#: difference of numbers that large, and what is left of it has lost as many digits.
-_LEAST_SHARE = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
@@ -262,7 +258,7 @@ class OnlineDTC:
         corner = -(solved @ inside)
         corner.diagonal().add_(1.0 / weights)
         factor, info = torch.linalg.cholesky_ex(corner)
-        if bool(info) or bool((factor.diagonal().square() * weights).prod() < _LEAST_SHARE):
+        if bool(info) or bool((factor.diagonal().square() * weights).prod() < LEAST_SHARE):
             return None
         risen = torch.linalg.solve_triangular(factor, solved, upper=False)
         squares = Squares(risen[:0], risen)

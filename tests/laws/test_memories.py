@@ -2,7 +2,7 @@
 
 import io
 import math
-from copy import deepcopy
+from copy import copy, deepcopy
 from itertools import product
 
 import hypothesis.strategies as st
@@ -47,6 +47,7 @@ from torch_kbandits import (
 from torch_kbandits.acquisition import ExpectedImprovementRule, ProbabilityOfImprovementRule, ThompsonRule
 from torch_kbandits.batches import GlobalBatchRule, LocalBatchRule, StayRule
 from torch_kbandits.candidates import Arms
+from torch_kbandits.dtc import DTCFactors
 from torch_kbandits.memory import (
     Discount,
     Exponential,
@@ -197,6 +198,38 @@ def test_a_window_that_rolled_on_is_what_rebuilding_gives():
 @pytest.mark.slow
 def test_a_window_that_rolled_on_for_long_is_what_rebuilding_gives():
     check_rolled(10_000)
+
+
+@pytest.mark.parametrize("posterior", ["fresh", "coupled", "kors"])
+@pytest.mark.parametrize("domain", ["contexts", "changing", "box"])
+def test_a_model_takes_back_what_a_window_forgets_without_a_rebuild(domain, posterior, monkeypatch):
+    bandit = make("window of observations", posterior, domain)
+    now = tell_at_odd_times(bandit, 10, seed=6)
+    belief, rebuilt = bandit._belief, []
+    original = DTCFactors.fit
+    monkeypatch.setattr(DTCFactors, "fit", lambda *words: (rebuilt.append(0), original(*words))[1])
+    for number in range(1, 4):
+        kept = torch.arange(7) >= number
+        belief = copy(belief)
+        noise = torch.full((8 - number,), LAMBDA, dtype=DOUBLE)
+        noise[0] = math.inf
+        belief._forget(noise)
+        X, y = dense(bandit.history.X[-7:][kept], bandit.history.Y[-7:][kept])
+        wanted = oracles.dtc(KERNEL, X, y, np.full(7 - number, LAMBDA), *dense(bandit.inducing_points, TESTED))
+        mean, variance = belief.moments(TESTED)
+        assert difference(mean, wanted.mean) < 1e-8
+        assert difference(variance, wanted.variance) < 1e-8
+    assert not rebuilt
+    assert bandit._belief.num_observations == 7
+    assert agrees(bandit, "window of observations", now)
+
+
+def test_a_downdate_is_refused_where_it_would_leave_rounding():
+    """λ = 1e-9: one of two points in general position explains all but a part in 1e9 of its variance."""
+    X, y = data(2, 2, seed=3)
+    kernel = torch.tensor(KERNEL(*dense(X, X)))
+    factors = DTCFactors.fit(kernel, kernel, y[:, 0], torch.full((2,), 1e-9, dtype=DOUBLE))
+    assert factors.forgotten(factors.embed(kernel[:, :1]), y[:1, 0], torch.full((1,), 1e-9, dtype=DOUBLE)) is None
 
 
 @pytest.mark.parametrize(
