@@ -8,6 +8,7 @@ from torch import Tensor
 
 from torch_kbandits.candidates.base import Lookahead, PlayedLog, SelectingBelief, require_finite
 from torch_kbandits.dictionaries import DictionaryRule, OnlineRule, OnlineSample, PlayedPoints, Selection
+from torch_kbandits.dtc import DTCFactors
 from torch_kbandits.ledger import History
 from torch_kbandits.memory import KeepAll, Memory
 from torch_kbandits.models import NystromGP, OnlineGP
@@ -153,7 +154,7 @@ class ModelBelief(SelectingBelief):
             return None
         with torch.no_grad():
             embedding = model.embed(self._X[gone])
-            factors = model.factors.forgotten(embedding, self._Y[gone], self._noise[gone])
+            factors = cast(DTCFactors, model.factors).forgotten(embedding, self._Y[gone], self._noise[gone])
         if factors is None:
             return None
         prior = {"covar_module": self.kernel, "regularization": float(self.regularization)}
