@@ -333,7 +333,9 @@ class OnlineDTC:
         """
         if positions == self.left_out:
             return self, Squares.none(self.size, self.moment)
-        after, changes = self, Squares.none(self.size, self.moment)
+        # In one part, so that it is put together once.
+        after = replace(self, factor_parts=((self.factor[:, :0], self.factor),))
+        changes = Squares.none(self.size, self.moment)
         back, gone = set(self.left_out) - set(positions), set(positions) - set(self.left_out)
         if back:
             after, changes = after._returned(self.factor[sorted(back)])
