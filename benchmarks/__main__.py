@@ -18,6 +18,7 @@ from benchmarks import (
     resampling_regret,
     sharded_arms,
     thompson_draws,
+    window_rounds,
 )
 from benchmarks.report import Report, describe_machine, machine, save_summary
 
@@ -28,6 +29,7 @@ BENCHMARKS: dict[str, Callable[[bool], Report]] = {
     "long_run": long_run.run,
     "resampling_regret": resampling_regret.run,
     "bkb_rounds": bkb_rounds.run,
+    "window_rounds": window_rounds.run,
     "bkb_regret": bkb_regret.run,
     "discrete_acquisition": discrete_acquisition.run,
     "box_search": box_search.run,

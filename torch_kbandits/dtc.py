@@ -1,12 +1,12 @@
 """The Nyström–DTC posterior as algebra on Gram matrices; it knows no kernel, model or candidate set."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import torch
 from torch import Tensor
 
-from torch_kbandits.linalg import jittered_cholesky, non_negative_variance
+from torch_kbandits.linalg import LEAST_SHARE, cholesky_rank_one, jittered_cholesky, non_negative_variance
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,6 +62,29 @@ class DTCFactors:
         moment = weighted @ targets.unsqueeze(-1)
         weights = torch.cholesky_solve(moment, precision_factor).squeeze(-1)
         return cls(dictionary_factor, precision_factor, weights)
+
+    def forgotten(self, embedding: Tensor, targets: Tensor, noise: Tensor) -> Self | None:
+        """Take back k observations that are among those conditioned on, without batch dimensions.
+
+        Args:
+            embedding: z of each, (m, k).
+            targets: rewards less the prior mean, (k,).
+            noise: noise variances λ_s, (k,).
+
+        Returns:
+            The factors without them; None where rounding would be left of a variance.
+
+        Source: w − V'⁻¹ z (y − zᵀw) / λ are the weights after V' = V − z zᵀ / λ. Cost: O(k m²).
+        """
+        factor, weights = self.precision_factor, self.weights
+        for z, y, variance in zip(embedding.mT, targets, noise, strict=True):
+            whitened = torch.linalg.solve_triangular(factor, z.unsqueeze(-1), upper=False)
+            if bool(1.0 - whitened.square().sum() / variance < LEAST_SHARE):
+                return None
+            factor = cholesky_rank_one(factor, z, -1.0 / variance)
+            solved = torch.cholesky_solve(z.unsqueeze(-1), factor).squeeze(-1)
+            weights = weights - solved * ((y - z @ weights) / variance)
+        return replace(self, precision_factor=factor, weights=weights)
 
     def embed(self, cross_gram: Tensor) -> Tensor:
         """Return z(x) for each column of K_Zx: (..., m, N) to (..., m, N). Cost: O(N m²)."""

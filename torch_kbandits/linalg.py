@@ -11,6 +11,10 @@ _MAX_RELATIVE_JITTER = {torch.float64: 1e-6, torch.float32: 1e-3}
 #: A variance below minus this fraction of the prior variance is an error, above it is rounding and becomes 0.
 _NEGATIVE_VARIANCE_TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-2}
 
+#: What explains all but less than this share of a variance is not taken back by a downdate: what is left of it is a
+#: difference of numbers that large, and has lost as many digits.
+LEAST_SHARE = 1e-6
+
 #: Steps of inverse iteration, which gains orders of magnitude with each where one eigenvalue is far below the others.
 _INVERSE_ITERATIONS = 3
 

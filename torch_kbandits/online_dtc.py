@@ -1,4 +1,4 @@
-"""The Nyström–DTC posterior over a growing dictionary as algebra on coordinates; it knows no kernel and no points."""
+"""The Nyström–DTC posterior over a changing dictionary as algebra on coordinates; it knows no kernel and no points."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -8,12 +8,13 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from torch_kbandits.linalg import jittered_cholesky
+from torch_kbandits.linalg import LEAST_SHARE, jittered_cholesky
+from torch_kbandits.squares import Squares
 
 #: Parts of a factor that are kept apart.
 _MOST_PARTS = 64
 
-#: Rows that are kept apart from M and M⁻¹.
+#: Rows that are kept apart from M and K⁻¹.
 _MOST_ROWS = 32
 
 
@@ -22,38 +23,42 @@ class OnlineDTC:
     """A DTC posterior that follows observations and dictionary changes by low-rank changes. A value.
 
     Points are written in the coordinates z(x) = L⁻¹ k_Z(x) of m spanning points Z. The dictionary is Z without the
-    points ``left_out``: leaving out projects on what the others span, so points leave and come back without any
-    change of coordinates. With M = I + Σ_s z_s z_sᵀ / λ_s, orthonormal N spanning the complement and B = M⁻¹ N,
+    points ``left_out``: observations then enter by what the others span of them, so points leave and come back without
+    any change of coordinates. With M = I + Σ_s z_s z_sᵀ / λ_s, orthonormal N spanning what only the points left out
+    span, P = I − NNᵀ and K = P M P + NNᵀ,
 
-        variance(x) = [k(x, x) − zᵀz + zᵀM⁻¹z] + ‖Nᵀz‖² − zᵀB (NᵀB)⁻¹ Bᵀz,    mean(x) = wᵀz.
+        variance(x) = k(x, x) − zᵀz + zᵀK⁻¹z,    mean(x) = wᵀz with w = K⁻¹ P Σ_s z_s y_s / λ_s.
 
-    The bracket is the base variance, that of the posterior with nothing left out. It changes by squares of rows
-    applied to z, which ``grown`` and ``observed`` return.
+    Whatever happens changes variances by squares of rows applied to z, as many as points or rewards come or go; the
+    methods that change something return them.
 
     Source: the posterior is that of Calandriello et al., COLT 2019, between (3) and (4), in the units of ``dtc``.
 
     Attributes:
         factor_parts: L (m, m), lower triangular, in double precision as everything here: for each group of points their
             coordinates in those before, and their own factor.
-        precision_base: M (m, m), but for what the last rewards added.
-        inverse_base: M⁻¹ (m, m), but for what the last rewards took off.
-        gained: rows (k, m) of the last rewards: M = precision_base + Σ rowᵀ row. Matrices are read often and rewritten
-            seldom, since writing them costs more than all else in a round.
-        fallen: rows (k, m) of the last rewards: M⁻¹ = inverse_base − Σ rowᵀ row.
+        precision_base: M (m, m), but for what the last rewards changed.
+        inverse_base: K⁻¹ (m, m), but for what happened last.
+        gained: rows (k, m) of rewards told last: M = precision_base + Σ rowᵀ row over them, less that over ``shed``.
+            Matrices are read often and rewritten seldom, since writing them costs more than all else in a round.
+        shed: rows (j, m) of rewards forgotten last.
+        last: what happened last: K⁻¹ = inverse_base − Σ rowᵀ row over what has fallen, and more by what has risen.
         moment: Σ_s z_s y_s / λ_s, (m,).
-        base_log_det: log det M, 0-dim.
-        left_out: positions of the spanning points that are not in the dictionary.
+        log_det: log det K, 0-dim: that of I + Σ_s z_s z_sᵀ / λ_s on the dictionary's span.
+        complement: N (m, r), with orthonormal columns.
+        left_out: positions of the r spanning points that are not in the dictionary.
     """
 
     factor_parts: tuple[tuple[Tensor, Tensor], ...]
     precision_base: Tensor
     inverse_base: Tensor
     gained: Tensor
-    fallen: Tensor
+    shed: Tensor
+    last: Squares
     moment: Tensor
-    base_log_det: Tensor
+    log_det: Tensor
+    complement: Tensor = field(repr=False)
     left_out: tuple[int, ...] = ()
-    known_complement: Tensor | None = field(default=None, repr=False)
 
     @classmethod
     def empty(cls, like: Tensor) -> Self:
@@ -73,10 +78,48 @@ class OnlineDTC:
 
         Cost: O(u m² + m³).
         """
+        none = factor[:0]
+        start = cls(
+            factor_parts=((factor[:, :0], factor),),
+            precision_base=factor,
+            inverse_base=factor,
+            gained=none,
+            shed=none,
+            last=Squares(none, none),
+            moment=factor.new_zeros(len(factor)),
+            log_det=factor.new_zeros(()),
+            complement=factor[:, :0],
+        )
+        return start.refitted(embedding, weights, moments)
+
+    def refitted(self, embedding: Tensor, weights: Tensor, moments: Tensor) -> Self:
+        """Return the posterior of other observations, as ``fit`` has them, at the same dictionary."""
         precision = (embedding * weights) @ embedding.mT
         precision.diagonal().add_(1.0)
-        parts, none = ((factor[:, :0], factor),), precision[:0]
-        return cls(parts, precision, precision, none, none, embedding @ moments, precision.new_zeros(())).refreshed()
+        none = self.gained[:0]
+        return replace(
+            self,
+            precision_base=precision,
+            inverse_base=precision,
+            gained=none,
+            shed=none,
+            last=Squares(none, none),
+            moment=embedding @ moments,
+        ).refreshed()
+
+    def without_rewards(self) -> Self:
+        """Return the prior at the same dictionary."""
+        identity, none = torch.eye(self.size, dtype=self.moment.dtype, device=self.moment.device), self.gained[:0]
+        return replace(
+            self,
+            precision_base=identity,
+            inverse_base=identity,
+            gained=none,
+            shed=none,
+            last=Squares(none, none),
+            moment=torch.zeros_like(self.moment),
+            log_det=torch.zeros_like(self.log_det),
+        )
 
     @property
     def size(self) -> int:
@@ -106,69 +149,36 @@ class OnlineDTC:
     @cached_property
     def precision(self) -> Tensor:
         """M (m, m)."""
-        return (
-            torch.addmm(self.precision_base, self.gained.mT, self.gained) if len(self.gained) else self.precision_base
-        )
+        return Squares(self.shed, self.gained).added_to(self.precision_base)
 
     @cached_property
     def inverse(self) -> Tensor:
-        """M⁻¹ (m, m)."""
-        if len(self.fallen) == 0:
-            return self.inverse_base
-        return torch.addmm(self.inverse_base, self.fallen.mT, self.fallen, alpha=-1.0)
+        """K⁻¹ (m, m)."""
+        return self.last.added_to(self.inverse_base)
 
     @cached_property
     def weights(self) -> Tensor:
-        """The weights w (m,) of the mean, refined once, so that drift of M⁻¹ hardly enters. Cost: O(m²)."""
-        weights = self._solved(self.moment.unsqueeze(-1)).squeeze(-1)
-        return weights - self.lost.mT @ (self.lost @ self.moment) if self.left_out else weights
-
-    @cached_property
-    def complement(self) -> Tensor:
-        """N (m, r): an orthonormal basis of what the dictionary leaves of the span. Cost: O(m² r)."""
-        if self.known_complement is not None:
-            return self.known_complement
-        if not self.left_out:
-            return self.precision_base[:, :0]
-        unit = self.precision_base.new_zeros(self.size, len(self.left_out))
-        unit[list(self.left_out), range(len(self.left_out))] = 1.0
-        duals = torch.linalg.solve_triangular(self.factor, unit, upper=False)
-        return torch.linalg.qr(duals / duals.norm(dim=0)).Q
-
-    @cached_property
-    def lost(self) -> Tensor:
-        """Rows (r, m) whose squares applied to z are zᵀB (NᵀB)⁻¹ Bᵀz: the base variance that the complement held."""
-        if not self.left_out:
-            return self.precision_base[:0]
-        solved = self._inverse_times(self.complement).mT
-        return torch.linalg.solve_triangular(self._corner_factor, solved, upper=False)
-
-    @cached_property
-    def _corner_factor(self) -> Tensor:
-        return jittered_cholesky(self.complement.mT @ self._inverse_times(self.complement))
-
-    @property
-    def log_det(self) -> Tensor:
-        """Log det of I + Σ_s z_s z_sᵀ / λ_s on the dictionary's span, 0-dim."""
-        if not self.left_out:
-            return self.base_log_det
-        return self.base_log_det + 2.0 * self._corner_factor.diagonal().log().sum()
+        """The weights w (m,) of the mean, refined once, so that drift of K⁻¹ hardly enters. Cost: O(m²)."""
+        return self._solved(self._inside(self.moment.unsqueeze(-1))).squeeze(-1)
 
     @cached_property
     def precision_factor(self) -> Tensor:
-        """The lower Cholesky factor of M, (m, m). Cost: O(m³) the first time."""
-        return jittered_cholesky(self.precision)
+        """The lower Cholesky factor of K, (m, m). Cost: O(m³) the first time."""
+        precision, N = self.precision, self.complement
+        if self.left_out:
+            precision = self._inside(self._inside(precision).mT) + N @ N.mT
+        return jittered_cholesky(precision)
 
-    def base_variance(self, prior_variance: Tensor, embedding: Tensor) -> Tensor:
-        """Return the base variance at points of prior variance (n,) and coordinates (m, n), (n,), from M itself.
+    def variance(self, prior_variance: Tensor, embedding: Tensor) -> Tensor:
+        """Return the variance at points of prior variance (n,) and coordinates (m, n), (n,), from M itself.
 
         In the dtype of the coordinates. Cost: O(n m²), and that of ``precision_factor``.
         """
         whitened = torch.linalg.solve_triangular(self.precision_factor.to(embedding.dtype), embedding, upper=False)
         return prior_variance - embedding.square().sum(0) + whitened.square().sum(0)
 
-    def quick_base_variance(self, prior_variance: Tensor, embedding: Tensor) -> Tensor:
-        """Return the same from M⁻¹ as it is, which may have drifted. Cost: O(n m²)."""
+    def quick_variance(self, prior_variance: Tensor, embedding: Tensor) -> Tensor:
+        """Return the same from K⁻¹ as it is, which may have drifted. Cost: O(n m²)."""
         return prior_variance - embedding.square().sum(0) + (embedding * self._inverse_times(embedding)).sum(0)
 
     def basis(self, positions: Sequence[int]) -> Tensor:
@@ -183,26 +193,26 @@ class OnlineDTC:
 
     def solve(self, vector: Tensor) -> Tensor:
         """Return V⁻¹ v for v (m,), with V = I + Σ_s z_s z_sᵀ / λ_s on the dictionary's span. Cost: O(m²)."""
-        solved = self._inverse_times(vector.unsqueeze(-1)).squeeze(-1)
-        return solved - self.lost.mT @ (self.lost @ vector) if self.left_out else solved
+        return self._inverse_times(self._inside(vector.unsqueeze(-1))).squeeze(-1)
 
     def inverse_product(self, left: Tensor, right: Tensor) -> Tensor:
-        """Return leftᵀ M⁻¹ right for coordinates (m, k) and (m, l), (k, l), from M⁻¹ as it is. Cost: O(m² l)."""
+        """Return leftᵀ K⁻¹ right for coordinates (m, k) and (m, l), (k, l), from K⁻¹ as it is. Cost: O(m² l)."""
         return left.mT @ self._inverse_times(right)
 
     def traces(self) -> tuple[Tensor, Tensor]:
-        """Return the traces of M and of M⁻¹ as it is, 0-dim. Cost: O(m)."""
-        trace = self.precision_base.diagonal().sum() + self.gained.square().sum()
-        return trace, self.inverse_base.diagonal().sum() - self.fallen.square().sum()
+        """Return the traces of M and of K⁻¹ as it is, 0-dim. Cost: O(m)."""
+        trace = self.precision_base.diagonal().sum() + self.gained.square().sum() - self.shed.square().sum()
+        fallen, risen = (part.square().sum() for part in self.last)
+        return trace, self.inverse_base.diagonal().sum() - fallen + risen
 
     def distance(self, change: Tensor) -> Tensor:
         """Return √(cᵀ M c) for a change c (m,) of the weights, 0-dim. Cost: O(m²)."""
         change = change.unsqueeze(-1)
         return (change * self._precision_times(change)).sum().clamp_min(0.0).sqrt()
 
-    # ---------------------------------------------------------------- changing
+    # ---------------------------------------------------------------- rewards
 
-    def observed(self, points: Tensor, weights: Tensor, moments: Tensor) -> tuple[Self, Tensor]:
+    def observed(self, points: Tensor, weights: Tensor, moments: Tensor) -> tuple[Self, Squares]:
         """Condition on rewards of k points.
 
         Args:
@@ -211,12 +221,13 @@ class OnlineDTC:
             moments: summed y_s/λ_s of the new rewards of each, (k,).
 
         Returns:
-            The posterior, and rows (k, m) whose squares applied to z come off the base variance.
+            The posterior, and how variances change.
 
         Cost: O(m² k + k³).
         """
-        solved = self._inverse_times(points).mT
-        corner = solved @ points
+        inside = self._inside(points)
+        solved = self._inverse_times(inside).mT
+        corner = solved @ inside
         corner.diagonal().add_(1.0 / weights)
         if points.shape[1] == 1:
             factor = corner.sqrt()
@@ -224,19 +235,43 @@ class OnlineDTC:
         else:
             factor = jittered_cholesky(corner)
             fallen = torch.linalg.solve_triangular(factor, solved, upper=False)
-        start = self if len(self.fallen) + len(fallen) <= _MOST_ROWS else self._merged()
-        after = replace(
-            start,
-            gained=torch.cat([start.gained, (points * weights.sqrt()).mT]),
-            fallen=torch.cat([start.fallen, fallen]),
+        squares = Squares(fallen, fallen[:0])
+        after = self._followed(
+            squares,
+            2.0 * factor.diagonal().log().sum() + weights.log().sum(),
+            gained=(points * weights.sqrt()).mT,
             moment=self.moment + points @ moments,
-            base_log_det=self.base_log_det + 2.0 * factor.diagonal().log().sum() + weights.log().sum(),
-            known_complement=self.complement,
         )
-        return after, fallen
+        return after, squares
+
+    def forgotten(self, points: Tensor, weights: Tensor, moments: Tensor) -> tuple[Self, Squares] | None:
+        """Take back rewards of k points; see ``observed``.
+
+        Returns:
+            The posterior, and how variances change; None where rounding would be left of what explains too much.
+
+        Cost: O(m² k + k³).
+        """
+        inside = self._inside(points)
+        # Refined, since the corner is a small difference and would be all drift.
+        solved = self._solved(inside).mT
+        corner = -(solved @ inside)
+        corner.diagonal().add_(1.0 / weights)
+        factor, info = torch.linalg.cholesky_ex(corner)
+        if bool(info) or bool((factor.diagonal().square() * weights).prod() < LEAST_SHARE):
+            return None
+        risen = torch.linalg.solve_triangular(factor, solved, upper=False)
+        squares = Squares(risen[:0], risen)
+        after = self._followed(
+            squares,
+            2.0 * factor.diagonal().log().sum() + weights.log().sum(),
+            shed=(points * weights.sqrt()).mT,
+            moment=self.moment - points @ moments,
+        )
+        return after, squares
 
     def with_observations(self, points: Tensor, weights: Tensor, moments: Tensor) -> Self:
-        """Return M and the moments with rewards of k points added; M⁻¹ and log det are not what they were to follow.
+        """Return M and the moments with rewards of k points added; K⁻¹ and log det are not what they were to follow.
 
         ``refreshed`` computes them, once after many blocks of rewards.
 
@@ -250,7 +285,9 @@ class OnlineDTC:
         precision = torch.addmm(self.precision_base, points * weights, points.mT)
         return replace(self, precision_base=precision, moment=self.moment + points @ moments)
 
-    def grown(self, own: Tensor, corner: Tensor, cross: Tensor, below: Tensor, moments: Tensor) -> tuple[Self, Tensor]:
+    # ---------------------------------------------------------------- the dictionary
+
+    def grown(self, own: Tensor, corner: Tensor, cross: Tensor, below: Tensor, moments: Tensor) -> tuple[Self, Squares]:
         """Add spanning points, which join the dictionary, on the observations so far.
 
         Args:
@@ -261,34 +298,139 @@ class OnlineDTC:
             moments: Σ_s f_s y_s / λ_s, (a,).
 
         Returns:
-            The posterior, and rows (a, m + a) whose squares applied to z come on the base variance, after the squares
-            of the new coordinates themselves came off it.
+            The posterior, and how variances change, in m + a coordinates, after the squares of the new coordinates
+            themselves came off.
 
         Cost: O(a m²).
         """
-        m, a = self.size, len(own)
-        identity = torch.eye(a, dtype=own.dtype, device=own.device)
-        solved = self._solved(cross)
-        schur_factor = jittered_cholesky(identity + below - cross.mT @ solved)
-        risen = torch.linalg.solve_triangular(schur_factor, torch.cat([-solved.mT, identity], dim=1), upper=False)
-        old, new = risen[:, :m], risen[:, m:]
-        inverse = _bordered(self.inverse_base, old.mT @ new, new.mT @ old, new.mT @ new)
-        _add_squares(inverse[:m, :m], old, 1)
-        _add_squares(inverse[:m, :m], self.fallen, -1)
-        precision = _bordered(self.precision_base, cross, cross.mT, identity + below)
-        _add_squares(precision[:m, :m], self.gained, 1)
-        after = replace(
+        identity = torch.eye(len(own), dtype=own.dtype, device=own.device)
+        nothing, none = torch.zeros_like(cross), own.new_empty(0, self.size + len(own))
+        # At first the new points are left out, which changes no variance; then they come in.
+        last = identity if self.left_out else torch.zeros_like(identity)
+        outside = replace(
             self,
             factor_parts=(*self._merged_parts(), (own, corner)),
-            precision_base=precision,
-            inverse_base=inverse,
-            gained=risen[:0],
-            fallen=risen[:0],
+            precision_base=Squares(self.shed, self.gained).bordered(self.precision_base, cross, identity + below),
+            inverse_base=self.last.bordered(self.inverse_base, nothing, last),
+            gained=none,
+            shed=none,
+            last=Squares(none, none),
             moment=torch.cat([self.moment, moments]),
-            base_log_det=self.base_log_det + 2.0 * schur_factor.diagonal().log().sum(),
-            known_complement=None,
+            complement=torch.block_diag(self.complement, identity),
         )
-        return after, risen
+        after, squares = outside._returned(torch.cat([own, corner], dim=1))
+        if self.left_out:
+            unit = torch.nn.functional.pad(identity, (self.size, 0))
+            return after, Squares(squares.fallen, torch.cat([squares.risen, unit]))
+        # What falls is the new coordinates themselves, which K⁻¹ was made without.
+        squares = Squares(none, squares.risen)
+        return replace(after, last=squares), squares
+
+    def leaving_out(self, positions: tuple[int, ...]) -> tuple[Self, Squares]:
+        """Return the posterior whose dictionary lacks just these spanning points, and how variances change.
+
+        Cost: O(m² k + m r k) for k points that leave or come back.
+        """
+        if positions == self.left_out:
+            return self, Squares.none(self.size, self.moment)
+        # In one part, so that it is put together once.
+        after = replace(self, factor_parts=((self.factor[:, :0], self.factor),))
+        changes = Squares.none(self.size, self.moment)
+        back, gone = set(self.left_out) - set(positions), set(positions) - set(self.left_out)
+        if back:
+            after, changes = after._returned(self.factor[sorted(back)])
+        if gone:
+            after, squares = after._left(sorted(gone))
+            changes = changes.then(squares)
+        return replace(after, left_out=positions), changes
+
+    def _returned(self, points: Tensor) -> tuple[Self, Squares]:
+        """Bring spanning points of coordinates (k, m), which were left out, into the dictionary."""
+        N, k = self.complement, len(points)
+        if k == N.shape[1]:
+            directions, rest = N, N[:, :0]
+        else:
+            rotation = torch.linalg.qr(N.mT @ points.mT, mode="complete").Q
+            directions, rest = N @ rotation[:, :k], N @ rotation[:, k:]
+        columns = self._precision_times(directions)
+        inside = self._inside(columns)
+        solved = self._solved(inside)
+        factor = jittered_cholesky(directions.mT @ columns - inside.mT @ solved)
+        risen = torch.linalg.solve_triangular(factor, (directions - solved).mT, upper=False)
+        squares = Squares(directions.mT, risen)
+        return self._followed(squares, 2.0 * factor.diagonal().log().sum(), complement=rest), squares
+
+    def _left(self, positions: list[int]) -> tuple[Self, Squares]:
+        """Leave out some spanning points that are in the dictionary."""
+        N = self.complement
+        unit = self.moment.new_zeros(self.size, len(positions))
+        unit[positions, range(len(positions))] = 1.0
+        directions = torch.linalg.solve_triangular(self.factor, unit, upper=False)
+        for _ in range(2):  # the second time for what rounding leaves of the first
+            directions = self._inside(directions)
+            directions = torch.linalg.qr(directions / directions.norm(dim=0)).Q
+        solved = self._solved(directions)
+        factor = jittered_cholesky(directions.mT @ solved)
+        fallen = torch.linalg.solve_triangular(factor, solved.mT, upper=False)
+        squares = Squares(fallen, directions.mT)
+        complement = torch.cat([N, directions], dim=1)
+        return self._followed(squares, 2.0 * factor.diagonal().log().sum(), complement=complement), squares
+
+    def restricted(self) -> Self:
+        """Return the same posterior in ``basis``, the coordinates of the dictionary alone. Cost: O(m³)."""
+        basis = self.basis(self.kept)
+        points = self.factor[list(self.kept)]
+        factor = jittered_cholesky(points @ points.mT)
+        none = self.gained[:0, : len(basis)]
+        return replace(
+            self,
+            factor_parts=((factor[:, :0], factor),),
+            precision_base=basis @ self.precision @ basis.mT,
+            gained=none,
+            shed=none,
+            last=Squares(none, none),
+            moment=basis @ self.moment,
+            complement=basis[:, :0],
+            left_out=(),
+        ).refreshed()
+
+    # ---------------------------------------------------------------- inside
+
+    def refreshed(self) -> Self:
+        """Return the same posterior with N, K⁻¹ and log det computed afresh from L and M. Cost: O(m³)."""
+        start = self._merged()
+        if self.left_out:
+            unit = self.moment.new_zeros(self.size, len(self.left_out))
+            unit[list(self.left_out), range(len(self.left_out))] = 1.0
+            duals = torch.linalg.solve_triangular(self.factor, unit, upper=False)
+            start = replace(start, complement=torch.linalg.qr(duals / duals.norm(dim=0)).Q)
+        factor = start.precision_factor
+        after = replace(start, inverse_base=torch.cholesky_inverse(factor), log_det=2.0 * factor.diagonal().log().sum())
+        vars(after)["precision_factor"] = factor  # K is the same
+        return after
+
+    def _followed(
+        self,
+        squares: Squares,
+        log_det_change: Tensor,
+        *,
+        gained: Tensor | None = None,
+        shed: Tensor | None = None,
+        moment: Tensor | None = None,
+        complement: Tensor | None = None,
+    ) -> Self:
+        """Return what comes of changes of K⁻¹ and of log det, and of M, the moment and N where they are given."""
+        rows = sum(len(part) for part in (*self.last, *squares))
+        start = self if rows <= _MOST_ROWS else self._merged()
+        return replace(
+            start,
+            gained=start.gained if gained is None else torch.cat([start.gained, gained]),
+            shed=start.shed if shed is None else torch.cat([start.shed, shed]),
+            last=start.last.then(squares),
+            moment=self.moment if moment is None else moment,
+            log_det=self.log_det + log_det_change,
+            complement=self.complement if complement is None else complement,
+        )
 
     def _merged_parts(self) -> tuple[tuple[Tensor, Tensor], ...]:
         """Return the parts of the factor, as one if it was put together or the parts are many."""
@@ -296,68 +438,35 @@ class OnlineDTC:
             return ((self.factor[:, :0], self.factor),)
         return self.factor_parts
 
+    def _inside(self, columns: Tensor) -> Tensor:
+        """Return P times columns (m, k): what the dictionary spans of them. Cost: O(m r k)."""
+        return columns - self.complement @ (self.complement.mT @ columns) if self.complement.shape[1] else columns
+
     def _solved(self, columns: Tensor) -> Tensor:
-        """Return M⁻¹ times columns (m, k), refined once: where they are large, M⁻¹ as it is would lose all digits."""
-        solved = self._inverse_times(columns)
-        return solved + self._inverse_times(columns - self._precision_times(solved))
+        """Return K⁻¹ times columns (m, k) that the dictionary spans, refined once.
+
+        Where they are large, K⁻¹ as it is would lose all digits.
+        """
+        solved = self._inside(self._inverse_times(columns))
+        residual = columns - self._inside(self._precision_times(solved))
+        return solved + self._inside(self._inverse_times(residual))
 
     def _inverse_times(self, columns: Tensor) -> Tensor:
-        """Return M⁻¹, as it is, times columns (m, k). Cost: O(m² k)."""
-        return self.inverse_base @ columns - self.fallen.mT @ (self.fallen @ columns)
+        """Return K⁻¹, as it is, times columns (m, k). Cost: O(m² k)."""
+        return self.last.times(self.inverse_base, columns)
 
     def _precision_times(self, columns: Tensor) -> Tensor:
         """Return M times columns (m, k). Cost: O(m² k)."""
-        return self.precision_base @ columns + self.gained.mT @ (self.gained @ columns)
+        return Squares(self.shed, self.gained).times(self.precision_base, columns)
 
     def _merged(self) -> Self:
-        """Return the same with M and M⁻¹ written out. Cost: O(m²) a row."""
-        none = self.fallen[:0]
-        return replace(self, precision_base=self.precision, inverse_base=self.inverse, gained=none, fallen=none)
-
-    def restricted(self) -> Self:
-        """Return the same posterior in ``basis``, the coordinates of the dictionary alone. Cost: O(m³)."""
-        basis = self.basis(self.kept)
-        points = self.factor[list(self.kept)]
-        factor = jittered_cholesky(points @ points.mT)
-        after = replace(
+        """Return the same with M and K⁻¹ written out. Cost: O(m²) a row."""
+        none = self.gained[:0]
+        return replace(
             self,
-            factor_parts=((factor[:, :0], factor),),
-            precision_base=basis @ self.precision @ basis.mT,
-            gained=self.gained[:0, : len(basis)],
-            fallen=self.fallen[:0, : len(basis)],
-            moment=basis @ self.moment,
-            left_out=(),
-            known_complement=None,
+            precision_base=self.precision,
+            inverse_base=self.inverse,
+            gained=none,
+            shed=none,
+            last=Squares(none, none),
         )
-        return after.refreshed()
-
-    def leaving_out(self, positions: tuple[int, ...]) -> Self:
-        """Return the posterior whose dictionary lacks just these spanning points."""
-        return self if positions == self.left_out else replace(self, left_out=positions, known_complement=None)
-
-    def refreshed(self) -> Self:
-        """Return the same posterior with M⁻¹ and log det computed afresh from M. Cost: O(m³)."""
-        factor = self.precision_factor
-        after = replace(
-            self._merged(),
-            inverse_base=torch.cholesky_inverse(factor),
-            base_log_det=2.0 * factor.diagonal().log().sum(),
-        )
-        vars(after)["precision_factor"] = factor  # M is the same
-        return after
-
-
-def _add_squares(matrix: Tensor, rows: Tensor, sign: int) -> None:
-    """Add or take off Σ rowᵀ row for rows (k, m), in place."""
-    if rows.shape[0] == 1:
-        matrix.addcmul_(rows.mT, rows, value=sign)
-    elif rows.shape[0]:
-        matrix.addmm_(rows.mT, rows, alpha=sign)
-
-
-def _bordered(corner: Tensor, right: Tensor, below: Tensor, last: Tensor) -> Tensor:
-    m = corner.shape[0]
-    size = m + last.shape[0]
-    matrix = corner.new_empty(size, size)
-    matrix[:m, :m], matrix[:m, m:], matrix[m:, :m], matrix[m:, m:] = corner, right, below, last
-    return matrix

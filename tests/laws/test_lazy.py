@@ -105,7 +105,7 @@ def play(arms, rule, dictionary_rule, width, rounds, *, is_lazy, dense=None) -> 
                 assert excess < 1e-9, (
                     number,
                     excess,
-                    belief._arms._num_fallen,
+                    belief._arms._num_rows,
                     variance[(scores - bounds.numpy()).argmax()],
                 )
         with pytest.MonkeyPatch.context() as patch:

@@ -14,6 +14,7 @@ from torch_kbandits.candidates import FeatureTable, panels
 from torch_kbandits.candidates.panels import Change, FeatureStore, Panel
 from torch_kbandits.dictionaries import FixedDictionary, PlayedPoints, Selection
 from torch_kbandits.online_dtc import OnlineDTC
+from torch_kbandits.squares import Squares
 
 LAMBDA = 0.05
 DENSE = KERNELS["matern"].dense
@@ -98,10 +99,8 @@ class Dense:
         points = self.T if points is None else points
         Z, noise = np.delete(self.Z, left_out, axis=0), np.full(len(self.X), LAMBDA)
         expected = oracles.dtc(DENSE, self.X, self.y, noise, Z, points)
-        everything = oracles.dtc(DENSE, self.X, self.y, noise, self.Z, points)
         assert difference(panel.mean, expected.mean) < 1e-9
         assert difference(panel.variance, expected.variance) < 1e-9
-        assert difference(panel.base, everything.variance) < 1e-9
         n = len(points)
         assert difference(panel.features.block(slice(0, n)), self.coordinates(points)) < 1e-9
 
@@ -132,15 +131,15 @@ def test_all_ways_to_a_panel_lead_to_the_posterior(n, m, a, k, drops, seed):
     before.assert_same(Panel.afresh(old, prior, dtc, dtc.weights))
 
     new = seen[m:, :6] / LAMBDA
-    grown, risen = dtc.grown(
+    grown, squares = dtc.grown(
         factor[m:, :m], factor[m:, m:], seen[:m, :6] @ new.mT, seen[m:, :6] @ new.mT, new @ rewards[:6]
     )
-    grown, fallen = grown.observed(seen[:, 6:], ones[6:], moments[6:])
+    grown, seen_now = grown.observed(seen[:, 6:], ones[6:], moments[6:])
     left_out = (int(random.integers(m + a)),) if drops and m + a else ()
-    grown = grown.leaving_out(left_out)
-    change = Change(factor[m:, :m], factor[m:, m:], fallen, risen)
+    grown, left = grown.leaving_out(left_out)
+    change = Change(factor[m:, :m], factor[m:, m:], squares.then(seen_now).then(left))
     kernel_values = torch.tensor(DENSE(Z[m:], T))
-    follower = panel.following(change, grown, grown.weights, lambda block: kernel_values[:, block])
+    follower = panel.following(change, grown.weights, lambda block: kernel_values[:, block])
     after.assert_same(follower, left_out)
     before.assert_same(panel)
 
@@ -148,7 +147,7 @@ def test_all_ways_to_a_panel_lead_to_the_posterior(n, m, a, k, drops, seed):
     few = panel.at(index)
     before.assert_same(few, points=T[index.numpy()])
     after.assert_same(
-        few.following(change, grown, grown.weights, lambda _: kernel_values[:, index]), left_out, T[index.numpy()]
+        few.following(change, grown.weights, lambda _: kernel_values[:, index]), left_out, T[index.numpy()]
     )
     joined = follower.joined(follower.at(index))
     after.assert_same(joined, left_out, np.concatenate([T, T[index.numpy()]]))
@@ -260,9 +259,8 @@ def test_drift_of_the_inverse_is_cleared_at_the_next_look(kind):
         x = arms[row, None]
         belief.update(x, torch.tensor(Y[number, None]), rule.select(belief.preview(x)))
         if number == 32:
-            belief._dtc = replace(
-                belief._dtc, inverse_base=belief._dtc.inverse * (1.0 + 1e-5), fallen=belief._dtc.fallen[:0]
-            )
+            inverse = belief._dtc.inverse * (1.0 + 1e-5)
+            belief._dtc = replace(belief._dtc, inverse_base=inverse, last=Squares.none(len(inverse), inverse))
     X = arms.numpy()
     mean, variance = ridge(X[rows], Y, np.full(49, LAMBDA), X[::5], X)
     assert belief.refits == (2 if kind is Drifting else 1)  # the first is the first dictionary

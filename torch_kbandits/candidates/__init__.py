@@ -7,6 +7,7 @@ from torch_kbandits.candidates.box import Box, BoxBelief
 from torch_kbandits.candidates.contextual import ContextualActions
 from torch_kbandits.candidates.covariances import CovarianceTable
 from torch_kbandits.candidates.features import FeatureTable
+from torch_kbandits.candidates.forgetting import ForgettingTable
 from torch_kbandits.candidates.growing import GrowingBelief
 from torch_kbandits.candidates.joint import JointBelief
 from torch_kbandits.candidates.mapped import MappedArms
@@ -26,6 +27,7 @@ __all__ = [
     "ContextualActions",
     "CovarianceTable",
     "FeatureTable",
+    "ForgettingTable",
     "GrowingBelief",
     "JointBelief",
     "Lookahead",

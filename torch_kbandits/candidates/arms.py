@@ -7,6 +7,7 @@ from torch_kbandits.acquisition import Domain
 from torch_kbandits.candidates.base import Candidates
 from torch_kbandits.candidates.covariances import CovarianceTable
 from torch_kbandits.candidates.features import FeatureTable
+from torch_kbandits.candidates.forgetting import ForgettingTable
 from torch_kbandits.candidates.joint import JointBelief
 from torch_kbandits.candidates.sources import ArmSource, as_source
 from torch_kbandits.candidates.table import TableBelief
@@ -61,20 +62,26 @@ class Arms(Candidates):
         exact: bool,
         online: bool = False,
         memory: Memory | None = None,
-    ) -> TableBelief | JointBelief:
+    ) -> TableBelief | ForgettingTable | JointBelief:
         """Return the table before any observation: of covariances if that is exact and small, else of features.
 
-        With a memory it is no table but a model that is asked about all arms, which must be in memory.
+        With a memory under which observations age, or for an exact posterior on few arms with any memory, it is no
+        table but a model that is asked about all arms, which must be in memory.
         """
-        if memory is not None:
-            arms = self.domain.arms
-            if arms is None:
-                raise InputError("A memory needs arms in memory: give Arms a tensor, or leave out memory.")
-            rank = tie_rank(len(arms), seed)
-            return JointBelief(arms, kernel, regularization, exact=exact, online=online, memory=memory, tie_rank=rank)
-        if exact and len(self.source) <= COVARIANCE_LIMIT and self.source.dtype == torch.float64:
+        is_small = exact and len(self.source) <= COVARIANCE_LIMIT and self.source.dtype == torch.float64
+        if memory is None and is_small:
             return CovarianceTable(self.source, kernel, regularization, seed)
-        return FeatureTable(self.source, kernel, regularization, seed, self.column_memory, exact=exact)
+        if memory is None or (memory.keeps_noise and not is_small):
+            table = FeatureTable(self.source, kernel, regularization, seed, self.column_memory, exact=exact)
+            return table if memory is None else ForgettingTable(table, memory, online=online)
+        arms = self.domain.arms
+        if arms is None:
+            raise InputError(
+                f"{memory!r} needs arms in memory here: give Arms a tensor, or take a memory such as "
+                "SlidingWindow(500), with a dictionary."
+            )
+        rank = tie_rank(len(arms), seed)
+        return JointBelief(arms, kernel, regularization, exact=exact, online=online, memory=memory, tie_rank=rank)
 
     def describe(self) -> dict[str, object]:
         """Return the shape, dtype and a digest of the arms, the same wherever the arms come from."""

@@ -330,6 +330,20 @@ def _no_context(candidates: Candidates) -> InputError:
     )
 
 
+class Plays(NamedTuple):
+    """Rewards of some of the unique played points.
+
+    Attributes:
+        places: of the points, (k,).
+        counts: how many there are of each, (k,), in double precision like the next.
+        sums: of the rewards of each, (k,).
+    """
+
+    places: Tensor
+    counts: Tensor
+    sums: Tensor
+
+
 class PlayedLog:
     """The unique played points with how often each was played and the sum of its rewards, in order of first play.
 
@@ -397,6 +411,14 @@ class PlayedLog:
         other.points = self._points_with(X, located)
         if located.fresh:
             other._positions = self._positions | dict(zip(row_keys(X), located.positions, strict=True))
+        return other
+
+    def recounted(self, places: Tensor, counts: Tensor, sums: Tensor) -> Self:
+        """Return the log of the points at these places alone, in this order, with other rewards. Cost: O(u)."""
+        other = copy(self)
+        other.points, other.counts, other.sums = self.points[places], counts, sums
+        keys = list(self._positions)  # in the order in which they came, which is that of the positions
+        other._positions = {keys[old]: new for new, old in enumerate(places.tolist())}
         return other
 
     def _points_with(self, X: Tensor, located: Located) -> Tensor:

@@ -6,7 +6,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits.acquisition import AcquisitionRule
-from torch_kbandits.candidates.base import Located, require_finite
+from torch_kbandits.candidates.base import Located, Plays, require_finite
 from torch_kbandits.candidates.columns import KernelColumns
 from torch_kbandits.candidates.growth import SPAN_TOLERANCE, Columns, Growth, spanning_factor
 from torch_kbandits.candidates.lazy import LazyPanel, SomeArms
@@ -18,6 +18,7 @@ from torch_kbandits.dictionaries.greedy import greedy_pivots
 from torch_kbandits.dtc import embed
 from torch_kbandits.linalg import jittered_cholesky
 from torch_kbandits.online_dtc import OnlineDTC
+from torch_kbandits.squares import Squares
 
 #: Arms embedded at a time when the dictionary changes, so that temporaries stay in cache.
 _BLOCK = 4096
@@ -32,11 +33,11 @@ _COPY = 16
 class FeatureTable(TableBelief):
     """Mean and variance of every arm, kept up to date in at most one pass over the A × m embedding a round.
 
-    A reward changes all means and variances by a rank-one term, and nothing is computed of arms that cannot be chosen:
-    see ``contenders``. A new dictionary point adds one feature. A point that leaves the dictionary stays among the
-    spanning points of ``OnlineDTC``, so leaving and coming back change no feature; all arms are embedded again only
-    where that is cheaper. The exact posterior is the case where every played point is in the dictionary; points that
-    the others span to rounding add no feature.
+    A reward changes all means and variances by a rank-one term, and so does one that is taken back; nothing is computed
+    of arms that cannot be chosen: see ``contenders``. A new dictionary point adds one feature. A point that leaves the
+    dictionary stays among the spanning points of ``OnlineDTC``, so leaving and coming back change no feature; all arms
+    are embedded again only where that is cheaper. The exact posterior is the case where every played point is in the
+    dictionary; points that the others span to rounding add no feature.
 
     What concerns the played points and the dictionary alone is kept in double precision, computed from kernel values in
     the dtype of the arms.
@@ -45,8 +46,8 @@ class FeatureTable(TableBelief):
     embeds all arms afresh in every round; here drift of the low-rank changes is looked for every ``CHECK`` of them and
     cleared where it exceeds ``DRIFT``.
 
-    Cost of a round: O(A + m² + u m) at an unchanged dictionary where bounds help, O(A m) a point that joins or has
-    left, O(A m²) at most. Memory: O(A m), and the kernel columns of played arms within their budget.
+    Cost of a round: O(A + m² + u m) at an unchanged dictionary where bounds help, O(A m) a point that joins, leaves
+    or comes back, O(A m²) at most. Memory: O(A m), and the kernel columns of played arms within their budget.
 
     Args:
         arms: (A, d), or a source of them.
@@ -86,7 +87,7 @@ class FeatureTable(TableBelief):
         # Which embedding is meant, and in a list, which nobody restores, which one is in the memory of the features.
         self._embedding = object()
         self._embedded_last: list[object] = [self._embedding]
-        self._changes = 0
+        self._changes = self._num_shed = 0
         self._is_fragile = False
 
     # ---------------------------------------------------------------- what is known
@@ -180,7 +181,7 @@ class FeatureTable(TableBelief):
             dictionary = self._dictionary_rows  # the same object, by which others know that nothing changed
         groups = grouped(located.positions, Y)
         joining, left_out = self._difference(dictionary)
-        if left_out is not None and self._is_cheap(len(joining), len(left_out), len(dictionary), len(groups)):
+        if groups and left_out is not None and self._is_cheap(joining, left_out, dictionary, played_rows, len(groups)):
             before = dict(vars(self))  # values are replaced, and features written beyond those in use only
             followed = False
             try:
@@ -190,7 +191,9 @@ class FeatureTable(TableBelief):
                     vars(self).update(before)
             if followed:
                 return
-        self._replace(self._spanning(dictionary) if self.exact else dictionary, played_rows, X, Y, located)
+        if self.exact:
+            dictionary = self._spanning(dictionary if len(dictionary) <= len(played_rows) else played_rows)
+        self._replace(dictionary, played_rows, X, Y, located)
 
     def _rows_of_dictionary(self, points: Tensor) -> Tensor:
         """Return the rows of a dictionary (m, d), which need not be looked up while it stays."""
@@ -212,12 +215,63 @@ class FeatureTable(TableBelief):
             return dictionary[:0], None  # what spans such a point may have left
         return dictionary.new_tensor(joining), left_out
 
-    def _is_cheap(self, num_joining: int, num_left_out: int, size: int, num_rewards: int) -> bool:
+    def _is_cheap(
+        self, joining: Tensor, left_out: tuple[int, ...], dictionary: Tensor, played_rows: Tensor, num_rewards: int
+    ) -> bool:
         """Say whether applying rows to the features is cheaper than embedding all arms afresh, and as exact."""
-        if self._is_fragile or num_joining > 1 + self._dtc.size // 8:
+        if self._is_fragile or len(joining) > 1 + self._dtc.size // 8:
             return False
-        rows = 2 * num_joining + 2 * num_left_out + num_rewards + 1
-        return 2 * rows * (self._dtc.size + num_joining) <= 3 * size**2 + _COPY * size
+        size, spanning = len(dictionary), self._dtc.size + len(joining)
+        # Features that are not needed cost in every pass; those of an exact posterior were forgotten.
+        needed = len(played_rows) if self.exact else size
+        if spanning > needed + needed // 2 + _COPY:
+            return False
+        rows = 2 * len(joining) + 2 * len(set(left_out) ^ set(self._dtc.left_out)) + num_rewards + 1
+        return 2 * rows * spanning <= 3 * size**2 + _COPY * size
+
+    # ---------------------------------------------------------------- forgetting
+
+    def take_back(self, left: Plays, gone: Plays) -> None:
+        """Take back rewards told before; the dictionary stays.
+
+        Args:
+            left: what is left, by the old places of the played points, in the order in which they stand from now on.
+            gone: what is taken back, by these places.
+
+        After an error the table is out of order: take rewards back from a copy.
+
+        Cost: O(u m + m²) and one pass of a row for each point taken back, O(A m²) if they are many.
+        """
+        noise, points = self.regularization.double(), self._played.features.columns(gone.places)
+        order = left.places
+        if len(order) < len(self._log) or not torch.equal(order, torch.arange(len(order), device=order.device)):
+            self._played_rows, self._played = self._played_rows[order], self._played.at(order)
+        self._log, self._last_located = self._log.recounted(*left), None
+        self._num_observations = int(left.counts.sum())
+        if len(order) == 0:
+            self._dtc, arms = self._dtc.without_rewards(), self._arms.features
+            self._weights = self._dtc.weights
+            prior = Panel.prior(self._prior_variance[: self._num_arms], arms)
+            self._lazy_panel = LazyPanel(prior, self._dtc, self._weights)
+            return
+        followed = None
+        if 2 * len(gone.places) <= self._dtc.size:
+            followed = self._dtc.forgotten(points, gone.counts / noise, gone.sums / noise)
+        self._num_shed += len(gone.places)
+        if followed is None or self._num_shed >= self.CHECK:
+            self._recount()
+            return
+        dtc, squares = followed
+        require_finite(dtc.weights.to(self._points.dtype), squares.risen)
+        self._settle(Growth.none(self._dtc, order[:0], self._played.mean), self._played, dtc, squares, dtc.weights)
+
+    def _recount(self) -> None:
+        """Compute everything afresh from the features and what was told of what counts. Cost: O((A + u) m²)."""
+        played, noise = self._played, self.regularization.double()
+        coordinates = played.features.block(slice(0, played.features.num_points))
+        dtc = self._dtc.refitted(coordinates, self._log.counts / noise, self._log.sums / noise)
+        require_finite(dtc.weights.to(self._points.dtype))
+        self._refit(dtc, played.features, played.prior_variance, self._arms.features)
 
     # ---------------------------------------------------------------- looking ahead
 
@@ -237,9 +291,10 @@ class FeatureTable(TableBelief):
         if len(growth.own):
             points = torch.cat([points, growth.coordinates(points, self._columns.between(growth.rows, index))])
         weight = times / self.regularization.double()
-        dtc, fallen = growth.dtc.observed(points, weight.reshape(1), weight.new_zeros(1))
-        dtc = dtc.leaving_out(tuple(other for other in dtc.left_out if other != position))
-        ahead._settle(growth, self._played, dtc, fallen, torch.nn.functional.pad(self._weights, (0, len(growth.own))))
+        dtc, come = growth.dtc.leaving_out(tuple(other for other in self._dtc.left_out if other != position))
+        dtc, seen = dtc.observed(points, weight.reshape(1), weight.new_zeros(1))
+        weights = torch.nn.functional.pad(self._weights, (0, len(growth.own)))
+        ahead._settle(growth, self._played, dtc, come.then(seen), weights)
         return ahead
 
     def _restricted(self) -> Self:
@@ -309,6 +364,7 @@ class FeatureTable(TableBelief):
             groups: number and sum of the rewards of each played point, by its position.
         """
         played, fresh = self._played, played_rows[len(self._played_rows) :]
+        before = set(self._dtc.left_out)
         if len(fresh):
             played = played.joined(self._panel_at(fresh))
         growth = self._growth(joining, played, played_rows)
@@ -319,12 +375,12 @@ class FeatureTable(TableBelief):
         noise = self.regularization.double()
         counts = torch.tensor([count for count, _ in groups.values()], dtype=noise.dtype, device=noise.device)
         totals = torch.stack([total for _, total in groups.values()]).double()
-        dtc, fallen = growth.dtc.observed(points, counts / noise, totals / noise)
-        dtc = dtc.leaving_out(left_out)
-        self._settle(growth, played, dtc, fallen, dtc.weights)
-        require_finite(self._weights.to(self._points.dtype), fallen)
+        dtc, come = growth.dtc.leaving_out(left_out)
+        dtc, seen = dtc.observed(points, counts / noise, totals / noise)
+        self._settle(growth, played, dtc, come.then(seen), dtc.weights)
+        require_finite(self._weights.to(self._points.dtype), seen.fallen)
         self._dictionary_rows = self._feature_rows if self.exact else dictionary
-        self._changes += len(groups) + len(joining)
+        self._changes += len(groups) + len(joining) + len(set(left_out) ^ before)
         if self._changes >= self.CHECK:
             self._clear_drift(played_rows)
         return True
@@ -349,18 +405,18 @@ class FeatureTable(TableBelief):
         at_played = torch.linalg.solve_triangular(corner, unexplained, upper=False)
         weights, moments = self._log_weights(at_played.shape[1])
         weighted = (at_played * weights).mT
-        dtc, risen = dtc.grown(
+        dtc, squares = dtc.grown(
             own, corner, played.features.combinations(weighted), at_played @ weighted, at_played @ moments
         )
-        return Growth(dtc, rows, own, corner, risen, at_played, values, columns)
+        return Growth(dtc, rows, own, corner, squares, at_played, values, columns)
 
-    def _settle(self, growth: Growth, played: Panel, dtc: OnlineDTC, fallen: Tensor, weights: Tensor) -> None:
+    def _settle(self, growth: Growth, played: Panel, dtc: OnlineDTC, squares: Squares, weights: Tensor) -> None:
         """Take over a posterior: at the played points at once, at the arms when asked for if the dictionary stays."""
-        change = Change(growth.own, growth.corner, fallen, growth.risen)
+        change = Change(growth.own, growth.corner, growth.squares.then(squares))
         same_dictionary = len(growth.own) == 0 and dtc.left_out == self._dtc.left_out
-        self._played = played.following(change, dtc, weights, lambda block: growth.values[:, block])
+        self._played = played.following(change, weights, lambda block: growth.values[:, block])
         if same_dictionary:
-            self._lazy_panel = self._arms.observed(fallen, dtc, weights)
+            self._lazy_panel = self._arms.observed(squares, dtc, weights)
         else:
             self._lazy_panel = self._arms.changed(change, dtc, weights, growth.columns)
         self._dtc, self._weights = dtc, weights
@@ -426,7 +482,7 @@ class FeatureTable(TableBelief):
 
     def _refit(self, dtc: OnlineDTC, played: FeatureStore, played_prior: Tensor, features: FeatureStore) -> None:
         """Compute all means and variances afresh from features. Cost: O((A + u) m²)."""
-        self._changes = 0
+        self._changes = self._num_shed = 0
         self._dtc, self._weights = dtc, dtc.weights
         self._played = Panel.fitted(played, played_prior, dtc, dtc.weights)
         arms = Panel.fitted(features, self._prior_variance[: self._num_arms], dtc, dtc.weights)
@@ -436,10 +492,10 @@ class FeatureTable(TableBelief):
         """Compute everything afresh from the features if the low-rank changes have drifted."""
         self._changes = 0
         dtc, arms, played = self._dtc.refreshed(), self._arms.up_to_date(), self._played
-        fresh = Panel.fitted(played.features, played.prior_variance, dtc, dtc.weights).base
+        fresh = Panel.fitted(played.features, played.prior_variance, dtc, dtc.weights).variance
         listed = played_rows < self._num_arms
-        at_arms = arms.base[played_rows[listed]].double()
-        at_played = torch.cat([played.base - fresh, at_arms - fresh[listed]]).abs().max()
+        at_arms = arms.variance[played_rows[listed]].double()
+        at_played = torch.cat([played.variance - fresh, at_arms - fresh[listed]]).abs().max()
         # zᵀz is at most the prior variance, so a norm of the change bounds that of all variances.
         drift = torch.maximum((self._dtc.inverse - dtc.inverse).norm(), at_played / self._kernel_bound)
         if bool(drift > self.DRIFT[self._points.dtype]):

@@ -59,7 +59,7 @@ class GrowingBelief(Belief):
         self._built: NystromGP | None = None
         with torch.no_grad():
             self._kernel_bound = prior_variance(self.kernel, example).max()
-        self._prior_sum = self._dtc.base_log_det
+        self._prior_sum = self._dtc.log_det
 
     # ---------------------------------------------------------------- what is known
 
@@ -125,7 +125,7 @@ class GrowingBelief(Belief):
 
     def variance_at(self, at: Embedded) -> Tensor:
         """Return posterior variances, (k,)."""
-        variance = self._dtc.quick_base_variance(at.prior_variance, at.coordinates)
+        variance = self._dtc.quick_variance(at.prior_variance, at.coordinates)
         return non_negative_variance(variance.to(at.points), at.prior_variance.to(at.points)).double()
 
     def covariance_at(self, left: Embedded, right: Embedded) -> Tensor:

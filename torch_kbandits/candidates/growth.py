@@ -9,6 +9,7 @@ from torch import Tensor
 from torch_kbandits.candidates.panels import Change
 from torch_kbandits.errors import NumericalError
 from torch_kbandits.online_dtc import OnlineDTC
+from torch_kbandits.squares import Squares
 
 #: A point whose Schur complement is below this fraction of its prior variance is in the dictionary's span already.
 SPAN_TOLERANCE = {torch.float64: 1e-13, torch.float32: 1e-5}
@@ -31,7 +32,7 @@ class Growth(NamedTuple):
         rows: their rows, (a,).
         own: their coordinates in the old ones, (a, m).
         corner: factor (a, a) of their covariance given the old ones.
-        risen: see ``OnlineDTC.grown``, (a, m + a).
+        squares: how variances change, see ``OnlineDTC.grown``.
         at_played: the new coordinates of the played points, (a, u).
         values: their kernel values with the played points, (a, u).
         columns: their kernel values with a block of the arms.
@@ -41,7 +42,7 @@ class Growth(NamedTuple):
     rows: Tensor
     own: Tensor
     corner: Tensor
-    risen: Tensor
+    squares: Squares
     at_played: Tensor
     values: Tensor
     columns: Columns | None
@@ -51,7 +52,7 @@ class Growth(NamedTuple):
         """Return no growth, given no rows and a tensor over the played points (u,)."""
         change = Change.none(dtc.size, dtc.moment)
         values = played.new_empty(0, len(played))
-        return cls(dtc, rows, change.own, change.corner, change.risen, values, values, None)
+        return cls(dtc, rows, change.own, change.corner, change.squares, values, values, None)
 
     def coordinates(self, points: Tensor, values: Tensor) -> Tensor:
         """Return new coordinates (a, k) from old ones (m, k) and the kernel values (a, k) with the new points."""

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from torch_kbandits.candidates.panels import Change, FeatureStore, Panel
 from torch_kbandits.online_dtc import OnlineDTC
+from torch_kbandits.squares import Squares
 
 #: Below this many features in all a pass over them is cheaper than bounds.
 _WORTHWHILE = 2**20
@@ -59,8 +60,9 @@ class LazyPanel:
 
         |mean(x) − stale mean(x)| = |zᵀ(w − w_stale)| ≤ σ_stale(x) ‖w − w_stale‖_M,
 
-    by Cauchy's inequality, and variances only shrink. (With points left out, both w are in the dictionary's span,
-    where the same holds.) Arms whose bound is below the best score known need no visit.
+    by Cauchy's inequality, and rewards only shrink variances. (With points left out, both w are in the dictionary's
+    span, where the same holds.) Rewards that are taken back let them rise, at most by the factor by which they let the
+    determinant of the precision fall. Arms whose bound is below the best score known need no visit.
 
     Source: ours; ALGORITHMS §2 states the sum of single changes. Differs: changes of opposite sign cancel in the norm
     of their sum, so this bound is never larger. Values are replaced, never changed: what is done late is remembered.
@@ -75,8 +77,9 @@ class LazyPanel:
         self._panel = panel
         self._stale = (dtc, weights)
         self._now = (dtc, weights)
-        self._fallen: list[Tensor] = []
-        self._num_fallen = 0
+        self._squares: list[Squares] = []
+        self._num_rows = 0
+        self._log_rise = dtc.log_det.new_zeros(())
         self._near: Near | None = None
         self._patience, self._waited = 0, 0
 
@@ -87,18 +90,22 @@ class LazyPanel:
 
     def up_to_date(self) -> Panel:
         """Return the posterior at all arms, after a pass if anything is new. Cost: O(A m k) for k rewards since."""
-        if self._fallen:
-            change = Change.none(self._now[0].size, self._now[1])._replace(fallen=torch.cat(self._fallen))
-            self._pass(change, None)
+        if self._squares:
+            self._pass(self._change(0), None)
         return self._panel
 
-    def observed(self, fallen: Tensor, dtc: OnlineDTC, weights: Tensor) -> Self:
-        """Return the panel after rewards at an unchanged dictionary, see ``OnlineDTC.observed``. Cost: O(1)."""
+    def observed(self, squares: Squares, dtc: OnlineDTC, weights: Tensor) -> Self:
+        """Return the panel after rewards at an unchanged dictionary came, or were taken back. Cost: O(1).
+
+        See ``OnlineDTC.observed`` and ``OnlineDTC.forgotten``.
+        """
         after = copy(self)
-        after._fallen = [*self._fallen, fallen]
-        after._num_fallen = self._num_fallen + fallen.shape[0]
+        if len(squares.risen):
+            after._log_rise = self._log_rise + (self._now[0].log_det - dtc.log_det).clamp_min(0.0)
+        after._squares = [*self._squares, squares]
+        after._num_rows = self._num_rows + sum(map(len, squares))
         after._now = (dtc, weights)
-        if after._num_fallen > _LONGEST:
+        if after._num_rows > _LONGEST:
             after.up_to_date()
         return after
 
@@ -107,10 +114,8 @@ class LazyPanel:
     ) -> Self:
         """Return the panel after any change, in one pass; see ``Panel.following``."""
         after = copy(self)
-        padding = len(change.own)
-        earlier = [torch.nn.functional.pad(rows, (0, padding)) for rows in self._fallen]
         after._now = (dtc, weights)
-        after._pass(change._replace(fallen=torch.cat([*earlier, change.fallen])), columns)
+        after._pass(change._replace(squares=_joined([*self._squares, change.squares])), columns)
         return after
 
     def contenders(self, score: Score, tie_width: Callable[[Tensor], Tensor]) -> tuple[Tensor | None, Tensor]:
@@ -129,7 +134,7 @@ class LazyPanel:
     def _visited(self, score: Score, tie_width: Callable[[Tensor], Tensor]) -> tuple[Tensor | None, Panel]:
         n = len(self._panel.mean)
         # On a GPU the indices would have to come to the host, which costs more than the pass.
-        if not self._fallen or n * self._now[0].size < _WORTHWHILE or self._panel.mean.is_cuda:
+        if not self._squares or n * self._now[0].size < _WORTHWHILE or self._panel.mean.is_cuda:
             return None, self.up_to_date()
         if self._waited < self._patience:
             self._waited += 1
@@ -153,31 +158,41 @@ class LazyPanel:
         """Return upper bounds of the scores of all arms, (A,). Cost: O(A + m²)."""
         dtc, weights = self._stale
         distance = dtc.distance(self._now[1] - weights).to(self._panel.mean.dtype)
-        variance = self._panel.variance.clamp_min(0.0)
-        return score(torch.addcmul(self._panel.mean, distance, variance.sqrt()), variance)
+        variance, rise = self._panel.variance.clamp_min(0.0), self._log_rise.exp().to(self._panel.mean.dtype)
+        return score(torch.addcmul(self._panel.mean, distance, variance.sqrt()), variance * rise)
 
     def _taken_in(self, bounds: Tensor) -> Near:
         """Return the near arms up to date. Cost: O(h m)."""
-        count = len(self._fallen)
+        count = len(self._squares)
         if self._near is None:
             rows = bounds.topk(min(_FIRST, len(bounds))).indices
             return Near(rows, self._at(rows), count)
         rows, panel, taken = self._near
         if taken < count:
-            panel = panel.following(self._change(taken), *self._now)
+            panel = panel.following(self._change(taken), self._now[1])
         return Near(rows, panel, count)
 
     def _at(self, rows: Tensor) -> Panel:
         """Return the posterior at some arms, now."""
-        return self._panel.at(rows).following(self._change(0), *self._now)
+        return self._panel.at(rows).following(self._change(0), self._now[1])
 
     def _change(self, first: int) -> Change:
         """Return what was observed from a row on."""
         none = Change.none(self._now[0].size, self._now[1])
-        return none._replace(fallen=torch.cat(self._fallen[first:]))
+        return none._replace(squares=_joined(self._squares[first:]))
 
     def _pass(self, change: Change, columns: Callable[[slice], Tensor] | None) -> None:
-        self._panel = self._panel.following(change, *self._now, columns)
+        self._panel = self._panel.following(change, self._now[1], columns)
         self._stale = self._now
-        self._fallen, self._num_fallen = [], 0
+        self._squares, self._num_rows = [], 0
+        self._log_rise = torch.zeros_like(self._log_rise)
         self._near = None
+
+
+def _joined(parts: list[Squares]) -> Squares:
+    """Return what several changes make together, the last of which has at least as many coordinates as the others."""
+    last = parts[-1].fallen.shape[1]
+    padded = (
+        [torch.nn.functional.pad(rows, (0, last - rows.shape[1])) for rows in each] for each in zip(*parts, strict=True)
+    )
+    return Squares(*map(torch.cat, padded))

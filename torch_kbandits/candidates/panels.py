@@ -9,10 +9,14 @@ import torch
 from torch import Tensor
 
 from torch_kbandits.online_dtc import OnlineDTC
+from torch_kbandits.squares import Squares
 
 #: Features allocated at a time: few, since products of few rows are fastest on short sums, but so many numbers.
 _CHUNK = 16
 _CHUNK_NUMBERS = 2**17
+
+#: One point in so many is room for more, where some are selected.
+_SPARE = 8
 
 #: Points whose features are solved with at a time, so that they stay in cache.
 _CACHED = 4096
@@ -99,6 +103,15 @@ class FeatureStore:
         parts = [chunk[:, block] for chunk in self._chunks]
         return torch.cat(parts)[: self.size] if parts else self._like.new_empty(0, block.stop - block.start)
 
+    def selected(self, index: Tensor) -> "FeatureStore":
+        """Return the features of some points, given their numbers (q,), in memory with room for some more points."""
+        store = FeatureStore(len(index), self._like)
+        store._capacity, store._chunk = len(index) + len(index) // _SPARE + 1, self._chunk
+        store.resize(self.size)
+        for mine, theirs in zip(store._chunks, self._chunks, strict=True):
+            torch.index_select(theirs, 1, index, out=mine[:, : len(index)])
+        return store
+
     def append_points(self, features: Tensor) -> None:
         """Append points with features (m, q); the room for points doubles when it is used up."""
         first, self.num_points = self.num_points, self.num_points + features.shape[1]
@@ -115,27 +128,25 @@ class FeatureStore:
 
 
 class Change(NamedTuple):
-    """How posteriors at points follow a posterior: coordinates added, then rows whose squares change base variances.
+    """How posteriors at points follow a posterior: coordinates added, then squares that change variances.
 
     The squares of the new coordinates themselves come off too.
 
     Attributes:
         own: coordinates of new spanning points in the old ones, (a, m).
         corner: lower factor (a, a) of their covariance given the old ones.
-        fallen: rows (k, m + a) whose squares come off.
-        risen: rows (j, m + a) whose squares come on.
+        squares: in m + a coordinates.
     """
 
     own: Tensor
     corner: Tensor
-    fallen: Tensor
-    risen: Tensor
+    squares: Squares
 
     @classmethod
     def none(cls, size: int, like: Tensor) -> Self:
         """Return no change, in ``size`` coordinates."""
-        none = like.new_empty(0, size)
-        return cls(none, like.new_empty(0, 0), none, none)
+        squares = Squares.none(size, like)
+        return cls(squares.fallen, like.new_empty(0, 0), squares)
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,52 +156,50 @@ class Panel:
     Attributes:
         features: their coordinates.
         prior_variance: k(x, x), (n,).
-        base: base variances of ``OnlineDTC``, (n,).
         variance: posterior variances, (n,); rounding may have made them slightly negative.
         mean: posterior means, (n,).
     """
 
     features: FeatureStore
     prior_variance: Tensor
-    base: Tensor
     variance: Tensor
     mean: Tensor
 
     @classmethod
-    def prior(cls, prior_variance: Tensor) -> Self:
-        """Return the prior at points of prior variance (n,)."""
-        store = FeatureStore(len(prior_variance), prior_variance)
-        return cls(store, prior_variance, prior_variance, prior_variance, torch.zeros_like(prior_variance))
+    def prior(cls, prior_variance: Tensor, features: FeatureStore | None = None) -> Self:
+        """Return the prior at points of prior variance (n,), which may have features already."""
+        store = FeatureStore(len(prior_variance), prior_variance) if features is None else features
+        return cls(store, prior_variance, prior_variance, torch.zeros_like(prior_variance))
 
     @classmethod
     def afresh(cls, features: Tensor, prior_variance: Tensor, dtc: OnlineDTC, weights: Tensor) -> "Panel":
         """Return the posterior at a few points of coordinates (m, n), without passes. Cost: O(n m²)."""
-        base = dtc.quick_base_variance(prior_variance, features)
-        start = cls(FeatureStore.holding(features), prior_variance, base, base, base)
-        return start.following(Change.none(dtc.size, features), dtc, weights)
+        variance = dtc.quick_variance(prior_variance, features)
+        return cls(FeatureStore.holding(features), prior_variance, variance, weights.to(features) @ features)
 
     @classmethod
     def fitted(cls, features: FeatureStore, prior_variance: Tensor, dtc: OnlineDTC, weights: Tensor) -> "Panel":
         """Return the posterior at many points, from factors rather than from what follows them. Cost: O(n m²)."""
-        base = torch.empty_like(prior_variance)
-        for start in range(0, len(base), _CACHED):
-            block = slice(start, min(start + _CACHED, len(base)))
-            base[block] = dtc.base_variance(prior_variance[block], features.block(block))
-        return cls(features, prior_variance, base, base, base).following(Change.none(dtc.size, base), dtc, weights)
+        variance = torch.empty_like(prior_variance)
+        for start in range(0, len(variance), _CACHED):
+            block = slice(start, min(start + _CACHED, len(variance)))
+            variance[block] = dtc.variance(prior_variance[block], features.block(block))
+        start = cls(features, prior_variance, variance, variance)
+        return start.following(Change.none(dtc.size, variance), weights)
 
     def at(self, index: Tensor) -> Self:
         """Return the posterior at some of the points, given their numbers (q,)."""
-        parts = (self.prior_variance, self.base, self.variance, self.mean)
-        return type(self)(FeatureStore.holding(self.features.columns(index)), *(part[index] for part in parts))
+        parts = (self.prior_variance, self.variance, self.mean)
+        return type(self)(self.features.selected(index), *(part[index] for part in parts))
 
     def rotated(self, basis: Tensor) -> "Panel":
         """Return the same posterior in other coordinates, rows (k, m) of these, with nothing left out."""
-        store = FeatureStore(self.features.num_points, self.base)
+        store = FeatureStore(self.features.num_points, self.variance)
         store.resize(basis.shape[0])
         for start in range(0, max(store.num_points, 1), _CACHED):
             block = slice(start, min(start + _CACHED, store.num_points))
-            store.write(self.features.products(basis.to(self.base.dtype), block), block, 0)
-        return Panel(store, self.prior_variance, self.variance, self.variance, self.mean)
+            store.write(self.features.products(basis.to(self.variance.dtype), block), block, 0)
+        return Panel(store, self.prior_variance, self.variance, self.mean)
 
     def joined(self, other: "Panel") -> Self:
         """Return the posterior at these points and others."""
@@ -198,49 +207,44 @@ class Panel:
         store.append_points(other.features.columns(torch.arange(other.features.num_points, device=other.mean.device)))
         pairs = (
             (self.prior_variance, other.prior_variance),
-            (self.base, other.base),
             (self.variance, other.variance),
             (self.mean, other.mean),
         )
         return type(self)(store, *(torch.cat(pair) for pair in pairs))
 
-    def following(
-        self, change: Change, dtc: OnlineDTC, weights: Tensor, columns: Callable[[slice], Tensor] | None = None
-    ) -> "Panel":
+    def following(self, change: Change, weights: Tensor, columns: Callable[[slice], Tensor] | None = None) -> "Panel":
         """Return the posterior after a change, in one pass over the features.
 
         Args:
             change: what changed since this posterior.
-            dtc: the posterior after it.
-            weights: those of the mean, (m,).
+            weights: those of the mean after it, (m + a,).
             columns: gives the kernel values (a, |block|) of new spanning points at a block of points.
         """
         store = self.features.copy()
         first, added = store.size, change.own.shape[0]
-        store.resize(dtc.size)
-        dtype = self.base.dtype
-        parts = [change.fallen, change.risen, dtc.complement.mT, dtc.lost, weights.unsqueeze(0)]
+        store.resize(len(weights))
+        dtype = self.variance.dtype
+        parts = [*change.squares, weights.unsqueeze(0)]
         counts = [part.shape[0] for part in parts]
         rows = torch.cat([part for part, count in zip(parts, counts, strict=True) if count]).to(dtype)
         new_rows, corner = rows[:, first:], change.corner.to(dtype)
         old_rows = torch.cat([change.own.to(dtype), rows[:, :first]]) if added else rows
-        results: list[tuple[Tensor, Tensor, Tensor]] = []
+        results: list[tuple[Tensor, Tensor]] = []
         size = max(_CACHED, min(_BLOCK, _PRODUCTS // old_rows.shape[0]))
         for start in range(0, max(store.num_points, 1), size):
             block = slice(start, min(start + size, store.num_points))
             products = store.products(old_rows, block)
-            base = self.base[block]
+            variance = self.variance[block]
             if added and columns is not None:
                 features = torch.linalg.solve_triangular(corner, columns(block) - products[:added], upper=False)
                 store.write(features, block, first)
                 products = products[added:].addmm_(new_rows, features)
-                base = _with_squares(base, features, -1)
-            fallen, risen, complement, lost, mean = products.split(counts)
-            base = _with_squares(_with_squares(base, fallen, -1), risen, 1)
-            variance = _with_squares(_with_squares(base, complement, 1), lost, -1)
-            results.append((base, variance, mean[0]))
-        base, variance, mean = results[0] if len(results) == 1 else map(torch.cat, zip(*results, strict=True))
-        return Panel(store, self.prior_variance, base, variance, mean)
+                variance = _with_squares(variance, features, -1)
+            fallen, risen, mean = products.split(counts)
+            variance = _with_squares(_with_squares(variance, fallen, -1), risen, 1)
+            results.append((variance, mean[0]))
+        variance, mean = results[0] if len(results) == 1 else map(torch.cat, zip(*results, strict=True))
+        return Panel(store, self.prior_variance, variance, mean)
 
 
 def _with_squares(values: Tensor, rows: Tensor, sign: int) -> Tensor:

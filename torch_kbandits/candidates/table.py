@@ -274,6 +274,10 @@ class TableBelief(SelectingBelief):
             rows = self._points.find(points)
         return torch.tensor(rows, dtype=torch.long, device=points.device)
 
+    def places_of(self, X: Tensor) -> Tensor:
+        """Return where points (q, d), all of which were played, stand among the unique played ones, (q,)."""
+        return torch.tensor(self._log.locate(X).positions, dtype=torch.long, device=X.device)
+
     def _located(self, X: Tensor) -> tuple[Located, Tensor]:
         """Return where points (q, d) stand in the log, and the rows of the played points as they will be."""
         if self._last_located is None or self._last_located[0] is not X:

@@ -1,0 +1,359 @@
+"""A table that forgets is the dense posterior of what counts, and plays as the model that is asked about all arms."""
+
+import math
+from typing import NamedTuple
+
+import hypothesis.strategies as st
+import numpy as np
+import oracles
+import pytest
+import torch
+from forgetting import BETA, KERNEL, LAMBDA, MEMORIES, make
+from hypothesis import given, settings
+from problems import DOUBLE, data, dense, difference, matern, play, reward
+
+from torch_kbandits import (
+    KORS,
+    Arms,
+    Bandit,
+    CappedDictionary,
+    ConstantWidth,
+    EmptyHistoryError,
+    NumericalError,
+    RidgeLeverageSampling,
+)
+from torch_kbandits.candidates import FeatureTable, lazy
+from torch_kbandits.candidates import arms as arms_module
+from torch_kbandits.candidates.forgetting import ForgettingTable
+from torch_kbandits.candidates.joint import JointBelief
+from torch_kbandits.candidates.ties import tie_rank
+from torch_kbandits.dictionaries import FixedDictionary, GreedyDictionary
+from torch_kbandits.memory import KeepAll, Restart, SlidingWindow
+
+SOME = data(30, 2, seed=51)[0]
+ARMS = torch.cat([SOME, SOME[:6]])
+WINDOWS = ["window", "window of observations", "restart", "restart elsewhere"]
+
+RULES = {
+    "exact": None,
+    "fresh": RidgeLeverageSampling(1.0),
+    "coupled": RidgeLeverageSampling(1.0, "coupled"),
+    "never": RidgeLeverageSampling(0.5, "never"),
+    "kors": KORS(0.5),
+    "capped": CappedDictionary(RidgeLeverageSampling(2.0), 4, "stop"),
+    "capped kors": CappedDictionary(KORS(0.5), 5, "stop"),
+    "greedy": GreedyDictionary(5),
+    "fixed": FixedDictionary(SOME[::7]),
+}
+
+
+@pytest.fixture(autouse=True)
+def _all_ways_are_taken(monkeypatch):
+    """Small numbers, so that bounds, passes and looks for drift take turns, and exact posteriors are tables too."""
+    for name, number in {"_WORTHWHILE": 0, "_FIRST": 3, "_LONGEST": 7, "_SHARE": 4}.items():
+        monkeypatch.setattr(lazy, name, number)
+    monkeypatch.setattr(FeatureTable, "CHECK", 11)
+    monkeypatch.setattr(arms_module, "COVARIANCE_LIMIT", 0)
+
+
+class AskedArms(Arms):
+    """Arms about which a model is asked, whatever the memory."""
+
+    def belief(self, kernel, regularization, seed, *, exact, online=False, memory=None):
+        words = {"exact": exact, "online": online, "memory": memory, "tie_rank": tie_rank(len(ARMS), seed)}
+        return JointBelief(self.source.tensor, kernel, regularization, **words)
+
+
+def bandit_of(rule, memory, candidates=None, **words):
+    memory = MEMORIES[memory].memory if isinstance(memory, str) else memory
+    words = {"kernel": matern(0.5, 1.7), "regularization": LAMBDA, "width": ConstantWidth(BETA), "seed": 5} | words
+    return Bandit(candidates=candidates or Arms(ARMS), dictionary=RULES[rule], memory=memory, **words)
+
+
+class Dense(NamedTuple):
+    """What counts, and the dense posterior at all arms."""
+
+    X: np.ndarray
+    posterior: oracles.Marginals
+    gain: float
+
+
+def counted(bandit, name, now, first):
+    """Points, rewards and noise variances of what counts of the rewards from ``first`` on."""
+    X, y, times = dense(*(part[first:] for part in (bandit.history.X, bandit.history.Y, bandit.history.times)))
+    noise = MEMORIES[name].noise(times, now)
+    return (part[np.isfinite(noise)] for part in (X, y, noise))
+
+
+def expected(bandit, name, now, first=0) -> Dense:
+    X, y, noise = counted(bandit, name, now, first)
+    T, Z = dense(ARMS, bandit.inducing_points)
+    if len(X) == 0:
+        prior = KERNEL(T, T)
+        return Dense(X, oracles.Marginals(np.zeros(len(T)), np.diag(prior), prior), 0.0)
+    if bandit.dictionary is None:
+        gain = 0.5 * np.linalg.slogdet(np.eye(len(X)) + KERNEL(X, X) / LAMBDA)[1]
+        return Dense(X, oracles.exact(KERNEL, X, y, noise, T), gain)
+    return Dense(X, oracles.dtc(KERNEL, X, y, noise, Z, T), oracles.dtc_information_gain(KERNEL, X, noise, Z))
+
+
+def row_of(x):
+    return int((x == ARMS).all(-1).nonzero()[0])
+
+
+def check(bandit, name, now, first=0):
+    """Belief, recommendation and incumbent are those of the dense posterior of what counts."""
+    belief, wanted = bandit._belief, expected(bandit, name, now, first)
+    assert isinstance(belief, ForgettingTable)
+    table = belief._table
+    assert difference(table.mean, wanted.posterior.mean) < 1e-8
+    assert difference(table.variance, wanted.posterior.variance) < 1e-8
+    assert float(belief.information_gain()) == pytest.approx(wanted.gain, abs=1e-8)
+    assert belief.num_observations == len(wanted.X)
+    played = np.unique(wanted.X, axis=0)
+    rows = [row_of(torch.tensor(x)) for x in played]
+    assert len(table._log) == len(rows)
+    if rows:
+        dimension = sum(wanted.posterior.variance[row_of(torch.tensor(x))] for x in wanted.X) / LAMBDA
+        assert float(belief.effective_dimension()) == pytest.approx(dimension, abs=1e-6)
+        assert float(table.incumbent) == pytest.approx(wanted.posterior.mean[rows].max(), abs=1e-8)
+        best = row_of(bandit.recommend(time=now))
+        assert wanted.posterior.mean[best] > wanted.posterior.mean[rows].max() - 1e-8
+        assert best in rows
+    else:
+        with pytest.raises(EmptyHistoryError):
+            bandit.recommend(time=now)
+
+
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["tell", "tell", "ask", "wait", "restart"]), st.sampled_from([0.0, 0.4, 1.0, 2.0, 9.0])),
+    min_size=1,
+    max_size=22,
+)
+
+
+@settings(max_examples=5)
+@given(steps=STEPS, name=st.sampled_from(WINDOWS), seed=st.integers(0, 10_000))
+@pytest.mark.parametrize("rule", RULES)
+def test_any_program_is_the_dense_posterior_and_plays_as_the_model(rule, steps, name, seed):
+    """Duplicate arms, batches with repeats, gaps that empty the window, restarts on demand."""
+    random = np.random.default_rng(seed)
+    bandit, model = bandit_of(rule, name), bandit_of(rule, name, AskedArms(ARMS))
+    now, first = 0.0, 0
+    for what, gap in [("tell", 0.0), ("tell", 1.0), *steps]:
+        now += gap
+        if what == "restart":
+            first = len(bandit.history.X)
+            for each in (bandit, model):
+                each.restart()
+        elif what == "tell":
+            X = ARMS[random.integers(len(ARMS) if seed % 2 else 8, size=int(random.integers(1, 4)))]
+            Y = reward(X) + 0.1 * torch.tensor(random.standard_normal(len(X)))
+            for each in (bandit, model):
+                each.tell(X, Y, time=now)
+        elif what == "ask":
+            x = bandit.ask(time=now)
+            assert torch.equal(model.ask(time=now), x)
+            for each in (bandit, model):
+                each.tell(x, reward(x))
+        else:
+            assert torch.equal(bandit.ask(time=now), model.ask(time=now))
+            for each in (bandit, model):
+                each.forget()
+        check(bandit, name, now, first)
+        if rule != "exact":  # whose dictionary is all that was played
+            assert torch.equal(bandit.inducing_points, model.inducing_points)
+
+
+@pytest.mark.parametrize("rule", ["exact", "fresh", "coupled", "kors"])
+def test_many_rounds_as_the_model(rule):
+    bandit, model = bandit_of(rule, SlidingWindow(12)), bandit_of(rule, SlidingWindow(12), AskedArms(ARMS))
+    assert torch.equal(play(bandit, 30), play(model, 30))
+    assert float(bandit.beta) == float(model.beta)
+
+
+@pytest.mark.parametrize("memory", [KeepAll(), SlidingWindow(math.inf), Restart(math.inf), SlidingWindow(60)], ids=repr)
+@pytest.mark.parametrize("rule", ["exact", "fresh", "coupled", "kors"])
+def test_what_forgets_nothing_is_the_static_table(rule, memory):
+    """To the last bit, also in batches.
+
+    KORS is offered the points of a batch in the order told where there is a memory, and else in that of the log. Its
+    dictionary then has another order, so rounding differs.
+    """
+    bandit, static = bandit_of(rule, memory), bandit_of(rule, None)
+    if rule == "kors":
+        assert torch.equal(play(bandit, 40), play(static, 40))
+        assert difference(bandit._belief._table.mean, static._belief.mean) < 1e-11
+        assert difference(bandit._belief._table.variance, static._belief.variance) < 1e-11
+        return
+    assert torch.equal(play(bandit, 15, q=3), play(static, 15, q=3))
+    assert torch.equal(bandit._belief._table.mean, static._belief.mean)
+    assert torch.equal(bandit._belief._table.variance, static._belief.variance)
+    assert torch.equal(bandit.inducing_points, static.inducing_points)
+
+
+@pytest.mark.parametrize("rule", ["exact", "fresh", "kors"])
+def test_points_that_are_no_arms_are_forgotten_too(rule):
+    bandit, strangers = bandit_of(rule, "window"), torch.rand(12, 2, dtype=DOUBLE) + 0.2
+    for number in range(24):
+        X = torch.cat([strangers[number % 12, None], ARMS[number, None]])
+        bandit.tell(X, reward(X))
+        wanted = expected(bandit, "window", number + 1.0)
+        mean, variance = bandit._belief.moments(torch.cat([ARMS, strangers[:2] + 0.01]))
+        assert difference(mean[: len(ARMS)], wanted.posterior.mean) < 1e-8
+        assert difference(variance[: len(ARMS)], wanted.posterior.variance) < 1e-8
+        assert len(bandit._belief._table._log) == len(np.unique(wanted.X, axis=0))
+
+
+@pytest.mark.parametrize("rule", ["exact", "fresh", "kors", "capped"])
+def test_arms_maximise_the_acquisition_function_with_points_pending(rule):
+    """As without a memory: points pending join the dictionary."""
+    bandit = bandit_of(rule, "window")
+    for _ in range(4):
+        for _ in range(3):
+            function = bandit.acquisition()
+            x = bandit.ask()
+            values = function(ARMS.unsqueeze(-2)).detach()
+            assert float(values.max() - function(x.unsqueeze(-2))) < 1e-8
+        bandit.tell(bandit.pending, reward(bandit.pending))
+        bandit.tell(ARMS[:2], reward(ARMS[:2]))
+
+
+def test_bounds_hold_while_variances_rise():
+    """A window at a dictionary that stays: an arm that bounds exclude has no higher score, and few are looked at."""
+    arms = data(240, 2, seed=3)[0]
+    bandit = bandit_of("fixed", SlidingWindow(40), Arms(arms))
+    shares = []
+    for number in range(100):
+        x = bandit.ask()
+        shares.append(bandit.visited_share)
+        X, Y = bandit.history.X[-40:], bandit.history.Y[-40:]
+        noise = torch.full((len(X),), LAMBDA, dtype=DOUBLE)
+        if number:
+            wanted = oracles.dtc(KERNEL, *dense(X, Y, noise, bandit.inducing_points, arms))
+            scores = wanted.mean + BETA * np.sqrt(wanted.variance)
+            bounds = bandit._belief._table._arms._bounds(lambda mean, variance: mean + BETA * variance.sqrt())
+            assert (scores - bounds.numpy()).max() < 1e-9
+            assert scores[int((arms == x).all(-1).nonzero()[0])] > scores.max() - 1e-9
+        bandit.tell(x, reward(x) + 0.1 * math.sin(number))
+    assert min(shares[60:]) < 0.3
+
+
+@pytest.mark.parametrize("rule", ["exact", "fresh", "coupled"])
+def test_nothing_grows_with_the_rounds(rule):
+    bandit, sizes = bandit_of(rule, SlidingWindow(10), Arms(data(400, 2, seed=3)[0])), []
+    arms = bandit.candidates.source.tensor
+    for number in range(70):
+        bandit.tell(arms[2 * number, None], reward(arms[2 * number, None]))
+        table = bandit._belief._table
+        sizes.append(table._dtc.size)
+        assert len(table._log) <= 10
+        assert table._played.features.num_points == len(table._log)
+        assert len(table._positions) <= table._dtc.size
+    assert max(sizes) <= 11 + 5 + 16
+
+
+def test_where_hardly_anything_would_be_left_all_is_computed_afresh(monkeypatch):
+    """λ = 1e-9: what a reward explains is all but the whole variance, and its difference to it mere rounding.
+
+    M alone, of entries of 1/λ, loses eps/λ = 2e-7.
+    """
+    arms, refits = data(40, 2, seed=4)[0], []
+    original = FeatureTable._recount
+    monkeypatch.setattr(FeatureTable, "_recount", lambda self: (refits.append(0), original(self)))
+    monkeypatch.setattr(FeatureTable, "CHECK", 10**6)
+    bandit = bandit_of("fixed", SlidingWindow(3), Arms(arms), regularization=1e-9)
+    for number in range(30):
+        bandit.tell(arms[[7 * number % 40]], reward(arms[[7 * number % 40]]))
+    X, Y = bandit.history.X[-3:], bandit.history.Y[-3:]
+    Z, T = dense(bandit.inducing_points, arms)
+    root = np.linalg.cholesky(KERNEL(Z, Z))
+    seen, at = np.linalg.solve(root, KERNEL(Z, X.numpy())), np.linalg.solve(root, KERNEL(Z, T))
+    Q, R = np.linalg.qr(np.concatenate([seen.T / np.sqrt(1e-9), np.eye(len(Z))]))
+    whitened = np.linalg.solve(R.T, at)
+    table = bandit._belief._table
+    assert refits
+    assert difference(table.mean, whitened.T @ (Q[:3].T @ (Y.numpy() / np.sqrt(1e-9)))) < 1e-5
+    assert difference(table.variance, 1.7 - np.square(at).sum(0) + np.square(whitened).sum(0)) < 1e-6
+
+
+def rolled(rule, rounds):
+    """A bandit with a window of 50 that was told so many random arms."""
+    arms = data(300, 2, seed=30)[0]
+    bandit = bandit_of(rule, SlidingWindow(50), Arms(arms))
+    random = np.random.default_rng(0)
+    for row, error in zip(random.integers(300, size=rounds), random.standard_normal(rounds), strict=True):
+        bandit.tell(arms[row, None], reward(arms[row, None]) + error)
+    return bandit, arms
+
+
+def check_rolled(rule, rounds):
+    bandit, arms = rolled(rule, rounds)
+    rebuilt = bandit_of(rule, SlidingWindow(50), bandit.candidates)
+    rebuilt.load_state_dict(bandit.state_dict())
+    X, Y = bandit.history.X[-50:], bandit.history.Y[-50:]
+    inputs = dense(X, Y, torch.full((50,), LAMBDA, dtype=DOUBLE))
+    Z, T = dense(bandit.inducing_points, arms)
+    wanted = oracles.exact(KERNEL, *inputs, T) if rule == "exact" else oracles.dtc(KERNEL, *inputs, Z, T)
+    for each in (bandit, rebuilt):
+        assert difference(each._belief._table.mean, wanted.mean) < 1e-8
+        assert difference(each._belief._table.variance, wanted.variance) < 1e-8
+    for what in ("information_gain", "effective_dimension", "mean_norm"):
+        ours, theirs = (float(getattr(each._belief, what)()) for each in (bandit, rebuilt))
+        assert ours == pytest.approx(theirs, abs=1e-6)
+    assert torch.equal(rebuilt.ask(3), bandit.ask(3))
+
+
+@pytest.mark.parametrize("rule", ["exact", "coupled"])
+def test_a_window_that_rolled_on_is_what_rebuilding_gives(rule, monkeypatch):
+    monkeypatch.setattr(FeatureTable, "CHECK", 512)
+    check_rolled(rule, 200)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rule", ["exact", "fresh", "coupled", "kors", "fixed"])
+def test_a_window_that_rolled_on_for_long_is_what_rebuilding_gives(rule, monkeypatch):
+    monkeypatch.setattr(FeatureTable, "CHECK", 512)
+    check_rolled(rule, 10_000)
+
+
+@pytest.mark.parametrize("rule", ["exact", "fresh", "kors"])
+def test_a_failed_tell_that_also_forgets_changes_nothing(rule):
+    """The table is shared by the belief of now and that of later, which writes beyond the features of the former."""
+    bandit, twin = bandit_of(rule, "window"), bandit_of(rule, "window")
+    for each in (bandit, twin):
+        for number in range(9):
+            each.tell(ARMS[[number, 2 * number]], reward(ARMS[[number, 2 * number]]), time=float(number))
+    asked = bandit.ask(3, time=9.0, remember=False)
+    bandit.ask(2, time=14.0, remember=False)
+    with pytest.raises(NumericalError):
+        bandit.tell(ARMS[20:21].repeat(40, 1), torch.full((40,), 1.7e308, dtype=DOUBLE), time=13.0)
+    assert torch.equal(bandit.ask(3, time=9.0, remember=False), asked)
+    check(bandit, "window", 8.0)
+    for each in (bandit, twin):
+        each.tell(ARMS[25:27], reward(ARMS[25:27]), time=13.0)
+    check(bandit, "window", 13.0)
+    assert torch.equal(bandit.ask(3, time=13.0), twin.ask(3, time=13.0))
+
+
+def test_arms_that_do_not_fit_into_memory_go_with_a_window(tmp_path):
+    from torch_kbandits import MappedArms
+
+    np.save(tmp_path / "arms.npy", ARMS.numpy())
+    there, here = (bandit_of("coupled", "window", Arms(each)) for each in (MappedArms(tmp_path / "arms.npy"), ARMS))
+    assert torch.equal(play(there, 12), play(here, 12))
+
+
+def test_single_precision():
+    bandit = bandit_of("coupled", "window", Arms(ARMS.float()), kernel=matern(0.5, 1.7).float())
+    for number in range(30):
+        X = ARMS[[number, number // 2]]
+        bandit.tell(X.float(), reward(X).float())
+    wanted = expected(bandit, "window", 30.0)
+    assert difference(bandit._belief._table.mean, wanted.posterior.mean) < 1e-3
+    assert difference(bandit._belief._table.variance, wanted.posterior.variance) < 1e-3
+
+
+def test_memories_that_let_observations_age_keep_asking_a_model():
+    assert not isinstance(make("discount", "fresh")._belief, ForgettingTable)
+    assert isinstance(make("restart", "fresh")._belief, ForgettingTable)
