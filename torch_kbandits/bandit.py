@@ -221,6 +221,35 @@ class Bandit:
             raise
         return Asked(actions, ids) if return_ids else actions
 
+    def mark_pending(self, x: Any, *, context: Any = None, time: Any = None) -> tuple[int, ...]:
+        """Make points pending that this bandit did not choose, as those that other workers evaluate; return their ids.
+
+        The next points are chosen as if these had returned their posterior mean, as with points asked for.
+
+        Args:
+            x: points (q, d), of the dtype and device of the candidates; with contexts actions (q, a).
+            context: with contexts, that of the actions, (c,), or one for each, (q, c).
+            time: as in ``ask``.
+
+        Raises:
+            InputError: if they do not fit; then nothing changes.
+        """
+        present = self._present
+        try:
+            if self._has_clock:
+                clock = self._clock.moved_to(time, self.round)
+                context = self.candidates.with_time(context, clock.now)
+                self._move_to(clock)
+            else:
+                self._refuse_time(time)
+            X = self.candidates.points(x, context).detach().clone()
+            ledger = self._ledger.with_asked(X, checked_stages(None, X, self._acquisition.num_stages))
+        except BaseException:
+            self._present = present
+            raise
+        self._ledger, self._ahead = ledger, None
+        return ledger.pending.ids[len(ledger.pending.ids) - len(X) :]
+
     def tell(
         self,
         x: Any = None,
@@ -327,6 +356,21 @@ class Bandit:
         """All that was told, in order; a copy."""
         self._ledger = self._ledger.in_one_part
         return self._ledger.told[0].copied()
+
+    @property
+    def rule(self) -> AcquisitionRule:
+        """How the next point is chosen from the posterior."""
+        return self._acquisition
+
+    @property
+    def num_asked(self) -> int:
+        """How many points were ever asked for or marked as pending."""
+        return self._ledger.num_asked
+
+    @property
+    def num_told(self) -> int:
+        """How many rewards were ever told."""
+        return self._ledger.num_told
 
     @property
     def pending(self) -> Tensor:

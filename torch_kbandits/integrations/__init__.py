@@ -1,3 +1,4 @@
 """Where people work: Ax, Optuna, Ray, scikit-learn.
 
-Each module needs the extra of its name, and is imported by name."""
+Each module needs the extra of its name, and is imported by name.
+"""

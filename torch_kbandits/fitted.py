@@ -1,0 +1,374 @@
+"""Ask and tell where nobody knows the kernel: it is fitted to what was told."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
+from typing import Any, Literal, overload
+
+import torch
+from gpytorch.kernels import Kernel
+from torch import Tensor
+
+from torch_kbandits import checks
+from torch_kbandits.algorithms import registry
+from torch_kbandits.bandit import Asked, Bandit
+from torch_kbandits.candidates import ContextualActions
+from torch_kbandits.confidence import Width
+from torch_kbandits.errors import InputError, StateMismatchError
+from torch_kbandits.fitting import FittedPrior, default_kernel, fit_prior
+from torch_kbandits.ledger import History
+from torch_kbandits.memory import Memory
+from torch_kbandits.random import generator_for, seed_for
+from torch_kbandits.state import describe_kernel
+
+#: Version of the layout of ``FittedBandit.state_dict``.
+_STATE_FORMAT = 1
+
+#: The kernel is fitted again whenever there are this many times as many rewards.
+_GROWTH = 1.25
+
+#: Rewards that a fit uses: the cost of one is cubic in them.
+_FIT_SIZE = 400
+
+#: λ before anything is fitted, of rewards whose unit nobody knows.
+_FIRST_REGULARIZATION = 1.0
+
+#: Points of the cube at which a search begins, and near the best point so far in each of its later steps.
+_SPREAD, _NEAR = 2048, 256
+
+#: Deviation of the points near the best one, step by step, in units of the cube.
+_RADII = (0.1, 0.03, 0.01, 0.003)
+
+#: Of so many of the points played the search considers the surroundings.
+_PLAYED = 256
+
+
+class FittedBandit:
+    """A bandit on the unit cube that needs neither kernel nor noise: both, and the units of rewards, are fitted.
+
+    The first points fill the cube evenly. Then kernel, λ, centre and scale are fitted to the rewards, and again
+    whenever there are a quarter more; in between a named algorithm plays with them as if they were known. So no theorem
+    covers a run. Points are chosen among some thousands that cover the cube and then crowd around the best, so whatever
+    ``snap`` calls playable can be played: numbers, whole numbers, choices.
+
+    As for every bandit its state is a function of the configuration, the seed, the history and the points pending.
+
+    Args:
+        dimension: d, the number of coordinates.
+        snap: takes points (n, d) of the cube to the nearest playable ones, (n, d); None where all are playable.
+        algorithm: a registry name of an algorithm that takes ``ContextualActions``, such as "ek-ucb" or "gp-ts".
+        kernel: any GPyTorch kernel whose free parameters are fitted; by default that of BoTorch's ``SingleTaskGP``.
+        beta: as in the algorithms; 2 unless given, where the algorithm takes one.
+        memory: as in ``Bandit``, with variances in units of the variance of the rewards. Then fits use the latest
+            rewards that count.
+        num_initial: rewards before the first fit, at least 2; 10 unless given.
+        seed: addresses all randomness.
+        settings: further words of the algorithm.
+
+    Raises:
+        InputError: if an argument does not fit.
+
+    Cost of a round: O(m²) for thousands of candidates where the algorithm is EK-UCB, m its dictionary; a fit O(n³) with
+    n at most 400, and a replay of the history, at numbers of rewards that grow geometrically.
+    """
+
+    def __init__(
+        self,
+        *,
+        dimension: int,
+        snap: Callable[[Tensor], Tensor] | None = None,
+        algorithm: str = "ek-ucb",
+        kernel: Kernel | None = None,
+        beta: float | Width | None = None,
+        memory: Memory | None = None,
+        num_initial: int = 10,
+        seed: int,
+        **settings: Any,
+    ) -> None:
+        self.dimension = checks.positive_integer("dimension", dimension)
+        if checks.positive_integer("num_initial", num_initial) < 2:
+            raise InputError(f"num_initial must be at least 2, since a fit needs two rewards; got {num_initial}.")
+        self.num_initial = num_initial
+        self.algorithm = algorithm
+        self.seed = seed
+        known = registry.signature(algorithm).parameters
+        if beta is None and "beta" in known:
+            beta = 2.0
+        given = {"beta": beta, "memory": memory}
+        self._settings = settings | {word: value for word, value in given.items() if value is not None}
+        self._kernel = default_kernel(dimension) if kernel is None else deepcopy(kernel)
+        self._snap = snap
+        self._memory = memory
+        self._rewards: list[float] = []
+        first = FittedPrior(deepcopy(self._kernel).requires_grad_(False), _FIRST_REGULARIZATION, 0.0, 1.0)
+        self._fitted = self._made(first), first, 0
+
+    # ---------------------------------------------------------------- the loop
+
+    @overload
+    def ask(self, q: int = 1, *, time: Any = None, return_ids: Literal[False] = False) -> Tensor: ...
+
+    @overload
+    def ask(self, q: int = 1, *, time: Any = None, return_ids: Literal[True]) -> Asked: ...
+
+    def ask(self, q: int = 1, *, time: Any = None, return_ids: bool = False) -> Tensor | Asked:
+        """Return the next q points to play, (q, d); they are pending until they are told or forgotten.
+
+        Args:
+            q: number of points.
+            time: as in ``Bandit.ask``.
+            return_ids: whether to return the numbers of the points as well, by which they can be told.
+
+        Raises:
+            InputError: if q or the time does not fit, or ``snap`` returns no points.
+
+        After an error the points chosen meanwhile are forgotten.
+        """
+        checks.positive_integer("q", q)
+        actions, ids = [], []
+        try:
+            for _ in range(q):
+                asked = self._next(time)
+                actions.append(asked.actions)
+                ids += asked.ids
+        except BaseException:
+            if ids:
+                self.bandit.forget(ids=ids)
+            raise
+        X = torch.cat(actions)
+        return Asked(X, tuple(ids)) if return_ids else X
+
+    def tell(
+        self,
+        x: Tensor | None = None,
+        y: Tensor | float | None = None,
+        *,
+        time: Any = None,
+        ids: int | Sequence[int] | None = None,
+    ) -> None:
+        """Learn rewards y (q,) at points x (q, d), or at those that ``ids`` stand for; see ``Bandit.tell``.
+
+        Raises:
+            InputError: if they do not fit; then nothing changes.
+        """
+        bandit, prior, _ = self._fitted
+        scaled = prior.scaled(y) if isinstance(y, Tensor) else y
+        if isinstance(y, (int, float)) and not isinstance(y, bool):
+            scaled = (y - prior.center) / prior.scale
+        # First, so that no interrupt comes between; what is not told in the end is not counted.
+        flat = y.reshape(-1).tolist() if isinstance(y, Tensor) else [y]
+        self._rewards = [*self._rewards[: bandit.num_told], *flat]  # pyright: ignore[reportAttributeAccessIssue]
+        bandit.tell(x, scaled, time=time, ids=ids)
+
+    def mark_pending(self, x: Tensor, *, time: Any = None) -> tuple[int, ...]:
+        """Make points (q, d) pending that others chose and evaluate; return their ids. See ``Bandit.mark_pending``."""
+        return self.bandit.mark_pending(x, time=time)
+
+    def forget(self, x: Tensor | None = None, *, ids: int | Sequence[int] | None = None) -> None:
+        """Drop pending points that will not be told; all of them if none are given. See ``Bandit.forget``."""
+        self.bandit.forget(x, ids=ids)
+
+    # ---------------------------------------------------------------- what is believed
+
+    @property
+    def bandit(self) -> Bandit:
+        """The bandit that plays at present, in units of ``prior``; another one after each fit. To look at."""
+        return self._fitted[0]
+
+    @property
+    def prior(self) -> FittedPrior:
+        """The kernel, the noise and the units in force; before the first fit the kernel given."""
+        return self._fitted[1]
+
+    @property
+    def num_told(self) -> int:
+        """How many rewards were told."""
+        return self.bandit.num_told
+
+    @property
+    def history(self) -> History:
+        """All that was told, in order, rewards in their own units; a copy."""
+        told = self.bandit.history
+        return told._replace(Y=told.Y.new_tensor(self._rewards[: len(told.Y)]))
+
+    @property
+    def pending(self) -> Tensor:
+        """The points asked for or marked and not yet told, (k, d), in order; a copy."""
+        return self.bandit.pending
+
+    @property
+    def pending_ids(self) -> tuple[int, ...]:
+        """Their ids."""
+        return self.bandit.pending_ids
+
+    def recommend(self, *, time: Any = None) -> Tensor:
+        """Return the point (1, d) to use in the end: of those told the one of the largest posterior mean.
+
+        Raises:
+            EmptyHistoryError: if nothing was told yet.
+        """
+        self._fit_if_due()
+        played = self.bandit.history.X.unique(dim=0)
+        return self.bandit.recommend(candidates=played if len(played) else self._spread(1), time=time)
+
+    # ---------------------------------------------------------------- saving
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the whole state: tensors, numbers and strings, which ``torch.load(weights_only=True)`` reads."""
+        bandit, prior, size = self._fitted
+        return {
+            "format": _STATE_FORMAT,
+            "config": self._config(),
+            "rewards": torch.tensor(self._rewards[: bandit.num_told], dtype=torch.float64),
+            "kernel": prior.kernel.state_dict(),
+            "regularization": prior.regularization,
+            "center": prior.center,
+            "scale": prior.scale,
+            "fit_size": size,
+            "bandit": bandit.state_dict(),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue where a bandit of the same configuration was saved; what this one knew is replaced.
+
+        ``snap`` is not part of the state: give the same.
+
+        Raises:
+            StateMismatchError: if the state is of another format or configuration.
+
+        After an error the bandit is as it was.
+        """
+        missing = {*self.state_dict()} - {*state}
+        if missing:
+            raise StateMismatchError(f"This is no state of a FittedBandit: it lacks {sorted(missing)}.")
+        if state["format"] != _STATE_FORMAT:
+            raise StateMismatchError(f"The state has format {state['format']}, and this version reads {_STATE_FORMAT}.")
+        if state["config"] != self._config():
+            raise StateMismatchError(
+                f"The state belongs to another configuration: saved {state['config']}, here {self._config()}."
+            )
+        kernel = deepcopy(self._kernel).requires_grad_(False)
+        kernel.load_state_dict(state["kernel"])
+        prior = FittedPrior(kernel, state["regularization"], state["center"], state["scale"])
+        bandit = self._made(prior)
+        bandit.load_state_dict(state["bandit"])
+        rewards = state["rewards"].tolist()
+        if len(rewards) != bandit.num_told:
+            raise StateMismatchError(f"The state is damaged: {len(rewards)} rewards of {bandit.num_told} points.")
+        self._rewards, self._fitted = rewards, (bandit, prior, state["fit_size"])
+
+    def replay(self, history: History) -> None:
+        """Tell a recorded history, rewards in their own units, to a bandit that was told nothing yet.
+
+        Raises:
+            InputError: if something was told or asked already, or the history does not fit; then nothing changes.
+        """
+        if self.num_told or self.pending_ids:
+            raise InputError(f"replay needs a bandit that was told nothing; this one was told {self.num_told} rewards.")
+        prior, size = self._prior_of(history)
+        bandit = self._made(prior)
+        bandit.replay(history._replace(Y=prior.scaled(history.Y)))
+        self._rewards, self._fitted = history.Y.tolist(), (bandit, prior, size)
+
+    # ---------------------------------------------------------------- inside
+
+    def _next(self, time: Any) -> Asked:
+        """Choose one point."""
+        if self.num_told < self.num_initial:
+            x = self._playable(self._spread(1, first=self.bandit.num_asked))
+            return Asked(x, self.mark_pending(x, time=time))
+        self._fit_if_due()
+        bandit = self.bandit
+        generator = generator_for(self.seed, bandit.round, f"search {len(bandit.pending_ids)}")
+        told = bandit.history
+        recent = slice(-_PLAYED, None) if self._memory is not None else told.Y.argsort(descending=True)[:_PLAYED]
+        best = bandit.recommend(candidates=told.X[recent].unique(dim=0), time=time)
+        near = [self._near(best, radius, generator) for radius in _RADII]
+        points = self._playable(torch.cat([self._spread(_SPREAD, bandit.num_asked), best, *near]))
+        if bandit.rule.grows_with_mean_and_variance:
+            for radius in _RADII:
+                x = bandit.ask(candidates=points, time=time, remember=False)
+                points = self._playable(torch.cat([x, self._near(x, radius, generator)]))
+        return bandit.ask(candidates=points, time=time, return_ids=True)
+
+    def _spread(self, number: int, asked: int | None = None, *, first: int = 0) -> Tensor:
+        """Return points (number, d) of a scrambled Sobol sequence, which cover the cube evenly.
+
+        Args:
+            number: of points.
+            asked: how many points were asked for before; each time the sequence is scrambled anew.
+            first: how many points of the sequence are left out.
+        """
+        seed = seed_for(self.seed, 0, "first points" if asked is None else f"spread {asked}")
+        engine = torch.quasirandom.SobolEngine(self.dimension, scramble=True, seed=seed)
+        return engine.fast_forward(first).draw(number, dtype=torch.float64)
+
+    def _near(self, x: Tensor, radius: float, generator: torch.Generator) -> Tensor:
+        """Return points near x (1, d): all coordinates moved a little, a few, and a few drawn anew."""
+        kind = {"generator": generator, "dtype": torch.float64}
+        moved = x + radius * torch.randn(3 * _NEAR, self.dimension, **kind)
+        drawn = torch.rand(3 * _NEAR, self.dimension, **kind)
+        few = torch.rand(3 * _NEAR, self.dimension, **kind) < max(0.2, 1.0 / self.dimension)
+        parts = torch.arange(3 * _NEAR).unsqueeze(-1) // _NEAR
+        near = torch.where((parts == 0) | ((parts == 1) & few), moved, x.expand_as(moved))
+        return torch.where((parts == 2) & few, drawn, near).clamp(0.0, 1.0)
+
+    def _playable(self, points: Tensor) -> Tensor:
+        """Return the playable points nearest to some of the cube, each once."""
+        if self._snap is not None:
+            points = checks.points("what snap returns", self._snap(points), dimension=self.dimension, like=points)
+        return points.unique(dim=0)
+
+    def _made(self, prior: FittedPrior) -> Bandit:
+        """Return the bandit that plays under a prior."""
+        return registry.build(
+            self.algorithm,
+            candidates=ContextualActions(action_dim=self.dimension, context_dim=0),
+            kernel=prior.kernel,
+            regularization=prior.regularization,
+            seed=self.seed,
+            **self._settings,
+        )
+
+    def _due(self, number: int) -> int:
+        """Return to how many of so many rewards the fit in force is: a number of a fixed geometric sequence, or 0."""
+        if number < self.num_initial:
+            return 0
+        size = self.num_initial
+        while (after := math.ceil(_GROWTH * size)) <= number:
+            size = after
+        return size
+
+    def _fit_if_due(self) -> None:
+        """Fit again if there are enough more rewards, and let a new bandit go on where the present one is."""
+        bandit, _, size = self._fitted
+        if self._due(bandit.num_told) == size:
+            return
+        history = self.history
+        prior, size = self._prior_of(history)
+        fresh = self._made(prior)
+        fresh.replay(history._replace(Y=prior.scaled(history.Y)))
+        known = bandit.state_dict()
+        outside = ("pending", "pending_ids", "pending_stages", "num_asked", "clock")
+        fresh.load_state_dict(fresh.state_dict() | {part: known[part] for part in outside})
+        self._fitted = fresh, prior, size
+
+    def _prior_of(self, history: History) -> tuple[FittedPrior, int]:
+        """Return what is fitted to the first part of a history that is due, and how long that is."""
+        size = self._due(len(history.X))
+        if size == 0:
+            return self._fitted[1], 0
+        rows = torch.arange(size)
+        if self._memory is not None and history.times is not None:
+            noise = self._memory.noise(history.times[:size], float(history.times[size - 1]), _FIRST_REGULARIZATION)
+            counting = noise.isfinite().nonzero().flatten()[-_FIT_SIZE:]
+            rows = counting if len(counting) > 1 else rows[-2:]
+        elif size > _FIT_SIZE:
+            rows = torch.linspace(0, size - 1, _FIT_SIZE, dtype=torch.float64).long()
+        seed = seed_for(self.seed, size, "fit")
+        return fit_prior(history.X[rows], history.Y[rows], self._kernel, seed=seed), size
+
+    def _config(self) -> dict[str, Any]:
+        """Return what a saved state must agree with beyond the configuration of the bandit that plays."""
+        start = {"dimension": self.dimension, "algorithm": self.algorithm, "num_initial": self.num_initial}
+        return start | describe_kernel(self._kernel)

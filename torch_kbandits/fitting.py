@@ -1,0 +1,98 @@
+"""What a bandit has to be given, from data: the kernel, the noise and the units of the rewards."""
+
+import warnings
+from copy import deepcopy
+from dataclasses import dataclass
+
+import torch
+from botorch.exceptions.errors import ModelFittingError
+from botorch.exceptions.warnings import BotorchWarning
+from botorch.fit import fit_gpytorch_mll
+from botorch.models import SingleTaskGP
+from botorch.models.utils.gpytorch_modules import get_covar_module_with_dim_scaled_prior
+from botorch.utils.sampling import manual_seed
+from gpytorch.kernels import Kernel
+from gpytorch.mlls import ExactMarginalLogLikelihood
+from linear_operator.utils.warnings import NumericalWarning
+from torch import Tensor
+
+from torch_kbandits import checks
+from torch_kbandits.errors import InputError, KernelBanditWarning
+
+#: Rewards whose deviation is this fraction of their size are equal to rounding.
+_EQUAL = 1e-12
+
+
+@dataclass(frozen=True)
+class FittedPrior:
+    """A prior for rewards that are brought to mean 0 and variance 1.
+
+    Attributes:
+        kernel: the prior covariance of scaled rewards.
+        regularization: λ > 0, the noise variance of scaled rewards.
+        center: the mean of the rewards, in their units.
+        scale: their standard deviation, in their units; 1 where they are all equal.
+    """
+
+    kernel: Kernel
+    regularization: float
+    center: float
+    scale: float
+
+    def scaled(self, Y: Tensor) -> Tensor:
+        """Return rewards (n,) in units of the prior."""
+        return (Y - self.center) / self.scale
+
+
+def default_kernel(dimension: int) -> Kernel:
+    """Return BoTorch's default for points of the unit cube, in double precision, with its priors.
+
+    Source: Hvarfner et al., "Vanilla Bayesian optimization performs great in high dimensions", ICML 2024.
+    """
+    return get_covar_module_with_dim_scaled_prior(checks.positive_integer("dimension", dimension)).double()
+
+
+def fit_prior(X: Tensor, Y: Tensor, kernel: Kernel | None = None, *, seed: int = 0) -> FittedPrior:
+    """Fit kernel and noise to rewards by their marginal posterior, as BoTorch does for a ``SingleTaskGP``.
+
+    The result is what a ``Bandit`` needs: ``kernel`` and ``regularization``, for rewards ``scaled(Y)``.
+
+    Args:
+        X: points (n, d), in double precision, n >= 2; of the unit cube if no kernel is given.
+        Y: rewards (n,).
+        kernel: any GPyTorch kernel with free parameters, which is copied; else ``default_kernel(d)``.
+        seed: of the restarts that BoTorch makes where a fit fails.
+
+    Raises:
+        InputError: if the data does not fit together.
+
+    Where no fit succeeds, the parameters that the kernel came with are kept, and a ``KernelBanditWarning`` says so.
+
+    Cost: O(n³) for each of some hundred evaluations.
+    """
+    checks.points("X", X)
+    if X.dtype != torch.float64 or X.dim() != 2 or len(X) < 2 or Y.shape != X.shape[:1] or Y.dtype != X.dtype:
+        raise InputError(
+            f"X (n, d) and Y (n,) must be in double precision, n >= 2; got {checks.describe(X)} and "
+            f"{checks.describe(Y)}."
+        )
+    center, scale = float(Y.mean()), float(checks.finite("Y", Y).std())
+    if not scale > _EQUAL * max(abs(center), torch.finfo(Y.dtype).tiny):
+        scale = 1.0
+    kernel = default_kernel(X.shape[-1]) if kernel is None else deepcopy(kernel)
+    model = SingleTaskGP(X, ((Y - center) / scale).unsqueeze(-1), covar_module=kernel, outcome_transform=None)
+    untouched = deepcopy(model.state_dict())
+    try:
+        with manual_seed(seed), warnings.catch_warnings():
+            warnings.simplefilter("ignore", BotorchWarning)  # of attempts that are made again
+            warnings.simplefilter("ignore", NumericalWarning)
+            fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
+    except ModelFittingError as error:
+        model.load_state_dict(untouched)
+        warnings.warn(
+            f"The kernel could not be fitted to {len(X)} reward(s) and stays as it was: {error}",
+            KernelBanditWarning,
+            stacklevel=2,
+        )
+    noise = float(model.likelihood.noise.detach())  # pyright: ignore[reportCallIssue]
+    return FittedPrior(kernel.eval().requires_grad_(False), noise, center, scale)
