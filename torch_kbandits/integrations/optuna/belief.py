@@ -125,7 +125,7 @@ class StudyBelief:
             # By the trial's number: if its evaluation fails, the next one is elsewhere.
             first = self.space.sample(1, generator_for(self.seed, 0, "first trials"), first=trial.number)
             return self.space.decode(first)[0]
-        time = self._time_of(trial)
+        time = self._not_before_the_last(trial.datetime_start or datetime.now())
         others = [*self._failed(trials), *(o for o in trials if not o.state.is_finished() and o.number != trial.number)]
         points = [point for other in others if (point := self._point(other, suggested.get(other.number))) is not None]
         if points:
@@ -134,7 +134,7 @@ class StudyBelief:
 
     def recommend(self) -> int:
         """Return the number of the trial of the largest posterior mean, the first of those that are equal."""
-        best = self.bandit.recommend()
+        best = self.bandit.recommend(time=self._not_before_the_last(datetime.now()))
         return self._numbers[int((best == self.bandit.history.X).all(-1).nonzero()[0])]
 
     def _failed(self, trials: Sequence[FrozenTrial]) -> list[FrozenTrial]:
@@ -144,8 +144,15 @@ class StudyBelief:
         return [trial for trial in trials if trial.state == TrialState.FAIL][-_FAILED:]
 
     def _point(self, trial: FrozenTrial, suggested: Mapping[str, Any] | None = None) -> Tensor | None:
-        """Return the encoding (1, d) of a trial, or None if it does not lie in the space."""
-        values = values_in({**(suggested or {}), **trial.params}, trial.distributions, self.distributions)
+        """Return the encoding (1, d) of a trial, or None if it does not lie in the space.
+
+        Parameters that a trial failed without are drawn: whatever they were, it would have failed.
+        """
+        known = {**(suggested or {}), **trial.params}
+        if trial.state == TrialState.FAIL and known.keys() & self.distributions.keys():
+            drawn = self.space.sample(1, generator_for(self.seed, trial.number, "not suggested"))
+            known = self.space.decode(drawn)[0] | known
+        values = values_in(known, trial.distributions, self.distributions)
         if values is None:
             return None
         try:
@@ -169,10 +176,8 @@ class StudyBelief:
         best = self._completed[-1 if trial.state == TrialState.COMPLETE else middle]
         return min(max(reward, worst), best)
 
-    def _time_of(self, trial: FrozenTrial) -> datetime | None:
-        """Return when a running trial began, but not before the last reward."""
+    def _not_before_the_last(self, time: datetime) -> datetime | None:
+        """Return a time, but not before the last reward; None where time is counted in trials."""
         if not self.reading.dates:
             return None
-        begun = trial.datetime_start or datetime.now()
-        last = max((ended for _, ended in self.read if ended is not None), default=begun)
-        return max(begun, last)
+        return max((ended for _, ended in self.read if ended is not None and ended > time), default=time)
