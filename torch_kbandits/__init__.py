@@ -23,10 +23,13 @@ from torch_kbandits.errors import (
     EmptyHistoryError,
     InputError,
     KernelBanditError,
+    KernelBanditWarning,
     NumericalError,
     StateMismatchError,
     TheoryWarning,
 )
+from torch_kbandits.fitted import FittedBandit
+from torch_kbandits.fitting import FittedPrior, fit_prior
 from torch_kbandits.kernels import ForgettingKernel, WienerKernel
 from torch_kbandits.ledger import History
 from torch_kbandits.likelihoods import UncertaintyInjectionLikelihood, at_time
@@ -54,12 +57,15 @@ __all__ = [
     "DiscretizedThompsonSampling",
     "EmptyHistoryError",
     "Exponential",
+    "FittedBandit",
+    "FittedPrior",
     "FixedDictionary",
     "ForgettingKernel",
     "GreedyDictionary",
     "History",
     "InputError",
     "KernelBanditError",
+    "KernelBanditWarning",
     "KernelUCB",
     "Linear",
     "MappedArms",
@@ -79,4 +85,5 @@ __all__ = [
     "algorithms",
     "at_time",
     "environments",
+    "fit_prior",
 ]

@@ -14,7 +14,7 @@ from torch_kbandits.algorithms import registry
 from torch_kbandits.bandit import Asked, Bandit
 from torch_kbandits.candidates import ContextualActions
 from torch_kbandits.confidence import Width
-from torch_kbandits.errors import InputError, StateMismatchError
+from torch_kbandits.errors import EmptyHistoryError, InputError, StateMismatchError
 from torch_kbandits.fitting import FittedPrior, default_kernel, fit_prior
 from torch_kbandits.ledger import History
 from torch_kbandits.memory import Memory
@@ -122,21 +122,20 @@ class FittedBandit:
         Raises:
             InputError: if q or the time does not fit, or ``snap`` returns no points.
 
-        After an error the points chosen meanwhile are forgotten.
+        After an error the points chosen meanwhile are forgotten. A point whose evaluation fails would be asked for
+        again if it were forgotten, too: tell it a reward as bad as any instead.
         """
         checks.positive_integer("q", q)
-        actions, ids = [], []
+        known = self.bandit.num_asked
         try:
-            for _ in range(q):
-                asked = self._next(time)
-                actions.append(asked.actions)
-                ids += asked.ids
+            asked = [self._next(time) for _ in range(q)]
+            X = torch.cat([each.actions for each in asked])
+            result = Asked(X, tuple(number for each in asked for number in each.ids)) if return_ids else X
         except BaseException:
-            if ids:
-                self.bandit.forget(ids=ids)
+            if new := [number for number in self.pending_ids if number >= known]:
+                self.bandit.forget(ids=new)
             raise
-        X = torch.cat(actions)
-        return Asked(X, tuple(ids)) if return_ids else X
+        return result
 
     def tell(
         self,
@@ -275,33 +274,32 @@ class FittedBandit:
     def _next(self, time: Any) -> Asked:
         """Choose one point."""
         if self.num_told < self.num_initial:
-            x = self._playable(self._spread(1, first=self.bandit.num_asked))
+            x = self._playable(self._spread(1, first=self.num_told + len(self.pending_ids)))
             return Asked(x, self.mark_pending(x, time=time))
         self._fit_if_due()
         bandit = self.bandit
-        generator = generator_for(self.seed, bandit.round, f"search {len(bandit.pending_ids)}")
+        number = self.num_told + len(bandit.pending_ids)
+        generator = generator_for(self.seed, number, "search")
         told = bandit.history
         recent = slice(-_PLAYED, None) if self._memory is not None else told.Y.argsort(descending=True)[:_PLAYED]
-        best = bandit.recommend(candidates=told.X[recent].unique(dim=0), time=time)
-        near = [self._near(best, radius, generator) for radius in _RADII]
-        points = self._playable(torch.cat([self._spread(_SPREAD, bandit.num_asked), best, *near]))
+        points = self._spread(_SPREAD, number)
+        try:
+            best = bandit.recommend(candidates=told.X[recent].unique(dim=0), time=time)
+            points = torch.cat([points, best, *(self._near(best, radius, generator) for radius in _RADII)])
+        except EmptyHistoryError:  # all is forgotten by now
+            pass
+        points = self._playable(points)
         if bandit.rule.grows_with_mean_and_variance:
             for radius in _RADII:
                 x = bandit.ask(candidates=points, time=time, remember=False)
                 points = self._playable(torch.cat([x, self._near(x, radius, generator)]))
         return bandit.ask(candidates=points, time=time, return_ids=True)
 
-    def _spread(self, number: int, asked: int | None = None, *, first: int = 0) -> Tensor:
-        """Return points (number, d) of a scrambled Sobol sequence, which cover the cube evenly.
-
-        Args:
-            number: of points.
-            asked: how many points were asked for before; each time the sequence is scrambled anew.
-            first: how many points of the sequence are left out.
-        """
-        seed = seed_for(self.seed, 0, "first points" if asked is None else f"spread {asked}")
+    def _spread(self, size: int, number: int = 0, *, first: int = 0) -> Tensor:
+        """Return points (size, d) that cover the cube evenly, of the Sobol sequence that a number scrambles."""
+        seed = seed_for(self.seed, number, "spread")
         engine = torch.quasirandom.SobolEngine(self.dimension, scramble=True, seed=seed)
-        return engine.fast_forward(first).draw(number, dtype=torch.float64)
+        return engine.fast_forward(first).draw(size, dtype=torch.float64)
 
     def _near(self, x: Tensor, radius: float, generator: torch.Generator) -> Tensor:
         """Return points near x (1, d): all coordinates moved a little, a few, and a few drawn anew."""

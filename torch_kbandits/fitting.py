@@ -12,6 +12,7 @@ from botorch.models import SingleTaskGP
 from botorch.models.utils.gpytorch_modules import get_covar_module_with_dim_scaled_prior
 from botorch.utils.sampling import manual_seed
 from gpytorch.kernels import Kernel
+from gpytorch.means import ZeroMean
 from gpytorch.mlls import ExactMarginalLogLikelihood
 from linear_operator.utils.warnings import NumericalWarning
 from torch import Tensor
@@ -53,7 +54,7 @@ def default_kernel(dimension: int) -> Kernel:
 
 
 def fit_prior(X: Tensor, Y: Tensor, kernel: Kernel | None = None, *, seed: int = 0) -> FittedPrior:
-    """Fit kernel and noise to rewards by their marginal posterior, as BoTorch does for a ``SingleTaskGP``.
+    """Fit kernel and noise to rewards by their marginal posterior, as BoTorch does, with a prior mean of zero.
 
     The result is what a ``Bandit`` needs: ``kernel`` and ``regularization``, for rewards ``scaled(Y)``.
 
@@ -80,7 +81,8 @@ def fit_prior(X: Tensor, Y: Tensor, kernel: Kernel | None = None, *, seed: int =
     if not scale > _EQUAL * max(abs(center), torch.finfo(Y.dtype).tiny):
         scale = 1.0
     kernel = default_kernel(X.shape[-1]) if kernel is None else deepcopy(kernel)
-    model = SingleTaskGP(X, ((Y - center) / scale).unsqueeze(-1), covar_module=kernel, outcome_transform=None)
+    targets = ((Y - center) / scale).unsqueeze(-1)
+    model = SingleTaskGP(X, targets, covar_module=kernel, mean_module=ZeroMean(), outcome_transform=None)
     untouched = deepcopy(model.state_dict())
     try:
         with manual_seed(seed), warnings.catch_warnings():

@@ -18,6 +18,15 @@ def distinct(points: Tensor) -> tuple[Tensor, Tensor]:
     return torch.unique(points + 0.0, dim=0, return_inverse=True)
 
 
+def distinct_in_order(points: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the same as ``distinct``, with the distinct rows in the order of their first appearance."""
+    rows, places = distinct(points)
+    numbers = torch.arange(len(points), device=points.device)
+    first = numbers.new_full((len(rows),), len(points)).scatter_reduce(0, places, numbers, "amin")
+    order = first.argsort()
+    return rows[order], order.argsort()[places]
+
+
 #: Entries that an index copies at most when it grows.
 _LATEST = 256
 

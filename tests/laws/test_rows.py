@@ -7,7 +7,7 @@ from hypothesis import given
 from problems import DOUBLE
 
 from torch_kbandits import rows
-from torch_kbandits.rows import RowIndex, distinct, row_keys
+from torch_kbandits.rows import RowIndex, distinct, distinct_in_order, row_keys
 
 
 @given(steps=st.lists(st.tuples(st.integers(0, 20), st.integers(0, 5)), max_size=15), most=st.integers(0, 6))
@@ -42,3 +42,14 @@ def test_minus_zero_is_zero():
     first, second, third = row_keys(points)
     assert first == second != third
     assert len(distinct(points)[0]) == 2
+
+
+@given(
+    numbers=st.lists(st.lists(st.sampled_from([0.0, -0.0, 1.0, 2.0]), min_size=2, max_size=2), min_size=0, max_size=12)
+)
+def test_distinct_rows_in_order_are_those_of_a_plain_dictionary(numbers):
+    points = torch.tensor(numbers, dtype=DOUBLE).reshape(-1, 2)
+    plain = list(dict.fromkeys(map(tuple, points.tolist())))  # 0 and -0 are one key
+    found, places = distinct_in_order(points)
+    assert list(map(tuple, found.tolist())) == plain
+    assert torch.equal(found[places], points)

@@ -19,7 +19,7 @@ from torch_kbandits.gram import gram, prior_mean, prior_variance
 from torch_kbandits.likelihoods import UncertaintyInjectionLikelihood
 from torch_kbandits.models.base import Cache, FactoredGP, concatenate
 from torch_kbandits.models.merged import Merged, sums
-from torch_kbandits.rows import distinct
+from torch_kbandits.rows import distinct, distinct_in_order
 
 
 class OnlineGP(FactoredGP):
@@ -269,7 +269,7 @@ class OnlineGP(FactoredGP):
         if self._is_batch() or (torch.is_grad_enabled() and train_X.requires_grad):  # merged points have no gradient
             self._merged = None
             return ExactFactors.fit(gram(self.covar_module, train_X), residuals, variances), train_X
-        points, positions = distinct(train_X if self.num_outputs == 1 else train_X[0])
+        points, positions = distinct_in_order(train_X if self.num_outputs == 1 else train_X[0])
         merged = Merged.of(points, positions, residuals, variances.expand(residuals.shape))
         self._merged = merged.detached()
         basis = points if self.num_outputs == 1 else points.unsqueeze(0)

@@ -1,0 +1,381 @@
+"""Bandits that fit their kernel: fits against a dense posterior, state, searches among playable points, errors."""
+
+import io
+import math
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from botorch.exceptions.errors import ModelFittingError
+from botorch.test_functions import Branin
+from interrupts import Interrupt
+from problems import DOUBLE, data, dense, difference, matern
+from scipy.stats import wilcoxon
+
+from torch_kbandits import (
+    EmptyHistoryError,
+    FittedBandit,
+    InputError,
+    KernelBanditWarning,
+    StateMismatchError,
+    algorithms,
+    fit_prior,
+    fitting,
+)
+from torch_kbandits.memory import SlidingWindow
+
+BRANIN = Branin(negate=True).double()
+SPAN = BRANIN.bounds[1] - BRANIN.bounds[0]
+
+
+def branin(x):
+    return BRANIN(BRANIN.bounds[0] + SPAN * x)
+
+
+def bowl(x):
+    return -(x - 0.3).square().sum(-1)
+
+
+def made(seed=0, dimension=2, **settings):
+    return FittedBandit(dimension=dimension, seed=seed, **settings)
+
+
+def play(bandit, rounds, reward=bowl, noise=0.05):
+    for _ in range(rounds):
+        x = bandit.ask()
+        generator = torch.Generator().manual_seed(bandit.num_told)
+        bandit.tell(x, reward(x) + noise * torch.randn(1, generator=generator, dtype=DOUBLE))
+    return bandit
+
+
+def grid(x):
+    """Tenths in the first column, two choices one-hot in the next."""
+    choice = (x[:, 1:2] >= x[:, 2:3]).to(x)
+    return torch.cat([(10.0 * x[:, :1]).round() / 10.0, choice, 1.0 - choice], dim=-1)
+
+
+# ---------------------------------------------------------------- fits
+
+
+def log_posterior(X, y, lengthscale, noise):
+    """Of an RBF kernel with lengthscales (d,) and of a noise variance, up to a constant, with BoTorch's priors."""
+    d, n = X.shape[1], len(y)
+    Z = X / lengthscale
+    squared = ((Z[:, None] - Z[None]) ** 2).sum(-1)
+    V = np.exp(-0.5 * squared) + noise * np.eye(n)
+    likelihood = -0.5 * (y @ np.linalg.solve(V, y) + np.linalg.slogdet(V)[1])
+
+    def log_normal(value, location, scale):
+        return -np.log(value) - 0.5 * ((np.log(value) - location) / scale) ** 2
+
+    lengths = log_normal(lengthscale, math.sqrt(2.0) + 0.5 * math.log(d), math.sqrt(3.0)).sum()
+    return likelihood + lengths + log_normal(noise, -4.0, 1.0)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_a_fit_is_a_maximum_of_the_marginal_posterior(seed):
+    X, Y = data(40, 2, seed)
+    fit = fit_prior(X, Y[:, 0])
+    points, y = dense(X, fit.scaled(Y[:, 0]))
+    (lengthscale,) = dense(fit.kernel.lengthscale[0])
+    best = log_posterior(points, y, lengthscale, fit.regularization)
+    for factor in (0.8, 0.95, 1.05, 1.25):
+        assert log_posterior(points, y, lengthscale, factor * fit.regularization) < best
+        for column in range(2):
+            changed = lengthscale.copy()
+            changed[column] *= factor
+            assert log_posterior(points, y, changed, fit.regularization) < best
+
+
+def test_a_fit_does_not_depend_on_the_units_of_the_rewards():
+    X, Y = data(30, 2, 5)
+    here, there = fit_prior(X, Y[:, 0]), fit_prior(X, 1e4 * Y[:, 0] - 7e5)
+    assert there.scale == pytest.approx(1e4 * here.scale, rel=1e-9)
+    assert there.center == pytest.approx(1e4 * here.center - 7e5, rel=1e-9)
+    assert there.regularization == pytest.approx(here.regularization, rel=1e-3)
+    assert difference(here.kernel(X).to_dense(), there.kernel(X).to_dense()) < 1e-3
+
+
+def test_a_fit_copies_the_kernel_given():
+    X, Y = data(30, 2, 5)
+    kernel = matern(0.5, 1.7)
+    before = {name: value.clone() for name, value in kernel.state_dict().items()}
+    fit = fit_prior(X, Y[:, 0], kernel)
+    assert all(torch.equal(value, before[name]) for name, value in kernel.state_dict().items())
+    assert type(fit.kernel) is type(kernel)
+    assert difference(fit.kernel(X).to_dense(), kernel(X).to_dense()) > 0.01
+
+
+@pytest.mark.parametrize("value", [0.0, -3.0, 1e9])
+def test_equal_rewards_keep_their_unit(value):
+    fit = fit_prior(data(6, 2)[0], torch.full((6,), value, dtype=DOUBLE))
+    assert fit.scale == 1.0
+    assert fit.center == value
+
+
+def test_a_fit_that_fails_keeps_the_kernel_and_says_so(monkeypatch):
+    def failing(mll):
+        mll.model.covar_module.base_kernel.lengthscale = 9.0
+        raise ModelFittingError("All attempts to fit the model have failed.")
+
+    monkeypatch.setattr(fitting, "fit_gpytorch_mll", failing)
+    X, Y = data(20, 2)
+    kernel = matern(0.5, 1.7)
+    with pytest.warns(KernelBanditWarning, match="could not be fitted to 20 reward"):
+        fit = fit_prior(X, Y[:, 0], kernel)
+    assert torch.equal(fit.kernel.base_kernel.lengthscale, kernel.base_kernel.lengthscale)
+
+
+def test_fits_that_make_no_sense_are_refused():
+    X, Y = data(20, 2)
+    for bad in ((X[:1], Y[:1, 0]), (X, Y), (X.float(), Y[:, 0].float()), (X, Y[:5, 0]), (X[0], Y[:2, 0])):
+        with pytest.raises(InputError):
+            fit_prior(*bad)
+    with pytest.raises(InputError, match="finite"):
+        fit_prior(X, Y[:, 0].masked_fill(torch.arange(20) == 3, torch.nan))
+
+
+# ---------------------------------------------------------------- points that others evaluate
+
+
+@pytest.mark.parametrize("name", ["ek-ucb", "gp-ts", "bkb", "bbkb", "sup-kernel-ucb"])
+def test_points_marked_as_pending_count_like_points_asked_for(name):
+    words = {"candidates": data(60, 2)[0], "kernel": matern(), "regularization": 0.1, "seed": 3, "beta": 1.5}
+    words |= {"horizon": 50} if name == "sup-kernel-ucb" else {}
+    asking, marking = (algorithms.build(name, **words) for _ in range(2))
+    for t in range(4):
+        x = asking.ask()
+        assert marking.mark_pending(x) == (t,)
+        for bandit in (asking, marking):
+            bandit.tell(ids=t, y=0.1 * t)
+    X = asking.ask(3)
+    assert marking.mark_pending(X) == (4, 5, 6)
+    assert torch.equal(marking.pending, asking.pending)
+    if name != "sup-kernel-ucb":  # which learns by the stages that chose, and a point that others chose has none
+        assert torch.equal(marking.ask(2), asking.ask(2))
+    marking.forget(ids=[4, 5, 6])
+    assert {4, 5, 6}.isdisjoint(marking.pending_ids)
+
+
+def test_marking_that_fails_changes_nothing():
+    bandit = algorithms.build(
+        "igp-ucb",
+        candidates=data(60, 2)[0],
+        kernel=matern(),
+        regularization=0.1,
+        seed=3,
+        beta=1.5,
+        memory=SlidingWindow(5),
+    )
+    bandit.tell(bandit.ask(time=3.0), 0.3)
+    before = bandit.state_dict()
+    for x, time in ((torch.zeros(1, 3, dtype=DOUBLE), 4.0), (torch.zeros(1, 2, dtype=DOUBLE), 2.0), ("point", 5.0)):
+        with pytest.raises(InputError):
+            bandit.mark_pending(x, time=time)
+        assert str(bandit.state_dict()) == str(before)
+
+
+# ---------------------------------------------------------------- state
+
+
+def same_choices(one, other, rounds=6):
+    for _ in range(rounds):
+        x = one.ask(2)
+        assert torch.equal(other.ask(2), x)
+        for bandit in (one, other):
+            bandit.tell(x, bowl(x))
+
+
+@pytest.mark.parametrize("algorithm", ["ek-ucb", "gp-ts", "igp-ucb"])
+@pytest.mark.parametrize("rounds", [3, 14])
+def test_a_replayed_bandit_goes_on_alike(algorithm, rounds):
+    played = play(made(algorithm=algorithm), rounds)
+    other = made(algorithm=algorithm)
+    other.replay(played.history)
+    assert torch.equal(other.history.Y, played.history.Y)
+    same_choices(played, other)
+
+
+@pytest.mark.parametrize("rounds", [0, 3, 14])
+def test_a_saved_bandit_goes_on_alike(rounds):
+    played = play(made(), rounds)
+    waiting = played.ask(2, return_ids=True)
+    file = io.BytesIO()
+    torch.save(played.state_dict(), file)
+    file.seek(0)
+    other = made()
+    other.load_state_dict(torch.load(file, weights_only=True))
+    assert other.pending_ids == waiting.ids
+    for bandit in (played, other):
+        bandit.tell(ids=waiting.ids[1], y=0.2)
+    same_choices(played, other)
+
+
+def test_states_that_do_not_fit_are_refused():
+    bandit = play(made(), 11)
+    state = bandit.state_dict()
+    x = bandit.ask()
+    bandit.forget()
+    for change in ({"format": 99}, {"config": {}}, {"rewards": torch.zeros(3)}):
+        with pytest.raises(StateMismatchError):
+            bandit.load_state_dict(state | change)
+    with pytest.raises(StateMismatchError, match="lacks"):
+        bandit.load_state_dict({"format": 1})
+    with pytest.raises(StateMismatchError, match="seed: saved 0, here 1"):
+        made(seed=1).load_state_dict(state)
+    assert torch.equal(bandit.ask(), x)
+
+
+def test_pending_points_and_ids_outlive_a_fit():
+    bandit = play(made(), 9)
+    first = bandit.ask(3, return_ids=True)
+    bandit.tell(ids=first.ids[0], y=0.5)
+    assert bandit.prior.regularization == 1.0  # nothing was fitted yet
+    second = bandit.ask(return_ids=True)
+    assert bandit.prior.regularization < 1.0
+    assert bandit.pending_ids == (*first.ids[1:], *second.ids)
+    assert torch.equal(bandit.pending, torch.cat([first.actions[1:], second.actions]))
+    bandit.tell(ids=first.ids[1], y=0.25)
+    assert torch.equal(bandit.history.X[-1:], first.actions[1:2])
+    assert float(bandit.history.Y[-1]) == 0.25
+
+
+def test_the_bandit_within_believes_the_rewards_in_its_units():
+    bandit = play(made(), 30, reward=lambda x: 1e3 * bowl(x) + 5e4, noise=1.0)
+    told = bandit.history
+    within = bandit.bandit.history
+    assert torch.equal(within.X, told.X)
+    assert difference(within.Y * bandit.prior.scale + bandit.prior.center, told.Y) < 1e-9
+    assert float(bowl(bandit.recommend())) > -0.02
+
+
+def test_interrupts_leave_what_was_there():
+    bandit = play(made(dimension=1), 9)
+    x, known = bandit.ask(), str(bandit.state_dict())
+    stops = [1, 5, 30, 200, 900, 2_000, 5_000]
+    for line in stops:
+        with Interrupt(line) as interrupt:
+            bandit.tell(x, 0.1)
+        if interrupt.at is None:
+            break
+        assert str(bandit.state_dict()) == known
+    else:
+        bandit.tell(x, 0.1)
+    history = bandit.history
+    expected = made(dimension=1)
+    expected.replay(history)
+    expected = expected.ask(2)
+    for line in stops:
+        with Interrupt(line) as interrupt:
+            bandit.ask(2)
+        assert interrupt.at is not None
+        assert len(bandit.pending_ids) == 0
+        assert bandit.num_told == 10
+    assert torch.equal(bandit.ask(2), expected)
+
+
+def test_a_tell_that_fails_changes_nothing():
+    bandit = play(made(), 11)
+    expected = bandit.ask()
+    bandit.forget()
+    x = torch.zeros(1, 2, dtype=DOUBLE)
+    for bad in (
+        (x, float("nan")),
+        (x, "much"),
+        (x, None),
+        (x, True),
+        (x[:, :1], 0.1),
+        (x, torch.zeros(3, dtype=DOUBLE)),
+    ):
+        with pytest.raises(InputError):
+            bandit.tell(*bad)
+        assert bandit.num_told == len(bandit.history.Y) == 11
+    with pytest.raises(InputError, match="unknown"):
+        bandit.tell(ids=99, y=0.0)
+    assert torch.equal(bandit.ask(), expected)
+
+
+# ---------------------------------------------------------------- choices
+
+
+def test_only_playable_points_are_asked_for_and_the_best_is_found():
+    def reward(x):
+        return -(x[:, 0] - 0.72).square() + 0.5 * x[:, 2]
+
+    bandit = made(dimension=3, snap=grid)
+    for _ in range(25):
+        x = bandit.ask()
+        assert torch.equal(grid(x), x)
+        bandit.tell(x, reward(x))
+    assert bandit.recommend()[0].tolist() == pytest.approx([0.7, 0.0, 1.0])
+
+
+def test_first_points_cover_the_cube_also_where_several_wait():
+    bandit = made(num_initial=16)
+    X = torch.cat([bandit.ask(3), bandit.ask(13)])
+    cells = (4 * X).long().clamp(max=3)
+    assert len((4 * cells[:, 0] + cells[:, 1]).unique()) >= 12
+    assert all(len(cells[:, column].unique()) == 4 for column in range(2))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("algorithm", ["ek-ucb", "gp-ts", "cbkb"])
+def test_it_beats_random_search_on_branin(algorithm):
+    """Paired by seed, one-sided Wilcoxon over 10 seeds at 1%, fixed before the first run.
+
+    GP-EI was tried by the same test and did not pass it (p = 0.053).
+    """
+    differences = []
+    for seed in range(10):
+        bandit = play(made(seed, algorithm=algorithm), 40, branin, noise=0.1)
+        drawn = torch.rand(40, 2, generator=torch.Generator().manual_seed(seed), dtype=DOUBLE)
+        differences.append(float(branin(bandit.history.X).max() - branin(drawn).max()))
+    assert wilcoxon(differences, alternative="greater").pvalue < 0.01, differences
+
+
+def test_a_memory_follows_an_optimum_that_moves():
+    """The optimum jumps from 0.2 to 0.8 after 25 rounds: a window of 12 leaves it, and finds the new one."""
+    bandit = made(dimension=1, memory=SlidingWindow(12), algorithm="igp-ucb")
+    for t in range(50):
+        x = bandit.ask()
+        bandit.tell(x, -(x - (0.2 if t < 25 else 0.8)).square().sum(-1))
+    assert abs(float(bandit.ask()) - 0.8) < 0.1
+    assert abs(float(bandit.recommend()) - 0.8) < 0.1
+    assert torch.equal(bandit.history.times, torch.arange(50, dtype=DOUBLE))
+
+
+def test_times_may_be_given():
+    bandit = made(dimension=1, memory=SlidingWindow(5.0), algorithm="igp-ucb")
+    for t in range(14):
+        bandit.tell(bandit.ask(time=10.0 * t), float(t), time=10.0 * t + 1.0)
+    assert bandit.history.times.tolist() == [10.0 * t + 1.0 for t in range(14)]
+    with pytest.raises(InputError, match="backwards"):
+        bandit.ask(time=3.0)
+
+
+def test_what_makes_no_sense_is_refused():
+    for bad in (
+        {"dimension": 0},
+        {"num_initial": 1},
+        {"algorithm": "bkbb"},
+        {"beta": -1.0},
+        {"memory": 5},
+        {"colour": "red"},
+    ):
+        with pytest.raises((InputError, TypeError)):
+            made(**bad)
+    with pytest.raises(EmptyHistoryError):
+        made().recommend()
+    with pytest.raises(InputError, match="what snap returns"):
+        made(snap=lambda x: x[:, :1]).ask()
+    with pytest.raises(InputError):
+        made().ask(0)
+    with pytest.raises(InputError, match="told nothing"):
+        play(made(), 3).replay(play(made(), 2).history)
+
+
+def test_fits_say_nothing_when_all_is_well():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        play(made(), 13)
