@@ -1,9 +1,9 @@
 """KernelBanditSampler in real studies: what it believes follows from the trials, whoever made them."""
 
 import copy
+import importlib
 import math
 import pickle
-import subprocess
 import sys
 import threading
 from datetime import datetime, timedelta
@@ -12,13 +12,13 @@ from itertools import pairwise
 import optuna
 import pytest
 import torch
-from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
+from optuna.distributions import BaseDistribution, FloatDistribution, IntDistribution
 from optuna.trial import TrialState, create_trial
-from problems import DOUBLE
-from studies import branin, frozen, network, parameters, peak, play, quick, study_with
+from studies import network, parameters, peak, play, quick, study_with
 
 from torch_kbandits import EmptyHistoryError, InputError
 from torch_kbandits.errors import KernelBanditWarning
+from torch_kbandits.extras import MissingExtraError
 from torch_kbandits.fitted import FittedBandit
 from torch_kbandits.integrations.optuna import KernelBanditSampler, sampler
 from torch_kbandits.memory import SlidingWindow
@@ -483,13 +483,9 @@ def test_words_that_do_not_fit_are_refused_at_once(words, message):
         KernelBanditSampler(**{"seed": 0, **words})
 
 
-def test_without_optuna_the_message_has_the_command():
-    script = (
-        "import sys; sys.modules['optuna'] = None\n"
-        "import torch_kbandits\n"
-        "from torch_kbandits.extras import MissingExtraError\n"
-        "try:\n    import torch_kbandits.integrations.optuna\n"
-        "except MissingExtraError as error:\n    print(error)"
-    )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert "pip install 'torch-kbandits[optuna]'" in done.stdout
+def test_without_optuna_the_message_has_the_command(monkeypatch):
+    for name in [name for name in sys.modules if name.startswith("torch_kbandits.integrations.optuna")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'torch-kbandits\[optuna\]'"):
+        importlib.import_module("torch_kbandits.integrations.optuna")
