@@ -140,7 +140,7 @@ class AdaptiveBandit(Bandit):
         number = len(learned.X)
         start, stop = 0, number if self.dictionary is None else 1
         while start < number:
-            generator = self._dictionary_generator(self._ledger.num_learned - number + start)
+            generator = self._pieces.dictionary_generator(self._ledger.num_learned - number + start)
             belief.learn_history(learned.rows(slice(start, stop)), self.dictionary, generator)
             start, stop = stop, 2 * stop
         return belief

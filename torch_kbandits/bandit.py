@@ -1,48 +1,33 @@
 """Ask, tell, save and replay: the order of the calls. What is believed and how it is searched lives below."""
 
-import warnings
-from collections.abc import Mapping, Sequence
-from copy import copy, deepcopy
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple, cast, overload
 
 import torch
 from botorch.acquisition import AcquisitionFunction
-from botorch.acquisition.fixed_feature import FixedFeatureAcquisitionFunction
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.acquisition import AcquisitionRule, Domain, UpperConfidenceRule
 from torch_kbandits.batches import BatchRule
-from torch_kbandits.candidates import Belief, Candidates, Lookahead, StagedBelief
+from torch_kbandits.candidates import Belief, Candidates, Lookahead
 from torch_kbandits.clock import Clock
-from torch_kbandits.confidence import ConstantWidth, Width
+from torch_kbandits.confidence import Width
 from torch_kbandits.dictionaries import DictionaryRule
-from torch_kbandits.errors import EmptyHistoryError, InputError, KernelBanditWarning, TheoryWarning
-from torch_kbandits.gram import check_kernel, prior_variance
-from torch_kbandits.ledger import History, Ledger, Pending, check_rounds, checked_stages, joined, rewards
+from torch_kbandits.errors import InputError
+from torch_kbandits.filling import fill, require_open
+from torch_kbandits.ledger import History, Ledger, Pending, check_rounds, joined, replayed_rounds, rewards
 from torch_kbandits.memory import Memory
 from torch_kbandits.models import NystromGP, OnlineGP
-from torch_kbandits.random import generator_for, seed_for
-from torch_kbandits.state import (
-    STATE_FORMAT,
-    SavedState,
-    check_config,
-    check_format,
-    describe_kernel,
-    describe_value,
-    saved_state,
-)
-
-#: In single precision a regularization below this fraction of the prior variance drowns in rounding.
-_FLOAT32_REGULARIZATION = 1e-4
+from torch_kbandits.pieces import Pieces
+from torch_kbandits.random import seed_for
+from torch_kbandits.state import SavedState, check_config, check_format, saved_state, state_of
 
 #: Points that ``ask(None)`` returns at most.
 _LARGEST_BATCH = 10_000
-
-#: So many points pending, none of which is what is told, look like a mistake.
-_STALE_POINTS = 50
 
 
 class Asked(NamedTuple):
@@ -94,49 +79,24 @@ class Bandit:
         memory: Memory | None = None,
         seed: int,
     ) -> None:
-        acquisition = UpperConfidenceRule() if acquisition is None else acquisition
-        checks.instance("candidates", candidates, Candidates, "Arms or a Box")
-        checks.instance("kernel", kernel, Kernel, "a GPyTorch kernel")
-        if dictionary is not None:
-            checks.instance("dictionary", dictionary, DictionaryRule, "a rule such as RidgeLeverageSampling()")
-        checks.instance("acquisition", acquisition, AcquisitionRule, "a rule such as UpperConfidenceRule()")
-        if width is not None or acquisition.uses_width:
-            checks.instance("width", width, Width, "a confidence width such as ConstantWidth(2.0)")
-        if batches is not None:
-            checks.instance("batches", batches, BatchRule, "a rule such as GlobalBatchRule(2.0)")
-            if batches.repeats_points and candidates.is_contextual:
-                raise InputError(
-                    f"{type(batches).__name__} plays a point again and again, and each round brings another context or "
-                    "other actions: use GlobalBatchRule or LocalBatchRule, or candidates that stay."
-                )
-        if memory is not None:
-            checks.instance("memory", memory, Memory, "a memory such as SlidingWindow(500)")
-            _check_memory(memory, checks.positive("regularization", regularization))
-        if isinstance(seed, bool):
-            raise InputError(f"seed must be a whole number, got {seed}.")
-        checks.instance("seed", seed, int, "a whole number")
-        check_kernel(kernel, candidates.example)
-        if acquisition.num_stages and not (dictionary is None and batches is None and memory is None):
-            raise InputError(
-                "A rule that chooses through stages needs exact posteriors: leave out dictionary, batches and memory."
-            )
+        rule = UpperConfidenceRule() if acquisition is None else acquisition
+        self._pieces = Pieces(candidates, kernel, regularization, dictionary, width, rule, batches, memory, seed)
         self.candidates = candidates
-        self.regularization = checks.positive("regularization", regularization)
+        self.regularization = self._pieces.regularization
         self.dictionary = dictionary
-        self.width = ConstantWidth(0.0) if width is None else width
+        self.width = cast(Width, self._pieces.width)
         self.batches = batches
         self.memory = memory
         self.seed = seed
-        self._acquisition = acquisition
-        self._kernel = deepcopy(kernel)
-        self._clock = Clock()
+        self._acquisition, self._kernel = rule, self._pieces.kernel
+        self._clock = self._pieces.clock
         self._belief = self._prior()
-        self._ledger = Ledger.empty(candidates.example, staged=acquisition.num_stages > 0, timed=self._has_clock)
+        self._ledger = Ledger.empty(candidates.example, staged=rule.num_stages > 0, timed=self._pieces.has_clock)
         self._ahead: Lookahead | None = None
         self._model: NystromGP | OnlineGP | None = None
         self.round = 0
         self._warned_of_stale_points = False
-        self._warn_of_single_precision()
+        self._pieces.warn_of_single_precision(2)
 
     # ---------------------------------------------------------------- the loop
 
@@ -203,10 +163,11 @@ class Bandit:
             domain = self._domain_at(time, context, candidates)
             self._acquisition.check(domain)
             if q is None:
-                self._require_open_batch()
+                require_open(self.batches, self._lookahead, len(self.pending_ids))
             ahead = self._lookahead() if remember else copy(self._lookahead())
             before = len(ahead.pending)
-            self._fill(ahead, before + (_LARGEST_BATCH if q is None else q), domain, until_complete=q is None)
+            size, choose = before + (_LARGEST_BATCH if q is None else q), self._chooser(ahead, domain)
+            fill(ahead, size, self.batches, choose, until_complete=q is None)
             X = ahead.pending[before:].clone()
             actions = self.candidates.actions(X)
             if remember:
@@ -236,14 +197,10 @@ class Bandit:
         """
         present = self._present
         try:
-            if self._has_clock:
-                clock = self._clock.moved_to(time, self.round)
-                context = self.candidates.with_time(context, clock.now)
-                self._move_to(clock)
-            else:
-                self._refuse_time(time)
-            X = self.candidates.points(x, context).detach().clone()
-            ledger = self._ledger.with_asked(X, checked_stages(None, X, self._acquisition.num_stages))
+            clock = self._clock.moved_to(time, self.round)
+            X = self.candidates.points(x, self.candidates.with_time(context, clock.now)).detach().clone()
+            self._move_to(clock)
+            ledger = self._ledger.with_asked(X)
         except BaseException:
             self._present = present
             raise
@@ -278,12 +235,14 @@ class Bandit:
         """
         if y is None:
             raise InputError("y is missing: give a reward for each point, tell(x, y) or tell(ids=ids, y=y).")
-        clock = self._clock_at_reward(time)
+        clock = self._clock.at_reward(time, self.round)
         if ids is None:
             context = self.candidates.with_time(context, clock.now)
             X = self.candidates.points(x, context).detach().clone()
-            pending, stages = self._ledger.pending.without(X, self._own_columns), self._ledger.pending.stages_of(X)
-            self._warn_of_stale_points(pending)
+            asked = self._ledger.pending
+            pending, stages = asked.without(X, self._pieces.own_columns), asked.stages_of(X)
+            if not self._warned_of_stale_points:
+                self._warned_of_stale_points = asked.warn_if_stale(pending, stacklevel=3)
         else:
             if x is not None or context is not None:
                 raise InputError("Give either x (and its context) or ids, not both: an id stands for its point.")
@@ -294,8 +253,7 @@ class Bandit:
 
     def _learn_round(self, X: Tensor, Y: Tensor, stages: Tensor | None, pending: Pending, clock: Clock) -> None:
         """Learn rewards Y (q,) at X (q, d) as one round and leave these points pending; everything or nothing."""
-        times = torch.full((len(X),), clock.now, dtype=torch.float64, device=X.device) if self._has_clock else None
-        told = History(X, Y, torch.full((len(X),), self.round, device=X.device), stages, times)
+        told = History(X, Y, torch.full((len(X),), self.round, device=X.device), stages, clock.stamps(X))
         # The lookahead shares buffers with what is about to change, and failed changes may leave points in the belief.
         ahead, self._ahead = self._ahead, None
         before, belief, known = dict(vars(self)), dict(vars(self._belief)), self._belief
@@ -339,7 +297,7 @@ class Bandit:
             remaining = pending.without(pending.points)
         else:
             X = self.candidates.points(x, self.candidates.with_time(context, self._clock.now))
-            remaining = pending.without(X, self._own_columns)
+            remaining = pending.without(X, self._pieces.own_columns)
             if len(pending.ids) - len(remaining.ids) != len(X):
                 raise InputError(f"Not all of the {len(X)} point(s) are pending; {len(pending.ids)} are.")
         self._ledger, self._ahead = replace(self._ledger, pending=remaining), None
@@ -425,11 +383,7 @@ class Bandit:
         except BaseException:  # no finally: that may itself be interrupted
             self._present = present
             raise
-        fixed = domain.fixed_features
-        if fixed is None:
-            return function
-        d = self.candidates.example.shape[-1]
-        return FixedFeatureAcquisitionFunction(function, d, list(fixed), cast(Tensor, domain.context))
+        return domain.of_action(function, self.candidates.example.shape[-1])
 
     def recommend(self, *, context: Any = None, candidates: Any = None, time: Any = None) -> Tensor:
         """Return the point (1, d) to use if the run ended now: of those learned the one of the largest posterior mean.
@@ -447,12 +401,13 @@ class Bandit:
         """
         present = self._present
         try:
-            best = self._recommended(self._domain_at(time, context, candidates))
+            domain = self._domain_at(time, context, candidates)
+            best = self._belief.recommend_in(domain if self.candidates.is_contextual else None)
             self._present = present
         except BaseException:
             self._present = present
             raise
-        return best
+        return self.candidates.actions(best)
 
     def restart(self) -> None:
         """Forget all that was told so far, as where the function has become another; points stay pending.
@@ -466,21 +421,8 @@ class Bandit:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the whole state: tensors, numbers and strings, which ``torch.load(weights_only=True)`` reads."""
-        history, weights = self.history, self._belief.dictionary_weights
-        return {
-            "format": STATE_FORMAT,
-            "config": self._config(),
-            "history": history._asdict(),
-            "inducing_points": self.inducing_points,
-            "dictionary_weights": None if weights is None else weights.clone(),
-            "pending": self.pending,
-            "pending_ids": list(self.pending_ids),
-            "pending_stages": self._ledger.pending.stages,
-            "num_asked": self._ledger.num_asked,
-            "num_learned": self._ledger.num_learned,
-            "num_forgotten": self._ledger.num_forgotten,
-            "clock": {"now": self._clock.now, "kind": self._clock.kind},
-        }
+        belief = self._belief
+        return state_of(self._config(), self._ledger, self._clock, belief.inducing_points, belief.dictionary_weights)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue where a bandit of the same configuration was saved; what this one knew is replaced.
@@ -494,7 +436,7 @@ class Bandit:
         """
         check_format(state)
         check_config(state["config"], self._config())
-        saved = saved_state(state, self.candidates.example, self._acquisition.num_stages, timed=self._has_clock)
+        saved = saved_state(state, self.candidates.example, self._acquisition.num_stages, timed=self._pieces.has_clock)
         self._belief = self._restored(saved)
         self._ledger = Ledger.restored(
             saved.history, saved.pending, saved.num_asked, saved.num_learned, saved.num_forgotten
@@ -517,20 +459,11 @@ class Bandit:
         if self.round:
             raise InputError(f"replay needs a bandit that was told nothing; this one was told {self.round} round(s).")
         fresh, before, clock = self._prior(), self._ledger, self._clock
-        example = self.candidates.example
-        numbers = history.rounds.unique_consecutive()
-        clocks = (clock,) * len(numbers)
-        if self._has_clock:
-            if history.times is None:
-                raise InputError("This bandit has a memory, so a history to replay needs times.")
-            clocks = clock.replayed(history.times, history.rounds)
+        clocks = clock.replayed(history.times, history.rounds)
+        rounds = replayed_rounds(history, self.candidates.example, self._acquisition.num_stages)
         try:
-            for number, now in zip(numbers, clocks, strict=True):
-                told = history.rows(history.rounds == number)
-                X = checks.points("history.X", told.X, dimension=example.shape[-1], like=example)
-                stages = checked_stages(told.stages, X, self._acquisition.num_stages)
-                pending = self._ledger.pending.without(X, self._own_columns)
-                self._learn_round(X, rewards(told.Y, X), stages, pending, now)
+            for now, (X, Y, stages) in zip(clocks, rounds, strict=True):
+                self._learn_round(X, Y, stages, self._ledger.pending.without(X, self._pieces.own_columns), now)
             self._clock = self._clock.undecided
         except BaseException:
             self._belief, self._ledger, self._clock, self.round = fresh, before, clock, 0
@@ -546,18 +479,8 @@ class Bandit:
     # ---------------------------------------------------------------- inside
 
     def _prior(self) -> Belief:
-        num_stages = self._acquisition.num_stages
-        if num_stages:
-            return StagedBelief(self.candidates.example, self._kernel, self.regularization, num_stages)
-        online = self.dictionary is not None and self.dictionary.is_online
-        return self.candidates.belief(
-            self._kernel,
-            self.regularization,
-            self.seed,
-            exact=self.dictionary is None,
-            online=online,
-            memory=self.memory,
-        )
+        """Return the belief before any reward, under the memory that is in force."""
+        return self._pieces.prior(self.memory)
 
     def _restored(self, saved: SavedState) -> Belief:
         """Return the belief of a saved bandit, computed afresh."""
@@ -566,16 +489,6 @@ class Bandit:
         if len(learned.X):
             belief.restore_history(learned, saved.dictionary)
         return belief
-
-    @property
-    def _has_clock(self) -> bool:
-        """Whether it matters when something is asked or told."""
-        return self.memory is not None or self.candidates.is_timed
-
-    @property
-    def _own_columns(self) -> int:
-        """The first column by which a point is known again: it may be told at another time than it was asked for."""
-        return int(self.candidates.is_timed)
 
     @property
     def _present(self) -> tuple[Clock, Belief, Lookahead | None, NystromGP | OnlineGP | None]:
@@ -588,9 +501,6 @@ class Bandit:
 
     def _domain_at(self, time: Any, context: Any, candidates: Any) -> Domain:
         """Move on to a time, and return what may be played then."""
-        if not self._has_clock:
-            self._refuse_time(time)
-            return self.candidates.in_round(context, candidates)
         clock = self._clock.moved_to(time, self.round)
         domain = self.candidates.in_round(self.candidates.with_time(context, clock.now), candidates)
         self._move_to(clock)
@@ -602,28 +512,6 @@ class Bandit:
         if belief is not self._belief:
             self._belief, self._ahead, self._model = belief, None, None
         self._clock = clock
-
-    def _clock_at_reward(self, time: Any) -> Clock:
-        """Return the clock at the time of a reward."""
-        if self._has_clock:
-            return self._clock.at_reward(time, self.round)
-        self._refuse_time(time)
-        return self._clock
-
-    def _refuse_time(self, time: Any) -> None:
-        if time is not None:
-            raise InputError("This bandit has no memory, so it knows no time: give it memory=, or leave out time.")
-
-    def _recommended(self, domain: Domain) -> Tensor:
-        """Return the point (1, d) to use, or the action (1, a), by what is believed now."""
-        belief = self._belief
-        if belief.num_observations == 0:
-            raise EmptyHistoryError("Nothing was learned that counts, so there is no point to recommend: tell first.")
-        if not self.candidates.is_contextual:
-            return belief.recommend()
-        greedy = belief.lookahead(self.candidates.example[:0])
-        best = greedy.choose(UpperConfidenceRule(), torch.zeros_like(belief.regularization), 0, domain)
-        return self.candidates.actions(best)
 
     def _learn_if_complete(self, told: History, ahead: Lookahead | None) -> tuple[History, ...]:
         """Learn what is told and what was kept aside, or keep all of it aside; return what is kept aside."""
@@ -639,15 +527,8 @@ class Bandit:
 
     def _learn(self, told: History) -> None:
         """Condition on rewards told."""
-        generator = self._dictionary_generator(self._ledger.num_learned)
+        generator = self._pieces.dictionary_generator(self._ledger.num_learned)
         self._belief.learn_history(told, self.dictionary, generator)
-
-    def _dictionary_generator(self, num_learned: int) -> torch.Generator | None:
-        """Return the randomness of the dictionary rule after so many rewards learned; None without a rule."""
-        if self.dictionary is None:
-            return None
-        # Not by round: rewards told one by one or at once must lead to the same dictionary after a batch.
-        return generator_for(self.seed, 0 if self.dictionary.is_coupled else num_learned, "dictionary")
 
     def _lookahead(self) -> Lookahead:
         """Return the posterior with the batch so far pending, kept from ask to ask."""
@@ -656,76 +537,11 @@ class Bandit:
             self._ahead = self._belief.lookahead_in_stages(self._ledger.outstanding, stages)
         return self._ahead
 
-    def _fill(self, ahead: Lookahead, size: int, domain: Domain, *, until_complete: bool) -> None:
-        """Choose points until ``size`` are pending, or the batch rule says that the batch is complete."""
-        beta = self.beta
-        while len(ahead.pending) < size:
-            number = len(ahead.pending)
-            again = self.batches.repeats(ahead) if self.batches is not None and number else 0
-            if again:
-                ahead.add(ahead.pending[:1], min(again, size - number))
-            else:
-                seed = seed_for(self.seed, self.round, f"ask {number}")
-                ahead.add(ahead.choose(self._acquisition, beta, seed, domain))
-            if until_complete and self.batches is not None and self.batches.is_complete(ahead):
-                return
-
-    def _require_open_batch(self) -> None:
-        """Refuse ``ask(None)`` where there is no batch to fill."""
-        if self.batches is None:
-            raise InputError("ask(q=None) lets a batch rule decide, and this bandit has none: give q.")
-        # What is kept aside may be a complete batch by now, where variances grow as time passes: one more point then.
-        if len(self.pending_ids) and self.batches.is_complete(ahead := self._lookahead()):
-            raise InputError(
-                f"The batch of {len(ahead.pending)} point(s) is complete: tell the {len(self.pending_ids)} pending "
-                "one(s), or give q to go on without their rewards."
-            )
-
-    def _warn_of_stale_points(self, pending: Pending) -> None:
-        """Say once that points pile up which are asked for and never told, as when they are rounded on the way."""
-        if not self._warned_of_stale_points and len(self.pending_ids) == len(pending.ids) >= _STALE_POINTS:
-            self._warned_of_stale_points = True
-            warnings.warn(
-                f"What was told is not among the {len(pending.ids)} pending points: they make every ask slower and "
-                "keep the bandit away from them. Tell points exactly as they were asked for, forget(x) what was not "
-                "evaluated, or ask(remember=False) if nothing is evaluated in parallel.",
-                KernelBanditWarning,
-                stacklevel=3,
-            )
+    def _chooser(self, ahead: Lookahead, domain: Domain) -> Callable[[int], Tensor]:
+        """Return what chooses the next point (1, d) in this round when so many are pending."""
+        rule, beta, seed, number = self._acquisition, self.beta, self.seed, self.round
+        return lambda pending: ahead.choose(rule, beta, seed_for(seed, number, f"ask {pending}"), domain)
 
     def _config(self) -> dict[str, Any]:
         """Return all that must agree between a saved state and the bandit that loads it, by name."""
-        config: dict[str, Any] = {"algorithm": type(self).__name__, "seed": self.seed}
-        config |= {f"candidates.{key}": value for key, value in self.candidates.describe().items()}
-        config |= describe_kernel(self._kernel)
-        config["regularization"] = self.regularization
-        describe_value("acquisition", self._acquisition, config)
-        describe_value("batches", self.batches, config)
-        describe_value("dictionary", self.dictionary, config)
-        describe_value("memory", self.memory, config)
-        describe_value("width", self.width, config)
-        return config
-
-    def _warn_of_single_precision(self) -> None:
-        example = self.candidates.example
-        if example.dtype == torch.float64:
-            return
-        with torch.no_grad():
-            scale = float(prior_variance(self._belief.kernel, example).max())
-        if self.regularization < _FLOAT32_REGULARIZATION * scale:
-            warnings.warn(
-                f"regularization={self.regularization:g} is tiny for {example.dtype} (prior variance "
-                f"{scale:g}): the confidence widths drown in rounding. Use float64 candidates.",
-                TheoryWarning,
-                stacklevel=3,
-            )
-
-
-def _check_memory(memory: Memory, regularization: float) -> None:
-    """Refuse a memory in which nothing ever counts."""
-    now = torch.zeros(1, dtype=torch.float64)
-    if not bool(memory.noise(now, 0.0, regularization).isfinite()):
-        raise InputError(
-            f"{memory!r} drops an observation of noise variance {regularization:g} as soon as it is made: let the "
-            "largest variance be above the regularization."
-        )
+        return {"algorithm": type(self).__name__} | self._pieces.config()

@@ -60,18 +60,21 @@ class Clock:
             return self
         return self.moved_to(time, round_number)
 
-    def replayed(self, times: Tensor, rounds: Tensor) -> tuple[Self, ...]:
+    def replayed(self, times: Tensor | None, rounds: Tensor) -> tuple[Self, ...]:
         """Return the clock at each round of a recorded history.
 
         Times that are the numbers of their rounds are taken for rounds, unless times were given already.
 
         Args:
-            times: of each reward, (n,), in order.
+            times: of each reward, (n,), in order; None if the history has none.
             rounds: of each reward, counted from 0, (n,), in order.
 
         Raises:
-            InputError: if the rewards of a round differ in time, or the history begins before the latest time.
+            InputError: if there are no times, the rewards of a round differ in time, or the history begins before the
+                latest time.
         """
+        if times is None:
+            raise InputError("This bandit has a memory, so a history to replay needs times.")
         starts = rounds.diff(prepend=rounds[:1] - 1) != 0
         firsts = times[starts]
         if not torch.equal(firsts[starts.long().cumsum(0) - 1], times):
@@ -86,6 +89,10 @@ class Clock:
                 f"{_words(kind, float(firsts[0]))}."
             )
         return tuple(type(self)(float(first), kind) for first in firsts)
+
+    def stamps(self, X: Tensor) -> Tensor | None:
+        """Return the present time for each of the points (q, d) that are told now, (q,); None without a clock."""
+        return torch.full((len(X),), self.now, dtype=torch.float64, device=X.device)
 
     def check(self, times: Tensor) -> None:
         """Refuse a clock that is none, or times (n,), in order, that are later than it shows.
@@ -106,6 +113,29 @@ class Clock:
     def after_reward(self, round_number: int) -> Self:
         """Return the clock once a reward is told, before a round: rounds go on by themselves."""
         return type(self)(float(round_number), self.kind) if self.kind == "rounds" else self
+
+
+@dataclass(frozen=True)
+class NoClock(Clock):
+    """The clock of a bandit for which it does not matter when something is asked or told: it refuses every time."""
+
+    def moved_to(self, time: Any, round_number: int) -> Self:
+        """Return this clock.
+
+        Raises:
+            InputError: if a time is given.
+        """
+        if time is not None:
+            raise InputError("This bandit has no memory, so it knows no time: give it memory=, or leave out time.")
+        return self
+
+    def replayed(self, times: Tensor | None, rounds: Tensor) -> tuple[Self, ...]:
+        """Return this clock for each round of a recorded history."""
+        return (self,) * len(rounds.unique_consecutive())
+
+    def stamps(self, X: Tensor) -> Tensor | None:
+        """Return None: nobody asks when points were told."""
+        return None
 
 
 def _words(kind: Kind, now: float) -> str:

@@ -1,6 +1,7 @@
 """What was asked and what was told: points pending with their numbers, rewards in order and those kept aside."""
 
-from collections.abc import Iterable, Sequence
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from numbers import Real
 from operator import index
@@ -10,10 +11,13 @@ import torch
 from torch import Tensor
 
 from torch_kbandits import checks
-from torch_kbandits.errors import InputError
+from torch_kbandits.errors import InputError, KernelBanditWarning
 
 #: What was told is put into one tensor after so many rounds: small tensors take more memory than their numbers.
 _SEPARATE_TELLS = 1000
+
+#: So many points pending, none of which is what is told, look like a mistake.
+_STALE_POINTS = 50
 
 
 class History(NamedTuple):
@@ -93,6 +97,20 @@ def check_rounds(history: History) -> None:
             raise InputError("The times of a history must not decrease.")
 
 
+def replayed_rounds(
+    history: History, example: Tensor, num_stages: int
+) -> Iterator[tuple[Tensor, Tensor, Tensor | None]]:
+    """Yield the points (q, d), rewards (q,) and stages of each round of a recorded history, checked like what is told.
+
+    Raises:
+        InputError: if those of a round do not fit a bandit whose points are like the example (1, d).
+    """
+    for number in history.rounds.unique_consecutive():
+        told = history.rows(history.rounds == number)
+        X = checks.points("history.X", told.X, dimension=example.shape[-1], like=example)
+        yield X, rewards(told.Y, X), checked_stages(told.stages, X, num_stages)
+
+
 def checked_stages(stages: Tensor | None, X: Tensor, num_stages: int) -> Tensor | None:
     """Return the stages of points (n, d): 0 where none are known, None where a bandit has no stages.
 
@@ -143,6 +161,27 @@ class Pending(NamedTuple):
             return None
         rows = torch.tensor(self._rows_of(told, first), device=told.device)
         return torch.where(rows < 0, 0, torch.cat([self.stages, self.stages.new_zeros(1)])[rows])
+
+    def warn_if_stale(self, remaining: "Pending", stacklevel: int) -> bool:
+        """Say that points pile up which are asked for and never told, as when they are rounded on the way.
+
+        Args:
+            remaining: what is pending once something was told.
+            stacklevel: how many calls above this one the warning is about.
+
+        Returns:
+            Whether it is so.
+        """
+        is_stale = len(self.ids) == len(remaining.ids) >= _STALE_POINTS
+        if is_stale:
+            warnings.warn(
+                f"What was told is not among the {len(remaining.ids)} pending points: they make every ask slower and "
+                "keep the bandit away from them. Tell points exactly as they were asked for, forget(x) what was not "
+                "evaluated, or ask(remember=False) if nothing is evaluated in parallel.",
+                KernelBanditWarning,
+                stacklevel=stacklevel,
+            )
+        return is_stale
 
     def without_ids(self, ids: Sequence[int]) -> "Pending":
         """Return the points without those of the ids, all of which are pending."""
@@ -242,10 +281,10 @@ class Ledger:
         return torch.cat([*(held.X for held in self.held), self.pending.points])
 
     def with_asked(self, X: Tensor, stages: Tensor | None = None) -> Self:
-        """Return the ledger with points (q, d) pending under the next numbers, which stages (q,) chose."""
+        """Return the ledger with points (q, d) pending under the next numbers, which stages (q,) chose, or none."""
         ids, before = tuple(range(self.num_asked, self.num_asked + len(X))), self.pending
-        if stages is not None and before.stages is not None:
-            stages = torch.cat([before.stages, stages])
+        if before.stages is not None:
+            stages = torch.cat([before.stages, before.stages.new_zeros(len(X)) if stages is None else stages])
         pending = Pending(torch.cat([before.points, X]), before.ids + ids, stages)
         return replace(self, pending=pending, num_asked=self.num_asked + len(X))
 

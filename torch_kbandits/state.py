@@ -1,4 +1,4 @@
-"""The checks between a saved state and the bandit that loads it."""
+"""What a saved state holds, and the checks between it and the bandit that loads it."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -9,10 +9,10 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits import checks
-from torch_kbandits.clock import Clock
+from torch_kbandits.clock import Clock, NoClock
 from torch_kbandits.dictionaries import Selection
 from torch_kbandits.errors import InputError, StateMismatchError
-from torch_kbandits.ledger import History, Pending, check_rounds, checked_stages, rewards
+from torch_kbandits.ledger import History, Ledger, Pending, check_rounds, checked_stages, rewards
 
 #: Version of the layout of ``Bandit.state_dict``.
 STATE_FORMAT = 3
@@ -49,6 +49,30 @@ def describe_value(name: str, value: Any, config: dict[str, Any]) -> None:
         config[name] = value
     else:
         config[name] = type(value).__name__
+
+
+def state_of(
+    config: dict[str, Any],
+    ledger: Ledger,
+    clock: Clock,
+    inducing_points: Tensor,
+    dictionary_weights: Tensor | None,
+) -> dict[str, Any]:
+    """Return the state of a bandit: tensors of its own, numbers and strings."""
+    return {
+        "format": STATE_FORMAT,
+        "config": config,
+        "history": ledger.in_one_part.told[0].copied()._asdict(),
+        "inducing_points": inducing_points.clone(),
+        "dictionary_weights": None if dictionary_weights is None else dictionary_weights.clone(),
+        "pending": ledger.pending.points.clone(),
+        "pending_ids": list(ledger.pending.ids),
+        "pending_stages": ledger.pending.stages,
+        "num_asked": ledger.num_asked,
+        "num_learned": ledger.num_learned,
+        "num_forgotten": ledger.num_forgotten,
+        "clock": {"now": clock.now, "kind": clock.kind},
+    }
 
 
 def check_format(state: Mapping[str, Any]) -> None:
@@ -127,7 +151,8 @@ def saved_state(state: Mapping[str, Any], example: Tensor, num_stages: int = 0, 
         pending_stages = checked_stages(state.get("pending_stages"), pending, num_stages)
         if not 0 <= num_learned <= len(X):
             raise InputError(f"{num_learned} rewards were learned of {len(X)} told.")
-        num_forgotten, clock = int(state.get("num_forgotten", 0)), Clock(**state.get("clock", {}))
+        num_forgotten = int(state.get("num_forgotten", 0))
+        clock = Clock(**state.get("clock", {})) if timed else NoClock()
         if not 0 <= num_forgotten <= num_learned:
             raise InputError(f"{num_forgotten} rewards were forgotten of {num_learned} learned.")
         if timed != (saved.times is not None):

@@ -11,6 +11,7 @@ from botorch.acquisition.analytic import (
     LogProbabilityOfImprovement,
     _log_ei_helper,  # what LogExpectedImprovement computes, without a model around it
 )
+from botorch.acquisition.fixed_feature import FixedFeatureAcquisitionFunction
 from botorch.models.model import Model
 from botorch.optim import optimize_acqf
 from botorch.posteriors import GPyTorchPosterior
@@ -81,6 +82,13 @@ class Domain:
         if self.context is None:
             return X
         return torch.cat([self.context.expand(*X.shape[:-1], -1), X[..., len(self.context) :]], dim=-1)
+
+    def of_action(self, function: AcquisitionFunction, dimension: int) -> AcquisitionFunction:
+        """Return a function of points with so many columns as one of what comes after the context."""
+        fixed = self.fixed_features
+        if fixed is None:
+            return function
+        return FixedFeatureAcquisitionFunction(function, dimension, list(fixed), cast(Tensor, self.context))
 
     def arms_in_memory(self) -> Tensor:
         """Return the arms (A, d) for a rule that draws at all of them at once.

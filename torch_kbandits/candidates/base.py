@@ -8,9 +8,9 @@ from gpytorch.settings import min_fixed_noise
 from torch import Tensor
 
 from torch_kbandits import checks
-from torch_kbandits.acquisition import AcquisitionRule, Domain
+from torch_kbandits.acquisition import AcquisitionRule, Domain, UpperConfidenceRule
 from torch_kbandits.dictionaries import DictionaryRule, PlayedPoints, Selection
-from torch_kbandits.errors import InputError, NumericalError
+from torch_kbandits.errors import EmptyHistoryError, InputError, NumericalError
 from torch_kbandits.ledger import History
 from torch_kbandits.memory import Memory
 from torch_kbandits.models import NystromGP, OnlineGP
@@ -152,6 +152,19 @@ class Belief(ABC):
     @abstractmethod
     def recommend(self) -> Tensor:
         """Return the played point (1, d) of the largest posterior mean."""
+
+    def recommend_in(self, domain: Domain | None) -> Tensor:
+        """Return the point (1, d) of the largest posterior mean: of a round's domain, or of those played without one.
+
+        Raises:
+            EmptyHistoryError: if there is no observation.
+        """
+        if self.num_observations == 0:
+            raise EmptyHistoryError("Nothing was learned that counts, so there is no point to recommend: tell first.")
+        if domain is None:
+            return self.recommend()
+        ahead, nothing = self.lookahead(self.inducing_points[:0]), torch.zeros_like(self.regularization)
+        return ahead.choose(UpperConfidenceRule(), nothing, 0, domain)
 
     @abstractmethod
     def moments(self, X: Tensor) -> tuple[Tensor, Tensor]:

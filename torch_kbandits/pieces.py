@@ -1,0 +1,157 @@
+"""The pieces that a bandit is made of: which go together, and what tells them from others."""
+
+import warnings
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from gpytorch.kernels import Kernel
+
+from torch_kbandits import checks
+from torch_kbandits.acquisition import AcquisitionRule
+from torch_kbandits.batches import BatchRule
+from torch_kbandits.candidates import Belief, Candidates, StagedBelief
+from torch_kbandits.clock import Clock, NoClock
+from torch_kbandits.confidence import ConstantWidth, Width
+from torch_kbandits.dictionaries import DictionaryRule
+from torch_kbandits.errors import InputError, TheoryWarning
+from torch_kbandits.gram import check_kernel, prior_variance
+from torch_kbandits.memory import Memory
+from torch_kbandits.random import generator_for
+from torch_kbandits.state import describe_kernel, describe_value
+
+#: In single precision a regularization below this fraction of the prior variance drowns in rounding.
+_FLOAT32_REGULARIZATION = 1e-4
+
+
+@dataclass(frozen=True, eq=False)
+class Pieces:
+    """What a bandit is made of, checked when put together. A value: what is learned is elsewhere.
+
+    Args:
+        candidates: what may be played.
+        kernel: the prior covariance; a copy is kept.
+        regularization: λ > 0, in reward units squared.
+        dictionary: which played points span the approximation; None for the exact posterior.
+        width: the confidence width; None, which becomes 0, only for acquisitions that use none.
+        acquisition: how the next point is chosen from the posterior.
+        batches: when rewards are learned; None: at once.
+        memory: which observations count at a time; None where all do.
+        seed: addresses all randomness.
+
+    Raises:
+        InputError: if a piece does not fit, or two of them do not go together.
+    """
+
+    candidates: Candidates
+    kernel: Kernel
+    regularization: float
+    dictionary: DictionaryRule | None
+    width: Width | None
+    acquisition: AcquisitionRule
+    batches: BatchRule | None
+    memory: Memory | None
+    seed: int
+
+    def __post_init__(self) -> None:
+        checks.instance("candidates", self.candidates, Candidates, "Arms or a Box")
+        checks.instance("kernel", self.kernel, Kernel, "a GPyTorch kernel")
+        if self.dictionary is not None:
+            checks.instance("dictionary", self.dictionary, DictionaryRule, "a rule such as RidgeLeverageSampling()")
+        checks.instance("acquisition", self.acquisition, AcquisitionRule, "a rule such as UpperConfidenceRule()")
+        if self.width is not None or self.acquisition.uses_width:
+            checks.instance("width", self.width, Width, "a confidence width such as ConstantWidth(2.0)")
+        if self.batches is not None:
+            checks.instance("batches", self.batches, BatchRule, "a rule such as GlobalBatchRule(2.0)")
+            if self.batches.repeats_points and self.candidates.is_contextual:
+                raise InputError(
+                    f"{type(self.batches).__name__} plays a point again and again, and each round brings another "
+                    "context or other actions: use GlobalBatchRule or LocalBatchRule, or candidates that stay."
+                )
+        if self.memory is not None:
+            checks.instance("memory", self.memory, Memory, "a memory such as SlidingWindow(500)")
+            _check_memory(self.memory, checks.positive("regularization", self.regularization))
+        if isinstance(self.seed, bool):
+            raise InputError(f"seed must be a whole number, got {self.seed}.")
+        checks.instance("seed", self.seed, int, "a whole number")
+        check_kernel(self.kernel, self.candidates.example)
+        if self.acquisition.num_stages and (self.dictionary, self.batches, self.memory) != (None, None, None):
+            raise InputError(
+                "A rule that chooses through stages needs exact posteriors: leave out dictionary, batches and memory."
+            )
+        object.__setattr__(self, "regularization", checks.positive("regularization", self.regularization))
+        object.__setattr__(self, "width", ConstantWidth(0.0) if self.width is None else self.width)
+        object.__setattr__(self, "kernel", deepcopy(self.kernel))
+
+    @property
+    def has_clock(self) -> bool:
+        """Whether it matters when something is asked or told."""
+        return self.memory is not None or self.candidates.is_timed
+
+    @property
+    def clock(self) -> Clock:
+        """The clock before anything is asked or told."""
+        return Clock() if self.has_clock else NoClock()
+
+    @property
+    def own_columns(self) -> int:
+        """The first column by which a point is known again: it may be told at another time than it was asked for."""
+        return int(self.candidates.is_timed)
+
+    def prior(self, memory: Memory | None) -> Belief:
+        """Return the belief before any reward, under the memory that is in force."""
+        num_stages = self.acquisition.num_stages
+        if num_stages:
+            return StagedBelief(self.candidates.example, self.kernel, self.regularization, num_stages)
+        online = self.dictionary is not None and self.dictionary.is_online
+        return self.candidates.belief(
+            self.kernel,
+            self.regularization,
+            self.seed,
+            exact=self.dictionary is None,
+            online=online,
+            memory=memory,
+        )
+
+    def dictionary_generator(self, num_learned: int) -> torch.Generator | None:
+        """Return the randomness of the dictionary rule after so many rewards learned; None without a rule."""
+        if self.dictionary is None:
+            return None
+        # Not by round: rewards told one by one or at once must lead to the same dictionary after a batch.
+        return generator_for(self.seed, 0 if self.dictionary.is_coupled else num_learned, "dictionary")
+
+    def config(self) -> dict[str, Any]:
+        """Return all that must agree between a saved state and the bandit that loads it, by name."""
+        config: dict[str, Any] = {"seed": self.seed}
+        config |= {f"candidates.{key}": value for key, value in self.candidates.describe().items()}
+        config |= describe_kernel(self.kernel)
+        config["regularization"] = self.regularization
+        for name in ("acquisition", "batches", "dictionary", "memory", "width"):
+            describe_value(name, getattr(self, name), config)
+        return config
+
+    def warn_of_single_precision(self, stacklevel: int) -> None:
+        """Say that λ is too small for the dtype, if so, ``stacklevel`` calls above this one."""
+        example = self.candidates.example
+        if example.dtype == torch.float64:
+            return
+        with torch.no_grad():
+            scale = float(prior_variance(deepcopy(self.kernel).to(example), example).max())
+        if self.regularization < _FLOAT32_REGULARIZATION * scale:
+            warnings.warn(
+                f"regularization={self.regularization:g} is tiny for {example.dtype} (prior variance "
+                f"{scale:g}): the confidence widths drown in rounding. Use float64 candidates.",
+                TheoryWarning,
+                stacklevel=stacklevel + 1,
+            )
+
+
+def _check_memory(memory: Memory, regularization: float) -> None:
+    """Refuse a memory in which nothing ever counts."""
+    now = torch.zeros(1, dtype=torch.float64)
+    if not bool(memory.noise(now, 0.0, regularization).isfinite()):
+        raise InputError(
+            f"{memory!r} drops an observation of noise variance {regularization:g} as soon as it is made: let the "
+            "largest variance be above the regularization."
+        )
