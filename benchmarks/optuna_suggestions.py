@@ -47,7 +47,12 @@ def run(quick: bool = False) -> Report:
             others = ((TPESampler(seed=0), sizes.repeats_tpe), (GPSampler(seed=0), sizes.repeats_gp))
             measurements += [_reference(sampler, repeats, study, environment) for sampler, repeats in others]
         seconds.append(_play(study, environment))
-    return Report("optuna_suggestions", asdict(sizes) | {"optuna": optuna.__version__}, [_table(measurements, sizes)], measurements)
+    return Report(
+        "optuna_suggestions",
+        asdict(sizes) | {"optuna": optuna.__version__},
+        [_table(measurements, sizes)],
+        measurements,
+    )
 
 
 def _play(study: Study, environment: BoxFunction) -> float:

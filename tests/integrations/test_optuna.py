@@ -470,7 +470,7 @@ def test_ranges_that_cannot_be_searched_are_named(distribution, words):
         ({"clock": "dates"}, "give memory="),
         ({"pruned": "drop"}, '"learn" or "ignore"'),
         ({"failed": True}, '"ignore" or "worst"'),
-        ({"n_startup_trials": 1}, "num_initial|n_startup_trials"),
+        ({"n_startup_trials": 1}, "n_startup_trials must be at least 2"),
         ({"kernel": "rbf"}, "kernel must be"),
         ({"independent_sampler": "tpe"}, "a sampler of Optuna"),
         ({"seed": 1.5}, "seed"),

@@ -89,6 +89,10 @@ class KernelBanditSampler(BaseSampler):
             checks.one_of(name, value, get_args(words))
         if "constraints_func" in settings:
             raise InputError("KernelBanditSampler does not support constraints: use Optuna's GPSampler or TPESampler.")
+        if checks.positive_integer("n_startup_trials", n_startup_trials) < 2:
+            raise InputError(
+                f"n_startup_trials must be at least 2, since a fit needs two values; got {n_startup_trials}."
+            )
         if clock == "dates" and memory is None:
             raise InputError('clock="dates" is the time of a memory: give memory= as well, or leave it out.')
         if independent_sampler is not None:
@@ -201,8 +205,8 @@ class KernelBanditSampler(BaseSampler):
         Raises:
             EmptyHistoryError: if no trial is completed, or they have no parameters in common.
         """
-        space = self.infer_relative_search_space(study, study.get_trials(deepcopy=False)[0]) if study.trials else {}
         trials = study.get_trials(deepcopy=False, states=_STARTED)
+        space = self.infer_relative_search_space(study, trials[0]) if trials else {}
         with self._lock:
             belief = self._belief(study, space, trials) if space else None
             if belief is not None:
