@@ -3,6 +3,10 @@
 The comparisons were fixed before they were run: ten seeds, each paired with random search of the same seed at the same
 number of trials. The claim is that our regret is at most half of that of random search, and the test is that it holds
 at nine of ten seeds. If it held at a seed only as often as not, that would happen with probability 11/1024, 1.1%.
+
+On seeds 0 to 9 the mixed space failed this test, at four of ten, with the kernel and the multiplier that
+``FittedBandit`` takes by default. Those of the sampler were chosen after that on other seeds and on Hartmann's function
+too, and the seeds here are ones that nobody had seen.
 """
 
 import os
@@ -29,7 +33,7 @@ def best(objective, sampler, trials):
 @pytest.mark.parametrize(("objective", "least"), [(branin, 0.397887), (network, 0.0)], ids=["branin", "network"])
 def test_half_the_regret_of_random_search(objective, least):
     wins = 0
-    for seed in range(10):
+    for seed in range(100, 110):
         ours = best(objective, KernelBanditSampler(seed=seed), 40) - least
         theirs = best(objective, optuna.samplers.RandomSampler(seed=seed), 40) - least
         wins += ours <= 0.5 * theirs
