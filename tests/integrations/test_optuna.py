@@ -70,8 +70,8 @@ def test_trials_are_told_in_the_order_in_which_they_ended():
 
 def test_minimising_is_maximising_the_negative():
     least, most = study_with(quick(), direction="minimize"), study_with(quick())
-    play(least, lambda trial: -peak(trial), 12)
-    play(most, peak, 12)
+    play(least, lambda trial: -peak(trial), 8)
+    play(most, peak, 8)
     assert parameters(least) == parameters(most)
 
 
@@ -126,10 +126,10 @@ def test_what_fails_is_not_suggested_again_and_again(words):
     def half(trial):
         return peak(trial) if trial.suggest_float("x", 0.0, 1.0) < 0.5 else math.nan
 
-    play(study, half, 24)
+    play(study, half, 16)
     chosen = [tuple(trial.params.values()) for trial in study.trials]
     assert len(set(chosen)) == len(chosen)
-    assert sum(trial.state == TrialState.COMPLETE for trial in study.trials) >= 6
+    assert sum(trial.state == TrialState.COMPLETE for trial in study.trials) >= 4
 
 
 def test_a_configuration_may_come_again():
@@ -262,7 +262,7 @@ def test_one_sampler_serves_several_studies():
     sampler = quick()
     studies = [study_with(sampler) for _ in range(2)]
     alone = study_with(quick())
-    for _ in range(8):
+    for _ in range(6):
         for study in studies:
             play(study, peak, 1)
         play(alone, peak, 1)
@@ -275,13 +275,13 @@ def test_one_sampler_serves_several_studies():
 def test_parameters_that_not_all_trials_have_are_sampled_on_their_own_and_named_once():
     study = study_with(quick(), direction="minimize")
     with pytest.warns(KernelBanditWarning) as warned:
-        study.optimize(network, n_trials=14)
+        study.optimize(network, n_trials=10)
     (message,) = [str(warning.message) for warning in warned]
     assert "'momentum' is sampled on its own" in message
     assert "not every completed trial has it" in message
     assert set(belief_of(study).distributions) == {"rate", "width", "layers", "dropout", "optimizer"}
     silent = study_with(quick(warn_independent_sampling=False), direction="minimize")
-    silent.optimize(network, n_trials=14)
+    silent.optimize(network, n_trials=10)
     assert parameters(silent) == parameters(study)
 
 
@@ -351,9 +351,9 @@ def test_every_kind_of_parameter_is_suggested_within_its_range():
         return float(values[1] > 1.0) + values[2]
 
     study = study_with(quick())
-    study.optimize(objective, n_trials=12)  # Optuna refuses values outside
+    study.optimize(objective, n_trials=9)  # Optuna refuses values outside
     assert {trial.params["c"] for trial in study.trials} <= {k / 10 for k in range(-3, 10)}
-    assert belief_of(study).bandit.num_told == 11
+    assert belief_of(study).bandit.num_told == 8
 
 
 # ---------------------------------------------------------------- time
@@ -372,6 +372,7 @@ def test_time_is_counted_in_trials_or_told_by_the_calendar():
     assert gaps == pytest.approx([(b - a).total_seconds() for a, b in pairwise(ended)], abs=1e-5)
 
 
+@pytest.mark.slow
 def test_a_window_forgets_what_an_objective_was():
     """The peak jumps after 12 trials; within a window of 12 more the sampler stands at the new one."""
 
@@ -399,7 +400,7 @@ def test_each_bracket_of_hyperband_keeps_its_belief(monkeypatch):
         return value
 
     study = study_with(quick(), pruner=optuna.pruners.HyperbandPruner(1, 9, 3), study_name="brackets")
-    study.optimize(learning, n_trials=30)
+    study.optimize(learning, n_trials=24)
     assert any(trial.state == TrialState.PRUNED for trial in study.trials)
     assert len(made) <= 1 + 3  # the constructor's, and one for each bracket
 
