@@ -5,7 +5,7 @@ from typing import Any
 from torch import Tensor
 
 from torch_kbandits import checks
-from torch_kbandits.adaptation import BanditOverBandit, RestartTrigger
+from torch_kbandits.adaptation import MemoryChoice, RestartTrigger
 from torch_kbandits.adaptation.restart_trigger import Prediction
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.candidates import Belief
@@ -41,7 +41,7 @@ class AdaptiveBandit(Bandit):
         self,
         *,
         trigger: RestartTrigger | None = None,
-        memories: BanditOverBandit | None = None,
+        memories: MemoryChoice | None = None,
         memory: Memory | None = None,
         seed: int,
         **pieces: Any,
@@ -51,12 +51,18 @@ class AdaptiveBandit(Bandit):
         if trigger is not None:
             checks.instance("trigger", trigger, RestartTrigger, "a trigger such as ResidualTrigger()")
         if memories is not None:
-            checks.instance("memories", memories, BanditOverBandit, "a BanditOverBandit")
+            checks.instance("memories", memories, MemoryChoice, "a BanditOverBandit or a DynamicModelSelection")
             if memory is not None:
                 raise InputError("Give either memory or memories: one of memories is in force at any time.")
+            if trigger is not None and not memories.allows_restarts:
+                raise InputError(
+                    f"{type(memories).__name__} compares memories on the whole history, which does not say when a "
+                    "trigger restarted: give one of the two, or BanditOverBandit."
+                )
             memory = memories.choice((), seed).memory
         self.trigger = trigger
         self.memories = memories
+        self._summaries: tuple[Any, ...] = ()
         super().__init__(memory=memory, seed=seed, **pieces)
 
     @property
@@ -69,18 +75,18 @@ class AdaptiveBandit(Bandit):
         """The probabilities from which the memory in force was drawn, in the order of ``memories``; none without."""
         if self.memories is None:
             return ()
-        return self.memories.choice(self.memories.block_means(self.history), self.seed).probabilities
+        return self.memories.choice(self._summaries, self.seed).probabilities
 
     def replay(self, history: History) -> None:
         """Tell a recorded history, round by round, to a bandit that was told nothing yet; see ``Bandit.replay``.
 
         Restarts and choices of memories are made again. Those made by ``restart`` are not part of a history.
         """
-        memory = self.memory
+        before = self.memory, self._summaries
         try:
             super().replay(history)
         except BaseException:
-            self.memory = memory
+            self.memory, self._summaries = before
             raise
 
     def _learn_round(self, X: Tensor, Y: Tensor, stages: Tensor | None, pending: Pending, clock: Clock) -> None:
@@ -102,7 +108,7 @@ class AdaptiveBandit(Bandit):
         belief = self._belief.at(clock.now)
         return Prediction(*belief.moments(X), belief, self.num_since_restart)
 
-    def _start_block(self, memories: BanditOverBandit) -> None:
+    def _start_block(self, memories: MemoryChoice) -> None:
         """Choose the memory of the next block, and bring the posterior to what counts in it."""
         self._ledger = self._ledger.in_one_part
         told = self._ledger.told[0]
@@ -110,37 +116,51 @@ class AdaptiveBandit(Bandit):
         if not memories.shares_history:
             self.restart()
         elif self.memory is not known:
-            self._belief = self._relearned(told.rows(slice(self._ledger.num_forgotten, self._ledger.num_learned)))
+            learned = slice(self._ledger.num_forgotten, self._ledger.num_learned)
+            self._belief = self._relearned(told.rows(learned), self.memory, self._clock.now, self._ledger.num_learned)
             self._ahead = self._model = None
 
     def _restored(self, saved: SavedState) -> Belief:
-        known, self.memory = self.memory, self._memory_after(saved.history)
+        before = self.memory, self._summaries
         try:
+            self._summaries = ()
+            self.memory = self._memory_after(saved.history)
             return super()._restored(saved)
         except BaseException:
-            self.memory = known
+            self.memory, self._summaries = before
             raise
 
     def _memory_after(self, history: History) -> Memory | None:
         """Return the memory that is in force once a history was told."""
         if self.memories is None:
             return self.memory
-        return self.memories.choice(self.memories.block_means(history), self.seed).memory
+        self._summaries = self.memories.summaries(history, self._summaries, self._believed)
+        return self.memories.choice(self._summaries, self.seed).memory
 
-    def _relearned(self, learned: History) -> Belief:
-        """Return the posterior of what counts of a history under the memory in force.
+    def _believed(self, history: History, memory: Memory, now: float) -> Belief:
+        """Return the posterior of the first part of what was told, under a memory at a time."""
+        return self._relearned(history, memory, now, len(history.X))
+
+    def _relearned(self, learned: History, memory: Memory | None, now: float, num_learned: int) -> Belief:
+        """Return the posterior of what counts of a history under a memory at a time.
 
         A dictionary is chosen in passes over twice as many observations each time, so that every pass has the scores of
         a posterior that knows about half of them.
+
+        Args:
+            learned: what may count.
+            memory: which of it counts.
+            now: the time.
+            num_learned: how many rewards were learned in the end of it, counted from the first ever.
         """
-        belief = self._prior().at(self._clock.now)
-        if self.memory is not None and learned.times is not None:
-            noise = self.memory.noise(learned.times, self._clock.now, belief.regularization.double())
+        belief = self._pieces.prior(memory).at(now)
+        if memory is not None and learned.times is not None:
+            noise = memory.noise(learned.times, now, belief.regularization.double())
             learned = learned.rows(noise.isfinite())
         number = len(learned.X)
         start, stop = 0, number if self.dictionary is None else 1
         while start < number:
-            generator = self._pieces.dictionary_generator(self._ledger.num_learned - number + start)
+            generator = self._pieces.dictionary_generator(num_learned - number + start)
             belief.learn_history(learned.rows(slice(start, stop)), self.dictionary, generator)
             start, stop = stop, 2 * stop
         return belief

@@ -36,6 +36,10 @@ def composed(**settings):
     return AdaptiveBandit(**(words | {"seed": 3} | settings))
 
 
+def selecting(**settings):
+    return algorithms.DMSGPUCB(**(WORDS | {"candidates": ARMS, "block_size": 3} | settings))
+
+
 CASES = {
     "et arms": event_triggered,
     "et box": lambda: event_triggered(candidates=None, bounds=BOUNDS),
@@ -55,6 +59,11 @@ CASES = {
     "bob dates": over_bandits,
     "bob anew": lambda: over_bandits(shares_history=False),
     "bob bounds": lambda: over_bandits(reward_bounds=(-2.0, 2.0), exploration=0.2, windows=[3, 9, math.inf]),
+    "dms arms": selecting,
+    "dms box": lambda: selecting(candidates=None, bounds=BOUNDS),
+    "dms contexts": lambda: selecting(context_dim=1),
+    "dms sparse": lambda: selecting(dictionary=RidgeLeverageSampling()),
+    "dms dates": lambda: selecting(memories=[SlidingWindow(4 * 3600.0), SlidingWindow(math.inf)]),
     "both": lambda: composed(trigger=ResidualTrigger(0.1), memories=CHOICE),
     "both in batches": lambda: composed(
         trigger=ResidualTrigger(0.1),
@@ -120,7 +129,7 @@ def test_something_happens(name):
         assert len({id(memory) for memory in memories}) >= 2
 
 
-@pytest.mark.parametrize("name", ["et arms", "et sparse", "bob arms", "bob sparse", "both"])
+@pytest.mark.parametrize("name", ["et arms", "et sparse", "bob arms", "bob sparse", "dms arms", "dms sparse", "both"])
 def test_one_more_ask_changes_nothing(name):
     bandit, twin = CASES[name](), CASES[name]()
     for t in range(30):

@@ -4,12 +4,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import NamedTuple
 
 import torch
 
 from torch_kbandits import checks
 from torch_kbandits.adaptation.exp3 import probabilities
+from torch_kbandits.adaptation.memory_choice import Believe, Choice, MemoryChoice, checked_memories
 from torch_kbandits.errors import InputError
 from torch_kbandits.ledger import History
 from torch_kbandits.memory import Memory, SlidingWindow
@@ -19,20 +19,8 @@ from torch_kbandits.random import generator_for
 _RATIO = 4
 
 
-class Choice(NamedTuple):
-    """The memory of a block.
-
-    Attributes:
-        memory: the one drawn.
-        probabilities: those that the memories had.
-    """
-
-    memory: Memory
-    probabilities: tuple[float, ...]
-
-
 @dataclass(frozen=True)
-class BanditOverBandit:
+class BanditOverBandit(MemoryChoice):
     """Which of several memories to use: EXP3 over blocks of rounds, whose gain is the mean reward of the block.
 
     The choice is a function of the rewards told and of a seed: this is a value and holds no state.
@@ -67,11 +55,7 @@ class BanditOverBandit:
     shares_history: bool = True
 
     def __post_init__(self) -> None:
-        if not isinstance(self.memories, (tuple, list)) or not self.memories:
-            raise InputError(f"memories must be one or more memories, got {checks.describe(self.memories)}.")
-        for number, memory in enumerate(self.memories):
-            checks.instance(f"memories[{number}]", memory, Memory, "a memory such as SlidingWindow(500)")
-        object.__setattr__(self, "memories", tuple(self.memories))
+        object.__setattr__(self, "memories", checked_memories(self.memories))
         checks.positive_integer("block_size", self.block_size)
         object.__setattr__(self, "exploration", checks.finite_number("exploration", self.exploration))
         if not 0.0 <= self.exploration <= 1.0:
@@ -89,11 +73,15 @@ class BanditOverBandit:
         counts = torch.bincount(blocks[complete], minlength=num_blocks)
         return (torch.bincount(blocks[complete], Y[complete], minlength=num_blocks) / counts).tolist()
 
-    def choice(self, means: Sequence[float], seed: int) -> Choice:
+    def summaries(self, history: History, known: tuple[float, ...], believe: Believe) -> tuple[float, ...]:
+        """Return the mean reward of each complete block."""
+        return tuple(self.block_means(history))
+
+    def choice(self, summaries: Sequence[float], seed: int) -> Choice:
         """Return the memory of the next block.
 
         Args:
-            means: the mean reward of each block so far, in order.
+            summaries: the mean reward of each block so far, in order.
             seed: addresses the draws; that of a block depends on its number and the seed alone.
 
         Cost: O(N K) for N blocks and K memories.
@@ -101,8 +89,8 @@ class BanditOverBandit:
         # Σ y/p and Σ 1/p over the blocks of each memory: with them gains can be rescaled whenever the range changes.
         paid, owed = [0.0] * len(self.memories), [0.0] * len(self.memories)
         chances, drawn = self._drawn(paid, owed, (0.0, 0.0), seed, 0)
-        for number, mean in enumerate(means):
-            low, high = self.reward_bounds or (min(means[: number + 1]), max(means[: number + 1]))
+        for number, mean in enumerate(summaries):
+            low, high = self.reward_bounds or (min(summaries[: number + 1]), max(summaries[: number + 1]))
             paid[drawn] += min(max(mean, low), high) / chances[drawn]
             owed[drawn] += 1.0 / chances[drawn]
             chances, drawn = self._drawn(paid, owed, (low, high), seed, number + 1)

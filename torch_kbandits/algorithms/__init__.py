@@ -5,6 +5,7 @@ from torch_kbandits.algorithms.bkb import BKB
 from torch_kbandits.algorithms.bob_gp_ucb import BOBGPUCB
 from torch_kbandits.algorithms.cbbkb import CBBKB
 from torch_kbandits.algorithms.cbkb import CBKB
+from torch_kbandits.algorithms.dms_gp_ucb import DMSGPUCB
 from torch_kbandits.algorithms.ek_ucb import EKUCB
 from torch_kbandits.algorithms.et_gp_ucb import ETGPUCB
 from torch_kbandits.algorithms.gp_ei import GPEI
@@ -31,6 +32,7 @@ __all__ = [
     "BOBGPUCB",
     "CBBKB",
     "CBKB",
+    "DMSGPUCB",
     "EKUCB",
     "ETGPUCB",
     "GPEI",

@@ -9,6 +9,7 @@ from torch_kbandits.algorithms.bkb import BKB
 from torch_kbandits.algorithms.bob_gp_ucb import BOBGPUCB
 from torch_kbandits.algorithms.cbbkb import CBBKB
 from torch_kbandits.algorithms.cbkb import CBKB
+from torch_kbandits.algorithms.dms_gp_ucb import DMSGPUCB
 from torch_kbandits.algorithms.ek_ucb import EKUCB
 from torch_kbandits.algorithms.et_gp_ucb import ETGPUCB
 from torch_kbandits.algorithms.gp_ei import GPEI
@@ -36,6 +37,7 @@ _ALGORITHMS: dict[str, type[Bandit]] = {
     "bob-gp-ucb": BOBGPUCB,
     "cbbkb": CBBKB,
     "cbkb": CBKB,
+    "dms-gp-ucb": DMSGPUCB,
     "ek-ucb": EKUCB,
     "et-gp-ucb": ETGPUCB,
     "gp-ei": GPEI,
