@@ -278,7 +278,9 @@ def test_the_registry():
     assert isinstance(bandit, algorithms.BKB)
     with pytest.raises(InputError, match="did you mean 'bkb'"):
         algorithms.build("BKb")
-    with pytest.raises(InputError, match="there are bbkb, bkb, bob-gp-ucb, cbbkb, cbkb, dms-gp-ucb, ek-ucb, et-gp-ucb, gp-ei"):
+    with pytest.raises(
+        InputError, match="there are bbkb, bkb, bob-gp-ucb, cbbkb, cbkb, dms-gp-ucb, ek-ucb, et-gp-ucb, gp-ei"
+    ):
         algorithms.build("thompson")
     with pytest.raises(InputError, match="BKB takes other arguments: missing a required argument: 'kernel'"):
         algorithms.build("bkb", candidates=ARMS)
