@@ -269,6 +269,15 @@ def test_one_sampler_serves_several_studies():
     assert parameters(studies[0]) == parameters(studies[1]) == parameters(alone)
 
 
+@pytest.mark.parametrize("algorithm", ["ek-ucb", "gp-ts", "cbkb", "gp-ei", "random"])
+def test_algorithms_by_name_and_their_words(algorithm):
+    words = {"max_dictionary": 3} if algorithm in ("ek-ucb", "cbkb") else {}
+    study = study_with(quick(algorithm=algorithm, **words))
+    play(study, peak, 7)
+    if words:
+        assert len(belief_of(study).bandit.bandit.inducing_points) <= 3
+
+
 # ---------------------------------------------------------------- spaces
 
 
