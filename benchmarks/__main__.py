@@ -17,6 +17,7 @@ from benchmarks import (
     online_tells,
     optuna_suggestions,
     resampling_regret,
+    sharded_arms,
     thompson_draws,
 )
 from benchmarks.report import Report, describe_machine, machine, save_summary
@@ -24,6 +25,7 @@ from benchmarks.report import Report, describe_machine, machine, save_summary
 BENCHMARKS: dict[str, Callable[[bool], Report]] = {
     "arm_rounds": arm_rounds.run,
     "many_arms": many_arms.run,
+    "sharded_arms": sharded_arms.run,
     "long_run": long_run.run,
     "resampling_regret": resampling_regret.run,
     "bkb_rounds": bkb_rounds.run,

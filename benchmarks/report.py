@@ -16,7 +16,7 @@ import torch
 from rich import box
 from rich.table import Table as RichTable
 
-from torch_kbandits.experiments.records import write_whole
+from torch_kbandits.files import write_text
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -74,8 +74,8 @@ class Report:
         """Write ``<name>.json`` and ``<name>.md`` into a folder, each whole or not at all; return the JSON's path."""
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"{self.name}.json"
-        write_whole(path, json.dumps({"machine": machine, **asdict(self)}, indent=1, ensure_ascii=False) + "\n")
-        write_whole(folder / f"{self.name}.md", self.markdown(machine))
+        write_text(path, json.dumps({"machine": machine, **asdict(self)}, indent=1, ensure_ascii=False) + "\n")
+        write_text(folder / f"{self.name}.md", self.markdown(machine))
         return path
 
 
@@ -91,7 +91,7 @@ def save_summary(folder: Path, names: Sequence[str]) -> Path:
             saved = json.loads(path.read_text(encoding="utf-8"))
             summary[name] = {key: saved[key] for key in ("machine", "sizes", "tables")}
     path = folder / "summary.json"
-    write_whole(path, json.dumps(summary, indent=1, ensure_ascii=False) + "\n")
+    write_text(path, json.dumps(summary, indent=1, ensure_ascii=False) + "\n")
     return path
 
 

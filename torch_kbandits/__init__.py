@@ -19,8 +19,10 @@ from torch_kbandits.dictionaries import (
 )
 from torch_kbandits.errors import (
     ArmsChangedError,
+    DamagedFileError,
     DictionaryFullError,
     EmptyHistoryError,
+    FileError,
     InputError,
     KernelBanditError,
     KernelBanditWarning,
@@ -35,8 +37,7 @@ from torch_kbandits.ledger import History
 from torch_kbandits.likelihoods import UncertaintyInjectionLikelihood, at_time
 from torch_kbandits.memory import Exponential, Linear, Quadratic
 from torch_kbandits.models import NystromGP, OnlineGP
-
-__version__ = "0.1.0"
+from torch_kbandits.version import __version__ as __version__
 
 __all__ = [
     "KDPP",
@@ -52,11 +53,13 @@ __all__ = [
     "ColumnSpec",
     "ConstantWidth",
     "ContextualActions",
+    "DamagedFileError",
     "DictionaryFullError",
     "DictionaryRule",
     "DiscretizedThompsonSampling",
     "EmptyHistoryError",
     "Exponential",
+    "FileError",
     "FittedBandit",
     "FittedPrior",
     "FixedDictionary",

@@ -1,6 +1,6 @@
 """A bandit that adapts to a rate of change nobody knows."""
 
-from typing import Any
+from typing import Any, Self
 
 from torch import Tensor
 
@@ -164,6 +164,16 @@ class AdaptiveBandit(Bandit):
             belief.learn_history(learned.rows(slice(start, stop)), self.dictionary, generator)
             start, stop = stop, 2 * stop
         return belief
+
+    def _words(self) -> dict[str, Any]:
+        words = super()._words() | {"trigger": self.trigger, "memories": self.memories}
+        return words if self.memories is None else words | {"memory": None}  # which one is in force is state
+
+    @classmethod
+    def _made_of(cls, words: dict[str, Any]) -> Self:
+        bandit = cls.__new__(cls)
+        AdaptiveBandit.__init__(bandit, **words)
+        return bandit
 
     def _config(self) -> dict[str, Any]:
         config = super()._config()

@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from dataclasses import replace
-from typing import Any, Literal, NamedTuple, cast, overload
+from dataclasses import fields, replace
+from os import PathLike
+from typing import Any, Literal, NamedTuple, Self, cast, overload
 
 import torch
 from botorch.acquisition import AcquisitionFunction
@@ -24,6 +25,7 @@ from torch_kbandits.memory import Memory
 from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.pieces import Pieces
 from torch_kbandits.random import seed_for
+from torch_kbandits.saving import loaded, save
 from torch_kbandits.state import SavedState, check_config, check_format, saved_state, state_of
 
 #: Points that ``ask(None)`` returns at most.
@@ -330,6 +332,34 @@ class Bandit:
         """How many rewards were ever told."""
         return self._ledger.num_told
 
+    def told_since(self, number: int) -> History:
+        """Return the history without its first ``number`` rewards. Cost: O(what is returned), not O(n)."""
+        return self._ledger.told_since(checks.non_negative_integer("number", number))
+
+    @property
+    def weights(self) -> Tensor:
+        """What each reward of ``history`` counts for now, (n,), in double precision: λ by its noise variance.
+
+        It is 1 in full, and 0 for what was forgotten or what a batch rule keeps aside.
+        """
+        ledger, times = self._ledger, self.history.times
+        weights = torch.zeros(ledger.num_told, dtype=torch.float64, device=self.candidates.example.device)
+        learned = slice(ledger.num_forgotten, ledger.num_learned)
+        weights[learned] = 1.0
+        if self.memory is not None and times is not None:
+            weights[learned] = self.regularization / self.memory.noise(
+                times[learned], self._clock.now, self.regularization
+            )
+        return weights
+
+    @property
+    def now(self) -> float:
+        """The present time as a number, from which ages are counted: of a date the seconds since 1970; else the round.
+
+        It is minus infinity before the first time.
+        """
+        return float(self.round) if self._ledger.told[0].times is None else self._clock.now
+
     @property
     def pending(self) -> Tensor:
         """The points asked for and not yet told, (k, d), in the order asked; a copy. With contexts joint points."""
@@ -445,6 +475,49 @@ class Bandit:
         self._ahead = self._model = None
         self.round = saved.history.next_round
 
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write this bandit to one file, from which ``load`` makes it again, here or in another process.
+
+        The file is written whole or not at all, and has a checksum. It holds the state, and what the bandit is made of
+        as plain values: no code, so that reading it runs none. See ``load`` for what cannot be made again.
+
+        Raises:
+            FileError: if the file cannot be written; then an old one of that name is as it was.
+
+        Cost: that of ``state_dict``, and a copy of the arms where they are in memory.
+        """
+        save(self, path, self._words(), torch.cat([self.candidates.example, self._belief.inducing_points]))
+
+    @classmethod
+    def load(
+        cls,
+        path: str | PathLike[str],
+        *,
+        into: Self | None = None,
+        device: torch.device | str | None = None,
+    ) -> Self:
+        """Return the bandit that ``save`` wrote; it goes on where that one was.
+
+        ``Bandit.load`` finds the algorithm; that of a class takes this one only. A bandit of a class, kernel or other
+        piece of your own, of arms that a function computes, or that asks an expert is not made again from a file: make
+        it as it was and give it as ``into``. Arms in a file are looked for where they were.
+
+        Args:
+            path: of the file.
+            into: a bandit of the same configuration, to take the state and be returned; what it knew is replaced.
+            device: of the tensors; None for that of the saved ones, or of ``into``.
+
+        Raises:
+            FileError: if the file cannot be read.
+            DamagedFileError: if it is cut, changed or no bandit's.
+            StateMismatchError: if it is of a newer format, of another configuration than ``into``, of another
+                algorithm than this class, or of one that cannot be made again; the message says what to do.
+            InputError: if the device cannot be used, or is given with ``into``.
+
+        After an error ``into`` is as it was.
+        """
+        return loaded(cls, path, into, device)
+
     def replay(self, history: History) -> None:
         """Tell a recorded history, round by round, to a bandit that was told nothing yet.
 
@@ -541,6 +614,17 @@ class Bandit:
         """Return what chooses the next point (1, d) in this round when so many are pending."""
         rule, beta, seed, number = self._acquisition, self.beta, self.seed, self.round
         return lambda pending: ahead.choose(rule, beta, seed_for(seed, number, f"ask {pending}"), domain)
+
+    def _words(self) -> dict[str, Any]:
+        """Return the arguments of the constructor that makes this bandit again, without choosing its pieces anew."""
+        return {field.name: getattr(self._pieces, field.name) for field in fields(self._pieces)}
+
+    @classmethod
+    def _made_of(cls, words: dict[str, Any]) -> Self:
+        """Return the bandit of ``_words``; the constructor of a named algorithm, which chooses pieces, is passed by."""
+        bandit = cls.__new__(cls)
+        Bandit.__init__(bandit, **words)
+        return bandit
 
     def _config(self) -> dict[str, Any]:
         """Return all that must agree between a saved state and the bandit that loads it, by name."""

@@ -120,10 +120,19 @@ def list_(kind: str | None) -> None:
 @click.option("--workers", type=int, help="Parallel processes; by default one for each core.")
 @click.option("--seeds", metavar="N or N,N,…", help="How many seeds, or which, instead of the spec's.")
 @click.option("--rounds", type=int, help="Rounds of each run, instead of the spec's.")
-def run(spec: Path, directory: Path | None, workers: int | None, seeds: str | None, rounds: int | None) -> None:
+@click.option("--checkpoint-every", type=int, help="Rounds between two checkpoints of a run, instead of the spec's.")
+def run(
+    spec: Path,
+    directory: Path | None,
+    workers: int | None,
+    seeds: str | None,
+    rounds: int | None,
+    checkpoint_every: int | None,
+) -> None:
     """Make the runs of a TOML or JSON SPEC, or those that are not made yet.
 
-    Each finished run is kept at once: after Ctrl-C or a crash the same command goes on where it was.
+    Each finished run is kept at once: after Ctrl-C or a crash the same command, or kbandits resume, goes on where it
+    was. With checkpoints a run that was stopped on its way goes on from its last one.
 
     \b
     A spec:
@@ -145,9 +154,26 @@ def run(spec: Path, directory: Path | None, workers: int | None, seeds: str | No
         experiment = dataclasses.replace(experiment, seeds=_seeds(seeds))
     if rounds is not None:
         experiment = dataclasses.replace(experiment, rounds=checks.positive_integer("--rounds", rounds))
-    directory = directory or Path("runs") / experiment.name
-    _finish(_run(experiment, directory, workers), None)
-    click.echo(f"Records: {directory}. Figures: kbandits plot {directory}")
+    if checkpoint_every is not None:
+        checks.positive_integer("--checkpoint-every", checkpoint_every)
+        experiment = dataclasses.replace(experiment, checkpoint_every=checkpoint_every)
+    _make(experiment, directory or Path("runs") / experiment.name, workers)
+
+
+@main.command()
+@click.argument("directory", type=click.Path(path_type=Path))
+@click.option("--workers", type=int, help="Parallel processes; by default one for each core.")
+def resume(directory: Path, workers: int | None) -> None:
+    """Go on with the experiment of a DIRECTORY, however it was stopped.
+
+    The directory knows its spec. Finished runs are kept, runs with checkpoints go on from their last one, the others
+    are made again.
+
+    \b
+    Example:
+      kbandits resume runs/quick
+    """  # noqa: D301  (click reads the escape)
+    _make(experiments.spec_in(directory), directory, workers)
 
 
 @main.command()
@@ -240,14 +266,40 @@ def plot(records: Path, output: Path | None, band: str, log: bool, format_: str)
         click.echo(str(file))
 
 
+@main.command()
+@click.argument("records", type=click.Path(path_type=Path))
+@click.option("--output", "-o", type=click.Path(path_type=Path), help="The file; by default report.html beside them.")
+@click.option("--baseline", help="The algorithm from which paired differences of regret are taken.")
+@click.option("--band", type=click.Choice(BANDS), default="error", show_default=True, help="Shaded around the means.")
+@click.option("--log", is_flag=True, help="A logarithmic axis for regret.")
+def report(records: Path, output: Path | None, baseline: str | None, band: str, log: bool) -> None:
+    """Write finished runs as one page of HTML: tables, figures, what was run and how to run it again.
+
+    RECORDS is the directory of a run, or its file records.jsonl. The page needs no network and no other file.
+
+    \b
+    Example:
+      kbandits report runs/quick -o quick.html --baseline bkb
+    """  # noqa: D301  (click reads the escape)
+    click.echo(str(experiments.write_report(records, output, baseline=baseline, band=band, log=log)))
+
+
 # ---------------------------------------------------------------- inside
+
+
+def _make(experiment: experiments.ExperimentSpec, directory: Path, workers: int | None) -> None:
+    """Make the runs of an experiment that are not made yet, and show what came of all."""
+    _finish(_run(experiment, directory, workers), None)
+    click.echo(f"Records: {directory}. Figures: kbandits plot {directory}")
 
 
 def _run(experiment: experiments.ExperimentSpec, directory: Path, workers: int | None) -> experiments.Outcome:
     try:
         return experiments.run_experiment(experiment, directory, workers=workers)
     except KeyboardInterrupt:
-        click.echo(f"Stopped. Finished runs are kept in {directory}; the same command goes on from there.", err=True)
+        click.echo(
+            f"Stopped. Finished runs are kept in {directory}; kbandits resume {directory} goes on from there.", err=True
+        )
         sys.exit(130)
 
 

@@ -38,6 +38,23 @@ class StateMismatchError(KernelBanditError, ValueError):
     """A saved state belongs to another configuration; the message names every difference."""
 
 
+class FileError(KernelBanditError, OSError):
+    """A file cannot be read or written; ``errno`` and ``filename`` are those of the system's error.
+
+    Args:
+        errno: the system's number.
+        strerror: what is wrong and what to do.
+        filename: as it was given.
+    """
+
+    def __str__(self) -> str:
+        return str(self.strerror)
+
+
+class DamagedFileError(KernelBanditError, ValueError):
+    """A file is not what was written: cut, changed, or of another kind; the message says what is wrong."""
+
+
 class KernelBanditWarning(UserWarning):
     """Base of every warning that this package gives."""
 

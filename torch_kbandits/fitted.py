@@ -3,7 +3,8 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
-from typing import Any, Literal, overload
+from os import PathLike
+from typing import Any, Literal, Self, overload
 
 import torch
 from gpytorch.kernels import Kernel
@@ -19,6 +20,7 @@ from torch_kbandits.fitting import FittedPrior, default_kernel, fit_prior
 from torch_kbandits.ledger import History
 from torch_kbandits.memory import Memory
 from torch_kbandits.random import generator_for, seed_for
+from torch_kbandits.saving import loaded, save
 from torch_kbandits.state import describe_kernel
 
 #: Version of the layout of ``FittedBandit.state_dict``.
@@ -32,6 +34,9 @@ _FIT_SIZE = 400
 
 #: λ before anything is fitted, of rewards whose unit nobody knows.
 _FIRST_REGULARIZATION = 1.0
+
+#: Points of the cube at which the kernel is compared with the one that a file makes.
+_COMPARED = 16
 
 #: Points of the cube at which a search begins, and near the best point so far in each of its later steps.
 _SPREAD, _NEAR = 2048, 256
@@ -255,6 +260,39 @@ class FittedBandit:
         if len(rewards) != bandit.num_told:
             raise StateMismatchError(f"The state is damaged: {len(rewards)} rewards of {bandit.num_told} points.")
         self._rewards, self._fitted = rewards, (bandit, prior, state["fit_size"])
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write this bandit to one file, from which ``load`` makes it again; see ``Bandit.save``.
+
+        Raises:
+            FileError: if the file cannot be written; then an old one of that name is as it was.
+        """
+        words = {"dimension": self.dimension, "algorithm": self.algorithm, "num_initial": self.num_initial}
+        words |= {"kernel": self._kernel, "snap": self._snap, "seed": self.seed, **self._settings}
+        save(self, path, words, self._spread(_COMPARED))
+
+    @classmethod
+    def load(cls, path: str | PathLike[str], *, into: Self | None = None) -> Self:
+        """Return the bandit that ``save`` wrote; it goes on where that one was. See ``Bandit.load``.
+
+        Args:
+            path: of the file.
+            into: a bandit of the same configuration, to take the state and be returned: needed where there is a
+                ``snap`` or a kernel of your own, which no file holds.
+
+        Raises:
+            FileError: if the file cannot be read.
+            DamagedFileError: if it is cut, changed or no bandit's.
+            StateMismatchError: if it is of a newer format, of another configuration than ``into``, or of a bandit that
+                cannot be made again.
+
+        After an error ``into`` is as it was.
+        """
+        return loaded(cls, path, into, None)
+
+    @classmethod
+    def _made_of(cls, words: dict[str, Any]) -> Self:
+        return cls(**words)
 
     def replay(self, history: History) -> None:
         """Tell a recorded history, rewards in their own units, to a bandit that was told nothing yet.

@@ -275,6 +275,16 @@ class Ledger:
         """This ledger with all that was told in one part."""
         return self if len(self.told) == 1 else replace(self, told=(joined(self.told),))
 
+    def told_since(self, number: int) -> History:
+        """Return what was told after the first ``number`` rewards. Cost: O(what is returned)."""
+        left, parts = self.num_told - number, []
+        for part in reversed(self.told):
+            if left <= 0:
+                break
+            parts.append(part.rows(slice(max(len(part.X) - left, 0), None)))
+            left -= len(part.X)
+        return joined(parts[::-1]) if parts else self.told[-1].rows(slice(0, 0))
+
     @property
     def outstanding(self) -> Tensor:
         """The points of the batch so far: told and not yet learned, then pending, (k, d)."""

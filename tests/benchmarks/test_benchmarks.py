@@ -8,7 +8,7 @@ from scipy.spatial.distance import cdist
 
 from benchmarks.__main__ import BENCHMARKS, main
 from benchmarks.references import ExactGPUCB, Problem, bkb_posterior, bkb_round
-from benchmarks.report import Report, Table, mean_and_error, save_summary, spread, write_whole
+from benchmarks.report import Report, Table, mean_and_error, save_summary, spread, write_text
 from torch_kbandits import NystromGP
 
 REGULARIZATION = 0.01
@@ -26,7 +26,7 @@ def dense_gram(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return np.exp(-cdist(a, b, "sqeuclidean") / (2 * LENGTHSCALE**2))
 
 
-SLOW = {"arm_rounds", "discrete_acquisition", "long_run", "optuna_suggestions"}
+SLOW = {"arm_rounds", "discrete_acquisition", "long_run", "optuna_suggestions", "sharded_arms"}
 
 
 @pytest.mark.parametrize(
@@ -134,6 +134,6 @@ def test_a_failed_save_leaves_the_old_file(tmp_path):
     Report("r", {}, [Table("t", ["a"], [["1"]])], []).save(tmp_path, {**MACHINE, "packages": {}})
     before = (tmp_path / "r.json").read_text(encoding="utf-8")
     with pytest.raises(UnicodeEncodeError):
-        write_whole(tmp_path / "r.json", "half \ud800")
+        write_text(tmp_path / "r.json", "half \ud800")
     assert (tmp_path / "r.json").read_text(encoding="utf-8") == before
     assert sorted(path.name for path in tmp_path.iterdir()) == ["r.json", "r.md"]

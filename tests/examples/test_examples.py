@@ -1,6 +1,8 @@
 """The examples run as a user runs them, with small settings."""
 
 import json
+import math
+import statistics
 import subprocess
 import sys
 from itertools import pairwise
@@ -92,9 +94,35 @@ def test_personalise_prices(tmp_path):
         assert played["regret"] == only["policies"][name]["regret"][:60]
 
 
+def test_follow_the_weather(tmp_path):
+    process, record = outcome("follow_the_weather.py", tmp_path / "quick", "--quick")
+    assert "UI-GP-UCB, memory that fades" in process.stdout
+    (only,) = record["runs"]
+    assert len(only["policies"]) == 5
+    assert (record["dates"][0], len(record["dates"])) == ("2013-01-01", 60)
+    for played in only["policies"].values():
+        # What is lost follows from the measured temperature and what was prepared for: the best arm is half a degree
+        # off at most, and every arm is a whole degree.
+        for prepared, lost, temperature in zip(
+            played["prepared"], played["regret"], record["temperatures"], strict=True
+        ):
+            best = math.exp(-((round(temperature) - temperature) ** 2) / 50.0)
+            assert lost == pytest.approx(best - math.exp(-((prepared - temperature) ** 2) / 50.0), abs=1e-9)
+        assert statistics.mean(played["regret"]) < record["without_learning"]["any, by lot"]
+
+
+@pytest.mark.slow
+def test_a_run_of_the_weather_is_a_function_of_its_seed(tmp_path):
+    _, two = outcome("follow_the_weather.py", tmp_path / "two", "--days", 40, "--runs", 2)
+    _, one = outcome("follow_the_weather.py", tmp_path / "one", "--days", 15, "--runs", 1, "--seed", 1)
+    for name, played in one["runs"][0]["policies"].items():  # each day rests on those before it alone
+        assert played["prepared"] == two["runs"][1]["policies"][name]["prepared"][:15]
+
+
 @pytest.mark.parametrize(
     ("script", "arguments", "message"),
     [
+        ("follow_the_weather.py", ["--days", "1096"], "--days must be from 1 to 1095, got 1096"),
         ("tune_classifier.py", ["--evaluations", "0"], "--evaluations must be at least 3"),
         ("tune_classifier.py", ["--runs", "0"], "--runs must be at least 1"),
         ("variance_starvation.py", ["--seed", "none"], "invalid int value"),
@@ -108,7 +136,9 @@ def test_bad_arguments_are_named(script, arguments, message):
     assert "Traceback" not in process.stderr
 
 
-@pytest.mark.parametrize("script", ["tune_classifier.py", "variance_starvation.py", "personalise_prices.py"])
+@pytest.mark.parametrize(
+    "script", ["tune_classifier.py", "variance_starvation.py", "personalise_prices.py", "follow_the_weather.py"]
+)
 def test_an_output_folder_that_cannot_be_made_is_named(script, tmp_path):
     (tmp_path / "file").write_text("in the way")
     process = run(script, "--output", tmp_path / "file" / "folder")

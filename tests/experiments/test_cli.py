@@ -43,7 +43,9 @@ def spec(tmp_path) -> str:
     return str(tmp_path / "small.toml")
 
 
-@pytest.mark.parametrize("command", [(), ("list",), ("run",), ("compare",), ("summarize",), ("plot",)])
+@pytest.mark.parametrize(
+    "command", [(), ("list",), ("run",), ("resume",), ("compare",), ("summarize",), ("plot",), ("report",)]
+)
 def test_help_has_an_example(command):
     result = kbandits(*command, "--help")
     assert result.exit_code == 0

@@ -21,6 +21,7 @@ from torch_kbandits.environments import build
 from torch_kbandits.experiments import load_experiment, play, read_records, run_experiment, run_one
 from torch_kbandits.experiments import run as run_module
 from torch_kbandits.experiments import trial as trial_module
+from torch_kbandits.experiments.directory import sole_writer
 from torch_kbandits.extras import MissingExtraError, require
 
 pytestmark = pytest.mark.filterwarnings("ignore::torch_kbandits.TheoryWarning")
@@ -228,7 +229,7 @@ def test_workers_are_at_least_one_and_at_most_the_cores(tmp_path, monkeypatch):
 
 
 def test_a_directory_has_one_writer(tmp_path):
-    with run_module._sole_writer(tmp_path), pytest.raises(InputError, match="Another run is writing"):
+    with sole_writer(tmp_path), pytest.raises(InputError, match="Another run is writing"):
         run_experiment(small(rounds=2), tmp_path, workers=1)
 
 

@@ -124,6 +124,13 @@ class SparQGPUCB(Bandit):
             seed=seed,
         )
 
+    @property
+    def weights(self) -> Tensor:
+        """What each reward of ``history`` counts for now, (n,); answers of the expert are not among them."""
+        weights = super().weights
+        cutoff = sparq_cutoff(self.round + 1, self.regularization, self._cutoff)
+        return weights.masked_fill(weights * cutoff < self.regularization, 0.0)
+
     # ---------------------------------------------------------------- what is believed in a round
 
     def _domain_at(self, time: Any, context: Any, candidates: Any) -> Domain:
@@ -222,6 +229,9 @@ class SparQGPUCB(Bandit):
             vars(self).update(before)
             raise
         self.expert.restore(counts)
+
+    def _words(self) -> dict[str, Any]:
+        return super()._words() | {"expert": self.expert}
 
     def _config(self) -> dict[str, Any]:
         return super()._config() | {

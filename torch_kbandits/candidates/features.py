@@ -33,7 +33,7 @@ class FeatureTable(TableBelief):
     """Mean and variance of every arm, kept up to date in at most one pass over the A × m embedding a round.
 
     A reward changes all means and variances by a rank-one term, and nothing is computed of arms that cannot be chosen:
-    see ``best_row``. A new dictionary point adds one feature. A point that leaves the dictionary stays among the
+    see ``contenders``. A new dictionary point adds one feature. A point that leaves the dictionary stays among the
     spanning points of ``OnlineDTC``, so leaving and coming back change no feature; all arms are embedded again only
     where that is cheaper. The exact posterior is the case where every played point is in the dictionary; points that
     the others span to rounding add no feature.
@@ -148,17 +148,17 @@ class FeatureTable(TableBelief):
 
     # ---------------------------------------------------------------- choosing
 
-    def best_row(self, rule: AcquisitionRule, beta: Tensor, seed: int) -> int:
-        """Return the row of the arm that a rule chooses; arms that cannot be chosen are not looked at."""
+    def contenders(self, rule: AcquisitionRule, beta: Tensor, seed: int) -> tuple[Tensor | None, Tensor]:
+        """Return rows among which are all arms of the highest score; arms that cannot be chosen are not looked at."""
         if not rule.grows_with_mean_and_variance:
-            return super().best_row(rule, beta, seed)
+            return super().contenders(rule, beta, seed)
 
         def score(mean: Tensor, variance: Tensor) -> Tensor:
             return rule.on_arms(SomeArms(mean, variance, self.incumbent), beta, seed)
 
         rows, scores = self._arms.contenders(score, lambda best: self.tie_width(best, beta))
         self.visited_share = 1.0 if rows is None else scores.shape[0] / self._num_arms
-        return self.highest(scores, beta, rows)
+        return rows, scores
 
     # ---------------------------------------------------------------- telling
 

@@ -96,9 +96,17 @@ class PointList:
     def find(self, points: Tensor) -> list[int | None]:
         """Return for each of points (k, d) a row that equals it, the first unless another was handed out, or None.
 
+        Arms that are not to be searched equal only what was handed out.
+
         Cost: O(1) for points that were found before; others O(N d) each, or one pass for all if they are many.
         """
         keys = row_keys(points)
+        if self.source.is_searched:
+            self._search(keys, points)
+        return [self._rows_of_arms.get(key, self._rows_of_others.get(key)) for key in keys]
+
+    def _search(self, keys: list[bytes], points: Tensor) -> None:
+        """Find the rows of those points (k, d) that are arms and were not found before."""
         unknown = {
             key: point
             for key, point in zip(keys, points, strict=True)
@@ -111,7 +119,6 @@ class PointList:
                 row = self.source.find(point)
                 if row is not None:
                     self._rows_of_arms[key] = row
-        return [self._rows_of_arms.get(key, self._rows_of_others.get(key)) for key in keys]
 
     def remember(self, row: int, point: Tensor) -> None:
         """Remember that a point (1, d) is the arm of a row, so that nobody looks for it."""

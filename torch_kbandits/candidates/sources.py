@@ -17,6 +17,9 @@ _BLOCK_BYTES = 2**22
 class ArmSource(ABC):
     """A list of arms (A, d) that never changes, read by blocks or by rows. Nobody writes to what it returns."""
 
+    #: Whether points told are sought among the arms. Where not, they are rows of their own with the same posterior.
+    is_searched: bool = True
+
     _fingerprint: str | None = None
 
     @abstractmethod

@@ -178,7 +178,12 @@ class TableBelief(SelectingBelief):
 
     def best_row(self, rule: AcquisitionRule, beta: Tensor, seed: int) -> int:
         """Return the row of the arm that a rule chooses, given what this table knows."""
-        return self.highest(rule.on_arms(self, beta, seed), beta)
+        rows, scores = self.contenders(rule, beta, seed)
+        return self.highest(scores, beta, rows)
+
+    def contenders(self, rule: AcquisitionRule, beta: Tensor, seed: int) -> tuple[Tensor | None, Tensor]:
+        """Return rows (k,) among which are all arms of the highest score, None for all arms, and their scores (k,)."""
+        return None, rule.on_arms(self, beta, seed)
 
     def highest(self, scores: Tensor, beta: Tensor, rows: Tensor | None = None) -> int:
         """Return the row of the highest score.

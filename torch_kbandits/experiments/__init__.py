@@ -1,9 +1,11 @@
 """Experiments: algorithms × environments × seeds, run in parallel, recorded, summarised and drawn."""
 
-from torch_kbandits.experiments.loop import Trace, play
+from torch_kbandits.experiments.directory import spec_in
+from torch_kbandits.experiments.loop import Progress, Trace, play
 from torch_kbandits.experiments.plots import plot
 from torch_kbandits.experiments.records import Record, read_records
 from torch_kbandits.experiments.replay import Replay, replay_log
+from torch_kbandits.experiments.report import write_report
 from torch_kbandits.experiments.run import Failure, Outcome, load_experiment, run_experiment
 from torch_kbandits.experiments.spec import ExperimentSpec, load_spec, parse_seeds, parse_spec
 from torch_kbandits.experiments.summary import Estimate, Row, render, summarize
@@ -16,6 +18,7 @@ __all__ = [
     "ExperimentSpec",
     "Failure",
     "Outcome",
+    "Progress",
     "Record",
     "Replay",
     "Row",
@@ -32,5 +35,7 @@ __all__ = [
     "replay_log",
     "run_experiment",
     "run_one",
+    "spec_in",
     "summarize",
+    "write_report",
 ]

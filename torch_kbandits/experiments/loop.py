@@ -1,7 +1,8 @@
 """The loop of a run: ask, pull, tell, and what is measured meanwhile."""
 
 import time
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -31,6 +32,26 @@ class Trace:
     dictionary_size: list[int]
 
 
+@dataclass
+class Progress:
+    """How far a bandit has played.
+
+    Args:
+        played: the points of each batch, in order.
+        seconds: of ask and tell so far.
+        trace: what was measured so far but for the regret, which is measured at the end.
+    """
+
+    played: list[Tensor] = field(default_factory=list)
+    seconds: float = 0.0
+    trace: Trace = field(default_factory=lambda: Trace([], [], [], []))
+
+    @property
+    def rounds(self) -> int:
+        """Number of plays."""
+        return sum(map(len, self.played))
+
+
 def play(
     bandit: Bandit,
     environment: AnyEnvironment,
@@ -38,17 +59,25 @@ def play(
     *,
     record_every: int = 1,
     batch: int | str = 1,
+    progress: Progress | None = None,
+    keep_every: int | None = None,
+    keep: Callable[[Progress], None] | None = None,
+    watch: Callable[[int], None] | None = None,
 ) -> Trace:
     """Let a bandit play an environment and measure it.
 
     Args:
-        bandit: told nothing yet; for contexts one with ``ContextualActions``.
+        bandit: told nothing yet, or what ``progress`` says; for contexts one with ``ContextualActions``.
         environment: what is played. The bandit gets no time from a ``DynamicEnvironment``: its clock is its own rounds.
         rounds: T, the number of plays.
         record_every: rounds between two recorded points.
         batch: how many points are asked for at a time; "rule" asks for as many as the algorithm's rule allows. All
             rounds of a batch are recorded with the seconds and the dictionary after it, and they have one context, or
             one moment of a problem that changes: those of the first.
+        progress: where the bandit is, if it has played before; it is changed.
+        keep_every: rounds between two calls of ``keep``, which come after a batch.
+        keep: called with the progress.
+        watch: called after every tell with the number of plays so far, such as to show them; its time is not measured.
 
     Raises:
         InputError: if the environment has fewer rounds; before anything is played.
@@ -60,11 +89,8 @@ def play(
     clock = time.perf_counter
     ask, tell, center = bandit.ask, bandit.tell, environment.center
     contextual = isinstance(environment, ContextualEnvironment)
-    played: list[Tensor] = []
-    recorded: list[int] = []
-    spent: list[float] = []
-    sizes: list[int] = []
-    seconds, t, due = 0.0, 0, min(record_every, rounds)
+    progress = Progress() if progress is None else progress
+    played, trace, t = progress.played, progress.trace, progress.rounds
     asked_with: dict[str, Any] = {}
     told_with: dict[str, Any] = {}
     while t < rounds:
@@ -86,16 +112,24 @@ def play(
             y = y - center
         pulled = clock()
         tell(x, y, **told_with)
-        seconds += asked - started + clock() - pulled
+        progress.seconds += asked - started + clock() - pulled
+        before, t = t, t + len(X)
         played.append(X)
-        t += len(X)
-        while due <= t and len(recorded) < -(-rounds // record_every):
-            recorded.append(due)
-            spent.append(seconds)
-            sizes.append(len(bandit.inducing_points))
-            due = min(due + record_every, rounds)
-    cumulative = _regret(environment, played).double().cumsum(0)[torch.tensor(recorded) - 1].tolist()
-    return Trace(recorded, cumulative, spent, sizes)
+        while len(trace.rounds) < -(-rounds // record_every) and (due := _due(trace, record_every, rounds)) <= t:
+            trace.rounds.append(due)
+            trace.seconds.append(progress.seconds)
+            trace.dictionary_size.append(len(bandit.inducing_points))
+        if keep is not None and keep_every is not None and before // keep_every < t // keep_every and t < rounds:
+            keep(progress)
+        if watch is not None:
+            watch(t)
+    regret = _regret(environment, played).double().cumsum(0)[torch.tensor(trace.rounds) - 1].tolist()
+    return replace(trace, regret=regret)
+
+
+def _due(trace: Trace, record_every: int, rounds: int) -> int:
+    """Return the next round to record."""
+    return min((len(trace.rounds) + 1) * record_every, rounds)
 
 
 def _regret(environment: AnyEnvironment, played: list[Tensor]) -> Tensor:

@@ -14,9 +14,8 @@ from torch_kbandits.experiments.nearest import pick
 from torch_kbandits.experiments.records import Record
 from torch_kbandits.experiments.summary import Group, group
 from torch_kbandits.extras import require
+from torch_kbandits.looking.palette import COLOURS
 
-#: Okabe and Ito's colours, which the colour-blind tell apart; yellow is left out, it is too light for a line.
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#E69F00", "#56B4E9")
 #: The next seven algorithms get the colours again with another of these.
 _STYLES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.5)), (0, (5, 2, 1, 2)))
 _PANEL = (5.0, 3.6)
@@ -57,16 +56,35 @@ def plot(
     Raises:
         InputError: if there are no records, or the band or the format is another one.
     """
-    pick("band", "band", band, BANDS)
     pick("format", "format of figures", format, ("png", "pdf", "svg"))
+    drawn = figures(records, band=band, log=log)
+    folder = Path(directory)
+    folder.mkdir(parents=True, exist_ok=True)
+    files = []
+    for name, figure in drawn.items():
+        files.append(folder / f"{name}.{format}")
+        figure.savefig(files[-1], dpi=150)
+    return files
+
+
+def figures(records: Sequence[Record], *, band: str = "error", log: bool = False) -> dict[str, Any]:
+    """Return the figures by name: regret, regret-against-time, dictionary, time; one panel for each environment.
+
+    Args:
+        records: finished runs.
+        band: as in ``plot``.
+        log: as in ``plot``.
+
+    Raises:
+        InputError: if there are no records, or the band is another one.
+    """
+    pick("band", "band", band, BANDS)
     if not records:
         raise InputError("There is no finished run to draw.")
     groups = group(records)
-    folder = Path(directory)
-    folder.mkdir(parents=True, exist_ok=True)
     shade = {"error": "band: standard error", "deviation": "band: standard deviation", "none": ""}[band]
     regret = {"yscale": "log"} if log else {}
-    figures: dict[str, tuple[str, str, Callable[[Group], _Curve], dict[str, str]]] = {
+    kinds: dict[str, tuple[str, str, Callable[[Group], _Curve], dict[str, str]]] = {
         "regret": ("round t", "cumulative regret (reward units)", lambda g: _regret(g, band), regret),
         "regret-against-time": (
             "seconds of ask and tell, cumulative",
@@ -77,11 +95,7 @@ def plot(
         "dictionary": ("round t", "dictionary size (points)", lambda g: _dictionary(g, band), {}),
         "time": ("round t", "seconds of ask and tell, cumulative", lambda g: _time(g, band), {}),
     }
-    files = []
-    for name, (x, y, curve, scales) in figures.items():
-        files.append(folder / f"{name}.{format}")
-        _draw(groups, curve, x, y, scales, shade).savefig(files[-1], dpi=150)
-    return files
+    return {name: _draw(groups, curve, x, y, scales, shade) for name, (x, y, curve, scales) in kinds.items()}
 
 
 def _draw(
@@ -103,8 +117,8 @@ def _draw(
                 continue
             number = algorithms.index(entry.algorithm)
             style = {
-                "color": _COLOURS[number % len(_COLOURS)],
-                "linestyle": _STYLES[number // len(_COLOURS) % len(_STYLES)],
+                "color": COLOURS[number % len(COLOURS)],
+                "linestyle": _STYLES[number // len(COLOURS) % len(_STYLES)],
             }
             line = curve(entry)
             xs, mean, spread = line.x.numpy(), line.mean.numpy(), line.spread.numpy()

@@ -10,8 +10,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import torch_kbandits
 from torch_kbandits.errors import InputError
+from torch_kbandits.files import file_error, write_text
+from torch_kbandits.version import __version__
 
 RECORDS_FILE = "records.jsonl"
 
@@ -116,29 +117,24 @@ def mend_records(directory: Path) -> tuple[list[Record], list[str]]:
     with file.open("rb") as stream:
         whole = stream.seek(0, os.SEEK_END) == 0 or (stream.seek(-1, os.SEEK_END), stream.read(1))[1] == b"\n"
     if losses or not whole:
-        write_whole(file, "".join(record.line() for record in records))
+        write_text(file, "".join(record.line() for record in records))
     return records, losses
 
 
 def append_records(directory: Path, records: Sequence[Record]) -> None:
-    """Write records at the end of a directory's file, whole, and wait until the disk has them."""
-    with (directory / RECORDS_FILE).open("ab") as stream:
-        stream.write("".join(record.line() for record in records).encode())
-        stream.flush()
-        os.fsync(stream.fileno())
+    """Write records at the end of a directory's file, whole, and wait until the disk has them.
 
-
-def write_whole(file: Path, text: str) -> None:
-    """Put a file in place at once: a reader sees the old one or the new one, never a part."""
-    draft = file.with_name(f".{file.name}.{os.getpid()}")
+    Raises:
+        FileError: if they cannot be written; ``mend_records`` removes what there is of them.
+    """
+    file = directory / RECORDS_FILE
     try:
-        with draft.open("wb") as stream:
-            stream.write(text.encode())
+        with file.open("ab") as stream:
+            stream.write("".join(record.line() for record in records).encode())
             stream.flush()
             os.fsync(stream.fileno())
-        os.replace(draft, file)
-    finally:
-        draft.unlink(missing_ok=True)
+    except OSError as error:
+        raise file_error("written", file, error) from error
 
 
 def records_file(path: str | Path) -> Path:
@@ -150,7 +146,7 @@ def records_file(path: str | Path) -> Path:
 def versions() -> dict[str, str]:
     """Return the versions that a run depends on."""
     packages = {name: importlib.metadata.version(name) for name in ("torch", "gpytorch", "botorch")}
-    return {"torch_kbandits": torch_kbandits.__version__, **packages, "python": platform.python_version()}
+    return {"torch_kbandits": __version__, **packages, "python": platform.python_version()}
 
 
 def _parse(line: bytes) -> Record:

@@ -9,23 +9,24 @@ import sys
 import threading
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from torch_kbandits import checks
 from torch_kbandits.environments import AnyEnvironment
 from torch_kbandits.errors import InputError, KernelBanditError
-from torch_kbandits.experiments.records import Record, append_records, mend_records, read_records, write_whole
+from torch_kbandits.experiments.checkpoints import Checkpoint, clear
+from torch_kbandits.experiments.directory import begin, named_runs, sole_writer
+from torch_kbandits.experiments.live import INTERVAL, LiveRuns, Report
+from torch_kbandits.experiments.records import Record, append_records, mend_records, read_records
 from torch_kbandits.experiments.spec import ExperimentSpec
 from torch_kbandits.experiments.trial import Trial, build_bandit, build_environment, run_one
-from torch_kbandits.extras import require
 
-#: What a directory's runs are called: label of environment and algorithm by key, in the order of the spec.
-EXPERIMENT_FILE = "experiment.json"
 FAILURES_FILE = "failures.log"
 #: Variables that numerical libraries read when they start: a worker has a core, not all.
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
@@ -38,6 +39,10 @@ class Failure:
     trial: Trial
     reason: str
     traceback: str
+
+
+#: A finished run with the warnings that it drew, or what went wrong.
+Result = tuple[Record, list[str]] | Failure
 
 
 @dataclass(frozen=True)
@@ -67,7 +72,8 @@ def run_experiment(
     """Make the runs of an experiment that its directory does not hold yet.
 
     Each finished run is one line of ``records.jsonl``, written when it is finished. So a call that was killed is taken
-    up by the next one; runs are known by what decides their outcome, so a changed spec makes only what is new.
+    up by the next one, with the spec or with ``spec_in(directory)``; runs are known by what decides their outcome, so a
+    changed spec makes only what is new. A run with checkpoints goes on from its last one.
 
     Args:
         spec: what to run.
@@ -81,27 +87,29 @@ def run_experiment(
         KeyboardInterrupt: after the workers were stopped; finished runs are kept.
     """
     notes: list[str] = []
+    announce = say or (lambda line: print(line, file=sys.stderr))  # noqa: T201
 
     def tell(line: str) -> None:
         notes.append(line)
-        (say or _print)(line)
+        announce(line)
 
     workers = _clip_workers(workers, tell)
     folder = Path(directory)
-    folder.mkdir(parents=True, exist_ok=True)
     trials = list({trial.key: trial for trial in spec.trials()}.values())
-    with _sole_writer(folder):
+    with sole_writer(folder):
         records, losses = mend_records(folder)
         for loss in losses:
             tell(loss)
         finished = {record.key: record for record in records}
-        write_whole(folder / EXPERIMENT_FILE, _index(spec))
+        begin(folder, spec, finished)
         due = [trial for trial in trials if trial.key not in finished]
         skipped = len(trials) - len(due)
         _rehearse(due)
         failures = []
         warned: set[tuple[str, str]] = set()
-        for trial, result in _progress(_results(due, min(workers, max(len(due), 1))), len(trials), skipped, spec.name):
+        live = LiveRuns(len(trials), skipped, spec.name)
+        announce = say or live.say
+        for trial, result in _shown(due, folder, min(workers, max(len(due), 1)), live):
             if isinstance(result, Failure):
                 failures.append(result)
                 tell(f"failed: {trial}: {result.reason}")
@@ -111,12 +119,14 @@ def run_experiment(
             record, news = result
             append_records(folder, [record])
             finished[record.key] = record
+            Checkpoint(folder, record.key).drop()
             for warning in news:
                 # The same words with the numbers of another seed are no news.
                 words = trial.algorithm.label, re.sub(r"\d[\d.e+-]*", "#", warning)
                 if words not in warned:
                     warned.add(words)
                     tell(f"{trial.algorithm.label}: {warning}")
+        clear(folder, list(finished))
     return Outcome(_in_order(spec, finished), failures, skipped, notes)
 
 
@@ -132,11 +142,11 @@ def load_experiment(path: str | Path) -> tuple[list[Record], list[str]]:
 
     Raises:
         InputError: if there are no records.
+        DamagedFileError: if the directory's list of runs cannot be read.
     """
     records, losses = read_records(path)
-    index = Path(path) / EXPERIMENT_FILE
-    if index.is_file():
-        runs = json.loads(index.read_text(encoding="utf-8"))["runs"]
+    runs = named_runs(Path(path))
+    if runs is not None:
         known = {record.key: record for record in records}
         records = [_called(known[key], *labels) for key, *labels in runs if key in known]
     if not records:
@@ -181,20 +191,35 @@ def _rehearse(due: Sequence[Trial]) -> None:
             raise InputError(f"{where}: {error}") from None
 
 
-def _results(due: Sequence[Trial], workers: int) -> Iterator[tuple[Trial, tuple[Record, list[str]] | Failure]]:
+def _shown(due: Sequence[Trial], folder: Path, workers: int, live: LiveRuns) -> Iterator[tuple[Trial, Result]]:
+    """Yield each run's result and show on a terminal how the others are doing."""
+    with live, closing(_results(due, folder, workers, live.show if live.is_shown else None)) as results:
+        for trial, result in results:
+            live.finish(trial.key)
+            yield trial, result
+
+
+def _results(
+    due: Sequence[Trial], folder: Path, workers: int, report: Report | None
+) -> Generator[tuple[Trial, Result], None, None]:
     """Yield each run's result when it is there; the order depends on the speed of the workers."""
     if workers == 1:
-        yield from ((trial, _attempt(trial)) for trial in due)
+        yield from ((trial, _attempt(trial, folder, report)) for trial in due)
         return
     ours = set(multiprocessing.active_children())
+    context = multiprocessing.get_context("spawn")
     with _one_thread_each():
-        pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), initializer=_leave_with_parent)
+        reports = None if report is None else context.SimpleQueue()
+        pool = ProcessPoolExecutor(workers, context, initializer=_begin_worker, initargs=(reports,))
         try:
             with _deaf_to_interrupts():
-                waiting: dict[Future, Trial] = {pool.submit(_attempt, trial): trial for trial in due}
+                waiting: dict[Future, Trial] = {pool.submit(_attempt_in_worker, trial, folder): trial for trial in due}
             while waiting:
-                for future in wait(waiting, return_when=FIRST_COMPLETED).done:
+                patience = None if reports is None else INTERVAL
+                for future in wait(waiting, timeout=patience, return_when=FIRST_COMPLETED).done:
                     yield waiting.pop(future), future.result()
+                while report is not None and reports is not None and not reports.empty():
+                    report(reports.get())
         except BrokenProcessPool:
             raise KernelBanditError(
                 "A worker process died, as one does when memory runs out. Finished runs are kept: use fewer workers "
@@ -208,15 +233,29 @@ def _results(due: Sequence[Trial], workers: int) -> Iterator[tuple[Trial, tuple[
             pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _attempt(trial: Trial) -> tuple[Record, list[str]] | Failure:
+def _attempt(trial: Trial, folder: Path, report: Report | None = None) -> Result:
     try:
-        return run_one(trial)
+        return run_one(trial, None if trial.checkpoint_every is None else folder, report)
     except KernelBanditError as error:
         return Failure(trial, str(error), traceback.format_exc())
     except Exception as error:
         last = traceback.extract_tb(error.__traceback__)[-1]
         reason = f"{type(error).__name__}: {error} ({Path(last.filename).name}, line {last.lineno})"
         return Failure(trial, reason, traceback.format_exc())
+
+
+#: In a worker: where it says how its runs are doing; None if nobody looks.
+_reports: Any = None
+
+
+def _begin_worker(reports: Any) -> None:
+    global _reports
+    _reports = reports
+    _leave_with_parent()
+
+
+def _attempt_in_worker(trial: Trial, folder: Path) -> Result:
+    return _attempt(trial, folder, None if _reports is None else _reports.put)
 
 
 def _leave_with_parent() -> None:
@@ -252,42 +291,6 @@ def _one_thread_each() -> Iterator[None]:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
-
-
-@contextmanager
-def _sole_writer(folder: Path) -> Iterator[None]:
-    """Hold the directory, where the system can lock files; the lock goes with the process, however it ends."""
-    try:
-        import fcntl
-    except ImportError:
-        yield
-        return
-    with (folder / ".lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise InputError(
-                f"Another run is writing to {str(folder)!r}: wait for it, or take another directory."
-            ) from None
-        yield
-
-
-def _progress(results: Iterator, total: int, done: int, name: str) -> Iterator:
-    """Pass results on and show how many there are; silent where standard error is no terminal."""
-    tqdm = require("tqdm").tqdm
-    with tqdm(total=total, initial=done, desc=name, unit="run", disable=None, file=sys.stderr) as bar:
-        for result in results:
-            yield result
-            bar.update()
-
-
-def _print(line: str) -> None:
-    require("tqdm").tqdm.write(line, file=sys.stderr)
-
-
-def _index(spec: ExperimentSpec) -> str:
-    runs = [[trial.key, trial.environment.label, trial.algorithm.label] for trial in spec.trials()]
-    return json.dumps({"name": spec.name, "runs": runs}, indent=1) + "\n"
 
 
 def _in_order(spec: ExperimentSpec, finished: dict[str, Record]) -> list[Record]:

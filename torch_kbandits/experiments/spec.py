@@ -26,7 +26,7 @@ SETTINGS = {
     "failure_probability": checks.open_unit_interval,
     "horizon": checks.positive_integer,
 }
-_KEYS = ("name", "rounds", "seeds", "record_every", "settings", "environments", "algorithms")
+_KEYS = ("name", "rounds", "seeds", "record_every", "checkpoint_every", "settings", "environments", "algorithms")
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,8 @@ class ExperimentSpec:
         settings: what algorithms are given instead of what the environment knows: see ``SETTINGS``. An environment's
             own settings go before these, an algorithm's own options before both.
         record_every: rounds between two recorded points; the last round is always recorded.
+        checkpoint_every: rounds between two checkpoints, from which a killed run goes on; None for none. A run computes
+            its posterior afresh at each, killed or not, which may round otherwise than without.
     """
 
     name: str
@@ -51,6 +53,7 @@ class ExperimentSpec:
     algorithms: tuple[AlgorithmEntry, ...]
     settings: Mapping[str, Any] = field(default_factory=dict)
     record_every: int = 1
+    checkpoint_every: int | None = None
 
     def trials(self) -> Iterator[Trial]:
         """Return every run; those that differ in the algorithm alone are neighbours."""
@@ -58,7 +61,30 @@ class ExperimentSpec:
             settings = {**self.settings, **environment.settings}
             for seed in self.seeds:
                 for algorithm in self.algorithms:
-                    yield Trial(environment, algorithm, settings, self.rounds, self.record_every, seed)
+                    yield Trial(
+                        environment, algorithm, settings, self.rounds, self.record_every, seed, self.checkpoint_every
+                    )
+
+    def content(self) -> dict[str, Any]:
+        """Return the table that ``parse_spec`` takes, of plain values."""
+        content: dict[str, Any] = {
+            "name": self.name,
+            "rounds": self.rounds,
+            "seeds": list(self.seeds),
+            "record_every": self.record_every,
+            "settings": dict(self.settings),
+            "environments": [
+                {"name": each.name, "label": each.label, "settings": dict(each.settings), **each.options}
+                for each in self.environments
+            ],
+            "algorithms": [
+                {"name": each.name, "label": each.label, "batch": each.batch, **each.options}
+                for each in self.algorithms
+            ],
+        }
+        if self.checkpoint_every is not None:
+            content["checkpoint_every"] = self.checkpoint_every
+        return content
 
 
 def load_spec(path: str | Path) -> ExperimentSpec:
@@ -88,10 +114,10 @@ def parse_spec(content: Mapping[str, Any], default_name: str = "experiment") -> 
     """Make an experiment from a table and check all of it.
 
     Args:
-        content: ``name``, ``rounds``, ``seeds`` (how many, or a list), ``record_every``, ``settings``, and lists of
-            tables ``environments`` and ``algorithms``. Each entry has a ``name``, may have a ``label`` for tables and
-            figures, and options; an environment may have ``settings``, an algorithm a ``batch``: how many points it is
-            asked for at a time, or "rule" for as many as its own rule allows.
+        content: ``name``, ``rounds``, ``seeds`` (how many, or a list), ``record_every``, ``checkpoint_every``,
+            ``settings``, and lists of tables ``environments`` and ``algorithms``. Each entry has a ``name``, may have a
+            ``label`` for tables and figures, and options; an environment may have ``settings``, an algorithm a
+            ``batch``: how many points it is asked for at a time, or "rule" for as many as its own rule allows.
         default_name: the name if none is given.
 
     Raises:
@@ -111,6 +137,9 @@ def parse_spec(content: Mapping[str, Any], default_name: str = "experiment") -> 
     name = content.get("name", default_name)
     if not isinstance(name, str) or not name.strip() or "/" in name or "\\" in name:
         raise InputError(f"name must be a word or a few, without slashes, got {name!r}.")
+    checkpoints = content.get("checkpoint_every")
+    if checkpoints is not None:
+        checks.positive_integer("checkpoint_every", checkpoints)
     return ExperimentSpec(
         name=name,
         rounds=checks.positive_integer("rounds", content["rounds"]),
@@ -119,6 +148,7 @@ def parse_spec(content: Mapping[str, Any], default_name: str = "experiment") -> 
         algorithms=tuple(algorithms),
         settings=settings,
         record_every=checks.positive_integer("record_every", content.get("record_every", 1)),
+        checkpoint_every=checkpoints,
     )
 
 

@@ -128,11 +128,11 @@ def render(rows: Sequence[Row], format: str = "markdown") -> str:
     if format == "csv":
         return _csv(rows)
     if format == "markdown":
-        return "\n".join(_markdown(part) for part in _by_environment(rows))
+        return "\n".join(_markdown(part) for part in by_environment(rows))
     if format == "table":
         # Wider than any table, which takes what it needs: a broken cell would be no number any more.
         console = require("rich.console").Console(file=io.StringIO(), width=1000)
-        for part in _by_environment(rows):
+        for part in by_environment(rows):
             console.print(rich_table(part))
         return console.file.getvalue()
     raise unknown("format", "format", format, FORMATS)
@@ -140,13 +140,37 @@ def render(rows: Sequence[Row], format: str = "markdown") -> str:
 
 def rich_table(rows: Sequence[Row]) -> Any:
     """Return the rows of one environment as a table of rich."""
-    columns, lines = _cells(rows)
+    columns, lines = cells(rows)
     table = require("rich.table").Table(title=_title(rows), title_justify="left")
     for i, column in enumerate(columns):
         table.add_column(column, justify="right" if i else "left")
     for line in lines:
         table.add_row(*line)
     return table
+
+
+def by_environment(rows: Sequence[Row]) -> list[list[Row]]:
+    """Return the rows of each environment, in their order."""
+    names = dict.fromkeys(row.environment for row in rows)
+    return [[row for row in rows if row.environment == name] for name in names]
+
+
+def cells(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
+    """Return the heads and the lines of a table; columns without any value are left out."""
+    columns = {
+        "algorithm": [row.algorithm for row in rows],
+        "T": [str(row.rounds) for row in rows],
+        "seeds": [str(row.seeds) for row in rows],
+        "regret": [str(row.regret) for row in rows],
+        "regret − baseline": [
+            "" if row.difference is None else f"{row.difference} ({row.pairs} pairs)" for row in rows
+        ],
+        "recommended mean": ["" if row.recommended_mean is None else str(row.recommended_mean) for row in rows],
+        "seconds": [str(row.seconds) for row in rows],
+        "dictionary": [str(row.dictionary_size) for row in rows],
+    }
+    shown = {head: cells for head, cells in columns.items() if any(cells)}
+    return list(shown), [list(line) for line in zip(*shown.values(), strict=True)]
 
 
 # ---------------------------------------------------------------- inside
@@ -182,35 +206,12 @@ def _row(entry: Group, baseline: Group | None) -> Row:
     )
 
 
-def _by_environment(rows: Sequence[Row]) -> list[list[Row]]:
-    names = dict.fromkeys(row.environment for row in rows)
-    return [[row for row in rows if row.environment == name] for name in names]
-
-
 def _title(rows: Sequence[Row]) -> str:
     return f"{rows[0].environment} (mean ± standard error over seeds)"
 
 
-def _cells(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
-    """Return the heads and the lines of a table; columns without any value are left out."""
-    columns = {
-        "algorithm": [row.algorithm for row in rows],
-        "T": [str(row.rounds) for row in rows],
-        "seeds": [str(row.seeds) for row in rows],
-        "regret": [str(row.regret) for row in rows],
-        "regret − baseline": [
-            "" if row.difference is None else f"{row.difference} ({row.pairs} pairs)" for row in rows
-        ],
-        "recommended mean": ["" if row.recommended_mean is None else str(row.recommended_mean) for row in rows],
-        "seconds": [str(row.seconds) for row in rows],
-        "dictionary": [str(row.dictionary_size) for row in rows],
-    }
-    shown = {head: cells for head, cells in columns.items() if any(cells)}
-    return list(shown), [list(line) for line in zip(*shown.values(), strict=True)]
-
-
 def _markdown(rows: Sequence[Row]) -> str:
-    columns, lines = _cells(rows)
+    columns, lines = cells(rows)
     rule = [":--"] + ["--:"] * (len(columns) - 1)
     # A bar in a label would end its cell.
     escaped = [[cell.replace("|", "\\|") for cell in line] for line in lines]

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 import torch
@@ -17,9 +18,11 @@ from torch_kbandits.candidates import ContextualActions
 from torch_kbandits.environments import AnyEnvironment, ContextualEnvironment, DynamicEnvironment, Environment
 from torch_kbandits.environments import registry as environments
 from torch_kbandits.errors import EmptyHistoryError, InputError
+from torch_kbandits.experiments.checkpoints import Checkpoint, Kept
 from torch_kbandits.experiments.expert import EnvironmentExpert
 from torch_kbandits.experiments.kernels import build_kernel
-from torch_kbandits.experiments.loop import play
+from torch_kbandits.experiments.live import Report, watcher
+from torch_kbandits.experiments.loop import Progress, play
 from torch_kbandits.experiments.records import Record, versions
 from torch_kbandits.experiments.widths import build_gain, build_width
 from torch_kbandits.random import seed_for
@@ -61,6 +64,7 @@ class Trial:
         rounds: T, the number of plays.
         record_every: rounds between two recorded points.
         seed: addresses the problem and the algorithm's randomness.
+        checkpoint_every: rounds between two checkpoints, at which the posterior is computed afresh; None for none.
     """
 
     environment: EnvironmentEntry
@@ -69,11 +73,13 @@ class Trial:
     rounds: int
     record_every: int
     seed: int
+    checkpoint_every: int | None = None
 
     def config(self) -> dict[str, Any]:
         """Return all that decides the outcome, without labels, as plain values."""
         algorithm, environment = self.algorithm, self.environment
-        return {
+        rounding = {} if self.checkpoint_every is None else {"checkpoint_every": self.checkpoint_every}
+        return rounding | {
             "algorithm": {"name": algorithm.name, "options": dict(algorithm.options), "batch": algorithm.batch},
             "environment": {"name": environment.name, "options": dict(environment.options)},
             "settings": dict(self.settings),
@@ -150,8 +156,13 @@ def build_bandit(trial: Trial, environment: AnyEnvironment) -> Bandit:
     return algorithms.build(trial.algorithm.name, **space, **words, seed=trial.seed)
 
 
-def run_one(trial: Trial) -> tuple[Record, list[str]]:
-    """Make one run, on one thread of torch and with torch's generator left as it was.
+def run_one(trial: Trial, directory: Path | None = None, report: Report | None = None) -> tuple[Record, list[str]]:
+    """Make one run, or go on with it, on one thread of torch and with torch's generator left as it was.
+
+    Args:
+        trial: which run.
+        directory: of the experiment, where checkpoints are; None to keep none.
+        report: called from time to time with how the run is doing.
 
     Returns:
         Its record, and the distinct warnings that it drew.
@@ -160,7 +171,23 @@ def run_one(trial: Trial) -> tuple[Record, list[str]]:
         warnings.simplefilter("default")
         environment = build_environment(trial)
         bandit = build_bandit(trial, environment)
-        trace = play(bandit, environment, trial.rounds, record_every=trial.record_every, batch=trial.algorithm.batch)
+        checkpoint = Checkpoint(directory, trial.key)
+        kept = Kept(Progress(), []) if trial.checkpoint_every is None else checkpoint.restore(bandit)
+        watch = None
+        if report is not None:
+            words = {"key": trial.key, "name": str(trial), "rounds": trial.rounds, "center": environment.center}
+            watch = watcher(report, bandit, **words)
+        trace = play(
+            bandit,
+            environment,
+            trial.rounds,
+            record_every=trial.record_every,
+            batch=trial.algorithm.batch,
+            progress=kept.progress,
+            keep_every=trial.checkpoint_every,
+            keep=lambda progress: checkpoint.keep(bandit, progress, [*kept.warnings, *_words(caught)]),
+            watch=watch,
+        )
         recommended = _recommended_mean(bandit, environment)
     config = trial.config()
     record = Record(
@@ -179,7 +206,12 @@ def run_one(trial: Trial) -> tuple[Record, list[str]]:
         recommended_mean=recommended,
         best_mean=float(environment.best_mean) if isinstance(environment, Environment) else None,
     )
-    return record, list(dict.fromkeys(" ".join(str(warning.message).split()) for warning in caught))
+    return record, list(dict.fromkeys([*kept.warnings, *_words(caught)]))
+
+
+def _words(caught: list[warnings.WarningMessage]) -> list[str]:
+    """Return what warnings say, each in a line."""
+    return [" ".join(str(warning.message).split()) for warning in caught]
 
 
 def _space(environment: AnyEnvironment) -> dict[str, Any]:

@@ -1,0 +1,200 @@
+"""A million arms on one and on two Ray workers, beside one table in this process, and the bytes that a round sends."""
+
+import math
+import pickle
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+
+from benchmarks.arm_bandits import BETA, REGULARIZATION, kernel
+from benchmarks.report import Report, Table, spread
+from torch_kbandits import Bandit
+from torch_kbandits.candidates import Arms, Candidates
+from torch_kbandits.confidence import ConstantWidth
+from torch_kbandits.dictionaries import DictionaryRule, FixedDictionary, RidgeLeverageSampling
+from torch_kbandits.extras import require
+from torch_kbandits.integrations.ray import ShardedArms
+from torch_kbandits.integrations.ray.actors import Actors
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What is run; shards are tried in each of these numbers."""
+
+    arms: int = 1_000_000
+    dimension: int = 6
+    lengthscale: float = 0.5
+    dictionary: int = 100
+    rounds: int = 20
+    counted: int = 5
+    shards: tuple[int, ...] = (1, 2)
+    column_memory: int = 2**26
+
+
+QUICK = Sizes(arms=2_000, dimension=2, dictionary=10, rounds=3, counted=2)
+
+#: What happens to the dictionary in the rounds timed, and the rule by which it does.
+STAYS, GROWS = "stays", "grows"
+
+
+def run(quick: bool = False) -> Report:
+    """Time rounds with one torch thread a process, first in this one and then on workers."""
+    sizes = QUICK if quick else Sizes()
+    generator = torch.Generator().manual_seed(0)
+    arms = torch.rand(sizes.arms, sizes.dimension, generator=generator)
+    measurements = []
+    with _one_thread(), _ray(max(sizes.shards)):
+        for dictionary in (STAYS, GROWS):
+            measurements.append(_measure(Arms(arms, sizes.column_memory), arms, dictionary, sizes))
+            for number in sizes.shards:
+                sharded = ShardedArms(arms, num_shards=number, column_memory=sizes.column_memory)
+                measurements.append(_measure(sharded, arms, dictionary, sizes))
+                sharded.close()
+    return Report("sharded_arms", asdict(sizes), [_table(measurements, sizes)], measurements)
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+@contextmanager
+def _ray(num_cpus: int) -> Iterator[None]:
+    """Start a local Ray, unless there is one."""
+    ray = require("ray", "ray")
+    is_ours = not ray.is_initialized()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)  # Ray leaves files of its own open
+        if is_ours:
+            ray.init(
+                "local", num_cpus=num_cpus, include_dashboard=False, object_store_memory=2**28, log_to_driver=False
+            )
+        try:
+            yield
+        finally:
+            if is_ours:
+                ray.shutdown()
+
+
+def _rule(dictionary: str, arms: torch.Tensor, sizes: Sizes) -> DictionaryRule:
+    if dictionary == STAYS:
+        return FixedDictionary(arms[: sizes.dictionary])
+    return RidgeLeverageSampling(3.0, "never")
+
+
+def _measure(candidates: Candidates, arms: torch.Tensor, dictionary: str, sizes: Sizes) -> dict[str, Any]:
+    """Return the seconds of the rounds timed, and the bytes of those that come after."""
+    start = time.perf_counter()
+    bandit = Bandit(
+        candidates=candidates,
+        kernel=kernel(sizes.lengthscale, torch.float32),
+        regularization=REGULARIZATION,
+        dictionary=_rule(dictionary, arms, sizes),
+        width=ConstantWidth(BETA),
+        seed=0,
+    )
+    known = arms[: sizes.dictionary]
+    bandit.tell(known, _rewards(known, 0))
+    x = bandit.ask()
+    set_up, seconds, visited = time.perf_counter() - start, [], []
+    before = _cpu_seconds(candidates)
+    for number in range(sizes.rounds):
+        y = _rewards(x, number)
+        start = time.perf_counter()
+        bandit.tell(x, y)
+        x = bandit.ask()
+        seconds.append(time.perf_counter() - start)
+        visited.append(bandit.visited_share)
+    cpu = [(after - earlier) / sizes.rounds for after, earlier in zip(_cpu_seconds(candidates), before, strict=True)]
+    size = len(bandit.inducing_points)
+    shards = len(candidates.workers.shards) if isinstance(candidates, ShardedArms) else 0
+    counted = _counted(bandit, candidates, x, sizes.counted) if isinstance(candidates, ShardedArms) else {}
+    return {
+        "shards": shards,
+        "dictionary": dictionary,
+        "size": size,
+        "set_up_seconds": set_up,
+        "seconds": seconds,
+        "visited": visited,
+        "cpu_seconds": cpu,
+        **counted,
+    }
+
+
+def _cpu_seconds(candidates: Candidates) -> list[float]:
+    """Return the processor time that this process and each worker have used so far."""
+    seconds = [time.process_time()]
+    if isinstance(candidates, ShardedArms) and isinstance(candidates.workers, Actors):
+        seconds += candidates.workers.cpu_seconds()
+    return seconds
+
+
+def _counted(bandit: Bandit, candidates: ShardedArms, x: torch.Tensor, rounds: int) -> dict[str, list[int]]:
+    """Return the serialised bytes that each of some more rounds sends to a shard, and gets back from it."""
+    workers = candidates.workers
+    send, receive = workers.send, workers.receive
+    there, back = [], []
+
+    def counting_send(messages: Any, question: Any) -> Any:
+        there.extend(len(pickle.dumps((message, question))) for message in messages.values())
+        return send(messages, question)
+
+    def counting_receive(ticket: Any) -> Any:
+        reply = receive(ticket)
+        back.append(len(pickle.dumps(reply)))
+        return reply
+
+    workers.send, workers.receive = counting_send, counting_receive
+    for number in range(rounds):
+        bandit.tell(x, _rewards(x, number))
+        x = bandit.ask()
+    workers.send, workers.receive = send, receive
+    return {"bytes_sent": there, "bytes_back": back}
+
+
+def _rewards(X: torch.Tensor, number: int) -> torch.Tensor:
+    """Return noisy waves at X (q, d): an environment would take memory for the means of all arms."""
+    noise = torch.randn(len(X), generator=torch.Generator().manual_seed(number))
+    return torch.sin(math.pi * X).mean(-1) + 0.1 * noise
+
+
+def _table(measurements: list[dict[str, Any]], sizes: Sizes) -> Table:
+    rows = [
+        [
+            f"{measured['shards']} worker(s)" if measured["shards"] else "one table, no Ray",
+            measured["dictionary"],
+            str(measured["size"]),
+            spread([1e3 * value for value in measured["seconds"]], 1),
+            f"{1e3 * measured['cpu_seconds'][0]:.1f}",
+            f"{1e3 * max(measured['cpu_seconds'][1:]):.1f}" if measured["shards"] else "",
+            spread(measured["visited"]),
+            f"{measured['set_up_seconds']:.1f}",
+            spread(measured["bytes_sent"], 0) if measured["shards"] else "",
+            spread(measured["bytes_back"], 0) if measured["shards"] else "",
+        ]
+        for measured in measurements
+    ]
+    columns = [
+        "arms are in",
+        "dictionary",
+        "its size",
+        "ms a round",
+        "CPU ms a round, this process",
+        "busiest worker",
+        "arms visited",
+        "seconds until the first timed round",
+        "bytes to each shard a round",
+        "bytes back",
+    ]
+    title = f"{sizes.arms:,} arms, single precision, one thread a process, {sizes.rounds} rounds: median (min–max)"
+    return Table(title, columns, rows)

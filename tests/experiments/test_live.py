@@ -1,0 +1,105 @@
+"""Runs in flight are shown on a terminal and nowhere else, and what is recorded does not depend on it."""
+
+import io
+import os
+import pty
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from small_experiments import outcome, small
+
+from torch_kbandits.experiments import live, run_one
+from torch_kbandits.experiments import run as run_module
+from torch_kbandits.experiments.live import LiveRuns, Status
+from torch_kbandits.experiments.run import run_experiment
+from torch_kbandits.looking import Reading
+
+ROOT = Path(__file__).parents[2]
+READING = Reading(round=12, rate=34.0, best=1.5, recent=0.25, dictionary_size=7, beta=2.0)
+
+
+def plain(text):
+    """A terminal's text without its control sequences."""
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
+
+
+def test_a_run_reports_how_it_is_doing_and_comes_out_the_same(monkeypatch):
+    monkeypatch.setattr(live, "INTERVAL", 0.0)
+    trial = next(small(algorithms=[{"name": "bkb", "label": "BKB"}]).trials())
+    statuses = []
+    reported, _ = run_one(trial, statuses.append)
+    silent, _ = run_one(trial)
+    assert outcome(reported) == outcome(silent)
+    assert [status.played for status in statuses] == list(range(1, 31))
+    last = statuses[-1]
+    assert (last.key, last.rounds, last.reading.round) == (trial.key, 30, 30)
+    assert last.reading.dictionary_size == reported.dictionary_size[-1]
+    assert str(last).startswith("BKB on smooth, seed 0: 30/30, ")
+
+
+def test_lines_of_runs_come_and_go():
+    stream = io.StringIO()
+    console = Console(file=stream, force_terminal=True, width=120, legacy_windows=False)
+    with LiveRuns(3, 1, "small", console) as shown:
+        shown.show(Status("a", "BKB on smooth, seed 0", 12, 300, READING))
+        shown.show(Status("b", "a [bold]label[/bold]", 5, 300, READING))
+        shown.say("news [1, 2]")
+        shown._live.refresh()
+        text = plain(stream.getvalue())
+        assert "small" in text
+        assert "1/3 runs" in text
+        assert "BKB on smooth, seed 0: 12/300, 34 rounds/s, best 1.5, recent 0.25, m = 7, β = 2" in text
+        assert "a [bold]label[/bold]: 5/300" in text
+        assert "news [1, 2]" in text
+        shown.finish("a")
+        before = len(stream.getvalue())
+        shown._live.refresh()
+        assert "BKB on smooth" not in stream.getvalue()[before:]
+        assert "2/3 runs" in plain(stream.getvalue()[before:])
+        shown.show(Status("a", "BKB on smooth, seed 0", 13, 300, READING))  # sent before it was finished
+        shown._live.refresh()
+        assert "BKB on smooth" not in stream.getvalue()[before:]
+
+
+def test_without_a_terminal_news_are_lines(capsys):
+    with LiveRuns(3, 0, "small", Console(file=io.StringIO(), force_terminal=False)) as shown:
+        shown.say("a long line " * 20)
+    assert capsys.readouterr().err == "a long line " * 20 + "\n"
+
+
+def test_nobody_reports_without_a_terminal(tmp_path, monkeypatch):
+    monkeypatch.setattr(run_module, "run_one", lambda trial: run_one(trial))  # a report would be one argument too many
+    assert not run_experiment(small(rounds=3), tmp_path, workers=1).failures
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
+def test_on_a_terminal_workers_say_how_their_runs_are_doing(tmp_path):
+    command = [
+        sys.executable, "-m", "torch_kbandits.cli", "compare", "-e", "rkhs-function:num_arms=2000", "-a", "bkb",
+        "--rounds", "600", "--seeds", "2", "--beta", "2", "--workers", "2",
+    ]  # fmt: skip
+    ours, theirs = pty.openpty()
+    environment = os.environ | {"COLUMNS": "140", "TERM": "xterm", "OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=theirs, cwd=ROOT, env=environment)
+    os.close(theirs)
+    shown = b""
+    while True:
+        try:
+            part = os.read(ours, 65536)
+        except OSError:  # the other end is gone
+            break
+        if not part:
+            break
+        shown += part
+    os.close(ours)
+    table, _ = process.communicate(timeout=120)
+    assert process.returncode == 0
+    text = plain(shown.decode(errors="replace"))
+    assert re.search(r"bkb on rkhs-function, seed [01]: \d+/600, [\d.e+]+ rounds/s, best .*, m = \d+, β = 2", text)
+    assert "2/2 runs" in text
+    assert b"bkb" in table

@@ -1,0 +1,238 @@
+"""Sharded arms in a real local Ray with two CPUs: what the shards in one process cannot show."""
+
+import os
+import re
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import ray
+import torch
+from problems import data, difference, matern, reward
+
+from torch_kbandits import ArmBlocks, Arms, InputError, algorithms
+from torch_kbandits.errors import KernelBanditWarning
+from torch_kbandits.integrations.ray import ShardedArms, ShardLostError
+
+pytestmark = pytest.mark.slow
+
+# Workers cannot import test modules.
+ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
+
+LAMBDA = 0.02
+
+
+def start_ray():
+    ray.init("local", num_cpus=2, include_dashboard=False, object_store_memory=80 << 20, log_to_driver=False)
+
+
+@pytest.fixture
+def _ray():
+    """One Ray for all tests; tests that end it leave none behind, and the next starts another."""
+    if not ray.is_initialized():
+        start_ray()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _ray_ends():
+    yield
+    ray.shutdown()
+
+
+def make(candidates, **settings):
+    words = {"kernel": matern(0.4), "regularization": LAMBDA, "beta": 2.0, "seed": 0, "resampling": "coupled"}
+    return algorithms.BKB(candidates=candidates, **(words | settings))
+
+
+def noisy(X, number):
+    return reward(X) + 0.2 * torch.randn(len(X), generator=torch.Generator().manual_seed(number), dtype=X.dtype)
+
+
+def rounds(bandits, count, first=0):
+    for number in range(first, first + count):
+        asked = [bandit.ask(1 + number % 2) for bandit in bandits]
+        for bandit, X in zip(bandits, asked, strict=True):
+            assert torch.equal(X, asked[0]), number
+            if number % 3 != 1:  # else told a round later
+                X = bandit.pending
+                bandit.tell(X, noisy(X, number))
+
+
+def assert_equal_posteriors(ours, theirs):
+    assert difference(ours._belief.mean, theirs._belief.mean) < 1e-10
+    assert difference(ours._belief.variance, theirs._belief.variance) < 1e-10
+
+
+def kill(candidates, number):
+    """Kill the process of a worker, as a machine that fails would."""
+    ray.kill(candidates.workers._actors[number])
+
+
+@pytest.mark.usefixtures("_ray")
+def test_two_hundred_rounds_with_workers_killed_on_the_way():
+    arms = data(2000, 2, 1)[0]
+    candidates = ShardedArms(torch.cat([arms, arms[::7]]), num_shards=2)
+    bandits = [make(Arms(candidates.source)), make(candidates)]
+    rounds(bandits, 70)
+    kill(candidates, 1)
+    rounds(bandits, 60, 70)
+    assert_equal_posteriors(bandits[1], bandits[0])
+    kill(candidates, 0)
+    kill(candidates, 1)
+    rounds(bandits, 70, 130)
+    assert_equal_posteriors(bandits[1], bandits[0])
+    candidates.close()
+
+
+@pytest.mark.usefixtures("_ray")
+def test_a_worker_that_dies_while_it_works():
+    """Its process is ended from within, by the question itself, so that its reply never comes."""
+    arms = data(300, 2, 1)[0]
+    candidates = ShardedArms(arms, num_shards=2)
+    bandits = [make(Arms(arms)), make(candidates)]
+    rounds(bandits, 8)
+    ours = bandits[1]
+    original = candidates.workers.send
+
+    def deadly(messages, question):
+        candidates.workers.send = original
+        return original(messages, Deadly(question, arms[0].tolist()))
+
+    candidates.workers.send = deadly
+    rounds(bandits, 8, 8)
+    assert candidates.workers.send == original
+    assert_equal_posteriors(ours, bandits[0])
+    candidates.close()
+
+
+class Deadly:
+    """A question that ends the processes of all shards but the one of the first arm."""
+
+    def __init__(self, question, first):
+        self.question, self.first = question, first
+
+    def asked_of(self, ahead):
+        if ahead.arms.block(0, 1)[0].tolist() != self.first:
+            os._exit(1)
+        return self.question.asked_of(ahead)
+
+
+@pytest.mark.usefixtures("_ray")
+def test_a_rebuild_that_fails_says_why_and_a_later_one_goes_on(tmp_path):
+    arms, path = data(500, 2, 1)[0], tmp_path / "arms.npy"
+    np.save(path, arms.numpy())
+    candidates = ShardedArms(path, num_shards=2)
+    bandits = [make(Arms(arms)), make(candidates)]
+    rounds(bandits, 8)
+    ours = bandits[1]
+    before, stamp = ours.state_dict(), path.stat()
+    kill(candidates, 0)
+    path.rename(tmp_path / "gone.npy")
+    with pytest.raises(ShardLostError, match=r"shard 0 of 2 \(arms 0 to 249\) could not read its arms.*call again"):
+        ours.ask()
+    after = ours.state_dict()
+    assert all(torch.equal(before["history"][key], after["history"][key]) for key in ("X", "Y", "rounds"))
+    assert before["pending_ids"] == after["pending_ids"]
+    (tmp_path / "gone.npy").rename(path)
+    os.utime(path, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
+    rounds(bandits, 8, 8)
+    assert_equal_posteriors(ours, bandits[0])
+    candidates.close()
+
+
+@pytest.mark.usefixtures("_ray")
+def test_arms_computed_by_the_workers_and_an_error_of_theirs():
+    arms = data(400, 2, 1)[0]
+    blocks = arms.split(150)
+    candidates = ShardedArms(ArmBlocks(lambda number: blocks[number], len(blocks)), num_shards=2)
+    bandits = [make(Arms(arms)), make(candidates)]
+    rounds(bandits, 5)
+    with pytest.raises(ZeroDivisionError):
+        bandits[1]._belief.asked_of_all(Failing())
+    with pytest.raises(InputError, match="rule cannot be sent to another process"):
+        bandits[1]._belief.asked_of_all(Locked())
+    rounds(bandits, 5, 5)
+    assert_equal_posteriors(bandits[1], bandits[0])
+    candidates.close()
+
+
+class Failing:
+    def asked_of(self, ahead):
+        return 1 / 0
+
+
+class Locked(Failing):
+    def __init__(self):
+        self.lock = threading.Lock()
+
+
+@pytest.mark.usefixtures("_ray")
+def test_an_interrupt_while_workers_work():
+    arms = data(3000, 2, 1)[0]
+    candidates = ShardedArms(arms, num_shards=2)
+    bandits = [make(Arms(arms)), make(candidates)]
+    rounds(bandits, 8)
+    ours = bandits[1]
+    expected = bandits[0].ask(3)
+    original = candidates.workers.receive
+
+    def interrupted(ticket):
+        candidates.workers.receive = original
+        threading.Timer(0.0, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+        time.sleep(30)
+
+    candidates.workers.receive = interrupted
+    with pytest.raises(KeyboardInterrupt):
+        ours.ask(3)
+    assert len(ours.pending) == len(bandits[0].pending) - 3
+    assert torch.equal(ours.ask(3), expected)
+    rounds(bandits, 5, 8)
+    candidates.close()
+
+
+@pytest.mark.usefixtures("_ray")
+def test_workers_for_which_there_is_no_room():
+    taken = ShardedArms(data(50, 2)[0], num_shards=2)
+    make(taken).ask()
+    arms = data(60, 2)[0]
+    late = ShardedArms(arms, num_shards=2, start_timeout=3.0)
+    with pytest.raises(ShardLostError, match=r"No worker came up for shard . of 2 .* of which 0 and 0 are free"):
+        make(late)
+    taken.close()
+    late = ShardedArms(arms, num_shards=2)
+    assert torch.equal(make(late).ask(), make(Arms(arms)).ask())
+    late.close()
+
+
+def test_the_block_of_the_page(tmp_path, monkeypatch):
+    """The quick tests of the documentation leave it out, since it starts a Ray."""
+    ray.shutdown()
+    monkeypatch.chdir(tmp_path)
+    page = (Path(__file__).parents[2] / "docs" / "integrations" / "ray.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    exec(compile(code, "ray.md", "exec"), {"__name__": "__docs__"})
+    assert not ray.is_initialized()
+
+
+def test_without_a_ray_one_is_started_and_after_its_end_another():
+    ray.shutdown()
+    arms = data(200, 2, 1)[0]
+    candidates = ShardedArms(arms, num_shards=2)
+    with pytest.warns(KernelBanditWarning, match=r"one with \d+ CPU\(s\) was started"):
+        bandits = [make(Arms(arms)), make(candidates)]
+    rounds(bandits, 5)
+    ray.shutdown()
+    start_ray()
+    rounds(bandits, 5, 5)
+    assert_equal_posteriors(bandits[1], bandits[0])
+    workers = candidates.workers
+    assert ray.get([workers._actors[number].__ray_call__.remote(threads) for number in (0, 1)]) == [1, 1]
+    ray.shutdown()
+
+
+def threads(shard):
+    return torch.get_num_threads()

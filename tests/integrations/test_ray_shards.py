@@ -1,0 +1,574 @@
+"""Arms split over shards: the arms and posteriors of one table, whatever happens to the workers. Here without Ray."""
+
+from copy import deepcopy
+from itertools import pairwise
+from pathlib import Path
+
+import interrupts
+import numpy as np
+import oracles
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from local_workers import sharded
+from problems import DOUBLE, data, dense, difference, linear, matern, play, rbf, reward
+
+from torch_kbandits import ArmBlocks, Arms, ArmsChangedError, Bandit, InputError, MappedArms, algorithms
+from torch_kbandits.candidates import lazy
+from torch_kbandits.candidates.ties import highest, tie_rank, tie_width
+from torch_kbandits.confidence import ConstantWidth
+from torch_kbandits.dictionaries import FixedDictionary
+from torch_kbandits.extras import MissingExtraError
+from torch_kbandits.integrations.ray import ShardedArms, ShardLostError, actors, belief, table
+from torch_kbandits.integrations.ray.arms import split
+from torch_kbandits.integrations.ray.questions import LocalBest, overall_best, undominated
+from torch_kbandits.memory import SlidingWindow
+
+LAMBDA = 0.02
+
+#: Where 160 arms are cut: shards of very different sizes.
+CUTS = {1: None, 2: [23], 3: [7, 90], 7: [1, 3, 40, 41, 99, 150]}
+
+
+def some_arms(count=160, d=2):
+    """Arms of which the last third repeats others, in other shards."""
+    arms = data(count - count // 3, d)[0]
+    return torch.cat([arms, arms[torch.randperm(len(arms))[: count // 3]]])
+
+
+def make(candidates, name="bkb", seed=0, **settings):
+    words = {"kernel": matern(0.4), "regularization": LAMBDA, "seed": seed}
+    if name != "gp-ei":
+        words["beta"] = 2.0
+    return algorithms.build(name, candidates=candidates, **(words | settings))
+
+
+def noisy(X, number):
+    return reward(X) + 0.2 * torch.randn(len(X), generator=torch.Generator().manual_seed(number), dtype=X.dtype)
+
+
+def rounds(bandits, count, first=0):
+    """Play with several bandits at once: single points, batches, late and lost ones, strangers, rewards in pairs."""
+    for number in range(first, first + count):
+        asked = [bandit.ask(1 + number % 3) for bandit in bandits]
+        for bandit, X in zip(bandits, asked, strict=True):
+            assert torch.equal(X, asked[0]), number
+            if number % 11 == 5:
+                bandit.forget(X[:1])
+                X = X[1:]
+            elif number % 11 == 7:
+                bandit.tell(torch.tensor([[0.3, 0.1 * (number % 5)]], dtype=X.dtype), 0.4)
+            if number % 4 != 2 and len(bandit.pending):  # else told a round later
+                X = bandit.pending
+                bandit.tell(X, noisy(X, number))
+
+
+def assert_equal_posteriors(ours, theirs, tolerance=1e-10):
+    assert difference(ours._belief.mean, theirs._belief.mean) < tolerance
+    assert difference(ours._belief.variance, theirs._belief.variance) < tolerance
+    assert torch.equal(ours.inducing_points, theirs.inducing_points)
+
+
+# ---------------------------------------------------------------- the same arms and posteriors
+
+
+@pytest.mark.parametrize(
+    ("resampling", "numbers", "count"),
+    [
+        ("fresh", (1, 2, 3, 7), 12),
+        ("coupled", (3,), 48),
+        ("never", (2,), 12),
+        *(pytest.param(name, CUTS, 200, marks=pytest.mark.slow) for name in ("fresh", "coupled", "never")),
+    ],
+    ids=lambda value: "" if isinstance(value, (tuple, dict)) else str(value),
+)
+def test_shards_choose_the_arms_of_one_table(resampling, numbers, count):
+    arms = some_arms()
+    bandits = [make(Arms(arms), resampling=resampling)]
+    bandits += [make(sharded(arms, number, CUTS[number]), resampling=resampling) for number in numbers]
+    for first in range(0, count, 4):
+        rounds(bandits, 4, first)
+        for bandit in bandits[1:]:
+            assert_equal_posteriors(bandit, bandits[0])
+
+
+@pytest.mark.parametrize("name", ["bbkb", "gp-ei", "gp-ucb", "mini-gp-ucb"])
+def test_other_algorithms_on_shards(name):
+    """An exact table of few arms has other formulas, so posteriors agree as far as these do."""
+    arms = some_arms(120)
+    bandits = [make(candidates, name) for candidates in (Arms(arms), sharded(arms, 3))]
+    rounds(bandits, 25)
+    for bandit in bandits[1:]:
+        assert_equal_posteriors(bandit, bandits[0], 1e-8)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [("bbkb", {}), ("bbkb", {"rule": "local"}), ("mini-gp-ucb", {})],
+    ids=["global", "local", "stay"],
+)
+def test_batches_that_a_rule_decides(name, settings):
+    arms = some_arms(120)
+    bandits = [make(candidates, name, **settings) for candidates in (Arms(arms), sharded(arms, 3))]
+    for number in range(8):
+        asked = [bandit.ask(None) for bandit in bandits]
+        assert torch.equal(*asked), number
+        for bandit, X in zip(bandits, asked, strict=True):
+            bandit.tell(X, noisy(X, number))
+
+
+def test_the_posterior_is_the_dense_one():
+    arms = some_arms(90)
+    bandit = make(sharded(arms, 4), kernel=rbf(0.4))
+    rounds([bandit], 30)
+    X, Y, Z, T = dense(bandit.history.X, bandit.history.Y, bandit.inducing_points, arms)
+    expected = oracles.dtc(oracles.rbf(0.4), X, Y, np.full(len(Y), LAMBDA), Z, T)
+    assert difference(bandit._belief.mean, expected.mean) < 1e-8
+    assert difference(bandit._belief.variance, expected.variance) < 1e-8
+
+
+def test_a_dictionary_that_was_not_played_and_a_kernel_that_is_not_stationary():
+    """The largest prior variance, on which ties depend, is that of another shard than the best arm's."""
+    arms = some_arms(80) - 0.5
+    words = {"kernel": linear(0.7), "regularization": LAMBDA, "seed": 3, "width": ConstantWidth(2.0)}
+    rule = FixedDictionary(arms[::13] + 0.01)
+    bandits = [Bandit(candidates=candidates, dictionary=rule, **words) for candidates in (Arms(arms), sharded(arms, 3))]
+    rounds(bandits, 30)
+    assert_equal_posteriors(bandits[1], bandits[0])
+    assert float(bandits[1]._belief.kernel_bound()) == float(bandits[0]._belief.kernel_bound())
+
+
+def test_single_precision():
+    """Choices may differ by rounding; the posteriors of one history differ by no more than that."""
+    arms = some_arms().float()
+    single, ours = (make(candidates, kernel=matern(0.4).float()) for candidates in (Arms(arms), sharded(arms, 3)))
+    X = arms[torch.randint(len(arms), (60,))]
+    for number in range(0, 60, 3):
+        for bandit in (single, ours):
+            bandit.tell(X[number : number + 3], noisy(X[number : number + 3], number))
+    assert ours.ask().dtype == torch.float32
+    assert_equal_posteriors(ours, single, 1e-4)
+
+
+def test_few_arms_are_looked_at(monkeypatch):
+    for name, number in {"_WORTHWHILE": 0, "_FIRST": 3, "_LONGEST": 7, "_SHARE": 4}.items():
+        monkeypatch.setattr(lazy, name, number)
+    arms = some_arms(400)
+    bandits = [make(candidates, resampling="never") for candidates in (Arms(arms), sharded(arms, 3))]
+    shares = []
+    for number in range(40):
+        X = [bandit.ask() for bandit in bandits]
+        assert torch.equal(*X)
+        shares.append(bandits[1].visited_share)
+        for bandit in bandits:
+            bandit.tell(X[0], noisy(X[0], number))
+    assert min(shares) < 0.2
+    assert max(shares) == 1.0
+
+
+# ---------------------------------------------------------------- ties
+
+
+@given(
+    scores=st.lists(
+        st.sampled_from([0.5, 1.0 - 9e-11, 1.0 - 6e-11, 1.0 - 4e-11, 1.0 - 3e-11, 1.0 - 1e-11, 1.0]),
+        min_size=1,
+        max_size=40,
+    ),
+    ranks=st.lists(st.sampled_from([0.1, 0.2, 0.3, 0.4, 0.9]), min_size=40, max_size=40),
+    cuts=st.sets(st.integers(1, 39), max_size=6),
+    beta=st.sampled_from([0.0, 0.05, 1.0]),
+)
+def test_the_best_of_shards_is_the_best_of_all(scores, ranks, cuts, beta):
+    """Scores that are ties, up to 3.7e-11 below the best, or just not; ranks that are drawn twice."""
+    scores, ranks = torch.tensor(scores, dtype=DOUBLE), torch.tensor(ranks[: len(scores)])
+    beta, bound = torch.tensor(beta, dtype=DOUBLE), torch.tensor(1.0, dtype=DOUBLE)
+    expected = highest(scores, ranks, tie_width(scores.max(), beta, bound))
+    answers = []
+    ends = [0, *sorted(cut for cut in cuts if cut < len(scores)), len(scores)]
+    for start, stop in pairwise(ends):
+        own = scores[start:stop]
+        places = undominated(own, ranks[start:stop], 2.0 * tie_width(own.max(), beta, bound))
+        number = (places + start).unsqueeze(-1).double().numpy()
+        answers.append(LocalBest(own[places].numpy(), ranks[start:stop][places].numpy(), number, 0.0))
+    assert float(overall_best(answers, beta, bound)) == expected
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_is_a_tie_depends_on_the_arms_of_all_shards(seed):
+    """An arm of huge prior variance, in a shard of its own, makes differences of 1e-6 in the other a rounding."""
+    arms = torch.tensor([[0.0, 1e6]] + [[1.0 + 1e-6 * number, 0.0] for number in range(20)], dtype=DOUBLE)
+    bandits = [make(candidates, seed=seed, kernel=linear(0.7)) for candidates in (Arms(arms), sharded(arms, 2, [1]))]
+    for bandit in bandits:
+        bandit.tell(arms[:1], -1e6)
+    asked = [bandit.ask() for bandit in bandits]
+    assert torch.equal(*asked)
+    assert float(asked[0][0, 0]) >= 1.0
+
+
+def test_equal_scores_send_one_arm():
+    scores, ranks = torch.ones(1000, dtype=DOUBLE), torch.rand(1000)
+    assert undominated(scores, ranks, scores[0]).tolist() == [int(ranks.argmax())]
+
+
+@pytest.mark.parametrize("block", [1, 7, 64, 2**20])
+def test_shards_draw_their_own_ranks(block, monkeypatch):
+    monkeypatch.setattr(table, "_BLOCK", block)
+    whole = tie_rank(500, 4)
+    for rows in (range(500), range(3), range(37, 38), range(123, 401), range(499, 500)):
+        assert torch.equal(table.ranks_of(rows, 4), whole[rows.start : rows.stop])
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_arms_that_are_all_equal(seed):
+    """In every round the seed's order decides, over the shards' borders."""
+    arms = torch.full((31, 2), 0.25, dtype=DOUBLE)
+    arms[::5] += torch.arange(7, dtype=DOUBLE).unsqueeze(-1)  # so that one sees which arm it was
+    kernel = rbf(1e6)  # and they are equal to the kernel all the same
+    bandits = [make(candidates, seed=seed, kernel=kernel) for candidates in (Arms(arms), sharded(arms, 5))]
+    asked = [bandit.ask(12) for bandit in bandits]
+    assert torch.equal(*asked)
+
+
+# ---------------------------------------------------------------- what is sent
+
+
+def test_a_round_sends_the_same_to_many_arms_late_and_early():
+    sent = {}
+    for count in (100, 1000):
+        bandit = make(sharded(some_arms(count), 2), resampling="never")
+        play(bandit, 10)
+        workers = bandit.candidates.workers
+        workers.sent.clear()
+        play(bandit, 60)
+        assert len(workers.sent) == 2 * 60
+        sent[count] = workers.sent
+    m = len(bandit.inducing_points)
+    assert max(sent[100] + sent[1000]) < 2500 + 8 * m
+    assert max(sent[1000][60:]) < max(sent[1000][:60]) + 8 * m
+
+
+def test_telling_sends_nothing():
+    bandit = make(sharded(some_arms(), 3))
+    play(bandit, 3)
+    workers = bandit.candidates.workers
+    before = len(workers.sent)
+    bandit.tell(torch.rand(5, 2, dtype=DOUBLE), torch.rand(5, dtype=DOUBLE))
+    bandit.recommend()
+    bandit.state_dict()
+    assert len(workers.sent) == before
+
+
+@pytest.mark.parametrize("behind", [1, 4, 5, 20])
+def test_shards_that_are_far_behind_are_started_anew(behind, monkeypatch):
+    monkeypatch.setattr(belief, "_MOST_ROUNDS", 5)
+    arms = some_arms()
+    bandits = [make(candidates) for candidates in (Arms(arms), sharded(arms, 3))]
+    rounds(bandits, 4)  # of the last of which shards do not know yet
+    starts = bandits[1].candidates.workers.starts
+    starts.clear()
+    for bandit in bandits:
+        for number in range(behind):
+            X = arms[number : number + 2]
+            bandit.tell(X, noisy(X, number))
+    rounds(bandits, 3)
+    assert_equal_posteriors(bandits[1], bandits[0])
+    assert [number for number, _ in starts] == ([0, 1, 2] if behind > 4 else [])
+
+
+# ---------------------------------------------------------------- workers that are lost
+
+
+@pytest.mark.parametrize("name", ["bkb", "gp-ucb"])
+def test_lost_workers_are_built_from_the_history(name):
+    arms = some_arms()
+    bandits = [make(candidates, name) for candidates in (Arms(arms), sharded(arms, 3, CUTS[3]))]
+    workers = bandits[1].candidates.workers
+    for number, lost in enumerate([(1,), (0, 2), (), (0, 1, 2), (2,)]):
+        rounds(bandits, 5, 5 * number)
+        asked = [bandit.ask(2) for bandit in bandits]  # a new worker learns of these too
+        workers.starts.clear()
+        for shard in lost:
+            workers.lose(shard)
+        assert torch.equal(*(bandit.ask(2) for bandit in bandits))
+        assert tuple(shard for shard, _ in workers.starts) == lost
+        for bandit, X in zip(bandits, asked, strict=True):
+            bandit.forget(X)
+        assert_equal_posteriors(bandits[1], bandits[0], 1e-8)
+
+
+def test_workers_that_were_closed():
+    arms = some_arms()
+    bandits = [make(candidates) for candidates in (Arms(arms), sharded(arms, 3))]
+    rounds(bandits, 5)
+    bandits[1].candidates.close()
+    rounds(bandits, 5, 5)
+    assert_equal_posteriors(bandits[1], bandits[0])
+
+
+def test_workers_that_end_while_they_work():
+    arms = some_arms()
+    bandits = [make(candidates) for candidates in (Arms(arms), sharded(arms, 3))]
+    rounds(bandits, 10)
+    bandits[1].candidates.workers.dies_on_receipt = {0, 2}
+    rounds(bandits, 10, 10)
+    assert_equal_posteriors(bandits[1], bandits[0])
+
+
+def assert_unchanged(bandit, before):
+    after = bandit.state_dict()
+    assert before.keys() == after.keys()
+    for key, value in before.items():
+        for ours, theirs in zip(
+            *(x.values() if isinstance(x, dict) else [x] for x in (after[key], value)), strict=True
+        ):
+            assert torch.equal(ours, theirs) if isinstance(ours, torch.Tensor) else ours == theirs, key
+
+
+def test_a_worker_that_cannot_be_replaced():
+    arms = some_arms()
+    bandits = [make(candidates) for candidates in (Arms(arms), sharded(arms, 3))]
+    rounds(bandits, 6)
+    ours, workers = bandits[1], bandits[1].candidates.workers
+    before = ours.state_dict()
+    workers.lose(1)
+    workers.refuses = {1}
+    for _ in range(2):
+        with pytest.raises(ShardLostError, match=r"shard 1 of 3 \(arms 53 to 105\)"):
+            ours.ask(3)
+        assert_unchanged(ours, before)
+    X = arms[:4]
+    for bandit in bandits:  # nothing that was told meanwhile is lost
+        bandit.tell(X, noisy(X, 0))
+    workers.refuses = set()
+    rounds(bandits, 6, 6)
+    assert_equal_posteriors(ours, bandits[0])
+
+
+def test_a_worker_that_ends_whenever_it_is_asked(monkeypatch):
+    bandit = make(sharded(some_arms(), 3))
+    rounds([bandit], 3)
+    workers = bandit.candidates.workers
+    monkeypatch.setattr(workers, "start", lambda numbers: None)
+    before = bandit.state_dict()
+    workers.lose(2)
+    with pytest.raises(ShardLostError, match=r"shard 2 of 3 \(arms 106 to 159\).*ended each time"):
+        bandit.ask()
+    assert_unchanged(bandit, before)
+
+
+def test_an_error_in_a_shard_is_raised_and_nothing_is_lost():
+    arms = some_arms()
+    bandits = [make(candidates) for candidates in (Arms(arms), sharded(arms, 3))]
+    rounds(bandits, 6)
+    ours, workers = bandits[1], bandits[1].candidates.workers
+    before = ours.state_dict()
+    workers.fails_on_receipt = {1: ArmsChangedError("other arms")}
+    with pytest.raises(ArmsChangedError, match="other arms"):
+        ours.ask(2)
+    assert_unchanged(ours, before)
+    rounds(bandits, 6, 6)
+    assert_equal_posteriors(ours, bandits[0])
+
+
+def test_a_shard_that_failed_half_way_is_started_anew(monkeypatch):
+    """It may have learned some of what it was told."""
+    arms = some_arms()
+    bandits = [make(candidates) for candidates in (Arms(arms), sharded(arms, 2))]
+    rounds(bandits, 6)
+    workers = bandits[1].candidates.workers
+    workers.starts.clear()
+    original, calls = table.ShardTable.update, []
+
+    def failing(self, *arguments):
+        calls.append(original(self, *arguments))
+        if len(calls) == 1:
+            raise MemoryError("too many arms")
+
+    for bandit in bandits:
+        for number in range(3):
+            X = arms[number : number + 2]
+            bandit.tell(X, noisy(X, number))
+    monkeypatch.setattr(table.ShardTable, "update", failing, raising=False)
+    with pytest.raises(MemoryError):
+        bandits[1].ask()
+    monkeypatch.undo()
+    rounds(bandits, 6, 6)
+    assert_equal_posteriors(bandits[1], bandits[0])
+    assert [shard for shard, _ in workers.starts] == [0]
+
+
+# ---------------------------------------------------------------- one object, many calls
+
+
+def test_bandits_that_share_workers_and_copies():
+    arms = some_arms()
+    candidates = sharded(arms, 2)
+    ours = [make(candidates, seed=seed, resampling="never") for seed in (0, 1)]
+    single = [make(Arms(arms), seed=seed, resampling="never") for seed in (0, 1)]
+    for number in range(4):
+        for pair in zip(ours, single, strict=True):
+            rounds(pair, 3, 3 * number)
+    copied, twin = deepcopy(ours[0]), deepcopy(single[0])
+    assert copied.candidates.workers is candidates.workers
+    for number in range(4, 8):
+        rounds([ours[0], single[0]], 2, 3 * number)
+        rounds([copied, twin], 2, 5 * number)
+    assert_equal_posteriors(copied, twin)
+    assert_equal_posteriors(ours[0], single[0])
+
+
+def test_looking_changes_nothing():
+    arms = some_arms()
+    bandits = [make(candidates) for candidates in (Arms(arms), sharded(arms, 3))]
+    rounds(bandits, 5)
+    ours = bandits[1]
+    seen = ours.ask(5, remember=False)
+    first = ours.ask(2)
+    assert torch.equal(seen[:2], first)
+    assert torch.equal(ours.ask(3, remember=False), seen[2:])
+    assert torch.equal(ours.ask(3), seen[2:])
+    assert torch.equal(bandits[0].ask(5), seen)
+
+
+@pytest.mark.parametrize("source", ["tensor", "file", "path", "blocks"])
+def test_saved_states_go_from_one_form_to_the_other(source, tmp_path):
+    arms = some_arms()
+    np.save(tmp_path / "arms.npy", arms.numpy())
+    blocks = arms.split(37)
+    given = {
+        "tensor": lambda: arms,
+        "file": lambda: MappedArms(tmp_path / "arms.npy"),
+        "path": lambda: str(tmp_path / "arms.npy"),
+        "blocks": lambda: ArmBlocks(blocks.__getitem__, len(blocks)),
+    }[source]()
+    ours, single = make(sharded(given, 3)), make(Arms(arms))
+    rounds([ours], 10)
+    ours.ask(2)
+    single.load_state_dict(ours.state_dict())
+    assert torch.equal(single.ask(20), ours.ask(20, remember=False))
+    again = make(sharded(given, 2))
+    again.load_state_dict(single.state_dict())
+    assert torch.equal(again.pending, single.pending)
+    rounds([again, single], 5)
+    replayed = make(sharded(given, 5))
+    replayed.replay(single.history)
+    assert torch.equal(replayed.recommend(), single.recommend())
+
+
+def test_restart():
+    arms = some_arms()
+    bandits = [make(candidates) for candidates in (Arms(arms), sharded(arms, 3))]
+    rounds(bandits, 5)
+    for bandit in bandits:
+        bandit.restart()
+    rounds(bandits, 5)
+    assert_equal_posteriors(bandits[1], bandits[0])
+
+
+@pytest.mark.parametrize("call", ["ask", "tell"])
+def test_interrupts_leave_the_bandit_as_it_was(call, monkeypatch):
+    """In the lines of this integration; tests/laws/test_atomicity.py has those of the tables."""
+    monkeypatch.setattr(interrupts, "PACKAGE", str(Path(belief.__file__).parent))
+    arms = some_arms(60)
+    single, start = make(Arms(arms)), make(sharded(arms, 2))
+    rounds([single, start], 6)
+    X = single.ask(2)
+    start.ask(2)
+    Y = noisy(X, 0)
+    calls = {"ask": lambda bandit: bandit.ask(3), "tell": lambda bandit: bandit.tell(X, Y)}
+    calls[call](single)
+    expected, after = single.state_dict(), single.ask(2)
+    before = start.state_dict()
+    line, places = 1, set()
+    while True:
+        bandit = deepcopy(start)
+        with interrupts.Interrupt(line) as interrupt:
+            calls[call](bandit)
+        if interrupt.at is None:
+            break
+        places.add(interrupt.at.partition(":")[0])
+        if bandit.round == start.round and len(bandit.pending) == len(start.pending):  # else it was done already
+            assert_unchanged(bandit, before)
+            calls[call](bandit)
+        assert_unchanged(bandit, expected)
+        assert torch.equal(bandit.ask(2), after), interrupt.at
+        line += 1 + line // 8
+    ours = {"belief.py", "course.py"}
+    assert places >= (ours if call == "tell" else ours | {"questions.py", "shard.py", "table.py", "workers.py"})
+
+
+# ---------------------------------------------------------------- bad input
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ({"num_shards": 0}, "num_shards must be a whole number of at least 1, got"),
+        ({"num_shards": 2.0}, "num_shards must be a whole number"),
+        ({"num_shards": 61}, "num_shards must be at most the number of arms, 60, got 61"),
+        ({"num_shards": 2, "num_gpus_per_shard": -1}, "num_gpus_per_shard"),
+        ({"num_shards": 2, "num_cpus_per_shard": "two"}, "num_cpus_per_shard"),
+        ({"num_shards": 2, "start_timeout": 0.0}, "start_timeout"),
+        ({"num_shards": 2, "column_memory": 8}, "one column of kernel values of a shard's 30 arms needs 240 bytes"),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
+)
+def test_numbers_that_do_not_fit(words, message):
+    with pytest.raises(InputError, match=message):
+        ShardedArms(some_arms(60), **words)
+
+
+@pytest.mark.parametrize("arms", [[[0.0, 1.0]], torch.zeros(0, 2), torch.full((3, 2), torch.nan), "no/such/file.npy"])
+def test_arms_that_do_not_fit(arms):
+    with pytest.raises(InputError):
+        ShardedArms(arms, num_shards=1)
+
+
+def test_arms_that_cannot_be_sent(tmp_path):
+    with (tmp_path / "open").open("w") as file:
+        source = ArmBlocks(lambda number: torch.zeros(4, 2) + (0 if file.closed else 1), 2)
+        with pytest.raises(InputError, match=r"cannot be sent to another process.*must not hold files"):
+            ShardedArms(source, num_shards=2)
+
+
+def test_without_ray(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "ray", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'torch-kbandits\[ray\]'"):
+        ShardedArms(some_arms(), num_shards=2)
+
+
+def test_more_shards_than_this_machine_has_processors(monkeypatch):
+    """Said before Ray is started, which would wait."""
+    monkeypatch.setattr(actors.os, "sched_getaffinity", lambda process: {0, 1})
+    with pytest.raises(InputError, match=r"3 shards of 1 CPU\(s\) need 3 and this machine has 2.*=0.67"):
+        make(ShardedArms(some_arms(), num_shards=3))
+
+
+def test_a_memory_is_refused():
+    with pytest.raises(InputError, match="Shards forget nothing"):
+        make(sharded(some_arms(), 2), memory=SlidingWindow(5))
+
+
+@pytest.mark.parametrize("name", ["gp-ts", "gp-pi", "random"])
+def test_rules_that_need_all_arms_at_once(name):
+    words = {"kernel": rbf(), "regularization": LAMBDA, "seed": 0} | ({"beta": 1.0} if name == "gp-ts" else {})
+    bandit = algorithms.build(name, candidates=sharded(some_arms(), 2), **words)
+    with pytest.raises(InputError, match=r"needs all arms in one process.*UpperConfidenceRule"):
+        bandit.ask()
+    assert len(bandit.pending) == 0
+
+
+def test_contexts_are_refused():
+    bandit = make(sharded(some_arms(), 2))
+    with pytest.raises(InputError, match="ShardedArms have neither contexts"):
+        bandit.ask(context=[1.0])
+
+
+def test_sizes_of_shards_differ_by_one_at_most():
+    for num_arms in (1, 7, 100):
+        for num_shards in range(1, min(num_arms, 9) + 1):
+            shards = split(num_arms, num_shards)
+            assert [row for rows in shards for row in rows] == list(range(num_arms))
+            assert {len(rows) for rows in shards} <= {num_arms // num_shards, -(-num_arms // num_shards)}

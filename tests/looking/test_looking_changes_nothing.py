@@ -1,0 +1,139 @@
+"""Whatever is looked at, a bandit's state and its next choice are those of one that nobody looked at."""
+
+import inspect
+
+import contextual
+import forgetting
+import pytest
+import torch
+from problems import DOUBLE, data, rbf, reward
+
+from torch_kbandits import algorithms
+from torch_kbandits.looking import plot_dictionary, plot_leverage, plot_line, plot_plane
+
+ARMS = data(25, 2)[0]
+#: What some algorithms need beside the rest.
+WORDS = {
+    "beta": 1.5,
+    "expert": lambda X, time: (reward(X), 0.05),
+    "growth": 0.01,
+    "horizon": 200,
+    "period": 25.0,
+    "window": 12.0,
+}
+
+
+def make(name):
+    kernel = "features" if name == "lin-ucb" else "kernel"
+    words = {kernel: rbf(0.3), "regularization": 0.05, "seed": 3, "candidates": ARMS}
+    takes = algorithms.registry.signature(name).parameters
+    words |= {
+        key: value
+        for key, value in WORDS.items()
+        if key in takes and (key == "beta" or takes[key].default is inspect.Parameter.empty)
+    }
+    if name == "sw-gp-ucb":  # a window or what the theorem takes instead
+        words["window"] = 12.0
+    if name == "r-gp-ucb":
+        words["period"] = 25.0
+    return algorithms.build(name, **words)
+
+
+def same(left, right) -> bool:
+    """Whether two states are equal, number by number."""
+    if isinstance(left, torch.Tensor):
+        return isinstance(right, torch.Tensor) and torch.equal(left, right)
+    if isinstance(left, dict):
+        return left.keys() == right.keys() and all(same(left[key], right[key]) for key in left)
+    if isinstance(left, (list, tuple)):
+        return len(left) == len(right) and all(map(same, left, right))
+    return left == right
+
+
+def look(bandit, **words):
+    plot_line(bandit, resolution=7, **words)
+    plot_plane(bandit, resolution=4, **words)
+    plot_dictionary(bandit)
+    if bool((bandit.weights > 0.0).any()):
+        plot_leverage(bandit)
+
+
+@pytest.mark.parametrize("name", algorithms.names())
+def test_algorithms_do_not_notice(name):
+    seen, unseen = make(name), make(name)
+    for bandit in (seen, unseen):
+        for _ in range(4):
+            X = bandit.ask(2)
+            bandit.tell(X, reward(X))
+        bandit.ask(2)
+    before, random = seen.state_dict(), torch.random.get_rng_state()
+    look(seen)
+    assert torch.equal(torch.random.get_rng_state(), random)
+    assert same(seen.state_dict(), before)
+    assert same(seen.state_dict(), unseen.state_dict())
+    for _ in range(2):
+        (X, Y) = (bandit.ask(2) for bandit in (seen, unseen))
+        assert torch.equal(X, Y)
+        seen.tell(X, reward(X))
+        unseen.tell(X, reward(X))
+
+
+@pytest.mark.parametrize(
+    ("memory", "domain"), [("discount", "contexts"), ("window", "changing"), ("restart", "contexts"), ("linear", "box")]
+)
+def test_bandits_that_forget_do_not_notice(memory, domain):
+    seen, unseen = (forgetting.make(memory, "coupled", domain) for _ in range(2))
+    rounds = 10 if domain != "box" else 4
+    for bandit in (seen, unseen):
+        forgetting.play(bandit, rounds)
+    before = seen.state_dict()
+    words = forgetting.offer(seen, 3)
+    look(seen, **words)
+    assert same(seen.state_dict(), before)
+    assert torch.equal(forgetting.play(seen, 1, first=rounds), forgetting.play(unseen, 1, first=rounds))
+
+
+def test_contextual_boxes_do_not_notice():
+    seen, unseen = (contextual.make("cbkb", contextual.box()) for _ in range(2))
+    for bandit in (seen, unseen):
+        contextual.play(bandit, 6)
+    before = seen.state_dict()
+    look(seen, context=contextual.CONTEXTS[50])
+    assert same(seen.state_dict(), before)
+    assert torch.equal(contextual.play(seen, 2, first=6), contextual.play(unseen, 2, first=6))
+
+
+def test_weights_are_of_what_was_learned():
+    bandit = algorithms.BBKB(candidates=ARMS, kernel=rbf(0.3), regularization=0.05, beta=1.5, seed=0)
+    for _ in range(5):
+        x = bandit.ask()
+        bandit.tell(x, reward(x))
+    learned = bandit.state_dict()["num_learned"]
+    assert bandit.weights.tolist() == [1.0] * learned + [0.0] * (5 - learned)
+    bandit.restart()
+    bandit.tell(ARMS[:1], 0.0)
+    assert bandit.weights[:5].tolist() == [0.0] * 5
+
+
+@pytest.mark.parametrize("number", [0, 1, 2, 3, 7, 8])
+@pytest.mark.parametrize("in_one_part", [False, True])
+def test_what_was_told_since(number, in_one_part):
+    bandit, twin = forgetting.make("discount"), forgetting.make("discount")
+    for each in (bandit, twin):
+        for q in (1, 3, 2, 1):
+            X = each.ask(q)
+            each.tell(X, reward(X))
+    whole = twin.history
+    if in_one_part:
+        assert len(bandit.history.X) == 7
+    assert same(tuple(bandit.told_since(number)), tuple(whole.rows(slice(number, None))))
+
+
+def test_the_present_time():
+    assert make("gp-ucb").now == 0.0
+    bandit = forgetting.make("window")
+    assert bandit.now == -torch.inf
+    x = bandit.ask(time=3.5)
+    assert bandit.now == 3.5
+    bandit.tell(x, torch.zeros(1, dtype=DOUBLE), time=4.0)
+    assert bandit.now == 4.0

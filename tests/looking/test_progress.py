@@ -1,0 +1,123 @@
+"""The line of progress says what is true, reads no more than it must, and changes nothing."""
+
+import io
+
+import pytest
+import torch
+from problems import DOUBLE, data, rbf
+
+from torch_kbandits import InputError, algorithms
+from torch_kbandits.looking import Gauge, Progress, track
+
+ARMS = data(30, 2)[0]
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def make(**words):
+    settings = {"candidates": ARMS, "kernel": rbf(0.3), "regularization": 0.05, "beta": 1.5, "seed": 0}
+    return algorithms.BKB(**(settings | words))
+
+
+def play(bandit, rewards):
+    for reward in rewards:
+        bandit.tell(bandit.ask(), float(reward))
+
+
+def test_a_reading_is_of_the_rewards_since_the_gauge_began():
+    bandit = make()
+    play(bandit, [99.0, 98.0])  # before it began
+    gauge = Gauge(bandit, center=10.0)
+    assert gauge.read().best is None
+    rewards = torch.linspace(-1.0, 1.0, 60, dtype=DOUBLE).tolist()
+    play(bandit, rewards[:25])
+    gauge.read()
+    play(bandit, rewards[25:])
+    reading = gauge.read()
+    assert reading.round == 62
+    assert reading.best == 11.0
+    assert reading.recent == pytest.approx(10.0 + sum(rewards[-50:]) / 50)
+    assert reading.dictionary_size == len(bandit.inducing_points)
+    assert reading.beta == 1.5
+    assert 0.0 < reading.rate < 62 / 1e-9
+    assert str(reading).startswith("best 11, recent 10.2, m = ")
+    bandit.load_state_dict(make().state_dict())  # an empty one
+    assert gauge.read().best == 11.0
+
+
+def test_a_turn_reads_nothing_until_a_reading_is_due(monkeypatch):
+    bandit = make()
+    play(bandit, [0.0] * 5)
+    looked = []
+    for name in ("history", "inducing_points", "beta", "model"):
+        value = getattr(type(bandit), name).fget
+        monkeypatch.setattr(
+            type(bandit), name, property(lambda self, name=name, value=value: (looked.append(name), value(self))[1])
+        )
+    progress = Progress(bandit, 10, stream=Terminal(), interval=3600.0)
+    play(bandit, [1.0] * 3)
+    looked.clear()
+    progress.update()
+    assert looked == []
+    progress.close()  # the last reading
+    assert sorted(looked) == ["beta", "inducing_points"]  # never the whole history
+
+
+def test_the_line_says_how_the_bandit_is_doing():
+    bandit, stream = make(), Terminal()
+    for t in track(bandit, 4, interval=0.0, stream=stream):
+        bandit.tell(bandit.ask(), 0.25 * t)
+    last = stream.getvalue().split("\r")[-1]
+    assert "4/4" in last
+    assert "best 0.75, recent 0.375" in last
+    assert f"m = {len(bandit.inducing_points)}, β = 1.5" in last
+    assert "round/s" in last
+
+
+def test_rounds_told_are_counted_where_the_loop_does_not_say():
+    bandit, stream = make(), Terminal()
+    with Progress(bandit, interval=0.0, stream=stream, name="mine") as progress:
+        for _ in range(3):
+            for _ in range(2):
+                bandit.tell(bandit.ask(), 0.0)
+            progress.update()
+    assert "mine: 6round" in stream.getvalue().split("\r")[-1]
+
+
+def test_a_loop_that_stops_leaves_the_line():
+    bandit, stream = make(), Terminal()
+
+    def loop():
+        for t in track(bandit, 100, interval=3600.0, stream=stream):
+            bandit.tell(bandit.ask(), 0.0)
+            if t == 2:
+                raise RuntimeError("stop")
+
+    with pytest.raises(RuntimeError, match="stop"):
+        loop()
+    assert bandit.round == 3
+
+
+def test_it_is_silent_without_a_terminal_and_looks_at_nothing(monkeypatch):
+    bandit, stream = make(), io.StringIO()
+    monkeypatch.setattr(Gauge, "read", lambda self: pytest.fail("nobody looks"))
+    assert list(track(bandit, 3, interval=0.0, stream=stream)) == [0, 1, 2]
+    assert stream.getvalue() == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ({"rounds": 0}, "rounds must be"),
+        ({"interval": -1.0}, "interval must be"),
+        ({"center": float("nan")}, "center must be"),
+        ({"bandit": "bkb"}, "bandit must be"),
+    ],
+)
+def test_what_does_not_fit_is_named(words, message):
+    settings = {"bandit": make(), "rounds": 3} | words
+    with pytest.raises(InputError, match=message):
+        Progress(settings.pop("bandit"), settings.pop("rounds"), **settings)

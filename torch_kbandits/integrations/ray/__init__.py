@@ -1,0 +1,6 @@
+"""Arms split over Ray actors, each with its block of the embedding. Needs ``pip install 'torch-kbandits[ray]'``."""
+
+from torch_kbandits.integrations.ray.arms import ShardedArms
+from torch_kbandits.integrations.ray.workers import ShardLostError
+
+__all__ = ["ShardLostError", "ShardedArms"]

@@ -1,0 +1,169 @@
+from dataclasses import replace
+from typing import Any, cast
+
+import numpy as np
+import torch
+from gpytorch.kernels import Kernel
+from torch import Tensor
+
+from torch_kbandits.acquisition import AcquisitionRule, Domain
+from torch_kbandits.candidates.base import Lookahead
+from torch_kbandits.candidates.features import FeatureTable
+from torch_kbandits.dictionaries import Selection
+from torch_kbandits.errors import InputError
+from torch_kbandits.integrations.ray.course import Added, Array, Course, Prior, Start, Told, new_version
+from torch_kbandits.integrations.ray.questions import Best, KernelBound, Moments, Question, VarianceRatio, overall_best
+from torch_kbandits.integrations.ray.table import UnsearchedArms
+from torch_kbandits.integrations.ray.workers import Workers
+
+#: So many rounds are remembered one by one for shards that are behind; those further behind are started anew.
+_MOST_ROUNDS = 32
+
+
+class ShardedTable(FeatureTable):
+    """The posterior over arms that workers hold: here is what concerns the played points, there what concerns the arms.
+
+    It is the table over a single arm. Dictionary, factors and history are those of the table over all arms, and the
+    shards follow it. They do when they are asked: telling sends nothing.
+
+    Cost of a round: O(m² + u m) here, and for each shard that of ``FeatureTable`` over its arms. O(d + m) numbers to
+    each shard, O(d) back.
+
+    Args:
+        example: the first arm, (1, d).
+        kernel: the prior covariance.
+        regularization: λ.
+        seed: addresses the order in which ties between arms are broken.
+        workers: of the shards.
+        column_memory: bytes that kernel columns may occupy on each worker.
+        exact: whether every played point is in the dictionary.
+    """
+
+    def __init__(
+        self,
+        example: Tensor,
+        kernel: Kernel,
+        regularization: float,
+        seed: int,
+        workers: Workers,
+        column_memory: int,
+        *,
+        exact: bool,
+    ) -> None:
+        super().__init__(UnsearchedArms(example), kernel, regularization, seed, column_memory=0, exact=exact)
+        self._workers = workers
+        self.num_all_arms = workers.shards[-1].stop
+        self._root, self._told = new_version(), cast(tuple[Told, ...], ())
+        self._prior = Prior(self.kernel, float(self.regularization), exact, seed, column_memory)
+        self._last_dictionary: Tensor | None = None
+        bounds = self.asked_of_all(KernelBound())
+        self._kernel_bound = self._kernel_bound.new_tensor(max(bounds))
+        self._prior = replace(self._prior, kernel_bound=max(bounds))
+        self._root = new_version()
+
+    # ---------------------------------------------------------------- what the shards know
+
+    def asked_of_all(self, question: Question, added: tuple[Added, ...] = ()) -> list[Any]:
+        """Return what each shard answers, with points pending, in their order.
+
+        Raises:
+            ShardLostError: if a worker was lost and cannot be replaced.
+        """
+        return self._workers.gather(self.course(added), question)
+
+    def course(self, added: tuple[Added, ...] = ()) -> Course:
+        """Return the way to this posterior with points pending, from wherever a shard stands."""
+        return Course(self._root, self._told, added, self._start)
+
+    @property
+    def mean(self) -> Tensor:
+        """Posterior means of the arms, (A,): all of them are sent here."""
+        return self._moments()[0]
+
+    @property
+    def variance(self) -> Tensor:
+        """Posterior variances of the arms, (A,), in reward units squared: all of them are sent here."""
+        return self._moments()[1]
+
+    def lookahead(self, pending: Tensor) -> "ShardedLookahead":
+        """Return the table with points (k, d) pending."""
+        return ShardedLookahead(self, pending)
+
+    def _moments(self) -> tuple[Tensor, ...]:
+        answers = self.asked_of_all(Moments())
+        return tuple(torch.from_numpy(np.concatenate(parts)) for parts in zip(*answers, strict=True))
+
+    # ---------------------------------------------------------------- what they are told
+
+    def update(self, X: Tensor, Y: Tensor, selection: Selection | None) -> None:
+        """Condition on rewards Y (q,) at X (q, d) and move to the selected dictionary; everything or nothing."""
+        super().update(X, Y, selection)
+        told = Told(new_version(), X.numpy(), Y.numpy(), None if selection is None else self._news_of(selection))
+        self._told = (*self._told, told)
+        if len(self._told) > _MOST_ROUNDS:
+            self._root, self._told = self._told[0].version, self._told[1:]
+
+    def _news_of(self, selection: Selection) -> Array | None:
+        """Return a dictionary, None if it is the last one: places among the played points if the rule gave them."""
+        known, dictionary = self._last_dictionary, selection.points
+        if selection.indices is not None:
+            dictionary = selection.indices.to(torch.int32)
+        self._last_dictionary = dictionary
+        return None if known is not None and torch.equal(known, dictionary) else dictionary.numpy()
+
+    def _start(self) -> Start:
+        """Return all that was learned, for a shard that knows nothing of it."""
+        version = self._told[-1].version if self._told else self._root
+        dictionary = None if self.exact or not self._told else self.inducing_points.numpy()
+        log = self._log
+        return Start(self._prior, version, log.points.numpy(), log.counts.numpy(), log.sums.numpy(), dictionary)
+
+
+class ShardedLookahead(Lookahead):
+    """The posterior over the arms of all shards with points pending.
+
+    Args:
+        table: without them.
+        pending: (k, d).
+    """
+
+    def __init__(self, table: ShardedTable, pending: Tensor) -> None:
+        super().__init__(pending)
+        self._table = table
+        self._added: tuple[Added, ...] = (_added(pending, 1),) if len(pending) else ()
+        self._rows: list[int] = []
+
+    def choose(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain | None = None) -> Tensor:
+        """Return the arm (1, d) of the highest score.
+
+        Raises:
+            InputError: if the rule needs more of an arm than its own mean and variance.
+            ShardLostError: if a worker was lost and cannot be replaced.
+        """
+        if not rule.grows_with_mean_and_variance:
+            raise InputError(
+                f"{type(rule).__name__} needs all arms in one process: shards take rules whose score grows with an "
+                "arm's own mean and variance, UpperConfidenceRule and ExpectedImprovementRule. Give Arms instead."
+            )
+        answers = self._table.asked_of_all(Best(rule, beta.numpy(), seed), self._added)
+        self._table.visited_share = sum(answer.visited for answer in answers) / self._table.num_all_arms
+        return overall_best(answers, beta, self._table.kernel_bound())
+
+    def add(self, point: Tensor, times: int = 1) -> None:
+        """Make a point (1, d) pending, as often as is said."""
+        super().add(point, times)
+        self._added = (*self._added, _added(point, times))
+
+    def pending_scores(self) -> Tensor:
+        """Return the scores of the pending points without anything pending, (k,)."""
+        known = len(self._rows)
+        self._rows = [*self._rows, *self._table.rows_of(self.pending[known:]).tolist()]
+        return self._table.leverage_scores(torch.tensor(self._rows))
+
+    def variance_ratio(self) -> Tensor:
+        """Return the largest ratio over the arms of the variance without and with pending points, 0-dim."""
+        return self._table.kernel_bound().new_tensor(max(self._table.asked_of_all(VarianceRatio(), self._added)))
+
+
+def _added(points: Tensor, times: int) -> Added:
+    return Added(new_version(), points.numpy(), times)

@@ -1,0 +1,129 @@
+"""What a shard is asked, and how the answers of all shards become one."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from torch_kbandits.acquisition import AcquisitionRule
+from torch_kbandits.candidates.ties import highest, tie_width
+from torch_kbandits.integrations.ray.course import Array
+from torch_kbandits.integrations.ray.table import ShardLookahead
+
+
+class Question(Protocol):
+    """A question to every shard about its own arms."""
+
+    def asked_of(self, ahead: ShardLookahead) -> Any:
+        """Return the answer of one shard, of which only NumPy arrays and plain values are sent."""
+        ...
+
+
+@dataclass(frozen=True)
+class KernelBound:
+    """What is the largest prior variance of the arms?"""
+
+    def asked_of(self, ahead: ShardLookahead) -> float:
+        """Return it, in reward units squared."""
+        return float(ahead.table.kernel_bound())
+
+
+@dataclass(frozen=True)
+class VarianceRatio:
+    """What is the largest ratio of the variances without and with the points pending?"""
+
+    def asked_of(self, ahead: ShardLookahead) -> float:
+        """Return it. Cost: O(A m) for each point that is new."""
+        return float(ahead.variance_ratio())
+
+
+@dataclass(frozen=True)
+class Moments:
+    """What are the means, and the variances with the points pending?"""
+
+    def asked_of(self, ahead: ShardLookahead) -> tuple[Array, Array]:
+        """Return both, (A,) each."""
+        return ahead.mean.cpu().numpy(), ahead.variance.cpu().numpy()
+
+
+@dataclass(frozen=True, eq=False)
+class LocalBest:
+    """The best arm of a shard; with arms that would be chosen instead if the best of all shards were a little better.
+
+    Attributes:
+        scores: (k,), k >= 1, mostly 1.
+        ranks: in the order in which ties are broken, (k,).
+        points: (k, d).
+        visited: how many arms were looked at.
+    """
+
+    scores: Array
+    ranks: Array
+    points: Array
+    visited: float
+
+
+@dataclass(frozen=True, eq=False)
+class Best:
+    """Which arm does a rule choose?
+
+    Attributes:
+        rule: how to choose.
+        beta: the multiplier of σ, 0-dim.
+        seed: all randomness of the choice.
+    """
+
+    rule: AcquisitionRule
+    beta: Array
+    seed: int
+
+    def asked_of(self, ahead: ShardLookahead) -> LocalBest:
+        """Return a shard's best arm."""
+        table = ahead.with_pending()
+        beta = torch.from_numpy(np.array(self.beta)).to(table.tie_rank.device)
+        rows, scores = table.contenders(self.rule, beta, self.seed)
+        ranks = table.tie_rank if rows is None else table.tie_rank[rows]
+        # Twice the width of ties leaves room for rounding where the best of all shards sets it.
+        width = 2.0 * table.tie_width(scores.max(), beta)
+        places = undominated(scores, ranks, width)
+        arms = places if rows is None else rows[places]
+        return LocalBest(
+            scores[places].cpu().numpy(),
+            ranks[places].cpu().numpy(),
+            ahead.arms.rows(arms).cpu().numpy(),
+            table.visited_share * len(ahead.arms),
+        )
+
+
+def undominated(scores: Tensor, ranks: Tensor, width: Tensor) -> Tensor:
+    """Return the places (k,) of those scores (A,) within ``width`` of the highest that no other beats.
+
+    A score is beaten by one as high of a higher rank (A,), or of the same rank and a smaller place. So whatever bound
+    at least the highest score less ``width`` is set on the scores, the one of the highest rank above it is among them.
+    """
+    near = (scores >= scores.max() - width).nonzero().squeeze(-1)
+    places: list[Tensor] = []
+    while len(near):
+        place = near[ranks[near].argmax()]
+        places.append(place)
+        near = near[scores[near] > scores[place]]
+    return torch.stack(places)
+
+
+def overall_best(answers: Sequence[LocalBest], beta: Tensor, kernel_bound: Tensor) -> Tensor:
+    """Return the arm (1, d) that one table of all arms would choose.
+
+    Args:
+        answers: of all shards, in their order.
+        beta: the multiplier of σ, 0-dim.
+        kernel_bound: the largest prior variance of all arms, 0-dim.
+    """
+    scores, ranks, points = (
+        torch.from_numpy(np.concatenate([getattr(answer, name) for answer in answers]))
+        for name in ("scores", "ranks", "points")
+    )
+    place = highest(scores, ranks, tie_width(scores.max(), beta, kernel_bound))
+    return points[place].unsqueeze(0)

@@ -1,0 +1,102 @@
+"""The table over the arms of one shard: that of all arms, but for what it does not own."""
+
+from typing import Any
+
+import torch
+from gpytorch.kernels import Kernel
+from torch import Tensor
+
+from torch_kbandits.candidates.features import FeatureTable
+from torch_kbandits.candidates.sources import TensorArms
+from torch_kbandits.candidates.table import ArmLookahead, TableBelief
+from torch_kbandits.random import generator_for
+
+#: Ranks drawn at a time to get at those of a shard.
+_BLOCK = 2**20
+
+
+class UnsearchedArms(TensorArms):
+    """Arms in memory among which nobody looks for what was told.
+
+    In most shards it would not be found, and looking costs a pass. A point told that is one of the arms is a row of
+    its own beside it, and has the same posterior.
+    """
+
+    is_searched = False
+
+
+class ShardTable(FeatureTable):
+    """Mean and variance of the arms of one shard; what was told is all of it rows beside them.
+
+    Args:
+        arms: of the shard.
+        kernel: the prior covariance.
+        regularization: λ.
+        ranks: the order in which ties are broken, of these arms, (A,).
+        column_memory: bytes that kernel columns may occupy.
+        kernel_bound: the largest prior variance of the arms of all shards; None for that of these.
+        exact: whether every played point is in the dictionary.
+    """
+
+    def __init__(
+        self,
+        arms: UnsearchedArms,
+        kernel: Kernel,
+        regularization: float,
+        ranks: Tensor,
+        column_memory: int,
+        kernel_bound: float | None,
+        *,
+        exact: bool,
+    ) -> None:
+        super().__init__(arms, kernel, regularization, 0, column_memory, exact=exact)
+        self.tie_rank = ranks
+        if kernel_bound is not None:
+            self._kernel_bound = self._kernel_bound.new_tensor(kernel_bound)
+
+
+class ShardLookahead(ArmLookahead):
+    """The posterior over a shard's arms with points pending.
+
+    Args:
+        table: without them.
+        arms: of the shard.
+    """
+
+    def __init__(self, table: ShardTable, arms: UnsearchedArms) -> None:
+        super().__init__(table, arms.block(0, 0))
+        self.table = table
+        self.arms = arms
+        self._unlisted: list[Tensor] = []
+
+    def add(self, point: Tensor, times: int = 1) -> None:
+        """Make a point (1, d) pending, as often as is said."""
+        super().add(point, times)
+        self._unlisted = [*self._unlisted, point]
+
+    def with_pending(self) -> TableBelief:
+        """Return the table with the pending points hallucinated."""
+        return self._with_pending()
+
+    def _with_pending(self) -> TableBelief:
+        if self._unlisted:
+            # Here pending points are no arms, so the hallucinated table, a copy, must get the rows that the table got.
+            self._hallucinated.rows_of(torch.cat(self._unlisted))
+            self._unlisted = []
+        return super()._with_pending()
+
+
+def ranks_of(rows: range, seed: int, **kind: Any) -> Tensor:
+    """Return what ``tie_rank`` has at some rows, without having all of it in memory.
+
+    Args:
+        rows: consecutive ones.
+        seed: of the bandit.
+        kind: the device of the result.
+
+    Cost: O(last row) time, O(rows) memory: draws are made one after another.
+    """
+    generator = generator_for(seed, 0, "ties")
+    for first in range(0, rows.start, _BLOCK):
+        torch.rand(min(_BLOCK, rows.start - first), generator=generator)
+    return torch.rand(len(rows), generator=generator).to(**kind)

@@ -1,0 +1,8 @@
+"""Looking at a bandit: figures of what it believes, and a line while it plays. Nothing here changes it."""
+
+from torch_kbandits.looking.dictionary import plot_dictionary, plot_leverage
+from torch_kbandits.looking.line import plot_line
+from torch_kbandits.looking.plane import plot_plane
+from torch_kbandits.looking.progress import Gauge, Progress, Reading, track
+
+__all__ = ["Gauge", "Progress", "Reading", "plot_dictionary", "plot_leverage", "plot_line", "plot_plane", "track"]

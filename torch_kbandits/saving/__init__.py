@@ -1,0 +1,6 @@
+"""Bandits in files: what is written, and how a bandit is made again without running what a file says."""
+
+from torch_kbandits.saving.bandits import loaded, save
+from torch_kbandits.saving.container import read, write
+
+__all__ = ["loaded", "read", "save", "write"]

@@ -1,0 +1,131 @@
+"""Bandits to files and back: their state, and what they are made of where that can be made again."""
+
+from collections.abc import Iterator, Mapping
+from os import PathLike, fspath
+from typing import Any, Protocol, Self, TypeVar
+
+import torch
+from torch import Tensor
+
+from torch_kbandits.errors import DamagedFileError, InputError, KernelBanditError, StateMismatchError
+from torch_kbandits.saving import values
+from torch_kbandits.saving.container import read, write
+from torch_kbandits.saving.refusal import NotRebuildableError
+from torch_kbandits.version import __version__
+
+#: What the first line of a file calls it.
+_KIND = "bandit"
+#: Points at which a kernel is compared with the one made again.
+_COMPARED = 16
+
+
+class Savable(Protocol):
+    """What is asked of a bandit."""
+
+    @property
+    def num_told(self) -> int:
+        """How many rewards were told."""
+        ...
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the whole state."""
+        ...
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from a state; everything or nothing."""
+        ...
+
+    @classmethod
+    def _made_of(cls, words: dict[str, Any]) -> Self: ...
+
+
+_AnyBandit = TypeVar("_AnyBandit", bound=Savable)
+
+
+def save(bandit: Savable, path: str | PathLike[str], words: Mapping[str, Any], points: Tensor) -> None:
+    """Write a bandit to a file; see ``Bandit.save``.
+
+    Args:
+        bandit: any.
+        path: of the file.
+        words: the arguments that make it again.
+        points: (n, d), at some of which its kernel is compared with the one made again.
+    """
+    kind = type(bandit)
+    content = {
+        "version": __version__,
+        "class": kind.__name__,
+        "state": bandit.state_dict(),
+        "pieces": _described(kind, words, points[:_COMPARED]),
+    }
+    write(path, _KIND, content, bandit=kind.__name__, rewards=bandit.num_told)
+
+
+def loaded(
+    kind: type[_AnyBandit], path: str | PathLike[str], into: _AnyBandit | None, device: torch.device | str | None
+) -> _AnyBandit:
+    """Return the bandit of a file; see ``Bandit.load``."""
+    if into is not None and not isinstance(into, kind):
+        raise InputError(f"into must be a bandit, a {kind.__name__}, got {type(into).__name__}.")
+    if into is not None and device is not None:
+        raise InputError("Leave out device: the bandit given as into has one.")
+    content, file = read(path, _KIND), repr(fspath(path))
+    try:
+        state, pieces, name = content["state"], content["pieces"], content["class"]
+    except (KeyError, TypeError) as error:
+        raise DamagedFileError(f"{file} holds no bandit: {error!r} is missing.") from None
+    bandit = _made(kind, name, pieces, device, file) if into is None else into
+    try:
+        bandit.load_state_dict(state)
+    except StateMismatchError as error:
+        raise StateMismatchError(f"{file}, by torch_kbandits {content.get('version')}: {error}") from error
+    return bandit
+
+
+def _described(kind: type, words: Mapping[str, Any], points: Tensor) -> dict[str, Any]:
+    """Return what a bandit is made of as plain values, or why that cannot be."""
+    if not _is_ours(kind):
+        return {"reason": f"the class {kind.__name__} is not known to it"}
+    try:
+        described = {name: values.describe(name, word, points) for name, word in words.items()}
+    except NotRebuildableError as error:
+        return {"reason": str(error)}
+    return {"words": described, "device": str(points.device)}
+
+
+def _made(kind: type[_AnyBandit], name: str, pieces: Any, device: torch.device | str | None, file: str) -> _AnyBandit:
+    """Return a new bandit of what was described."""
+    named = next((each for each in _classes(kind) if each.__name__ == name), None)
+    if "reason" not in pieces and named is None:
+        raise StateMismatchError(f"{file} holds a {name}, and {kind.__name__}.load takes none: use {name}.load.")
+    if "reason" in pieces or named is None:
+        raise StateMismatchError(
+            f"{file} has the state of its {name} and not what makes it again: {pieces['reason']}. Make the bandit as "
+            f"it was and give it: {kind.__name__}.load(path, into=bandit)."
+        )
+    saved = pieces["device"] if device is None else device
+    try:
+        place = torch.empty(0, device=saved).device
+    except (RuntimeError, AssertionError) as error:
+        raise InputError(f"device={str(saved)!r} cannot be used here ({error}): give one, device='cpu'.") from None
+    try:
+        return named._made_of({word: values.rebuild(value, place) for word, value in pieces["words"].items()})
+    except KernelBanditError as error:
+        raise StateMismatchError(
+            f"{file}: the {name} cannot be made again: {error} Make it as it was and give it: "
+            f"{kind.__name__}.load(path, into=bandit)."
+        ) from error
+    except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+        raise DamagedFileError(f"{file} is damaged: what its {name} is made of does not fit: {error!r}.") from error
+
+
+def _classes(kind: type[_AnyBandit]) -> Iterator[type[_AnyBandit]]:
+    """Yield a class and those below it, of this package."""
+    if _is_ours(kind):
+        yield kind
+    for below in kind.__subclasses__():
+        yield from _classes(below)
+
+
+def _is_ours(kind: type) -> bool:
+    return kind.__module__.partition(".")[0] == __name__.partition(".")[0]

@@ -1,0 +1,5 @@
+from torch_kbandits.errors import KernelBanditError
+
+
+class NotRebuildableError(KernelBanditError, ValueError):
+    """What a bandit is made of cannot be made again from plain values; the message says which part, as a clause."""
