@@ -15,6 +15,7 @@ from benchmarks import (
     many_arms,
     nystrom_fit,
     online_tells,
+    optuna_suggestions,
     resampling_regret,
     sharded_arms,
     thompson_draws,
@@ -37,6 +38,7 @@ BENCHMARKS: dict[str, Callable[[bool], Report]] = {
     "nystrom_fit": nystrom_fit.run,
     "thompson_draws": thompson_draws.run,
     "online_tells": online_tells.run,
+    "optuna_suggestions": optuna_suggestions.run,
 }
 
 

@@ -26,7 +26,7 @@ def dense_gram(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return np.exp(-cdist(a, b, "sqeuclidean") / (2 * LENGTHSCALE**2))
 
 
-SLOW = {"arm_rounds", "discrete_acquisition", "long_run", "sharded_arms"}
+SLOW = {"arm_rounds", "discrete_acquisition", "long_run", "optuna_suggestions", "sharded_arms"}
 
 
 @pytest.mark.parametrize(

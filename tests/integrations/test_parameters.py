@@ -245,6 +245,12 @@ def test_samples_are_those_of_the_generator():
     assert torch.equal(space.snap(one), one)
 
 
+def test_a_sequence_of_samples_can_be_drawn_bit_by_bit():
+    space = ParameterSpace({"x": Float(0.0, 1.0), "c": Categorical(["a", "b", "c"])})
+    whole = space.sample(8, torch.Generator().manual_seed(0))
+    assert torch.equal(space.sample(5, torch.Generator().manual_seed(0), first=3), whole[3:])
+
+
 def test_samples_of_very_many_parameters():
     space = ParameterSpace({str(number): Categorical([0, 1]) for number in range(21_202)})
     points = space.sample(2, torch.Generator().manual_seed(0))

@@ -80,19 +80,25 @@ class ParameterSpace:
         blocks = zip(self.parameters.values(), self._blocks(flat), strict=True)
         return torch.cat([parameter.snap(block) for parameter, block in blocks], -1).reshape(points.shape)
 
-    def sample(self, n: int, generator: torch.Generator) -> Tensor:
+    def sample(self, n: int, generator: torch.Generator, *, first: int = 0) -> Tensor:
         """Return the encodings (n, d) of n configurations, uniform and evenly spread (scrambled Sobol points).
 
         Each parameter is uniform on its scale: logarithmic ones in the logarithm.
+
+        Args:
+            n: number of points.
+            generator: the only source of randomness.
+            first: how many points of the sequence are left out; so a sequence can be drawn bit by bit.
         """
         several = {name: parameter for name, parameter in self.parameters.items() if parameter.columns}
         if not several:
             return torch.zeros(n, 0, dtype=torch.float64)
         if len(several) > SobolEngine.MAXDIM:
-            uniform = torch.rand(n, len(several), generator=generator, dtype=torch.float64)
+            uniform = torch.rand(first + n, len(several), generator=generator, dtype=torch.float64)[first:]
         else:
             seed = int(torch.randint(2**31, (), generator=generator))
-            uniform = SobolEngine(len(several), scramble=True, seed=seed).draw(n, dtype=torch.float64)
+            engine = SobolEngine(len(several), scramble=True, seed=seed)
+            uniform = engine.fast_forward(first).draw(n, dtype=torch.float64)
         columns = zip(several.values(), uniform.unbind(-1), strict=True)
         return torch.cat([parameter.spread(column) for parameter, column in columns], -1)
 

@@ -1,0 +1,68 @@
+"""Objectives for Optuna, and studies that are quick to play."""
+
+import math
+import warnings
+
+import optuna
+import torch
+from gpytorch.kernels import RBFKernel
+from problems import DOUBLE
+
+from torch_kbandits.errors import KernelBanditWarning
+from torch_kbandits.integrations.optuna import KernelBanditSampler
+
+optuna.logging.set_verbosity(optuna.logging.ERROR)
+
+
+def frozen(dimension):
+    """A kernel with nothing to fit, which makes fits quick."""
+    kernel = RBFKernel().double()
+    kernel.lengthscale = torch.tensor(0.4, dtype=DOUBLE)
+    return kernel.requires_grad_(False)
+
+
+def quick(**words):
+    """A sampler that starts early and fits little."""
+    return KernelBanditSampler(**{"seed": 0, "n_startup_trials": 4, "kernel": frozen, **words})
+
+
+def study_with(sampler, **words):
+    return optuna.create_study(**{"sampler": sampler, "direction": "maximize", **words})
+
+
+def peak(trial):
+    """A smooth peak in two dimensions, at (0.3, 0.3)."""
+    x, y = trial.suggest_float("x", 0.0, 1.0), trial.suggest_float("y", 0.0, 1.0)
+    return -((x - 0.3) ** 2) - (y - 0.3) ** 2
+
+
+def branin(trial):
+    """To be minimised: 0.398 at best."""
+    x, y = trial.suggest_float("x", -5.0, 10.0), trial.suggest_float("y", 0.0, 15.0)
+    wave = 10.0 * (1.0 - 1.0 / (8.0 * math.pi)) * math.cos(x)
+    return (y - 5.1 / (4.0 * math.pi**2) * x**2 + 5.0 / math.pi * x - 6.0) ** 2 + wave + 10.0
+
+
+def network(trial):
+    """A mixed space with a conditional parameter, as in tuning a small network; to be minimised, 0 at best."""
+    rate = trial.suggest_float("rate", 1e-5, 1.0, log=True)
+    width = trial.suggest_int("width", 8, 512, log=True)
+    layers = trial.suggest_int("layers", 1, 5)
+    dropout = trial.suggest_float("dropout", 0.0, 0.5, step=0.05)
+    optimizer = trial.suggest_categorical("optimizer", ["sgd", "adam", "rmsprop"])
+    loss = (math.log10(rate) + {"sgd": 1.0, "adam": 3.0, "rmsprop": 3.5}[optimizer]) ** 2
+    loss += 0.5 * (math.log2(width) - 7.0) ** 2 + 0.5 * (layers - 3) ** 2 + 4.0 * (dropout - 0.2) ** 2
+    if optimizer == "sgd":
+        return loss + 0.5 + (trial.suggest_float("momentum", 0.0, 1.0) - 0.9) ** 2
+    return loss + {"adam": 0.0, "rmsprop": 0.3}[optimizer]
+
+
+def play(study, objective, n_trials, **words):
+    """Play trials, conditional parameters sampled on their own without a word."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Parameter .* is sampled on its own", KernelBanditWarning)
+        study.optimize(objective, n_trials=n_trials, **words)
+
+
+def parameters(study):
+    return [trial.params for trial in study.trials]

@@ -1,0 +1,501 @@
+"""KernelBanditSampler in real studies: what it believes follows from the trials, whoever made them."""
+
+import copy
+import importlib
+import math
+import pickle
+import sys
+import threading
+from datetime import datetime, timedelta
+from itertools import pairwise
+
+import optuna
+import pytest
+import torch
+from optuna.distributions import BaseDistribution, FloatDistribution, IntDistribution
+from optuna.trial import TrialState, create_trial
+from studies import network, parameters, peak, play, quick, study_with
+
+from torch_kbandits import EmptyHistoryError, InputError
+from torch_kbandits.errors import KernelBanditWarning
+from torch_kbandits.extras import MissingExtraError
+from torch_kbandits.fitted import FittedBandit
+from torch_kbandits.integrations.optuna import KernelBanditSampler, sampler
+from torch_kbandits.memory import SlidingWindow
+
+UNIT = {"x": FloatDistribution(0.0, 1.0)}
+SQUARE = {"x": FloatDistribution(0.0, 1.0), "y": FloatDistribution(0.0, 1.0)}
+
+
+def line(trial):
+    return trial.suggest_float("x", 0.0, 1.0)
+
+
+def add(study, x, value=None, state=TrialState.COMPLETE, **words):
+    """Add a finished trial at a point of the unit interval."""
+    study.add_trial(create_trial(params={"x": x}, distributions=UNIT, value=value, state=state, **words))
+
+
+def next_parameters(study, objective=line):
+    """Return what is suggested next; the trial keeps running."""
+    trial = study.ask()
+    objective(trial)
+    return trial.params
+
+
+def belief_of(study):
+    """The belief in force."""
+    return study.sampler._beliefs[-1]
+
+
+def told(study):
+    """Points and rewards of the belief, brought up to date."""
+    study.sampler.recommend(study)
+    history = belief_of(study).bandit.history
+    return history.X.flatten().tolist(), history.Y.tolist()
+
+
+# ---------------------------------------------------------------- what is believed
+
+
+def test_trials_are_told_in_the_order_in_which_they_ended():
+    study = study_with(quick())
+    now = datetime(2026, 1, 1)
+    for number, ended in enumerate([3, 1, 2]):
+        trial = create_trial(params={"x": number / 4.0}, distributions=UNIT, value=float(number))
+        trial.datetime_complete = now + timedelta(seconds=ended)
+        study.add_trial(trial)
+    assert told(study) == ([0.25, 0.5, 0.0], [1.0, 2.0, 0.0])
+
+
+def test_minimising_is_maximising_the_negative():
+    least, most = study_with(quick(), direction="minimize"), study_with(quick())
+    play(least, lambda trial: -peak(trial), 8)
+    play(most, peak, 8)
+    assert parameters(least) == parameters(most)
+
+
+def test_infinite_values_count_as_the_worst_and_the_best_so_far():
+    study = study_with(quick(), direction="minimize")
+    for x, value in ((0.0, math.inf), (0.1, 2.0), (0.2, 5.0), (0.3, math.inf), (0.4, 9.0), (0.5, -math.inf)):
+        add(study, x, value)
+    assert told(study)[1] == [-2.0, -5.0, -5.0, -9.0, -2.0]  # the first has nothing to be compared with
+
+
+def test_pruned_trials_are_between_the_worst_and_the_median():
+    def prunes(study):
+        for x, value in ((0.0, 1.0), (0.1, 2.0), (0.2, 6.0)):
+            add(study, x, value)
+        for x, reported in (
+            (0.3, {0: 9.0, 1: 1.5}),
+            (0.4, {0: 5.0}),
+            (0.5, {0: -7.0}),
+            (0.6, {}),
+            (0.7, {0: math.nan}),
+        ):
+            study.enqueue_trial({"x": x})
+            trial = study.ask()
+            line(trial)
+            for step, value in reported.items():
+                trial.report(value, step)
+            study.tell(trial, state=TrialState.PRUNED)
+        return study
+
+    learned = prunes(study_with(quick()))
+    assert told(learned)[1] == [1.0, 2.0, 6.0, 1.5, 2.0, 1.0]
+    assert told(prunes(study_with(quick(pruned="ignore"))))[1] == [1.0, 2.0, 6.0]
+
+
+def test_failed_trials_are_ignored_or_the_worst_so_far():
+    def fails(study):
+        add(study, 0.1, state=TrialState.FAIL)
+        add(study, 0.2, 3.0)
+        add(study, 0.3, state=TrialState.FAIL)
+        add(study, 0.4, 1.0)
+        return study
+
+    assert told(fails(study_with(quick())))[1] == [3.0, 1.0]
+    assert told(fails(study_with(quick(failed="worst"))))[1] == [3.0, 3.0, 1.0]
+
+
+@pytest.mark.parametrize("words", [{}, {"failed": "worst"}], ids=["ignore", "worst"])
+def test_what_fails_is_not_suggested_again_and_again(words):
+    """Where evaluations fail as often as not, no two suggestions are equal and the good half is found."""
+    study = study_with(quick(**words))
+
+    def half(trial):
+        return peak(trial) if trial.suggest_float("x", 0.0, 1.0) < 0.5 else math.nan
+
+    play(study, half, 16)
+    chosen = [tuple(trial.params.values()) for trial in study.trials]
+    assert len(set(chosen)) == len(chosen)
+    assert sum(trial.state == TrialState.COMPLETE for trial in study.trials) >= 4
+
+
+def test_a_configuration_may_come_again():
+    study = study_with(quick())
+    for value in (1.0, 2.0, 3.0, 2.0, 1.0):
+        add(study, 0.5, value)
+    assert told(study) == ([0.5] * 5, [1.0, 2.0, 3.0, 2.0, 1.0])
+    assert 0.0 <= next_parameters(study)["x"] <= 1.0
+
+
+def test_values_outside_their_range_are_not_learned():
+    study = study_with(quick())
+    for x in (0.1, 1.5, 0.2):
+        study.enqueue_trial({"x": x})
+    with pytest.warns(UserWarning, match="out of range"):
+        study.optimize(line, n_trials=3)
+    assert told(study)[1] == [0.1, 0.2]
+
+
+def test_recommended_is_the_trial_of_the_largest_posterior_mean():
+    """One lucky value at a point where others were low is not trusted; ``best_trial`` would take it."""
+    study = study_with(quick())
+    with pytest.raises(EmptyHistoryError):
+        study.sampler.recommend(study)
+    for x, value in ((0.2, 0.0), (0.2, 0.1), (0.2, 2.0), (0.2, 0.0), (0.8, 1.1), (0.8, 1.0), (0.8, 0.9), (0.8, 1.1)):
+        add(study, x, value)
+    assert study.best_trial.params == {"x": 0.2}
+    assert study.sampler.recommend(study).params == {"x": 0.8}
+
+
+# ---------------------------------------------------------------- one after another, together, again
+
+
+def unsteady(trial):
+    """The network's objective, with trials that fail and trials that are pruned."""
+    loss = network(trial)
+    if trial.number == 6:
+        raise ArithmeticError
+    if trial.number % 5 == 4:
+        trial.report(2.0 * loss, 0)
+        raise optuna.TrialPruned
+    return loss
+
+
+def test_a_study_goes_on_with_a_new_sampler_as_it_would_have_with_the_old():
+    whole = study_with(quick(), direction="minimize")
+    play(whole, unsteady, 16, catch=ArithmeticError)
+    parts = study_with(quick(), direction="minimize")
+    for _ in range(4):
+        play(parts, unsteady, 4, catch=ArithmeticError)
+        parts.sampler = quick()
+    assert parameters(parts) == parameters(whole)
+
+
+def test_seeds_matter_and_none_is_random():
+    studies = [study_with(quick(seed=seed)) for seed in (0, 1, None, None)]
+    for study in studies:
+        play(study, peak, 3)
+    assert len({str(parameters(study)) for study in studies}) == 4
+
+
+def test_a_belief_is_built_once_and_told_each_trial_once(monkeypatch):
+    made, tells = [], []
+    tell = FittedBandit.tell
+    monkeypatch.setattr(sampler, "FittedBandit", lambda **words: made.append(words) or FittedBandit(**words))
+    monkeypatch.setattr(
+        FittedBandit, "tell", lambda self, *args, **words: tells.append(args) or tell(self, *args, **words)
+    )
+    study = study_with(quick())
+    made.clear()  # of the constructor, which tries the words
+    play(study, peak, 9)
+    assert len(made) == 1
+    assert len(tells) == 8  # the last is not needed yet
+
+
+def test_points_that_others_evaluate_are_pending(tmp_path):
+    """In the same process, whose suggestions may not be stored yet, and in others that share the storage."""
+    storage = f"sqlite:///{tmp_path}/study.db"
+    here = study_with(quick(), storage=storage, study_name="shared")
+    for x, y in ((0.1, 0.2), (0.5, 0.9), (0.3, 0.3), (0.8, 0.1)):
+        trial = create_trial(params={"x": x, "y": y}, distributions=SQUARE, value=-((x - 0.3) ** 2) - (y - 0.3) ** 2)
+        here.add_trial(trial)
+    there = optuna.load_study(study_name="shared", storage=storage, sampler=quick(seed=1))
+    theirs = next_parameters(there, peak)
+    started = here.ask()
+    started.suggest_float("x", 0.0, 1.0)  # and not yet y
+    mine = started.relative_params
+    assert next_parameters(here, peak) not in (theirs, mine)
+    space = belief_of(here).space
+    torch.testing.assert_close(belief_of(here).bandit.pending[:2], space.encode([theirs, mine]), rtol=0.0, atol=0.0)
+    started.suggest_float("y", 0.0, 1.0)
+    here.tell(started, -1.0)
+    next_parameters(here, peak)
+    assert len(belief_of(here).bandit.pending) == 3  # theirs, the second of here, and the one just asked for
+    assert belief_of(here).bandit.num_told == 5
+
+
+def test_threads_share_one_belief():
+    study = study_with(quick())
+    together = threading.Barrier(2, timeout=60)
+
+    def objective(trial):
+        value = peak(trial)
+        if trial.number < 2:
+            together.wait()  # so that two do run at the same time
+        return value
+
+    study.optimize(objective, n_trials=14, n_jobs=2)
+    assert [trial.state for trial in study.trials] == [TrialState.COMPLETE] * 14
+    study.sampler.recommend(study)
+    assert len({tuple(trial.params.values()) for trial in study.trials}) == 14
+    assert sorted(belief_of(study).bandit.history.Y.tolist()) == sorted(trial.value for trial in study.trials)
+
+
+@pytest.mark.parametrize(
+    "duplicate", [copy.deepcopy, lambda it: pickle.loads(pickle.dumps(it))], ids=["copy", "pickle"]
+)
+def test_copies_go_on_alike_and_another_seed_parts_them(duplicate):
+    study = study_with(quick())
+    play(study, peak, 6)
+    twin, other = duplicate(study.sampler), duplicate(study.sampler)
+    other.reseed_rng()
+    study.ask()
+    running = study.trials[-1]
+    mine, same, another = (each.sample_relative(study, running, SQUARE) for each in (study.sampler, twin, other))
+    assert mine == same != another
+
+
+def test_one_sampler_serves_several_studies():
+    sampler = quick()
+    studies = [study_with(sampler) for _ in range(2)]
+    alone = study_with(quick())
+    for _ in range(6):
+        for study in studies:
+            play(study, peak, 1)
+        play(alone, peak, 1)
+    assert parameters(studies[0]) == parameters(studies[1]) == parameters(alone)
+
+
+@pytest.mark.parametrize("algorithm", ["ek-ucb", "gp-ts", "cbkb", "gp-ei", "random"])
+def test_algorithms_by_name_and_their_words(algorithm):
+    words = {"max_dictionary": 3} if algorithm in ("ek-ucb", "cbkb") else {}
+    study = study_with(quick(algorithm=algorithm, **words))
+    play(study, peak, 7)
+    if words:
+        assert len(belief_of(study).bandit.bandit.inducing_points) <= 3
+
+
+# ---------------------------------------------------------------- spaces
+
+
+def test_parameters_that_not_all_trials_have_are_sampled_on_their_own_and_named_once():
+    study = study_with(quick(), direction="minimize")
+    with pytest.warns(KernelBanditWarning) as warned:
+        study.optimize(network, n_trials=10)
+    (message,) = [str(warning.message) for warning in warned]
+    assert "'momentum' is sampled on its own" in message
+    assert "not every completed trial has it" in message
+    assert set(belief_of(study).distributions) == {"rate", "width", "layers", "dropout", "optimizer"}
+    silent = study_with(quick(warn_independent_sampling=False), direction="minimize")
+    silent.optimize(network, n_trials=10)
+    assert parameters(silent) == parameters(study)
+
+
+@pytest.mark.filterwarnings("ignore:PartialFixedSampler is experimental")
+def test_conditional_parameters_may_have_a_sampler_of_their_own():
+    study = study_with(quick(independent_sampler=optuna.samplers.PartialFixedSampler({"momentum": 0.25}, quick())))
+    play(study, network, 12)
+    momenta = [trial.params["momentum"] for trial in study.trials if "momentum" in trial.params]
+    assert momenta
+    assert set(momenta) == {0.25}
+
+
+def test_a_range_that_changes_is_named_and_the_rest_is_played_on():
+    study = study_with(quick())
+    play(study, peak, 6)
+
+    def wider(trial):
+        return -abs(trial.suggest_float("x", 0.0, 2.0) - 1.5) - abs(trial.suggest_float("y", 0.0, 1.0) - 0.3)
+
+    with pytest.warns(
+        KernelBanditWarning, match=r"'x'.*its range changes: FloatDistribution\(high=1.0.*in trial 0, now"
+    ):
+        study.optimize(wider, n_trials=4)
+    assert set(belief_of(study).distributions) == {"y"}
+    assert belief_of(study).bandit.num_told == 9
+    assert max(trial.params["x"] for trial in study.trials) > 1.0
+
+
+def test_a_space_without_common_parameters_is_sampled():
+    study = study_with(quick())
+    with pytest.warns(KernelBanditWarning):
+        study.optimize(lambda trial: trial.suggest_float(f"x{trial.number % 3}", 0.0, 1.0), n_trials=9)
+    with pytest.raises(EmptyHistoryError, match="parameters in common"):
+        study.sampler.recommend(study)
+
+
+def test_parameters_of_a_single_value_are_no_part_of_the_search():
+    study = study_with(quick())
+
+    def objective(trial):
+        return peak(trial) + trial.suggest_int("n", 3, 3) + len(trial.suggest_categorical("c", ["only"]))
+
+    study.optimize(objective, n_trials=6)
+    assert belief_of(study).bandit.dimension == 2
+
+
+@pytest.mark.filterwarnings("ignore:PartialFixedSampler is experimental")
+def test_fixed_and_enqueued_values_are_kept():
+    study = study_with(optuna.samplers.PartialFixedSampler({"y": 0.25}, quick()))
+    study.enqueue_trial({"x": 0.125})
+    study.optimize(peak, n_trials=7)
+    assert {trial.params["y"] for trial in study.trials} == {0.25}
+    assert study.trials[0].params["x"] == 0.125
+
+
+def test_every_kind_of_parameter_is_suggested_within_its_range():
+    def objective(trial):
+        values = (
+            trial.suggest_float("a", -1e-3, 1e6),
+            trial.suggest_float("b", 1e-30, 1e30, log=True),
+            trial.suggest_float("c", -0.3, 0.9, step=0.1),
+            trial.suggest_int("d", -7, 9, step=4),
+            trial.suggest_int("e", 1, 2**40, log=True),
+            trial.suggest_categorical("f", [None, True, 1, "1", math.pi]),
+            trial.suggest_categorical("g", [False, True]),
+        )
+        return float(values[1] > 1.0) + values[2]
+
+    study = study_with(quick())
+    study.optimize(objective, n_trials=9)  # Optuna refuses values outside
+    assert {trial.params["c"] for trial in study.trials} <= {k / 10 for k in range(-3, 10)}
+    assert belief_of(study).bandit.num_told == 8
+
+
+# ---------------------------------------------------------------- time
+
+
+def test_time_is_counted_in_trials_or_told_by_the_calendar():
+    study = study_with(quick(memory=SlidingWindow(6)))
+    play(study, peak, 12)
+    study.sampler.recommend(study)
+    assert belief_of(study).bandit.history.times.tolist() == list(range(12))
+    study.sampler = quick(memory=SlidingWindow(3600.0), clock="dates")
+    play(study, peak, 3)
+    study.sampler.recommend(study)
+    ended = [trial.datetime_complete for trial in study.trials]
+    gaps = belief_of(study).bandit.history.times.diff().tolist()
+    assert gaps == pytest.approx([(b - a).total_seconds() for a, b in pairwise(ended)], abs=1e-5)
+
+
+@pytest.mark.slow
+def test_a_window_forgets_what_an_objective_was():
+    """The peak jumps after 12 trials; within a window of 12 more the sampler stands at the new one."""
+
+    def jumping(trial):
+        return -((trial.suggest_float("x", 0.0, 1.0) - (0.1 if trial.number < 12 else 0.9)) ** 2)
+
+    study = study_with(quick(memory=SlidingWindow(8)))
+    study.optimize(jumping, n_trials=24)
+    assert abs(study.sampler.recommend(study).params["x"] - 0.9) < 0.1
+
+
+# ---------------------------------------------------------------- pruners
+
+
+def test_each_bracket_of_hyperband_keeps_its_belief(monkeypatch):
+    made = []
+    monkeypatch.setattr(sampler, "FittedBandit", lambda **words: made.append(words) or FittedBandit(**words))
+
+    def learning(trial):
+        value = peak(trial)
+        for step in range(1, 10):
+            trial.report(value - 1.0 / step, step)
+            if trial.should_prune():
+                raise optuna.TrialPruned
+        return value
+
+    study = study_with(quick(), pruner=optuna.pruners.HyperbandPruner(1, 9, 3), study_name="brackets")
+    study.optimize(learning, n_trials=24)
+    assert any(trial.state == TrialState.PRUNED for trial in study.trials)
+    assert len(made) <= 1 + 3  # the constructor's, and one for each bracket
+
+
+# ---------------------------------------------------------------- what is refused
+
+
+class Odd(BaseDistribution):
+    """A distribution that Optuna does not have."""
+
+    def to_internal_repr(self, value):
+        return value
+
+    def single(self):
+        return False
+
+    def _contains(self, value):
+        return True
+
+
+def test_several_objectives_are_refused():
+    study = optuna.create_study(sampler=quick(), directions=["minimize", "maximize"])
+    with pytest.raises(InputError, match="this study has 2"):
+        study.optimize(lambda trial: (trial.suggest_float("x", 0.0, 1.0), 1.0), n_trials=2)
+
+
+def test_constraints_are_refused():
+    study = study_with(quick())
+
+    def constrained(trial):
+        trial.set_constraint("small", peak(trial))
+        return 1.0
+
+    with pytest.raises(InputError, match=r"Trial 0 has constraints \(small\)"):
+        study.optimize(constrained, n_trials=2)
+    with pytest.raises(InputError, match="does not support constraints"):
+        quick(constraints_func=lambda trial: [0.0])
+    study.tell(study.ask(), state=TrialState.FAIL)
+    add(study, 0.5, 1.0)
+    study.sampler = quick()
+    with pytest.raises(InputError, match="has constraints"):  # also those that another sampler let in
+        study.optimize(line, n_trials=1)
+
+
+@pytest.mark.parametrize(
+    ("distribution", "words"),
+    [
+        (Odd(), "Odd, which KernelBanditSampler does not know"),
+        (IntDistribution(0, 2**52), "at most 2.50 values"),
+        (IntDistribution(1, 2**41, log=True), "at most 2.40"),
+        (FloatDistribution(5e-324, 1.0, log=True), "low must be at least"),
+        (FloatDistribution(-1.7e308, 1.7e308), "infinitely far apart"),
+    ],
+    ids=["kind", "integers", "log integers", "subnormal", "range"],
+)
+def test_ranges_that_cannot_be_searched_are_named(distribution, words):
+    study = study_with(quick())
+    with pytest.raises(InputError, match=f"parameter 'depth'.*{words}"):
+        study.ask()._suggest("depth", distribution)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ({"algorithm": "ek-ucbb"}, "ek-ucb"),
+        ({"beta": -1.0}, "beta|value"),
+        ({"clock": "seconds"}, '"trials" or "dates"'),
+        ({"clock": "dates"}, "give memory="),
+        ({"pruned": "drop"}, '"learn" or "ignore"'),
+        ({"failed": True}, '"ignore" or "worst"'),
+        ({"n_startup_trials": 1}, "n_startup_trials must be at least 2"),
+        ({"kernel": "rbf"}, "kernel must be"),
+        ({"independent_sampler": "tpe"}, "a sampler of Optuna"),
+        ({"seed": 1.5}, "seed"),
+        ({"gamma": 3.0}, "gamma"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else None,
+)
+def test_words_that_do_not_fit_are_refused_at_once(words, message):
+    with pytest.raises((InputError, TypeError), match=message):
+        KernelBanditSampler(**{"seed": 0, **words})
+
+
+def test_without_optuna_the_message_has_the_command(monkeypatch):
+    for name in [name for name in sys.modules if name.startswith("torch_kbandits.integrations.optuna")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'torch-kbandits\[optuna\]'"):
+        importlib.import_module("torch_kbandits.integrations.optuna")

@@ -1,0 +1,9 @@
+"""Kernelized bandits as a sampler of Optuna."""
+
+from torch_kbandits.extras import require
+
+require("optuna", "optuna")
+
+from torch_kbandits.integrations.optuna.sampler import KernelBanditSampler  # noqa: E402
+
+__all__ = ["KernelBanditSampler"]

@@ -1,0 +1,183 @@
+"""What the trials of a study say, told to a bandit one after another."""
+
+import bisect
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+import torch
+from optuna.distributions import BaseDistribution
+from optuna.trial import FrozenTrial, TrialState
+from torch import Tensor
+
+from torch_kbandits.errors import InputError
+from torch_kbandits.fitted import FittedBandit
+from torch_kbandits.integrations.optuna.distributions import values_in
+from torch_kbandits.integrations.parameters import ParameterSpace
+from torch_kbandits.random import generator_for
+
+#: So many of the latest failed trials stay pending, each at the cost of a hallucination in every suggestion.
+_FAILED = 20
+
+#: What stands for a finished trial: its number, and when it ended, which differs from one study to the next.
+Mark = tuple[int, datetime | None]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How trials become rewards.
+
+    Attributes:
+        sign: 1 where the study maximises, -1 where it minimises.
+        pruned: whether pruned trials are learned.
+        failed: whether failed trials are learned.
+        dates: whether the bandit's time is that of the calendar.
+    """
+
+    sign: float
+    pruned: Literal["learn", "ignore"]
+    failed: Literal["ignore", "worst"]
+    dates: bool
+
+
+def mark(trial: FrozenTrial) -> Mark:
+    """Return what stands for a finished trial."""
+    return trial.number, trial.datetime_complete
+
+
+def refuse_constraints(trial: FrozenTrial) -> None:
+    """Refuse a trial with constraints.
+
+    Raises:
+        InputError: if it has some.
+    """
+    if trial.constraints:
+        raise InputError(
+            f"Trial {trial.number} has constraints ({', '.join(trial.constraints)}), which KernelBanditSampler would "
+            "ignore: it does not support them. Use Optuna's GPSampler or TPESampler, or make them a penalty in the "
+            "value."
+        )
+
+
+class StudyBelief:
+    """A bandit that was told the finished trials of a study, as far as they lie in one search space.
+
+    Trials are told in the order in which they ended. So a belief that follows a study is that of one who reads all its
+    trials at once, and nothing else has to be stored.
+
+    Args:
+        distributions: the search space, of parameters that all learned trials have.
+        space: the same, as a space of parameters.
+        bandit: one that was told nothing, on that space.
+        reading: how trials become rewards.
+        seed: of the first points, which cover the space evenly.
+    """
+
+    def __init__(
+        self,
+        distributions: Mapping[str, BaseDistribution],
+        space: ParameterSpace,
+        bandit: FittedBandit,
+        reading: Reading,
+        seed: int,
+    ) -> None:
+        self.distributions = dict(distributions)
+        self.space = space
+        self.bandit = bandit
+        self.reading = reading
+        self.seed = seed
+        self.read: set[Mark] = set()
+        self._numbers: list[int] = []
+        self._completed: list[float] = []
+
+    def learn(self, finished: Iterable[FrozenTrial]) -> None:
+        """Tell the bandit the finished trials that it does not know.
+
+        Raises:
+            InputError: if one has constraints.
+        """
+        new = [trial for trial in finished if mark(trial) not in self.read]
+        for trial in sorted(new, key=lambda trial: (trial.datetime_complete or datetime.min, trial.number)):
+            refuse_constraints(trial)
+            point, reward = self._point(trial), self._reward(trial)
+            if point is not None and reward is not None:
+                self.bandit.tell(point, reward, time=trial.datetime_complete if self.reading.dates else None)
+                self._numbers.append(trial.number)
+                if trial.state == TrialState.COMPLETE:
+                    bisect.insort(self._completed, reward)
+            self.read.add(mark(trial))
+
+    def suggest(
+        self, trial: FrozenTrial, trials: Sequence[FrozenTrial], suggested: Mapping[int, Mapping[str, Any]]
+    ) -> dict[str, Any]:
+        """Return a configuration for a running trial, after reading what is new.
+
+        Args:
+            trial: that will be evaluated there.
+            trials: all trials of the study that wait no more.
+            suggested: by their numbers, what was suggested to running trials and is not all stored yet.
+        """
+        self.bandit.forget()
+        self.learn(other for other in trials if other.state.is_finished())
+        if self.bandit.num_told < self.bandit.num_initial:
+            # By the trial's number: if its evaluation fails, the next one is elsewhere.
+            first = self.space.sample(1, generator_for(self.seed, 0, "first trials"), first=trial.number)
+            return self.space.decode(first)[0]
+        time = self._not_before_the_last(trial.datetime_start or datetime.now())
+        others = [*self._failed(trials), *(o for o in trials if not o.state.is_finished() and o.number != trial.number)]
+        points = [point for other in others if (point := self._point(other, suggested.get(other.number))) is not None]
+        if points:
+            self.bandit.mark_pending(torch.cat(points), time=time)
+        return self.space.decode(self.bandit.ask(time=time))[0]
+
+    def recommend(self) -> int:
+        """Return the number of the trial of the largest posterior mean, the first of those that are equal."""
+        best = self.bandit.recommend(time=self._not_before_the_last(datetime.now()))
+        return self._numbers[int((best == self.bandit.history.X).all(-1).nonzero()[0])]
+
+    def _failed(self, trials: Sequence[FrozenTrial]) -> list[FrozenTrial]:
+        """Return trials that failed and were not learned: their points stay pending, to be tried last again."""
+        if self.reading.failed != "ignore":
+            return []
+        return [trial for trial in trials if trial.state == TrialState.FAIL][-_FAILED:]
+
+    def _point(self, trial: FrozenTrial, suggested: Mapping[str, Any] | None = None) -> Tensor | None:
+        """Return the encoding (1, d) of a trial, or None if it does not lie in the space.
+
+        Parameters that a trial failed without are drawn: whatever they were, it would have failed.
+        """
+        known = {**(suggested or {}), **trial.params}
+        if trial.state == TrialState.FAIL and known.keys() & self.distributions.keys():
+            drawn = self.space.sample(1, generator_for(self.seed, trial.number, "not suggested"))
+            known = self.space.decode(drawn)[0] | known
+        values = values_in(known, trial.distributions, self.distributions)
+        if values is None:
+            return None
+        try:
+            return self.space.encode([values])
+        except InputError:  # an enqueued value outside its range, which Optuna lets pass
+            return None
+
+    def _reward(self, trial: FrozenTrial) -> float | None:
+        """Return the reward of a finished trial, or None if it is not to be learned."""
+        worst = self._completed[0] if self._completed else None
+        if trial.state == TrialState.FAIL:
+            return worst if self.reading.failed == "worst" else None
+        if trial.value is None or (trial.state == TrialState.PRUNED and self.reading.pruned == "ignore"):
+            return None
+        reward = self.reading.sign * trial.value
+        if trial.state == TrialState.COMPLETE and math.isfinite(reward):
+            return reward
+        if worst is None:
+            return None
+        middle = (len(self._completed) - 1) // 2
+        best = self._completed[-1 if trial.state == TrialState.COMPLETE else middle]
+        return min(max(reward, worst), best)
+
+    def _not_before_the_last(self, time: datetime) -> datetime | None:
+        """Return a time, but not before the last reward; None where time is counted in trials."""
+        if not self.reading.dates:
+            return None
+        return max((ended for _, ended in self.read if ended is not None and ended > time), default=time)
