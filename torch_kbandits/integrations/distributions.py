@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any
 
+import numpy as np
 from torch import Tensor
 
 from torch_kbandits import checks
@@ -79,7 +80,10 @@ def _of_scipy(name: str, given: Any) -> Parameter:
     """Return the range of a uniform, log-uniform or discrete uniform distribution; only these are what a range is."""
     family = getattr(getattr(given, "dist", None), "name", type(given).__name__)
     if family in ("uniform", "loguniform", "reciprocal", "randint"):
-        low, high = given.support()
+        with np.errstate(invalid="ignore"):
+            low, high = given.support()
+        if not (math.isfinite(low) and math.isfinite(high)):
+            raise InputError(f"parameter {name!r} must have a range with finite ends, got {low} to {high}.")
         if family == "randint":
             return Integer(int(low), int(high))
         if family == "uniform":
@@ -98,5 +102,5 @@ def _in_order(choices: Sequence[Any]) -> list[Any] | None:
         return None
     if not all(math.isfinite(choice) for choice in choices):
         return None
-    ordered = sorted({choice: None for choice in choices})
+    ordered = sorted(dict.fromkeys(choices))
     return ordered if len(ordered) > 2 else None

@@ -75,7 +75,7 @@ class SequentialSearchCV(BaseSearchCV):
         """Return the name of the one score that is maximised."""
         if "mean_test_score" in results:
             return "score"
-        if isinstance(self.refit, str):
+        if isinstance(self.refit, str) and (self.refit in results or f"mean_test_{self.refit}" in results):
             return self.refit
         raise InputError(
             f"{type(self).__name__} maximises one score: with several metrics refit must be the name of that one, "
@@ -87,7 +87,7 @@ class SequentialSearchCV(BaseSearchCV):
     ) -> dict[str, Any]:
         self._formatted = candidate_params, n_splits, out, more_results
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # that scores are not finite, anew after each batch
+            warnings.simplefilter("ignore")  # that scores are not finite, anew after each batch
             return super()._format_results(*self._with_failures(*self._formatted))
 
     def _with_failures(

@@ -150,6 +150,8 @@ class KernelBanditSearchCV(SequentialSearchCV):
                 stacklevel=2,
             )
         num_initial = whole.get("num_initial", min(10, max(2, size // 3)))
+        if num_initial < 2:
+            raise InputError("num_initial must be at least 2, since a fit needs two scores; got 1.")
         return size, min(num_initial, size), whole.get("batch_size", effective_n_jobs(self.n_jobs))
 
     def _made(self, untried: Untried, num_initial: int, seed: int) -> FittedBandit | None:
@@ -168,7 +170,7 @@ class KernelBanditSearchCV(SequentialSearchCV):
     def _select_best_index(self, refit: Any, refit_metric: str, results: Mapping[str, Any]) -> int:
         """Return the row that is recommended."""
         if self.recommend == "posterior" and self.bandit_ is not None and self.bandit_.num_told:
-            played = (self.bandit_.history.X == self.bandit_.recommend()).all(-1)
+            played = (self.bandit_.recommend() == self.bandit_.history.X).all(-1)
             index = int(played.nonzero()[0])
             if np.isfinite(results[f"mean_test_{refit_metric}"][index]):
                 return index

@@ -60,7 +60,8 @@ class Untried:
         """Return the encodings of all configurations, each once."""
         names = list(self.space.parameters)
         values = itertools.product(*(_values(parameter) for parameter in self.space.parameters.values()))
-        return self.space.encode([dict(zip(names, row, strict=True)) for row in values]).unique(dim=0)
+        encodings = self.space.encode([dict(zip(names, row, strict=True)) for row in values])
+        return encodings.unique(dim=0) if self.space.dimension else encodings[:1]
 
 
 def _number_of_values(parameter: Parameter) -> float:
