@@ -1,6 +1,7 @@
 """The examples run as a user runs them, with small settings."""
 
 import json
+import math
 import subprocess
 import sys
 from itertools import pairwise
@@ -9,6 +10,14 @@ from pathlib import Path
 import pytest
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+
+SCRIPTS = [
+    "tune_classifier.py",
+    "variance_starvation.py",
+    "personalise_prices.py",
+    "tune_pipeline.py",
+    "choose_learning_rate.py",
+]
 
 
 def run(script, *arguments):
@@ -92,6 +101,37 @@ def test_personalise_prices(tmp_path):
         assert played["regret"] == only["policies"][name]["regret"][:60]
 
 
+def test_tune_pipeline(tmp_path):
+    process, record = outcome("tune_pipeline.py", tmp_path, "--quick")
+    assert "random search" in process.stdout
+    (only,) = record["runs"]
+    assert [len(scores) for scores in only["scores"].values()] == [8, 8]
+    for name, result in only["results"].items():
+        assert 0.1 < result["score"] <= 1.0, name
+        assert 0.1 < result["held_out"] <= 1.0, name
+        assert {*result["configuration"]} == {"scale", "pca__n_components", "pca__whiten", "svc__C", "svc__gamma"}
+    for name, scores in only["scores"].items():
+        assert only["results"][name]["score"] == max(scores)
+
+
+def test_choose_learning_rate(tmp_path):
+    process, record = outcome("choose_learning_rate.py", tmp_path, "--quick")
+    assert "cosine 1.0" in process.stdout
+    (only,) = record["runs"]
+    assert len(only["contenders"]) == 10
+    rates, momenta = record["settings"]["rates"], record["settings"]["momenta"]
+    for name, played in only["contenders"].items():
+        assert len(played["test_loss"]) == 6, name
+        assert min(played["reward"]) >= -math.log(record["settings"]["tolerance"])
+        assert played["undone"] == sum(reward < -0.22 for reward in played["reward"]), name
+        if name.startswith(("bandit", "random")):
+            assert {*played["rate"]} <= {*rates}
+            assert {*played["momentum"]} <= {*momenta}
+    constant = only["contenders"]["constant 0.1"]
+    assert constant["accuracy"] > 0.8
+    assert [len(curve) for curve in only["looks"].values()] == [len(rates)] * 2
+
+
 @pytest.mark.parametrize(
     ("script", "arguments", "message"),
     [
@@ -99,6 +139,8 @@ def test_personalise_prices(tmp_path):
         ("tune_classifier.py", ["--runs", "0"], "--runs must be at least 1"),
         ("variance_starvation.py", ["--seed", "none"], "invalid int value"),
         ("personalise_prices.py", ["--offers", "0"], "--offers must be at least 1, got 0"),
+        ("tune_pipeline.py", ["--evaluations", "0"], "--evaluations must be at least 1, got 0"),
+        ("choose_learning_rate.py", ["--epochs", "0"], "--epochs must be at least 1, got 0"),
     ],
 )
 def test_bad_arguments_are_named(script, arguments, message):
@@ -108,7 +150,7 @@ def test_bad_arguments_are_named(script, arguments, message):
     assert "Traceback" not in process.stderr
 
 
-@pytest.mark.parametrize("script", ["tune_classifier.py", "variance_starvation.py", "personalise_prices.py"])
+@pytest.mark.parametrize("script", SCRIPTS)
 def test_an_output_folder_that_cannot_be_made_is_named(script, tmp_path):
     (tmp_path / "file").write_text("in the way")
     process = run(script, "--output", tmp_path / "file" / "folder")
