@@ -1,11 +1,10 @@
 """Choose learning rate and momentum anew before every epoch, while what is best changes as training goes on.
 
 A small network is trained on scikit-learn's digits (``choose_learning_rate_training.py``). Before each epoch a learning
-rate and a momentum are chosen; the reward is by how much the epoch lowers the logarithm of the validation loss. Early on
-a large rate brings most, later nearly nothing is left to win and a large rate only loses: the same arm, another reward.
-So this is a bandit problem that changes with time. EK-UCB plays it with and without a memory that forgets, next to
-random choices, constant rates and cosine schedules. The bandits need a single training run each and know the rates only
-by their range.
+rate and a momentum are chosen; the reward is by how much the epoch lowers the logarithm of the validation loss. Early
+on a large rate brings most, later little is left to win and a large rate may lose: the same arm, another reward. So
+this is a bandit problem that changes with time. EK-UCB plays it with and without a memory that forgets, next to random
+choices, constant rates and cosine schedules. A bandit needs a single training and knows the rates only by their range.
 
     python examples/choose_learning_rate.py              # about a minute
     python examples/choose_learning_rate.py --quick      # a few seconds

@@ -16,7 +16,7 @@ TRAINING_SIZE, VALIDATION_SIZE, BATCH_SIZE = 600, 400, 20
 #: An epoch after which the validation loss is more than this many times what it was is undone.
 TOLERANCE = 1.25
 
-#: What may be chosen before each epoch. Step sizes are rate times (1 − momentum), so that rates mean the same with both.
+#: What may be chosen before each epoch. Steps are rate times (1 − momentum), so that rates mean the same with both.
 RATES = tuple(float(rate) for rate in np.geomspace(1e-3, 1.0, 13))
 MOMENTA = (0.0, 0.9)
 
@@ -100,7 +100,7 @@ class Training:
         self.optimizer.load_state_dict(copy.deepcopy(state[1]))
 
     def improvements(self, repeats: int = 3) -> list[float]:
-        """Return what the next epoch would bring for each rate without momentum, a mean over orders; nothing changes."""
+        """Return what the next epoch would bring for each rate without momentum, mean over orders; nothing changes."""
         kept, loss, order, undone = self.state(), self.validation_loss, self.order.get_state(), self.undone
         means = []
         for rate in RATES:

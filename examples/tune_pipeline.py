@@ -86,14 +86,18 @@ def run(seed: int, evaluations: int) -> dict[str, Any]:
 
 def best_believed(search: KernelBanditSearchCV) -> int:
     """Return which row ``recommend="posterior"`` would have called the best, without running the search again."""
-    played = search.bandit_.history.X == search.bandit_.recommend()
+    played = search.bandit_.recommend() == search.bandit_.history.X
     return int(played.all(-1).nonzero()[0])
 
 
 def result(configuration: dict[str, Any], score: float, held_out: float) -> dict[str, Any]:
     """Return what the record keeps of a recommendation."""
     plain = {
-        name: value.item() if isinstance(value, np.generic) else value if isinstance(value, (int, float)) else str(value)
+        name: value.item()
+        if isinstance(value, np.generic)
+        else value
+        if isinstance(value, (int, float))
+        else str(value)
         for name, value in configuration.items()
     }
     return {"configuration": plain, "score": float(score), "held_out": float(held_out)}

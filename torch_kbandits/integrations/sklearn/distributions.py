@@ -92,7 +92,7 @@ def _of_scipy(name: str, given: Any) -> Parameter:
             return Float(float(low), float(high), log=True)
         family = "shifted loguniform"
     raise InputError(
-        f"parameter {name!r} has the distribution {family!r}, whose shape a search by a bandit would ignore. {_WHAT_WORKS}"
+        f"parameter {name!r} has the distribution {family!r}, whose shape this search would ignore. {_WHAT_WORKS}"
     )
 
 

@@ -2,6 +2,8 @@
 
 import itertools
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -43,11 +45,7 @@ class Untried:
         self.tried = torch.cat([self.tried, points])
 
     def sample(self, n: int, generator: torch.Generator) -> Tensor:
-        """Return the encodings (m, d) of at most n different configurations not tried, evenly spread; m >= 1.
-
-        Raises:
-            RuntimeError: never while some are left; they are listed where chance would not find them.
-        """
+        """Return the encodings (m, d) of at most n different configurations not tried, evenly spread; m >= 1."""
         drawn = self.space.sample(n, generator)
         kept = drawn[self._fresh(drawn)]
         first = [row for row in range(len(kept)) if not bool((kept[:row] == kept[row]).all(-1).any())]
@@ -74,10 +72,11 @@ def _number_of_values(parameter: Parameter) -> float:
     return math.inf
 
 
-def _values(parameter: Parameter):
+def _values(parameter: Parameter) -> Sequence[Any]:
     """Return all values of a parameter that has few."""
     if isinstance(parameter, Categorical):
         return parameter.choices
+    if isinstance(parameter, Integer):
+        return range(parameter.low, parameter.high + 1, parameter.step)
     number = int(_number_of_values(parameter))
-    cells = (torch.arange(number, dtype=torch.float64).unsqueeze(-1) + 0.5) / number
-    return parameter.decode(cells) if not parameter.log else range(parameter.low, parameter.high + 1)
+    return parameter.decode((torch.arange(number, dtype=torch.float64).unsqueeze(-1) + 0.5) / number)

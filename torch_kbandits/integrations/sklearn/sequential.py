@@ -12,14 +12,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+from sklearn.exceptions import FitFailedWarning
+from sklearn.model_selection._search import BaseSearchCV
 
 from torch_kbandits.errors import InputError
-from torch_kbandits.extras import require
-
-require("sklearn", "sklearn")
-
-from sklearn.exceptions import FitFailedWarning  # noqa: E402
-from sklearn.model_selection._search import BaseSearchCV  # noqa: E402
 
 #: How scikit-learn begins what it says, and raises, when every fit of a batch failed.
 _ALL_FAILED = re.compile(r"\s*All the \d+ fits failed")

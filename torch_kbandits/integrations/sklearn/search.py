@@ -1,4 +1,4 @@
-"""Tuning of scikit-learn estimators: ``KernelBanditSearchCV`` in place of ``RandomizedSearchCV``."""
+"""The search over parameters that a kernelized bandit makes."""
 
 import warnings
 from collections.abc import Callable, Mapping
@@ -6,23 +6,17 @@ from typing import Any
 
 import numpy as np
 import torch
+from joblib import effective_n_jobs
+from sklearn.utils import check_random_state
 
 from torch_kbandits import checks
 from torch_kbandits.confidence import Width
 from torch_kbandits.errors import InputError, KernelBanditWarning
-from torch_kbandits.extras import require
 from torch_kbandits.fitted import FittedBandit
-from torch_kbandits.integrations.distributions import SearchSpace
-from torch_kbandits.integrations.sequential_search import Evaluate, SequentialSearchCV
-from torch_kbandits.integrations.untried import Untried
+from torch_kbandits.integrations.sklearn.distributions import SearchSpace
+from torch_kbandits.integrations.sklearn.sequential import Evaluate, SequentialSearchCV
+from torch_kbandits.integrations.sklearn.untried import Untried
 from torch_kbandits.random import generator_for
-
-require("sklearn", "sklearn")
-
-from joblib import effective_n_jobs  # noqa: E402
-from sklearn.utils import check_random_state  # noqa: E402
-
-__all__ = ["KernelBanditSearchCV"]
 
 #: Scores this many times as far below the median as the best is above it are told as if they were there.
 _FAR_BELOW = 5.0
