@@ -92,14 +92,10 @@ def best_believed(search: KernelBanditSearchCV) -> int:
 
 def result(configuration: dict[str, Any], score: float, held_out: float) -> dict[str, Any]:
     """Return what the record keeps of a recommendation."""
-    plain = {
-        name: value.item()
-        if isinstance(value, np.generic)
-        else value
-        if isinstance(value, (int, float))
-        else str(value)
-        for name, value in configuration.items()
+    unwrapped = {
+        name: value.item() if isinstance(value, np.generic) else value for name, value in configuration.items()
     }
+    plain = {name: value if isinstance(value, (int, float)) else str(value) for name, value in unwrapped.items()}
     return {"configuration": plain, "score": float(score), "held_out": float(held_out)}
 
 
