@@ -1,9 +1,9 @@
 """Tune a scikit-learn pipeline with ``KernelBanditSearchCV`` and with ``RandomizedSearchCV`` at the same budget.
 
 The pipeline scales images of digits, projects them on principal components and separates them by a support vector
-machine. Five parameters are chosen: how to scale (four ways), how many components, whether to whiten them, C and γ. Both
-searches see the same development digits and the same splits; what they recommend is refitted and judged on digits that
-neither saw. They are run several times, on other divisions of the data: a single run of each is decided by luck.
+machine. Five parameters are chosen: how to scale (four ways), how many components, whether to whiten them, C and γ.
+Both searches see the same development digits and the same splits; what they recommend is refitted and judged on digits
+that neither saw. They are run several times, on other divisions of the data: a single run is decided by luck.
 
     python examples/tune_pipeline.py                 # about a minute
     python examples/tune_pipeline.py --quick         # a few seconds
@@ -75,7 +75,8 @@ def run(seed: int, evaluations: int) -> dict[str, Any]:
         record["results"][name] = result(search.best_params_, search.best_score_, search.score(X_held_out, y_held_out))
         if isinstance(search, KernelBanditSearchCV):
             believed = best_believed(search)
-            refitted = clone(PIPELINE).set_params(**search.cv_results_["params"][believed]).fit(X, y)
+            refitted: Any = clone(PIPELINE)
+            refitted.set_params(**search.cv_results_["params"][believed]).fit(X, y)
             record["results"][POSTERIOR] = result(
                 search.cv_results_["params"][believed],
                 search.cv_results_["mean_test_score"][believed],
@@ -86,8 +87,8 @@ def run(seed: int, evaluations: int) -> dict[str, Any]:
 
 def best_believed(search: KernelBanditSearchCV) -> int:
     """Return which row ``recommend="posterior"`` would have called the best, without running the search again."""
-    played = search.bandit_.recommend() == search.bandit_.history.X
-    return int(played.all(-1).nonzero()[0])
+    bandit: Any = search.bandit_
+    return int((bandit.history.X == bandit.recommend()).all(-1).nonzero()[0])
 
 
 def result(configuration: dict[str, Any], score: float, held_out: float) -> dict[str, Any]:
@@ -129,7 +130,8 @@ def verdict(name: str, what: str, runs: Sequence[dict[str, Any]]) -> str:
     text = f"{name}, {words}: {differences.mean():+.4f} on random search, better in {(differences > 0).sum()} runs"
     if len(runs) < 2 or not differences.any():
         return f"{text} of {len(runs)}."
-    return f"{text} of {len(runs)} (two-sided Wilcoxon p = {wilcoxon(differences).pvalue:.3f})."
+    test: Any = wilcoxon(differences)
+    return f"{text} of {len(runs)} (two-sided Wilcoxon p = {test.pvalue:.3f})."
 
 
 def spread(values: Sequence[float], form: str) -> str:

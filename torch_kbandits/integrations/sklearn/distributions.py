@@ -43,7 +43,10 @@ class SearchSpace:
                 f"param_distributions must be one dict, got a list of {len(distributions)}: parameters that exist only "
                 "beside some values of others are not supported. Search each dict by itself."
             )
-        checks.instance("param_distributions", distributions, Mapping, "a dict from names to distributions")
+        if not isinstance(distributions, Mapping):
+            raise InputError(
+                f"param_distributions must be a dict from names to distributions, got {checks.describe(distributions)}."
+            )
         parameters, numbers = {}, {}
         for name, given in distributions.items():
             parameters[name] = parameter = _parameter(name, given)

@@ -93,10 +93,10 @@ class KernelBanditSearchCV(SequentialSearchCV):
             estimator=estimator,
             scoring=scoring,
             n_jobs=n_jobs,
-            refit=refit,
+            refit=refit,  # pyright: ignore[reportArgumentType]
             cv=cv,
             verbose=verbose,
-            pre_dispatch=pre_dispatch,
+            pre_dispatch=pre_dispatch,  # pyright: ignore[reportArgumentType]
             error_score=error_score,
             return_train_score=return_train_score,
         )
@@ -146,7 +146,8 @@ class KernelBanditSearchCV(SequentialSearchCV):
         num_initial = whole.get("num_initial", min(10, max(2, size // 3)))
         if num_initial < 2:
             raise InputError("num_initial must be at least 2, since a fit needs two scores; got 1.")
-        return size, min(num_initial, size), whole.get("batch_size", effective_n_jobs(self.n_jobs))
+        workers = effective_n_jobs(self.n_jobs)  # pyright: ignore[reportArgumentType]
+        return size, min(num_initial, size), whole.get("batch_size", workers)
 
     def _made(self, untried: Untried, num_initial: int, seed: int) -> FittedBandit | None:
         if untried.space.dimension == 0:
@@ -168,7 +169,7 @@ class KernelBanditSearchCV(SequentialSearchCV):
             index = int(played.nonzero()[0])
             if np.isfinite(results[f"mean_test_{refit_metric}"][index]):
                 return index
-        return super()._select_best_index(refit, refit_metric, results)
+        return int(super()._select_best_index(refit, refit_metric, results))
 
 
 def _ask(bandit: FittedBandit, q: int, untried: Untried) -> torch.Tensor:
