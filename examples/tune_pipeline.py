@@ -88,7 +88,7 @@ def run(seed: int, evaluations: int) -> dict[str, Any]:
 def best_believed(search: KernelBanditSearchCV) -> int:
     """Return which row ``recommend="posterior"`` would have called the best, without running the search again."""
     bandit: Any = search.bandit_
-    return int((bandit.history.X == bandit.recommend()).all(-1).nonzero()[0])
+    return int((bandit.recommend() == bandit.history.X).all(-1).nonzero()[0])
 
 
 def result(configuration: dict[str, Any], score: float, held_out: float) -> dict[str, Any]:
