@@ -91,6 +91,7 @@ def test_scores_are_those_of_cross_validation_and_the_best_is_refitted():
     assert search.classes_.tolist() == [0, 1, 2]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:invalid value encountered in cast:RuntimeWarning")  # scikit-learn's, of NaN
 def test_scikit_learn_s_own_checks_of_estimators_pass():
     search = KernelBanditSearchCV(LogisticRegression(), {"C": [0.1, 1.0]}, n_iter=2, cv=2, error_score="raise")
@@ -177,15 +178,15 @@ def test_the_same_seed_gives_the_same_search_and_another_seed_another():
 
 def test_two_workers_give_what_batches_of_two_give():
     with parallel_config(backend="threading"):
-        two = searched(n_iter=8, num_initial=4, n_jobs=2)
-    assert table(two) == table(searched(n_iter=8, num_initial=4, batch_size=2))
-    assert table(two) != table(searched(n_iter=8, num_initial=4))
+        two = searched(n_iter=7, num_initial=5, n_jobs=2)
+    assert table(two) == table(searched(n_iter=7, num_initial=5, batch_size=2))
+    assert table(two) != table(searched(n_iter=7, num_initial=5))
 
 
 @pytest.mark.slow
 def test_two_processes_give_what_one_gives():
-    two = searched(n_iter=8, num_initial=4, n_jobs=2)
-    assert table(two) == table(searched(n_iter=8, num_initial=4, batch_size=2))
+    two = searched(n_iter=7, num_initial=5, n_jobs=2)
+    assert table(two) == table(searched(n_iter=7, num_initial=5, batch_size=2))
 
 
 def test_values_are_of_the_kinds_given_and_in_their_ranges():
@@ -262,7 +263,7 @@ def test_words_of_the_bandit_are_passed_on():
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.FitFailedWarning")
 def test_failed_fits_are_rows_of_the_table_as_in_randomized_search(batch_size):
     search = KernelBanditSearchCV(
-        Tunable(limit=5), SPACE, n_iter=20, num_initial=5, batch_size=batch_size, cv=2, random_state=1
+        Tunable(limit=5), SPACE, n_iter=20, num_initial=10, batch_size=batch_size, cv=2, random_state=1
     )
     with pytest.warns(UserWarning, match="test scores are non-finite") as caught:
         search.fit(X, Y)
@@ -292,11 +293,11 @@ def test_failures_at_the_end_and_at_the_beginning_keep_their_places():
                 raise ValueError("not now")
             return super().fit(X, y)
 
-    for bad in ({0, 1, 7}, {6, 7}, {2, 3, 4}, {0, 1, 2, 3, 4, 5, 6}):
+    for bad in ({0, 1, 5}, {4, 5}, {0, 1, 2, 3, 4}):
         Late.count, Late.bad = 0, bad
         with warnings.catch_warnings(record=True):
             warnings.simplefilter("always")
-            search = searched(Late(), n_iter=8, num_initial=2, refit=False, return_train_score=True)
+            search = searched(Late(), n_iter=6, num_initial=2, refit=False, return_train_score=True)
         failed = np.isnan(search.cv_results_["mean_test_score"])
         assert {*failed.nonzero()[0].tolist()} == bad
         assert (np.isnan(search.cv_results_["mean_train_score"]) == failed).all()
@@ -309,7 +310,7 @@ def test_failures_at_the_end_and_at_the_beginning_keep_their_places():
 
 def test_error_scores():
     with pytest.warns(FitFailedWarning):
-        search = searched(Tunable(limit=5), error_score=-7.0, n_iter=10, num_initial=5)
+        search = searched(Tunable(limit=5), error_score=-7.0, n_iter=6, num_initial=5)
     deep = np.array([row["depth"] > 5 for row in search.cv_results_["params"]])
     assert ((search.cv_results_["mean_test_score"] == -7.0) == deep).all()
     with pytest.raises(ValueError, match="too deep"):
@@ -318,7 +319,7 @@ def test_error_scores():
         searched(Tunable(limit=0))
     with pytest.warns(FitFailedWarning), pytest.warns(UserWarning, match="non-finite"):
         search = searched(
-            Tunable(limit=5), scoring={"one": "accuracy", "two": "accuracy"}, refit="two", n_iter=10, num_initial=2
+            Tunable(limit=5), scoring={"one": "accuracy", "two": "accuracy"}, refit="two", n_iter=6, num_initial=4
         )
     assert (np.isnan(search.cv_results_["mean_test_one"]) == np.isnan(search.cv_results_["mean_test_two"])).all()
 
@@ -330,9 +331,9 @@ def test_scores_that_are_not_finite_or_far_off_do_not_drown_the_others():
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of scikit-learn, that there are such scores
-        search = searched(scoring=diverging, n_iter=40, num_initial=10)
+        search = searched(scoring=diverging, n_iter=20, num_initial=10)
     assert search.bandit_.history.Y.min() > -20.0
-    assert search.best_score_ > 0.9
+    assert search.best_score_ > 0.8
 
 
 # ---------------------------------------------------------------- against chance
