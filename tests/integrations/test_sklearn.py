@@ -178,15 +178,15 @@ def test_the_same_seed_gives_the_same_search_and_another_seed_another():
 
 def test_two_workers_give_what_batches_of_two_give():
     with parallel_config(backend="threading"):
-        two = searched(n_iter=7, num_initial=5, n_jobs=2)
-    assert table(two) == table(searched(n_iter=7, num_initial=5, batch_size=2))
-    assert table(two) != table(searched(n_iter=7, num_initial=5))
+        two = searched(n_iter=8, num_initial=4, n_jobs=2)
+    assert table(two) == table(searched(n_iter=8, num_initial=4, batch_size=2))
+    assert table(two) != table(searched(n_iter=8, num_initial=4))
 
 
 @pytest.mark.slow
 def test_two_processes_give_what_one_gives():
-    two = searched(n_iter=7, num_initial=5, n_jobs=2)
-    assert table(two) == table(searched(n_iter=7, num_initial=5, batch_size=2))
+    two = searched(n_iter=8, num_initial=4, n_jobs=2)
+    assert table(two) == table(searched(n_iter=8, num_initial=4, batch_size=2))
 
 
 def test_values_are_of_the_kinds_given_and_in_their_ranges():
