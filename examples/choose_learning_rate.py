@@ -6,7 +6,7 @@ on a large rate brings most, later little is left to win and a large rate may lo
 this is a bandit problem that changes with time. EK-UCB plays it with and without a memory that forgets, next to random
 choices, constant rates and cosine schedules. A bandit needs a single training and knows the rates only by their range.
 
-    python examples/choose_learning_rate.py              # about a minute
+    python examples/choose_learning_rate.py              # one to two minutes on two idle cores
     python examples/choose_learning_rate.py --quick      # a few seconds
 
 Writes ``record.json`` and ``figure.png`` to ``runs/choose_learning_rate``.

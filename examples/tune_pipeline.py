@@ -5,7 +5,7 @@ machine. Five parameters are chosen: how to scale (four ways), how many componen
 Both searches see the same development digits and the same splits; what they recommend is refitted and judged on digits
 that neither saw. They are run several times, on other divisions of the data: a single run is decided by luck.
 
-    python examples/tune_pipeline.py                 # about a minute
+    python examples/tune_pipeline.py                 # one to two minutes
     python examples/tune_pipeline.py --quick         # a few seconds
 
 Writes ``record.json`` and ``figure.png`` to ``runs/tune_pipeline``.
