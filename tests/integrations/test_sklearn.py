@@ -388,6 +388,7 @@ def test_what_is_no_distribution_is_named_with_what_works(space, message):
     [
         ({"n_iter": 0}, "n_iter must be a whole number of at least 1"),
         ({"n_iter": 2.5}, "n_iter"),
+        ({"n_iter": None}, "n_iter must be a whole number"),
         ({"num_initial": 1}, "num_initial must be at least 2"),
         ({"batch_size": 0}, "batch_size must be"),
         ({"recommend": "median"}, 'recommend must be "score" or "posterior"'),

@@ -133,7 +133,7 @@ class KernelBanditSearchCV(SequentialSearchCV):
         whole = {
             name: checks.positive_integer(name, int(value) if isinstance(value, np.integer) else value)
             for name, value in given.items()
-            if value is not None
+            if value is not None or name == "n_iter"
         }
         size = int(min(whole["n_iter"], count))
         if size < whole["n_iter"]:
@@ -190,7 +190,7 @@ def _rewards(scores: np.ndarray, told: np.ndarray) -> np.ndarray:
     finite = scores[np.isfinite(scores)]
     median, best = float(np.median(finite)), float(finite.max())
     new = scores[len(told) :]
+    usable = np.isfinite(new)
     if best > median:
         new = np.maximum(new, median - _FAR_BELOW * (best - median))
-    usable = np.isfinite(new)
     return np.where(usable, new, min([*told, *new[usable]]))
