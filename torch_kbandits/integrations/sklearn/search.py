@@ -47,13 +47,19 @@ class KernelBanditSearchCV(SequentialSearchCV):
         recommend: "score" takes the configuration of the best mean test score for the best, as scikit-learn does,
             "posterior" that of the largest posterior mean among those evaluated.
         bandit_options: further words of ``FittedBandit`` and of its algorithm.
-        scoring, n_jobs, refit, cv, verbose, pre_dispatch, random_state, error_score, return_train_score: as in
-            ``RandomizedSearchCV``. With several metrics ``refit`` must be the name of the one to maximise. All
-            configurations meet the same splits.
+        scoring: as in ``RandomizedSearchCV``, like all words below.
+        n_jobs: joblib's workers.
+        refit: whether to refit the best configuration; with several metrics the name of the one to maximise.
+        cv: the splits, which all configurations share.
+        verbose: how much scikit-learn prints, batch by batch.
+        pre_dispatch: jobs that are dispatched at once.
+        random_state: of the design and of the bandit.
+        error_score: the score of a fit that fails.
+        return_train_score: whether to score on the training data as well.
 
     Attributes:
-        cv_results_, best_index_, best_params_, best_score_, best_estimator_, scorer_, n_splits_, refit_time_,
-            multimetric_: as in ``RandomizedSearchCV``, rows of ``cv_results_`` in order of evaluation.
+        cv_results_: a row for each configuration in order of evaluation; columns as in ``RandomizedSearchCV``, and so
+            are ``best_index_``, ``best_params_``, ``best_score_``, ``best_estimator_`` and the others.
         bandit_: what was learned, a ``FittedBandit``; None where nothing could be chosen.
         space_: the ``SearchSpace``; ``space_.decode(bandit_.history.X)`` are the configurations told.
     """
@@ -129,7 +135,7 @@ class KernelBanditSearchCV(SequentialSearchCV):
 
     def _sizes(self, count: float) -> tuple[int, int, int]:
         """Return how many configurations to evaluate, how many of them first, and how many at once later."""
-        given = {"n_iter": self.n_iter, "num_initial": self.num_initial, "batch_size": self.batch_size}
+        given: dict[str, Any] = {"n_iter": self.n_iter, "num_initial": self.num_initial, "batch_size": self.batch_size}
         whole = {
             name: checks.positive_integer(name, int(value) if isinstance(value, np.integer) else value)
             for name, value in given.items()
