@@ -135,12 +135,12 @@ class KernelBanditSearchCV(SequentialSearchCV):
 
     def _sizes(self, count: float) -> tuple[int, int, int]:
         """Return how many configurations to evaluate, how many of them first, and how many at once later."""
-        given: dict[str, Any] = {"n_iter": self.n_iter, "num_initial": self.num_initial, "batch_size": self.batch_size}
-        whole = {
-            name: checks.positive_integer(name, int(value) if isinstance(value, np.integer) else value)
-            for name, value in given.items()
-            if value is not None or name == "n_iter"
-        }
+        whole = {}
+        for name in ("n_iter", "num_initial", "batch_size"):
+            value = getattr(self, name)
+            if value is not None or name == "n_iter":
+                plain: Any = int(value) if isinstance(value, np.integer) else value
+                whole[name] = checks.positive_integer(name, plain)
         size = int(min(whole["n_iter"], count))
         if size < whole["n_iter"]:
             warnings.warn(
