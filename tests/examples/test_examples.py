@@ -12,6 +12,14 @@ import pytest
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
+SCRIPTS = [
+    "tune_classifier.py",
+    "variance_starvation.py",
+    "personalise_prices.py",
+    pytest.param("tune_pipeline.py", marks=pytest.mark.slow),
+    pytest.param("choose_learning_rate.py", marks=pytest.mark.slow),
+]
+
 
 def run(script, *arguments):
     """Run an example in a process of its own and return it."""
@@ -119,6 +127,37 @@ def test_a_run_of_the_weather_is_a_function_of_its_seed(tmp_path):
         assert played["prepared"] == two["runs"][1]["policies"][name]["prepared"][:15]
 
 
+def test_tune_pipeline(tmp_path):
+    process, record = outcome("tune_pipeline.py", tmp_path, "--quick")
+    assert "random search" in process.stdout
+    (only,) = record["runs"]
+    assert [len(scores) for scores in only["scores"].values()] == [8, 8]
+    for name, result in only["results"].items():
+        assert 0.1 < result["score"] <= 1.0, name
+        assert 0.1 < result["held_out"] <= 1.0, name
+        assert {*result["configuration"]} == {"scale", "pca__n_components", "pca__whiten", "svc__C", "svc__gamma"}
+    for name, scores in only["scores"].items():
+        assert only["results"][name]["score"] == max(scores)
+
+
+def test_choose_learning_rate(tmp_path):
+    process, record = outcome("choose_learning_rate.py", tmp_path, "--quick")
+    assert "cosine 1.0" in process.stdout
+    (only,) = record["runs"]
+    assert len(only["contenders"]) == 10
+    rates, momenta = record["settings"]["rates"], record["settings"]["momenta"]
+    for name, played in only["contenders"].items():
+        assert len(played["test_loss"]) == 6, name
+        assert min(played["reward"]) >= -math.log(record["settings"]["tolerance"])
+        assert played["undone"] == sum(reward < -0.22 for reward in played["reward"]), name
+        if name.startswith(("bandit", "random")):
+            assert {*played["rate"]} <= {*rates}
+            assert {*played["momentum"]} <= {*momenta}
+    constant = only["contenders"]["constant 0.1"]
+    assert constant["accuracy"] > 0.8
+    assert [len(curve) for curve in only["looks"].values()] == [len(rates)] * 2
+
+
 @pytest.mark.parametrize(
     ("script", "arguments", "message"),
     [
@@ -127,6 +166,8 @@ def test_a_run_of_the_weather_is_a_function_of_its_seed(tmp_path):
         ("tune_classifier.py", ["--runs", "0"], "--runs must be at least 1"),
         ("variance_starvation.py", ["--seed", "none"], "invalid int value"),
         ("personalise_prices.py", ["--offers", "0"], "--offers must be at least 1, got 0"),
+        pytest.param("tune_pipeline.py", ["--runs", "0"], "--runs must be at least 1, got 0", marks=pytest.mark.slow),
+        pytest.param("choose_learning_rate.py", ["--epochs", "0"], "--epochs must be at", marks=pytest.mark.slow),
     ],
 )
 def test_bad_arguments_are_named(script, arguments, message):
@@ -139,6 +180,7 @@ def test_bad_arguments_are_named(script, arguments, message):
 @pytest.mark.parametrize(
     "script", ["tune_classifier.py", "variance_starvation.py", "personalise_prices.py", "follow_the_weather.py"]
 )
+@pytest.mark.parametrize("script", SCRIPTS)
 def test_an_output_folder_that_cannot_be_made_is_named(script, tmp_path):
     (tmp_path / "file").write_text("in the way")
     process = run(script, "--output", tmp_path / "file" / "folder")

@@ -1,0 +1,425 @@
+"""KernelBanditSearchCV is a search of scikit-learn's in every respect but one: it chooses, and better than chance."""
+
+import importlib
+import pickle
+import subprocess
+import sys
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+import sklearn
+from joblib import parallel_config
+from scipy.stats import beta, loguniform, norm, randint, uniform, wilcoxon
+from sklearn.base import clone
+from sklearn.datasets import load_iris
+from sklearn.exceptions import FitFailedWarning
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import accuracy_score
+from sklearn.model_selection import GridSearchCV, GroupKFold, RandomizedSearchCV, ShuffleSplit, cross_val_score
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import check_estimator
+from tunable import Tunable, quality
+
+from torch_kbandits import InputError, KernelBanditWarning
+from torch_kbandits.extras import MissingExtraError
+from torch_kbandits.integrations.parameters import Float, Integer
+from torch_kbandits.integrations.sklearn import KernelBanditSearchCV
+
+X, Y = np.arange(40.0).reshape(20, 2), np.tile([0, 1], 10)
+SPACE = {"rate": loguniform(1e-4, 1.0), "depth": randint(1, 11), "kind": ["a", "b", "c"]}
+
+
+def searched(estimator=None, space=SPACE, X=X, y=Y, **settings):
+    settings = {"n_iter": 6, "cv": 2, "random_state": 0} | settings
+    return KernelBanditSearchCV(Tunable() if estimator is None else estimator, space, **settings).fit(X, y)
+
+
+def table(search):
+    """What a search found, without times."""
+    return {key: list(column) for key, column in search.cv_results_.items() if "time" not in key}
+
+
+# ---------------------------------------------------------------- the contract of a search
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"return_train_score": True},
+        {"scoring": ["accuracy", "balanced_accuracy"], "refit": "accuracy"},
+        {"scoring": {"a": "accuracy"}, "refit": "a"},
+        {"scoring": "accuracy", "refit": False},
+    ],
+    ids=["plain", "train", "several", "named", "no-refit"],
+)
+def test_the_table_has_the_columns_and_kinds_of_randomized_search(settings):
+    space = {"n_neighbors": [1, 3, 10], "weights": ["uniform", "distance"]}
+    ours, theirs = (
+        search(KNeighborsClassifier(), space, n_iter=4, cv=3, **settings).fit(*load_iris(return_X_y=True))
+        for search in (KernelBanditSearchCV, RandomizedSearchCV)
+    )
+    assert {*ours.cv_results_} == {*theirs.cv_results_}
+    for key, column in theirs.cv_results_.items():
+        assert type(ours.cv_results_[key]) is type(column), key
+        assert len(ours.cv_results_[key]) == 4
+        if isinstance(column, np.ndarray):
+            assert ours.cv_results_[key].dtype == column.dtype, key
+    public = {name for name in vars(theirs) if name.endswith("_") and not name.startswith("_")}
+    assert {name for name in vars(ours) if name.endswith("_")} == public | {"bandit_", "space_"}
+
+
+def test_scores_are_those_of_cross_validation_and_the_best_is_refitted():
+    X, y = load_iris(return_X_y=True)
+    model = make_pipeline(StandardScaler(), KNeighborsClassifier())
+    space = {"kneighborsclassifier__n_neighbors": Integer(1, 60), "kneighborsclassifier__p": uniform(1.0, 2.0)}
+    search = searched(model, space, X, y, n_iter=5, cv=3)
+    for row, parameters in enumerate(search.cv_results_["params"]):
+        scores = cross_val_score(clone(model).set_params(**parameters), X, y, cv=3)
+        assert search.cv_results_["mean_test_score"][row] == pytest.approx(scores.mean())
+        assert search.cv_results_["split1_test_score"][row] == pytest.approx(scores[1])
+    best = int(search.cv_results_["mean_test_score"].argmax())
+    assert search.best_index_ == best
+    assert search.best_params_ == search.cv_results_["params"][best]
+    assert search.best_score_ == search.cv_results_["mean_test_score"].max()
+    refitted = clone(model).set_params(**search.best_params_).fit(X, y)
+    assert (search.predict(X) == refitted.predict(X)).all()
+    assert search.predict_proba(X).shape == (len(X), 3)
+    assert search.score(X, y) == refitted.score(X, y)
+    assert search.classes_.tolist() == [0, 1, 2]
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:invalid value encountered in cast:RuntimeWarning")  # scikit-learn's, of NaN
+def test_scikit_learn_s_own_checks_of_estimators_pass():
+    search = KernelBanditSearchCV(LogisticRegression(), {"C": [0.1, 1.0]}, n_iter=2, cv=2, error_score="raise")
+    check_estimator(search, on_skip=None)
+
+
+def test_clone_words_and_saving():
+    search = KernelBanditSearchCV(Tunable(), SPACE, n_iter=6, cv=2, beta=1.0, random_state=0)
+    copy = clone(search).set_params(n_iter=4, estimator__noise=0.1)
+    assert (copy.n_iter, copy.beta, copy.estimator.noise) == (4, 1.0, 0.1)
+    assert search.get_params()["estimator__noise"] == 0.0
+    search.fit(X, Y)
+    again = pickle.loads(pickle.dumps(search))
+    assert (again.predict(X) == search.predict(X)).all()
+    assert again.bandit_.recommend().equal(search.bandit_.recommend())
+    assert not hasattr(clone(search), "best_params_")
+    assert cross_val_score(search, X, Y, cv=2).shape == (2,)  # nested
+
+
+def test_data_frames_groups_weights_and_routing():
+    frame = pd.DataFrame(X, columns=["left", "right"])
+    groups = np.repeat(np.arange(5), 4)
+    search = searched(LogisticRegression(), {"C": [0.1, 1.0]}, frame, pd.Series(Y), n_iter=2)
+    assert search.feature_names_in_.tolist() == ["left", "right"]
+    grouped = KernelBanditSearchCV(Tunable(), SPACE, n_iter=3, cv=GroupKFold(5), random_state=0)
+    grouped.fit(X, Y, groups=groups)
+    assert grouped.n_splits_ == 5
+    with pytest.raises(ValueError, match="groups"):
+        grouped.fit(X, Y)
+    weighted = KernelBanditSearchCV(Tunable(), SPACE, n_iter=3, cv=2, random_state=0)
+    assert weighted.fit(X, Y, sample_weight=np.full(20, 0.5)).best_estimator_.weight_ == 10.0
+    with sklearn.config_context(enable_metadata_routing=True):
+        model = Tunable().set_fit_request(sample_weight=True).set_score_request(sample_weight=True)
+        routed = KernelBanditSearchCV(model, SPACE, n_iter=3, cv=GroupKFold(5), random_state=0)
+        routed.fit(X, Y, sample_weight=np.full(20, 0.5), groups=groups)
+        assert routed.best_estimator_.weight_ == 10.0
+
+
+def test_all_configurations_meet_the_same_splits():
+    """Also those of a splitter that draws others whenever it is asked, in batches of one."""
+    splits = []
+
+    class Watched(ShuffleSplit):
+        def split(self, *arguments, **settings):
+            for split in super().split(*arguments, **settings):
+                splits.append(split)
+                yield split
+
+    search = searched(n_iter=6, num_initial=2, cv=Watched(3))
+    assert len(search.cv_results_["params"]) == 6
+    assert len(splits) == 3
+
+
+def test_several_metrics_are_all_kept_and_one_is_maximised():
+    def deep(estimator, X, y):
+        return estimator.depth
+
+    def both(estimator, X, y):
+        return {"deep": estimator.depth, "accuracy": accuracy_score(y, estimator.predict(X))}
+
+    for scoring in ({"deep": deep, "accuracy": "accuracy"}, both):
+        search = searched(scoring=scoring, refit="deep", n_iter=10, num_initial=5)
+        assert search.best_params_["depth"] == 10
+        assert search.best_score_ == 10.0
+        assert {"mean_test_deep", "mean_test_accuracy"} <= {*search.cv_results_}
+        assert search.score(X, Y) == search.best_params_["depth"]
+
+
+def test_a_callable_refit_says_which_is_best():
+    search = searched(refit=lambda results: int(np.argmin(results["mean_test_score"])))
+    assert search.best_index_ == search.cv_results_["mean_test_score"].argmin()
+
+
+# ---------------------------------------------------------------- what is evaluated
+
+
+def test_the_same_seed_gives_the_same_search_and_another_seed_another():
+    first, again, other = (searched(num_initial=4, random_state=seed) for seed in (0, 0, 1))
+    assert table(first) == table(again)
+    assert table(first)["params"] != table(other)["params"]
+    state = np.random.RandomState(3)
+    assert table(searched(n_iter=2, random_state=state)) != table(searched(n_iter=2, random_state=state))
+
+
+def test_two_workers_give_what_batches_of_two_give():
+    with parallel_config(backend="threading"):
+        two = searched(n_iter=8, num_initial=4, n_jobs=2)
+    assert table(two) == table(searched(n_iter=8, num_initial=4, batch_size=2))
+    assert table(two) != table(searched(n_iter=8, num_initial=4))
+
+
+@pytest.mark.slow
+def test_two_processes_give_what_one_gives():
+    two = searched(n_iter=8, num_initial=4, n_jobs=2)
+    assert table(two) == table(searched(n_iter=8, num_initial=4, batch_size=2))
+
+
+def test_values_are_of_the_kinds_given_and_in_their_ranges():
+    space = {
+        "rate": Float(0.001, 0.1, log=True),
+        "depth": np.array([2, 8, 4]),
+        "kind": ("a", "b"),
+        "noise": uniform(2.0, 3.0),
+        "limit": [None, 5],
+        "seed": Integer(0, 100, step=10),
+    }
+    rows = searched(Flat(), space, n_iter=12, num_initial=4).cv_results_["params"]
+    for row in rows:
+        assert list(row) == list(space)
+        assert 0.001 <= row["rate"] <= 0.1
+        assert row["depth"] in (2, 4, 8)
+        assert row["kind"] in ("a", "b")
+        assert 2.0 <= row["noise"] <= 5.0
+        assert row["limit"] in (None, 5)
+        assert row["seed"] % 10 == 0
+        assert isinstance(row["seed"], int)
+    assert {row["depth"] for row in rows} == {2, 4, 8}
+
+
+class Flat(Tunable):
+    """All its parameters are as good."""
+
+    def fit(self, X, y):
+        return self
+
+    def score(self, X, y):
+        return 0.5
+
+
+def test_no_configuration_is_evaluated_twice_and_small_spaces_end():
+    space = {"depth": [2, 4, 6, 8], "kind": ["a", "b", "c"]}
+    search = searched(space=space, n_iter=11, num_initial=4)
+    assert len({tuple(row.values()) for row in search.cv_results_["params"]}) == 11
+    with pytest.warns(KernelBanditWarning, match="only 12 different configurations, fewer than n_iter=50"):
+        search = searched(space=space, n_iter=50, num_initial=4, batch_size=5)
+    grid = GridSearchCV(Tunable(), space, cv=2).fit(X, Y)
+    assert sorted(map(repr, search.cv_results_["params"])) == sorted(map(repr, grid.cv_results_["params"]))
+    assert search.best_params_ == grid.best_params_
+    with pytest.warns(KernelBanditWarning, match="only 1 different"):
+        assert searched(space={"depth": [3], "kind": ["b"]}, recommend="posterior").best_params_["depth"] == 3
+
+
+def test_the_best_cell_of_a_grid_is_found_in_a_sixth_of_the_evaluations():
+    space = {"rate": list(10.0 ** np.arange(-5.0, 1.0, 0.5)), "depth": list(range(1, 11)), "kind": ["a", "b"]}
+    search = searched(space=space, n_iter=40, num_initial=10)
+    assert search.best_params_ == {"rate": pytest.approx(10.0**-2.5), "depth": 6, "kind": "b"}
+
+
+def test_the_recommendation_is_the_largest_posterior_mean_where_asked_for():
+    search = searched(Tunable(noise=0.5), n_iter=20, num_initial=10, recommend="posterior")
+    bandit = search.bandit_
+    means = bandit.bandit.model.posterior(bandit.history.X.unsqueeze(-2)).mean.flatten()
+    assert search.best_index_ == int(means.argmax())
+    assert search.best_score_ == search.cv_results_["mean_test_score"][search.best_index_]
+    assert search.best_params_ == search.space_.decode(bandit.history.X)[search.best_index_]
+
+
+def test_words_of_the_bandit_are_passed_on():
+    search = searched(n_iter=8, num_initial=4, algorithm="gp-ts", bandit_options={"oversampling": 2.0})
+    assert search.bandit_.algorithm == "gp-ts"
+    assert search.bandit_.num_initial == 4
+    assert search.bandit_.num_told == 8
+
+
+# ---------------------------------------------------------------- fits that fail
+
+
+@pytest.mark.parametrize("batch_size", [1, 3])
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.FitFailedWarning")
+def test_failed_fits_are_rows_of_the_table_as_in_randomized_search(batch_size):
+    search = KernelBanditSearchCV(
+        Tunable(limit=5), SPACE, n_iter=20, num_initial=10, batch_size=batch_size, cv=2, random_state=1
+    )
+    with pytest.warns(UserWarning, match="test scores are non-finite") as caught:
+        search.fit(X, Y)
+    assert sum("non-finite" in str(each.message) for each in caught) == 1
+    failed = np.array([row["depth"] > 5 for row in search.cv_results_["params"]])
+    assert 0 < failed.sum() < 20
+    for key in ("mean_test_score", "split0_test_score", "std_test_score"):
+        assert (np.isnan(search.cv_results_[key]) == failed).all()
+    assert (search.cv_results_["param_depth"] == [row["depth"] for row in search.cv_results_["params"]]).all()
+    assert (search.cv_results_["rank_test_score"][failed] == 20 - failed.sum() + 1).all()
+    told = search.bandit_.history.Y.numpy()
+    scores = search.cv_results_["mean_test_score"]
+    assert (told[failed] <= np.nanmin(told[~failed]) + 1e-12).any()
+    assert (told[~failed] >= scores[~failed] - 1e-12).all()
+    assert failed[10:].mean() < failed[:5].mean() or failed[10:].mean() <= 0.2  # it keeps away
+
+
+def test_failures_at_the_end_and_at_the_beginning_keep_their_places():
+    class Late(Tunable):
+        """Fails in the evaluations named, counted over all fits."""
+
+        count, bad = 0, ()
+
+        def fit(self, X, y):
+            Late.count += 1
+            if (Late.count - 1) // 2 in Late.bad:
+                raise ValueError("not now")
+            return super().fit(X, y)
+
+    for bad in ({0, 1, 5}, {4, 5}, {0, 1, 2, 3, 4}):
+        Late.count, Late.bad = 0, bad
+        with warnings.catch_warnings(record=True):
+            warnings.simplefilter("always")
+            search = searched(Late(), n_iter=6, num_initial=2, refit=False, return_train_score=True)
+        failed = np.isnan(search.cv_results_["mean_test_score"])
+        assert {*failed.nonzero()[0].tolist()} == bad
+        assert (np.isnan(search.cv_results_["mean_train_score"]) == failed).all()
+        assert (np.isnan(search.cv_results_["std_test_score"]) == failed).all()
+        for row, parameters in enumerate(search.cv_results_["params"]):
+            assert search.cv_results_["param_rate"][row] == parameters["rate"]
+            expected = quality(np.log10(parameters["rate"]), parameters["depth"], parameters["kind"])
+            assert failed[row] or search.cv_results_["mean_test_score"][row] == pytest.approx(expected)
+
+
+def test_error_scores():
+    with pytest.warns(FitFailedWarning):
+        search = searched(Tunable(limit=5), error_score=-7.0, n_iter=6, num_initial=5)
+    deep = np.array([row["depth"] > 5 for row in search.cv_results_["params"]])
+    assert ((search.cv_results_["mean_test_score"] == -7.0) == deep).all()
+    with pytest.raises(ValueError, match="too deep"):
+        searched(Tunable(limit=0), error_score="raise")
+    with pytest.raises(ValueError, match=r"All the \d+ fits failed"), pytest.warns(FitFailedWarning):
+        searched(Tunable(limit=0))
+    with pytest.warns(FitFailedWarning), pytest.warns(UserWarning, match="non-finite"):
+        search = searched(
+            Tunable(limit=5), scoring={"one": "accuracy", "two": "accuracy"}, refit="two", n_iter=6, num_initial=4
+        )
+    assert (np.isnan(search.cv_results_["mean_test_one"]) == np.isnan(search.cv_results_["mean_test_two"])).all()
+
+
+def test_scores_that_are_not_finite_or_far_off_do_not_drown_the_others():
+    def diverging(estimator, X, y):
+        value = quality(np.log10(estimator.rate), estimator.depth, estimator.kind)
+        return -np.inf if estimator.rate > 0.5 else -1e12 if estimator.rate > 0.1 else value
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of scikit-learn, that there are such scores
+        search = searched(scoring=diverging, n_iter=20, num_initial=10)
+    assert search.bandit_.history.Y.min() > -20.0
+    assert search.best_score_ > 0.8
+
+
+# ---------------------------------------------------------------- against chance
+
+
+def found(search_class, seed, **settings):
+    """The noise-free quality of what a search of 30 configurations recommends."""
+    search = search_class(
+        Tunable(noise=0.1, seed=seed), SPACE, n_iter=30, cv=2, random_state=seed, refit=False, **settings
+    )
+    best = search.fit(X, Y).best_params_
+    return quality(np.log10(best["rate"]), best["depth"], best["kind"])
+
+
+@pytest.mark.slow
+def test_it_finds_better_configurations_than_random_search():
+    """One-sided Wilcoxon test over ten seeds at 1%, which is how often it would pass were there no difference."""
+    ours = [found(KernelBanditSearchCV, seed) for seed in range(10)]
+    theirs = [found(RandomizedSearchCV, seed) for seed in range(10)]
+    assert wilcoxon(ours, theirs, alternative="greater").pvalue < 0.01
+
+
+# ---------------------------------------------------------------- bad input
+
+
+@pytest.mark.parametrize(
+    ("space", "message"),
+    [
+        ([{"rate": [0.1]}, {"depth": [1]}], "must be one dict, got a list of 2"),
+        ("rate", "must be a dict"),
+        ({}, "at least one entry"),
+        ({"rate": norm()}, "'rate' has the distribution 'norm'.*uniform, loguniform or randint"),
+        ({"rate": beta(2, 5)}, "'rate' has the distribution 'beta'"),
+        ({"rate": loguniform(1, 10, loc=3)}, "'shifted loguniform'"),
+        ({"kind": "abc"}, "'kind' is 'abc' of type str, which is no distribution"),
+        ({"rate": 0.1}, "'rate' is 0.1 of type float"),
+        ({"kind": []}, "'kind' must have a list of at least one value"),
+        ({"rate": np.eye(2)}, "one-dimensional"),
+        ({"kind": {"a", "b"}}, "no distribution"),
+        ({"rate": uniform(0.0, np.inf)}, "'rate'"),
+    ],
+)
+def test_what_is_no_distribution_is_named_with_what_works(space, message):
+    with pytest.raises(InputError, match=message):
+        searched(space=space)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"n_iter": 0}, "n_iter must be a whole number of at least 1"),
+        ({"n_iter": 2.5}, "n_iter"),
+        ({"n_iter": None}, "n_iter must be a whole number"),
+        ({"num_initial": 1}, "num_initial must be at least 2"),
+        ({"batch_size": 0}, "batch_size must be"),
+        ({"recommend": "median"}, 'recommend must be "score" or "posterior"'),
+        ({"recommend": "posterior", "refit": lambda results: 0}, "Give one of them"),
+        ({"algorithm": "tpe"}, "tpe"),
+        ({"bandit_options": {"windo": 3}}, "windo"),
+        ({"scoring": ["accuracy"], "refit": False}, "refit must be the name of that one"),
+        ({"scoring": ["accuracy"], "refit": lambda results: 0}, "refit must be the name of that one"),
+        ({"scoring": lambda *_: {"a": 1.0}, "refit": False}, "refit must be the name of that one"),
+        ({"scoring": lambda *_: {"a": 1.0}, "refit": "b"}, "'b'"),
+    ],
+)
+def test_bad_words_are_refused(settings, message):
+    with pytest.raises(ValueError, match=message):
+        searched(**settings)
+
+
+def test_a_parameter_that_the_estimator_lacks_is_named():
+    with pytest.raises(ValueError, match="colour"):
+        searched(space={"colour": [1, 2, 3]}, n_iter=2)
+
+
+def test_without_scikit_learn_the_extra_is_named(monkeypatch):
+    for name in [name for name in sys.modules if name.startswith("torch_kbandits.integrations.sklearn")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "sklearn", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'torch-kbandits\[sklearn\]'"):
+        importlib.import_module("torch_kbandits.integrations.sklearn")
+
+
+@pytest.mark.slow
+def test_the_package_does_not_import_scikit_learn():
+    code = "import sys, torch_kbandits; assert 'sklearn' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,82 @@
+"""The configurations of a space that were not tried yet."""
+
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from torch_kbandits.integrations.parameters import Categorical, Float, Integer, Parameter, ParameterSpace
+
+#: Spaces of at most so many configurations are listed.
+_LISTED = 4096
+
+
+class Untried:
+    """Takes points of the cube to configurations that were not tried: ``snap`` of a ``FittedBandit``.
+
+    A small space is searched whole, whatever the points are. In a larger one points whose configurations were all
+    tried are taken to these nevertheless.
+
+    Args:
+        space: the search space.
+
+    Cost: O(n k d) for n points and k configurations tried; where the space is listed n is its size.
+    """
+
+    def __init__(self, space: ParameterSpace) -> None:
+        self.space = space
+        self.tried = torch.zeros(0, space.dimension, dtype=torch.float64)
+        self.count = math.prod(_number_of_values(parameter) for parameter in space.parameters.values())
+        self._listed = self._all() if self.count <= _LISTED else None
+        if self._listed is not None:
+            self.count = len(self._listed)
+
+    def __call__(self, points: Tensor) -> Tensor:
+        """Return encodings (m, d) of configurations, those not tried if there are any among those considered."""
+        points = self.space.snap(points) if self._listed is None else self._listed
+        fresh = self._fresh(points)
+        return points[fresh] if bool(fresh.any()) else points
+
+    def add(self, points: Tensor) -> None:
+        """Count encodings (n, d) as tried."""
+        self.tried = torch.cat([self.tried, points])
+
+    def sample(self, n: int, generator: torch.Generator) -> Tensor:
+        """Return the encodings (m, d) of at most n different configurations not tried, evenly spread; m >= 1."""
+        drawn = self.space.sample(n, generator)
+        kept = drawn[self._fresh(drawn)]
+        first = [row for row in range(len(kept)) if not bool((kept[:row] == kept[row]).all(-1).any())]
+        return kept[first] if first else self(drawn)[:1]
+
+    def _fresh(self, points: Tensor) -> Tensor:
+        return ~(points.unsqueeze(1) == self.tried).all(-1).any(-1)
+
+    def _all(self) -> Tensor:
+        """Return the encodings of all configurations, each once."""
+        names = list(self.space.parameters)
+        values = itertools.product(*(_values(parameter) for parameter in self.space.parameters.values()))
+        encodings = self.space.encode([dict(zip(names, row, strict=True)) for row in values])
+        return encodings.unique(dim=0) if self.space.dimension else encodings[:1]
+
+
+def _number_of_values(parameter: Parameter) -> float:
+    if isinstance(parameter, Categorical):
+        return len(parameter.choices)
+    if isinstance(parameter, Integer):
+        return (parameter.high - parameter.low) // parameter.step + 1
+    if isinstance(parameter, Float) and (parameter.step is not None or parameter.low == parameter.high):
+        return round((parameter.high - parameter.low) / (parameter.step or 1.0)) + 1
+    return math.inf
+
+
+def _values(parameter: Parameter) -> Sequence[Any]:
+    """Return all values of a parameter that has few."""
+    if isinstance(parameter, Categorical):
+        return parameter.choices
+    if isinstance(parameter, Integer):
+        return range(parameter.low, parameter.high + 1, parameter.step)
+    number = int(_number_of_values(parameter))
+    return parameter.decode((torch.arange(number, dtype=torch.float64).unsqueeze(-1) + 0.5) / number)
