@@ -18,6 +18,8 @@ from torch_kbandits.looking.palette import COLOURS
 
 #: The next seven algorithms get the colours again with another of these.
 _STYLES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.5)), (0, (5, 2, 1, 2)))
+#: Inches of a line of the legend.
+_LEGEND_LINE = 0.24
 _PANEL = (5.0, 3.6)
 _COLUMNS = 3
 BANDS = ("error", "deviation", "none")
@@ -106,7 +108,9 @@ def _draw(
     algorithms = list(dict.fromkeys(entry.algorithm for entry in groups))
     columns = min(_COLUMNS, len(environments))
     rows = math.ceil(len(environments) / columns)
-    size = (_PANEL[0] * columns, _PANEL[1] * rows + 0.6)
+    legend_columns = min(len(algorithms), 2 * columns)
+    legend_height = _LEGEND_LINE * (1 + math.ceil(len(algorithms) / legend_columns))
+    size = (_PANEL[0] * columns, _PANEL[1] * rows + legend_height)
     ticker = require("matplotlib.ticker")
     figure = require("matplotlib.figure").Figure(figsize=size, layout="constrained")
     panels = figure.subplots(rows, columns, squeeze=False).flatten()
@@ -148,7 +152,7 @@ def _draw(
         list(handles.values()),
         list(handles),
         loc="outside lower center",
-        ncols=min(len(handles), 2 * columns),
+        ncols=legend_columns,
         frameon=False,
         title=f"{over}; {shade}" if shade else over,
         title_fontsize="small",
