@@ -31,7 +31,7 @@ def test_a_run_reports_how_it_is_doing_and_comes_out_the_same(monkeypatch):
     monkeypatch.setattr(live, "INTERVAL", 0.0)
     trial = next(small(algorithms=[{"name": "bkb", "label": "BKB"}]).trials())
     statuses = []
-    reported, _ = run_one(trial, statuses.append)
+    reported, _ = run_one(trial, report=statuses.append)
     silent, _ = run_one(trial)
     assert outcome(reported) == outcome(silent)
     assert [status.played for status in statuses] == list(range(1, 31))

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from small_experiments import record, small
 
 from torch_kbandits.cli import main
-from torch_kbandits.errors import InputError
+from torch_kbandits.errors import DamagedFileError
 from torch_kbandits.experiments import parse_spec, read_records, run_experiment, summarize, write_report
 from torch_kbandits.experiments import report as report_module
 from torch_kbandits.experiments.records import Record, append_records
@@ -263,5 +263,5 @@ def test_the_command(tmp_path, directory):
 def test_a_damaged_index_is_named(tmp_path, directory):
     (tmp_path / "records.jsonl").write_bytes((directory / "records.jsonl").read_bytes())
     (tmp_path / "experiment.json").write_text("{", encoding="utf-8")
-    with pytest.raises(InputError, match="is damaged: run the spec again, or give the records file itself"):
+    with pytest.raises(DamagedFileError, match=r"is damaged: .* writes it anew and keeps the finished runs"):
         write_report(tmp_path)

@@ -61,8 +61,9 @@ def named_runs(folder: Path) -> list[tuple[str, str, str]] | None:
     """
     if not (folder / EXPERIMENT_FILE).is_file():
         return None
+    index = _index(folder)
     try:
-        return [(key, environment, algorithm) for key, environment, algorithm in _index(folder)["runs"]]
+        return [(key, environment, algorithm) for key, environment, algorithm in index["runs"]]
     except (KeyError, TypeError, ValueError) as error:
         raise _damaged(folder, error) from error
 
