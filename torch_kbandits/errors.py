@@ -41,7 +41,7 @@ class StateMismatchError(KernelBanditError, ValueError):
 class FileError(KernelBanditError, OSError):
     """A file cannot be read or written; ``errno`` and ``filename`` are those of the system's error.
 
-    Args:
+    Attributes:
         errno: the system's number.
         strerror: what is wrong and what to do.
         filename: as it was given.

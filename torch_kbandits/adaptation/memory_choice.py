@@ -46,7 +46,7 @@ class MemoryChoice(ABC):
 
     What is known of a block once it is over is its summary, a function of the history.
 
-    Args:
+    Attributes:
         memories: what to choose from.
         block_size: H, rounds of a block. A round is a call of ``tell``.
     """
