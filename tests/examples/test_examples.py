@@ -177,10 +177,7 @@ def test_bad_arguments_are_named(script, arguments, message):
     assert "Traceback" not in process.stderr
 
 
-@pytest.mark.parametrize(
-    "script", ["tune_classifier.py", "variance_starvation.py", "personalise_prices.py", "follow_the_weather.py"]
-)
-@pytest.mark.parametrize("script", SCRIPTS)
+@pytest.mark.parametrize("script", [*SCRIPTS, "follow_the_weather.py"])
 def test_an_output_folder_that_cannot_be_made_is_named(script, tmp_path):
     (tmp_path / "file").write_text("in the way")
     process = run(script, "--output", tmp_path / "file" / "folder")

@@ -266,6 +266,8 @@ def start(directory: Path, workers: int) -> subprocess.Popen:
         cwd=Path(__file__).parents[2],
         env=os.environ | {"OMP_NUM_THREADS": "1"},
         start_new_session=True,
+        # Where the tests run in the background interrupts are ignored, and children would inherit that.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
     records = directory / "runs" / "records.jsonl"
     deadline = time.monotonic() + 60.0

@@ -66,7 +66,9 @@ def test_replaying_and_loading_give_the_same_next_points(name, domain):
     assert difference(play(loaded, rounds), expected) <= tolerance
 
 
-@pytest.mark.parametrize(("name", "domain"), CASES)
+@pytest.mark.parametrize(
+    ("name", "domain"), [pytest.param(*case, marks=pytest.mark.slow if case[1] == "box" else ()) for case in CASES]
+)
 @pytest.mark.parametrize("rounds", [0, 4])
 def test_asking_in_parts_is_asking_at_once(name, domain, rounds):
     whole, parts = make(name, domain), make(name, domain)

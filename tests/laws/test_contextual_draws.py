@@ -33,6 +33,7 @@ def play(bandit, number, seed=0):
     return torch.cat(asked)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("oversampling", [None, 1e6])
 def test_actions_are_played_as_often_as_they_are_the_best(oversampling):
     """600 first choices by as many seeds, against a dense posterior; chi-square with a false alarm of 1e-6."""

@@ -84,7 +84,7 @@ def played(X, kernel=None):
 
 
 @pytest.mark.parametrize("name", PROBLEMS)
-@pytest.mark.parametrize("steps", [1, 3, pytest.param(40, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("steps", [1, *(pytest.param(steps, marks=pytest.mark.slow) for steps in (3, 40))])
 def test_law_after_steps_is_that_of_the_enumerated_chain(name, steps, monkeypatch):
     """18 tests at 1e-6 each: false alarms below 2e-5. Blocks of at most 16 steps, so 40 go through several."""
     X, m, kernel = PROBLEMS[name]

@@ -300,6 +300,7 @@ def projection_error(kernel, X, Z):
     return float(eigsh(residual, k=1, which="LA", return_eigenvectors=False)[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("dimension", "projection"), [(1, 1.0), (2, 20.0)])
 def test_the_projection_error_is_below_mu_at_the_theorems_oversampling(dimension, projection):
     """In both of 2 runs; by the theorem each may fail with probability 0.1, in truth far more seldom.

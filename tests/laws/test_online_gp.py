@@ -162,6 +162,7 @@ def dense_dimension(kernel, X, noise):
     return np.trace(np.linalg.solve(K + np.diag(noise.numpy()), K))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kernel", "heteroscedastic"), [("matern", False), ("linear", True)])
 def test_3000_changes_carry_what_widths_ask_for(kernel, heteroscedastic, monkeypatch):
     """The effective dimension and the largest prior variance after every change, with many rows held apart."""
@@ -289,6 +290,7 @@ def test_single_precision_after_many_repeats():
     assert difference(single.variance, double.variance) < 1e-3
 
 
+@pytest.mark.slow
 def test_10000_plays_of_50_arms_cost_like_50():
     arms, Y = data(50, 2)
     model = online(*nothing())

@@ -203,6 +203,7 @@ def test_a_bandit_tells_the_rule_what_is_there_and_what_is_new(resampling, domai
         assert 0 < int(seen.in_dictionary.sum()) == len(dictionary)
 
 
+@pytest.mark.slow
 def test_far_fewer_changes_at_the_same_size_and_regret():
     """200 rounds on 300 arms, six problems; changes are points that came or went in the last 100 rounds.
 

@@ -164,6 +164,7 @@ def alarms(trigger, num_functions, rounds=40):
     return number
 
 
+@pytest.mark.slow
 def test_false_alarms_are_rarer_than_stated():
     """150 functions from the prior. Were an alarm as likely as stated, 0.3, above 71 would come with probability 1e-5.
 
