@@ -227,7 +227,7 @@ class FeatureTable(TableBelief):
         if spanning > needed + needed // 2 + _COPY:
             return False
         rows = 2 * len(joining) + 2 * len(set(left_out) ^ set(self._dtc.left_out)) + num_rewards + 1
-        return 2 * rows * spanning <= 3 * size**2 + _COPY * size
+        return rows * spanning <= 3 * size**2 + _COPY * size
 
     # ---------------------------------------------------------------- forgetting
 
