@@ -29,7 +29,7 @@ import numpy as np
 import torch
 from follow_the_weather_figure import draw
 from follow_the_weather_policies import BETA, FADING, GROWTH, POLICIES, TRIED, WINDOW
-from records import versions, write_figure, write_record
+from records import make_folder, versions, write_figure, write_record
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
@@ -188,10 +188,7 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
         if value < 1 or (most is not None and value > most):
             expected = "at least 1" if most is None else f"from 1 to {most}"
             parser.error(f"--{name} must be {expected}, got {value}.")
-    try:
-        options.output.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        parser.error(f"--output must name a folder that can be made: {error}.")
+    make_folder(parser, options.output)
     return options
 
 

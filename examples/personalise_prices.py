@@ -40,7 +40,7 @@ from personalise_prices_policies import (
     Contextual,
     Policy,
 )
-from records import versions, write_figure, write_record
+from records import make_folder, versions, write_figure, write_record
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
@@ -240,10 +240,7 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
     for name in ("offers", "runs"):
         if getattr(options, name) < 1:
             parser.error(f"--{name} must be at least 1, got {getattr(options, name)}.")
-    try:
-        options.output.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        parser.error(f"--output must name a folder that can be made: {error}.")
+    make_folder(parser, options.output)
     return options
 
 

@@ -27,7 +27,7 @@ from botorch.optim import optimize_acqf
 from botorch.utils.sampling import draw_sobol_samples, manual_seed
 from gpytorch.kernels import Kernel
 from gpytorch.mlls import ExactMarginalLogLikelihood
-from records import versions, write_figure, write_record
+from records import make_folder, versions, write_figure, write_record
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
@@ -335,10 +335,7 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
         parser.error(f"--evaluations must be at least 3, a design of two and a choice; got {parsed.evaluations}.")
     if parsed.runs < 1:
         parser.error(f"--runs must be at least 1, got {parsed.runs}.")
-    try:
-        parsed.output.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        parser.error(f"--output must name a folder that can be made: {error}.")
+    make_folder(parser, parsed.output)
     return parsed
 
 

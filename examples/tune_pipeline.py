@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from records import versions, write_figure, write_record
+from records import make_folder, versions, write_figure, write_record
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
@@ -179,10 +179,7 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
     for name in ("evaluations", "runs"):
         if getattr(options, name) < 1:
             parser.error(f"--{name} must be at least 1, got {getattr(options, name)}.")
-    try:
-        options.output.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        parser.error(f"--output must name a folder that can be made: {error}.")
+    make_folder(parser, options.output)
     return options
 
 

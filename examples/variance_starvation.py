@@ -27,7 +27,7 @@ import torch
 from gpytorch.kernels import Kernel, RBFKernel
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from records import versions, write_figure, write_record
+from records import make_folder, versions, write_figure, write_record
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
@@ -73,10 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--seed", type=int, default=0, help="seed of the function, its noise and the dictionaries")
     parser.add_argument("--output", type=Path, default=Path("runs/variance_starvation"), help="folder to write to")
     options = parser.parse_args(arguments)
-    try:
-        options.output.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        parser.error(f"--output must name a folder that can be made: {error}.")
+    make_folder(parser, options.output)
 
     torch.set_num_threads(1)  # small matrices: on a busy machine a second thread costs more than it brings
     grid = torch.linspace(0.0, 1.0, 401, dtype=torch.float64).unsqueeze(-1)

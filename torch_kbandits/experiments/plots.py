@@ -1,5 +1,6 @@
 """Finished runs as figures: regret, regret against time, dictionary growth and time."""
 
+import io
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from torch_kbandits.experiments.nearest import pick
 from torch_kbandits.experiments.records import Record
 from torch_kbandits.experiments.summary import Group, group
 from torch_kbandits.extras import require
+from torch_kbandits.files import write_whole
 from torch_kbandits.looking.palette import COLOURS
 
 #: The next seven algorithms get the colours again with another of these.
@@ -65,7 +67,9 @@ def plot(
     files = []
     for name, figure in drawn.items():
         files.append(folder / f"{name}.{format}")
-        figure.savefig(files[-1], dpi=150)
+        content = io.BytesIO()
+        figure.savefig(content, format=format, dpi=150)
+        write_whole(files[-1], content.getvalue())
     return files
 
 
