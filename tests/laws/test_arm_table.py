@@ -13,6 +13,7 @@ from problems import DOUBLE, KERNELS, data, dense, difference, rbf, scaled
 from torch_kbandits import Arms, KernelUCB
 from torch_kbandits.acquisition import UpperConfidenceRule
 from torch_kbandits.candidates import CovarianceTable, FeatureTable
+from torch_kbandits.candidates.panels import Panel
 from torch_kbandits.dictionaries import FixedDictionary, PlayedPoints, RidgeLeverageSampling, Selection
 from torch_kbandits.errors import NotPositiveDefiniteError, NumericalError
 from torch_kbandits.random import generator_for
@@ -186,6 +187,54 @@ def test_an_unchanged_dictionary_is_not_embedded_again(monkeypatch):
     for number in range(30):
         tell(belief, X[number : number + 1], Y[number : number + 1], rule, number)
     assert_equals_model(belief, arms, torch.cat([arms[:1], X]), torch.cat([torch.ones(1, dtype=DOUBLE), Y]))
+
+
+class Absent:
+    """All played points but some, which are drawn afresh in some rounds and stay the same in the others."""
+
+    def __init__(self, number: int) -> None:
+        self.number, self.absent = number, torch.zeros(0, dtype=torch.long)
+
+    def draw(self, size: int, generator: torch.Generator) -> None:
+        self.absent = torch.randperm(size, generator=generator)[: self.number]
+
+    def select(self, played: PlayedPoints, generator=None) -> Selection:
+        rows = torch.arange(played.size)
+        return Selection.rows(played, rows[~torch.isin(rows, self.absent)])
+
+
+@pytest.mark.parametrize("every", [1, 2, 7])
+def test_dictionaries_drawn_afresh_cost_what_is_absent_and_not_what_changes(monkeypatch, every):
+    """With 5 points absent up to 10 change, at two rows each; from all points it takes 10 rows and the rewards.
+
+    That needs the posterior of all points, which is known where every round draws; else it takes 10 rows more.
+    """
+    arms, _ = data(60, 2)
+    generator = torch.Generator().manual_seed(every)
+    belief, rule = table(arms), Absent(5)
+    tell(belief, arms[:40], torch.randn(40, generator=generator, dtype=DOUBLE), EveryPoint(), 0)
+    X, Y = [arms[:40]], [belief._log.sums.clone()]
+    applied, following = [], Panel.following
+
+    def counted(panel, change, weights, columns=None):
+        if panel.features.num_points == len(arms):
+            applied.append(sum(map(len, change.squares)))
+        return following(panel, change, weights, columns)
+
+    monkeypatch.setattr(FeatureTable, "_embedded", lambda *_: pytest.fail("the table embedded all arms again"))
+    monkeypatch.setattr(Panel, "following", counted)
+    most = 0
+    for number in range(120):
+        if number % every == 0:
+            rule.draw(40, generator)
+        X.append(arms[torch.randint(40, (1,), generator=generator)])
+        Y.append(torch.randn(1, generator=generator, dtype=DOUBLE))
+        applied.clear()
+        tell(belief, X[-1], Y[-1], rule, number)
+        most = max(most, sum(applied)) if number else most
+        if number % 40 == 39:
+            assert_equals_model(belief, arms, torch.cat(X), torch.cat(Y))
+    assert most <= (2 * 5 if every == 1 else 4 * 5) + 8 + 3  # rows that waited, and those of a reward and a new point
 
 
 def test_repeated_plays_are_counts_and_sums():

@@ -1,5 +1,5 @@
 from copy import copy
-from typing import ClassVar, Self
+from typing import ClassVar, NamedTuple, Self
 
 import torch
 from gpytorch.kernels import Kernel
@@ -28,6 +28,18 @@ _WHOLE_COLUMN = 65536
 
 #: Embedding an arm afresh costs as much as so many products for each dictionary point, beside the solves.
 _COPY = 16
+
+#: Rows that the posterior with all features may wait for, which are applied anew whenever some are left out.
+_MOST_PENDING = 8
+
+
+class _Posterior(NamedTuple):
+    """What a table knows of the function: the posterior, and what it says of played points and of arms."""
+
+    dtc: OnlineDTC
+    weights: Tensor
+    played: Panel
+    arms: LazyPanel
 
 
 class FeatureTable(TableBelief):
@@ -87,6 +99,8 @@ class FeatureTable(TableBelief):
         # Which embedding is meant, and in a list, which nobody restores, which one is in the memory of the features.
         self._embedding = object()
         self._embedded_last: list[object] = [self._embedding]
+        # With which posterior the one with nothing left out goes: it is stale beside any other.
+        self._whole: tuple[OnlineDTC, _Posterior] | None = None
         self._changes = self._num_shed = 0
         self._is_fragile = False
 
@@ -226,8 +240,13 @@ class FeatureTable(TableBelief):
         needed = len(played_rows) if self.exact else size
         if spanning > needed + needed // 2 + _COPY:
             return False
-        rows = 2 * len(joining) + 2 * len(set(left_out) ^ set(self._dtc.left_out)) + num_rewards + 1
+        moving = min(len(left_out), self._num_moving(left_out))
+        rows = 2 * len(joining) + 2 * moving + num_rewards + 1
         return rows * spanning <= 3 * size**2 + _COPY * size
+
+    def _num_moving(self, left_out: tuple[int, ...]) -> int:
+        """Return how many features leave the dictionary or come back if it is to lack just these."""
+        return len(set(left_out) ^ set(self._dtc.left_out))
 
     # ---------------------------------------------------------------- forgetting
 
@@ -363,8 +382,11 @@ class FeatureTable(TableBelief):
             played_rows: rows of the unique played points as they will be.
             groups: number and sum of the rewards of each played point, by its position.
         """
+        num_moving = self._num_moving(left_out)
+        through_whole = len(left_out) + 1 < num_moving
+        if through_whole:
+            self._make_whole()
         played, fresh = self._played, played_rows[len(self._played_rows) :]
-        before = set(self._dtc.left_out)
         if len(fresh):
             played = played.joined(self._panel_at(fresh))
         growth = self._growth(joining, played, played_rows)
@@ -375,15 +397,37 @@ class FeatureTable(TableBelief):
         noise = self.regularization.double()
         counts = torch.tensor([count for count, _ in groups.values()], dtype=noise.dtype, device=noise.device)
         totals = torch.stack([total for _, total in groups.values()]).double()
-        dtc, come = growth.dtc.leaving_out(left_out)
+        dtc, moved = growth.dtc, Squares.none(growth.dtc.size, growth.dtc.moment)
+        if not through_whole:
+            dtc, moved = dtc.leaving_out(left_out)
         dtc, seen = dtc.observed(points, counts / noise, totals / noise)
-        self._settle(growth, played, dtc, come.then(seen), dtc.weights)
+        self._settle(growth, played, dtc, moved.then(seen), dtc.weights)
         require_finite(self._weights.to(self._points.dtype), seen.fallen)
+        if through_whole:
+            self._leave_out(left_out)
         self._dictionary_rows = self._feature_rows if self.exact else dictionary
-        self._changes += len(groups) + len(joining) + len(set(left_out) ^ before)
+        self._changes += len(groups) + len(joining) + num_moving
         if self._changes >= self.CHECK:
             self._clear_drift(played_rows)
         return True
+
+    def _make_whole(self) -> None:
+        """Bring all features into the dictionary; without a pass if the posterior with all of them is known."""
+        if self._whole is not None and self._whole[0] is self._dtc:
+            self._dtc, self._weights, self._played, self._lazy_panel = self._whole[1]
+        elif self._dtc.left_out:
+            self._leave_out(())
+
+    def _leave_out(self, left_out: tuple[int, ...]) -> None:
+        """Let the dictionary lack just these features; from all features, remember the posterior that has them."""
+        if self._arms.num_pending > _MOST_PENDING:
+            self._arms.up_to_date()
+        before = _Posterior(self._dtc, self._weights, self._played, self._lazy_panel)
+        dtc, squares = self._dtc.leaving_out(left_out)
+        growth = Growth.none(self._dtc, self._feature_rows[:0], self._played.mean)
+        self._settle(growth, self._played, dtc, squares, dtc.weights)
+        if not before.dtc.left_out:
+            self._whole = dtc, before
 
     def _growth(self, joining: Tensor, played: Panel, played_rows: Tensor) -> Growth:
         """Return the posterior with rows (a,) spanned, on the data so far. Those in the span add no feature."""

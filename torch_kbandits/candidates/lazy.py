@@ -88,6 +88,11 @@ class LazyPanel:
         """The features of all arms, which are never stale."""
         return self._panel.features
 
+    @property
+    def num_pending(self) -> int:
+        """Number of rows that were not applied to the arms yet."""
+        return self._num_rows
+
     def up_to_date(self) -> Panel:
         """Return the posterior at all arms, after a pass if anything is new. Cost: O(A m k) for k rewards since."""
         if self._squares:
