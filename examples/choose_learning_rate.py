@@ -27,7 +27,7 @@ import torch
 from choose_learning_rate_figure import draw
 from choose_learning_rate_training import MOMENTA, RATES, TOLERANCE, Training
 from gpytorch.kernels import RBFKernel, ScaleKernel
-from records import make_folder, versions, write_figure, write_record
+from records import make_folder, versions, whole_number, write_figure, write_record
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
@@ -210,17 +210,16 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
     parser = argparse.ArgumentParser(
         description=(__doc__ or "").splitlines()[0], formatter_class=argparse.ArgumentDefaultsHelpFormatter
     )
-    parser.add_argument("--epochs", type=int, default=80, help="epochs of a training, a choice before each")
-    parser.add_argument("--runs", type=int, default=8, help="how often all contenders start anew, two runs at a time")
+    parser.add_argument("--epochs", type=whole_number(), default=80, help="epochs of a training, a choice before each")
+    parser.add_argument(
+        "--runs", type=whole_number(), default=8, help="how often all contenders start anew, two runs at a time"
+    )
     parser.add_argument("--seed", type=int, default=0, help="seed of the first run; the next has the next")
     parser.add_argument("--quick", action="store_true", help="one run of 6 epochs")
     parser.add_argument("--output", type=Path, default=Path("runs/choose_learning_rate"), help="folder to write to")
     options = parser.parse_args(arguments)
     if options.quick:
         options.epochs, options.runs = 6, 1
-    for name in ("epochs", "runs"):
-        if getattr(options, name) < 1:
-            parser.error(f"--{name} must be at least 1, got {getattr(options, name)}.")
     make_folder(parser, options.output)
     return options
 

@@ -11,18 +11,18 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from records import write_figure
+from records import BLUE, GREEN, ORANGE, PURPLE, SKY, YELLOW, write_figure
 
 STYLES = {
-    "bandit, static": ("#56B4E9", "-", 2.0),
-    "bandit, window of 20": ("#0072B2", "-", 2.4),
-    "random": ("#D55E00", "-", 1.6),
+    "bandit, static": (SKY, "-", 2.0),
+    "bandit, window of 20": (BLUE, "-", 2.4),
+    "random": (ORANGE, "-", 1.6),
     "constant 0.01": ("0.55", ":", 1.6),
     "constant 0.1": ("0.3", ":", 1.6),
-    "cosine 1.0": ("#009E73", "--", 1.6),
+    "cosine 1.0": (GREEN, "--", 1.6),
 }
 
-LOOKS = ("#CC79A7", "#E69F00", "#009E73", "#0072B2")
+LOOKS = (PURPLE, YELLOW, GREEN, BLUE)
 
 
 def draw(record: dict[str, Any]) -> Figure:

@@ -29,7 +29,7 @@ import numpy as np
 import torch
 from follow_the_weather_figure import draw
 from follow_the_weather_policies import BETA, FADING, GROWTH, POLICIES, TRIED, WINDOW
-from records import make_folder, versions, write_figure, write_record
+from records import make_folder, versions, whole_number, write_figure, write_record
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
@@ -174,8 +174,12 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
         description=(__doc__ or "").splitlines()[0], formatter_class=argparse.ArgumentDefaultsHelpFormatter
     )
     longest = SeattleWeather(seed=0).rounds - FIRST  # pyright: ignore[reportOptionalOperand]
-    parser.add_argument("--days", type=int, default=longest, help="days from the first of January 2013")
-    parser.add_argument("--runs", type=int, default=4, help="how often all policies start anew, two runs at a time")
+    parser.add_argument(
+        "--days", type=whole_number(most=longest), default=longest, help="days from the first of January 2013"
+    )
+    parser.add_argument(
+        "--runs", type=whole_number(), default=4, help="how often all policies start anew, two runs at a time"
+    )
     parser.add_argument("--seed", type=int, default=0, help="seed of the first run; the next has the next")
     parser.add_argument("--quick", action="store_true", help="one run of 60 days")
     parser.add_argument("--choose", action="store_true", help="print how settings do on 2012, and do nothing else")
@@ -183,11 +187,6 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
     options = parser.parse_args(arguments)
     if options.quick:
         options.days, options.runs = 60, 1
-    for name, most in (("days", longest), ("runs", None)):
-        value = getattr(options, name)
-        if value < 1 or (most is not None and value > most):
-            expected = "at least 1" if most is None else f"from 1 to {most}"
-            parser.error(f"--{name} must be {expected}, got {value}.")
     make_folder(parser, options.output)
     return options
 

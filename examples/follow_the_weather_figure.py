@@ -16,13 +16,12 @@ from matplotlib.axes import Axes
 from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from records import write_figure
+from records import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, write_figure
 
 from torch_kbandits import Bandit, History
 from torch_kbandits.environments import SeattleWeather
 from torch_kbandits.looking import plot_line
 
-BLUE, ORANGE, GREEN, PURPLE, BLACK, GREY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#666666"
 COLOURS = (ORANGE, PURPLE, BLUE, BLACK, GREEN)
 DASHED = (0, (4, 2))
 #: Days over which what was prepared for is averaged, as are the temperatures.

@@ -40,7 +40,7 @@ from personalise_prices_policies import (
     Contextual,
     Policy,
 )
-from records import make_folder, versions, write_figure, write_record
+from records import make_folder, versions, whole_number, write_figure, write_record
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
@@ -229,17 +229,16 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
     parser = argparse.ArgumentParser(
         description=(__doc__ or "").splitlines()[0], formatter_class=argparse.ArgumentDefaultsHelpFormatter
     )
-    parser.add_argument("--offers", type=int, default=3_000, help="travellers in a run")
-    parser.add_argument("--runs", type=int, default=4, help="how often all policies start anew, two runs at a time")
+    parser.add_argument("--offers", type=whole_number(), default=3_000, help="travellers in a run")
+    parser.add_argument(
+        "--runs", type=whole_number(), default=4, help="how often all policies start anew, two runs at a time"
+    )
     parser.add_argument("--seed", type=int, default=0, help="seed of the first run; the next has the next")
     parser.add_argument("--quick", action="store_true", help="one run of 300 offers")
     parser.add_argument("--output", type=Path, default=Path("runs/personalise_prices"), help="folder to write to")
     options = parser.parse_args(arguments)
     if options.quick:
         options.offers, options.runs = 300, 1
-    for name in ("offers", "runs"):
-        if getattr(options, name) < 1:
-            parser.error(f"--{name} must be at least 1, got {getattr(options, name)}.")
     make_folder(parser, options.output)
     return options
 

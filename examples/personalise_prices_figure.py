@@ -14,9 +14,8 @@ from matplotlib.colors import BoundaryNorm
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
-from records import write_figure
+from records import BLUE, GREEN, GREY, ORANGE, PURPLE, write_figure
 
-BLUE, ORANGE, GREEN, PURPLE, GREY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#666666"
 COLOURS = (BLUE, GREEN, ORANGE, PURPLE)
 DASHED = (0, (4, 2))
 

@@ -27,7 +27,7 @@ from botorch.optim import optimize_acqf
 from botorch.utils.sampling import draw_sobol_samples, manual_seed
 from gpytorch.kernels import Kernel
 from gpytorch.mlls import ExactMarginalLogLikelihood
-from records import make_folder, versions, write_figure, write_record
+from records import make_folder, versions, whole_number, write_figure, write_record
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
@@ -326,15 +326,16 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     """Return the checked settings; a bad one ends the program with a message."""
     summary = (__doc__ or "").splitlines()[0]
     parser = argparse.ArgumentParser(description=summary, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
-    parser.add_argument("--evaluations", type=int, default=80, help="trainings that each search may spend in a run")
-    parser.add_argument("--runs", type=int, default=6, help="how often both searches are run")
+    parser.add_argument(
+        "--evaluations",
+        type=whole_number(3),
+        default=80,
+        help="trainings of each search in a run; a design takes two",
+    )
+    parser.add_argument("--runs", type=whole_number(), default=6, help="how often both searches are run")
     parser.add_argument("--seed", type=int, default=0, help="seed of the first run; the next has the next")
     parser.add_argument("--output", type=Path, default=Path("runs/tune_classifier"), help="folder of record and figure")
     parsed = parser.parse_args(arguments)
-    if parsed.evaluations < 3:
-        parser.error(f"--evaluations must be at least 3, a design of two and a choice; got {parsed.evaluations}.")
-    if parsed.runs < 1:
-        parser.error(f"--runs must be at least 1, got {parsed.runs}.")
     make_folder(parser, parsed.output)
     return parsed
 

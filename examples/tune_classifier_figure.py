@@ -14,9 +14,8 @@ from matplotlib.colors import BoundaryNorm
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
-from records import write_figure
+from records import BLUE, GREEN, GREY, ORANGE, write_figure
 
-BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#666666"
 COLOURS = {"BKB": BLUE, "random search": ORANGE}
 DASHED = (0, (4, 2))
 WINDOW = 15

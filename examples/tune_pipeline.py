@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from records import make_folder, versions, write_figure, write_record
+from records import make_folder, versions, whole_number, write_figure, write_record
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
@@ -168,17 +168,16 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
     parser = argparse.ArgumentParser(
         description=(__doc__ or "").splitlines()[0], formatter_class=argparse.ArgumentDefaultsHelpFormatter
     )
-    parser.add_argument("--evaluations", type=int, default=40, help="configurations that each search may evaluate")
-    parser.add_argument("--runs", type=int, default=10, help="how often both searches start anew")
+    parser.add_argument(
+        "--evaluations", type=whole_number(), default=40, help="configurations that each search may evaluate"
+    )
+    parser.add_argument("--runs", type=whole_number(), default=10, help="how often both searches start anew")
     parser.add_argument("--seed", type=int, default=0, help="seed of the first run; the next has the next")
     parser.add_argument("--quick", action="store_true", help="one run of 8 evaluations")
     parser.add_argument("--output", type=Path, default=Path("runs/tune_pipeline"), help="folder to write to")
     options = parser.parse_args(arguments)
     if options.quick:
         options.evaluations, options.runs = 8, 1
-    for name in ("evaluations", "runs"):
-        if getattr(options, name) < 1:
-            parser.error(f"--{name} must be at least 1, got {getattr(options, name)}.")
     make_folder(parser, options.output)
     return options
 

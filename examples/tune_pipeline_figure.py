@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from records import write_figure
+from records import BLUE, GREEN, ORANGE, write_figure
 
-COLOURS = {"bandit, best score": "#0072B2", "bandit, posterior mean": "#009E73", "random search": "#D55E00"}
+COLOURS = {"bandit, best score": BLUE, "bandit, posterior mean": GREEN, "random search": ORANGE}
 
 
 def draw(record: dict[str, Any]) -> Figure:

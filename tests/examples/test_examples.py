@@ -161,13 +161,20 @@ def test_choose_learning_rate(tmp_path):
 @pytest.mark.parametrize(
     ("script", "arguments", "message"),
     [
-        ("follow_the_weather.py", ["--days", "1096"], "--days must be from 1 to 1095, got 1096"),
-        ("tune_classifier.py", ["--evaluations", "0"], "--evaluations must be at least 3"),
-        ("tune_classifier.py", ["--runs", "0"], "--runs must be at least 1"),
+        ("follow_the_weather.py", ["--days", "1096"], "argument --days: must be from 1 to 1095, got 1096"),
+        ("tune_classifier.py", ["--evaluations", "0"], "argument --evaluations: must be at least 3, got 0"),
+        ("tune_classifier.py", ["--runs", "0"], "argument --runs: must be at least 1, got 0"),
         ("variance_starvation.py", ["--seed", "none"], "invalid int value"),
-        ("personalise_prices.py", ["--offers", "0"], "--offers must be at least 1, got 0"),
-        pytest.param("tune_pipeline.py", ["--runs", "0"], "--runs must be at least 1, got 0", marks=pytest.mark.slow),
-        pytest.param("choose_learning_rate.py", ["--epochs", "0"], "--epochs must be at", marks=pytest.mark.slow),
+        ("personalise_prices.py", ["--offers", "0"], "argument --offers: must be at least 1, got 0"),
+        pytest.param(
+            "tune_pipeline.py", ["--runs", "0"], "argument --runs: must be at least 1, got 0", marks=pytest.mark.slow
+        ),
+        pytest.param(
+            "choose_learning_rate.py",
+            ["--epochs", "0"],
+            "argument --epochs: must be at least 1",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_bad_arguments_are_named(script, arguments, message):
