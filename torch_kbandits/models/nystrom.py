@@ -17,8 +17,9 @@ from torch_kbandits.dtc import DTCFactors, embed
 from torch_kbandits.errors import EmptyHistoryError, InputError
 from torch_kbandits.gram import gram, prior_mean, prior_variance
 from torch_kbandits.linalg import jittered_cholesky
-from torch_kbandits.models.base import FactoredGP, concatenate
+from torch_kbandits.models.base import FactoredGP
 from torch_kbandits.models.collapsed_bound import LowRankNormal, TraceTerm
+from torch_kbandits.models.shapes import concatenate
 
 _TRACE_TERM = "nystrom_trace_term"
 
