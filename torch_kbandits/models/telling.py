@@ -76,7 +76,8 @@ class ToldGP(FactoredGP):
 
     def _tell(self, X: Tensor, Y: Tensor, Yvar: Tensor | None, after: Callable[[Observations], Change]) -> None:
         """Condition this model on observations, by what ``after`` says comes of them."""
-        self._require_changeable()
+        self._require_no_batch()
+        self._require_own_times()
         self._check_told(X, Y, Yvar)
         self.eval()
         with torch.no_grad():
@@ -84,11 +85,12 @@ class ToldGP(FactoredGP):
             new, noise = self._observed(X, targets, noise)
             change = after(new)
             everything = torch.cat([self._original_inputs(), X])
-            self._commit(everything, torch.cat([self.train_targets, targets], dim=-1), noise, change)
+            self._commit(change, (everything, torch.cat([self.train_targets, targets], dim=-1), noise))
 
     def _remove(self, rows: Tensor | list[int]) -> None:
         """Forget rows of the observations."""
-        self._require_changeable()
+        self._require_no_batch()
+        self._require_own_times()
         n = self.num_observations
         rows = _rows(rows, n).to(self.train_targets.device)
         self.eval()
@@ -97,31 +99,43 @@ class ToldGP(FactoredGP):
             kept[rows] = False
             change = self._without(rows, kept, self._observations())
             noise = self.likelihood.noise_covar.noise[..., kept] if self._has_fixed_noise() else None
-            self._commit(self._original_inputs()[kept], self.train_targets[..., kept], noise, change)
+            self._commit(change, (self._original_inputs()[kept], self.train_targets[..., kept], noise))
 
-    def _commit(self, X: Tensor, targets: Tensor, noise: Tensor | None, change: Change) -> None:
-        """Take over observations X (n, d) and the state they lead to; everything or, if interrupted, nothing."""
-        stacked = X if self.num_outputs == 1 else X.expand(self.num_outputs, *X.shape)
-        inputs = self._preprocess(stacked)
+    def _commit(self, change: Change, data: tuple[Tensor, Tensor, Tensor | None] | None = None) -> None:
+        """Take over a change; everything or, if interrupted, nothing.
+
+        Args:
+            change: what becomes of the posterior.
+            data: the observations that it is of, if they are others: points (n, d), targets (..., n) and, where the
+                likelihood has them, noise variances.
+        """
         before, buffers = dict(vars(self)), dict(self._buffers)
-        noise_before = None if noise is None else self.likelihood.noise_covar.noise
+        noise = self.likelihood.noise_covar.noise if self._has_fixed_noise() else None
         try:
-            if getattr(self, "_has_transformed_inputs", False):
-                self._original_train_inputs = stacked
-            self.set_train_data(inputs, targets, strict=False)
-            if noise is not None:
-                self.likelihood.noise_covar.noise = noise
+            if data is not None:
+                self._replace_data(*data)
             self._changes = change.changes
             for name, value in change.also.items():
                 setattr(self, name, value)
+            self.prediction_strategy = None
             if change.factors is not None:
                 self._keep(change.factors, change.basis)
         except BaseException:
             vars(self).update(before)
             self._buffers.update(buffers)
             if noise is not None:
-                self.likelihood.noise_covar.noise = noise_before
+                self.likelihood.noise_covar.noise = noise
             raise
+
+    def _replace_data(self, X: Tensor, targets: Tensor, noise: Tensor | None) -> None:
+        """Take over observations X (n, d), whatever becomes of the factors."""
+        stacked = X if self.num_outputs == 1 else X.expand(self.num_outputs, *X.shape)
+        inputs = self._preprocess(stacked)
+        if getattr(self, "_has_transformed_inputs", False):
+            self._original_train_inputs = stacked
+        self.set_train_data(inputs, targets, strict=False)
+        if noise is not None:
+            self.likelihood.noise_covar.noise = noise
 
     # ---------------------------------------------------------------- the state
 
@@ -179,13 +193,14 @@ class ToldGP(FactoredGP):
 
     # ---------------------------------------------------------------- checks
 
-    def _require_changeable(self) -> None:
-        """Refuse what cannot change in place."""
+    def _require_no_batch(self) -> None:
         if self._is_batch():
             raise InputError(
-                f"tell and remove are for models without batch dimensions; the targets of this one have "
+                "Only models without batch dimensions change in place; the targets of this one have "
                 f"shape {tuple(self.train_targets.shape)}. Use condition_on_observations."
             )
+
+    def _require_own_times(self) -> None:
         if isinstance(self.likelihood, UncertaintyInjectionLikelihood) and self.likelihood.time_column is None:
             raise InputError(
                 "tell and remove need the time of each observation among its inputs: make the likelihood with "
