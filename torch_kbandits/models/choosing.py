@@ -7,6 +7,7 @@ from torch import Tensor
 from torch_kbandits.dictionaries import PlayedPoints
 from torch_kbandits.dtc import DTCFactors
 from torch_kbandits.gram import gram, prior_variance
+from torch_kbandits.linalg import non_negative_variance
 from torch_kbandits.rows import distinct_in_order, row_keys
 
 #: A point is spanned if what the dictionary leaves of its prior variance is at most this fraction of it.
@@ -16,11 +17,17 @@ _SPANNED = {torch.float64: 1e-10, torch.float32: 1e-4}
 def unspanned(kernel: Kernel, factors: DTCFactors, dictionary: Tensor, points: Tensor) -> list[int]:
     """Return which of the points (..., k, d) neither a dictionary (..., m, d) nor those before them span.
 
-    In a batch these are the points that some member does not span. Cost: O(k m² + k³).
+    In a batch these are the points that some member does not span.
+
+    Raises:
+        NumericalError: if the kernel is no covariance.
+
+    Cost: O(k m² + k³).
     """
-    own = factors.embed(gram(kernel, dictionary, points))
+    own, prior = factors.embed(gram(kernel, dictionary, points)), prior_variance(kernel, points)
     left = gram(kernel, points) - own.mT @ own
-    least = _SPANNED[left.dtype] * prior_variance(kernel, points)
+    non_negative_variance(left.diagonal(dim1=-2, dim2=-1), prior)
+    least = _SPANNED[left.dtype] * prior
     rows = []
     for row in range(points.shape[-2]):
         pivot = left[..., row, row]
