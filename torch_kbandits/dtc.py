@@ -110,16 +110,13 @@ class DTCFactors:
         remains = bool((after._trace() >= _LEAST_REMAINDER[whitened.dtype] * after._peak()).all())  # no NaN does
         return after if remains and bool(torch.isfinite(after.weights).all()) else None
 
-    def grown(
-        self, cross: Tensor, corner: Tensor, played: Tensor, played_new: Tensor, targets: Tensor, noise: Tensor
-    ) -> Self | None:
+    def grown(self, cross: Tensor, corner: Tensor, played: Tensor, targets: Tensor, noise: Tensor) -> Self | None:
         """Add a points to the dictionary, on the same n observations.
 
         Args:
             cross: the dictionary against the new points, (..., m, a).
             corner: the prior covariance of the new points, (..., a, a).
-            played: the dictionary against the played points, (..., m, n).
-            played_new: the new points against the played points, (..., a, n).
+            played: the dictionary and the new points after it against the played points, (..., m + a, n).
             targets: rewards less the prior mean, (..., n).
             noise: noise variances λ_s, (..., n).
 
@@ -129,6 +126,8 @@ class DTCFactors:
 
         Cost: O(a (n m + m²)): no coordinates of the observations are needed, only two products with ``played``.
         """
+        m = cross.shape[-2]
+        played, played_new = played[..., :m, :], played[..., m:, :]
         own = self.embed(cross)
         schur, info = torch.linalg.cholesky_ex(corner - own.mT @ own)
         shares = schur.diagonal(dim1=-2, dim2=-1).square() / corner.diagonal(dim1=-2, dim2=-1)
@@ -148,7 +147,7 @@ class DTCFactors:
         unexplained = (weighted @ targets.unsqueeze(-1)) - across.mT @ self.weights.unsqueeze(-1)
         padded = torch.cat([torch.zeros_like(self.weights).unsqueeze(-1), unexplained], dim=-2)
         weights = torch.cholesky_solve(padded, factor).squeeze(-1)
-        weights[..., : self.weights.shape[-1]] += self.weights
+        weights[..., :m] += self.weights
         return self._became(bordered(self.dictionary_factor, own, schur), factor, weights)
 
     def embed(self, cross_gram: Tensor) -> Tensor:

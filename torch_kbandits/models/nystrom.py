@@ -169,16 +169,16 @@ class NystromGP(ToldGP):
     def tell(self, X: Tensor, Y: Tensor, Yvar: Tensor | None = None, *, add_to_dictionary: bool = False) -> None:
         """Condition this model on more observations; after an error it is as it was.
 
-        At the same dictionary, unless told otherwise. Then the variance shrinks by what the dictionary spans of a
-        point, so let a point far from it join.
+        At the same dictionary unless points join it: then what it does not span of a point stays as uncertain as it
+        was, however often the point is observed.
 
         Args:
             X: (k, d).
             Y: (k, o), in the units of ``train_Y``.
             Yvar: noise variances (k, o), in units of ``train_Y`` squared, where the model was made with ``train_Yvar``;
                 ``regularization`` otherwise.
-            add_to_dictionary: whether the points of X join the dictionary, in their order and without those that it
-                spans already, as it does those in it.
+            add_to_dictionary: whether the points of X join the dictionary, but for those that it spans to rounding,
+                as it does those that are in it.
 
         Raises:
             InputError: if shapes, dtypes or values do not fit, the model has batch dimensions, or the dictionary is
@@ -186,9 +186,9 @@ class NystromGP(ToldGP):
             NumericalError: if the rewards add up to more than the dtype holds, or a Gram matrix has NaN.
             NotPositiveDefiniteError: if the kernel is not a covariance.
 
-        Cost: O(m²) for each observation, and a copy of the n there are; O(n m + m²) more for each point that joins, but
-        O(n m² + m³) where the dictionary leaves less than 1e-4 of its prior variance. Every ``REFRESH`` changes that
-        much again, to clear rounding.
+        Cost: O(m²) for each observation, and a copy of the n there are. O(n m + m²) more for each point that joins, but
+        O(n m² + m³) if the dictionary leaves less than 1e-4 of the prior variance of one, and once in ``REFRESH``
+        changes, to clear rounding.
         """
         self._tell(X, Y, Yvar, lambda new: self._with(new, X if add_to_dictionary else None))
 
@@ -201,16 +201,16 @@ class NystromGP(ToldGP):
         Raises:
             InputError: if a row is no observation, or the model has batch dimensions.
 
-        Cost: O(m²) for each and O(n). Where more go than stay, or than the dictionary has points, or rounding would
-        be left of what they explained, the posterior is computed afresh: O(n m² + m³).
+        Cost: O(m²) for each, and O(n). The posterior is computed afresh, O(n m² + m³), if more go than stay or than
+        the dictionary has points, if rounding would be left of what they explained, and once in ``REFRESH`` changes.
         """
         self._remove(rows)
 
     def set_dictionary(self, dictionary: Tensor | DictionaryRule, generator: torch.Generator | None = None) -> None:
         """Move this model to another dictionary, on the same observations; after an error it is as it was.
 
-        A rule chooses among the points observed, by their leverage scores under the present posterior, as BKB does in
-        every round. Points that observations were removed of are no longer among them.
+        A rule chooses among the points of the observations that are left, by their leverage scores under the present
+        posterior, as BKB does in every round. Points that are given may be any.
 
         Args:
             dictionary: points (m, d), in the space of ``train_X`` before any input transform; or a rule.
@@ -222,19 +222,20 @@ class NystromGP(ToldGP):
             EmptyHistoryError: if a rule is to choose among no points.
             NotPositiveDefiniteError: if the kernel is not a covariance.
 
-        Cost: O(n m + m²) for each point if they only follow those there; O(n m² + m³) otherwise, and for scores.
+        Cost: O(n m² + m³); only O(n m + m²) for each new point if the points are those there and new ones after them.
         """
         self._require_no_batch()
-        if not isinstance(dictionary, DictionaryRule):
-            (train_X,) = self.train_inputs
-            checks.points("dictionary", dictionary, dimension=train_X.shape[-1], like=train_X)
-            if dictionary.dim() != 2 or len(dictionary) == 0 < self.num_observations:
-                raise InputError(f"dictionary must be points (m, d), at least one; got {checks.describe(dictionary)}.")
+        if isinstance(dictionary, DictionaryRule):
+            self.eval()
+            with torch.no_grad():
+                dictionary = self._chosen(dictionary, generator)
+        (train_X,) = self.train_inputs
+        checks.points("dictionary", dictionary, dimension=train_X.shape[-1], like=train_X)
+        if dictionary.dim() != 2 or len(dictionary) == 0 < self.num_observations:
+            raise InputError(f"dictionary must be points (m, d), at least one; got {checks.describe(dictionary)}.")
         self.eval()
         with torch.no_grad():
-            rule = isinstance(dictionary, DictionaryRule)
-            points = self._chosen(dictionary, generator) if rule else dictionary.detach().clone()
-            self._commit(self._moved(points, None))
+            self._commit(self._moved(dictionary.detach().clone(), None))
 
     # ---------------------------------------------------------------- conditioned copies
 
@@ -317,17 +318,11 @@ class NystromGP(ToldGP):
         also, m = {"inducing_points": points, "_transformed_inducing_points": extra}, basis.shape[-2]
         if 0 < m < dictionary.shape[-2] and torch.equal(dictionary[..., :m, :], basis):
             new = dictionary[..., m:, :]
+            grams = gram(self.covar_module, basis, new), gram(self.covar_module, new)
             played = gram(self.covar_module, dictionary, observations.inputs)
-            grown = factors.grown(
-                gram(self.covar_module, basis, new),
-                gram(self.covar_module, new),
-                played[..., :m, :],
-                played[..., m:, :],
-                observations.residuals,
-                observations.variances,
-            )
-            if grown is not None:
-                return Change(grown, dictionary, self._changes + new.shape[-2], also)
+            after = factors.grown(*grams, played, observations.residuals, observations.variances)
+            if after is not None:
+                return Change(after, dictionary, self._changes + new.shape[-2], also)
         return Change(self._computed(dictionary, observations), dictionary, 0, also)
 
     def _chosen(self, rule: DictionaryRule, generator: torch.Generator | None) -> Tensor:
