@@ -18,7 +18,7 @@ _LEAST_SHARE = {torch.float64: LEAST_SHARE, torch.float32: 1e-2}
 _LEAST_REMAINDER = {torch.float64: 1e-4, torch.float32: 1e-1}
 
 #: What the dictionary must leave of the prior variance of a point that joins it without a fresh factor.
-_LEAST_PIVOT = 1e-4
+_LEAST_PIVOT = {torch.float64: 1e-4, torch.float32: 1e-2}
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,7 +131,7 @@ class DTCFactors:
         own = self.embed(cross)
         schur, info = torch.linalg.cholesky_ex(corner - own.mT @ own)
         shares = schur.diagonal(dim1=-2, dim2=-1).square() / corner.diagonal(dim1=-2, dim2=-1)
-        if bool((info > 0).any()) or not bool((shares >= _LEAST_PIVOT).all()):
+        if bool((info > 0).any()) or not bool((shares >= _LEAST_PIVOT[shares.dtype]).all()):
             return None
         duals = torch.linalg.solve_triangular(self.dictionary_factor.mT, own, upper=True)
         fresh = torch.linalg.solve_triangular(schur, played_new - duals.mT @ played, upper=False)

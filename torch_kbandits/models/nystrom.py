@@ -32,8 +32,9 @@ class NystromGP(ToldGP):
     regressors does. With all played points as dictionary the posterior is the exact one.
 
     Source: Calandriello et al., COLT 2019, §3.1; Zenati et al., AISTATS 2022, Prop. 4.2. Differs: variances are in
-    reward units squared (theirs are divided by λ), noise may differ by observation, and conditioning on new points also
-    adds them to the dictionary, since at a fixed one the variance outside its span would not shrink.
+    reward units squared (theirs are divided by λ), noise may differ by observation, and ``condition_on_observations``
+    also adds new points to the dictionary, since at a fixed one the variance outside its span would not shrink.
+    ``tell`` changes the model itself, at the dictionary there is unless told otherwise.
 
     Differs from ``SingleTaskGP`` in its defaults: the prior mean is zero and there is no outcome transform, so that λ
     and the constants of a confidence width keep their units. ``fit_gpytorch_mll`` maximises Titsias' collapsed bound
@@ -61,7 +62,8 @@ class NystromGP(ToldGP):
         InputError: on shapes, dtypes or values that do not fit, each named.
         NotPositiveDefiniteError: at the first use, if the kernel is not a covariance.
 
-    Cost: O(n m² + m³) once, then O(m²) a point; memory O(n m).
+    Cost: O(n m² + m³) once, then O(m²) a point of the posterior and an observation that ``tell`` adds or ``remove``
+    takes back; memory O(n m).
     """
 
     def __init__(

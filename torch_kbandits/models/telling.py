@@ -57,16 +57,14 @@ class Change:
 class ToldGP(FactoredGP):
     """A model whose posterior follows ``tell`` and ``remove`` by changes of its factors.
 
-    A subclass says in ``_after`` and ``_without`` what becomes of the factors. Checks come first, then the change is
-    computed, and then the model takes it over; so an error leaves the model as it was.
+    A subclass says what becomes of the factors: in ``_without``, and in what it hands to ``_tell``. Checks come first,
+    then the change is computed, and then the model takes it over; so an error leaves the model as it was.
     """
 
     #: Changes of the factors after which they are computed afresh, so that rounding cannot build up.
     REFRESH = 500
 
     _changes = 0
-
-    # ---------------------------------------------------------------- what a subclass says
 
     @abstractmethod
     def _without(self, rows: Tensor, kept: Tensor, before: Observations) -> Change:
