@@ -30,11 +30,11 @@ def unspanned(kernel: Kernel, factors: DTCFactors, dictionary: Tensor, points: T
     least = _SPANNED[left.dtype] * prior
     rows = []
     for row in range(points.shape[-2]):
-        pivot = left[..., row, row]
+        pivot, column, left = left[..., 0, 0], left[..., 1:, 0], left[..., 1:, 1:]
         outside = pivot > least[..., row]
         if bool(outside.any()):
             rows.append(row)
-            column = left[..., row] * torch.where(outside, pivot, torch.inf).rsqrt().unsqueeze(-1)
+            column = column * torch.where(outside, pivot, torch.inf).rsqrt().unsqueeze(-1)
             left = left - column.unsqueeze(-1) * column.unsqueeze(-2)
     return rows
 

@@ -315,11 +315,10 @@ class NystromGP(ToldGP):
 
     def _moved(self, points: Tensor, extra: Tensor | None) -> Change:
         """Return what comes of another dictionary, points (m, d) and more that are transformed already."""
-        factors, basis = self._state()
-        dictionary, observations = self._dictionary_of(points, extra), self._observations()
+        dictionary, observations, basis = self._dictionary_of(points, extra), self._observations(), self._dictionary()
         also, m = {"inducing_points": points, "_transformed_inducing_points": extra}, basis.shape[-2]
         if 0 < m < dictionary.shape[-2] and torch.equal(dictionary[..., :m, :], basis):
-            new = dictionary[..., m:, :]
+            (factors, basis), new = self._state(), dictionary[..., m:, :]
             grams = gram(self.covar_module, basis, new), gram(self.covar_module, new)
             played = gram(self.covar_module, dictionary, observations.inputs)
             after = factors.grown(*grams, played, observations.residuals, observations.variances)
