@@ -13,6 +13,7 @@ from benchmarks import (
     discrete_acquisition,
     long_run,
     many_arms,
+    model_window,
     nystrom_fit,
     online_tells,
     optuna_suggestions,
@@ -38,6 +39,7 @@ BENCHMARKS: dict[str, Callable[[bool], Report]] = {
     "nystrom_fit": nystrom_fit.run,
     "thompson_draws": thompson_draws.run,
     "online_tells": online_tells.run,
+    "model_window": model_window.run,
     "optuna_suggestions": optuna_suggestions.run,
 }
 

@@ -6,7 +6,19 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from torch_kbandits.linalg import LEAST_SHARE, cholesky_rank_one, jittered_cholesky, non_negative_variance
+from torch_kbandits.linalg import LEAST_SHARE, bordered, cholesky_rank_one, jittered_cholesky, non_negative_variance
+
+#: Observations that are cheaper to follow one by one than by a product of factors.
+_FEW = 4
+
+#: What an observation must leave of the variance that it explains, to be taken back.
+_LEAST_SHARE = {torch.float64: LEAST_SHARE, torch.float32: 1e-2}
+
+#: What must remain of the largest trace of V: its rounding errors stay where it shrinks.
+_LEAST_REMAINDER = {torch.float64: 1e-4, torch.float32: 1e-1}
+
+#: What the dictionary must leave of the prior variance of a point that joins it without a fresh factor.
+_LEAST_PIVOT = {torch.float64: 1e-4, torch.float32: 1e-2}
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,11 +40,14 @@ class DTCFactors:
         dictionary_factor: L (..., m, m), lower triangular.
         precision_factor: lower Cholesky factor of V, (..., m, m).
         weights: V⁻¹ Σ_s z_s y_s / λ_s, (..., m), in reward units.
+        peak: the largest trace of V since it was computed, (...,), which its rounding errors are relative to; None if
+            it was not changed since.
     """
 
     dictionary_factor: Tensor
     precision_factor: Tensor
     weights: Tensor
+    peak: Tensor | None = None
 
     @classmethod
     def fit(cls, dictionary_gram: Tensor, cross_gram: Tensor, targets: Tensor, noise: Tensor) -> Self:
@@ -63,28 +78,77 @@ class DTCFactors:
         weights = torch.cholesky_solve(moment, precision_factor).squeeze(-1)
         return cls(dictionary_factor, precision_factor, weights)
 
-    def forgotten(self, embedding: Tensor, targets: Tensor, noise: Tensor) -> Self | None:
-        """Take back k observations that are among those conditioned on, without batch dimensions.
+    def observed(self, embedding: Tensor, targets: Tensor, noise: Tensor) -> Self:
+        """Condition on k more observations at the same dictionary.
 
         Args:
-            embedding: z of each, (m, k).
-            targets: rewards less the prior mean, (k,).
-            noise: noise variances λ_s, (k,).
+            embedding: z of each, (..., m, k).
+            targets: rewards less the prior mean, (..., k).
+            noise: noise variances λ_s, (..., k).
+
+        Cost: O(k m²), and O(m³) where they are many.
+        """
+        factor = self._changed_factor(embedding, noise, 1.0)
+        return self._changed(factor, embedding, targets, noise, 1.0)
+
+    def forgotten(self, embedding: Tensor, targets: Tensor, noise: Tensor) -> Self | None:
+        """Take back k observations that are among those conditioned on; arguments as for ``observed``.
 
         Returns:
-            The factors without them; None where rounding would be left of a variance.
+            The factors without them; None where rounding would be left of a variance, or of what V was before.
 
-        Source: w − V'⁻¹ z (y − zᵀw) / λ are the weights after V' = V − z zᵀ / λ. Cost: O(k m²).
+        Cost: O(k m² + k³), and O(m³) where they are many.
         """
-        factor, weights = self.precision_factor, self.weights
-        for z, y, variance in zip(embedding.mT, targets, noise, strict=True):
-            whitened = torch.linalg.solve_triangular(factor, z.unsqueeze(-1), upper=False)
-            if bool(1.0 - whitened.square().sum() / variance < LEAST_SHARE):
-                return None
-            factor = cholesky_rank_one(factor, z, -1.0 / variance)
-            solved = torch.cholesky_solve(z.unsqueeze(-1), factor).squeeze(-1)
-            weights = weights - solved * ((y - z @ weights) / variance)
-        return replace(self, precision_factor=factor, weights=weights)
+        whitened = self._whiten(embedding) / noise.sqrt().unsqueeze(-2)
+        left = torch.eye(whitened.shape[-1], dtype=whitened.dtype, device=whitened.device) - whitened.mT @ whitened
+        shares, info = torch.linalg.cholesky_ex(left)
+        least = _LEAST_SHARE[whitened.dtype]
+        if bool((info > 0).any()) or not bool((shares.diagonal(dim1=-2, dim2=-1).square() >= least).all()):
+            return None
+        factor = self._changed_factor(embedding, noise, -1.0)
+        after = self._changed(factor, embedding, targets, noise, -1.0)
+        remains = bool((after._trace() >= _LEAST_REMAINDER[whitened.dtype] * after._peak()).all())  # no NaN does
+        return after if remains and bool(torch.isfinite(after.weights).all()) else None
+
+    def grown(self, cross: Tensor, corner: Tensor, played: Tensor, targets: Tensor, noise: Tensor) -> Self | None:
+        """Add a points to the dictionary, on the same n observations.
+
+        Args:
+            cross: the dictionary against the new points, (..., m, a).
+            corner: the prior covariance of the new points, (..., a, a).
+            played: the dictionary and the new points after it against the played points, (..., m + a, n).
+            targets: rewards less the prior mean, (..., n).
+            noise: noise variances λ_s, (..., n).
+
+        Returns:
+            The factors at m + a points, the new ones last; None where the others leave so little of a new one that
+            its coordinates would lose digits.
+
+        Cost: O(a (n m + m²)): no coordinates of the observations are needed, only two products with ``played``.
+        """
+        m = cross.shape[-2]
+        played, played_new = played[..., :m, :], played[..., m:, :]
+        own = self.embed(cross)
+        schur, info = torch.linalg.cholesky_ex(corner - own.mT @ own)
+        shares = schur.diagonal(dim1=-2, dim2=-1).square() / corner.diagonal(dim1=-2, dim2=-1)
+        if bool((info > 0).any()) or not bool((shares >= _LEAST_PIVOT[shares.dtype]).all()):
+            return None
+        duals = torch.linalg.solve_triangular(self.dictionary_factor.mT, own, upper=True)
+        fresh = torch.linalg.solve_triangular(schur, played_new - duals.mT @ played, upper=False)
+        weighted = fresh / noise.unsqueeze(-2)
+        across = self.embed(played @ weighted.mT)
+        whitened = self._whiten(across)
+        identity = torch.eye(fresh.shape[-2], dtype=fresh.dtype, device=fresh.device)
+        corner_factor, info = torch.linalg.cholesky_ex(identity + weighted @ fresh.mT - whitened.mT @ whitened)
+        # V is the identity and more, so what rounding leaves of it shows in pivots below one.
+        if bool((info > 0).any()) or not bool((corner_factor.diagonal(dim1=-2, dim2=-1) >= 0.9).all()):
+            return None
+        factor = bordered(self.precision_factor, whitened, corner_factor)
+        unexplained = (weighted @ targets.unsqueeze(-1)) - across.mT @ self.weights.unsqueeze(-1)
+        padded = torch.cat([torch.zeros_like(self.weights).unsqueeze(-1), unexplained], dim=-2)
+        weights = torch.cholesky_solve(padded, factor).squeeze(-1)
+        weights[..., :m] += self.weights
+        return self._became(bordered(self.dictionary_factor, own, schur), factor, weights)
 
     def embed(self, cross_gram: Tensor) -> Tensor:
         """Return z(x) for each column of K_Zx: (..., m, N) to (..., m, N). Cost: O(N m²)."""
@@ -135,6 +199,41 @@ class DTCFactors:
     def batch_dims(self) -> int:
         """Number of batch dimensions."""
         return self.weights.dim() - 1
+
+    # ---------------------------------------------------------------- inside
+
+    def _changed_factor(self, embedding: Tensor, noise: Tensor, sign: float) -> Tensor:
+        """Return the factor of V + sign Σ_s z_s z_sᵀ / λ_s."""
+        factor = self.precision_factor
+        if embedding.shape[-1] <= _FEW:
+            for column in range(embedding.shape[-1]):
+                factor = cholesky_rank_one(factor, embedding[..., column], sign / noise[..., column])
+            return factor
+        whitened = self._whiten(embedding) / noise.sqrt().unsqueeze(-2)
+        identity = torch.eye(whitened.shape[-2], dtype=whitened.dtype, device=whitened.device)
+        inner, info = torch.linalg.cholesky_ex(identity + sign * (whitened @ whitened.mT))
+        return factor @ torch.where((info > 0)[..., None, None], torch.nan, inner)
+
+    def _changed(self, factor: Tensor, embedding: Tensor, targets: Tensor, noise: Tensor, sign: float) -> Self:
+        """Return the posterior whose V has another factor, by observations that come (sign 1) or go (sign -1).
+
+        Either way w' = w ± V'⁻¹ Σ_s z_s (y_s − z_sᵀw) / λ_s.
+        """
+        surprise = (targets - self.mean(embedding)) / noise
+        step = torch.cholesky_solve(embedding @ surprise.unsqueeze(-1), factor).squeeze(-1)
+        return self._became(self.dictionary_factor, factor, self.weights + sign * step)
+
+    def _became(self, dictionary_factor: Tensor, precision_factor: Tensor, weights: Tensor) -> Self:
+        """Return what comes of a change, which remembers the largest trace."""
+        after = type(self)(dictionary_factor, precision_factor, weights)
+        return replace(after, peak=torch.maximum(self._peak(), after._trace()))
+
+    def _peak(self) -> Tensor:
+        return self._trace() if self.peak is None else self.peak
+
+    def _trace(self) -> Tensor:
+        """Return the trace of V, (...,)."""
+        return self.precision_factor.square().sum((-2, -1))
 
     def _whiten(self, embedding: Tensor) -> Tensor:
         return torch.linalg.solve_triangular(self.precision_factor, embedding, upper=False)

@@ -3,18 +3,16 @@
 from abc import abstractmethod
 from collections.abc import Callable
 from copy import deepcopy
-from dataclasses import dataclass
-from typing import Any, Protocol, Self, cast
+from typing import Any, Self, cast
 
 import torch
 from botorch.models import SingleTaskGP
 from botorch.models.transforms.input import InputTransform
 from botorch.models.transforms.outcome import OutcomeTransform
 from gpytorch import settings as gpytorch_settings
-from gpytorch.constraints import Positive
 from gpytorch.distributions import MultivariateNormal
 from gpytorch.kernels import Kernel
-from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, GaussianLikelihood
+from gpytorch.likelihoods import FixedNoiseGaussianLikelihood
 from gpytorch.likelihoods.gaussian_likelihood import _GaussianLikelihoodBase
 from gpytorch.means import Mean, ZeroMean
 from gpytorch.mlls import MarginalLogLikelihood
@@ -25,46 +23,9 @@ from torch_kbandits import checks
 from torch_kbandits.errors import InputError
 from torch_kbandits.gram import gram, prior_mean, prior_variance
 from torch_kbandits.likelihoods import UncertaintyInjectionLikelihood
-
-
-class PosteriorFactors(Protocol):
-    """A posterior as algebra on the embeddings of points: ``DTCFactors`` or ``ExactFactors``."""
-
-    def embed(self, cross_gram: Tensor) -> Tensor:
-        """Return z(x) (..., m, N) from the basis against points, (..., m, N)."""
-        ...
-
-    def mean(self, embedding: Tensor) -> Tensor:
-        """Return the posterior mean less the prior mean, (..., N)."""
-        ...
-
-    def variance(self, prior_variance: Tensor, embedding: Tensor) -> Tensor:
-        """Return the posterior variances, (..., N)."""
-        ...
-
-    def covariance(self, prior_covariance: Tensor, embedding: Tensor) -> Tensor:
-        """Return the posterior covariance, (..., q, q)."""
-        ...
-
-    def explained(self, left: Tensor, right: Tensor) -> Tensor:
-        """Return the prior less the posterior covariance (..., k, l), from embeddings (..., m, k) and (..., m, l)."""
-        ...
-
-    def coefficients(self) -> Tensor:
-        """Return α (..., m) such that α k_B(x) is the posterior mean less the prior mean, for the basis B."""
-        ...
-
-    def information_gain(self) -> Tensor:
-        """Return the information gain of the observations, (...,), in nats."""
-        ...
-
-    def mean_norm(self) -> Tensor:
-        """Return the RKHS norm of the posterior mean less the prior mean, (...,)."""
-        ...
-
-    def draw_correction(self, prior: Tensor, generator: torch.Generator) -> Tensor:
-        """Return the weights (m,) that make a prior draw with values ``prior`` (m,) at the basis a posterior one."""
-        ...
+from torch_kbandits.models.arguments import check_data, fixed_gaussian
+from torch_kbandits.models.cache import Cache, PosteriorFactors
+from torch_kbandits.models.shapes import concatenate, flatten_t_batch
 
 
 class FactoredGP(SingleTaskGP):
@@ -89,14 +50,14 @@ class FactoredGP(SingleTaskGP):
         outcome_transform: OutcomeTransform | None,
         input_transform: InputTransform | None,
     ) -> None:
-        _check_data(train_X, train_Y, train_Yvar)
+        check_data(train_X, train_Y, train_Yvar)
         if likelihood is not None and regularization is not None:
             raise InputError("Give either a likelihood or a regularization, not both: each sets the noise variance.")
         if likelihood is not None and train_Yvar is not None:
             raise InputError("Give either a likelihood or train_Yvar, not both: each sets the noise variances.")
         if regularization is not None:
             regularization = checks.positive("regularization", regularization)
-            likelihood = _fixed_gaussian(regularization, train_X, train_Y) if train_Yvar is None else None
+            likelihood = fixed_gaussian(regularization, train_X, train_Y) if train_Yvar is None else None
         super().__init__(
             train_X,
             train_Y,
@@ -192,7 +153,7 @@ class FactoredGP(SingleTaskGP):
         if self.training or gpytorch_settings.prior_mode.on():
             return super().__call__(X, **kwargs)
         factors, batch_dims = self._factors()
-        flat, unflatten = _flatten_t_batch(X, batch_dims)
+        flat, unflatten = flatten_t_batch(X, batch_dims)
         embedding = self.embed(flat)
         mean = prior_mean(self.mean_module, X) + unflatten(factors.mean(embedding))
         if X.shape[-2] == 1:
@@ -280,7 +241,7 @@ class FactoredGP(SingleTaskGP):
                 kept = self._keep(*self._fit())
         return kept.factors, kept.factors.batch_dims
 
-    def _keep(self, factors: Any, basis: Tensor) -> "Cache":
+    def _keep(self, factors: Any, basis: Tensor) -> Cache:
         """Keep the factors where GPyTorch clears them."""
         self.prediction_strategy = kept = Cache(factors, basis, has_graph=torch.is_grad_enabled(), now=self._now())
         return kept
@@ -367,80 +328,3 @@ class FactoredGP(SingleTaskGP):
     def _placement(self) -> list[tuple[int, int, torch.dtype, torch.device]]:
         """Return what changes when a tensor that the factors follow from is moved, cast or written to."""
         return [(tensor.data_ptr(), tensor._version, tensor.dtype, tensor.device) for tensor in self._tensors()]
-
-
-def _flatten_t_batch(X: Tensor, batch_dims: int) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
-    """Merge the t-batch dimensions of X (*t, *b, q, d) into its points: (*b, t q, d), and how to undo it.
-
-    Candidates come as b x 1 x d; broadcasting the factors over that layout would repeat them for every candidate.
-
-    Returns:
-        The flat points, and a function that takes (*b, ..., t q) to (*t, *b, ..., q).
-    """
-    t_dims = max(X.dim() - 2 - batch_dims, 0)
-    t_shape, q = X.shape[:t_dims], X.shape[-2]
-    front, back = tuple(range(t_dims)), tuple(range(-2 - t_dims, -2))
-    flat = X.movedim(front, back).flatten(-2 - t_dims, -2)
-
-    def unflatten(values: Tensor) -> Tensor:
-        return values.unflatten(-1, (*t_shape, q)).movedim(tuple(range(-1 - t_dims, -1)), front)
-
-    return flat, unflatten
-
-
-@dataclass(frozen=True, eq=False)
-class Cache:
-    """Factors kept where GPyTorch clears them; like its own prediction strategies, never deep-copied.
-
-    Attributes:
-        factors: of the posterior.
-        basis: the points (..., m, d) that they stand on.
-        has_graph: whether gradients reach through them.
-        now: the time for which they were computed and its version, where observations age.
-    """
-
-    factors: Any
-    basis: Tensor
-    has_graph: bool
-    now: tuple[Tensor, int] | None
-
-    def is_of(self, now: tuple[Tensor, int] | None) -> bool:
-        """Say whether they were computed for this time."""
-        if now is None or self.now is None:
-            return now is self.now
-        return now[0] is self.now[0] and now[1] == self.now[1]
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> None:
-        return None
-
-
-def concatenate(old: Tensor, new: Tensor, dim: int) -> Tensor:
-    """Concatenate along ``dim`` after broadcasting the batch dimensions before it."""
-    batch_shape = torch.broadcast_shapes(old.shape[:dim], new.shape[:dim])
-    return torch.cat([part.expand(*batch_shape, *part.shape[dim:]) for part in (old, new)], dim=dim)
-
-
-def _fixed_gaussian(regularization: float, train_X: Tensor, train_Y: Tensor) -> GaussianLikelihood:
-    """Return a Gaussian likelihood with the given noise variance for every output, not to be learned."""
-    _, batch_shape = SingleTaskGP.get_batch_dimensions(train_X, train_Y)
-    likelihood = GaussianLikelihood(noise_constraint=Positive(), batch_shape=batch_shape).to(train_X)
-    likelihood.noise = train_X.new_tensor(regularization)
-    return likelihood.requires_grad_(False)
-
-
-def _check_data(train_X: Tensor, train_Y: Tensor, train_Yvar: Tensor | None) -> None:
-    checks.points("train_X", train_X)
-    checks.points("train_Y", train_Y, like=train_X)
-    if train_Y.shape[:-1] != train_X.shape[:-1]:
-        raise InputError(
-            "train_Y must have a row for each row of train_X and a column for each output, shape "
-            f"{(*train_X.shape[:-1], 1)} for one output; got {checks.describe(train_Y)}."
-        )
-    if train_Yvar is not None:
-        checks.points("train_Yvar", train_Yvar, like=train_X)
-        if train_Yvar.shape != train_Y.shape:
-            raise InputError(
-                f"train_Yvar must have the shape of train_Y, {tuple(train_Y.shape)}; got {checks.describe(train_Yvar)}."
-            )
-        if bool((train_Yvar < 0).any()):
-            raise InputError(f"train_Yvar must not be negative, its least entry is {float(train_Yvar.min())}.")

@@ -14,24 +14,27 @@ from torch import Tensor
 from torch_kbandits import checks
 from torch_kbandits.dictionaries import DictionaryRule, PlayedPoints, RidgeLeverageSampling
 from torch_kbandits.dtc import DTCFactors, embed
-from torch_kbandits.errors import EmptyHistoryError, InputError
+from torch_kbandits.errors import EmptyHistoryError, InputError, NumericalError
 from torch_kbandits.gram import gram, prior_mean, prior_variance
 from torch_kbandits.linalg import jittered_cholesky
-from torch_kbandits.models.base import FactoredGP, concatenate
+from torch_kbandits.models.choosing import played_points, unspanned
 from torch_kbandits.models.collapsed_bound import LowRankNormal, TraceTerm
+from torch_kbandits.models.shapes import concatenate
+from torch_kbandits.models.telling import Change, Observations, ToldGP
 
 _TRACE_TERM = "nystrom_trace_term"
 
 
-class NystromGP(FactoredGP):
+class NystromGP(ToldGP):
     """A BoTorch model whose posterior is the Nyström–DTC one at a dictionary of m points.
 
     The variance keeps the exact prior term k(x, x), so it does not starve far from the dictionary as the subset of
     regressors does. With all played points as dictionary the posterior is the exact one.
 
     Source: Calandriello et al., COLT 2019, §3.1; Zenati et al., AISTATS 2022, Prop. 4.2. Differs: variances are in
-    reward units squared (theirs are divided by λ), noise may differ by observation, and conditioning on new points also
-    adds them to the dictionary, since at a fixed one the variance outside its span would not shrink.
+    reward units squared (theirs are divided by λ), noise may differ by observation, and ``condition_on_observations``
+    also adds new points to the dictionary, since at a fixed one the variance outside its span would not shrink.
+    ``tell`` changes the model itself, at the dictionary there is unless told otherwise.
 
     Differs from ``SingleTaskGP`` in its defaults: the prior mean is zero and there is no outcome transform, so that λ
     and the constants of a confidence width keep their units. ``fit_gpytorch_mll`` maximises Titsias' collapsed bound
@@ -59,7 +62,8 @@ class NystromGP(FactoredGP):
         InputError: on shapes, dtypes or values that do not fit, each named.
         NotPositiveDefiniteError: at the first use, if the kernel is not a covariance.
 
-    Cost: O(n m² + m³) once, then O(m²) a point; memory O(n m).
+    Cost: O(n m² + m³) once, then O(m²) a point of the posterior and an observation that ``tell`` adds or ``remove``
+    takes back; memory O(n m).
     """
 
     def __init__(
@@ -162,7 +166,80 @@ class NystromGP(FactoredGP):
             self._added_loss_terms[_TRACE_TERM] = None  # of the last training step
         return super().train(mode)
 
-    # ---------------------------------------------------------------- conditioning
+    # ---------------------------------------------------------------- changing the model itself
+
+    def tell(self, X: Tensor, Y: Tensor, Yvar: Tensor | None = None, *, add_to_dictionary: bool = False) -> None:
+        """Condition this model on more observations; after an error it is as it was.
+
+        At the same dictionary unless points join it: then what it does not span of a point stays as uncertain as it
+        was, however often the point is observed.
+
+        Args:
+            X: (k, d).
+            Y: (k, o), in the units of ``train_Y``.
+            Yvar: noise variances (k, o), in units of ``train_Y`` squared, where the model was made with ``train_Yvar``;
+                ``regularization`` otherwise.
+            add_to_dictionary: whether the points of X join the dictionary, but for those that it spans to rounding,
+                as it does those that are in it.
+
+        Raises:
+            InputError: if shapes, dtypes or values do not fit, the model has batch dimensions, or the dictionary is
+                empty and none joins.
+            NumericalError: if the rewards add up to more than the dtype holds, or a Gram matrix has NaN.
+            NotPositiveDefiniteError: if the kernel is not a covariance.
+
+        Cost: O(m²) for each observation, and a copy of the n there are. O(n m + m²) more for each point that joins, but
+        O(n m² + m³) if the dictionary leaves less than 1e-4 of the prior variance of one, and once in ``REFRESH``
+        changes, to clear rounding.
+        """
+        self._tell(X, Y, Yvar, lambda new: self._with(new, X if add_to_dictionary else None))
+
+    def remove(self, rows: Tensor | list[int]) -> None:
+        """Forget observations of this model, whose dictionary stays; after an error it is as it was.
+
+        Args:
+            rows: which, as rows of ``train_X`` in the order told, each once.
+
+        Raises:
+            InputError: if a row is no observation, or the model has batch dimensions.
+
+        Cost: O(m²) for each, and O(n). The posterior is computed afresh, O(n m² + m³), if more go than stay or than
+        the dictionary has points, if rounding would be left of what they explained, and once in ``REFRESH`` changes.
+        """
+        self._remove(rows)
+
+    def set_dictionary(self, dictionary: Tensor | DictionaryRule, generator: torch.Generator | None = None) -> None:
+        """Move this model to another dictionary, on the same observations; after an error it is as it was.
+
+        A rule chooses among the points of the observations that are left, by their leverage scores under the present
+        posterior, as BKB does in every round. Points that are given may be any.
+
+        Args:
+            dictionary: points (m, d), in the space of ``train_X`` before any input transform; or a rule.
+            generator: randomness of the rule; torch's global generator unless given.
+
+        Raises:
+            InputError: if the points do not fit, are none though there are observations, or the model has batch
+                dimensions.
+            EmptyHistoryError: if a rule is to choose among no points.
+            NotPositiveDefiniteError: if the kernel is not a covariance.
+
+        Cost: O(n m² + m³); only O(n m + m²) for each new point if the points are those there and new ones after them.
+        """
+        self._require_no_batch()
+        if isinstance(dictionary, DictionaryRule):
+            self.eval()
+            with torch.no_grad():
+                dictionary = self._chosen(dictionary, generator)
+        (train_X,) = self.train_inputs
+        checks.points("dictionary", dictionary, dimension=train_X.shape[-1], like=train_X)
+        if dictionary.dim() != 2 or len(dictionary) == 0 < self.num_observations:
+            raise InputError(f"dictionary must be points (m, d), at least one; got {checks.describe(dictionary)}.")
+        self.eval()
+        with torch.no_grad():
+            self._commit(self._moved(dictionary.detach().clone(), None))
+
+    # ---------------------------------------------------------------- conditioned copies
 
     def condition_on_observations(self, X: Tensor, Y: Tensor, noise: Tensor | None = None, **kwargs: Any) -> Self:
         """Return the model conditioned on more observations, with their points added to the dictionary.
@@ -199,10 +276,71 @@ class NystromGP(FactoredGP):
     def _fit(self) -> tuple[DTCFactors, Tensor]:
         (train_X,) = self.train_inputs
         dictionary = self._dictionary()
-        targets = self.train_targets - prior_mean(self.mean_module, train_X)
+        residuals = self.train_targets - prior_mean(self.mean_module, train_X)
+        self._changes = 0
+        return self._computed(dictionary, Observations(train_X, residuals, self._noise(train_X))), dictionary
+
+    def _computed(self, dictionary: Tensor, observations: Observations) -> DTCFactors:
+        """Return the factors at a dictionary (..., m, d), which the kernel sees, computed afresh."""
+        cross_gram = gram(self.covar_module, dictionary, observations.inputs)
         dictionary_gram = gram(self.covar_module, dictionary)
-        cross_gram = gram(self.covar_module, dictionary, train_X)
-        return DTCFactors.fit(dictionary_gram, cross_gram, targets, self._noise(train_X)), dictionary
+        return DTCFactors.fit(dictionary_gram, cross_gram, observations.residuals, observations.variances)
+
+    def _with(self, new: Observations, joining: Tensor | None) -> Change:
+        """Return what comes of new observations once points (k, d), if given, have joined the dictionary."""
+        start = Change(*self._state(), self._changes)
+        if joining is not None:
+            rows = unspanned(self.covar_module, start.factors, start.basis, self._seen(joining))
+            if rows:
+                extra = self._transformed_inducing_points
+                start = self._moved(torch.cat([self.inducing_points, joining[rows]]), extra)
+        inputs = new.inputs if self.num_outputs == 1 else new.inputs.unsqueeze(-3)
+        if start.basis.shape[-2] == 0 < len(new.inputs):
+            raise InputError("The dictionary is empty: let the points join, with add_to_dictionary=True.")
+        embedding = start.factors.embed(gram(self.covar_module, start.basis, inputs))
+        factors = start.factors.observed(embedding, new.residuals, new.variances)
+        if not bool(torch.isfinite(factors.weights).all()):
+            raise NumericalError("The rewards add up to more than the dtype holds.")
+        return Change(factors, start.basis, start.changes + len(new.inputs), start.also)
+
+    def _without(self, rows: Tensor, kept: Tensor, before: Observations) -> Change:
+        factors, basis = self._state()
+        left, gone, after = before.rows(kept), before.rows(rows), None
+        if len(rows) <= min(len(kept) - len(rows), basis.shape[-2]):
+            embedding = factors.embed(gram(self.covar_module, basis, gone.inputs))
+            after = factors.forgotten(embedding, gone.residuals, gone.variances)
+        if after is None:
+            return Change(self._computed(basis, left), basis, 0)
+        return Change(after, basis, self._changes + len(rows))
+
+    def _moved(self, points: Tensor, extra: Tensor | None) -> Change:
+        """Return what comes of another dictionary, points (m, d) and more that are transformed already."""
+        dictionary, observations, basis = self._dictionary_of(points, extra), self._observations(), self._dictionary()
+        also, m = {"inducing_points": points, "_transformed_inducing_points": extra}, basis.shape[-2]
+        if 0 < m < dictionary.shape[-2] and torch.equal(dictionary[..., :m, :], basis):
+            (factors, basis), new = self._state(), dictionary[..., m:, :]
+            grams = gram(self.covar_module, basis, new), gram(self.covar_module, new)
+            played = gram(self.covar_module, dictionary, observations.inputs)
+            after = factors.grown(*grams, played, observations.residuals, observations.variances)
+            if after is not None:
+                return Change(after, dictionary, self._changes + new.shape[-2], also)
+        return Change(self._computed(dictionary, observations), dictionary, 0, also)
+
+    def _chosen(self, rule: DictionaryRule, generator: torch.Generator | None) -> Tensor:
+        """Return the points (m, d) that a rule chooses of those observed, by the present posterior."""
+        X, observations = self._original_inputs(), self._observations()
+        factors, basis = self._state()
+        embedding = factors.embed(gram(self.covar_module, basis, observations.inputs))
+        variance = factors.variance(prior_variance(self.covar_module, observations.inputs), embedding)
+        seen, noise = self._seen(X), observations.variances
+        rows, played = played_points(X, seen, self.covar_module, noise, variance, self.inducing_points)
+        selection = rule.select(played, generator)
+        if selection.indices is not None:
+            return rows[selection.indices]
+        return selection.points.squeeze(-3) if self.num_outputs > 1 else selection.points
+
+    def _is_batch(self) -> bool:
+        return super()._is_batch() or self.inducing_points.dim() > 2
 
     def _shared_buffers(self) -> tuple[Tensor | None, ...]:
         return self.inducing_points, self._transformed_inducing_points
@@ -223,10 +361,17 @@ class NystromGP(FactoredGP):
 
     def _dictionary(self) -> Tensor:
         """Return the dictionary as the kernel sees it: transformed, with the batch dimension of the outputs."""
-        dictionary = self._preprocess(self.inducing_points)
-        dictionary = dictionary.unsqueeze(-3) if self._num_outputs > 1 else dictionary
-        extra = self._transformed_inducing_points
+        return self._dictionary_of(self.inducing_points, self._transformed_inducing_points)
+
+    def _dictionary_of(self, points: Tensor, extra: Tensor | None) -> Tensor:
+        """Return the same for points (..., m, d) as they were told and more that are transformed already."""
+        dictionary = self._seen(points)
         return dictionary if extra is None else concatenate(dictionary, extra, dim=-2)
+
+    def _seen(self, points: Tensor) -> Tensor:
+        """Return points (..., k, d) as the kernel sees them: transformed, with the batch dimension of the outputs."""
+        points = self._preprocess(points)
+        return points.unsqueeze(-3) if self._num_outputs > 1 else points
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any) -> None:
         saved = state_dict.get(f"{prefix}inducing_points")

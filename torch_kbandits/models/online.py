@@ -6,23 +6,21 @@ from botorch import settings as botorch_settings
 from botorch.models.transforms.input import InputTransform
 from botorch.models.transforms.outcome import OutcomeTransform
 from gpytorch.kernels import Kernel
-from gpytorch.likelihoods import FixedNoiseGaussianLikelihood
 from gpytorch.likelihoods.gaussian_likelihood import _GaussianLikelihoodBase
-from gpytorch.likelihoods.noise_models import FixedGaussianNoise
 from gpytorch.means import Mean
 from torch import Tensor
 
-from torch_kbandits import checks
-from torch_kbandits.errors import InputError, NumericalError
+from torch_kbandits.errors import NumericalError
 from torch_kbandits.exact import ExactFactors
 from torch_kbandits.gram import gram, prior_mean, prior_variance
-from torch_kbandits.likelihoods import UncertaintyInjectionLikelihood
-from torch_kbandits.models.base import Cache, FactoredGP, concatenate
+from torch_kbandits.models.cache import Cache
 from torch_kbandits.models.merged import Merged, sums
+from torch_kbandits.models.shapes import concatenate
+from torch_kbandits.models.telling import Change, Observations, ToldGP
 from torch_kbandits.rows import distinct, distinct_in_order
 
 
-class OnlineGP(FactoredGP):
+class OnlineGP(ToldGP):
     """A BoTorch model whose posterior is the exact one, kept up to date by ``tell`` and ``remove``.
 
     With u distinct points among n observations the posterior costs what u observations cost: repeats are merged into
@@ -57,9 +55,6 @@ class OnlineGP(FactoredGP):
     Cost: O(u³ + n) once, then O(u²) a change and O(u²) a point of the posterior; memory O(u² + n).
     """
 
-    #: Changes of the factor after which it is computed afresh, so that rounding cannot build up.
-    REFRESH = 500
-
     def __init__(
         self,
         train_X: Tensor,
@@ -85,7 +80,6 @@ class OnlineGP(FactoredGP):
             input_transform=input_transform,
         )
         self._merged: Merged | None = None
-        self._changes = 0
 
     @property
     def num_distinct(self) -> int:
@@ -118,46 +112,7 @@ class OnlineGP(FactoredGP):
 
         Cost: O(u²) for each distinct point of X but no more than O((u + k)³), and a copy of the n observations.
         """
-        self._require_no_batch()
-        self._require_own_times()
-        (train_X,) = self.train_inputs
-        checks.points("X", X, dimension=train_X.shape[-1], like=train_X)
-        checks.points("Y", Y, like=train_X)
-        if X.dim() != 2 or tuple(Y.shape) != (len(X), self.num_outputs):
-            raise InputError(
-                f"X must be (k, d) and Y (k, {self.num_outputs}); got {checks.describe(X)} and {checks.describe(Y)}."
-            )
-        fixed_noise = _has_fixed_noise(self)
-        if Yvar is not None:
-            if not fixed_noise:
-                raise InputError("Yvar is for models made with train_Yvar; this one has one noise variance for all.")
-            checks.points("Yvar", Yvar, like=train_X)
-            if Yvar.shape != Y.shape:
-                raise InputError(f"Yvar must have the shape of Y, {tuple(Y.shape)}; got {checks.describe(Yvar)}.")
-            if bool((Yvar < 0).any()):
-                raise InputError(f"Yvar must not be negative, its least entry is {float(Yvar.min())}.")
-        self.eval()
-        with torch.no_grad():
-            state = self._state()
-            inputs = self._preprocess(X)
-            targets, fixed = self._as_targets(X, Y, Yvar)
-            if fixed_noise:
-                fixed = self._later_noises(targets.shape) if fixed is None else fixed
-                fixed = FixedGaussianNoise(fixed).noise  # rounded up and warned of as in the constructor
-                variances = fixed + self.likelihood.second_noise
-                fixed = torch.cat([self.likelihood.noise_covar.noise, fixed], dim=-1)
-            elif isinstance(self.likelihood, UncertaintyInjectionLikelihood):
-                variances = self.likelihood.observation_noise(inputs).expand(targets.shape)
-            else:
-                variances = self.regularization.unsqueeze(-1).expand(targets.shape)
-            residuals = targets - prior_mean(self.mean_module, inputs)
-            factors, merged, basis = self._added(*state, inputs, residuals, variances)
-            if not bool(torch.isfinite(factors.whitened).all()):
-                raise NumericalError("The rewards of a point add up to more than the dtype holds.")
-            self._commit(
-                torch.cat([self._original_inputs(), X]), torch.cat([self.train_targets, targets], dim=-1), fixed,
-                factors, merged, basis, changes=len(X),
-            )  # fmt: skip
+        self._tell(X, Y, Yvar, self._with)
 
     def remove(self, rows: Tensor | list[int]) -> None:
         """Forget observations of this model; after an error it is as it was.
@@ -170,40 +125,7 @@ class OnlineGP(FactoredGP):
 
         Cost: O(u²) for each but no more than O(u³), and O(n).
         """
-        self._require_no_batch()
-        self._require_own_times()
-        n = self.num_observations
-        rows = _rows(rows, n).to(self.train_targets.device)
-        self.eval()
-        with torch.no_grad():
-            factors, merged, basis = self._state()
-            kept = torch.ones(n, dtype=torch.bool, device=rows.device)
-            kept[rows] = False
-            (train_X,) = self.train_inputs
-            residuals = self.train_targets - prior_mean(self.mean_module, train_X)
-            variances = self._noise(train_X).expand(residuals.shape)
-            precisions, moments = sums(
-                merged.precisions.shape[-1], merged.positions[kept], residuals[..., kept], variances[..., kept]
-            )
-            touched = merged.positions[rows].unique()
-            remain = torch.isin(touched, merged.positions[kept])
-            factors = self._reweighted(factors, basis, touched[remain], precisions, moments)
-            gone = touched[~remain]
-            points = torch.ones(basis.shape[-2], dtype=torch.bool, device=rows.device)
-            points[gone] = False
-            precisions, moments, basis = precisions[..., points], moments[..., points], basis[..., points, :]
-            if _few(len(gone), len(points)):
-                for position in gone.flip(0).tolist():
-                    factors = factors.removed(position)
-            else:
-                prior_gram = gram(self.covar_module, basis)
-                factors = ExactFactors.fit(prior_gram, moments / precisions, precisions.reciprocal())
-            merged = merged.kept(kept, points, precisions, moments)
-            fixed = self.likelihood.noise_covar.noise[..., kept] if _has_fixed_noise(self) else None
-            self._commit(
-                self._original_inputs()[kept], self.train_targets[..., kept], fixed,
-                factors, merged, basis, changes=len(rows),
-            )  # fmt: skip
+        self._remove(rows)
 
     # ---------------------------------------------------------------- what it knows of itself
 
@@ -261,6 +183,42 @@ class OnlineGP(FactoredGP):
 
     # ---------------------------------------------------------------- inside
 
+    def _state(self) -> tuple[ExactFactors, Tensor]:
+        if self._merged is None:  # only a conditioned copy's factors are known
+            self.prediction_strategy = None
+        return super()._state()
+
+    def _with(self, new: Observations) -> Change:
+        factors, basis = self._state()
+        merged = cast(Merged, self._merged)
+        factors, merged, basis = self._added(factors, merged, basis, new)
+        if not bool(torch.isfinite(factors.whitened).all()):
+            raise NumericalError("The rewards of a point add up to more than the dtype holds.")
+        return self._changed(factors, basis, merged, len(new.inputs))
+
+    def _without(self, rows: Tensor, kept: Tensor, before: Observations) -> Change:
+        factors, basis = self._state()
+        merged, left = cast(Merged, self._merged), before.rows(kept)
+        positions = merged.positions[kept]
+        precisions, moments = sums(merged.precisions.shape[-1], positions, left.residuals, left.variances)
+        touched = merged.positions[rows].unique()
+        remain = torch.isin(touched, positions)
+        factors = self._reweighted(factors, basis, touched[remain], precisions, moments)
+        gone = touched[~remain]
+        points = torch.ones(basis.shape[-2], dtype=torch.bool, device=rows.device)
+        points[gone] = False
+        precisions, moments, basis = precisions[..., points], moments[..., points], basis[..., points, :]
+        if _few(len(gone), len(points)):
+            for position in gone.flip(0).tolist():
+                factors = factors.removed(position)
+        else:
+            factors = ExactFactors.fit(gram(self.covar_module, basis), moments / precisions, precisions.reciprocal())
+        return self._changed(factors, basis, merged.kept(kept, points, precisions, moments), len(rows))
+
+    def _changed(self, factors: ExactFactors, basis: Tensor, merged: Merged, changes: int) -> Change:
+        usable = factors if factors.is_finite() else None
+        return Change(usable, basis, self._changes + changes, {"_merged": merged})
+
     def _fit(self) -> tuple[ExactFactors, Tensor]:
         (train_X,) = self.train_inputs
         residuals = self.train_targets - prior_mean(self.mean_module, train_X)
@@ -279,31 +237,16 @@ class OnlineGP(FactoredGP):
     def _shared_buffers(self) -> tuple[Any, ...]:
         return (self._merged,)
 
-    def _is_batch(self) -> bool:
-        """Say whether there are batch dimensions besides that of the outputs."""
-        outputs = int(self.num_outputs > 1)
-        return self.train_inputs[0].dim() > 2 + outputs or self.train_targets.dim() > 1 + outputs
-
-    def _state(self) -> tuple[ExactFactors, Merged, Tensor]:
-        """Return factors, merged observations and basis, computed afresh if only a conditioned copy's are known."""
-        self._factors()
-        if self._merged is None or self._changes >= self.REFRESH:
-            self.prediction_strategy = None
-        factors, _ = self._factors()
-        return factors, cast(Merged, self._merged), self._basis()
-
     def _added(
         self,
         factors: ExactFactors,
         merged: Merged,
         basis: Tensor,
-        inputs: Tensor,
-        residuals: Tensor,
-        variances: Tensor,
+        observations: Observations,
     ) -> tuple[ExactFactors, Merged, Tensor]:
-        """Return the state with observations (..., k) at inputs (k, d) added."""
-        u = len(merged.index)
-        merged, first, touched = merged.added(inputs, residuals, variances)
+        """Return the state with observations added."""
+        u, inputs = len(merged.index), observations.inputs
+        merged, first, touched = merged.added(inputs, observations.residuals, observations.variances)
         precisions, moments = merged.precisions, merged.moments
         factors = self._reweighted(factors, basis, touched, precisions, moments)
         if first:
@@ -336,85 +279,7 @@ class OnlineGP(FactoredGP):
         targets[..., touched] = moments[..., touched] / precisions[..., touched]
         return ExactFactors.fit(gram(self.covar_module, basis), targets, noise)
 
-    def _as_targets(self, X: Tensor, Y: Tensor, Yvar: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """Return rewards and variances transformed and with outputs as batch dimension: (k,) or (o, k)."""
-        transform = getattr(self, "outcome_transform", None)
-        if transform is not None:
-            Y, Yvar = transform(Y, Yvar, X=X)
-        if self.num_outputs == 1:
-            return Y.squeeze(-1), None if Yvar is None else Yvar.squeeze(-1)
-        return Y.mT, None if Yvar is None else Yvar.mT
-
-    def _original_inputs(self) -> Tensor:
-        """Return the observed points as they were told, (n, d)."""
-        transformed = getattr(self, "_has_transformed_inputs", False)
-        inputs = cast(Tensor, self._original_train_inputs if transformed else self.train_inputs[0])
-        return inputs if inputs.dim() == 2 else inputs[0]
-
-    def _commit(
-        self,
-        X: Tensor,
-        targets: Tensor,
-        noise: Tensor | None,
-        factors: ExactFactors,
-        merged: Merged,
-        basis: Tensor,
-        changes: int,
-    ) -> None:
-        """Take over new observations X (n, d) and the state they lead to; everything or, if interrupted, nothing."""
-        stacked = X if self.num_outputs == 1 else X.expand(self.num_outputs, *X.shape)
-        inputs = self._preprocess(stacked)
-        usable = factors.is_finite()
-        before, noise_before = dict(vars(self)), None if noise is None else self.likelihood.noise_covar.noise
-        try:
-            if getattr(self, "_has_transformed_inputs", False):
-                self._original_train_inputs = stacked
-            self.set_train_data(inputs, targets, strict=False)
-            if noise is not None:
-                self.likelihood.noise_covar.noise = noise
-            self._changes += changes
-            if usable:
-                self._merged = merged
-                self._keep(factors, basis)
-        except BaseException:
-            vars(self).update(before)
-            if noise is not None:
-                self.likelihood.noise_covar.noise = noise_before
-            raise
-
-    def _require_no_batch(self) -> None:
-        if self._is_batch():
-            raise InputError(
-                f"tell and remove are for models without batch dimensions; the targets of this one have "
-                f"shape {tuple(self.train_targets.shape)}. Use condition_on_observations."
-            )
-
-    def _require_own_times(self) -> None:
-        if isinstance(self.likelihood, UncertaintyInjectionLikelihood) and self.likelihood.time_column is None:
-            raise InputError(
-                "tell and remove need the time of each observation among its inputs: make the likelihood with "
-                "time_column instead of times."
-            )
-
 
 def _few(changes: int, u: int) -> bool:
     """Say whether so many changes of u points cost less than a fresh factor; measured."""
     return changes <= 4 + u // 200
-
-
-def _rows(rows: Tensor | list[int], n: int) -> Tensor:
-    """Return distinct row numbers below n as a tensor (k,)."""
-    try:
-        numbers = torch.as_tensor(rows).flatten()
-    except (TypeError, ValueError, RuntimeError):
-        raise InputError(f"rows must be row numbers, got {checks.describe(rows)}.") from None
-    if len(numbers) and (numbers.is_floating_point() or numbers.is_complex() or numbers.dtype == torch.bool):
-        raise InputError(f"rows must be whole numbers, got {checks.describe(rows)}; of a mask take mask.nonzero().")
-    numbers = numbers.long()
-    if len(numbers) != len(numbers.unique()) or bool(((numbers < 0) | (numbers >= n)).any()):
-        raise InputError(f"rows must be distinct rows of the {n} observations, got {numbers.tolist()}.")
-    return numbers
-
-
-def _has_fixed_noise(model: FactoredGP) -> bool:
-    return isinstance(model.likelihood, FixedNoiseGaussianLikelihood)
