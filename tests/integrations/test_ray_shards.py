@@ -12,7 +12,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from local_workers import sharded
-from problems import DOUBLE, data, dense, difference, linear, matern, play, rbf, reward
+from problems import DOUBLE, dense, difference, linear, matern, play, rbf
+from sharded_play import CUTS, noisy, rounds, some_arms
 
 from torch_kbandits import ArmBlocks, Arms, ArmsChangedError, Bandit, InputError, MappedArms, algorithms
 from torch_kbandits.candidates import lazy
@@ -23,18 +24,8 @@ from torch_kbandits.extras import MissingExtraError
 from torch_kbandits.integrations.ray import ShardedArms, ShardLostError, actors, belief, table
 from torch_kbandits.integrations.ray.arms import split
 from torch_kbandits.integrations.ray.questions import LocalBest, overall_best, undominated
-from torch_kbandits.memory import SlidingWindow
 
 LAMBDA = 0.02
-
-#: Where 160 arms are cut: shards of very different sizes.
-CUTS = {1: None, 2: [23], 3: [7, 90], 7: [1, 3, 40, 41, 99, 150]}
-
-
-def some_arms(count=160, d=2):
-    """Arms of which the last third repeats others, in other shards."""
-    arms = data(count - count // 3, d)[0]
-    return torch.cat([arms, arms[torch.randperm(len(arms))[: count // 3]]])
 
 
 def make(candidates, name="bkb", seed=0, **settings):
@@ -42,26 +33,6 @@ def make(candidates, name="bkb", seed=0, **settings):
     if name != "gp-ei":
         words["beta"] = 2.0
     return algorithms.build(name, candidates=candidates, **(words | settings))
-
-
-def noisy(X, number):
-    return reward(X) + 0.2 * torch.randn(len(X), generator=torch.Generator().manual_seed(number), dtype=X.dtype)
-
-
-def rounds(bandits, count, first=0):
-    """Play with several bandits at once: single points, batches, late and lost ones, strangers, rewards in pairs."""
-    for number in range(first, first + count):
-        asked = [bandit.ask(1 + number % 3) for bandit in bandits]
-        for bandit, X in zip(bandits, asked, strict=True):
-            assert torch.equal(X, asked[0]), number
-            if number % 11 == 5:
-                bandit.forget(X[:1])
-                X = X[1:]
-            elif number % 11 == 7:
-                bandit.tell(torch.tensor([[0.3, 0.1 * (number % 5)]], dtype=X.dtype), 0.4)
-            if number % 4 != 2 and len(bandit.pending):  # else told a round later
-                X = bandit.pending
-                bandit.tell(X, noisy(X, number))
 
 
 def assert_equal_posteriors(ours, theirs, tolerance=1e-10):
@@ -262,7 +233,7 @@ def test_telling_sends_nothing():
 
 @pytest.mark.parametrize("behind", [1, 4, 5, 20])
 def test_shards_that_are_far_behind_are_started_anew(behind, monkeypatch):
-    monkeypatch.setattr(belief, "_MOST_ROUNDS", 5)
+    monkeypatch.setattr(belief, "_MOST_STEPS", 5)
     arms = some_arms()
     bandits = [make(candidates) for candidates in (Arms(arms), sharded(arms, 3))]
     rounds(bandits, 4)  # of the last of which shards do not know yet
@@ -544,11 +515,6 @@ def test_more_shards_than_this_machine_has_processors(monkeypatch):
     monkeypatch.setattr(actors.os, "sched_getaffinity", lambda process: {0, 1})
     with pytest.raises(InputError, match=r"3 shards of 1 CPU\(s\) need 3 and this machine has 2.*=0.67"):
         make(ShardedArms(some_arms(), num_shards=3))
-
-
-def test_a_memory_is_refused():
-    with pytest.raises(InputError, match="Shards forget nothing"):
-        make(sharded(some_arms(), 2), memory=SlidingWindow(5))
 
 
 @pytest.mark.parametrize("name", ["gp-ts", "gp-pi", "random"])
