@@ -67,11 +67,11 @@ def assert_equal_posteriors(ours, theirs, tolerance=1e-9):
 @pytest.mark.parametrize(
     ("rule", "memory", "number", "count"),
     [
-        ("coupled", "window", 3, 36),
-        ("fresh", "restart", 2, 20),
-        ("never", "observations", 7, 20),
-        ("kors", "window", 3, 20),
-        ("exact", "observations", 3, 24),
+        ("coupled", "window", 3, 24),
+        ("fresh", "restart", 2, 18),
+        ("never", "observations", 4, 12),
+        ("kors", "window", 2, 18),
+        ("exact", "observations", 3, 18),
         ("fixed", "restart", 1, 18),
         *(
             pytest.param(rule, memory, number, 200, marks=pytest.mark.slow)
@@ -83,7 +83,7 @@ def assert_equal_posteriors(ours, theirs, tolerance=1e-9):
 def test_shards_choose_the_arms_of_one_table(rule, memory, number, count):
     """With workers lost on the way."""
     arms = some_arms()
-    bandits = [make(candidates, rule, memory) for candidates in (Arms(arms), sharded(arms, number, CUTS[number]))]
+    bandits = [make(candidates, rule, memory) for candidates in (Arms(arms), sharded(arms, number, CUTS.get(number)))]
     for first in range(0, count, 6):
         rounds(bandits, 6, first)
         if first % 4 == 2:
@@ -99,7 +99,7 @@ def test_the_posterior_is_the_dense_one_of_what_counts():
         bandit.tell(X, noisy(X, number))
     history = bandit.history.rows(slice(len(bandit.history.X) - 7, None))
     X, Y, Z, T = dense(history.X, history.Y, bandit.inducing_points, arms)
-    expected = oracles.dtc(oracles.matern52(0.4), X, Y, np.full(len(Y), LAMBDA), Z, T)
+    expected = oracles.dtc(oracles.matern52(0.4, 1.7), X, Y, np.full(len(Y), LAMBDA), Z, T)
     assert difference(bandit._belief._table.mean, expected.mean) < 1e-8
     assert difference(bandit._belief._table.variance, expected.variance) < 1e-8
     assert bool((bandit.recommend() == history.X).all(-1).any())
@@ -234,7 +234,8 @@ def test_a_shard_that_fails_while_it_forgets_is_started_anew(monkeypatch):
         return original(*arguments)
 
     for bandit in bandits:
-        bandit.tell(arms[:2], noisy(arms[:2], 0), time=19.0)
+        for _ in range(3):
+            bandit.tell(arms[:2], noisy(arms[:2], 0))
     monkeypatch.setattr("torch_kbandits.integrations.ray.table.plays_of", failing)
     with pytest.raises(MemoryError):
         ours.ask()

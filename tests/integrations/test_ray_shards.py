@@ -465,7 +465,7 @@ def test_interrupts_leave_the_bandit_as_it_was(call, monkeypatch):
             calls[call](bandit)
         assert_unchanged(bandit, expected)
         assert torch.equal(bandit.ask(2), after), interrupt.at
-        line += 1 + line // 8
+        line += 1 + line // (8 if call == "ask" else 64)
     ours = {"belief.py", "course.py"}
     assert places >= (ours if call == "tell" else ours | {"questions.py", "shard.py", "table.py", "workers.py"})
 
