@@ -30,7 +30,7 @@ LAMBDA = 0.02
 
 def make(candidates, name="bkb", seed=0, **settings):
     words = {"kernel": matern(0.4), "regularization": LAMBDA, "seed": seed}
-    if name != "gp-ei":
+    if name not in ("gp-ei", "gp-pi", "random"):
         words["beta"] = 2.0
     return algorithms.build(name, candidates=candidates, **(words | settings))
 
@@ -64,7 +64,7 @@ def test_shards_choose_the_arms_of_one_table(resampling, numbers, count):
             assert_equal_posteriors(bandit, bandits[0])
 
 
-@pytest.mark.parametrize("name", ["bbkb", "gp-ei", "gp-ucb", "mini-gp-ucb"])
+@pytest.mark.parametrize("name", ["bbkb", "gp-ei", "gp-pi", "gp-ucb", "mini-gp-ucb"])
 def test_other_algorithms_on_shards(name):
     """An exact table of few arms has other formulas, so posteriors agree as far as these do."""
     arms = some_arms(120)
@@ -72,6 +72,36 @@ def test_other_algorithms_on_shards(name):
     rounds(bandits, 25)
     for bandit in bandits[1:]:
         assert_equal_posteriors(bandit, bandits[0], 1e-8)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["gp-ei", "gp-pi", "random"])
+def test_two_hundred_rounds_of_other_rules_with_workers_lost(name):
+    """On more arms than a covariance of all is kept for."""
+    arms = some_arms(600)
+    bandits = [make(candidates, name) for candidates in (Arms(arms), sharded(arms, 4))]
+    for first in range(0, 200, 20):
+        rounds(bandits, 20, first)
+        bandits[1].candidates.workers.lose(first % 3)
+    assert_equal_posteriors(bandits[1], bandits[0], 1e-8)
+
+
+@pytest.mark.parametrize("source", ["tensor", "file", "blocks"])
+def test_random_search_asks_no_shard(source, tmp_path):
+    arms = some_arms().float()
+    np.save(tmp_path / "arms.npy", arms.numpy())
+    blocks = arms.split(37)
+    given = {
+        "tensor": lambda: arms,
+        "file": lambda: MappedArms(tmp_path / "arms.npy"),
+        "blocks": lambda: ArmBlocks(blocks.__getitem__, len(blocks)),
+    }[source]()
+    kernel = matern(0.4).float()
+    bandits = [make(candidates, "random", kernel=kernel) for candidates in (Arms(arms), sharded(given, 3))]
+    workers = bandits[1].candidates.workers
+    workers.sent.clear()
+    rounds(bandits, 12)
+    assert len(workers.sent) == 0
 
 
 @pytest.mark.parametrize(
@@ -517,11 +547,9 @@ def test_more_shards_than_this_machine_has_processors(monkeypatch):
         make(ShardedArms(some_arms(), num_shards=3))
 
 
-@pytest.mark.parametrize("name", ["gp-ts", "gp-pi", "random"])
-def test_rules_that_need_all_arms_at_once(name):
-    words = {"kernel": rbf(), "regularization": LAMBDA, "seed": 0} | ({"beta": 1.0} if name == "gp-ts" else {})
-    bandit = algorithms.build(name, candidates=sharded(some_arms(), 2), **words)
-    with pytest.raises(InputError, match=r"needs all arms in one process.*UpperConfidenceRule"):
+def test_thompson_sampling_needs_all_arms_at_once():
+    bandit = make(sharded(some_arms(), 2), "gp-ts")
+    with pytest.raises(InputError, match=r"needs all arms in one process.*ProbabilityOfImprovementRule"):
         bandit.ask()
     assert len(bandit.pending) == 0
 

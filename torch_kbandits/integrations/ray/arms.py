@@ -99,7 +99,8 @@ class ShardedArms(Candidates):
                 f"Under {memory!r} observations age, which changes all of them in every round: shards take memories "
                 "under which they keep their noise while they count, SlidingWindow and Restart. Or give Arms a tensor."
             )
-        table = ShardedTable(self._example, kernel, regularization, seed, self.workers, self.column_memory, exact=exact)
+        own = self._example, self.source, kernel, regularization, seed, self.workers, self.column_memory
+        table = ShardedTable(*own, exact=exact)
         return table if memory is None else ForgettingTable(table, memory, online=online)
 
     def close(self) -> None:

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch_kbandits.acquisition import AcquisitionRule, Domain
 from torch_kbandits.candidates.base import Lookahead, Plays
 from torch_kbandits.candidates.features import FeatureTable
+from torch_kbandits.candidates.sources import ArmSource
 from torch_kbandits.dictionaries import Selection
 from torch_kbandits.errors import InputError
 from torch_kbandits.integrations.ray.course import Added, Array, Course, Prior, Start, Step, Told, new_version
@@ -31,7 +32,8 @@ class ShardedTable(FeatureTable):
     each shard, O(d) back.
 
     Args:
-        example: the first arm, (1, d).
+        example: the first arm, (1, d), on the CPU.
+        source: all arms.
         kernel: the prior covariance.
         regularization: λ.
         seed: addresses the order in which ties between arms are broken.
@@ -43,6 +45,7 @@ class ShardedTable(FeatureTable):
     def __init__(
         self,
         example: Tensor,
+        source: ArmSource,
         kernel: Kernel,
         regularization: float,
         seed: int,
@@ -52,8 +55,8 @@ class ShardedTable(FeatureTable):
         exact: bool,
     ) -> None:
         super().__init__(UnsearchedArms(example), kernel, regularization, seed, column_memory=0, exact=exact)
-        self._workers = workers
-        self.num_all_arms = workers.shards[-1].stop
+        self._workers, self._source = workers, source
+        self.num_all_arms = len(source)
         self._root, self._steps = new_version(), cast(tuple[Step, ...], ())
         self._prior = Prior(self.kernel, float(self.regularization), exact, seed, column_memory)
         self._last_dictionary: Tensor | None = None
@@ -89,6 +92,10 @@ class ShardedTable(FeatureTable):
     def lookahead(self, pending: Tensor) -> "ShardedLookahead":
         """Return the table with points (k, d) pending."""
         return ShardedLookahead(self, pending)
+
+    def arm(self, row: int) -> Tensor:
+        """Return the arm of a row of all, (1, d), on the CPU; a copy."""
+        return self._source.block(row, row + 1).cpu().clone()
 
     def _moments(self) -> tuple[Tensor, ...]:
         answers = self.asked_of_all(Moments())
@@ -151,10 +158,14 @@ class ShardedLookahead(Lookahead):
             InputError: if the rule needs more of an arm than its own mean and variance.
             ShardLostError: if a worker was lost and cannot be replaced.
         """
-        if not rule.grows_with_mean_and_variance:
+        row = rule.drawn_row(self._table.num_all_arms, seed)
+        if row is not None:
+            return self._table.arm(row)
+        if not (rule.grows_with_mean_and_variance or rule.scores_arms_apart):
             raise InputError(
-                f"{type(rule).__name__} needs all arms in one process: shards take rules whose score grows with an "
-                "arm's own mean and variance, UpperConfidenceRule and ExpectedImprovementRule. Give Arms instead."
+                f"{type(rule).__name__} needs all arms in one process: shards take rules whose score depends on an "
+                "arm's own mean and variance, UpperConfidenceRule, ExpectedImprovementRule and "
+                "ProbabilityOfImprovementRule, and UniformRule. Give Arms instead."
             )
         answers = self._table.asked_of_all(Best(rule, beta.numpy(), seed), self._added)
         self._table.visited_share = sum(answer.visited for answer in answers) / self._table.num_all_arms
