@@ -10,7 +10,7 @@ from local_workers import sharded
 from problems import DOUBLE, data, dense, difference, matern
 from sharded_play import CUTS, noisy, rounds, some_arms
 
-from torch_kbandits import KORS, Arms, Bandit, ConstantWidth, RidgeLeverageSampling
+from torch_kbandits import KORS, Arms, Bandit, ConstantWidth, RidgeLeverageSampling, algorithms
 from torch_kbandits.candidates import FeatureTable
 from torch_kbandits.candidates import arms as arms_module
 from torch_kbandits.candidates.base import Plays
@@ -103,6 +103,16 @@ def test_the_posterior_is_the_dense_one_of_what_counts():
     assert difference(bandit._belief._table.mean, expected.mean) < 1e-8
     assert difference(bandit._belief._table.variance, expected.variance) < 1e-8
     assert bool((bandit.recommend() == history.X).all(-1).any())
+
+
+@pytest.mark.parametrize("name", ["sw-gp-ucb", "r-gp-ucb"])
+def test_named_algorithms(name):
+    words = {"kernel": matern(0.4), "regularization": LAMBDA, "beta": 2.0, "seed": 0}
+    words |= {"window": 8.0} if name == "sw-gp-ucb" else {"period": 7.0}
+    arms = some_arms(90)
+    bandits = [algorithms.build(name, candidates=given, **words) for given in (Arms(arms), sharded(arms, 2))]
+    rounds(bandits, 12)
+    assert_equal_posteriors(bandits[1], bandits[0])
 
 
 def test_what_a_memory_of_your_own_forgets_in_the_middle():
