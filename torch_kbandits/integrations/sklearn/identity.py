@@ -30,7 +30,7 @@ def described(value: Any) -> str:
         return "[" + ", ".join(map(described, value)) + "]"
     if isinstance(value, (np.ndarray, torch.Tensor)):
         return described_data(value)
-    if hasattr(value, "__qualname__"):  # a class or a function
+    if hasattr(value, "__module__") and hasattr(value, "__qualname__"):  # a class or a function
         return f"{value.__module__}.{value.__qualname__}"
     name = type(value).__qualname__
     if hasattr(value, "get_params"):

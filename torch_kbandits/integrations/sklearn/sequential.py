@@ -73,18 +73,24 @@ class SequentialSearchCV(BaseSearchCV):
         def evaluate(candidates: list[dict[str, Any]], known: list[dict[str, Any]] | None = None) -> Evaluated:
             nonlocal results, number, failure
             first, number = number, number + len(candidates)
+            table: dict[str, Any] = {}
             if known is None:
                 try:
-                    results = table = evaluate_candidates(candidates, cv=splits)
+                    table = results = evaluate_candidates(candidates, cv=splits)
                 except ValueError as error:
                     if not _ALL_FAILED.match(str(error)):
                         raise
-                    failure, known = error, []
+                    failure = error
                     warnings.warn(str(error), FitFailedWarning, stacklevel=2)
             elif known:
+                if len(known) != len(candidates) * self.n_splits_:
+                    raise StateMismatchError(
+                        f"The checkpoint has {len(known)} fits of {len(candidates)} configuration(s), and cv makes "
+                        f"{self.n_splits_} of each. Give the same cv and data, or another checkpoint=."
+                    )
                 self._known = [*self._known[0], *candidates], [*self._known[1], *known]
                 table = self._format_results([], self.n_splits_, [])
-            if known == []:
+            if not table:
                 self._failed |= dict(enumerate(candidates, first))
                 return Evaluated(np.full(len(candidates), np.nan), [])
             rows = self._formatted[2][-len(candidates) * self.n_splits_ :]
