@@ -67,23 +67,32 @@ def assert_equal_posteriors(ours, theirs, tolerance=1e-9):
 @pytest.mark.parametrize(
     ("rule", "memory", "number", "count"),
     [
-        ("coupled", "window", 3, 24),
-        ("fresh", "restart", 2, 18),
-        ("never", "observations", 4, 12),
-        ("kors", "window", 2, 18),
-        ("exact", "observations", 3, 18),
-        ("fixed", "restart", 1, 18),
+        ("coupled", "window", 3, 18),
+        ("fresh", "restart", 2, 12),
+        ("exact", "observations", 3, 12),
+        ("fixed", "restart", 1, 12),
         *(
             pytest.param(rule, memory, number, 200, marks=pytest.mark.slow)
-            for rule in RULES
-            for memory, number in [("window", 2), ("observations", 3), ("restart", 7), ("all", 1)]
+            for rule, memory, number in [
+                ("coupled", "window", 2),
+                ("coupled", "observations", 7),
+                ("coupled", "restart", 3),
+                ("fresh", "observations", 3),
+                ("never", "window", 3),
+                ("never", "all", 2),
+                ("kors", "restart", 2),
+                ("kors", "window", 7),
+                ("exact", "window", 3),
+                ("exact", "restart", 2),
+                ("fixed", "observations", 3),
+            ]
         ),
     ],
 )
 def test_shards_choose_the_arms_of_one_table(rule, memory, number, count):
     """With workers lost on the way."""
     arms = some_arms()
-    bandits = [make(candidates, rule, memory) for candidates in (Arms(arms), sharded(arms, number, CUTS.get(number)))]
+    bandits = [make(candidates, rule, memory) for candidates in (Arms(arms), sharded(arms, number, CUTS[number]))]
     for first in range(0, count, 6):
         rounds(bandits, 6, first)
         if first % 4 == 2:
@@ -94,7 +103,7 @@ def test_shards_choose_the_arms_of_one_table(rule, memory, number, count):
 def test_the_posterior_is_the_dense_one_of_what_counts():
     arms = some_arms(90)
     bandit = make(sharded(arms, 4), memory="observations")
-    for number in range(30):
+    for number in range(16):
         X = bandit.ask(1 + number % 2)
         bandit.tell(X, noisy(X, number))
     history = bandit.history.rows(slice(len(bandit.history.X) - 7, None))
@@ -118,7 +127,7 @@ def test_named_algorithms(name):
 def test_what_a_memory_of_your_own_forgets_in_the_middle():
     arms = some_arms()
     bandits = [make(candidates, "fresh", Forgetful()) for candidates in (Arms(arms), sharded(arms, 3))]
-    rounds(bandits, 24)
+    rounds(bandits, 14)
     assert_equal_posteriors(bandits[1], bandits[0])
     assert 0 < bandits[1]._belief.num_observations < len(bandits[1].history.X)
 
@@ -130,7 +139,7 @@ class Forgetful(Memory):
         return where_counted((now - times <= 4.0) | (times % 2.0 == 1.0), regularization)
 
 
-@pytest.mark.parametrize("gap", [0.5, 3.0, 50.0])
+@pytest.mark.parametrize("gap", [3.0, 50.0])
 def test_times_of_ones_own(gap):
     """After the longest gap nothing counts any more, and the dictionary is one of points that are forgotten."""
     arms, time = some_arms(), 0.0
@@ -153,7 +162,7 @@ def test_times_of_ones_own(gap):
 
 def test_a_round_sends_what_is_taken_back_and_not_what_counts():
     sent = {}
-    for size in (20, 60):
+    for size in (10, 40):
         bandit = make(sharded(some_arms(), 2), "fixed", SlidingWindow(size, "observations"))
         workers = bandit.candidates.workers
         for number in range(size + 10):
@@ -165,7 +174,7 @@ def test_a_round_sends_what_is_taken_back_and_not_what_counts():
             bandit.tell(X, noisy(X, number))
         assert len(workers.sent) == 20
         sent[size] = max(workers.sent)
-    assert sent[60] < sent[20] + 64 < 3000
+    assert sent[40] < sent[10] + 64 < 3000
 
 
 @given(places=st.lists(st.integers(0, 6), min_size=1, max_size=30), data=st.data())
@@ -201,12 +210,12 @@ def plays(rows):
 def test_a_lost_worker_is_built_from_what_counts():
     arms = some_arms()
     bandits = [make(candidates, "coupled", "observations") for candidates in (Arms(arms), sharded(arms, 3))]
-    rounds(bandits, 20)
+    rounds(bandits, 12)
     workers = bandits[1].candidates.workers
     workers.starts.clear()
     workers.lose(1)
     workers.dies_on_receipt = {2}
-    rounds(bandits, 2, 20)
+    rounds(bandits, 2, 12)
     assert sorted(shard for shard, _ in workers.starts) == [1, 2]
     assert all(count <= 7 for _, count in workers.starts)
     assert_equal_posteriors(bandits[1], bandits[0])

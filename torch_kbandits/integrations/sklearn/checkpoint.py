@@ -89,7 +89,9 @@ class SearchCheckpoint:
             words, self.splits = content["words"], content["splits"]
             self.batches = [Batch(batch["points"], batch["rows"]) for batch in content["batches"]]
         except (KeyError, TypeError) as error:
-            raise DamagedFileError(f"{fspath(path)!r} is no checkpoint of a search: {error!r} is missing.") from error
+            raise DamagedFileError(
+                f"{fspath(path)!r} is no checkpoint of a search, or of another version: {error!r}."
+            ) from error
         except DamagedFileError as error:
             raise DamagedFileError(
                 f"{error} Without the file, or with another checkpoint=, the search begins anew."
