@@ -93,8 +93,8 @@ class ShardedTable(FeatureTable):
         """Return the table with points (k, d) pending."""
         return ShardedLookahead(self, pending)
 
-    def arm(self, row: int) -> Tensor:
-        """Return the arm of a row of all, (1, d), on the CPU; a copy."""
+    def arm_of_all(self, row: int) -> Tensor:
+        """Return the arm of a row of the source, (1, d), on the CPU; a copy."""
         return self._source.block(row, row + 1).cpu().clone()
 
     def _moments(self) -> tuple[Tensor, ...]:
@@ -113,7 +113,8 @@ class ShardedTable(FeatureTable):
         """Take back rewards told before; the dictionary stays. See ``FeatureTable.take_back``."""
         step = taken_back(new_version(), left, gone, len(self._log))
         super().take_back(left, gone)
-        self._last_dictionary = None  # it may be places, and these are others now
+        if self._last_dictionary is not None and self._last_dictionary.dim() == 1:
+            self._last_dictionary = None  # it is places, and these are others now
         self._remember(step)
 
     def _remember(self, step: Step) -> None:
@@ -160,7 +161,7 @@ class ShardedLookahead(Lookahead):
         """
         row = rule.drawn_row(self._table.num_all_arms, seed)
         if row is not None:
-            return self._table.arm(row)
+            return self._table.arm_of_all(row)
         if not (rule.grows_with_mean_and_variance or rule.scores_arms_apart):
             raise InputError(
                 f"{type(rule).__name__} needs all arms in one process: shards take rules whose score depends on an "
