@@ -298,7 +298,8 @@ class UniformRule(AcquisitionRule):
 
     def drawn_row(self, num_arms: int, seed: int) -> int:
         """Return a row of so many, each as likely."""
-        return int(torch.randint(num_arms, (), generator=torch.Generator().manual_seed(seed)))
+        # For short ranges torch reduces 32 bits, which favours the first rows where there are hundreds of millions.
+        return int(torch.randint(2**62, (), generator=torch.Generator().manual_seed(seed))) % num_arms
 
     def on_arms(self, posterior: ArmPosterior, beta: Tensor, seed: int) -> Tensor:
         """Return 0 for the arm drawn and −∞ for the others, (A,): no other is its equal, in any precision."""
