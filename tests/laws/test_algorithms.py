@@ -7,6 +7,7 @@ import oracles
 import pytest
 import torch
 from problems import DOUBLE, data, dense, difference, play, rbf, reward
+from scipy.stats import kstest
 
 from torch_kbandits import InputError, NystromGP, StateMismatchError, TheoryWarning, algorithms, environments
 from torch_kbandits.acquisition import DiscretizedThompsonSampling
@@ -190,6 +191,14 @@ def test_what_has_no_acquisition_function_says_so():
     with pytest.raises(InputError, match="Random search maximises no acquisition function"):
         make("random").acquisition()
     assert isinstance(make("gp-ts").acquisition(), DiscretizedThompsonSampling)
+
+
+def test_random_search_is_uniform_in_single_precision():
+    """Whatever the order that breaks ties: Kolmogorov and Smirnov with a false alarm of 1e-6, on 10⁵ arms."""
+    arms = torch.rand(100_000, 1)
+    bandit = make("random", candidates=arms, kernel=rbf(0.5).float(), regularization=0.01)
+    rows = (bandit.ask(300) == arms.T).int().argmax(-1)
+    assert kstest(bandit._belief.tie_rank[rows].numpy(), "uniform").pvalue > 1e-6
 
 
 def test_every_algorithm_beats_chance():

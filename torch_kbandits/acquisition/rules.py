@@ -124,6 +124,10 @@ class AcquisitionRule(ABC):
     #: Then bounds on these bound the score, and not every arm need be looked at.
     grows_with_mean_and_variance: ClassVar[bool] = False
 
+    #: Whether the score of an arm depends on its own mean and variance and the incumbent alone, without growing with
+    #: both. Then, and where it does, arms may be scored where nobody has all of them.
+    scores_arms_apart: ClassVar[bool] = False
+
     #: Whether the rule looks for what is better than an incumbent.
     needs_incumbent: ClassVar[bool] = False
 
@@ -135,6 +139,10 @@ class AcquisitionRule(ABC):
         """
         if self.needs_incumbent:
             _check_incumbent(domain)
+
+    def drawn_row(self, num_arms: int, seed: int) -> int | None:
+        """Return the row of the arm that is chosen whatever is believed of the arms; None where that matters."""
+        return None
 
     @abstractmethod
     def on_arms(self, posterior: ArmPosterior, beta: Tensor, seed: int) -> Tensor:
@@ -224,6 +232,7 @@ class ProbabilityOfImprovementRule(AcquisitionRule):
     margin: float = 0.01
 
     needs_incumbent = True
+    scores_arms_apart = True
 
     def __post_init__(self) -> None:
         checks.non_negative("margin", self.margin)
@@ -287,10 +296,16 @@ class UniformRule(AcquisitionRule):
 
     needs_observations = False
 
+    def drawn_row(self, num_arms: int, seed: int) -> int:
+        """Return a row of so many, each as likely."""
+        # For short ranges torch reduces 32 bits, which favours the first rows where there are hundreds of millions.
+        return int(torch.randint(2**62, (), generator=torch.Generator().manual_seed(seed))) % num_arms
+
     def on_arms(self, posterior: ArmPosterior, beta: Tensor, seed: int) -> Tensor:
-        """Return uniform numbers, (A,)."""
-        generator = torch.Generator().manual_seed(seed)
-        return torch.rand(len(posterior.mean), generator=generator, dtype=torch.float64).to(posterior.mean)
+        """Return 0 for the arm drawn and −∞ for the others, (A,): no other is its equal, in any precision."""
+        scores = torch.full_like(posterior.mean, -torch.inf)
+        scores[self.drawn_row(len(scores), seed)] = 0.0
+        return scores
 
     def function(
         self, model: Model, beta: Tensor, X_pending: Tensor | None, domain: Domain, seed: int

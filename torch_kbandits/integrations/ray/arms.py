@@ -6,7 +6,7 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.acquisition import Domain
-from torch_kbandits.candidates import ArmSource, Candidates, MappedArms
+from torch_kbandits.candidates import ArmSource, Candidates, ForgettingTable, MappedArms
 from torch_kbandits.candidates.sources import as_source
 from torch_kbandits.errors import InputError
 from torch_kbandits.integrations.ray.actors import Actors, Resources
@@ -87,16 +87,21 @@ class ShardedArms(Candidates):
         exact: bool,
         online: bool = False,
         memory: Memory | None = None,
-    ) -> ShardedTable:
+    ) -> ShardedTable | ForgettingTable:
         """Return the posterior before any observation; the workers are started if they are not there.
 
         Raises:
-            InputError: if there is a memory.
+            InputError: if there is a memory under which observations age.
             ShardLostError: if a worker cannot be had.
         """
-        if memory is not None:
-            raise InputError("Shards forget nothing: leave out memory, or give Arms with a tensor.")
-        return ShardedTable(self._example, kernel, regularization, seed, self.workers, self.column_memory, exact=exact)
+        if memory is not None and not memory.keeps_noise:
+            raise InputError(
+                f"Under {memory!r} observations age, which changes all of them in every round: shards take memories "
+                "under which they keep their noise while they count, SlidingWindow and Restart. Or give Arms a tensor."
+            )
+        own = self._example, self.source, kernel, regularization, seed, self.workers, self.column_memory
+        table = ShardedTable(*own, exact=exact)
+        return table if memory is None else ForgettingTable(table, memory, online=online)
 
     def close(self) -> None:
         """End the workers and free what they hold. What was learned is not lost: the next ``ask`` starts others."""

@@ -7,17 +7,19 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits.acquisition import AcquisitionRule, Domain
-from torch_kbandits.candidates.base import Lookahead
+from torch_kbandits.candidates.base import Lookahead, Plays
 from torch_kbandits.candidates.features import FeatureTable
+from torch_kbandits.candidates.sources import ArmSource
 from torch_kbandits.dictionaries import Selection
 from torch_kbandits.errors import InputError
-from torch_kbandits.integrations.ray.course import Added, Array, Course, Prior, Start, Told, new_version
+from torch_kbandits.integrations.ray.course import Added, Array, Course, Prior, Start, Step, Told, new_version
 from torch_kbandits.integrations.ray.questions import Best, KernelBound, Moments, Question, VarianceRatio, overall_best
 from torch_kbandits.integrations.ray.table import UnsearchedArms
+from torch_kbandits.integrations.ray.taking_back import taken_back
 from torch_kbandits.integrations.ray.workers import Workers
 
-#: So many rounds are remembered one by one for shards that are behind; those further behind are started anew.
-_MOST_ROUNDS = 32
+#: So many steps are remembered one by one for shards that are behind; those further behind are started anew.
+_MOST_STEPS = 64
 
 
 class ShardedTable(FeatureTable):
@@ -30,7 +32,8 @@ class ShardedTable(FeatureTable):
     each shard, O(d) back.
 
     Args:
-        example: the first arm, (1, d).
+        example: the first arm, (1, d), on the CPU.
+        source: all arms.
         kernel: the prior covariance.
         regularization: λ.
         seed: addresses the order in which ties between arms are broken.
@@ -42,6 +45,7 @@ class ShardedTable(FeatureTable):
     def __init__(
         self,
         example: Tensor,
+        source: ArmSource,
         kernel: Kernel,
         regularization: float,
         seed: int,
@@ -51,9 +55,9 @@ class ShardedTable(FeatureTable):
         exact: bool,
     ) -> None:
         super().__init__(UnsearchedArms(example), kernel, regularization, seed, column_memory=0, exact=exact)
-        self._workers = workers
-        self.num_all_arms = workers.shards[-1].stop
-        self._root, self._told = new_version(), cast(tuple[Told, ...], ())
+        self._workers, self._source = workers, source
+        self.num_all_arms = len(source)
+        self._root, self._steps = new_version(), cast(tuple[Step, ...], ())
         self._prior = Prior(self.kernel, float(self.regularization), exact, seed, column_memory)
         self._last_dictionary: Tensor | None = None
         bounds = self.asked_of_all(KernelBound())
@@ -73,7 +77,7 @@ class ShardedTable(FeatureTable):
 
     def course(self, added: tuple[Added, ...] = ()) -> Course:
         """Return the way to this posterior with points pending, from wherever a shard stands."""
-        return Course(self._root, self._told, added, self._start)
+        return Course(self._root, self._steps, added, self._start)
 
     @property
     def mean(self) -> Tensor:
@@ -89,6 +93,10 @@ class ShardedTable(FeatureTable):
         """Return the table with points (k, d) pending."""
         return ShardedLookahead(self, pending)
 
+    def arm_of_all(self, row: int) -> Tensor:
+        """Return the arm of a row of the source, (1, d), on the CPU; a copy."""
+        return self._source.block(row, row + 1).cpu().clone()
+
     def _moments(self) -> tuple[Tensor, ...]:
         answers = self.asked_of_all(Moments())
         return tuple(torch.from_numpy(np.concatenate(parts)) for parts in zip(*answers, strict=True))
@@ -98,10 +106,21 @@ class ShardedTable(FeatureTable):
     def update(self, X: Tensor, Y: Tensor, selection: Selection | None) -> None:
         """Condition on rewards Y (q,) at X (q, d) and move to the selected dictionary; everything or nothing."""
         super().update(X, Y, selection)
-        told = Told(new_version(), X.numpy(), Y.numpy(), None if selection is None else self._news_of(selection))
-        self._told = (*self._told, told)
-        if len(self._told) > _MOST_ROUNDS:
-            self._root, self._told = self._told[0].version, self._told[1:]
+        news = None if selection is None else self._news_of(selection)
+        self._remember(Told(new_version(), X.numpy(), Y.numpy(), news))
+
+    def take_back(self, left: Plays, gone: Plays) -> None:
+        """Take back rewards told before; the dictionary stays. See ``FeatureTable.take_back``."""
+        step = taken_back(new_version(), left, gone, len(self._log))
+        super().take_back(left, gone)
+        if self._last_dictionary is not None and self._last_dictionary.dim() == 1:
+            self._last_dictionary = None  # it is places, and these are others now
+        self._remember(step)
+
+    def _remember(self, step: Step) -> None:
+        self._steps = (*self._steps, step)
+        if len(self._steps) > _MOST_STEPS:
+            self._root, self._steps = self._steps[0].version, self._steps[1:]
 
     def _news_of(self, selection: Selection) -> Array | None:
         """Return a dictionary, None if it is the last one: places among the played points if the rule gave them."""
@@ -112,9 +131,9 @@ class ShardedTable(FeatureTable):
         return None if known is not None and torch.equal(known, dictionary) else dictionary.numpy()
 
     def _start(self) -> Start:
-        """Return all that was learned, for a shard that knows nothing of it."""
-        version = self._told[-1].version if self._told else self._root
-        dictionary = None if self.exact or not self._told else self.inducing_points.numpy()
+        """Return all that was learned and counts, for a shard that knows nothing of it."""
+        version = self._steps[-1].version if self._steps else self._root
+        dictionary = None if self.exact or not self._steps else self.inducing_points.numpy()
         log = self._log
         return Start(self._prior, version, log.points.numpy(), log.counts.numpy(), log.sums.numpy(), dictionary)
 
@@ -140,10 +159,14 @@ class ShardedLookahead(Lookahead):
             InputError: if the rule needs more of an arm than its own mean and variance.
             ShardLostError: if a worker was lost and cannot be replaced.
         """
-        if not rule.grows_with_mean_and_variance:
+        row = rule.drawn_row(self._table.num_all_arms, seed)
+        if row is not None:
+            return self._table.arm_of_all(row)
+        if not (rule.grows_with_mean_and_variance or rule.scores_arms_apart):
             raise InputError(
-                f"{type(rule).__name__} needs all arms in one process: shards take rules whose score grows with an "
-                "arm's own mean and variance, UpperConfidenceRule and ExpectedImprovementRule. Give Arms instead."
+                f"{type(rule).__name__} needs all arms in one process: shards take rules whose score depends on an "
+                "arm's own mean and variance, UpperConfidenceRule, ExpectedImprovementRule and "
+                "ProbabilityOfImprovementRule, and UniformRule. Give Arms instead."
             )
         answers = self._table.asked_of_all(Best(rule, beta.numpy(), seed), self._added)
         self._table.visited_share = sum(answer.visited for answer in answers) / self._table.num_all_arms

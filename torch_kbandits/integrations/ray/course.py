@@ -54,7 +54,7 @@ class Prior:
 
 @dataclass(frozen=True, eq=False)
 class Start:
-    """All that was learned so far, from which a shard builds its table.
+    """All that was learned and still counts, from which a shard builds its table.
 
     Attributes:
         prior: the posterior before that.
@@ -92,6 +92,26 @@ class Told:
 
 
 @dataclass(frozen=True, eq=False)
+class TakenBack:
+    """Rewards that no longer count, of k points; the dictionary stays.
+
+    Attributes:
+        version: of what is left.
+        places: whole numbers (3, k): where the points stood among the unique played ones, where they stand now, -1 if
+            nothing is left of them, and how many rewards of each are taken back.
+        sums: of the rewards of each that are taken back, and of those that are left, (2, k).
+    """
+
+    version: str
+    places: Array
+    sums: Array
+
+
+#: What a shard learns, or unlearns.
+Step = Told | TakenBack
+
+
+@dataclass(frozen=True, eq=False)
 class Added:
     """Points that became pending.
 
@@ -113,13 +133,13 @@ class Message:
     Attributes:
         since: what the shard must hold; what it holds pending beyond that is dropped. None where there is a start.
         start: what to build the table from; None to go on from the one that is there.
-        told: rewards to learn.
+        steps: rewards to learn or to take back, in order.
         added: points that become pending.
     """
 
     since: Held | None
     start: Start | None
-    told: tuple[Told, ...]
+    steps: tuple[Step, ...]
     added: tuple[Added, ...]
 
 
@@ -128,24 +148,24 @@ class Course:
     """The way to a posterior with points pending, from wherever a shard stands.
 
     Attributes:
-        root: the version before the rewards that are remembered one by one.
-        told: these rewards.
+        root: the version before the steps that are remembered one by one.
+        steps: these steps.
         added: the points pending.
         start: makes what a shard that stands nowhere on the way is built from.
     """
 
     root: str
-    told: tuple[Told, ...]
+    steps: tuple[Step, ...]
     added: tuple[Added, ...]
     start: Callable[[], Start]
 
     def message(self, held: Held | None) -> Message:
         """Return what a shard is to be sent; None stands for one that holds nothing that is known."""
-        learned = [self.root, *(step.version for step in self.told)]
+        learned = [self.root, *(step.version for step in self.steps)]
         tips = [learned[-1], *(step.version for step in self.added)]
         if held is None or held.learned not in learned:
             return Message(None, self.start(), (), self.added)
         if held.learned == learned[-1] and held.tip in tips:
             return Message(held, None, (), self.added[tips.index(held.tip) :])
-        rest = self.told[learned.index(held.learned) :]
+        rest = self.steps[learned.index(held.learned) :]
         return Message(Held(held.learned, held.learned), None, rest, self.added)

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from torch_kbandits.candidates.sources import ArmSource
 from torch_kbandits.dictionaries import Selection
-from torch_kbandits.integrations.ray.course import Added, Array, Held, Message, Start, Told
+from torch_kbandits.integrations.ray.course import Added, Array, Held, Message, Start, TakenBack, Told
 from torch_kbandits.integrations.ray.questions import Question
 from torch_kbandits.integrations.ray.table import ShardLookahead, ShardTable, UnsearchedArms, ranks_of
 
@@ -86,8 +86,8 @@ class Shard:
             return Reply(None if standing is None else standing.held, False)
         elif message.since != standing.held:
             standing = standing.without_pending()
-        for told in message.told:
-            standing = self._with_rewards(standing, told)
+        for step in message.steps:
+            standing = self._with_rewards(standing, step) if isinstance(step, Told) else self._without(standing, step)
         for added in message.added:
             standing = self._with_pending(standing, added)
         answer = question.asked_of(standing.ahead)
@@ -122,6 +122,11 @@ class Shard:
         selection = standing.selection if told.dictionary is None else self._selection(told.dictionary)
         table.update(self._tensor(told.points), self._tensor(told.rewards), selection)
         return _Standing(Held(told.version, told.version), ShardLookahead(table, self._arms), selection)
+
+    def _without(self, standing: _Standing, step: TakenBack) -> _Standing:
+        standing.ahead.table.forget(step)
+        after = standing.without_pending()
+        return after._replace(held=Held(step.version, step.version))
 
     def _with_pending(self, standing: _Standing, added: Added) -> _Standing:
         for point in self._tensor(added.points).split(1):

@@ -9,6 +9,8 @@ from torch import Tensor
 from torch_kbandits.candidates.features import FeatureTable
 from torch_kbandits.candidates.sources import TensorArms
 from torch_kbandits.candidates.table import ArmLookahead, TableBelief
+from torch_kbandits.integrations.ray.course import TakenBack
+from torch_kbandits.integrations.ray.taking_back import plays_of
 from torch_kbandits.random import generator_for
 
 #: Ranks drawn at a time to get at those of a shard.
@@ -53,6 +55,10 @@ class ShardTable(FeatureTable):
         self.tie_rank = ranks
         if kernel_bound is not None:
             self._kernel_bound = self._kernel_bound.new_tensor(kernel_bound)
+
+    def forget(self, step: TakenBack) -> None:
+        """Take back rewards; after an error the table is out of order."""
+        self.take_back(*plays_of(step, self._log.counts, self._log.sums))
 
 
 class ShardLookahead(ArmLookahead):

@@ -2,7 +2,8 @@
 
 import warnings
 from collections.abc import Callable, Mapping
-from typing import Any
+from os import PathLike
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -13,8 +14,10 @@ from torch_kbandits import checks
 from torch_kbandits.confidence import Width
 from torch_kbandits.errors import InputError, KernelBanditWarning
 from torch_kbandits.fitted import FittedBandit
+from torch_kbandits.integrations.sklearn.checkpoint import Batch, SearchCheckpoint
 from torch_kbandits.integrations.sklearn.distributions import SearchSpace
-from torch_kbandits.integrations.sklearn.sequential import Evaluate, SequentialSearchCV
+from torch_kbandits.integrations.sklearn.identity import classes_in, described, described_data
+from torch_kbandits.integrations.sklearn.sequential import Evaluate, FixedSplits, SequentialSearchCV
 from torch_kbandits.integrations.sklearn.untried import Untried
 from torch_kbandits.random import generator_for
 
@@ -47,6 +50,8 @@ class KernelBanditSearchCV(SequentialSearchCV):
         recommend: "score" takes the configuration of the best mean test score for the best, as scikit-learn does,
             "posterior" that of the largest posterior mean among those evaluated.
         bandit_options: further words of ``FittedBandit`` and of its algorithm.
+        checkpoint: path of a file that is written after each batch. A search that finds it goes on from there, if it is
+            the same search of the same data, and comes out as one that was not interrupted. Needs a ``random_state``.
         scoring: as in ``RandomizedSearchCV``, like all words below.
         n_jobs: joblib's workers.
         refit: whether to refit the best configuration; with several metrics the name of the one to maximise.
@@ -76,6 +81,7 @@ class KernelBanditSearchCV(SequentialSearchCV):
         batch_size: int | None = None,
         recommend: str = "score",
         bandit_options: Mapping[str, Any] | None = None,
+        checkpoint: str | PathLike[str] | None = None,
         scoring: Any = None,
         n_jobs: int | None = None,
         refit: bool | str | Callable[..., int] = True,
@@ -94,6 +100,7 @@ class KernelBanditSearchCV(SequentialSearchCV):
         self.batch_size = batch_size
         self.recommend = recommend
         self.bandit_options = bandit_options
+        self.checkpoint = checkpoint
         self.random_state = random_state
         super().__init__(
             estimator=estimator,
@@ -107,31 +114,84 @@ class KernelBanditSearchCV(SequentialSearchCV):
             return_train_score=return_train_score,
         )
 
-    def _search(self, evaluate: Evaluate) -> None:
+    def fit(self, X: Any, y: Any = None, **params: Any) -> Self:
+        """Search, and refit the best configuration; see ``RandomizedSearchCV.fit``.
+
+        Args:
+            X: data, n rows.
+            y: what is to be predicted, if anything.
+            params: passed on to the estimator, the splitter and the scorer.
+
+        Raises:
+            InputError: if a word does not fit.
+            FileError: if the checkpoint cannot be read, or none can be written at its path.
+            DamagedFileError: if it is cut, changed or no checkpoint's.
+            StateMismatchError: if it is of another search or other data; the message names each difference.
+        """
+        self._data: dict[str, str] = {}
+        if self.checkpoint is not None:
+            self._data = {name: described_data(value) for name, value in {"X": X, "y": y, **params}.items()}
+        try:
+            return super().fit(X, y, **params)
+        finally:
+            del self._data
+
+    def _search(self, evaluate: Evaluate, splits: FixedSplits) -> None:
         """Evaluate a design that fills the space, then what the bandit asks for, batch by batch."""
         checks.one_of("recommend", self.recommend, ("score", "posterior"))
         if self.recommend == "posterior" and callable(self.refit):
             raise InputError('recommend="posterior" and a callable refit both say which is best. Give one of them.')
+        if self.checkpoint is not None and self.random_state is None:
+            raise InputError("checkpoint= needs a random_state, by which the search is known when it goes on.")
         self.space_ = SearchSpace.of(self.param_distributions)
         untried = Untried(self.space_.space)
-        size, num_initial, batch_size = self._sizes(untried.count)
+        sizes = size, num_initial, batch_size = self._sizes(untried.count)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         bandit = self.bandit_ = self._made(untried, max(2, num_initial), seed)
         generator = generator_for(seed, 0, "design")
+        kept = SearchCheckpoint(self.checkpoint, {} if self.checkpoint is None else self._identity(sizes, seed))
+        earlier, splits.expected = iter(kept.batches), kept.splits
 
         scores = np.zeros(0)
         while len(scores) < size:
+            before = untried.tried
             if bandit is None or bandit.num_told == 0:
                 wanted = num_initial - len(scores)
                 points = untried.sample(min(wanted if wanted > 0 else batch_size, size - len(scores)), generator)
                 untried.add(points)
             else:
                 points = _ask(bandit, min(batch_size, size - len(scores)), untried)
-            scores = np.append(scores, evaluate(self.space_.decode(points)))
+            batch = next(earlier, None)
+            if batch is None:
+                evaluated = evaluate(self.space_.decode(points))
+                kept.keep(Batch(points, evaluated.rows), splits.digest)
+            else:
+                if not torch.equal(points, batch.points):
+                    _warn_of_other_choices(self.checkpoint)
+                    untried.tried = torch.cat([before, batch.points])
+                    if bandit is not None:
+                        bandit.forget()
+                evaluated = evaluate(self.space_.decode(batch.points), batch.rows)
+            scores = np.append(scores, evaluated.scores)
             done = len(scores) >= num_initial and bool(np.isfinite(scores).any())
             if bandit is not None and done:
                 told = bandit.history.Y.numpy()
                 bandit.tell(untried.tried[len(told) :], torch.from_numpy(_rewards(scores, told)))
+
+    def _identity(self, sizes: tuple[int, int, int], seed: int) -> dict[str, str]:
+        """Return what must agree between a search and the one that goes on with it, by name."""
+        words: dict[str, Any] = dict(zip(("n_iter", "num_initial", "batch_size"), sizes, strict=True))
+        words["random_state"] = seed
+        for name, parameter in self.space_.space.parameters.items():
+            choices = getattr(parameter, "choices", parameter)
+            words[f"param_distributions {name}"] = type(parameter), choices, self.space_.numbers.get(name)
+        words["estimator"] = type(self.estimator)
+        words |= {f"estimator__{name}": classes_in(value) for name, value in self.estimator.get_params().items()}
+        names = "algorithm", "beta", "bandit_options", "scoring", "cv", "error_score", "return_train_score"
+        words |= {name: getattr(self, name) for name in names}
+        if isinstance(self.refit, str):  # the score that is maximised
+            words["refit"] = self.refit
+        return {name: described(value) for name, value in words.items()} | self._data
 
     def _sizes(self, count: float) -> tuple[int, int, int]:
         """Return how many configurations to evaluate, how many of them first, and how many at once later."""
@@ -185,6 +245,15 @@ def _ask(bandit: FittedBandit, q: int, untried: Untried) -> torch.Tensor:
         asked.append(bandit.ask())
         untried.add(asked[-1])
     return torch.cat(asked)
+
+
+def _warn_of_other_choices(path: Any) -> None:
+    warnings.warn(
+        f"The search chooses other configurations than those in {path!r}, as it may on another kind of machine or with "
+        "other versions of its packages. It goes on with what was evaluated, but not as one that was not interrupted.",
+        KernelBanditWarning,
+        stacklevel=2,
+    )
 
 
 def _rewards(scores: np.ndarray, told: np.ndarray) -> np.ndarray:

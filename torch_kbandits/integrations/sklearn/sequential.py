@@ -9,19 +9,43 @@ import re
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from sklearn.exceptions import FitFailedWarning
 from sklearn.model_selection._search import BaseSearchCV
 
-from torch_kbandits.errors import InputError
+from torch_kbandits.errors import InputError, StateMismatchError
+from torch_kbandits.integrations.sklearn.identity import digest
 
 #: How scikit-learn begins what it says, and raises, when every fit of a batch failed.
 _ALL_FAILED = re.compile(r"\s*All the \d+ fits failed")
 
-#: Takes configurations, n of them, and returns their mean test scores (n,), NaN for those that failed.
-Evaluate = Callable[[list[dict[str, Any]]], np.ndarray]
+
+class Evaluated(NamedTuple):
+    """What is known of n configurations.
+
+    Attributes:
+        scores: their mean test scores (n,), NaN for those that failed.
+        rows: what scikit-learn measured in each fit, by configuration and split; empty if every fit failed.
+    """
+
+    scores: np.ndarray
+    rows: list[dict[str, Any]]
+
+
+class Evaluate(Protocol):
+    """Has configurations evaluated."""
+
+    def __call__(self, candidates: list[dict[str, Any]], known: list[dict[str, Any]] | None = None) -> Evaluated:
+        """Return what is known of n configurations once they are evaluated.
+
+        Args:
+            candidates: the configurations.
+            known: the rows that an earlier process returned of them, instead of which nothing is evaluated. All that is
+                known comes before what is not.
+        """
+        ...
 
 
 class SequentialSearchCV(BaseSearchCV):
@@ -32,40 +56,72 @@ class SequentialSearchCV(BaseSearchCV):
     """
 
     @abstractmethod
-    def _search(self, evaluate: Evaluate) -> None:
-        """Choose configurations and have them evaluated."""
+    def _search(self, evaluate: Evaluate, splits: "FixedSplits") -> None:
+        """Choose configurations and have them evaluated, at ``splits``."""
 
     def _run_search(self, evaluate_candidates: Callable[..., dict[str, Any]]) -> None:
         if isinstance(self.scoring, (list, tuple, dict)):
             self._name_of_score(self.scoring)
-        splits = _FixedSplits(self._checked_cv_orig)
+        splits = FixedSplits(self._checked_cv_orig)
         self._failed: dict[int, dict[str, Any]] = {}
         self._formatted: tuple[Any, ...] = ()
+        self._known: tuple[list[Any], list[Any]] = [], []
+        self._rehearses = False
         results: dict[str, Any] = {}
         number, failure = 0, None
 
-        def evaluate(candidates: list[dict[str, Any]]) -> np.ndarray:
+        def evaluate(candidates: list[dict[str, Any]], known: list[dict[str, Any]] | None = None) -> Evaluated:
             nonlocal results, number, failure
             first, number = number, number + len(candidates)
-            try:
-                results = evaluate_candidates(candidates, cv=splits)
-            except ValueError as error:
-                if not _ALL_FAILED.match(str(error)):
-                    raise
-                failure = error
+            table: dict[str, Any] = {}
+            if known is None:
+                try:
+                    table = results = evaluate_candidates(candidates, cv=splits)
+                except ValueError as error:
+                    if not _ALL_FAILED.match(str(error)):
+                        raise
+                    failure = error
+                    warnings.warn(str(error), FitFailedWarning, stacklevel=2)
+            elif known:
+                if len(known) != len(candidates) * self.n_splits_:
+                    raise StateMismatchError(
+                        f"The checkpoint has {len(known)} fits of {len(candidates)} configuration(s), and cv makes "
+                        f"{self.n_splits_} of each. Give the same cv and data, or another checkpoint=."
+                    )
+                self._known = [*self._known[0], *candidates], [*self._known[1], *known]
+                table = self._format_results([], self.n_splits_, [])
+            if not table:
                 self._failed |= dict(enumerate(candidates, first))
-                warnings.warn(str(error), FitFailedWarning, stacklevel=2)
-                return np.full(len(candidates), np.nan)
-            return results[f"mean_test_{self._name_of_score(results)}"][first:]
+                return Evaluated(np.full(len(candidates), np.nan), [])
+            rows = self._formatted[2][-len(candidates) * self.n_splits_ :]
+            return Evaluated(table[f"mean_test_{self._name_of_score(table)}"][first:], rows)
 
         try:
-            self._search(evaluate)
+            self._search(evaluate, splits)
+            if not results and self._known[0]:
+                # What ``fit`` goes on with is what is evaluated here, so that something must be: what takes least time.
+                self._rehearses = True
+                results = evaluate_candidates([self._quickest()], cv=splits)
             if not results and failure is not None:
                 raise failure
             # The dictionary that BaseSearchCV goes on with; now its warnings are heard, once.
             results.update(super()._format_results(*self._with_failures(*self._formatted)))
         finally:
-            del self._failed, self._formatted
+            del self._failed, self._formatted, self._known, self._rehearses
+
+    def _quickest(self) -> dict[str, Any]:
+        """Return the configuration known whose fits all succeeded, if there is one, and took the least time."""
+        candidates, rows = self._known
+        n = self.n_splits_
+        own = [rows[n * place : n * (place + 1)] for place in range(len(candidates))]
+        costs = [
+            (
+                any(row["fit_error"] is not None for row in each),
+                sum(row["fit_time"] + row["score_time"] for row in each),
+            )
+            for each in own
+        ]
+        return candidates[costs.index(min(costs))]
 
     def _name_of_score(self, results: Any) -> str:
         """Return the name of the one score that is maximised."""
@@ -81,6 +137,8 @@ class SequentialSearchCV(BaseSearchCV):
     def _format_results(
         self, candidate_params: list[Any], n_splits: int, out: list[Any], more_results: Any = None
     ) -> dict[str, Any]:
+        here = ([], []) if self._rehearses else (candidate_params, out)
+        candidate_params, out = ([*known, *new] for known, new in zip(self._known, here, strict=True))
         self._formatted = candidate_params, n_splits, out, more_results
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that scores are not finite, anew after each batch
@@ -103,14 +161,36 @@ class SequentialSearchCV(BaseSearchCV):
         return dict.fromkeys(scores, self.error_score) if isinstance(scores, dict) else self.error_score
 
 
-class _FixedSplits:
-    """Splits that are drawn once."""
+class FixedSplits:
+    """Splits that are drawn once.
+
+    Args:
+        splitter: what draws them.
+
+    Attributes:
+        expected: their ``digest`` in an earlier process; None if there was none.
+        digest: of the splits, once they were drawn.
+    """
 
     def __init__(self, splitter: Any) -> None:
         self.splitter = splitter
-        self.splits: list[Any] | None = None
+        self.expected: str | None = None
+        self.digest = ""
+        self._splits: list[Any] | None = None
 
     def split(self, X: Any, y: Any = None, **settings: Any) -> Iterator[Any]:
-        if self.splits is None:
-            self.splits = list(self.splitter.split(X, y, **settings))
-        return iter(self.splits)
+        """Yield the rows to train and to test on, the same in every call.
+
+        Raises:
+            StateMismatchError: if they are not those that are expected.
+        """
+        if self._splits is None:
+            splits = list(self.splitter.split(X, y, **settings))
+            self.digest = digest(np.asarray(part) for split in splits for part in split)
+            if self.expected not in (None, self.digest):
+                raise StateMismatchError(
+                    f"{self.splitter!r} draws other splits than it did when the checkpoint was written, so scores "
+                    "cannot be compared. Give cv a random_state, or another checkpoint=."
+                )
+            self._splits = splits
+        return iter(self._splits)
