@@ -159,6 +159,8 @@ def _own(kernel: Kernel | None) -> Kernel | None:
     if kernel is None:
         return None
     checks.instance("kernel", kernel, Kernel, "a GPyTorch kernel")
+    if kernel.batch_shape:
+        raise InputError(f"kernel must have no batch dimensions, got batch_shape {tuple(kernel.batch_shape)}.")
     copy = deepcopy(kernel).double().requires_grad_(False)
     write_kernel(copy)
     return copy
