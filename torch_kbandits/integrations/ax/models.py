@@ -1,13 +1,17 @@
 """The models of this package as Ax builds them: from data with trial indices, and from one value with all settings."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+from botorch.exceptions.errors import UnsupportedError
 from botorch.utils.datasets import SupervisedDataset
+from gpytorch.distributions import MultivariateNormal
 from gpytorch.kernels import Kernel
 from gpytorch.means import ConstantMean
 from gpytorch.mlls import MarginalLogLikelihood
+from gpytorch.settings import prior_mode
 from torch import Tensor
 
 from torch_kbandits.dictionaries import DictionaryRule, RidgeLeverageSampling
@@ -99,6 +103,33 @@ class FittedByTrials(FactoredGP):
         self._take(found)
         return mll.eval()
 
+    def forward(self, x: Tensor) -> MultivariateNormal:
+        """Return the prior at x.
+
+        Raises:
+            UnsupportedError: BoTorch's, where its short cut for leaving out one observation after another asks. That
+                is right for exact posteriors of observations that do not age; Ax then leaves them out one by one.
+        """
+        if not self.training and prior_mode.off():
+            raise UnsupportedError("Leave out observations by load_state_dict of models without them.")
+        return super().forward(x)
+
+    def load_state_dict(self, state_dict: Mapping[str, Any], *args: Any, **kwargs: Any) -> Any:
+        """Take over the hyperparameters, dictionary and present of a model, as Ax does to leave out some of its trials.
+
+        What the memory makes of the trials left is what it makes of them at that present.
+        """
+        settings = self._settings
+        trials = self._trials.seen_at(float(state_dict["present"]), settings.memory, settings.regularization)
+        type(self).__init__(self, trials, settings, self.input_transform)  # pyright: ignore  (other trials may count)
+        own = {name: value for name, value in self.state_dict().items() if name.endswith(".times")}
+        return super().load_state_dict({**state_dict, **own}, *args, **kwargs)
+
+    def _remember(self, trials: Trials, settings: ModelSettings) -> None:
+        """Keep what the model is made of."""
+        self._trials, self._settings = trials, settings
+        self.register_buffer("present", trials.X.new_tensor(trials.now))
+
     def _take(self, found: Hyperparameters) -> None:
         """Take over hyperparameters, and forget what was computed with others."""
         self.covar_module = found.kernel
@@ -114,7 +145,7 @@ class AxOnlineGP(FittedByTrials, OnlineGP):
     def __init__(self, trials: Trials, settings: ModelSettings, input_transform: UnitCube) -> None:
         with own_least_noise():
             super().__init__(**_arguments(trials, settings, input_transform), input_transform=input_transform)
-        self._trials, self._settings = trials, settings
+        self._remember(trials, settings)
 
 
 class AxNystromGP(FittedByTrials, NystromGP):
@@ -126,7 +157,7 @@ class AxNystromGP(FittedByTrials, NystromGP):
         first = arguments["train_X"][:1]
         with own_least_noise():
             super().__init__(**arguments, inducing_points=first, input_transform=input_transform)
-        self._trials, self._settings = trials, settings
+        self._remember(trials, settings)
 
     def _take(self, found: Hyperparameters) -> None:
         super()._take(found)
