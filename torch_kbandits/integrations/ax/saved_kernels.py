@@ -48,6 +48,6 @@ def read_kernel(**written: Any) -> Kernel:
         return rebuild(written["description"])
     except (NotRebuildableError, KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
         raise DamagedFileError(
-            f"The experiment holds a kernel that does not fit together, so its file was changed or cut: {error!r}. "
-            "Take an earlier copy."
+            f"The experiment holds a kernel that does not fit together ({error!r}): its file was changed, or a later "
+            "version of torch_kbandits wrote it. Take an earlier copy, or load it with that version."
         ) from error
