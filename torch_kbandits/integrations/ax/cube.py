@@ -45,23 +45,21 @@ class UnitCube(InputTransform):
         ends = torch.tensor(bounds, dtype=torch.float64).reshape(-1, 2)
         self.register_buffer("lower", ends[:, 0])
         self.register_buffer("span", ends[:, 1] - ends[:, 0])
-        self.names, self.several = list(names), [position for position in sorted(choices) if len(choices[position]) > 2]
+        self.names = list(names)
+        self.several = [position for position in sorted(choices) if len(choices[position]) > 2]
         for position in self.several:
-            values = torch.tensor(choices[position], dtype=torch.float64)
-            self.register_buffer(f"values_{position}", values)
+            self.register_buffer(f"values_{position}", torch.tensor(choices[position], dtype=torch.float64))
 
     @property
     def columns(self) -> list[str]:
         """What each column of the cube is."""
-        return [
-            column
-            for position, name in enumerate(self.names)
-            for column in (
-                [f"{name}, choice {number}" for number in range(len(self._values(position)))]
-                if position in self.several
-                else [name]
-            )
-        ]
+        columns = []
+        for position, name in enumerate(self.names):
+            if position in self.several:
+                columns += [f"{name}, choice {number}" for number in range(len(self._values(position)))]
+            else:
+                columns.append(name)
+        return columns
 
     def transform(self, X: Tensor) -> Tensor:
         """Return points (..., n, D) of the cube from numbers (..., n, d). Cost: O(n D)."""
