@@ -60,23 +60,54 @@ MEMORIES = {
 }
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", MEMORIES)
-def test_a_moving_optimum_is_followed(name):
-    """The peak goes from 0.2 to 0.9 in 36 trials; what forgets loses at most nine tenths of what keeps all does."""
-    pool = pd.DataFrame({"x": np.linspace(0.0, 1.0, 41)})
+#: None of them was looked at before what is asked for was fixed.
+FRESH_SEEDS = range(200, 208)
+
+
+def lost_to_a_moving_peak(memory, seed):
+    """The regret of 36 trials while a peak of height 1 goes 0.7 of the way; rewards have noise of deviation 0.1."""
+    rng = np.random.default_rng(seed)
+    start, is_flipped = rng.uniform(0.0, 0.3), rng.integers(2)
     base = RBFKernel().double()
     base.lengthscale = exactly(0.15)
-    lost = {}
-    for memory in (MEMORIES[name], None):
-        client = client_of(
-            UNIT, candidates=pool, kernel=ScaleKernel(base), regularization=0.01, memory=memory, initialization_trials=3
-        )
-        lost[memory] = 0.0
-        for t in range(36):
-            peak = 0.2 + 0.02 * t
-            for index, p in client.get_next_trials(1).items():
-                reward = float(np.exp(-((p["x"] - peak) ** 2) / 0.02))
-                client.complete_trial(index, {"score": reward - 0.5})
-                lost[memory] += 1.0 - reward
-    assert lost[MEMORIES[name]] < 0.9 * lost[None], lost
+    client = client_of(
+        UNIT,
+        seed=seed,
+        candidates=pd.DataFrame({"x": np.linspace(0.0, 1.0, 41)}),
+        kernel=ScaleKernel(base),
+        regularization=0.01,
+        memory=memory,
+        initialization_trials=3,
+    )
+    lost = 0.0
+    for t in range(36):
+        peak = start + 0.02 * t
+        peak = 1.0 - peak if is_flipped else peak
+        for index, p in client.get_next_trials(1).items():
+            reward = float(np.exp(-((p["x"] - peak) ** 2) / 0.02))
+            client.complete_trial(index, {"score": reward - 0.5 + 0.1 * rng.normal()})
+            lost += 1.0 - reward
+    return lost
+
+
+@pytest.mark.slow
+def test_a_moving_optimum_is_followed():
+    """What fades loses less than what keeps all for seven of eight seeds, and 0.85 in all; what drops, 0.95 in all.
+
+    Of all four, seven of eight and 0.9 had been claimed after the seeds 0 to 5. On the seeds 100 to 107, run once, that
+    was wrong: the window lost less for six and 0.90 in all, the restart for five and 0.88. So what is claimed here was
+    fixed on all these fourteen seeds, and run once on the seeds 200 to 207. Were fading as good as keeping all, seven
+    of eight would happen with probability 9/256; the ratios of single seeds have a deviation of 0.1, so 0.95 in all is
+    what dropping as good as keeping all would reach in about one of twelve runs.
+    """
+    static = np.array([lost_to_a_moving_peak(None, seed) for seed in FRESH_SEEDS])
+    lost = {
+        name: np.array([lost_to_a_moving_peak(memory, seed) for seed in FRESH_SEEDS])
+        for name, memory in MEMORIES.items()
+    }
+    seen = {name: (int((each < static).sum()), each.sum() / static.sum()) for name, each in lost.items()}
+    for name in ("discount", "injection"):
+        assert seen[name][0] >= 7, seen
+        assert seen[name][1] <= 0.85, seen
+    for name in ("window", "restart"):
+        assert seen[name][1] <= 0.95, seen

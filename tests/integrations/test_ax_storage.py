@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from copy import deepcopy
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,8 @@ from ax import Client
 from ax.storage.json_store.decoder import object_from_json
 from ax.storage.json_store.encoder import object_to_json
 from ax_clients import BRANIN, CONTEXT, GRID, MIXED, UNIT, branin, client_of, play, pool_of, validation_error
-from gpytorch.constraints import GreaterThan
+from botorch.models.kernels import CategoricalKernel
+from gpytorch.constraints import Interval, Positive
 from gpytorch.kernels import (
     CosineKernel,
     LinearKernel,
@@ -26,6 +28,8 @@ from problems import exactly
 
 import torch_kbandits as kb
 from torch_kbandits import InputError, confidence, dictionaries, memory
+from torch_kbandits.errors import DamagedFileError, StateMismatchError
+from torch_kbandits.integrations.ax.fitting import default_kernel
 from torch_kbandits.integrations.ax.models import ModelSettings
 from torch_kbandits.integrations.ax.storage import value_classes
 
@@ -52,6 +56,11 @@ KERNELS = {
     "scaled": lambda: scaled(rbf()),
     "matern": lambda: scaled(MaternKernel(nu=1.5)),
     "sum": lambda: scaled(RQKernel()) + PeriodicKernel().double() * LinearKernel().double(),
+    "bounded": lambda: scaled(RBFKernel(lengthscale_constraint=Interval(0.1, 1.0 / 3.0))),
+    "prior": lambda: default_kernel(2),
+    "cosine": lambda: CosineKernel().double(),
+    "choices": lambda: scaled(RBFKernel(active_dims=(0,)) * CategoricalKernel(active_dims=(1,))),
+    "single": lambda: ScaleKernel(MaternKernel()),
 }
 
 VALUES = [
@@ -104,20 +113,46 @@ def test_every_value_of_the_package_is_registered():
 
 
 @pytest.mark.parametrize("name", KERNELS)
-def test_kernels_read_back_to_the_last_digit(name):
+def test_kernels_read_back_to_the_last_bit(name):
     kernel = KERNELS[name]()
+    with torch.no_grad():  # numbers that no short decimal has
+        for parameter in kernel.parameters():
+            parameter += 0.1 * torch.rand_like(parameter)
     again = read_back(ModelSettings(seed=0, kernel=kernel)).kernel
-    X = torch.rand(6, 2, dtype=torch.float64)
+    assert list(again.state_dict()) == list(kernel.state_dict())
+    for ours, theirs in zip(again.state_dict().values(), kernel.state_dict().values(), strict=True):
+        assert ours.dtype == theirs.dtype
+        assert torch.equal(ours, theirs)
+    X = torch.rand(6, 2, dtype=kernel.dtype)
     assert torch.equal(again(X).to_dense(), kernel(X).to_dense())
 
 
+class _Unknown(RBFKernel):
+    """A kernel that nobody else has."""
+
+
 def test_kernels_that_cannot_be_saved_are_refused():
-    with pytest.raises(InputError, match=r"kernel must be made of RBFKernel.*got a CosineKernel"):
-        client_of(UNIT, kernel=ScaleKernel(CosineKernel()))
-    with pytest.raises(InputError, match="constraint of lengthscale of the RBFKernel"):
-        client_of(UNIT, kernel=RBFKernel(lengthscale_constraint=GreaterThan(0.3)))
+    with pytest.raises(InputError, match=r"file of an experiment can hold: kernels of the class _Unknown are not"):
+        client_of(UNIT, kernel=ScaleKernel(_Unknown()))
+    constraint = Positive(transform=torch.square, inv_transform=torch.sqrt)
+    with pytest.raises(InputError, match="a constraint has a transform of its own"):
+        client_of(UNIT, kernel=RBFKernel(lengthscale_constraint=constraint))
     with pytest.raises(InputError, match="no batch dimensions"):
         client_of(UNIT, kernel=RBFKernel(batch_shape=torch.Size([2])))
+
+
+def test_kernels_of_another_layout_or_changed_are_refused():
+    written = json.loads(json.dumps(object_to_json(ModelSettings(seed=0, kernel=rbf()))))
+    early = {"__type": "kbandits.Kernel", "kind": "RBFKernel", "arguments": {}, "numbers": {}, "parts": []}
+    with pytest.raises(StateMismatchError, match="a kernel in the layout of an early version"):
+        object_from_json({**written, "kernel": early})
+    later = {**written["kernel"], "layout": 2}
+    with pytest.raises(StateMismatchError, match="in the layout 2, and this version of torch_kbandits reads layout 1"):
+        object_from_json({**deepcopy(written), "kernel": later})
+    cut = deepcopy(written)
+    del cut["kernel"]["description"]["tensors"]["raw_lengthscale"]
+    with pytest.raises(DamagedFileError, match="does not fit together"):
+        object_from_json(cut)
 
 
 def test_a_saved_experiment_goes_on_as_it_would_have(tmp_path):

@@ -189,8 +189,8 @@ class FactoredGP(SingleTaskGP):
         Raises:
             InputError: if X or Y is not finite or X has other columns than ``train_X``.
         """
-        (train_X,) = self.train_inputs
-        checks.points("X", X, dimension=train_X.shape[-1], like=train_X)
+        given = self._given_inputs()
+        checks.points("X", X, dimension=given.shape[-1], like=given)
         checks.finite("Y", Y)
         self.eval()  # transforms must not learn from the new observations
         if noise is not None:
@@ -274,6 +274,11 @@ class FactoredGP(SingleTaskGP):
         """Return the embeddings (..., m, N) of points (..., N, d), already transformed, that ``factors`` work on."""
         factors, _ = self._factors()
         return factors.embed(gram(self.covar_module, self._basis(), X))
+
+    def _given_inputs(self) -> Tensor:
+        """Return the observed points (..., n, d) as they were given, where a transform may have other columns."""
+        transformed = getattr(self, "_has_transformed_inputs", False)
+        return cast(Tensor, self._original_train_inputs if transformed else self.train_inputs[0])
 
     def _preprocess(self, X: Tensor) -> Tensor:
         """Transform points as the played points are; unlike ``transform_inputs`` it never learns bounds from them."""

@@ -231,7 +231,7 @@ class NystromGP(ToldGP):
             self.eval()
             with torch.no_grad():
                 dictionary = self._chosen(dictionary, generator)
-        (train_X,) = self.train_inputs
+        train_X = self._original_inputs()
         checks.points("dictionary", dictionary, dimension=train_X.shape[-1], like=train_X)
         if dictionary.dim() != 2 or len(dictionary) == 0 < self.num_observations:
             raise InputError(f"dictionary must be points (m, d), at least one; got {checks.describe(dictionary)}.")

@@ -176,8 +176,7 @@ class ToldGP(FactoredGP):
 
     def _original_inputs(self) -> Tensor:
         """Return the observed points as they were told, (n, d)."""
-        transformed = getattr(self, "_has_transformed_inputs", False)
-        inputs = cast(Tensor, self._original_train_inputs if transformed else self.train_inputs[0])
+        inputs = self._given_inputs()
         return inputs if inputs.dim() == 2 else inputs[0]
 
     def _has_fixed_noise(self) -> bool:
@@ -207,7 +206,7 @@ class ToldGP(FactoredGP):
 
     def _check_told(self, X: Tensor, Y: Tensor, Yvar: Tensor | None) -> None:
         """Refuse observations whose shapes, dtypes or values do not fit."""
-        (train_X,) = self.train_inputs
+        train_X = self._original_inputs()
         checks.points("X", X, dimension=train_X.shape[-1], like=train_X)
         checks.points("Y", Y, like=train_X)
         if X.dim() != 2 or tuple(Y.shape) != (len(X), self.num_outputs):

@@ -24,6 +24,7 @@ from ax.utils.common.constants import Keys
 from ax.utils.common.random import with_rng_seed
 from torch import Tensor
 
+from torch_kbandits.errors import InputError
 from torch_kbandits.integrations.ax.pool import CandidatePool, ExactRows
 from torch_kbandits.integrations.ax.precision import AsSaved
 from torch_kbandits.integrations.ax.problem import check_fixed, check_objective, check_space
@@ -112,6 +113,21 @@ class BanditAdapter(TorchAdapter):
         # Ax draws from torch's and from NumPy's global generator.
         with with_rng_seed(seed):
             return super().gen(n, search_space, optimization_config, pending_observations, fixed_features, options)
+
+    def feature_importances(self, metric_signature: str) -> dict[str, float]:
+        """Return shares of the inverse lengthscales by parameter, where each has one.
+
+        Raises:
+            InputError: if the kernel has not one lengthscale for each parameter.
+        """
+        try:
+            return super().feature_importances(metric_signature)
+        except (NotImplementedError, ValueError) as error:
+            raise InputError(
+                "Importances are inverse lengthscales, and the kernel has not one for each of the parameters "
+                f"{list(self.parameters)}: unordered choices take several columns, and a kernel of your own may have "
+                "one for all. Sobol indices are there for every kernel: compute_analyses([SensitivityAnalysisPlot()])."
+            ) from error
 
     def _candidates(self, given: CandidatePool, fixed: Mapping[str, Any]) -> Tensor:
         """Return the candidates that agree with fixed parameters, (N, d), as the model sees them."""

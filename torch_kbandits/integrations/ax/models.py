@@ -1,16 +1,23 @@
 """The models of this package as Ax builds them: from data with trial indices, and from one value with all settings."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from botorch.models.transforms.input import InputTransform
+from botorch.exceptions.errors import UnsupportedError
 from botorch.utils.datasets import SupervisedDataset
+from gpytorch.distributions import MultivariateNormal
 from gpytorch.kernels import Kernel
 from gpytorch.means import ConstantMean
 from gpytorch.mlls import MarginalLogLikelihood
+from gpytorch.settings import prior_mode
+from torch import Tensor
 
 from torch_kbandits.dictionaries import DictionaryRule, RidgeLeverageSampling
+from torch_kbandits.errors import InputError
+from torch_kbandits.gram import check_kernel
+from torch_kbandits.integrations.ax.cube import UnitCube
 from torch_kbandits.integrations.ax.fitting import (
     Ageing,
     Hyperparameters,
@@ -73,7 +80,7 @@ class FittedByTrials(FactoredGP):
         Args:
             training_data: one outcome; its ``group_indices`` are the indices of the trials.
             settings: what the model is made with.
-            categorical_features: columns of unordered choices, which Ax names; they are numbers like others here.
+            categorical_features: columns of unordered choices, which Ax names; ``UnitCube`` knows them.
         """
         trials = Trials.of(training_data, settings.memory, settings.regularization)
         return {"trials": trials, "settings": settings}
@@ -96,6 +103,33 @@ class FittedByTrials(FactoredGP):
         self._take(found)
         return mll.eval()
 
+    def forward(self, x: Tensor) -> MultivariateNormal:
+        """Return the prior at x.
+
+        Raises:
+            UnsupportedError: BoTorch's, where its short cut for leaving out one observation after another asks. That
+                is right for exact posteriors of observations that do not age; Ax then leaves them out one by one.
+        """
+        if not self.training and prior_mode.off():
+            raise UnsupportedError("Leave out observations by load_state_dict of models without them.")
+        return super().forward(x)
+
+    def load_state_dict(self, state_dict: Mapping[str, Any], *args: Any, **kwargs: Any) -> Any:
+        """Take over the hyperparameters, dictionary and present of a model, as Ax does to leave out some of its trials.
+
+        What the memory makes of the trials left is what it makes of them at that present.
+        """
+        settings = self._settings
+        trials = self._trials.seen_at(float(state_dict["present"]), settings.memory, settings.regularization)
+        type(self).__init__(self, trials, settings, self.input_transform)  # pyright: ignore  (other trials may count)
+        own = {name: value for name, value in self.state_dict().items() if name.endswith(".times")}
+        return super().load_state_dict({**state_dict, **own}, *args, **kwargs)
+
+    def _remember(self, trials: Trials, settings: ModelSettings) -> None:
+        """Keep what the model is made of."""
+        self._trials, self._settings = trials, settings
+        self.register_buffer("present", trials.X.new_tensor(trials.now))
+
     def _take(self, found: Hyperparameters) -> None:
         """Take over hyperparameters, and forget what was computed with others."""
         self.covar_module = found.kernel
@@ -108,22 +142,22 @@ class FittedByTrials(FactoredGP):
 class AxOnlineGP(FittedByTrials, OnlineGP):
     """``OnlineGP`` in Ax: the exact posterior."""
 
-    def __init__(self, trials: Trials, settings: ModelSettings, input_transform: InputTransform | None = None) -> None:
+    def __init__(self, trials: Trials, settings: ModelSettings, input_transform: UnitCube) -> None:
         with own_least_noise():
-            super().__init__(**_arguments(trials, settings), input_transform=input_transform)
-        self._trials, self._settings = trials, settings
+            super().__init__(**_arguments(trials, settings, input_transform), input_transform=input_transform)
+        self._remember(trials, settings)
 
 
 class AxNystromGP(FittedByTrials, NystromGP):
     """``NystromGP`` in Ax: a Nyström posterior, whose dictionary is chosen anew whenever there is new data."""
 
-    def __init__(self, trials: Trials, settings: ModelSettings, input_transform: InputTransform | None = None) -> None:
-        arguments = _arguments(trials, settings)
+    def __init__(self, trials: Trials, settings: ModelSettings, input_transform: UnitCube) -> None:
+        arguments = _arguments(trials, settings, input_transform)
         # The rule chooses with the fitted kernel, so after the fit.
         first = arguments["train_X"][:1]
         with own_least_noise():
             super().__init__(**arguments, inducing_points=first, input_transform=input_transform)
-        self._trials, self._settings = trials, settings
+        self._remember(trials, settings)
 
     def _take(self, found: Hyperparameters) -> None:
         super()._take(found)
@@ -135,13 +169,15 @@ class AxNystromGP(FittedByTrials, NystromGP):
         self._clear_cache()
 
 
-def _arguments(trials: Trials, settings: ModelSettings) -> dict[str, Any]:
+def _arguments(trials: Trials, settings: ModelSettings, cube: UnitCube) -> dict[str, Any]:
     """Return the arguments of a model of this package; what is to be fitted has the value from which a fit starts."""
     counted, level = trials.counted(), settings.regularization
+    if settings.kernel is not None:
+        _check_columns(settings.kernel, cube, trials.X)
     arguments: dict[str, Any] = {
         "train_X": counted.X,
         "train_Y": counted.Y,
-        "covar_module": settings.kernel or default_kernel(trials.dimension).requires_grad_(False),
+        "covar_module": settings.kernel or default_kernel(len(cube.columns)).requires_grad_(False),
         "mean_module": _constant_mean(settings.prior_mean or 0.0, trials),
     }
     if trials.Yvar is not None:
@@ -155,6 +191,17 @@ def _arguments(trials: Trials, settings: ModelSettings) -> dict[str, Any]:
     else:
         arguments["regularization"] = level or 1.0
     return arguments
+
+
+def _check_columns(kernel: Kernel, cube: UnitCube, X: Tensor) -> None:
+    """Refuse a kernel that is not one on the cube."""
+    try:
+        check_kernel(kernel, cube.transform(X.new_zeros(1, X.shape[-1])))
+    except InputError as error:
+        raise InputError(
+            f"kernel must be one on the unit cube, whose columns are {cube.columns} here: a column for each parameter, "
+            f"but for an unordered choice of more than two values one for each value. {error}"
+        ) from error
 
 
 def _constant_mean(value: float, trials: Trials) -> ConstantMean:

@@ -1,100 +1,53 @@
-"""Kernels as what JSON has: their kinds, their arguments and their numbers, to the last digit."""
+"""Kernels in Ax's JSON: the description from which saved bandits are made again, whose tensors Ax writes exactly."""
 
-from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
-import torch
-from gpytorch.kernels import (
-    AdditiveKernel,
-    Kernel,
-    LinearKernel,
-    MaternKernel,
-    PeriodicKernel,
-    ProductKernel,
-    RBFKernel,
-    RQKernel,
-    ScaleKernel,
-)
-from torch.nn import Parameter
+from gpytorch.kernels import Kernel
 
-from torch_kbandits.errors import InputError
+from torch_kbandits.errors import DamagedFileError, InputError, StateMismatchError
+from torch_kbandits.saving.kernels import describe, rebuild
+from torch_kbandits.saving.refusal import NotRebuildableError
 
 #: What Ax's decoder knows them by.
 KERNEL_TYPE = "kbandits.Kernel"
 
-#: Kernels without parts, and the arguments of their constructors that are no tensors.
-_PLAIN: dict[type[Kernel], tuple[str, ...]] = {
-    RBFKernel: ("ard_num_dims",),
-    MaternKernel: ("nu", "ard_num_dims"),
-    RQKernel: ("ard_num_dims",),
-    PeriodicKernel: ("ard_num_dims",),
-    LinearKernel: ("ard_num_dims",),
-}
-_WITH_PARTS: tuple[type[Kernel], ...] = (ScaleKernel, AdditiveKernel, ProductKernel)
-_BY_NAME: dict[str, Any] = {kind.__name__: kind for kind in (*_PLAIN, *_WITH_PARTS)}
+#: Version of the layout of what is written.
+_LAYOUT = 1
 
 
 def write_kernel(kernel: Kernel) -> dict[str, Any]:
-    """Return a kernel as nested dictionaries, lists and numbers.
+    """Return a kernel as dictionaries, lists, numbers and tensors.
 
     Raises:
-        InputError: if a part is of a kind that cannot be read back, has batch dimensions, or constraints other than
-            the default ones.
+        InputError: if a part is of a kind that cannot be made again.
     """
-    kind = type(kernel)
-    if kind not in _PLAIN and kind not in _WITH_PARTS:
+    try:
+        description = describe(kernel)
+    except NotRebuildableError as error:
         raise InputError(
-            f"kernel must be made of {', '.join(_BY_NAME)}, which can be saved with the experiment; got a "
-            f"{kind.__name__}."
+            f"kernel must be one that the file of an experiment can hold: {error}. What works is GPyTorch's own "
+            "kernels and those of BoTorch and this package, added, multiplied and scaled, with their usual "
+            "constraints and priors."
+        ) from error
+    return {"__type": KERNEL_TYPE, "layout": _LAYOUT, "description": description}
+
+
+def read_kernel(**written: Any) -> Kernel:
+    """Return the kernel that ``write_kernel`` wrote, equal to the last bit; Ax has read the tensors already.
+
+    Raises:
+        StateMismatchError: if it was written in another layout.
+        DamagedFileError: if it is not what was written.
+    """
+    if written.get("layout") != _LAYOUT:
+        raise StateMismatchError(
+            f"The experiment holds a kernel in the layout {written.get('layout', 'of an early version')}, and this "
+            f"version of torch_kbandits reads layout {_LAYOUT}: load it with the version that saved it."
         )
-    if kernel.batch_shape:
-        raise InputError(f"kernel must have no batch dimensions, got batch_shape {tuple(kernel.batch_shape)}.")
-    arguments = {name: getattr(kernel, name) for name in _PLAIN.get(kind, ()) if getattr(kernel, name) is not None}
-    if kernel.active_dims is not None:
-        arguments["active_dims"] = cast(torch.Tensor, kernel.active_dims).tolist()
-    numbers = {name: value.detach().tolist() for name, value in _numbers(kernel).items()}
-    parts = _parts(kernel)
-    _check_constraints(kernel, read_kernel(kind.__name__, arguments, numbers, parts))
-    return {
-        "__type": KERNEL_TYPE,
-        "kind": kind.__name__,
-        "arguments": arguments,
-        "numbers": numbers,
-        "parts": [write_kernel(part) for part in parts],
-    }
-
-
-def read_kernel(kind: str, arguments: dict[str, Any], numbers: dict[str, Any], parts: Sequence[Kernel]) -> Kernel:
-    """Return the kernel that ``write_kernel`` wrote, its parts read already: in double precision, and fixed."""
-    dimensions = arguments.get("active_dims")
-    active = None if dimensions is None else tuple(int(dimension) for dimension in dimensions)
-    if kind in ("AdditiveKernel", "ProductKernel"):
-        kernel = _BY_NAME[kind](*parts)
-    else:
-        kernel = _BY_NAME[kind](*parts, **{**arguments, "active_dims": active})
-    kernel = kernel.double().requires_grad_(False)
-    for name, parameter in _numbers(kernel).items():
-        parameter.copy_(torch.tensor(numbers[name], dtype=parameter.dtype))
-    return kernel
-
-
-def _numbers(kernel: Kernel) -> dict[str, Parameter]:
-    """Return the parameters of a kernel without those of its parts."""
-    return dict(kernel.named_parameters(recurse=False))
-
-
-def _parts(kernel: Kernel) -> list[Kernel]:
-    if isinstance(kernel, ScaleKernel):
-        return [cast(Kernel, kernel.base_kernel)]
-    return [cast(Kernel, part) for part in getattr(kernel, "kernels", ())]
-
-
-def _check_constraints(kernel: Kernel, again: Kernel) -> None:
-    """Refuse a kernel whose numbers mean something else under the default constraints."""
-    for raw in _numbers(kernel):
-        name = raw.removeprefix("raw_")
-        if not torch.equal(getattr(again, name), getattr(kernel, name)):
-            raise InputError(
-                f"The constraint of {name} of the {type(kernel).__name__} is not the default one, which is what can "
-                "be saved: build the kernel without constraints and set its values."
-            )
+    try:
+        return rebuild(written["description"])
+    except (NotRebuildableError, KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+        raise DamagedFileError(
+            f"The experiment holds a kernel that does not fit together ({error!r}): its file was changed, or a later "
+            "version of torch_kbandits wrote it. Take an earlier copy, or load it with that version."
+        ) from error

@@ -8,15 +8,23 @@ import inspect
 from collections.abc import Iterator
 from typing import Any
 
-from ax.storage.botorch_modular_registry import register_acquisition, register_acquisition_function, register_model
+from ax.storage.botorch_modular_registry import (
+    CLASS_TO_REGISTRY,
+    CLASS_TO_REVERSE_REGISTRY,
+    register_acquisition,
+    register_acquisition_function,
+    register_model,
+)
 from ax.storage.json_store.registry import CORE_DECODER_REGISTRY, CORE_ENCODER_REGISTRY
 from ax.storage.transform_registry import register_transform
+from botorch.models.transforms.input import InputTransform
 from gpytorch.kernels import Kernel
 
 from torch_kbandits.acquisition import KernelUCB
 from torch_kbandits.confidence import InformationGain, Width
 from torch_kbandits.dictionaries import DictionaryRule
 from torch_kbandits.integrations.ax.acquisition import KernelBanditAcquisition
+from torch_kbandits.integrations.ax.cube import UnitCube
 from torch_kbandits.integrations.ax.generators import KernelBanditGenerators
 from torch_kbandits.integrations.ax.models import AxNystromGP, AxOnlineGP, ModelSettings
 from torch_kbandits.integrations.ax.pool import CandidatePool
@@ -32,6 +40,9 @@ def register() -> None:
     register_acquisition_function(KernelUCB)
     register_acquisition(KernelBanditAcquisition)
     register_transform(AsSaved)
+    # Ax has a function for each kind of part but this one.
+    CLASS_TO_REGISTRY[InputTransform][UnitCube] = UnitCube.__name__
+    CLASS_TO_REVERSE_REGISTRY[InputTransform][UnitCube.__name__] = UnitCube
     CORE_DECODER_REGISTRY[KernelBanditGenerators.__name__] = KernelBanditGenerators
     CORE_DECODER_REGISTRY[KERNEL_TYPE] = read_kernel  # pyright: ignore[reportArgumentType]  (Ax has such functions too)
     for kind in (ModelSettings, CandidatePool, *value_classes()):

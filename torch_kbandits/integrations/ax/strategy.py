@@ -20,6 +20,7 @@ from torch_kbandits.confidence import ConstantWidth, Width
 from torch_kbandits.dictionaries import DictionaryRule
 from torch_kbandits.errors import InputError
 from torch_kbandits.integrations.ax.acquisition import KernelBanditAcquisition
+from torch_kbandits.integrations.ax.cube import UnitCube
 from torch_kbandits.integrations.ax.generators import TRANSFORMS, KernelBanditGenerators
 from torch_kbandits.integrations.ax.models import AxNystromGP, AxOnlineGP, ModelSettings
 from torch_kbandits.integrations.ax.pool import CandidatePool
@@ -63,7 +64,8 @@ def kernel_bandit_strategy(
         memory: which trials count at a time, where the function changes, such as ``SlidingWindow(50)``.
         beta: a multiplier of the standard deviation (2 here is 4 in BoTorch) or a ``Width``.
         kernel: the prior covariance on parameters scaled to the unit cube, in units of the outcome squared; kept as it
-            is. None for a Matérn-5/2 kernel that is fitted.
+            is. None for a Matérn-5/2 kernel that is fitted. An unordered choice of more than two values takes a column
+            for each of them, any two at distance 1; everything else takes one.
         regularization: λ > 0, the noise variance, in units of the outcome squared; kept as it is. None for a fitted
             one. Trials with a standard error have its square instead.
         prior_mean: the constant prior mean, in units of the outcome. None for a fitted one, and for 0 where kernel and
@@ -117,7 +119,10 @@ def kernel_bandit_strategy(
     if candidates is not None:
         first["transforms"] = []
     config = ModelConfig(
-        botorch_model_class=_MODELS[model], model_options={"settings": settings}, name=f"{model} posterior"
+        botorch_model_class=_MODELS[model],
+        model_options={"settings": settings},
+        input_transform_classes=[UnitCube],
+        name=f"{model} posterior",
     )
     bandit = {
         "surrogate_spec": SurrogateSpec(model_configs=[config], allow_batched_models=False),
@@ -159,6 +164,8 @@ def _own(kernel: Kernel | None) -> Kernel | None:
     if kernel is None:
         return None
     checks.instance("kernel", kernel, Kernel, "a GPyTorch kernel")
+    if kernel.batch_shape:
+        raise InputError(f"kernel must have no batch dimensions, got batch_shape {tuple(kernel.batch_shape)}.")
     copy = deepcopy(kernel).double().requires_grad_(False)
     write_kernel(copy)
     return copy

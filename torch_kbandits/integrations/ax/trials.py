@@ -51,14 +51,20 @@ class Trials:
         indices = torch.arange(len(X)) if data.group_indices is None else data.group_indices
         times, order = indices.to(X).sort(stable=True)
         now = float(times[-1]) + 1.0 if len(times) else 0.0
-        memory = KeepAll() if memory is None else memory
-        if Yvar is None:
-            noise = memory.noise(times, now, regularization or 1.0)
-        else:
+        if Yvar is not None:
             Yvar = torch.where(Yvar.isnan(), Yvar.nanmean() if regularization is None else regularization, Yvar)[order]
             Yvar = Yvar.clamp_min(LEAST_NOISE * (float(Y.var()) if len(Y) > 1 else 1.0) or LEAST_NOISE)
-            noise = _noise_of_known(memory, times, now, Yvar.squeeze(-1))
-        return cls(X[order], Y[order], times, now, Yvar, noise.to(X))
+        fresh = cls(X[order], Y[order], times, now, Yvar, torch.zeros_like(times))
+        return fresh.seen_at(now, memory, regularization)
+
+    def seen_at(self, now: float, memory: Memory | None, regularization: float | None) -> Self:
+        """Return the same observations with the noise that the memory makes of them at a time."""
+        memory = KeepAll() if memory is None else memory
+        if self.Yvar is None:
+            noise = memory.noise(self.times, now, regularization or 1.0)
+        else:
+            noise = _noise_of_known(memory, self.times, now, self.Yvar.squeeze(-1))
+        return replace(self, now=now, noise=noise.to(self.X))
 
     @property
     def dimension(self) -> int:

@@ -1,0 +1,62 @@
+"""Input transforms whose points have other columns than those given, such as codes of choices."""
+
+from functools import partial
+
+import numpy as np
+import oracles
+import pytest
+import torch
+from botorch.models.transforms.input import NumericToCategoricalEncoding
+from problems import DOUBLE, rbf
+from torch.nn.functional import one_hot
+
+from torch_kbandits import InputError, NystromGP, OnlineGP
+
+LAMBDA = 0.05
+RNG = np.random.default_rng(0)
+
+
+def points(n):
+    return torch.tensor(np.column_stack([RNG.uniform(size=n), RNG.integers(0, 3, n)]), dtype=DOUBLE)
+
+
+def coded(X):
+    return np.column_stack([X[:, :1].numpy(), np.eye(3)[X[:, 1].long().numpy()]])
+
+
+def model_of(kind, X, Y):
+    code = NumericToCategoricalEncoding(2, {1: 3}, {1: partial(one_hot, num_classes=3)})
+    dictionary = {"inducing_points": X} if kind is NystromGP else {}
+    return kind(X, Y, covar_module=rbf(0.7), regularization=LAMBDA, input_transform=code, **dictionary)
+
+
+def told(model, X, Y):
+    model.tell(X, Y)
+    return model
+
+
+WAYS = {
+    "nystrom": (NystromGP, lambda model, X, Y: model.condition_on_observations(X, Y)),
+    "exact": (OnlineGP, lambda model, X, Y: model.condition_on_observations(X, Y)),
+    "told": (OnlineGP, told),
+}
+
+
+@pytest.mark.parametrize("name", WAYS)
+def test_more_observations_are_taken_in_the_columns_given(name):
+    kind, extend = WAYS[name]
+    X, Y, T = points(12), torch.tensor(RNG.normal(size=(12, 1))), points(5)
+    model = extend(model_of(kind, X[:8], Y[:8]), X[8:], Y[8:])
+    dense = oracles.exact(oracles.rbf(0.7), coded(X), Y.squeeze(-1).numpy(), np.full(12, LAMBDA), coded(T))
+    with torch.no_grad():
+        posterior = model.posterior(T.unsqueeze(-2))
+    np.testing.assert_allclose(posterior.mean.flatten(), dense.mean, rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(posterior.variance.flatten(), dense.variance, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("name", WAYS)
+def test_points_in_the_columns_of_the_kernel_are_refused(name):
+    kind, extend = WAYS[name]
+    X, Y = points(4), torch.tensor(RNG.normal(size=(4, 1)))
+    with pytest.raises(InputError, match="X must"):
+        extend(model_of(kind, X, Y), torch.tensor(coded(X)), Y)
