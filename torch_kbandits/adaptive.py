@@ -64,6 +64,18 @@ class AdaptiveBandit(Bandit):
         self.memories = memories
         self._summaries: tuple[Any, ...] = ()
         super().__init__(memory=memory, seed=seed, **pieces)
+        if memories is not None:
+            self._check_memories(memories)
+
+    def _check_memories(self, memories: MemoryChoice) -> None:
+        """Refuse memories of which not all go with the other pieces."""
+        for each in memories.memories:
+            self._pieces.check_memory(each)
+        if len({each.needs_time_column for each in memories.memories}) > 1:
+            raise InputError(
+                "Either all memories are priors on time, such as BackToPrior(0.01), or none: BackToPrior(0.0) is the "
+                "one that keeps all."
+            )
 
     @property
     def num_since_restart(self) -> int:

@@ -66,6 +66,14 @@ def discount(name: str, value: float) -> float:
     return number
 
 
+def share(name: str, value: float) -> float:
+    """Return ``value`` as a float if it lies in [0, 1)."""
+    number = _number(name, value)
+    if not 0.0 <= number < 1.0:
+        raise InputError(f"{name} must be at least 0 and below 1, got {value!r}.")
+    return number
+
+
 def positive_integer(name: str, value: int) -> int:
     """Return ``value`` if it is a whole number of at least 1 (booleans are refused)."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:

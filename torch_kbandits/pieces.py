@@ -71,11 +71,11 @@ class Pieces:
                 )
         if self.memory is not None:
             checks.instance("memory", self.memory, Memory, "a memory such as SlidingWindow(500)")
-            _check_memory(self.memory, checks.positive("regularization", self.regularization))
+            self.check_memory(self.memory)
         if isinstance(self.seed, bool):
             raise InputError(f"seed must be a whole number, got {self.seed}.")
         checks.instance("seed", self.seed, int, "a whole number")
-        check_kernel(self.kernel, self.candidates.example)
+        check_kernel(_kernel_under(self.memory, self.kernel), self.candidates.example)
         if self.acquisition.num_stages and (self.dictionary, self.batches, self.memory) != (None, None, None):
             raise InputError(
                 "A rule that chooses through stages needs exact posteriors: leave out dictionary, batches and memory."
@@ -106,13 +106,31 @@ class Pieces:
             return StagedBelief(self.candidates.example, self.kernel, self.regularization, num_stages)
         online = self.dictionary is not None and self.dictionary.is_online
         return self.candidates.belief(
-            self.kernel,
+            _kernel_under(memory, self.kernel),
             self.regularization,
             self.seed,
             exact=self.dictionary is None,
             online=online,
             memory=memory,
         )
+
+    def check_memory(self, memory: Memory) -> None:
+        """Refuse a memory in which nothing ever counts, or that needs points of another kind.
+
+        Raises:
+            InputError: if it does not fit.
+        """
+        now, level = torch.zeros(1, dtype=torch.float64), checks.positive("regularization", self.regularization)
+        if not bool(memory.noise(now, 0.0, level).isfinite()):
+            raise InputError(
+                f"{memory!r} drops an observation of noise variance {level:g} as soon as it is made: let the largest "
+                "variance be above the regularization."
+            )
+        if memory.needs_time_column and not self.candidates.is_timed:
+            raise InputError(
+                f"{memory!r} needs points whose first column is the time: give candidates=TimedActions(...), or take "
+                "TVGPUCB, DMSTVGPUCB or another memory."
+            )
 
     def dictionary_generator(self, num_learned: int) -> torch.Generator | None:
         """Return the randomness of the dictionary rule after so many rewards learned; None without a rule."""
@@ -147,11 +165,6 @@ class Pieces:
             )
 
 
-def _check_memory(memory: Memory, regularization: float) -> None:
-    """Refuse a memory in which nothing ever counts."""
-    now = torch.zeros(1, dtype=torch.float64)
-    if not bool(memory.noise(now, 0.0, regularization).isfinite()):
-        raise InputError(
-            f"{memory!r} drops an observation of noise variance {regularization:g} as soon as it is made: let the "
-            "largest variance be above the regularization."
-        )
+def _kernel_under(memory: Memory | None, kernel: Kernel) -> Kernel:
+    """Return the prior covariance of points under a memory."""
+    return kernel if memory is None else memory.prior(kernel)

@@ -148,7 +148,7 @@ def test_points_that_are_never_told_as_asked_are_said_once():
 
 
 # SparQ-GP-UCB also believes answers, and points of TV-GP-UCB know the time: see their own laws.
-@pytest.mark.parametrize("name", sorted(set(NAMES) - {"sparq-gp-ucb", "tv-gp-ucb"}))
+@pytest.mark.parametrize("name", sorted(set(NAMES) - {"sparq-gp-ucb", "tv-gp-ucb", "dms-tv-gp-ucb"}))
 def test_the_model_and_the_recommendation(name):
     bandit = make(name)
     with pytest.raises(EmptyHistoryError, match="tell first"):

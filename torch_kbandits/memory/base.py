@@ -1,7 +1,9 @@
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
+from gpytorch.kernels import Kernel
 from torch import Tensor
 
 
@@ -13,6 +15,9 @@ class Memory(ABC):
 
     #: Whether an observation that counts has noise variance λ whatever its age.
     keeps_noise: bool = True
+
+    #: Whether the first column of points must be the time at which they are played.
+    needs_time_column: ClassVar[bool] = False
 
     @abstractmethod
     def noise(self, times: Tensor, now: float, regularization: float | Tensor) -> Tensor:
@@ -26,6 +31,10 @@ class Memory(ABC):
         Returns:
             (n,), in reward units squared, at least λ; infinite for an observation that does not count.
         """
+
+    def prior(self, kernel: Kernel) -> Kernel:
+        """Return the prior covariance of points under this memory, given that of the function at one time."""
+        return kernel
 
 
 @dataclass(frozen=True)

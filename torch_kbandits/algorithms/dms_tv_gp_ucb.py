@@ -1,0 +1,78 @@
+from collections.abc import Sequence
+
+from gpytorch.kernels import Kernel
+from torch import Tensor
+
+from torch_kbandits.acquisition import UpperConfidenceRule
+from torch_kbandits.adaptation import DynamicModelSelection
+from torch_kbandits.adaptive import AdaptiveBandit
+from torch_kbandits.algorithms.arguments import resolve_width, timed
+from torch_kbandits.confidence import TVGPUCBWidth, Width
+from torch_kbandits.dictionaries import DictionaryRule
+from torch_kbandits.memory import BackToPrior
+
+
+class DMSTVGPUCB(AdaptiveBandit):
+    """DMS-TV-GP-UCB: TV-GP-UCB with the rate of change under which the latest rewards were predicted best.
+
+    It needs no rate of change. The prior is on space and time, of which each round replaces a share ε; every five
+    rounds the ε of best predictions is taken, and the posterior computed under it. Unlike in ``DMSGPUCB``, whose
+    observations grow noisy, the prior says how sure one may be of what was not looked at for long.
+
+    Source: ours, from Bogunovic, Scarlett and Cevher, "Time-varying Gaussian process bandit optimization", AISTATS
+    2016, and Raftery, Kárný and Ettler, "Online prediction under model uncertainty via dynamic model averaging",
+    Technometrics 2010; see ``BackToPrior`` and ``DynamicModelSelection``. No regret bound is known.
+
+    Args:
+        kernel: the prior covariance of a function at one time, any GPyTorch kernel, in reward units squared. Its scale
+            and λ decide what a prediction is worth: fit them beforehand.
+        regularization: λ > 0, the noise variance, in reward units squared.
+        rates: what ε in [0, 1) may be, the share of the function that a round, or unit of time, replaces; from the
+            largest to the least, which is in force first. Give others where times are not rounds.
+        least_correlation: observations are dropped of which a memory has forgotten more, which bounds the cost of a
+            round unless ε is 0; see ``BackToPrior``. None drops none.
+        block_size: H, rounds between two choices.
+        forgetting: α in (0, 1), by which a score loses weight in each round.
+        candidates: arms (A, d), with contexts actions (A, a).
+        bounds: a box (2, d) instead of arms, with contexts (2, a).
+        context_dim: c, the number of context columns; without it there is no context.
+        action_dim: a, where each round brings its own actions.
+        dictionary: a rule for a Nyström–DTC posterior; None for the exact one.
+        beta: a multiplier of the standard deviation (2 here is 4 in BoTorch) or a ``Width``; ``TVGPUCBWidth()``, as in
+            ``TVGPUCB``, unless given.
+        horizon: T, the planned number of rounds; not used.
+        seed: addresses all randomness.
+
+    Cost of a round: that of TV-GP-UCB, O(A n²) on A arms for n observations that count, and once a block the posterior
+    under each ε, O(K n³).
+    """
+
+    def __init__(
+        self,
+        *,
+        kernel: Kernel,
+        regularization: float,
+        seed: int,
+        rates: Sequence[float] = (0.1, 0.03, 0.01, 0.003, 0.001),
+        least_correlation: float | None = 1e-3,
+        block_size: int = 5,
+        forgetting: float = 0.95,
+        candidates: Tensor | None = None,
+        bounds: Tensor | None = None,
+        context_dim: int | None = None,
+        action_dim: int | None = None,
+        dictionary: DictionaryRule | None = None,
+        beta: float | Width | None = None,
+        horizon: int | None = None,
+    ) -> None:
+        memories = tuple(BackToPrior(rate, least_correlation) for rate in rates)
+        super().__init__(
+            memories=DynamicModelSelection(memories, block_size, forgetting),
+            candidates=timed(candidates, bounds, context_dim, action_dim),
+            kernel=kernel,
+            regularization=regularization,
+            dictionary=dictionary,
+            width=resolve_width(TVGPUCBWidth() if beta is None else beta, None, regularization),
+            acquisition=UpperConfidenceRule(),
+            seed=seed,
+        )

@@ -1,0 +1,58 @@
+"""Forgetting by a prior on time: what an observation says of the function fades, and its noise stays."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from gpytorch.kernels import Kernel
+from torch import Tensor
+
+from torch_kbandits import checks
+from torch_kbandits.kernels import ForgettingKernel, SpaceTimeKernel
+from torch_kbandits.memory.base import Memory, where_counted
+from torch_kbandits.memory.growth import ages
+
+
+@dataclass(frozen=True)
+class BackToPrior(Memory):
+    """Each unit of time replaces a share ε of the function by a new draw of the prior.
+
+    The prior covariance of points x at time t and x' at time t' is k(x, x') (1 − ε)^(|t − t'| / 2). Observations keep
+    their noise; the belief where nothing is observed any more goes back to the prior. Unlike memories in which noise
+    grows it knows that observations of one time err together, so it is not too sure of what many old ones agree on.
+
+    It takes points whose first column is the time: ``TimedActions``, as in ``TVGPUCB``, of which it is the prior as a
+    memory. So a ``MemoryChoice`` can choose ε.
+
+    Source: Bogunovic, Scarlett and Cevher, "Time-varying Gaussian process bandit optimization", AISTATS 2016, §2.2;
+    "back to prior" is the name that Brunzema, von Rohr and Trimpe, CDC 2022, give it. Differs: times need not be
+    rounds; observations may be dropped.
+
+    Args:
+        forgetting: ε in [0, 1); 0 forgets nothing.
+        least_correlation: observations are dropped whose correlation (1 − ε)^(age / 2) with the function of now is
+            less, which bounds the cost of a round; None drops none.
+
+    Raises:
+        InputError: if ε is not in [0, 1), or the correlation not in (0, 1).
+    """
+
+    forgetting: float
+    least_correlation: float | None = None
+
+    needs_time_column: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "forgetting", checks.share("forgetting", self.forgetting))
+        if self.least_correlation is not None:
+            least = checks.open_unit_interval("least_correlation", self.least_correlation)
+            object.__setattr__(self, "least_correlation", least)
+
+    def noise(self, times: Tensor, now: float, regularization: float | Tensor) -> Tensor:
+        """Return λ for each observation that counts, and infinity for the others, (n,)."""
+        correlation = (1.0 - self.forgetting) ** (0.5 * ages(times, times.new_tensor(now)))
+        least = 0.0 if self.least_correlation is None else self.least_correlation
+        return where_counted(correlation >= least, regularization)
+
+    def prior(self, kernel: Kernel) -> Kernel:
+        """Return the covariance of points (time, x), given that of the function at one time."""
+        return SpaceTimeKernel(kernel, ForgettingKernel(self.forgetting))
