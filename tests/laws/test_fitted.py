@@ -14,6 +14,7 @@ from problems import DOUBLE, data, dense, difference, matern
 from scipy.stats import wilcoxon
 
 from torch_kbandits import (
+    DictionaryFullError,
     EmptyHistoryError,
     FittedBandit,
     InputError,
@@ -332,6 +333,33 @@ def test_it_beats_random_search_on_branin(algorithm):
         drawn = torch.rand(40, 2, generator=torch.Generator().manual_seed(seed), dtype=DOUBLE)
         differences.append(float(branin(bandit.history.X).max() - branin(drawn).max()))
     assert wilcoxon(differences, alternative="greater").pvalue < 0.01, differences
+
+
+def full(**words):
+    """A bandit that was told 420 rewards, so far apart that nearly each is a new direction."""
+    bandit = made(kernel=matern(1e-4), num_initial=1_000, oversampling=2.0, **words)
+    X = torch.rand(420, 2, generator=torch.Generator().manual_seed(0), dtype=DOUBLE)
+    bandit.replay(bandit.history._replace(X=X, Y=bowl(X), rounds=torch.arange(420)))
+    return bandit
+
+
+@pytest.mark.parametrize(("words", "size"), [({}, 400), ({"max_dictionary": None}, 420), ({"max_dictionary": 7}, 7)])
+def test_a_dictionary_stops_without_a_word_at_its_cap(words, size):
+    assert len(full(**words).bandit.inducing_points) == size
+
+
+def test_a_cap_is_saved_with_the_bandit(tmp_path):
+    bandit = full(max_dictionary=7)
+    bandit.save(tmp_path / "bandit.kb")
+    loaded = FittedBandit.load(tmp_path / "bandit.kb")
+    assert torch.equal(loaded.bandit.inducing_points, bandit.bandit.inducing_points)
+    with pytest.raises(StateMismatchError, match="max_size: saved 7, here 400"):
+        full().load_state_dict(bandit.state_dict())
+
+
+def test_a_full_dictionary_may_be_heard_of():
+    with pytest.raises(DictionaryFullError, match="max_dictionary"):
+        play(made(max_dictionary=3, when_full="raise"), 12)
 
 
 def test_a_memory_follows_an_optimum_that_moves():

@@ -31,11 +31,6 @@ _REMEMBERED = 8
 #: Narrower than elsewhere in the package: studies are short. It found more than 2 did on three problems without noise.
 _BETA = 1.0
 
-#: A suggestion costs the square of it. Large, because a full one knows little about what is tried later: with 30 points
-#: in place of 55 and 59, which 140 trials of Hartmann's function call for, the regret of the last 40 was 0.30 and 0.63,
-#: not 0.04 and 0.34.
-_LARGEST_DICTIONARY = 400
-
 _STARTED = (TrialState.RUNNING, TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
 
 Clock = Literal["trials", "dates"]
@@ -72,8 +67,7 @@ class KernelBanditSampler(BaseSampler):
         independent_sampler: for parameters that are not chosen together.
         warn_independent_sampling: whether the first use of that is warned about, for each parameter.
         seed: addresses all randomness; None for a random one.
-        settings: further words of the algorithm. Dictionaries stop at 400 points unless ``max_dictionary`` and
-            ``when_full`` say otherwise.
+        settings: further words of the algorithm, as in ``FittedBandit``.
 
     Raises:
         InputError: if an argument does not fit.
@@ -114,8 +108,6 @@ class KernelBanditSampler(BaseSampler):
         known = registry.signature(algorithm).parameters
         if beta is None and "beta" in known:
             beta = _BETA
-        if "max_dictionary" in known and "when_full" in known:
-            settings = {"max_dictionary": _LARGEST_DICTIONARY, "when_full": "stop"} | settings
         self._words = {"algorithm": algorithm, "beta": beta, "memory": memory, "num_initial": n_startup_trials}
         self._words |= settings
         self._kernel = kernel
