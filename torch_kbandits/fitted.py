@@ -68,7 +68,7 @@ class FittedBandit:
         dimension: d, the number of coordinates.
         snap: takes points (n, d) of the cube to the nearest playable ones, (n, d); None where all are playable.
         algorithm: a registry name of an algorithm that takes ``ContextualActions``, such as "ek-ucb" or "gp-ts".
-        kernel: any GPyTorch kernel whose free parameters are fitted; by default that of BoTorch's ``SingleTaskGP``.
+        kernel: any GPyTorch kernel whose free parameters are fitted; ``fitting.default_kernel`` unless given.
         beta: as in the algorithms; 2 unless given, where the algorithm takes one.
         memory: as in ``Bandit``, with variances in units of the variance of the rewards. Then fits use the latest
             rewards that count.

@@ -59,19 +59,14 @@ def grid(x):
 # ---------------------------------------------------------------- fits
 
 
-def log_posterior(X, y, lengthscale, noise):
-    """Of an RBF kernel with lengthscales (d,) and of a noise variance, up to a constant, with BoTorch's priors."""
-    d, n = X.shape[1], len(y)
-    Z = X / lengthscale
-    squared = ((Z[:, None] - Z[None]) ** 2).sum(-1)
-    V = np.exp(-0.5 * squared) + noise * np.eye(n)
+def log_posterior(X, y, lengthscale, variance, noise):
+    """Of a Matérn 5/2 kernel with lengthscales (d,) and of a noise variance, up to a constant, with their priors."""
+    r = math.sqrt(5.0) * np.sqrt((((X[:, None] - X[None]) / lengthscale) ** 2).sum(-1))
+    V = variance * (1.0 + r + r**2 / 3.0) * np.exp(-r) + noise * np.eye(len(y))
     likelihood = -0.5 * (y @ np.linalg.solve(V, y) + np.linalg.slogdet(V)[1])
-
-    def log_normal(value, location, scale):
-        return -np.log(value) - 0.5 * ((np.log(value) - location) / scale) ** 2
-
-    lengths = log_normal(lengthscale, math.sqrt(2.0) + 0.5 * math.log(d), math.sqrt(3.0)).sum()
-    return likelihood + lengths + log_normal(noise, -4.0, 1.0)
+    lengths = (2.0 * np.log(lengthscale) - 6.0 * lengthscale).sum()  # Gamma(3, 6)
+    scale = np.log(variance) - 0.15 * variance  # Gamma(2, 0.15)
+    return likelihood + lengths + scale - np.log(noise) - 0.5 * (np.log(noise) + 4.0) ** 2  # log-normal
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
@@ -79,14 +74,17 @@ def test_a_fit_is_a_maximum_of_the_marginal_posterior(seed):
     X, Y = data(40, 2, seed)
     fit = fit_prior(X, Y[:, 0])
     points, y = dense(X, fit.scaled(Y[:, 0]))
-    (lengthscale,) = dense(fit.kernel.lengthscale[0])
-    best = log_posterior(points, y, lengthscale, fit.regularization)
-    for factor in (0.8, 0.95, 1.05, 1.25):
-        assert log_posterior(points, y, lengthscale, factor * fit.regularization) < best
-        for column in range(2):
-            changed = lengthscale.copy()
-            changed[column] *= factor
-            assert log_posterior(points, y, changed, fit.regularization) < best
+    lengthscale, variance = dense(fit.kernel.base_kernel.lengthscale[0], fit.kernel.outputscale)
+    found = np.array([*lengthscale, variance, fit.regularization])
+
+    def at(parameters):
+        return log_posterior(points, y, parameters[:2], parameters[2], parameters[3])
+
+    for place in range(4):
+        for factor in (0.8, 0.95, 1.05, 1.25):
+            changed = found.copy()
+            changed[place] *= factor
+            assert at(changed) < at(found)
 
 
 def test_a_fit_does_not_depend_on_the_units_of_the_rewards():
