@@ -355,7 +355,7 @@ def test_it_finds_better_configurations_than_random_search():
     """One-sided Wilcoxon test over thirty seeds at 1%, which is how often it would pass were there no difference.
 
     With the kernel that was the default before, ten seeds (0 to 9) were enough. With the present one they are not
-    (p = 0.08, and 0.05 on the seeds 100 to 109), so there are more, chosen before they were run.
+    (p = 0.08, and 0.05 on the seeds 100 to 109), so there are more, chosen before it was run on them.
     """
     seeds = range(200, 230)
     ours = [found(KernelBanditSearchCV, seed) for seed in seeds]
