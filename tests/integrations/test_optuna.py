@@ -20,6 +20,7 @@ from torch_kbandits import EmptyHistoryError, InputError
 from torch_kbandits.errors import KernelBanditWarning
 from torch_kbandits.extras import MissingExtraError
 from torch_kbandits.fitted import FittedBandit
+from torch_kbandits.fitting import default_kernel
 from torch_kbandits.integrations.optuna import KernelBanditSampler, sampler
 from torch_kbandits.memory import SlidingWindow
 
@@ -267,6 +268,15 @@ def test_one_sampler_serves_several_studies():
             play(study, peak, 1)
         play(alone, peak, 1)
     assert parameters(studies[0]) == parameters(studies[1]) == parameters(alone)
+
+
+def test_without_a_kernel_that_of_a_fitted_bandit_is_taken():
+    studies = [study_with(quick(kernel=kernel)) for kernel in (None, default_kernel, default_kernel(2))]
+    for study in studies:
+        play(study, peak, 7)
+    assert parameters(studies[0]) == parameters(studies[1]) == parameters(studies[2])
+    alone = FittedBandit(dimension=2, seed=0)
+    assert str(alone.prior.kernel) == str(default_kernel(2))
 
 
 @pytest.mark.parametrize("algorithm", ["ek-ucb", "gp-ts", "cbkb", "gp-ei", "random"])

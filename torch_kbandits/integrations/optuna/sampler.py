@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal, get_args
 from weakref import WeakKeyDictionary
 
-from botorch.models.utils.gpytorch_modules import get_matern_kernel_with_gamma_prior
 from gpytorch.kernels import Kernel
 from optuna.distributions import BaseDistribution
 from optuna.samplers import BaseSampler
@@ -30,11 +29,6 @@ _REMEMBERED = 8
 
 #: Narrower than elsewhere in the package: studies are short. It found more than 2 did on three problems without noise.
 _BETA = 1.0
-
-#: A suggestion costs the square of it. Large, because a full one knows little about what is tried later: with 30 points
-#: in place of 55 and 59, which 140 trials of Hartmann's function call for, the regret of the last 40 was 0.30 and 0.63,
-#: not 0.04 and 0.34.
-_LARGEST_DICTIONARY = 400
 
 _STARTED = (TrialState.RUNNING, TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
 
@@ -60,8 +54,7 @@ class KernelBanditSampler(BaseSampler):
         algorithm: a registry name of the bandit, such as "ek-ucb" or "gp-ts".
         beta: the multiplier of the standard deviation, or a ``Width``; 1 unless given, where the algorithm takes one.
         kernel: a GPyTorch kernel on the encoded space, or a function that makes one from the number of coordinates; its
-            free parameters are fitted. By default a Matérn 5/2 kernel with a length scale for each coordinate, which
-            are expected to be about a half; ``fitting.default_kernel`` is made for many parameters.
+            free parameters are fitted; ``fitting.default_kernel`` unless given.
         memory: which trials count, where the objective changes, such as ``SlidingWindow(100)``.
         clock: the time of the memory: "trials", counted as they are learned, or "dates", in seconds.
         n_startup_trials: trials learned before the bandit plays, at least 2; until then points cover the space evenly.
@@ -72,8 +65,7 @@ class KernelBanditSampler(BaseSampler):
         independent_sampler: for parameters that are not chosen together.
         warn_independent_sampling: whether the first use of that is warned about, for each parameter.
         seed: addresses all randomness; None for a random one.
-        settings: further words of the algorithm. Dictionaries stop at 400 points unless ``max_dictionary`` and
-            ``when_full`` say otherwise.
+        settings: further words of the algorithm, as in ``FittedBandit``.
 
     Raises:
         InputError: if an argument does not fit.
@@ -114,8 +106,6 @@ class KernelBanditSampler(BaseSampler):
         known = registry.signature(algorithm).parameters
         if beta is None and "beta" in known:
             beta = _BETA
-        if "max_dictionary" in known and "when_full" in known:
-            settings = {"max_dictionary": _LARGEST_DICTIONARY, "when_full": "stop"} | settings
         self._words = {"algorithm": algorithm, "beta": beta, "memory": memory, "num_initial": n_startup_trials}
         self._words |= settings
         self._kernel = kernel
@@ -261,11 +251,11 @@ class KernelBanditSampler(BaseSampler):
         self._beliefs = [*others, found][-_REMEMBERED:]
         return found
 
-    def _kernel_on(self, dimension: int) -> Kernel:
-        """Return the kernel on a space of so many coordinates."""
-        if self._kernel is None:
-            return get_matern_kernel_with_gamma_prior(dimension).double()
-        return self._kernel if isinstance(self._kernel, Kernel) else self._kernel(dimension)
+    def _kernel_on(self, dimension: int) -> Kernel | None:
+        """Return the kernel given, on a space of so many coordinates."""
+        if self._kernel is None or isinstance(self._kernel, Kernel):
+            return self._kernel
+        return self._kernel(dimension)
 
     def _warn_once(self, study: Study, trial: FrozenTrial, name: str, distribution: BaseDistribution) -> None:
         """Say that a parameter is sampled on its own, once for each, and why; but not before a trial is completed."""
