@@ -1,12 +1,15 @@
 """The laws of DESIGN for posteriors: NystromGP against dense formulas and against itself."""
 
 import itertools
+from copy import deepcopy
 
 import hypothesis.strategies as st
 import numpy as np
 import oracles
 import pytest
 import torch
+from botorch.cross_validation import loo_cv
+from botorch.exceptions.errors import UnsupportedError
 from botorch.models import SingleTaskGP
 from botorch.models.transforms import Normalize, Standardize
 from gpytorch.kernels import RBFKernel
@@ -15,7 +18,7 @@ from gpytorch.mlls import ExactMarginalLogLikelihood
 from hypothesis import given
 from problems import DOUBLE, KERNELS, data, dense, difference, exactly, rbf
 
-from torch_kbandits import NystromGP
+from torch_kbandits import NystromGP, OnlineGP
 
 LAMBDA = 0.01
 
@@ -405,3 +408,22 @@ def test_fitting_at_all_points_maximises_the_exact_likelihood():
         float(ExactMarginalLogLikelihood(m.likelihood, m)(m(X), m.train_targets).detach()) for m in (ours, theirs)
     ]
     assert values[0] == pytest.approx(values[1], abs=1e-6)
+
+
+def test_leaving_out_one_by_one_is_refused_where_it_would_be_that_of_another_posterior():
+    """BoTorch's short cut takes the posterior for the conditional of the prior, which the exact one is."""
+    X, Y = data(12, 2)
+    words = {"covar_module": rbf(0.5), "regularization": 0.05}
+    model = NystromGP(X, Y, inducing_points=X[:4], **words)
+    with pytest.raises(UnsupportedError, match="leave an observation out by remove"):
+        loo_cv(model.eval())
+    exact = loo_cv(OnlineGP(X, Y, **words).eval(), observation_noise=False).posterior
+    for row in range(12):
+        others = torch.arange(12) != row
+        without = OnlineGP(X[others], Y[others], **words).posterior(X[row, None])
+        assert difference(exact.mean[row], without.mean) < 1e-8
+        assert difference(exact.variance[row], without.variance) < 1e-8
+        rest = deepcopy(model)
+        rest.remove([row])
+        expected = NystromGP(X[others], Y[others], inducing_points=X[:4], **words).posterior(X[row, None])
+        assert difference(rest.posterior(X[row, None]).mean, expected.mean) < 1e-8

@@ -2,12 +2,14 @@ from copy import deepcopy
 from typing import Any, Self
 
 import torch
+from botorch.exceptions.errors import UnsupportedError
 from botorch.models.transforms.input import InputTransform
 from botorch.models.transforms.outcome import OutcomeTransform
 from gpytorch.distributions import MultivariateNormal
 from gpytorch.kernels import Kernel
 from gpytorch.likelihoods.gaussian_likelihood import _GaussianLikelihoodBase
 from gpytorch.means import Mean
+from gpytorch.settings import prior_mode
 from linear_operator.operators import DiagLinearOperator, LowRankRootLinearOperator
 from torch import Tensor
 
@@ -143,8 +145,16 @@ class NystromGP(ToldGP):
         """Return the prior at x or, in training mode, the Nyström prior and the trace term of the collapsed bound.
 
         Source: Titsias, AISTATS 2009, Eq. 9, at inducing points that are not learned.
+
+        Raises:
+            UnsupportedError: BoTorch's, where its ``loo_cv`` asks, which would compute an exact posterior from it.
         """
         if not self.training:
+            if prior_mode.off():
+                raise UnsupportedError(
+                    "A Nyström posterior is not what the prior and the observations alone say, as BoTorch's loo_cv "
+                    "takes for granted: leave an observation out by remove of a copy, or use an OnlineGP."
+                )
             return super().forward(x)
         if x.shape[-2] == 0:
             raise EmptyHistoryError("There is nothing to fit: the model has no observations.")
