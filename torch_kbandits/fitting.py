@@ -55,6 +55,17 @@ def default_kernel(dimension: int) -> ScaleKernel:
     return get_matern_kernel_with_gamma_prior(checks.positive_integer("dimension", dimension)).double()
 
 
+def center_and_scale(Y: Tensor) -> tuple[float, float]:
+    """Return mean and standard deviation of rewards (n,), in their units, by which they come to mean 0 and variance 1.
+
+    The mean is 0 without rewards. The deviation is 1 where it is nothing but rounding, or there are fewer than two.
+    """
+    if len(Y) < 2:
+        return float(Y.sum()), 1.0
+    center, scale = float(Y.mean()), float(Y.std())
+    return center, scale if scale > _EQUAL * max(abs(center), torch.finfo(Y.dtype).tiny) else 1.0
+
+
 def fit_prior(X: Tensor, Y: Tensor, kernel: Kernel | None = None, *, seed: int = 0) -> FittedPrior:
     """Fit kernel and noise to rewards by their marginal posterior, as BoTorch does, with a prior mean of zero.
 
@@ -79,9 +90,7 @@ def fit_prior(X: Tensor, Y: Tensor, kernel: Kernel | None = None, *, seed: int =
             f"X (n, d) and Y (n,) must be in double precision, n >= 2; got {checks.describe(X)} and "
             f"{checks.describe(Y)}."
         )
-    center, scale = float(Y.mean()), float(checks.finite("Y", Y).std())
-    if not scale > _EQUAL * max(abs(center), torch.finfo(Y.dtype).tiny):
-        scale = 1.0
+    center, scale = center_and_scale(checks.finite("Y", Y))
     kernel = default_kernel(X.shape[-1]) if kernel is None else deepcopy(kernel)
     targets = ((Y - center) / scale).unsqueeze(-1)
     model = SingleTaskGP(X, targets, covar_module=kernel, mean_module=ZeroMean(), outcome_transform=None)

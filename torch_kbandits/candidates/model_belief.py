@@ -8,7 +8,6 @@ from torch import Tensor
 
 from torch_kbandits.candidates.base import Lookahead, PlayedLog, SelectingBelief, require_finite
 from torch_kbandits.dictionaries import DictionaryRule, OnlineRule, OnlineSample, PlayedPoints, Selection
-from torch_kbandits.dtc import DTCFactors
 from torch_kbandits.ledger import History
 from torch_kbandits.memory import KeepAll, Memory
 from torch_kbandits.models import NystromGP, OnlineGP
@@ -132,33 +131,15 @@ class ModelBelief(SelectingBelief):
         """Give the observations other noise variances (n,) and drop those of which it is infinite."""
         counts = noise.isfinite()
         X, Y, noise = self._X[counts], self._Y[counts], noise[counts]
-        if isinstance(self._model, OnlineGP) and self._memory.keeps_noise:
+        if self._memory.keeps_noise:
+            # What it knows is replaced and never written into, so the model that forgot nothing stays as it was.
             model = copy(self._model)
             model.remove((~counts).nonzero().squeeze(-1))
         else:
-            model = self._downdated(X, Y, ~counts)
-            model = self._model_of(X, Y, noise, self.inducing_points) if model is None else model
+            model = self._model_of(X, Y, noise, self.inducing_points)
         self._X, self._Y, self._times, self._noise, self._model = X, Y, self._times[counts], noise, model
         empty = PlayedLog(X)
         self._log = empty.with_rewards(X, Y, empty.locate(X), self._weights_of(noise))
-
-    def _downdated(self, X: Tensor, Y: Tensor, gone: Tensor) -> NystromGP | None:
-        """Return the Nyström model of what is left, X (n', d) and Y (n',), by taking back what is gone, (n,) bool.
-
-        None where that is not possible, or neither cheaper nor as exact. Cost: O(m²) for each.
-        """
-        model, many = self._model, 2 * int(gone.sum()) > len(self.inducing_points)
-        if not (isinstance(model, NystromGP) and self._memory.keeps_noise) or many or X.dtype != torch.float64:
-            return None
-        if len(X) == 0:
-            return None
-        with torch.no_grad():
-            embedding = model.embed(self._X[gone])
-            factors = cast(DTCFactors, model.factors).forgotten(embedding, self._Y[gone], self._noise[gone])
-        if factors is None:
-            return None
-        prior = {"covar_module": self.kernel, "regularization": float(self.regularization)}
-        return NystromGP.from_factors(X, Y.unsqueeze(-1), self.inducing_points, factors, **prior)
 
     def learn_history(self, told: History, rule: DictionaryRule | None, generator: torch.Generator | None) -> None:
         """Condition on rewards of known times, with the dictionary that a rule chooses; everything or nothing."""

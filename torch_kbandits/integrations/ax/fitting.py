@@ -20,6 +20,7 @@ from gpytorch.priors import LogNormalPrior
 from gpytorch.settings import min_fixed_noise
 from torch import Tensor
 
+from torch_kbandits.fitting import center_and_scale
 from torch_kbandits.likelihoods import UncertaintyInjectionLikelihood
 from torch_kbandits.memory import Growth, Linear
 from torch_kbandits.models import OnlineGP
@@ -93,7 +94,10 @@ def own_least_noise() -> AbstractContextManager[None]:
 
 
 def default_kernel(dimension: int) -> ScaleKernel:
-    """Return a scaled Matérn-5/2 kernel on the unit cube with BoTorch's prior on its lengthscales."""
+    """Return a scaled Matérn-5/2 kernel on the unit cube with BoTorch's present prior on its lengthscales.
+
+    As Ax's own models have it, and not ``fitting.default_kernel``, with which the tests on a mixed space failed.
+    """
     base = get_covar_module_with_dim_scaled_prior(ard_num_dims=dimension, use_rbf_kernel=False)
     return ScaleKernel(base, outputscale_constraint=Positive()).double()
 
@@ -127,7 +131,7 @@ def fit_hyperparameters(
     known_noise = data.Yvar is not None or regularization is not None
     if prior_mean is None and kernel is not None and known_noise:
         prior_mean = 0.0
-    center, scale = _center_and_scale(data.Y)
+    center, scale = center_and_scale(data.Y.squeeze(-1))
     if kernel is None:
         chosen = standardised = default_kernel(dimension).to(data.X)
         standardised.outputscale = data.X.new_tensor(1.0)
@@ -181,11 +185,3 @@ def _likelihood(
         likelihood.noise = level
         likelihood.requires_grad_(False)
     return likelihood
-
-
-def _center_and_scale(Y: Tensor) -> tuple[float, float]:
-    """Return mean and standard deviation, or 1 where rounding is all there is of it."""
-    if len(Y) == 0:
-        return 0.0, 1.0
-    spread = float(Y.std(correction=0))
-    return float(Y.mean()), spread if spread > 1e-12 * float(Y.abs().max()) else 1.0
