@@ -279,7 +279,8 @@ def test_the_registry():
     with pytest.raises(InputError, match="did you mean 'bkb'"):
         algorithms.build("BKb")
     with pytest.raises(
-        InputError, match="there are bbkb, bkb, bob-gp-ucb, cbbkb, cbkb, dms-gp-ucb, ek-ucb, et-gp-ucb, gp-ei"
+        InputError,
+        match="there are bbkb, bkb, bob-gp-ucb, cbbkb, cbkb, dms-gp-ucb, dms-tv-gp-ucb, ek-ucb, et-gp-ucb, gp-ei",
     ):
         algorithms.build("thompson")
     with pytest.raises(InputError, match="BKB takes other arguments: missing a required argument: 'kernel'"):
