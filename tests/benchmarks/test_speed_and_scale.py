@@ -116,6 +116,7 @@ def test_every_memory_probe_says_how_many_points_its_model_had(name, environment
         assert size == (30 if "exact" in name else CASE.dictionary)
 
 
+@pytest.mark.slow
 def test_memory_of_many_arms_counts_arms_and_embedding():
     sizes = many_arms.Sizes(arms=200_000, dictionary=40, rounds=1)
     measured = json.loads(run_module("benchmarks.many_arms", json.dumps(asdict(sizes))))

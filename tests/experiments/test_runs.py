@@ -300,6 +300,7 @@ def test_a_killed_experiment_is_taken_up_again(tmp_path):
     assert not losses
 
 
+@pytest.mark.slow
 def test_an_interrupted_experiment_keeps_what_is_finished(tmp_path):
     process = start(tmp_path, workers=2)
     # As a terminal does: to the process and to all its children.

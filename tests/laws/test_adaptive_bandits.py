@@ -73,6 +73,9 @@ CASES = {
     ),
 }
 
+#: In the quick suite without the dearest.
+NAMES = [pytest.param(name, marks=pytest.mark.slow) if name == "dms sparse" else name for name in CASES]
+
 
 def words_of(name, t):
     return {
@@ -93,7 +96,7 @@ def play(bandit, name, first, rounds):
     return torch.cat(asked)
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", NAMES)
 def test_loading_and_replaying_continue_alike(name):
     bandit, loaded, replayed = CASES[name](), CASES[name](), CASES[name]()
     is_box = name.endswith("box")
@@ -114,7 +117,7 @@ def test_loading_and_replaying_continue_alike(name):
         assert each.memory_probabilities == pytest.approx(bandit.memory_probabilities, rel=1e-3)
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", NAMES)
 def test_something_happens(name):
     """The runs above have restarts, or changes of memory, in both halves."""
     bandit, restarts, memories = CASES[name](), 0, []

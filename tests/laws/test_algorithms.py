@@ -201,6 +201,7 @@ def test_random_search_is_uniform_in_single_precision():
     assert kstest(bandit._belief.tie_rank[rows].numpy(), "uniform").pvalue > 1e-6
 
 
+@pytest.mark.slow
 def test_every_algorithm_beats_chance():
     """Mean regret of the last 50 of 150 rounds on 300 arms, against random search, which plays 0.5 on average."""
     problem = environments.gaussian_bumps(300, 2, seed=0)

@@ -457,6 +457,7 @@ print(peak() - before)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the peak of a process is read from Linux's /proc")
 def test_arms_in_a_file_are_never_all_in_memory(tmp_path):
     """100 MB of arms: a bandit on the file takes a small part of that, one on the tensor more than all of it."""

@@ -227,7 +227,14 @@ CALLS = {
 
 
 @pytest.mark.parametrize("call", CALLS)
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case",
+    [
+        "bkb",
+        "gp-ucb on few arms",
+        *(pytest.param(case, marks=pytest.mark.slow) for case in ("bbkb", "gp-ucb on many arms")),
+    ],
+)
 def test_an_interrupt_at_any_line_changes_nothing(case, call, monkeypatch):
     """Lines a few apart, in turn. The rebuilt table's features, written in place, are read by what is told next.
 

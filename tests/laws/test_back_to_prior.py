@@ -114,11 +114,11 @@ def test_saved_replayed_and_bounded(tmp_path, posterior_kind):
     def made():
         return algorithms.DMSTVGPUCB(rates=(0.5, 0.2, 0.05), **words, **WORDS)
 
-    bandit = play(made(), 30)
+    bandit = play(made(), 18)
     bandit.save(tmp_path / "bandit.kb")
     again, replayed = Bandit.load(tmp_path / "bandit.kb"), made()
     replayed.replay(bandit.history)
-    for t in range(30, 40):
+    for t in range(18, 24):
         x = bandit.ask()
         assert torch.equal(again.ask(), x)
         assert torch.equal(replayed.ask(), x)

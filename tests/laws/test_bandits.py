@@ -130,6 +130,7 @@ def test_a_loaded_state_continues_identically(name):
     assert same(play(bandit, 20 if "arms" in name else 4), play(twin, 20 if "arms" in name else 4))
 
 
+@pytest.mark.slow
 def test_a_new_process_continues_identically(tmp_path):
     bandit = bkb()
     play(bandit, 25)
@@ -501,7 +502,7 @@ def test_each_round_draws_a_dictionary_of_its_own():
     assert len({tuple(points.flatten().tolist()) for points in drawn}) == 5
 
 
-@pytest.mark.parametrize("domain", ["arms", "box"])
+@pytest.mark.parametrize("domain", ["arms", pytest.param("box", marks=pytest.mark.slow)])
 def test_rewards_that_overflow_are_named(domain):
     bandit = bkb(domain)
     bandit.tell(ARMS[:1], 1e300)

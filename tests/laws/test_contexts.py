@@ -238,6 +238,7 @@ def test_a_loaded_and_a_replayed_bandit_go_on_alike(name, kind):
         assert torch.equal(twin.inducing_points, bandit.inducing_points) or name in ("cbkb", "cbbkb")
 
 
+@pytest.mark.slow
 def test_a_new_process_goes_on_alike(tmp_path):
     script = (
         "import sys, torch; sys.path.insert(0, sys.argv[1])\n"

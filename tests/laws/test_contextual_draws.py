@@ -98,6 +98,7 @@ def test_every_kind_of_actions(name):
         boxed.ask()
 
 
+@pytest.mark.slow
 def test_random_search_draws_uniformly_and_keeps_few_points():
     """1,000 rounds on three actions; chi-square with a false alarm of 1e-6."""
     bandit = algorithms.RandomSearch(candidates=ACTIONS, context_dim=2, seed=0, **WORDS)

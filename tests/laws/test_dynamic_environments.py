@@ -229,7 +229,7 @@ def norms_of_changes(centres: np.ndarray, weights: np.ndarray, kernel: oracles.D
     return np.sqrt(np.maximum(0.0, np.einsum("ti,ij,tj->t", changes, kernel(centres, centres), changes)))
 
 
-@pytest.mark.parametrize("name", ["moving-peak", "seattle-weather"])
+@pytest.mark.parametrize("name", [pytest.param("moving-peak", marks=pytest.mark.slow), "seattle-weather"])
 def test_budgets_of_peaks_are_norms_of_sums_of_kernels(name):
     """A peak is the kernel at its centre: f_t less the base has weight 1 there."""
     env = build(name, seed=0)

@@ -186,7 +186,9 @@ def same_choices(one, other, rounds=6):
             bandit.tell(x, bowl(x))
 
 
-@pytest.mark.parametrize("algorithm", ["ek-ucb", "gp-ts", "igp-ucb"])
+@pytest.mark.parametrize(
+    "algorithm", ["ek-ucb", *(pytest.param(n, marks=pytest.mark.slow) for n in ("gp-ts", "igp-ucb"))]
+)
 @pytest.mark.parametrize("rounds", [3, 14])
 def test_a_replayed_bandit_goes_on_alike(algorithm, rounds):
     played = play(made(algorithm=algorithm), rounds)
@@ -363,6 +365,7 @@ def test_a_full_dictionary_may_be_heard_of():
         play(made(max_dictionary=3, when_full="raise"), 12)
 
 
+@pytest.mark.slow
 def test_a_memory_follows_an_optimum_that_moves():
     """The optimum jumps from 0.2 to 0.8 after 25 rounds: a window of 12 leaves it, and finds the new one."""
     bandit = made(dimension=1, memory=SlidingWindow(12), algorithm="igp-ucb")

@@ -97,6 +97,7 @@ def test_the_choice_is_the_best_upper_confidence_bound():
         ahead.add(chosen)
 
 
+@pytest.mark.slow
 def test_thompson_draws_have_the_mean_and_covariance_of_the_posterior():
     """4,000 draws at 25 arms: fixed seeds, means and covariances within 6 standard errors; false alarms below 1e-5."""
     belief, X, Y = told(12)

@@ -250,6 +250,7 @@ def test_batches_share_their_rows_by_the_largest_score():
 # ------------------------------------------------------------------------------------------------ the draws
 
 
+@pytest.mark.slow
 def test_frequencies_match_the_probabilities():
     """1,000 runs over 25 points. At each point Σ (taken − p) over the runs has mean 0 and variance Σ p (1 − p).
 
@@ -373,6 +374,7 @@ def test_the_projection_is_the_noise_unless_given():
     assert torch.equal(by_noise.indices, KORS().select(differing, generators[3]).indices)
 
 
+@pytest.mark.slow
 def test_sized_draws_follow_the_chances_of_those_left():
     """3,000 draws of 2 of 4 points, against the chances by (41), one offer of each play.
 

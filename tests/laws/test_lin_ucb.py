@@ -47,8 +47,8 @@ def at(bandit, context, actions):
     return belief.mean_at(embedded), belief.variance_at(embedded).sqrt()
 
 
-@pytest.mark.parametrize("one_hot", [False, True])
-@pytest.mark.parametrize("ridge", [1.0, 0.01])
+@pytest.mark.parametrize("one_hot", [pytest.param(False, marks=pytest.mark.slow), True])
+@pytest.mark.parametrize("ridge", [pytest.param(1.0, marks=pytest.mark.slow), 0.01])
 def test_a_thousand_rounds_are_the_primal_formulas(one_hot, ridge):
     """Means and √λ √(xᵀA⁻¹x) to 1e-8, the same choices, and as many points as features."""
     num_actions, context_dim, beta = 4, 5, 0.7

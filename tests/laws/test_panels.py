@@ -298,6 +298,7 @@ def test_more_played_points_than_a_block_while_the_dictionary_grows():
         belief.update(x, torch.ones(1, dtype=DOUBLE), FixedDictionary(arms[: 3 + row]).select(belief.preview(x)))
 
 
+@pytest.mark.slow
 def test_single_precision_through_growth_and_leaving(monkeypatch):
     """500 tells at λ = 0.05 and prior variance 1.7, bounds five times what was seen.
 

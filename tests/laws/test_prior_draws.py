@@ -45,7 +45,9 @@ def test_joint_draws_have_the_prior_covariance(name):
     assert standardised(sample(JointDraws(kernel(), X), 3000), 0.0, dense(X.numpy(), X.numpy())) < 5.0
 
 
-@pytest.mark.parametrize("name", ["rbf", "scaled rbf", "matern"])
+@pytest.mark.parametrize(
+    "name", ["matern", *(pytest.param(name, marks=pytest.mark.slow) for name in ("rbf", "scaled rbf"))]
+)
 def test_fourier_draws_have_the_prior_covariance(name, few_features):
     kernel, dense = KERNELS[name]
     assert standardised(sample(FourierDraws(kernel(), X), 1000), 0.0, dense(X.numpy(), X.numpy())) < 5.0

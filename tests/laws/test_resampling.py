@@ -85,6 +85,7 @@ def test_every_point_is_there_with_its_probability(resampling):
     assert (np.abs(frequencies - expected) <= 4.5 * np.sqrt(expected * (1.0 - expected) / 4_000) + 1e-12).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("resampling", ["fresh", "coupled"])
 def test_two_rounds_have_equal_marginals_and_another_joint_law(resampling):
     """Probabilities change between rounds. Both rounds: min(p, p') if coupled, p p' if fresh.

@@ -111,6 +111,7 @@ def test_joint_draws_are_the_posterior_scaled(name, beta):
     assert standardised(draws, expected.mean, beta**2 * expected.covariance) < 5.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 def test_large_draws_are_the_posterior_scaled(name, large):
     make, expected = MODELS[name]
@@ -158,6 +159,7 @@ def test_before_any_observation_draws_are_the_prior(name, limit, monkeypatch):
     assert standardised(draws, PRIOR.mean, PRIOR.covariance) < 5.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", TABLES)
 @pytest.mark.parametrize("route", ["joint", "fourier"])
 def test_deviations_of_a_table_are_the_posterior_after_many_tells(kind, route, request):
@@ -177,6 +179,7 @@ def test_deviations_of_a_table_are_the_posterior_after_many_tells(kind, route, r
     assert standardised(deviations(belief, 1500 if route == "joint" else 500), 0.0, expected.covariance) < 5.0
 
 
+@pytest.mark.slow
 def test_large_draws_know_transforms(large):
     """Normalize for a model of ours, Standardize for any: BoTorch's posterior is the oracle."""
     transform = Normalize(2, bounds=torch.tensor([[-1.0, -1.0], [2.0, 3.0]], dtype=DOUBLE))

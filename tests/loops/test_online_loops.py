@@ -318,6 +318,7 @@ def test_hyperparameter_gradients_flow_when_asked(used):
 # -------------------------------------------------------------------- pathwise samples
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [built, told])
 @pytest.mark.parametrize("kind", sorted(KINDS))
 def test_botorchs_paths_sample_the_posterior(kind, make):
