@@ -14,6 +14,7 @@ from gpytorch.kernels import RBFKernel
 from torch_kbandits import GreedyDictionary, InputError
 from torch_kbandits.extras import MissingExtraError
 from torch_kbandits.integrations.ax import kernel_bandit_strategy, recommend
+from torch_kbandits.memory import BackToPrior
 
 DEPENDENT = ChoiceParameterConfig(
     name="model", values=["u", "v"], parameter_type="str", is_ordered=False, dependent_parameters={"u": ["x"]}
@@ -52,6 +53,7 @@ def test_experiments_are_refused_before_the_first_trial(parameters, settings, me
         ({"model": "exact", "dictionary": GreedyDictionary(3)}, 'A dictionary belongs to model="nystrom"'),
         ({"dictionary": 30}, "dictionary must be a rule"),
         ({"memory": 30}, "memory must be a memory"),
+        ({"memory": BackToPrior(0.1)}, "needs points that know their time"),
         ({"beta": -1.0}, "must be a finite number of at least 0"),
         ({"kernel": "rbf"}, "kernel must be a GPyTorch kernel"),
         ({"regularization": 0.0}, "regularization must be a finite number above 0"),

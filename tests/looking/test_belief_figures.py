@@ -239,10 +239,10 @@ def test_of_actions_that_differ_by_round_those_played_may_be_recommended():
     assert x[[0, -1]].tolist() == [float(played[:, 0].min()), float(played[:, 0].max())]
 
 
-def test_time_in_the_kernel_fades_points_and_may_be_the_coordinate():
-    bandit = algorithms.TVGPUCB(
-        candidates=data(20, 1)[0], kernel=rbf(0.3), regularization=0.05, forgetting=0.2, beta=1.0, seed=0
-    )
+@pytest.mark.parametrize(("name", "rate"), [("tv-gp-ucb", {"forgetting": 0.2}), ("dms-tv-gp-ucb", {"rates": [0.2]})])
+def test_time_in_the_kernel_fades_points_and_may_be_the_coordinate(name, rate):
+    words = {"candidates": data(20, 1)[0], "kernel": rbf(0.3), "regularization": 0.05, "beta": 1.0, "seed": 0}
+    bandit = algorithms.build(name, **words, **rate)
     for _ in range(12):
         x = bandit.ask()
         bandit.tell(x, torch.sin(5.0 * x[:, 0]))

@@ -93,6 +93,11 @@ def kernel_bandit_strategy(
             raise InputError('A dictionary belongs to model="nystrom"; model="exact" has none.')
     if memory is not None:
         checks.instance("memory", memory, Memory, "a memory such as SlidingWindow(50)")
+        if memory.needs_time_column:
+            raise InputError(
+                f"{memory!r} needs points that know their time, and those of Ax do not: give another memory, such as "
+                "Discount(0.95)."
+            )
     if regularization is not None:
         regularization = checks.positive("regularization", regularization)
     elif isinstance(memory, UncertaintyInjection) and memory.max_variance is not None:
