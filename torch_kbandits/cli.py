@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import torch
+
 try:
     import click
     from rich.console import Console
@@ -19,7 +21,7 @@ except ModuleNotFoundError as missing:
         "Install what experiments need: pip install 'torch-kbandits[experiments]'"
     ) from None
 
-from torch_kbandits import __version__, checks, experiments
+from torch_kbandits import __version__, checks, experiments, looking
 from torch_kbandits.algorithms import registry as algorithms
 from torch_kbandits.environments import registry as environments
 from torch_kbandits.errors import InputError, KernelBanditError
@@ -30,6 +32,7 @@ from torch_kbandits.experiments.nearest import pick
 from torch_kbandits.experiments.plots import BANDS
 from torch_kbandits.experiments.summary import FORMATS
 from torch_kbandits.experiments.widths import GAINS, WIDTHS, width_options
+from torch_kbandits.looking.saved import FORMATS as FIGURES
 
 _KINDS = ("algorithms", "environments", "widths", "kernels")
 
@@ -67,7 +70,7 @@ class _Commands(click.Group):
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(__version__, prog_name="kbandits")
 def main() -> None:
-    """Compare kernelized bandit algorithms on problems whose best reward is known.
+    """Compare kernelized bandit algorithms on problems whose best reward is known, and look at saved bandits.
 
     \b
     See what there is, then let two settings of an algorithm play the same problem:
@@ -284,6 +287,32 @@ def report(records: Path, output: Path | None, baseline: str | None, band: str, 
     click.echo(str(experiments.write_report(records, output, baseline=baseline, band=band, log=log)))
 
 
+@main.command()
+@click.argument("bandit", type=click.Path(path_type=Path))
+@click.option("--output", "-o", type=click.Path(path_type=Path), help="Where figures go; by default BANDIT-figures.")
+@click.option("--coordinate", "-c", multiple=True, help="By name, or its number from 0: a line along it; two, a plane.")
+@click.option("--at", metavar="X,X,…", help="The point with the other coordinates; by default the recommended one.")
+@click.option("--center", type=float, default=0.0, help="What was subtracted from rewards before they were told.")
+@click.option("--format", "format_", type=click.Choice(FIGURES), default="png", show_default=True)
+def look(
+    bandit: Path, output: Path | None, coordinate: Sequence[str], at: str | None, center: float, format_: str
+) -> None:
+    """Draw what a saved bandit believes, its leverage scores and its dictionary.
+
+    BANDIT is a file that bandit.save wrote.
+
+    \b
+    Example:
+      kbandits look prices.kb --coordinate price --coordinate hour
+    """  # noqa: D301  (click reads the escape)
+    coordinates = [int(each) if each.isdecimal() else each for each in coordinate]
+    point = None if at is None else torch.tensor(_numbers("--at", at, float), dtype=torch.float64)
+    output = output or bandit.with_name(f"{bandit.stem}-figures")
+    words = {"coordinates": coordinates, "at": point, "center": center, "format": format_}
+    for file in looking.plot_saved(bandit, output, **words):
+        click.echo(str(file))
+
+
 # ---------------------------------------------------------------- inside
 
 
@@ -325,11 +354,15 @@ def _load(path: Path) -> list[experiments.Record]:
 
 
 def _seeds(text: str) -> tuple[int, ...]:
-    try:
-        numbers = [int(part) for part in text.split(",")]
-    except ValueError:
-        raise InputError(f"--seeds must be a number or numbers with commas between them, got {text!r}.") from None
+    numbers = _numbers("--seeds", text, int)
     return experiments.parse_seeds(numbers if "," in text else numbers[0])
+
+
+def _numbers(name: str, text: str, kind: Callable[[str], Any]) -> list[Any]:
+    try:
+        return [kind(part) for part in text.split(",")]
+    except ValueError:
+        raise InputError(f"{name} must be a number or numbers with commas between them, got {text!r}.") from None
 
 
 def _catalogue(title: str, entries: Sequence[tuple[str, str, Mapping[str, Any]]]) -> Table:

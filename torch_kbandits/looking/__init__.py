@@ -4,5 +4,16 @@ from torch_kbandits.looking.dictionary import plot_dictionary, plot_leverage
 from torch_kbandits.looking.line import plot_line
 from torch_kbandits.looking.plane import plot_plane
 from torch_kbandits.looking.progress import Gauge, Progress, Reading, track
+from torch_kbandits.looking.saved import plot_saved
 
-__all__ = ["Gauge", "Progress", "Reading", "plot_dictionary", "plot_leverage", "plot_line", "plot_plane", "track"]
+__all__ = [
+    "Gauge",
+    "Progress",
+    "Reading",
+    "plot_dictionary",
+    "plot_leverage",
+    "plot_line",
+    "plot_plane",
+    "plot_saved",
+    "track",
+]

@@ -1,0 +1,104 @@
+"""What a saved bandit believes, as files of figures."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from io import BytesIO
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from torch_kbandits import checks
+from torch_kbandits.bandit import Bandit
+from torch_kbandits.candidates import ContextualActions
+from torch_kbandits.errors import EmptyHistoryError, InputError
+from torch_kbandits.files import write_whole
+from torch_kbandits.fitted import FittedBandit
+from torch_kbandits.looking.dictionary import plot_dictionary, plot_leverage
+from torch_kbandits.looking.line import plot_line
+from torch_kbandits.looking.plane import plot_plane
+from torch_kbandits.saving import read
+
+#: What files of figures may be.
+FORMATS = ("png", "pdf", "svg")
+
+
+def plot_saved(
+    path: str | PathLike[str],
+    directory: str | PathLike[str],
+    *,
+    coordinates: Sequence[int | str] = (),
+    at: Tensor | None = None,
+    center: float = 0.0,
+    format: str = "png",
+) -> list[Path]:
+    """Draw what the bandit of a file believes, its leverage scores and its dictionary.
+
+    Args:
+        path: of a file that ``bandit.save`` wrote; of a ``FittedBandit`` what it plays is drawn, in the unit cube.
+        directory: where the figures go; made if it does not exist.
+        coordinates: by name or number, each of which gets a line; the first two get a plane. None for those of
+            ``plot_line`` and, where there are several coordinates, ``plot_plane``.
+        at: a point (d,) with the other coordinates, joint with contexts. None for the recommended point; with contexts
+            for the latest point played.
+        center: constant to add to rewards.
+        format: "png", "pdf" or "svg".
+
+    Returns:
+        The files: line (with the name of a coordinate that was asked for), plane, leverage, dictionary. The last two
+        only if something was told that counts.
+
+    Raises:
+        InputError: if an argument does not fit.
+        FileError: if the file cannot be read, or a figure not be written.
+        DamagedFileError: if it is cut, changed or no bandit's.
+        StateMismatchError: if it is of a newer format, or of a bandit that cannot be made again from a file.
+        MissingExtraError: if matplotlib is not installed.
+    """
+    checks.one_of("format", format, FORMATS)
+    bandit = _loaded(path)
+    if at is None and _has_context(bandit) and bandit.num_told:
+        at = bandit.history.X[-1]
+    folder, written = Path(directory), []
+    for name, draw in _figures(bandit, coordinates, {"at": at, "center": center}):
+        with suppress(EmptyHistoryError):
+            content = BytesIO()
+            draw().savefig(content, format=format, dpi=150, bbox_inches="tight")
+            folder.mkdir(parents=True, exist_ok=True)
+            write_whole(folder / f"{name}.{format}", content.getvalue())
+            written.append(folder / f"{name}.{format}")
+    return written
+
+
+def _loaded(path: str | PathLike[str]) -> Bandit:
+    """Return the bandit of a file, whichever kind it is."""
+    content = read(path, "bandit")
+    if content.get("class") == FittedBandit.__name__:
+        return FittedBandit.load(path).bandit
+    return Bandit.load(path)
+
+
+def _has_context(bandit: Bandit) -> bool:
+    candidates = bandit.candidates
+    return isinstance(candidates, ContextualActions) and candidates.context_dim > int(candidates.is_timed)
+
+
+def _figures(
+    bandit: Bandit, coordinates: Sequence[int | str], words: dict[str, Any]
+) -> Iterator[tuple[str, Callable[[], Any]]]:
+    """Yield the names of figures, and what draws them."""
+    if not coordinates:
+        yield "line", lambda: plot_line(bandit, **words)
+        with suppress(InputError):  # there may be no second coordinate to draw over
+            plane = plot_plane(bandit, **words)
+            yield "plane", lambda: plane
+    for coordinate in coordinates:
+        yield (
+            f"line-{str(coordinate).replace(' ', '-').replace('/', '-')}",
+            lambda coordinate=coordinate: plot_line(bandit, coordinate, **words),
+        )
+    if len(coordinates) > 1:
+        yield "plane", lambda: plot_plane(bandit, coordinates[:2], **words)
+    yield "leverage", lambda: plot_leverage(bandit)
+    yield "dictionary", lambda: plot_dictionary(bandit)
