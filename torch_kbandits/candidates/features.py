@@ -43,13 +43,16 @@ class _Posterior(NamedTuple):
 
 
 class FeatureTable(TableBelief):
-    """Mean and variance of every arm, kept up to date in at most one pass over the A × m embedding a round.
+    """Mean and variance of every arm, kept up to date in at most one pass over the A × m embedding a round, or two.
 
     A reward changes all means and variances by a rank-one term, and so does one that is taken back; nothing is computed
     of arms that cannot be chosen: see ``contenders``. A new dictionary point adds one feature. A point that leaves the
     dictionary stays among the spanning points of ``OnlineDTC``, so leaving and coming back change no feature; all arms
-    are embedded again only where that is cheaper. The exact posterior is the case where every played point is in the
-    dictionary; points that the others span to rounding add no feature.
+    are embedded again only where that is cheaper. Two passes are made where a point joins a dictionary that is drawn
+    afresh in every round: first the posterior with all points is brought up to date, then some are left out.
+
+    The exact posterior is the case where every played point is in the dictionary; points that the others span to
+    rounding add no feature.
 
     What concerns the played points and the dictionary alone is kept in double precision, computed from kernel values in
     the dtype of the arms.
@@ -59,7 +62,8 @@ class FeatureTable(TableBelief):
     cleared where it exceeds ``DRIFT``.
 
     Cost of a round: O(A + m² + u m) at an unchanged dictionary where bounds help, O(A m) a point that joins, leaves
-    or comes back, O(A m²) at most. Memory: O(A m), and the kernel columns of played arms within their budget.
+    or comes back, or for each that is out if these are fewer, O(A m²) at most. Memory: O(A m), and the kernel columns
+    of played arms within their budget.
 
     Args:
         arms: (A, d), or a source of them.
