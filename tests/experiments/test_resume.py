@@ -270,10 +270,10 @@ def start(*arguments):
 def test_runs_killed_at_random_moments_and_resumed_are_those_of_an_unbroken_experiment(workers, tmp_path):
     """SIGKILL after a random time, eight times at most; the last call is left alone."""
     table = CONTENT | {
-        "rounds": 400,
+        "rounds": 1_500,  # enough for several kills on an idle machine
         "seeds": 1,
-        "checkpoint_every": 40,
-        "record_every": 20,
+        "checkpoint_every": 100,
+        "record_every": 50,
         "algorithms": [{"name": "bkb"}, {"name": "igp-ucb"}, {"name": "bbkb", "batch": "rule"}, {"name": "gp-ts"}],
     }
     spec = parse_spec(table)
