@@ -66,6 +66,7 @@ def test_a_run_of_the_classifier_is_a_function_of_its_seed(tmp_path):
         assert [evaluation["score"] for evaluation in evaluations] == [evaluation["score"] for evaluation in again]
 
 
+@pytest.mark.slow
 def test_variance_starvation_reproduces_the_figure_of_the_paper(tmp_path):
     process, record = outcome("variance_starvation.py", tmp_path)
     assert "SoR" in process.stdout
@@ -137,6 +138,7 @@ def test_a_run_of_the_weather_is_a_function_of_its_seed(tmp_path):
         assert played["prepared"] == two["runs"][1]["policies"][name]["prepared"][:15]
 
 
+@pytest.mark.slow
 def test_tune_pipeline(tmp_path):
     process, record = outcome("tune_pipeline.py", tmp_path, "--quick")
     assert "random search" in process.stdout
@@ -150,6 +152,7 @@ def test_tune_pipeline(tmp_path):
         assert only["results"][name]["score"] == max(scores)
 
 
+@pytest.mark.slow
 def test_choose_learning_rate(tmp_path):
     process, record = outcome("choose_learning_rate.py", tmp_path, "--quick")
     assert "cosine 1.0" in process.stdout

@@ -278,6 +278,7 @@ def start(directory: Path, workers: int) -> subprocess.Popen:
     return process
 
 
+@pytest.mark.slow
 def test_a_killed_experiment_is_taken_up_again(tmp_path):
     """By two workers, and finds what one worker finds that nothing interrupts."""
     process = start(tmp_path, workers=2)

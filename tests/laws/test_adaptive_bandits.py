@@ -73,8 +73,9 @@ CASES = {
     ),
 }
 
-#: In the quick suite without the dearest.
-NAMES = [pytest.param(name, marks=pytest.mark.slow) if name == "dms sparse" else name for name in CASES]
+#: Not in the quick suite.
+DEAREST = {"dms sparse", "dms box", "bob box", "both in batches"}
+NAMES = [pytest.param(name, marks=pytest.mark.slow) if name in DEAREST else name for name in CASES]
 
 
 def words_of(name, t):

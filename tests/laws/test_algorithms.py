@@ -22,6 +22,11 @@ NAMES = algorithms.names()
 DOMAINS = ["arms", "box"]
 SPARSE = {"bkb", "bbkb", "cbkb", "cbbkb", "ek-ucb", "lin-ucb"}
 CASES = [(name, domain) for name in NAMES for domain in DOMAINS if (name, domain) != ("sup-kernel-ucb", "box")]
+#: In the quick suite boxes, whose search takes long, with one algorithm of each kind.
+WITH_FEW_BOXES = [
+    pytest.param(*case, marks=pytest.mark.slow if case[1] == "box" and case[0] not in ("bkb", "gp-ei", "gp-ts") else ())
+    for case in CASES
+]
 BATCHED = {"bbkb", "mini-gp-ucb"}
 NEEDED = {
     "bob-gp-ucb": {"horizon": 200},
@@ -53,7 +58,7 @@ def actions(points):
     return points[:, -2:]
 
 
-@pytest.mark.parametrize(("name", "domain"), CASES)
+@pytest.mark.parametrize(("name", "domain"), WITH_FEW_BOXES)
 def test_replaying_and_loading_give_the_same_next_points(name, domain):
     bandit, replayed, loaded = (make(name, domain) for _ in range(3))
     play(bandit, 10 if domain == "arms" else 4)
@@ -87,7 +92,7 @@ def test_asking_in_parts_is_asking_at_once(name, domain, rounds):
     assert difference(parts.ask(5, remember=False)[compared], looked) <= tolerance
 
 
-@pytest.mark.parametrize(("name", "domain"), CASES)
+@pytest.mark.parametrize(("name", "domain"), WITH_FEW_BOXES)
 def test_pending_points_are_told_in_any_order(name, domain):
     bandit = make(name, domain)
     X = bandit.ask(6)

@@ -270,7 +270,7 @@ def test_an_interrupt_at_any_line_changes_nothing(case, call, monkeypatch):
 
 
 @pytest.mark.parametrize("call", ["tell", "remove"])
-@pytest.mark.parametrize("own_noise", [False, True])
+@pytest.mark.parametrize("own_noise", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_an_interrupt_of_a_model_that_is_told_changes_nothing(call, own_noise, monkeypatch):
     """At every second line, with rows of the factor held apart, and with transformed inputs.
 

@@ -100,7 +100,7 @@ def broken_lines(case, call, step):
     return broken
 
 
-@pytest.mark.parametrize("call", [tell, tell_id, ask])
+@pytest.mark.parametrize("call", [tell, pytest.param(tell_id, marks=pytest.mark.slow), ask])
 @pytest.mark.parametrize("case", ["ek-ucb", "ek-ucb in batches", "k-ucb"])
 def test_an_interrupt_at_some_lines_changes_nothing(case, call):
     assert broken_lines(case, call, 13) == []

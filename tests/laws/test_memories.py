@@ -558,7 +558,7 @@ def broken_lines(case, call, step):
     return broken
 
 
-@pytest.mark.parametrize("call", [tell, ask, look])
+@pytest.mark.parametrize("call", [tell, *(pytest.param(call, marks=pytest.mark.slow) for call in (ask, look))])
 @pytest.mark.parametrize("case", CASES)
 def test_an_interrupt_at_some_lines_changes_nothing(case, call):
     assert broken_lines(case, call, 97) == []
