@@ -27,12 +27,13 @@ import torch
 from choose_learning_rate_figure import draw
 from choose_learning_rate_training import MOMENTA, RATES, TOLERANCE, Training
 from gpytorch.kernels import RBFKernel, ScaleKernel
-from records import make_folder, versions, whole_number, write_figure, write_record
+from records import make_folder, versions, whole_number, write_record
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
 from torch_kbandits import algorithms
+from torch_kbandits.looking.figures import write_figure
 from torch_kbandits.memory import Linear, Memory, SlidingWindow, UncertaintyInjection
 
 #: Arms: the place of the rate in the logarithm of its range, and the momentum, both in [0, 1].

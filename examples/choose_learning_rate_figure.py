@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from records import BLUE, GREEN, ORANGE, PURPLE, SKY, YELLOW, write_figure
+from records import BLUE, GREEN, ORANGE, PURPLE, SKY, YELLOW
+
+from torch_kbandits.looking.figures import write_figure
 
 STYLES = {
     "bandit, static": (SKY, "-", 2.0),

@@ -29,13 +29,14 @@ import numpy as np
 import torch
 from follow_the_weather_figure import draw
 from follow_the_weather_policies import BETA, FADING, GROWTH, POLICIES, TRIED, WINDOW
-from records import make_folder, versions, whole_number, write_figure, write_record
+from records import make_folder, versions, whole_number, write_record
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
 from torch_kbandits import Bandit
 from torch_kbandits.environments import SeattleWeather
+from torch_kbandits.looking.figures import write_figure
 
 #: The first day that counts, 2013-01-01; the year before is for choosing settings.
 FIRST = 366

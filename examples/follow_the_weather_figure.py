@@ -16,11 +16,12 @@ from matplotlib.axes import Axes
 from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from records import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, write_figure
+from records import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE
 
 from torch_kbandits import Bandit, History
 from torch_kbandits.environments import SeattleWeather
 from torch_kbandits.looking import plot_line
+from torch_kbandits.looking.figures import write_figure
 
 COLOURS = (ORANGE, PURPLE, BLUE, BLACK, GREEN)
 DASHED = (0, (4, 2))

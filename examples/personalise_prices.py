@@ -40,10 +40,12 @@ from personalise_prices_policies import (
     Contextual,
     Policy,
 )
-from records import make_folder, versions, whole_number, write_figure, write_record
+from records import make_folder, versions, whole_number, write_record
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
+
+from torch_kbandits.looking.figures import write_figure
 
 #: Outcomes are told after so many offers, those that are known by then.
 OFFERS_PER_TELL = 10

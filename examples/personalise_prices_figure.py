@@ -14,7 +14,9 @@ from matplotlib.colors import BoundaryNorm
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
-from records import BLUE, GREEN, GREY, ORANGE, PURPLE, write_figure
+from records import BLUE, GREEN, GREY, ORANGE, PURPLE
+
+from torch_kbandits.looking.figures import write_figure
 
 COLOURS = (BLUE, GREEN, ORANGE, PURPLE)
 DASHED = (0, (4, 2))

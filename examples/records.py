@@ -5,13 +5,10 @@ import platform
 from argparse import ArgumentParser, ArgumentTypeError
 from collections.abc import Callable
 from importlib.metadata import version
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from matplotlib.figure import Figure
-
-from torch_kbandits.files import write_text, write_whole
+from torch_kbandits.files import write_text
 
 #: Colours that those who see fewer can tell apart, by Okabe and Ito.
 BLUE, SKY, GREEN, ORANGE, YELLOW, PURPLE = "#0072B2", "#56B4E9", "#009E73", "#D55E00", "#E69F00", "#CC79A7"
@@ -50,10 +47,3 @@ def make_folder(parser: ArgumentParser, folder: Path) -> None:
 def write_record(path: Path, record: dict[str, Any]) -> None:
     """Write a JSON record; NaN and infinity, which JSON lacks, raise ValueError."""
     write_text(path, json.dumps(record, indent=1, allow_nan=False, ensure_ascii=False) + "\n")
-
-
-def write_figure(path: Path, figure: Figure) -> None:
-    """Write a figure in the format that the suffix names, at 150 dots per inch."""
-    content = BytesIO()
-    figure.savefig(content, format=path.suffix.removeprefix(".") or None, dpi=150)
-    write_whole(path, content.getvalue())

@@ -27,7 +27,7 @@ from botorch.optim import optimize_acqf
 from botorch.utils.sampling import draw_sobol_samples, manual_seed
 from gpytorch.kernels import Kernel
 from gpytorch.mlls import ExactMarginalLogLikelihood
-from records import make_folder, versions, whole_number, write_figure, write_record
+from records import make_folder, versions, whole_number, write_record
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
@@ -38,6 +38,7 @@ from tune_classifier_figure import draw
 from tune_classifier_task import EPOCHS, REFITS, SPACE, Digits, RewardScale, network, numpy_seed, settings
 
 from torch_kbandits import KernelUCB, NystromGP, RidgeLeverageSampling
+from torch_kbandits.looking.figures import write_figure
 from torch_kbandits.random import generator_for
 
 #: Multiplier of the standard deviation. BKB's theorem asks for one about ten times larger, which explores long after

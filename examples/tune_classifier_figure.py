@@ -14,7 +14,9 @@ from matplotlib.colors import BoundaryNorm
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
-from records import BLUE, GREEN, GREY, ORANGE, write_figure
+from records import BLUE, GREEN, GREY, ORANGE
+
+from torch_kbandits.looking.figures import write_figure
 
 COLOURS = {"BKB": BLUE, "random search": ORANGE}
 DASHED = (0, (4, 2))

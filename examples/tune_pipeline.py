@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from records import make_folder, versions, whole_number, write_figure, write_record
+from records import make_folder, versions, whole_number, write_record
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
@@ -34,6 +34,7 @@ from sklearn.svm import SVC
 from tune_pipeline_figure import draw
 
 from torch_kbandits.integrations.sklearn import KernelBanditSearchCV
+from torch_kbandits.looking.figures import write_figure
 
 PIPELINE = Pipeline([("scale", StandardScaler()), ("pca", PCA(random_state=0)), ("svc", SVC())])
 

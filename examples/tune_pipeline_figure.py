@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from records import BLUE, GREEN, ORANGE, write_figure
+from records import BLUE, GREEN, ORANGE
+
+from torch_kbandits.looking.figures import write_figure
 
 COLOURS = {"bandit, best score": BLUE, "bandit, posterior mean": GREEN, "random search": ORANGE}
 

@@ -27,7 +27,7 @@ import torch
 from gpytorch.kernels import Kernel, RBFKernel
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from records import make_folder, versions, write_figure, write_record
+from records import make_folder, versions, write_record
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
@@ -35,6 +35,7 @@ from torch import Tensor
 
 from torch_kbandits import NystromGP, RidgeLeverageSampling
 from torch_kbandits.linalg import jittered_cholesky
+from torch_kbandits.looking.figures import write_figure
 from torch_kbandits.random import generator_for
 
 TIMES = (6, 63, 215)

@@ -32,7 +32,7 @@ from torch_kbandits.experiments.nearest import pick
 from torch_kbandits.experiments.plots import BANDS
 from torch_kbandits.experiments.summary import FORMATS
 from torch_kbandits.experiments.widths import GAINS, WIDTHS, width_options
-from torch_kbandits.looking.saved import FORMATS as FIGURES
+from torch_kbandits.looking.figures import FORMATS as FIGURES
 
 _KINDS = ("algorithms", "environments", "widths", "kernels")
 
@@ -254,7 +254,7 @@ def summarize(records: Path, baseline: str | None, format_: str) -> None:
 @click.option("--output", type=click.Path(path_type=Path), help="Where figures go; by default beside the records.")
 @click.option("--band", type=click.Choice(BANDS), default="error", show_default=True, help="Shaded around the means.")
 @click.option("--log", is_flag=True, help="A logarithmic axis for regret, if algorithms differ by orders of magnitude.")
-@click.option("--format", "format_", type=click.Choice(("png", "pdf", "svg")), default="png", show_default=True)
+@click.option("--format", "format_", type=click.Choice(FIGURES), default="png", show_default=True)
 def plot(records: Path, output: Path | None, band: str, log: bool, format_: str) -> None:
     """Draw finished runs: regret, regret against time, dictionary growth, time.
 

@@ -90,7 +90,10 @@ def test_bad_input_is_named_and_nothing_is_written(tmp_path):
     file = saved(tmp_path / "bandit.kb")
     (tmp_path / "damaged.kb").write_bytes(file.read_bytes()[:-9])
     cases: list[tuple[dict[str, Any], type[Exception], str]] = [
-        ({"coordinates": ["x9"]}, InputError, "'x9' is no coordinate"),
+        ({"coordinates": ["x1", "x9"]}, InputError, "'x9' is no coordinate"),
+        ({"coordinates": ["x1", "x1"]}, InputError, "coordinates must differ"),
+        ({"center": float("nan")}, InputError, "center must be a finite number"),
+        ({"at": torch.full((2,), torch.nan, dtype=DOUBLE)}, InputError, "at must be finite"),
         ({"at": torch.zeros(3, dtype=DOUBLE)}, InputError, "at must"),
         ({"format": "gif"}, InputError, "format must be"),
     ]
@@ -101,6 +104,8 @@ def test_bad_input_is_named_and_nothing_is_written(tmp_path):
         plot_saved(tmp_path / "missing.kb", tmp_path / "none")
     with pytest.raises(DamagedFileError):
         plot_saved(tmp_path / "damaged.kb", tmp_path / "none")
+    with pytest.raises(FileError, match="cannot be written"):
+        plot_saved(file, file / "folder")
     result = CliRunner().invoke(main, ["look", str(file), "--at", "a,b"])
     assert result.exit_code == 2
     assert "--at must be a number or numbers with commas" in result.output

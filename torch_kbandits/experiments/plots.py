@@ -1,6 +1,5 @@
 """Finished runs as figures: regret, regret against time, dictionary growth and time."""
 
-import io
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from torch_kbandits.experiments.nearest import pick
 from torch_kbandits.experiments.records import Record
 from torch_kbandits.experiments.summary import Group, group
 from torch_kbandits.extras import require
-from torch_kbandits.files import write_whole
+from torch_kbandits.looking.figures import FORMATS, write_figure
 from torch_kbandits.looking.palette import COLOURS
 
 #: The next seven algorithms get the colours again with another of these.
@@ -60,16 +59,14 @@ def plot(
     Raises:
         InputError: if there are no records, or the band or the format is another one.
     """
-    pick("format", "format of figures", format, ("png", "pdf", "svg"))
+    pick("format", "format of figures", format, FORMATS)
     drawn = figures(records, band=band, log=log)
     folder = Path(directory)
     folder.mkdir(parents=True, exist_ok=True)
     files = []
     for name, figure in drawn.items():
         files.append(folder / f"{name}.{format}")
-        content = io.BytesIO()
-        figure.savefig(content, format=format, dpi=150)
-        write_whole(files[-1], content.getvalue())
+        write_figure(files[-1], figure)
     return files
 
 

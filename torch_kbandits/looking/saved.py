@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from io import BytesIO
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -13,15 +12,13 @@ from torch_kbandits import checks
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.candidates import ContextualActions
 from torch_kbandits.errors import EmptyHistoryError, InputError
-from torch_kbandits.files import write_whole
+from torch_kbandits.files import file_error
 from torch_kbandits.fitted import FittedBandit
 from torch_kbandits.looking.dictionary import plot_dictionary, plot_leverage
+from torch_kbandits.looking.figures import FORMATS, write_figure
 from torch_kbandits.looking.line import plot_line
 from torch_kbandits.looking.plane import plot_plane
 from torch_kbandits.saving import read
-
-#: What files of figures may be.
-FORMATS = ("png", "pdf", "svg")
 
 
 def plot_saved(
@@ -60,15 +57,17 @@ def plot_saved(
     bandit = _loaded(path)
     if at is None and _has_context(bandit) and bandit.num_told:
         at = bandit.history.X[-1]
-    folder, written = Path(directory), []
-    for name, draw in _figures(bandit, coordinates, {"at": at, "center": center}):
+    drawn = {}
+    for name, draw in _figures(bandit, coordinates, {"at": at, "center": checks.finite_number("center", center)}):
         with suppress(EmptyHistoryError):
-            content = BytesIO()
-            draw().savefig(content, format=format, dpi=150, bbox_inches="tight")
-            folder.mkdir(parents=True, exist_ok=True)
-            write_whole(folder / f"{name}.{format}", content.getvalue())
-            written.append(folder / f"{name}.{format}")
-    return written
+            drawn[Path(directory) / f"{name}.{format}"] = draw()
+    try:
+        Path(directory).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise file_error("written", directory, error) from error
+    for file, figure in drawn.items():
+        write_figure(file, figure, bbox_inches="tight")
+    return list(drawn)
 
 
 def _loaded(path: str | PathLike[str]) -> Bandit:
