@@ -244,9 +244,13 @@ class FeatureTable(TableBelief):
         needed = len(played_rows) if self.exact else size
         if spanning > needed + needed // 2 + _COPY:
             return False
-        moving = min(len(left_out), self._num_moving(left_out))
+        moving = len(left_out) if self._goes_through_whole(left_out) else self._num_moving(left_out)
         rows = 2 * len(joining) + 2 * moving + num_rewards + 1
         return rows * spanning <= 3 * size**2 + _COPY * size
+
+    def _goes_through_whole(self, left_out: tuple[int, ...]) -> bool:
+        """Say whether it is cheaper to leave these out of all features than to follow what moves."""
+        return len(left_out) + 1 < self._num_moving(left_out)
 
     def _num_moving(self, left_out: tuple[int, ...]) -> int:
         """Return how many features leave the dictionary or come back if it is to lack just these."""
@@ -387,7 +391,7 @@ class FeatureTable(TableBelief):
             groups: number and sum of the rewards of each played point, by its position.
         """
         num_moving = self._num_moving(left_out)
-        through_whole = len(left_out) + 1 < num_moving
+        through_whole = self._goes_through_whole(left_out)
         if through_whole:
             self._make_whole()
         played, fresh = self._played, played_rows[len(self._played_rows) :]
