@@ -158,6 +158,8 @@ def test_what_does_not_fit_is_refused():
             lambda: AdaptiveBandit(memories=BanditOverBandit((KeepAll(), BackToPrior(0.1)), 5, 0.5), **still),
             "needs points",
         ),
+        (lambda: algorithms.DMSTVGPUCB(candidates=ARMS, rates=0.1, **WORDS), "rates must be several rates"),
+        (lambda: algorithms.DMSTVGPUCB(candidates=ARMS, rates=(0.1, math.nan), **WORDS), "at least 0 and below 1"),
         (lambda: algorithms.DMSTVGPUCB(candidates=ARMS, rates=(), **WORDS), "memories must be one or more"),
         (lambda: algorithms.DMSTVGPUCB(candidates=ARMS, rates=(0.1, 1.0), **WORDS), "at least 0 and below 1"),
     ):

@@ -3,6 +3,7 @@ from collections.abc import Sequence
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
+from torch_kbandits import checks
 from torch_kbandits.acquisition import UpperConfidenceRule
 from torch_kbandits.adaptation import DynamicModelSelection
 from torch_kbandits.adaptive import AdaptiveBandit
@@ -65,6 +66,7 @@ class DMSTVGPUCB(AdaptiveBandit):
         beta: float | Width | None = None,
         horizon: int | None = None,
     ) -> None:
+        checks.instance("rates", rates, Sequence, "several rates ε, such as (0.1, 0.01)")
         memories = tuple(BackToPrior(rate, least_correlation) for rate in rates)
         super().__init__(
             memories=DynamicModelSelection(memories, block_size, forgetting),
