@@ -12,8 +12,8 @@ import pytest
 from ax import ChoiceParameterConfig, Client, RangeParameterConfig
 from ax.core.observation import ObservationFeatures
 from ax_clients import client_of, fitted
-from gpytorch.kernels import RBFKernel, ScaleKernel
-from problems import exactly
+from gpytorch.kernels import RBFKernel
+from problems import rbf
 
 from torch_kbandits import GreedyDictionary, InputError
 from torch_kbandits.integrations.ax import recommend
@@ -21,14 +21,6 @@ from torch_kbandits.integrations.ax import recommend
 LAMBDA, SCALE, LENGTH = 0.2, 4.0, 0.8
 TRIALS = 16
 COLORS, WIDTHS, SIZES = ("red", "green", "blue", "black"), (64, 8, 16), ("small", "middle", "large")
-
-
-def kernel():
-    base = RBFKernel().double()
-    base.lengthscale = exactly(LENGTH)
-    scaled = ScaleKernel(base).double()
-    scaled.outputscale = exactly(SCALE)
-    return scaled
 
 
 def space(colors=COLORS, ordered=False):
@@ -92,7 +84,7 @@ MODELS = {"exact": {"model": "exact"}, "nystrom": {"dictionary": GreedyDictionar
 def test_the_belief_is_the_dense_one_wherever_a_value_is_in_its_list(name):
     T = drawn(9, seed=2)
     for colors in list(permutations(COLORS))[::7]:
-        client, tried, Y = told(space(colors), kernel=kernel(), regularization=LAMBDA, **MODELS[name])
+        client, tried, Y = told(space(colors), kernel=rbf(LENGTH, SCALE), regularization=LAMBDA, **MODELS[name])
         dense = oracles.exact(dense_kernel, tried, Y, np.full(TRIALS, LAMBDA), T)
         mean, variance = believed(client, T)
         np.testing.assert_allclose(mean, dense.mean, rtol=1e-6, atol=1e-7)
@@ -125,7 +117,9 @@ def test_the_best_choice_is_found_in_the_middle_of_a_misleading_order(order, poo
     """
     parameters = [ChoiceParameterConfig(name="arm", values=list(order), parameter_type="str", is_ordered=False)]
     pool = pd.DataFrame({"arm": sorted(REWARDS)}) if pooled else None
-    client = client_of(parameters, kernel=kernel(), regularization=0.01, candidates=pool, initialization_trials=6)
+    client = client_of(
+        parameters, kernel=rbf(LENGTH, SCALE), regularization=0.01, candidates=pool, initialization_trials=6
+    )
     for arm in "abcefg":
         client.complete_trial(client.attach_trial({"arm": arm}), {"score": REWARDS[arm]})
     first, second = (p["arm"] for p in client.get_next_trials(2).values())
@@ -137,7 +131,7 @@ def test_the_best_choice_is_found_in_the_middle_of_a_misleading_order(order, poo
 
 def test_ordered_choices_stay_ordered():
     parameters = [ChoiceParameterConfig(name="size", values=list("abcde"), parameter_type="str", is_ordered=True)]
-    client = client_of(parameters, kernel=kernel(), regularization=0.01, model="exact")
+    client = client_of(parameters, kernel=rbf(LENGTH, SCALE), regularization=0.01, model="exact")
     for size, score in {"a": 0.0, "b": 1.0, "d": 3.0, "e": 4.0}.items():
         client.complete_trial(client.attach_trial({"size": size}), {"score": score})
     mean, variance = believed(client, [{"size": "c"}])
@@ -156,7 +150,7 @@ def test_a_kernel_of_other_columns_is_refused_with_the_columns():
 
 
 def test_a_loaded_experiment_believes_the_same_of_choices(tmp_path):
-    client, _, _ = told(space(), kernel=kernel(), regularization=LAMBDA, model="exact")
+    client, _, _ = told(space(), kernel=rbf(LENGTH, SCALE), regularization=LAMBDA, model="exact")
     client.save_to_json_file(str(tmp_path / "experiment.json"))
     loaded = Client.load_from_json_file(str(tmp_path / "experiment.json"))
     T = drawn(5, seed=3)

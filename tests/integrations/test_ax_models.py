@@ -6,8 +6,8 @@ import pytest
 import torch
 from ax.core.observation import ObservationFeatures
 from ax_clients import BRANIN, UNIT, branin, client_of, fitted
-from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
-from problems import exactly
+from gpytorch.kernels import MaternKernel
+from problems import rbf
 
 from torch_kbandits import FixedDictionary, GreedyDictionary, InputError, Linear, Quadratic
 from torch_kbandits.memory import Discount, Restart, SlidingWindow, UncertaintyInjection
@@ -16,17 +16,9 @@ LAMBDA, SCALE, LENGTH = 0.3, 900.0, 0.35
 TRIALS = 12
 
 
-def kernel():
-    base = RBFKernel().double()
-    base.lengthscale = exactly(LENGTH)
-    scaled = ScaleKernel(base).double()
-    scaled.outputscale = exactly(SCALE)
-    return scaled
-
-
 def told(sems=None, **settings):
     """A client that was told twelve trials, with the points in the unit cube and the outcomes."""
-    client = client_of(BRANIN, "-y", kernel=kernel(), **settings)
+    client = client_of(BRANIN, "-y", kernel=rbf(LENGTH, SCALE), **settings)
     rng = np.random.default_rng(0)
     X, Y = rng.uniform(size=(TRIALS, 2)), []
     for t, (a, b) in enumerate(X):

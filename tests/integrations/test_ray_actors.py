@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 import ray
 import torch
-from problems import data, difference, matern, reward
+from problems import data, difference, matern
+from sharded_play import noisy
 
 from torch_kbandits import ArmBlocks, Arms, InputError, algorithms
 from torch_kbandits.errors import KernelBanditWarning
@@ -47,10 +48,6 @@ def _ray_ends():
 def make(candidates, **settings):
     words = {"kernel": matern(0.4), "regularization": LAMBDA, "beta": 2.0, "seed": 0, "resampling": "coupled"}
     return algorithms.BKB(candidates=candidates, **(words | settings))
-
-
-def noisy(X, number):
-    return reward(X) + 0.2 * torch.randn(len(X), generator=torch.Generator().manual_seed(number), dtype=X.dtype)
 
 
 def rounds(bandits, count, first=0):
