@@ -536,7 +536,7 @@ def test_arms_that_cannot_be_sent(tmp_path):
 
 def test_without_ray(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "ray", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'torch-kbandits\[ray\]'"):
+    with pytest.raises(MissingExtraError, match=r"pip install -e '\.\[ray\]'"):
         ShardedArms(some_arms(), num_shards=2)
 
 

@@ -420,7 +420,7 @@ def test_without_scikit_learn_the_extra_is_named(monkeypatch):
     for name in [name for name in sys.modules if name.startswith("torch_kbandits.integrations.sklearn")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "sklearn", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'torch-kbandits\[sklearn\]'"):
+    with pytest.raises(MissingExtraError, match=r"pip install -e '\.\[sklearn\]'"):
         importlib.import_module("torch_kbandits.integrations.sklearn")
 
 
