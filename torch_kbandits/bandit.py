@@ -220,7 +220,9 @@ class Bandit:
     ) -> None:
         """Learn rewards; the points need not have been asked for, nor be told in the order asked.
 
-        With a batch rule rewards are kept aside until the points told make a complete batch.
+        With a batch rule rewards are kept aside until the points told make a complete batch. Logged data can go in
+        first, in one call: then leverage scores are those given all of it, so that the dictionary is about as large as
+        if it had come in parts, and never larger than its cap. The posterior is that of its points and of all rewards.
 
         Args:
             x: points (q, d), of the dtype and device of the candidates; with contexts actions (q, a).
