@@ -212,7 +212,7 @@ class Bandit:
     def tell(
         self,
         x: Any = None,
-        y: Tensor | float | None = None,
+        y: Any = None,
         *,
         context: Any = None,
         time: Any = None,
@@ -226,13 +226,14 @@ class Bandit:
 
         Args:
             x: points (q, d), of the dtype and device of the candidates; with contexts actions (q, a).
-            y: rewards (q,) or (q, 1), or a number or 0-dim tensor if q = 1.
+            y: rewards (q,) or (q, 1), or one, (), if q = 1: any real numbers, arrays, lists or tensors of them, of any
+                real dtype and on any device. They are converted to the dtype and device of the candidates.
             context: with contexts, that of the actions, (c,), or one for each, (q, c).
             time: when the rewards were observed, not before any time given earlier; that of the last ``ask`` without.
             ids: instead of x and context, the numbers that ``ask(return_ids=True)`` returned with the points.
 
         Raises:
-            InputError: if shapes, dtypes or values do not fit, or an id is not pending.
+            InputError: if shapes, kinds or values do not fit, or an id is not pending.
             NumericalError: if the posterior cannot be computed.
 
         After an error the bandit is as it was.
