@@ -73,7 +73,7 @@ class KORS(DictionaryRule):
         with torch.no_grad():
             held, sample, counts = self._known(played)
             offered = torch.arange(played.size, device=counts.device).repeat_interleave(counts.round().long())
-            uniforms = torch.rand(len(offered), generator=generator, dtype=torch.float64)
+            uniforms = torch.rand(len(offered), generator=generator, dtype=torch.float64, device="cpu")
             offer = sample.offered(played.points[..., offered, :], uniforms)
         joined = offer.joined.to(offered.device)
         rows = torch.cat([held, offered[joined]])

@@ -56,7 +56,7 @@ def recursive_leverage_scores(
     """
     n = played.size
     device = played.points.device
-    order = torch.randperm(n, generator=generator).to(device)
+    order = torch.randperm(n, generator=generator, device="cpu").to(device)
     noise = played.noise.expand(*played.noise.shape[:-1], n)
     size = min(n, base_size)
     dictionary = order[:size]
@@ -84,7 +84,9 @@ def inclusion_probabilities(scores: Tensor, counts: Tensor, oversampling: float)
 
 def draw(probabilities: Tensor, generator: torch.Generator | None) -> Tensor:
     """Return the indices (m,) of independent Bernoulli draws; the likeliest point if none succeeds, so m >= 1."""
-    return included(torch.rand(len(probabilities), generator=generator, dtype=torch.float64), probabilities)
+    return included(
+        torch.rand(len(probabilities), generator=generator, dtype=torch.float64, device="cpu"), probabilities
+    )
 
 
 def included(uniforms: Tensor, probabilities: Tensor) -> Tensor:
@@ -99,4 +101,6 @@ def kept_uniforms(number: int, generator: torch.Generator | None) -> Tensor:
     Whole blocks are drawn, since nothing promises that a shorter draw is the beginning of a longer one.
     """
     blocks = -(-number // _BLOCK)
-    return torch.cat([torch.rand(_BLOCK, generator=generator, dtype=torch.float64) for _ in range(blocks)])[:number]
+    return torch.cat(
+        [torch.rand(_BLOCK, generator=generator, dtype=torch.float64, device="cpu") for _ in range(blocks)]
+    )[:number]
