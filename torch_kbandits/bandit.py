@@ -24,7 +24,7 @@ from torch_kbandits.ledger import History, Ledger, Pending, check_rounds, joined
 from torch_kbandits.memory import Memory
 from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.pieces import Pieces
-from torch_kbandits.random import seed_for
+from torch_kbandits.random import Undisturbed, seed_for
 from torch_kbandits.saving import loaded, save
 from torch_kbandits.state import SavedState, check_config, check_format, saved_state, state_of
 
@@ -44,7 +44,7 @@ class Asked(NamedTuple):
     ids: tuple[int, ...]
 
 
-class Bandit:
+class Bandit(Undisturbed):
     """A kernelized bandit: ``ask`` for the next point, ``tell`` its reward.
 
     The state is a function of the configuration, the seed, the history and the points still pending, and the
@@ -98,7 +98,7 @@ class Bandit:
         self._model: NystromGP | OnlineGP | None = None
         self.round = 0
         self._warned_of_stale_points = False
-        self._pieces.warn_of_single_precision(2)
+        self._pieces.warn_of_single_precision(3)
 
     # ---------------------------------------------------------------- the loop
 
@@ -247,7 +247,7 @@ class Bandit:
             asked = self._ledger.pending
             pending, stages = asked.without(X, self._pieces.own_columns), asked.stages_of(X)
             if not self._warned_of_stale_points:
-                self._warned_of_stale_points = asked.warn_if_stale(pending, stacklevel=3)
+                self._warned_of_stale_points = asked.warn_if_stale(pending, stacklevel=4)
         else:
             if x is not None or context is not None:
                 raise InputError("Give either x (and its context) or ids, not both: an id stands for its point.")

@@ -20,7 +20,7 @@ from torch_kbandits.errors import EmptyHistoryError, InputError, KernelBanditWar
 from torch_kbandits.fitting import FittedPrior, default_kernel, fit_prior, floor_below
 from torch_kbandits.ledger import History, real_numbers
 from torch_kbandits.memory import Memory
-from torch_kbandits.random import generator_for, seed_for
+from torch_kbandits.random import Undisturbed, generator_for, seed_for
 from torch_kbandits.saving import loaded, save
 from torch_kbandits.state import describe_kernel
 
@@ -68,7 +68,7 @@ _OTHERWISE = {
 )
 
 
-class FittedBandit:
+class FittedBandit(Undisturbed):
     """A bandit on the unit cube that needs neither kernel nor noise: both, and the units of rewards, are fitted.
 
     The first points fill the cube evenly. Then kernel, λ, centre and scale are fitted to the rewards, and again
@@ -389,7 +389,7 @@ class FittedBandit:
 
     def _near(self, x: Tensor, radius: float, generator: torch.Generator) -> Tensor:
         """Return points near x (1, d): all coordinates moved a little, a few, and a few drawn anew."""
-        kind = {"generator": generator, "dtype": torch.float64}
+        kind = {"generator": generator, "dtype": torch.float64, "device": "cpu"}
         moved = x + radius * torch.randn(3 * _NEAR, self.dimension, **kind)
         drawn = torch.rand(3 * _NEAR, self.dimension, **kind)
         few = torch.rand(3 * _NEAR, self.dimension, **kind) < max(0.2, 1.0 / self.dimension)

@@ -12,7 +12,6 @@ from botorch.exceptions.warnings import BotorchWarning
 from botorch.fit import fit_gpytorch_mll
 from botorch.models import SingleTaskGP
 from botorch.models.utils.gpytorch_modules import get_matern_kernel_with_gamma_prior
-from botorch.utils.sampling import manual_seed
 from gpytorch.kernels import Kernel, ScaleKernel
 from gpytorch.means import ZeroMean
 from gpytorch.mlls import ExactMarginalLogLikelihood
@@ -22,6 +21,7 @@ from torch import Tensor
 from torch_kbandits import checks
 from torch_kbandits.errors import InputError, KernelBanditWarning
 from torch_kbandits.ledger import rewards
+from torch_kbandits.random import seeded
 
 #: Rewards whose deviation is this fraction of their size are equal to rounding.
 _EQUAL = 1e-12
@@ -142,7 +142,7 @@ def fit_prior(
     model = SingleTaskGP(X, targets, covar_module=kernel, mean_module=ZeroMean(), outcome_transform=None)
     untouched = deepcopy(model.state_dict())
     try:
-        with manual_seed(seed), warnings.catch_warnings():
+        with seeded(seed), warnings.catch_warnings():
             warnings.simplefilter("ignore", BotorchWarning)  # of attempts that are made again
             warnings.simplefilter("ignore", NumericalWarning)
             fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))

@@ -10,7 +10,6 @@ from botorch.models import SingleTaskGP
 from botorch.models.model import Model
 from botorch.posteriors import GPyTorchPosterior
 from botorch.sampling.pathwise import draw_matheron_paths
-from botorch.utils.sampling import manual_seed
 from botorch.utils.transforms import t_batch_mode_transform
 from gpytorch.models import GP
 from torch import Tensor
@@ -23,7 +22,7 @@ from torch_kbandits.errors import InputError
 from torch_kbandits.linalg import covariance_root
 from torch_kbandits.models import FactoredGP, PosteriorDraws
 from torch_kbandits.prior_draws import JOINT_LIMIT
-from torch_kbandits.random import generator_for
+from torch_kbandits.random import generator_for, seeded
 from torch_kbandits.rows import distinct, row_keys
 
 #: Points that a path is evaluated at, at a time.
@@ -87,7 +86,7 @@ class DiscretizedThompsonSampling(AcquisitionFunction):
         self.beta: Tensor
         self.posterior_transform = posterior_transform
         self.discretization = discretization
-        self._seed = int(torch.randint(2**31, ())) if seed is None else seed
+        self._seed = int(torch.randint(2**31, (), device="cpu")) if seed is None else seed
         self._distinct, self._rows = distinct(discretization)
         self._row_of = {key: index for index, key in enumerate(row_keys(self._distinct))}
         self._draws: list[Tensor] = []
@@ -190,7 +189,7 @@ class DiscretizedThompsonSampling(AcquisitionFunction):
         root = covariance_root(posterior.distribution.covariance_matrix)
 
         def sample(generator: torch.Generator) -> Tensor:
-            normals = torch.randn(len(mean), generator=generator, dtype=torch.float64).to(mean)
+            normals = torch.randn(len(mean), generator=generator, dtype=torch.float64, device="cpu").to(mean)
             return mean + self.beta.to(mean) * (root @ normals)
 
         return sample
@@ -201,7 +200,7 @@ class DiscretizedThompsonSampling(AcquisitionFunction):
         return torch.cat([paths(block) for block in self._points_in_blocks()])
 
     def _draw_path(self, generator: torch.Generator) -> Any:
-        with manual_seed(int(torch.randint(2**31, (), generator=generator))):
+        with seeded(int(torch.randint(2**31, (), generator=generator, device="cpu"))):
             return draw_matheron_paths(cast(GP, self.model), sample_shape=torch.Size())
 
     def _points_in_blocks(self) -> tuple[Tensor, ...]:

@@ -79,7 +79,7 @@ class KORS(DictionaryRule):
         with torch.no_grad():
             held, sample, counts = self._known(played)
             offered = torch.arange(played.size, device=counts.device).repeat_interleave(counts.round().long())
-            uniforms = torch.rand(len(offered), generator=generator, dtype=torch.float64)
+            uniforms = torch.rand(len(offered), generator=generator, dtype=torch.float64, device="cpu")
             most = None if played.max_size is None else played.max_size + 1
             offer = sample.offered(played.points[..., offered, :], uniforms, most=most)
         joined = offer.joined.to(offered.device)

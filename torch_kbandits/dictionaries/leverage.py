@@ -58,7 +58,7 @@ def recursive_leverage_scores(played: PlayedPoints, oversampling: float, generat
     """
     n = played.size
     device = played.points.device
-    order = torch.randperm(n, generator=generator).to(device)
+    order = torch.randperm(n, generator=generator, device="cpu").to(device)
     noise = played.noise.expand(*played.noise.shape[:-1], n)
     size = min(n, FEW_POINTS)
     dictionary = order[:size][: played.max_size]
@@ -88,7 +88,9 @@ def inclusion_probabilities(scores: Tensor, counts: Tensor, oversampling: float)
 
 def draw(probabilities: Tensor, generator: torch.Generator | None) -> Tensor:
     """Return the indices (m,) of independent Bernoulli draws; the likeliest point if none succeeds, so m >= 1."""
-    return included(torch.rand(len(probabilities), generator=generator, dtype=torch.float64), probabilities)
+    return included(
+        torch.rand(len(probabilities), generator=generator, dtype=torch.float64, device="cpu"), probabilities
+    )
 
 
 def included(uniforms: Tensor, probabilities: Tensor) -> Tensor:
@@ -103,4 +105,6 @@ def kept_uniforms(number: int, generator: torch.Generator | None) -> Tensor:
     Whole blocks are drawn, since nothing promises that a shorter draw is the beginning of a longer one.
     """
     blocks = -(-number // _BLOCK)
-    return torch.cat([torch.rand(_BLOCK, generator=generator, dtype=torch.float64) for _ in range(blocks)])[:number]
+    return torch.cat(
+        [torch.rand(_BLOCK, generator=generator, dtype=torch.float64, device="cpu") for _ in range(blocks)]
+    )[:number]

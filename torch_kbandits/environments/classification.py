@@ -90,7 +90,9 @@ class Classification(ContextualEnvironment):
         return self.mean(X, round)
 
     def _order(self, epoch: int) -> list[int]:
-        return torch.randperm(len(self.contexts), generator=generator_for(self.seed, epoch, "order")).tolist()
+        return torch.randperm(
+            len(self.contexts), generator=generator_for(self.seed, epoch, "order"), device="cpu"
+        ).tolist()
 
 
 def digits(num_components: int = 20, *, lengthscale: float = 4.0, seed: int) -> Classification:
