@@ -126,7 +126,8 @@ def test_nearly_equal_points_do_no_more_harm_than_rounding_must(gap):
     assert len(belief.inducing_points) > 50
     truth, at = extended.dtc(kernel, *arrays), belief.embed(TEST_POINTS)
     for name, ours in (("mean", belief.mean_at(at)), ("variance", belief.variance_at(at))):
-        assert difference(ours, getattr(truth, name).astype(float)) < truth.rounding
+        # Points that all join leave nothing for the worst case, in which what L and M magnify is multiplied.
+        assert difference(ours, getattr(truth, name).astype(float)) < 0.003 * truth.rounding
 
 
 def test_points_that_are_one_to_rounding_span_once():
