@@ -1,9 +1,12 @@
+import os
+
 import hypothesis
 import pytest
 import torch
 
-# Each test process has a core of its own; threads on top of that only get in each other's way.
-torch.set_num_threads(1)
+# Each test process has a core of its own; threads on top of that only get in each other's way. Another number rounds
+# otherwise, which no law may depend on.
+torch.set_num_threads(int(os.environ.get("KBANDITS_TEST_THREADS", "1")))
 
 # Derandomised: a failure here is a failure everywhere. Deadlines measure the machine, not the code.
 hypothesis.settings.register_profile("default", derandomize=True, deadline=None, max_examples=30, print_blob=True)

@@ -24,7 +24,7 @@ from torch_kbandits.ledger import History, Ledger, Pending, check_rounds, joined
 from torch_kbandits.memory import Memory
 from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.pieces import Pieces
-from torch_kbandits.random import seed_for
+from torch_kbandits.random import Undisturbed, seed_for
 from torch_kbandits.saving import loaded, save
 from torch_kbandits.state import SavedState, check_config, check_format, saved_state, state_of
 
@@ -44,7 +44,7 @@ class Asked(NamedTuple):
     ids: tuple[int, ...]
 
 
-class Bandit:
+class Bandit(Undisturbed):
     """A kernelized bandit: ``ask`` for the next point, ``tell`` its reward.
 
     The state is a function of the configuration, the seed, the history and the points still pending, and the
@@ -98,7 +98,7 @@ class Bandit:
         self._model: NystromGP | OnlineGP | None = None
         self.round = 0
         self._warned_of_stale_points = False
-        self._pieces.warn_of_single_precision(2)
+        self._pieces.warn_of_single_precision(3)
 
     # ---------------------------------------------------------------- the loop
 
@@ -212,7 +212,7 @@ class Bandit:
     def tell(
         self,
         x: Any = None,
-        y: Tensor | float | None = None,
+        y: Any = None,
         *,
         context: Any = None,
         time: Any = None,
@@ -220,17 +220,20 @@ class Bandit:
     ) -> None:
         """Learn rewards; the points need not have been asked for, nor be told in the order asked.
 
-        With a batch rule rewards are kept aside until the points told make a complete batch.
+        With a batch rule rewards are kept aside until the points told make a complete batch. Logged data can go in
+        first, in one call: then leverage scores are those given all of it, so that the dictionary is about as large as
+        if it had come in parts, and never larger than its cap. The posterior is that of its points and of all rewards.
 
         Args:
             x: points (q, d), of the dtype and device of the candidates; with contexts actions (q, a).
-            y: rewards (q,) or (q, 1), or a number or 0-dim tensor if q = 1.
+            y: rewards (q,) or (q, 1), or one, (), if q = 1: any real numbers, arrays, lists or tensors of them, of any
+                real dtype and on any device. They are converted to the dtype and device of the candidates.
             context: with contexts, that of the actions, (c,), or one for each, (q, c).
             time: when the rewards were observed, not before any time given earlier; that of the last ``ask`` without.
             ids: instead of x and context, the numbers that ``ask(return_ids=True)`` returned with the points.
 
         Raises:
-            InputError: if shapes, dtypes or values do not fit, or an id is not pending.
+            InputError: if shapes, kinds or values do not fit, or an id is not pending.
             NumericalError: if the posterior cannot be computed.
 
         After an error the bandit is as it was.
@@ -244,7 +247,7 @@ class Bandit:
             asked = self._ledger.pending
             pending, stages = asked.without(X, self._pieces.own_columns), asked.stages_of(X)
             if not self._warned_of_stale_points:
-                self._warned_of_stale_points = asked.warn_if_stale(pending, stacklevel=3)
+                self._warned_of_stale_points = asked.warn_if_stale(pending, stacklevel=4)
         else:
             if x is not None or context is not None:
                 raise InputError("Give either x (and its context) or ids, not both: an id stands for its point.")

@@ -11,14 +11,15 @@ from typing import Any
 
 import torch
 
+from torch_kbandits.extras import how_to_install
+
 try:
     import click
     from rich.console import Console
     from rich.table import Table
 except ModuleNotFoundError as missing:
     raise SystemExit(
-        f"kbandits needs the package {missing.name!r}, which is not installed. "
-        "Install what experiments need: pip install 'torch-kbandits[experiments]'"
+        f"kbandits needs the package {missing.name!r}, which is not installed. {how_to_install('experiments')}"
     ) from None
 
 from torch_kbandits import __version__, checks, experiments, looking

@@ -10,6 +10,7 @@ import torch
 
 import torch_kbandits
 from torch_kbandits import algorithms
+from torch_kbandits.algorithms import registry
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -91,6 +92,34 @@ def test_api_page_has_every_public_name():
     public = {f"torch_kbandits.{name}" for name in torch_kbandits.__all__}
     missing = {name for name in public if not any(f"{shown}.".startswith(f"{name}.") for shown in documented)}
     assert not missing, f"docs/api.md lacks {sorted(missing)}"
+
+
+#: What pages say of defaults: "**q̄ (`oversampling`): 2 to 10, default 3.**", "`threshold=`, 3 by default".
+DEFAULT = re.compile(
+    r"\(`(?P<word>\w+)`\): [^\n*]*?\bdefault (?P<value>[\d.,]*\d)"
+    r"|`(?P<other>\w+)=?`[^`|\n]{0,20}?[ ,:](?P<number>[\d.,]*\d) by default"
+)
+
+
+def documented_defaults(text: str) -> list[tuple[str, float]]:
+    """Return the words and the numbers that a page says are their defaults."""
+    found = (match.groupdict() for match in DEFAULT.finditer(text))
+    return [
+        (each["word"] or each["other"], float((each["value"] or each["number"]).replace(",", ""))) for each in found
+    ]
+
+
+def test_documented_defaults_are_those_of_the_signatures():
+    """Of one of the algorithms whose registry names stand on the page."""
+    checked = 0
+    for page in (ROOT / "docs" / "algorithms").glob("*.md"):
+        text = page.read_text(encoding="utf-8")
+        signatures = [registry.signature(name) for name in algorithms.names() if f"`{name}`" in text]
+        for word, value in documented_defaults(text):
+            defaults = {one.parameters[word].default for one in signatures if word in one.parameters}
+            assert value in defaults, f"{page.name} says that the default of {word} is {value}, which is {defaults}"
+            checked += 1
+    assert checked >= 8, f"only {checked} statements were found: the pages have another form than this test expects"
 
 
 def test_readme_names_every_algorithm():

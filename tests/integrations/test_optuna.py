@@ -507,5 +507,5 @@ def test_without_optuna_the_message_has_the_command(monkeypatch):
     for name in [name for name in sys.modules if name.startswith("torch_kbandits.integrations.optuna")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "optuna", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'torch-kbandits\[optuna\]'"):
+    with pytest.raises(MissingExtraError, match=r"pip install -e '\.\[optuna\]'"):
         importlib.import_module("torch_kbandits.integrations.optuna")

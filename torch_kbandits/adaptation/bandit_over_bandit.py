@@ -104,7 +104,7 @@ class BanditOverBandit(MemoryChoice):
         spread = high - low
         gains = [(y - low * one) / spread if spread > 0.0 else 0.0 for y, one in zip(paid, owed, strict=True)]
         chances = probabilities(gains, self.exploration)
-        lot = float(torch.rand(1, generator=generator_for(seed, block, "memory"), dtype=torch.float64))
+        lot = float(torch.rand(1, generator=generator_for(seed, block, "memory"), dtype=torch.float64, device="cpu"))
         below = sum(lot >= total for total in accumulate(chances))
         return chances, min(below, len(chances) - 1)
 

@@ -125,7 +125,7 @@ def resolve_width(
             f"beta={width.value:g} is below the theorem's width (at least {smallest:.3g}): the run is valid, "
             "its regret bound is not. That is what works in practice; leave out the theorem's constants to say so.",
             TheoryWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
     return width
 

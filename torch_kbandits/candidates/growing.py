@@ -163,7 +163,7 @@ class GrowingBelief(Belief):
     def learn(self, X: Tensor, Y: Tensor, rule: DictionaryRule | None, generator: torch.Generator | None) -> None:
         """Condition on rewards Y (q,) at X (q, d) and offer the points to the dictionary; everything or nothing."""
         before = dict(vars(self))
-        uniforms = torch.rand(len(X), generator=generator, dtype=torch.float64)
+        uniforms = torch.rand(len(X), generator=generator, dtype=torch.float64, device="cpu")
         try:
             with torch.no_grad():
                 self._learn(X, Y.double(), cast(OnlineRule, rule), uniforms)

@@ -181,7 +181,7 @@ class _Offer:
         at = self._belief.embed(points)
         root = covariance_root(self._belief.covariance_at(at, at))
         generator = torch.Generator().manual_seed(seed)
-        normals = torch.randn(len(points), generator=generator, dtype=torch.float64)
+        normals = torch.randn(len(points), generator=generator, dtype=torch.float64, device="cpu")
         return (root @ normals.to(root))[rows]
 
 
@@ -199,7 +199,9 @@ def best_of(scores: Tensor, beta: Tensor, kernel_bound: Tensor, seed: int, tie_r
     """
     ranks = tie_rank
     if ranks is None:
-        ranks = torch.rand(len(scores), generator=torch.Generator().manual_seed(seed)).to(scores.device)
+        ranks = torch.rand(
+            len(scores), generator=torch.Generator().manual_seed(seed), dtype=torch.float32, device="cpu"
+        ).to(scores.device)
     return highest(scores, ranks, tie_width(scores.max(), beta, kernel_bound))
 
 
@@ -219,7 +221,9 @@ def on_box(
     """
     if rule.needs_observations and num_observations == 0:
         lower, upper = cast(Tensor, domain.bounds)
-        uniform = torch.rand(1, len(lower), generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+        uniform = torch.rand(
+            1, len(lower), generator=torch.Generator().manual_seed(seed), dtype=torch.float64, device="cpu"
+        )
         return domain.in_context(lower + (upper - lower) * uniform.to(lower))
     last = domain.in_context(model.train_inputs[0][-1:]).clamp(*cast(Tensor, domain.bounds))
     with warnings.catch_warnings():

@@ -46,7 +46,7 @@ class RandomizedWidth(TheoremWidth):
     def __call__(self, evidence: Evidence) -> Tensor:
         """Return β_t. Cost: O(1)."""
         generator = generator_for(self.seed, evidence.num_observations, "beta")
-        uniform = torch.rand((), generator=generator, dtype=torch.float64)
+        uniform = torch.rand((), generator=generator, dtype=torch.float64, device="cpu")
         squared = 2.0 * math.log(self.num_arms / 2.0) - 2.0 * torch.log1p(-uniform)
         return squared.sqrt().to(evidence.regularization)
 

@@ -59,7 +59,7 @@ class KDPP(DictionaryRule):
         chosen = _sample(played.points, played.kernel, size, self.num_swaps, generator)
         missing = min(size, played.size) - len(chosen)
         if missing > 0:
-            order = torch.randperm(played.size, generator=generator)
+            order = torch.randperm(played.size, generator=generator, device="cpu")
             chosen = torch.cat([chosen, order[~torch.isin(order, chosen)][:missing]])
         return _selection(played, chosen)
 
@@ -173,9 +173,9 @@ def _chain(
     block = max(_BLOCK, 4 * m)
     for start in range(0, num_swaps, block):
         k = min(block, num_swaps - start)
-        slots = torch.randint(m, (k,), generator=generator)
-        touched, candidates = torch.randint(n - m, (k,), generator=generator).unique(return_inverse=True)
-        uniforms = torch.rand(k, generator=generator, dtype=torch.float64)
+        slots = torch.randint(m, (k,), generator=generator, device="cpu")
+        touched, candidates = torch.randint(n - m, (k,), generator=generator, device="cpu").unique(return_inverse=True)
+        uniforms = torch.rand(k, generator=generator, dtype=torch.float64, device="cpu")
         rows = torch.cat([inside, outside[touched]])
         # A point that is there twice has one row in the Gram matrix: two would differ by rounding.
         kept, places = first[rows].unique(return_inverse=True)

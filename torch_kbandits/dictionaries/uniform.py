@@ -27,5 +27,5 @@ class UniformDictionary(DictionaryRule):
         """Draw ``size`` points."""
         played.require_some()
         m = min(size, played.size)
-        chosen = torch.randperm(played.size, generator=generator)[:m]
+        chosen = torch.randperm(played.size, generator=generator, device="cpu")[:m]
         return Selection.rows(played, chosen, played.points.new_full((m,), m / played.size))

@@ -105,9 +105,9 @@ def gaussian_bumps(
     checks.positive_integer("num_bumps", num_bumps)
     checks.positive("lengthscale", lengthscale)
     generator = generator_for(seed, 0, "gaussian bumps")
-    arms = torch.rand(num_arms, dimension, generator=generator, dtype=torch.float64)
-    centres = torch.rand(num_bumps, dimension, generator=generator, dtype=torch.float64)
-    heights = torch.randn(num_bumps, generator=generator, dtype=torch.float64)
+    arms = torch.rand(num_arms, dimension, generator=generator, dtype=torch.float64, device="cpu")
+    centres = torch.rand(num_bumps, dimension, generator=generator, dtype=torch.float64, device="cpu")
+    heights = torch.randn(num_bumps, generator=generator, dtype=torch.float64, device="cpu")
     means = torch.exp(-torch.cdist(arms, centres).square() / (2.0 * lengthscale**2)) @ heights
     means = (means - means.min()) / (means.max() - means.min())
     return FiniteArms(arms.to(dtype), means.to(dtype), noise_scale, seed)

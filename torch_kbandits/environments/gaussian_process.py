@@ -104,8 +104,8 @@ def _prior_draw(
     checks.positive_integer("dimension", dimension)
     prior = stationary_kernel(kernel, lengthscale)
     generator = generator_for(whole_number("seed", seed), 0, purpose)
-    arms = torch.rand(num_arms, dimension, generator=generator, dtype=torch.float64)
-    normals = torch.randn(num_arms, generator=generator, dtype=torch.float64)
+    arms = torch.rand(num_arms, dimension, generator=generator, dtype=torch.float64, device="cpu")
+    normals = torch.randn(num_arms, generator=generator, dtype=torch.float64, device="cpu")
     with torch.no_grad():
         covariance = gram(prior, arms)
     return arms, prior, covariance, jittered_cholesky(covariance) @ normals

@@ -47,5 +47,7 @@ class Problem:
 
     def with_noise(self, means: Tensor, round: int) -> Tensor:
         """Return means (q,) with the Gaussian noise of a round, of deviation ``noise_scale``."""
-        noise = torch.randn(len(means), generator=generator_for(self.seed, round, "noise"), dtype=torch.float64)
+        noise = torch.randn(
+            len(means), generator=generator_for(self.seed, round, "noise"), dtype=torch.float64, device="cpu"
+        )
         return means + self.noise_scale * noise.to(means)

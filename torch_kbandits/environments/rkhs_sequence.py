@@ -51,7 +51,7 @@ class RKHSSequence(DynamicEnvironment, ABC):
         prior = stationary_kernel(kernel, lengthscale)
         generator = generator_for(whole_number("seed", seed), 0, "rkhs sequence")
         shape = checks.positive_integer("num_arms", num_arms), checks.positive_integer("dimension", dimension)
-        arms = torch.rand(shape, generator=generator, dtype=torch.float64)
+        arms = torch.rand(shape, generator=generator, dtype=torch.float64, device="cpu")
         number = checks.positive_integer("num_centres", num_centres)
         super().__init__(
             arms,
@@ -62,7 +62,7 @@ class RKHSSequence(DynamicEnvironment, ABC):
             norm_bound=checks.positive("norm", norm),
         )
         self.norm = float(norm)
-        self.centres = torch.rand(number, dimension, generator=generator, dtype=torch.float64)
+        self.centres = torch.rand(number, dimension, generator=generator, dtype=torch.float64, device="cpu")
         with torch.no_grad():
             self._gram = gram(prior, self.centres)
             self._columns = gram(prior, arms, self.centres)
@@ -93,7 +93,7 @@ class RKHSSequence(DynamicEnvironment, ABC):
                 orthogonal to all of them.
         """
         generator = generator_for(self.seed, number, "function of a sequence")
-        normals = torch.randn(len(self.centres), 1, generator=generator, dtype=torch.float64)
+        normals = torch.randn(len(self.centres), 1, generator=generator, dtype=torch.float64, device="cpu")
         weights = torch.cholesky_solve(self._factor @ normals, self._noisy_factor).squeeze(-1)
         for other in orthogonal_to:
             weights = weights - other * (other @ self._gram @ weights) / self.norm**2

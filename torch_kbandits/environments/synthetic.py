@@ -126,7 +126,9 @@ def synthetic_function(
         points = SobolEngine(d, scramble=False).draw(_SAMPLE_SIZE, dtype=torch.float64)
     else:
         number = 100 * d if num_arms is None else checks.positive_integer("num_arms", num_arms)
-        points = torch.rand(number, d, generator=generator_for(seed, 0, "test function arms"), dtype=torch.float64)
+        points = torch.rand(
+            number, d, generator=generator_for(seed, 0, "test function arms"), dtype=torch.float64, device="cpu"
+        )
     means = reward(points)
     if float(means.max()) == float(means.min()):
         raise InputError(f"{function} in {d} dimension(s) is constant over {len(means)} arm(s): there is no best one.")

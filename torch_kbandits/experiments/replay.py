@@ -107,5 +107,5 @@ def _accepted(log: LoggedInteractions, seed: int, lowest_propensity: float | Non
     if least < lowest:
         row = int(log.propensities.argmin())
         raise InputError(f"lowest_propensity is {lowest:g} and row {row} of the log has a propensity of {least:g}.")
-    uniform = torch.rand(len(log), generator=generator_for(seed, 0, "acceptance"), dtype=torch.float64)
+    uniform = torch.rand(len(log), generator=generator_for(seed, 0, "acceptance"), dtype=torch.float64, device="cpu")
     return (uniform * log.propensities.double().cpu() < lowest).tolist()

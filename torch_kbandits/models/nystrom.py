@@ -222,7 +222,8 @@ class NystromGP(ToldGP):
         """Move this model to another dictionary, on the same observations; after an error it is as it was.
 
         A rule chooses among the points of the observations that are left, by their leverage scores under the present
-        posterior, as BKB does in every round. Points that are given may be any.
+        posterior, as BKB does in every round; where that would take far more points than there are, by scores given all
+        observations. Points that are given may be any.
 
         Args:
             dictionary: points (m, d), in the space of ``train_X`` before any input transform; or a rule.
