@@ -19,7 +19,8 @@ from botorch.utils.sampling import draw_sobol_samples
 from torch import Tensor
 
 from torch_kbandits import checks
-from torch_kbandits.acquisition.kernel_ucb import MIN_VARIANCE, KernelUCB, hallucinate
+from torch_kbandits.acquisition.kernel_ucb import MIN_VARIANCE, KernelUCB
+from torch_kbandits.acquisition.pending import hallucinate
 from torch_kbandits.acquisition.thompson import DiscretizedThompsonSampling
 from torch_kbandits.errors import InputError
 from torch_kbandits.random import seeded

@@ -166,7 +166,8 @@ class OnlineGP(ToldGP):
         """
         conditioned = super().get_fantasy_model(inputs, targets, noise, **kwargs)
         factors, _ = self._factors()
-        with torch.set_grad_enabled(torch.is_grad_enabled() and botorch_settings.propagate_grads.on()):
+        with_graph = botorch_settings.propagate_grads.on() or inputs.requires_grad
+        with torch.set_grad_enabled(torch.is_grad_enabled() and with_graph):
             variances = conditioned._noise(conditioned.train_inputs[0])[..., self.num_observations :]
             basis = self._basis()
             conditioned._merged = None
