@@ -31,6 +31,9 @@ from torch_kbandits.state import SavedState, check_config, check_format, saved_s
 #: Points that ``ask(None)`` returns at most.
 _LARGEST_BATCH = 10_000
 
+#: Of the points of a batch that are told at once so many are looked at first, to see whether it is complete.
+_FIRST_LOOKED_AT = 256
+
 
 class Asked(NamedTuple):
     """What ``ask(return_ids=True)`` returns.
@@ -595,11 +598,18 @@ class Bandit(Undisturbed):
             self._learn(told)
             return ()
         held = joined([*self._ledger.held, told])
-        batch = ahead if ahead is not None and torch.equal(ahead.pending, held.X) else self._belief.lookahead(held.X)
-        if not self.batches.is_complete(batch):
+        if not self._is_complete(self.batches, held.X, ahead):
             return (held,)
         self._learn(held)
         return ()
+
+    def _is_complete(self, batches: BatchRule, X: Tensor, ahead: Lookahead | None) -> bool:
+        """Say whether points (k, d) are a complete batch; of thousands, which cost their square, the first may do."""
+        if ahead is not None and torch.equal(ahead.pending, X):
+            return batches.is_complete(ahead)
+        first, belief = X[:_FIRST_LOOKED_AT], self._belief
+        is_complete = batches.is_complete(belief.lookahead(first))
+        return is_complete or (len(X) > len(first) and batches.is_complete(belief.lookahead(X)))
 
     def _learn(self, told: History) -> None:
         """Condition on rewards told."""

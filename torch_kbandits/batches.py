@@ -42,7 +42,10 @@ class BatchRule(ABC):
 
     @abstractmethod
     def is_complete(self, posterior: BatchPosterior) -> bool:
-        """Say whether the batch of k >= 1 points is complete, given the posterior with them pending."""
+        """Say whether the batch of k >= 1 points is complete, given the posterior with them pending.
+
+        A batch that is complete with its first points stays so with more.
+        """
 
     def repeats(self, posterior: BatchPosterior) -> int:
         """Return how often the batch's first point is to be played again before anything else; 0 for most rules."""

@@ -78,7 +78,8 @@ class Pieces:
         check_kernel(_kernel_under(self.memory, self.kernel), self.candidates.example)
         if self.acquisition.num_stages and (self.dictionary, self.batches, self.memory) != (None, None, None):
             raise InputError(
-                "A rule that chooses through stages needs exact posteriors: leave out dictionary, batches and memory."
+                "A rule that chooses through stages needs exact posteriors, each of rewards of one function that are "
+                "independent given the points of its stage: leave out dictionary, batches and memory."
             )
         object.__setattr__(self, "regularization", checks.positive("regularization", self.regularization))
         object.__setattr__(self, "width", ConstantWidth(0.0) if self.width is None else self.width)

@@ -21,6 +21,7 @@ from torch_kbandits import (
     NystromGP,
     RidgeLeverageSampling,
 )
+from torch_kbandits.batches import GlobalBatchRule, LocalBatchRule
 from torch_kbandits.dictionaries.base import PlayedPoints
 from torch_kbandits.errors import DictionaryFullError
 from torch_kbandits.memory import Discount, SlidingWindow, UncertaintyInjection
@@ -80,10 +81,10 @@ def kernel():
     return counting
 
 
-def make(rule, domain="arms", memory=None):
+def make(rule, domain="arms", memory=None, **words):
     candidates = DOMAINS[domain]() if isinstance(domain, str) else domain
     pieces = {"candidates": candidates, "kernel": kernel(), "regularization": LAMBDA, "seed": 3}
-    return Bandit(dictionary=rule, memory=memory, width=ConstantWidth(2.0), **pieces)
+    return Bandit(dictionary=rule, memory=memory, width=ConstantWidth(2.0), **pieces, **words)
 
 
 def told(bandit, part):
@@ -162,6 +163,15 @@ def test_a_long_batch_that_brings_little_is_learned_by_the_scores_of_its_start()
     played = PlayedPoints(X, kernel(), torch.tensor(LAMBDA), one, scores, one.bool(), one)
     chances = RULES["fresh"].probabilities(played, generator_for(0, 0, "test"))
     torch.testing.assert_close(chances, 3.0 * scores)
+
+
+@pytest.mark.parametrize("batches", [GlobalBatchRule(1.2), LocalBatchRule(1.2)], ids=repr)
+@pytest.mark.parametrize(("domain", "rule"), [("arms", "fresh"), ("contexts", "fresh"), ("contexts", "kors")])
+def test_a_batch_rule_sees_that_many_points_are_a_batch_without_looking_at_all(domain, rule, batches):
+    plain, work = told(make(RULES[rule], domain), N)
+    bandit, with_batches = told(make(RULES[rule], domain, batches=batches), N)
+    assert torch.equal(bandit.inducing_points, plain.inducing_points)
+    assert with_batches - work < N * N
 
 
 @pytest.mark.parametrize("rule", ["fresh", "never", "kors", "capped", "capped kors"])

@@ -22,6 +22,7 @@ from torch_kbandits.dictionaries import (
     theoretical_oversampling,
 )
 from torch_kbandits.errors import InputError, TheoryWarning
+from torch_kbandits.memory import Memory
 
 #: Arms and plays of which the information gain is sought that sets a window: it grows slowly in both.
 _GAIN_ARMS, _GAIN_PLAYS = 1_000, 1_000
@@ -94,6 +95,24 @@ def rounds_to_remember(
     with torch.no_grad():
         gain = greedy_information_gain(kernel, some, min(horizon, _GAIN_PLAYS), regularization)[-1]
     return formula(horizon, variation_budget, gain=float(gain))
+
+
+def refuse_memory(memory: Memory | None, own: str) -> None:
+    """Refuse a memory where an algorithm is one itself.
+
+    Args:
+        memory: what was given as ``memory``.
+        own: the argument that says which observations count.
+
+    Raises:
+        InputError: if a memory was given.
+    """
+    if memory is not None:
+        raise InputError(
+            f"Leave out memory={memory!r}: here {own} says what an observation counts for, and what it counts for "
+            "under two memories is not defined. Set that, or take an algorithm without a memory of its own, such as "
+            "GPUCB, BKB or EKUCB, with this one."
+        )
 
 
 def resolve_width(

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.acquisition import Domain, UpperConfidenceRule
-from torch_kbandits.algorithms.arguments import check_theory, resolve_contextual, resolve_width
+from torch_kbandits.algorithms.arguments import check_theory, refuse_memory, resolve_contextual, resolve_width
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.candidates import Belief, Candidates
 from torch_kbandits.candidates.model_belief import ModelBelief
@@ -18,7 +18,7 @@ from torch_kbandits.dictionaries import sample_k_dpp
 from torch_kbandits.errors import InputError, StateMismatchError
 from torch_kbandits.experts import Answers, Expert, GuardedExpert
 from torch_kbandits.ledger import History, joined
-from torch_kbandits.memory import Growth, Quadratic, UncertaintyInjection, ages
+from torch_kbandits.memory import Growth, Memory, Quadratic, UncertaintyInjection, ages
 from torch_kbandits.random import generator_for
 from torch_kbandits.state import SavedState, check_config, check_format
 
@@ -70,6 +70,7 @@ class SparQGPUCB(Bandit):
         failure_probability: δ in (0, 1).
         horizon: T, the planned number of rounds; not used.
         gain: the information gain in the width; by default the realised one.
+        memory: refused, with the reason: ``growth`` says what an observation counts for.
         beta: a multiplier of the standard deviation (2 here is 4 in BoTorch) or a ``Width``, instead of the theorem's
             width, ``SparQWidth``; then B is not needed.
         seed: addresses all randomness.
@@ -99,8 +100,10 @@ class SparQGPUCB(Bandit):
         failure_probability: float = 0.1,
         horizon: int | None = None,
         gain: InformationGain | None = None,
+        memory: Memory | None = None,
         beta: float | Width | None = None,
     ) -> None:
+        refuse_memory(memory, "growth")
         check_theory(noise_scale, norm_bound, failure_probability, horizon)
         gain = gain or RealizedGain()
         theory = None if norm_bound is None else SparQWidth(norm_bound, failure_probability, gain)

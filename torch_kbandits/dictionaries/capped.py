@@ -123,8 +123,8 @@ class CappedDictionary(DictionaryRule):
         """Raise or warn that more points are wanted than there may be, as ``when_full`` says."""
         message = (
             f"The dictionary is full: at least {wanted} points were wanted and the cap is {self.max_size}. "
-            "What it does not span stays uncertain. Raise the cap (max_size; max_dictionary of a named algorithm), or let "
-            "the rule want fewer points (a smaller oversampling)"
+            "What it does not span stays uncertain. Raise the cap (max_size; max_dictionary of a named algorithm), or "
+            "let the rule want fewer points (a smaller oversampling)"
         )
         if self.when_full == "raise":
             raise DictionaryFullError(f'{message}, or keep to the cap with when_full="stop".')
