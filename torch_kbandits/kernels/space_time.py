@@ -5,6 +5,8 @@ from gpytorch.kernels import Kernel
 from linear_operator import to_dense
 from torch import Tensor
 
+from torch_kbandits import checks
+
 
 class SpaceTimeKernel(Kernel):
     """The product of a kernel on time, the first column, and one on space, the other columns.
@@ -20,6 +22,8 @@ class SpaceTimeKernel(Kernel):
     """
 
     def __init__(self, space_kernel: Kernel, time_kernel: Kernel) -> None:
+        checks.instance("space_kernel", space_kernel, Kernel, "a GPyTorch kernel")
+        checks.instance("time_kernel", time_kernel, Kernel, "a GPyTorch kernel")
         super().__init__()
         self.space_kernel, self.time_kernel = deepcopy(space_kernel), deepcopy(time_kernel)
 
