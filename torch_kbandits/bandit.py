@@ -92,7 +92,7 @@ class Bandit(Undisturbed):
         self.width = cast(Width, self._pieces.width)
         self.batches = batches
         self.memory = memory
-        self.seed = seed
+        self.seed = self._pieces.seed
         self._acquisition, self._kernel = rule, self._pieces.kernel
         self._clock = self._pieces.clock
         self._belief = self._prior()
@@ -159,7 +159,7 @@ class Bandit(Undisturbed):
         Cost: that of the candidates for each point; O(A) on arms without pending points.
         """
         if q is not None:
-            checks.positive_integer("q", q)
+            q = checks.positive_integer("q", q)
         if return_ids and not remember:
             raise InputError("return_ids=True needs remember=True: what is not remembered cannot be told by its id.")
         present = self._present

@@ -18,14 +18,28 @@ from torch_kbandits.candidates import ContextualActions
 from torch_kbandits.confidence import Width
 from torch_kbandits.errors import EmptyHistoryError, InputError, KernelBanditWarning, StateMismatchError
 from torch_kbandits.fitting import FittedPrior, default_kernel, fit_prior, floor_below
-from torch_kbandits.ledger import History, real_numbers
+from torch_kbandits.ledger import History, check_rounds, real_numbers
 from torch_kbandits.memory import Memory
 from torch_kbandits.random import Undisturbed, generator_for, seed_for
 from torch_kbandits.saving import loaded, save
-from torch_kbandits.state import describe_kernel
+from torch_kbandits.state import check_config, check_parts, describe_kernel
 
 #: Version of the layout of ``FittedBandit.state_dict``.
 _STATE_FORMAT = 2
+
+#: What a state has, of which kinds.
+_PARTS: dict[str, tuple[type, ...]] = {
+    "format": (int,),
+    "config": (Mapping,),
+    "rewards": (Tensor,),
+    "kernel": (Mapping,),
+    "regularization": (int, float),
+    "center": (int, float),
+    "scale": (int, float),
+    "floor": (int, float),
+    "fit_size": (int,),
+    "bandit": (Mapping,),
+}
 
 #: The kernel is fitted again whenever there are this many times as many rewards.
 _GROWTH = 1.25
@@ -118,7 +132,7 @@ class FittedBandit(Undisturbed):
     ) -> None:
         _refuse("FittedBandit", settings)
         self.dimension = checks.positive_integer("dimension", dimension)
-        if checks.positive_integer("num_initial", num_initial) < 2:
+        if (num_initial := checks.positive_integer("num_initial", num_initial)) < 2:
             raise InputError(f"num_initial must be at least 2, since a fit needs two rewards; got {num_initial}.")
         self.num_initial = num_initial
         if kernel is not None:
@@ -128,12 +142,14 @@ class FittedBandit(Undisturbed):
         checks.instance("clip", clip, bool, "True or False")
         self.algorithm = algorithm
         self.clip = clip
-        self.seed = seed
+        self.seed = checks.whole_number("seed", seed)
         known = registry.signature(algorithm).parameters
         if beta is None and "beta" in known:
             beta = 2.0
         if "max_dictionary" in known and "when_full" in known:
             settings = {"max_dictionary": _LARGEST_DICTIONARY, "when_full": "stop"} | settings
+        if beta is not None and not isinstance(beta, Width):
+            beta = checks.non_negative("beta", beta)
         given = {"beta": beta, "memory": memory}
         self._settings = settings | {word: value for word, value in given.items() if value is not None}
         self._kernel = default_kernel(dimension) if kernel is None else deepcopy(kernel)
@@ -168,7 +184,7 @@ class FittedBandit(Undisturbed):
         again if it were forgotten, too: tell it a reward as bad as any instead.
         """
         _refuse("ask", other)
-        checks.positive_integer("q", q)
+        q = checks.positive_integer("q", q)
         known = self.bandit.num_asked
         try:
             asked = [self._next(time) for _ in range(q)]
@@ -290,19 +306,23 @@ class FittedBandit(Undisturbed):
 
         After an error the bandit is as it was.
         """
+        checks.instance("state", state, Mapping, "what state_dict() returned")
         missing = {*self.state_dict()} - {*state}
         if missing:
             raise StateMismatchError(f"This is no state of a FittedBandit: it lacks {sorted(missing)}.")
+        check_parts(state, _PARTS)
         if state["format"] != _STATE_FORMAT:
             raise StateMismatchError(f"The state has format {state['format']}, and this version reads {_STATE_FORMAT}.")
-        if state["config"] != self._config():
-            raise StateMismatchError(
-                f"The state belongs to another configuration: saved {state['config']}, here {self._config()}."
-            )
+        check_config(state["config"], self._config())
         kernel = deepcopy(self._kernel).requires_grad_(False)
-        kernel.load_state_dict(state["kernel"])
-        prior = FittedPrior(kernel, state["regularization"], state["center"], state["scale"], state["floor"])
-        bandit = self._made(prior)
+        try:
+            kernel.load_state_dict(state["kernel"])
+            checks.finite_number("center", state["center"])
+            checks.positive("scale", state["scale"])
+            prior = FittedPrior(kernel, state["regularization"], state["center"], state["scale"], state["floor"])
+            bandit = self._made(prior)
+        except (AttributeError, InputError, RuntimeError, TypeError) as error:
+            raise StateMismatchError(f"The state is damaged: {error}") from error
         bandit.load_state_dict(state["bandit"])
         rewards = state["rewards"].tolist()
         if len(rewards) != bandit.num_told:
@@ -348,6 +368,7 @@ class FittedBandit(Undisturbed):
         Raises:
             InputError: if something was told or asked already, or the history does not fit; then nothing changes.
         """
+        check_rounds(history)
         if self.num_told or self.pending_ids:
             raise InputError(f"replay needs a bandit that was told nothing; this one was told {self.num_told} rewards.")
         history = history._replace(Y=self._checked(history.Y))

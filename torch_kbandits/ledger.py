@@ -148,6 +148,11 @@ def rewards(y: Any, X: Tensor) -> Tensor:
 
 def check_rounds(history: History) -> None:
     """Refuse a history whose parts do not belong together."""
+    checks.instance("history", history, History, "a History, as bandit.history is")
+    for name, column in zip(("X", "Y", "rounds"), history, strict=False):
+        checks.instance(f"history.{name}", column, Tensor, "a torch tensor")
+    if history.rounds.dim() != 1 or history.rounds.dtype != torch.long:
+        raise InputError(f"The rounds of a history must be whole numbers, (n,), got {checks.describe(history.rounds)}.")
     if not len(history.X) == len(history.Y) == len(history.rounds):
         raise InputError("The history must have as many points as rewards and rounds.")
     if history.stages is not None and len(history.stages) != len(history.X):

@@ -233,7 +233,7 @@ def test_forgetting_is_learned(constraint):
         (lambda: ForgettingKernel(1.0), "forgetting must be at least 0 and below 1, got"),
         (lambda: ForgettingKernel(-0.1), "forgetting must be at least 0 and below 1, got"),
         (lambda: ForgettingKernel(float("nan")), "forgetting must be a finite number"),
-        (lambda: ForgettingKernel(torch.tensor(float("nan"))), "forgetting must be at least 0 and below 1"),
+        (lambda: ForgettingKernel(torch.tensor(float("nan"))), "forgetting must be a finite number"),
         (lambda: WienerKernel(-1.0), "rate must be finite and at least 0"),
         (lambda: WienerKernel("a"), "rate must be a number"),
         (lambda: WienerKernel(origin=float("inf")), "origin must be a finite number"),

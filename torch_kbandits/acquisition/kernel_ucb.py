@@ -110,11 +110,9 @@ def multiplier(beta: float | Tensor | Width, model: Model) -> Tensor:
                 "give a number."
             )
         beta = beta(model)
-    if not isinstance(beta, Tensor):
-        return torch.tensor(checks.non_negative("beta", beta), dtype=torch.float64)
-    if beta.numel() != 1 or not bool((beta >= 0).all()):
-        raise InputError(f"beta must be one number of at least 0, got {beta.tolist()}.")
-    return beta.reshape(())
+    is_tensor = isinstance(beta, Tensor) and not beta.is_nested
+    number = checks.non_negative("beta", beta.reshape(()) if is_tensor and beta.numel() == 1 else beta)
+    return torch.tensor(number, dtype=torch.float64, device=beta.device if is_tensor else "cpu")
 
 
 def _marginals(model: Model, x: Tensor, transform: PosteriorTransform | None) -> tuple[Tensor, Tensor]:

@@ -237,7 +237,7 @@ class ProbabilityOfImprovementRule(AcquisitionRule):
     scores_arms_apart = True
 
     def __post_init__(self) -> None:
-        checks.non_negative("margin", self.margin)
+        checks.keep(self, margin=checks.non_negative)
 
     def on_arms(self, posterior: ArmPosterior, beta: Tensor, seed: int) -> Tensor:
         """Return (μ − best − margin) / σ, (A,)."""
@@ -270,7 +270,7 @@ class ThompsonRule(AcquisitionRule):
     uses_width = True
 
     def __post_init__(self) -> None:
-        checks.positive_integer("discretization_size", self.discretization_size)
+        checks.keep(self, discretization_size=checks.positive_integer)
 
     def on_arms(self, posterior: ArmPosterior, beta: Tensor, seed: int) -> Tensor:
         """Return μ + β (f − μ) for a draw f, (A,)."""

@@ -89,7 +89,7 @@ class DiscretizedThompsonSampling(AcquisitionFunction):
         self.beta: Tensor
         self.posterior_transform = posterior_transform
         self.discretization = discretization
-        self._seed = int(torch.randint(2**31, (), device="cpu")) if seed is None else seed
+        self._seed = int(torch.randint(2**31, (), device="cpu")) if seed is None else checks.whole_number("seed", seed)
         self._distinct, self._rows = distinct(discretization)
         self._row_of = {key: index for index, key in enumerate(row_keys(self._distinct))}
         self._look()
@@ -97,12 +97,12 @@ class DiscretizedThompsonSampling(AcquisitionFunction):
 
     def draws(self, count: int) -> Tensor:
         """Return the first draws at the discretization, (count, N)."""
-        checks.positive_integer("count", count)
+        count = checks.positive_integer("count", count)
         return torch.stack([self._draw(index) for index in range(count)])[:, self._rows]
 
     def maximizers(self, count: int = 1) -> Tensor:
         """Return the maximisers of the next draws, one each, (count, d); draws of pending points are passed over."""
-        checks.positive_integer("count", count)
+        count = checks.positive_integer("count", count)
         skip = self._num_pending
         best = torch.stack([self._draw(index).argmax() for index in range(skip, skip + count)])
         return self._distinct[best]
@@ -272,11 +272,11 @@ def theoretical_discretization_size(
     Raises:
         InputError: if an argument is out of range, or the size too large for a float.
     """
-    checks.positive("norm_bound", norm_bound)
-    checks.positive("lipschitz", lipschitz)
-    checks.positive("side", side)
-    checks.positive_integer("dimension", dimension)
-    checks.positive_integer("round", round)
+    norm_bound = checks.positive("norm_bound", norm_bound)
+    lipschitz = checks.positive("lipschitz", lipschitz)
+    side = checks.positive("side", side)
+    dimension = checks.positive_integer("dimension", dimension)
+    round = checks.positive_integer("round", round)
     try:
         return math.ceil((norm_bound * lipschitz * side * dimension * round**2) ** dimension)
     except OverflowError:

@@ -90,7 +90,7 @@ def rounds_to_remember(
         raise InputError(
             f"{name} is missing: give it, or with arms in memory give horizon, the number of rounds, for the theorem's."
         )
-    checks.positive_integer("horizon", horizon)
+    horizon = checks.positive_integer("horizon", horizon)
     some = arms[:: -(-len(arms) // _GAIN_ARMS)]
     with torch.no_grad():
         gain = greedy_information_gain(kernel, some, min(horizon, _GAIN_PLAYS), regularization)[-1]
@@ -138,7 +138,7 @@ def resolve_width(
     if isinstance(beta, Width):
         return beta
     width = ConstantWidth(beta)
-    smallest = None if theory is None else theory.smallest(regularization)
+    smallest = None if theory is None else theory.smallest(checks.positive("regularization", regularization))
     if smallest is not None and width.value < smallest:
         warnings.warn(
             f"beta={width.value:g} is below the theorem's width (at least {smallest:.3g}): the run is valid, "
@@ -178,8 +178,9 @@ def resolve_oversampling(
     oversampling: float | Literal["theory"], failure_probability: float, horizon: int | None, accuracy: float
 ) -> float:
     """Return q̄: the number given, or the theorem's, which needs the horizon."""
-    if oversampling != "theory":
+    if not isinstance(oversampling, str):
         return oversampling
+    checks.one_of("oversampling, unless it is a number,", oversampling, ["theory"])
     return theoretical_oversampling(failure_probability, _needed(horizon), accuracy)
 
 
@@ -197,7 +198,8 @@ def resolve_kors(
     horizon: int | None,
 ) -> KORS:
     """Return KORS with the γ given, or the theorem's, which needs the horizon."""
-    if oversampling == "theory":
+    if isinstance(oversampling, str):
+        checks.one_of("oversampling, unless it is a number,", oversampling, ["theory"])
         oversampling = theoretical_kors_oversampling(failure_probability, _needed(horizon))
     return KORS(oversampling, projection)
 

@@ -83,7 +83,7 @@ class BBKB(Bandit):
         beta: float | Width | None = None,
     ) -> None:
         check_theory(noise_scale, norm_bound, failure_probability, horizon)
-        checks.open_unit_interval("accuracy", accuracy)
+        accuracy = checks.open_unit_interval("accuracy", accuracy)
         checks.one_of("rule", rule, ("global", "local"))
         batches = GlobalBatchRule(threshold) if rule == "global" else LocalBatchRule(threshold)
         theory = theorem(BKBWidth, noise_scale, norm_bound, failure_probability, accuracy=accuracy)

@@ -7,7 +7,7 @@ from torch_kbandits import checks
 from torch_kbandits.acquisition import UpperConfidenceRule
 from torch_kbandits.adaptation import DynamicModelSelection
 from torch_kbandits.adaptive import AdaptiveBandit
-from torch_kbandits.algorithms.arguments import refuse_memory, resolve_width, timed
+from torch_kbandits.algorithms.arguments import check_theory, refuse_memory, resolve_width, timed
 from torch_kbandits.confidence import TVGPUCBWidth, Width
 from torch_kbandits.dictionaries import DictionaryRule
 from torch_kbandits.memory import BackToPrior, Memory
@@ -69,6 +69,7 @@ class DMSTVGPUCB(AdaptiveBandit):
         horizon: int | None = None,
     ) -> None:
         refuse_memory(memory, "rates")
+        check_theory(None, None, 0.5, horizon)
         checks.instance("rates", rates, Sequence, "several rates ε, such as (0.1, 0.01)")
         memories = tuple(BackToPrior(rate, least_correlation) for rate in rates)
         super().__init__(

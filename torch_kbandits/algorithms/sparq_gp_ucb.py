@@ -20,7 +20,7 @@ from torch_kbandits.experts import Answers, Expert, GuardedExpert
 from torch_kbandits.ledger import History, joined
 from torch_kbandits.memory import Growth, Memory, Quadratic, UncertaintyInjection, ages
 from torch_kbandits.random import generator_for
-from torch_kbandits.state import SavedState, check_config, check_format
+from torch_kbandits.state import SavedState, check_config, check_format, check_parts
 
 #: Answers count with at least this share of λ as their noise variance: without noise Gram matrices lose their rank.
 _LEAST_VARIANCE = 1e-6
@@ -112,7 +112,7 @@ class SparQGPUCB(Bandit):
         if not callable(cutoff):
             cutoff = _Constant(checks.non_negative("cutoff", cutoff))
         if num_swaps is not None:
-            checks.non_negative_integer("num_swaps", num_swaps)
+            num_swaps = checks.non_negative_integer("num_swaps", num_swaps)
         self.expert = GuardedExpert(expert, budget)
         self.growth = Quadratic() if growth is None else growth
         self._questions, self._cutoff, self._num_swaps = questions, cutoff, num_swaps
@@ -214,6 +214,10 @@ class SparQGPUCB(Bandit):
         """Continue where a bandit was saved, with the answers that it had; see ``Bandit.load_state_dict``."""
         check_format(state)
         check_config(state["config"], self._config())
+        check_parts(state, {"expert": (Mapping,)})
+        check_parts(state["expert"], {"counts": (Mapping,), "answers": (list, tuple)}, prefix="expert.")
+        counts = {name: state["expert"]["counts"].get(name) for name in self.expert.counts()}
+        check_parts(counts, dict.fromkeys(counts, (int,)), prefix="expert.counts.")
         before = dict(vars(self))
         try:
             super().load_state_dict(state)
@@ -224,10 +228,6 @@ class SparQGPUCB(Bandit):
             self._consultations = known
             if self._moment in known:
                 self._belief = known[self._moment].belief
-            counts = {name: int(state["expert"]["counts"][name]) for name in self.expert.counts()}
-        except (KeyError, TypeError) as error:
-            vars(self).update(before)
-            raise StateMismatchError(f"The state is damaged: what the expert said is missing ({error}).") from error
         except BaseException:
             vars(self).update(before)
             raise
@@ -278,10 +278,21 @@ def _name_of(function: Callable[[int], float]) -> str:
     return getattr(function, "__qualname__", type(function).__name__)
 
 
+_ANSWER: dict[str, tuple[type, ...]] = {
+    "now": (int, float),
+    "X": (Tensor,),
+    "Y": (Tensor,),
+    "variance": (Tensor,),
+}
+
+
 def _saved_answers(state: Mapping[str, Any], example: Tensor) -> list[tuple[float, Answers]]:
     """Return what an expert said before a state was saved, with the time of each."""
     found = []
     for saved in state["expert"]["answers"]:
+        if not isinstance(saved, Mapping):
+            raise StateMismatchError(f"The state is damaged: an answer is {checks.describe(saved)}.")
+        check_parts(saved, _ANSWER, prefix="expert.answers.")
         X = checks.points("the saved questions", saved["X"].to(example.device), dimension=example.shape[-1])
         Y, variance = saved["Y"].to(example), saved["variance"].to(example.device, torch.float64)
         if not (X.dim() == 2 and Y.shape == variance.shape == X.shape[:1]):

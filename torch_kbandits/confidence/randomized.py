@@ -38,10 +38,9 @@ class RandomizedWidth(TheoremWidth):
     seed: int
 
     def __post_init__(self) -> None:
-        if checks.positive_integer("num_arms", self.num_arms) < 2:
+        checks.keep(self, num_arms=checks.positive_integer, seed=checks.whole_number)
+        if self.num_arms < 2:
             raise InputError("num_arms must be at least 2: with one arm there is nothing to explore.")
-        if isinstance(self.seed, bool) or not isinstance(self.seed, int):
-            raise InputError(f"seed must be a whole number, got {checks.describe(self.seed)}.")
 
     def __call__(self, evidence: Evidence) -> Tensor:
         """Return β_t. Cost: O(1)."""

@@ -150,7 +150,7 @@ class DictionaryRule(InducingPointAllocator):
             (*input_batch_shape, num_inducing, d).
         """
         checks.points("inputs", inputs)
-        checks.positive_integer("num_inducing", num_inducing)
+        num_inducing = checks.positive_integer("num_inducing", num_inducing)
         kernel = cast(Kernel, covar_module).to(inputs.device)
         inputs = inputs.expand(*input_batch_shape, *inputs.shape[-2:])
         with torch.no_grad():

@@ -42,7 +42,7 @@ class CappedDictionary(DictionaryRule):
 
     def __post_init__(self) -> None:
         checks.instance("rule", self.rule, DictionaryRule, "a dictionary rule such as RidgeLeverageSampling()")
-        checks.positive_integer("max_size", self.max_size)
+        checks.keep(self, max_size=checks.positive_integer)
         checks.one_of("when_full", self.when_full, get_args(WhenFull))
 
     @property

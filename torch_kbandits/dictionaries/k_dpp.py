@@ -44,9 +44,7 @@ class KDPP(DictionaryRule):
     num_swaps: int | None = None
 
     def __post_init__(self) -> None:
-        checks.positive_integer("size", self.size)
-        if self.num_swaps is not None:
-            checks.non_negative_integer("num_swaps", self.num_swaps)
+        checks.keep(self, size=checks.positive_integer, num_swaps=checks.optional(checks.non_negative_integer))
 
     def select(self, played: PlayedPoints, generator: torch.Generator | None = None) -> Selection:
         """Draw the dictionary; see ``DictionaryRule.select``."""
@@ -98,9 +96,9 @@ def sample_k_dpp(
     more change nothing; such a step costs little beside its share of a block's factorisation.
     """
     checks.points("points", points)
-    checks.positive_integer("size", size)
+    size = checks.positive_integer("size", size)
     if num_swaps is not None:
-        checks.non_negative_integer("num_swaps", num_swaps)
+        num_swaps = checks.non_negative_integer("num_swaps", num_swaps)
     _without_data(points, kernel).require_some()
     return _sample(points, kernel, size, num_swaps, generator).to(points.device)
 
@@ -111,7 +109,7 @@ def default_num_swaps(size: int) -> int:
     Seen with 20 to 50 of 500 to 1,000 uniform points in 2 and 6 dimensions, Matérn and RBF: from 30 m to 100 m steps on
     neither log det K_ZZ nor how many points of the start are left changed any more.
     """
-    return 100 * size
+    return 100 * checks.positive_integer("size", size)
 
 
 def theoretical_num_swaps(num_points: int, size: int, accuracy: float) -> int:

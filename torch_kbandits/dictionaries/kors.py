@@ -43,10 +43,12 @@ class KORS(DictionaryRule):
     accuracy: float = 0.5
 
     def __post_init__(self) -> None:
-        checks.positive("oversampling", self.oversampling)
-        if self.projection is not None:
-            checks.positive("projection", self.projection)
-        checks.open_unit_interval("accuracy", self.accuracy)
+        checks.keep(
+            self,
+            oversampling=checks.positive,
+            projection=checks.optional(checks.positive),
+            accuracy=checks.open_unit_interval,
+        )
 
     @property
     def is_online(self) -> bool:

@@ -101,9 +101,9 @@ class OnlineSample:
 
         Cost: O(m³).
         """
-        checks.positive("projection", projection)
-        checks.open_unit_interval("accuracy", accuracy)
-        checks.positive("oversampling", oversampling)
+        projection = checks.positive("projection", projection)
+        accuracy = checks.open_unit_interval("accuracy", accuracy)
+        oversampling = checks.positive("oversampling", oversampling)
         if weights.shape != points.shape[-2:-1] or not bool((weights > 0.0).all() and torch.isfinite(weights).all()):
             raise InputError(
                 f"weights must be a finite number above 0 for each of the {points.shape[-2]} points, got "

@@ -58,7 +58,7 @@ class RidgeLeverageSampling(DictionaryRule):
     resampling: Resampling = "fresh"
 
     def __post_init__(self) -> None:
-        checks.positive("oversampling", self.oversampling)
+        checks.keep(self, oversampling=checks.positive)
         checks.one_of("resampling", self.resampling, get_args(Resampling))
 
     @property

@@ -17,7 +17,7 @@ class UniformDictionary(DictionaryRule):
     size: int
 
     def __post_init__(self) -> None:
-        checks.positive_integer("size", self.size)
+        checks.keep(self, size=checks.positive_integer)
 
     def select(self, played: PlayedPoints, generator: torch.Generator | None = None) -> Selection:
         """Draw the dictionary; see ``DictionaryRule.select``. Cost: O(u)."""

@@ -99,11 +99,11 @@ def gaussian_bumps(
         seed: addresses arms, bumps and noise.
         dtype: of the arms and the means.
     """
-    if checks.positive_integer("num_arms", num_arms) < 2:
+    if (num_arms := checks.positive_integer("num_arms", num_arms)) < 2:
         raise InputError("num_arms must be at least 2: the means of one arm cannot be scaled to [0, 1].")
-    checks.positive_integer("dimension", dimension)
-    checks.positive_integer("num_bumps", num_bumps)
-    checks.positive("lengthscale", lengthscale)
+    dimension = checks.positive_integer("dimension", dimension)
+    num_bumps = checks.positive_integer("num_bumps", num_bumps)
+    lengthscale = checks.positive("lengthscale", lengthscale)
     generator = generator_for(seed, 0, "gaussian bumps")
     arms = torch.rand(num_arms, dimension, generator=generator, dtype=torch.float64, device="cpu")
     centres = torch.rand(num_bumps, dimension, generator=generator, dtype=torch.float64, device="cpu")

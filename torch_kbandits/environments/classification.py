@@ -57,7 +57,7 @@ class Classification(ContextualEnvironment):
                 "contexts must be (n, c) with n >= 1 and labels (n,) of dtype torch.int64 beside them; "
                 f"got {checks.describe(contexts)} and {checks.describe(labels)}."
             )
-        if checks.positive_integer("num_labels", num_labels) < 2:
+        if (num_labels := checks.positive_integer("num_labels", num_labels)) < 2:
             raise InputError("num_labels must be at least 2: with one there is nothing to choose.")
         if not bool(((labels >= 0) & (labels < num_labels)).all()):
             raise InputError(f"labels must be in 0, …, {num_labels - 1}, got {int(labels.min())} to {labels.max()}.")
@@ -118,8 +118,8 @@ def digits(num_components: int = 20, *, lengthscale: float = 4.0, seed: int) -> 
         MissingExtraError: if scikit-learn is not installed.
         InputError: if an option does not fit.
     """
-    checks.positive_integer("num_components", num_components)
-    checks.positive("lengthscale", lengthscale)
+    num_components = checks.positive_integer("num_components", num_components)
+    lengthscale = checks.positive("lengthscale", lengthscale)
     bunch = require("sklearn.datasets").load_digits()
     pixels = torch.from_numpy(bunch.data).double()
     contexts = _components(pixels, num_components)

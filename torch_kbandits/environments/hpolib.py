@@ -13,7 +13,7 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.environments.covariances import stationary_kernel
-from torch_kbandits.environments.options import choice, flag, whole_number
+from torch_kbandits.environments.options import choice, flag
 from torch_kbandits.environments.replay import ReplayedArms
 from torch_kbandits.errors import InputError
 from torch_kbandits.extras import require
@@ -68,7 +68,7 @@ def hpolib(
 
     Cost: about a second for the first problem of a data set in a process, of which 2 MB stay; O(A) for later ones.
     """
-    whole_number("seed", seed)
+    checks.whole_number("seed", seed)
     distance = checks.positive("category_distance", category_distance)
     if distance > 1.0:
         raise InputError(f"category_distance must be in (0, 1], got {category_distance!r}.")

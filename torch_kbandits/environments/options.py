@@ -21,13 +21,6 @@ def nearest(value: Any, known: Iterable[Any]) -> str:
     return f" (did you mean {near!r}?)" if near else ""
 
 
-def whole_number(name: str, value: Any) -> int:
-    """Return ``value`` if it is a whole number (booleans are refused)."""
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise InputError(f"{name} must be a whole number, got {checks.describe(value)}.")
-    return value
-
-
 def flag(name: str, value: Any) -> bool:
     """Return ``value`` if it is True or False."""
     if not isinstance(value, bool):

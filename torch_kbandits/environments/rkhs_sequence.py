@@ -8,7 +8,6 @@ from torch import Tensor
 from torch_kbandits import checks
 from torch_kbandits.environments.covariances import stationary_kernel
 from torch_kbandits.environments.dynamic import DynamicEnvironment
-from torch_kbandits.environments.options import whole_number
 from torch_kbandits.gram import gram
 from torch_kbandits.linalg import jittered_cholesky
 from torch_kbandits.random import generator_for
@@ -49,7 +48,7 @@ class RKHSSequence(DynamicEnvironment, ABC):
         seed: int,
     ) -> None:
         prior = stationary_kernel(kernel, lengthscale)
-        generator = generator_for(whole_number("seed", seed), 0, "rkhs sequence")
+        generator = generator_for(checks.whole_number("seed", seed), 0, "rkhs sequence")
         shape = checks.positive_integer("num_arms", num_arms), checks.positive_integer("dimension", dimension)
         arms = torch.rand(shape, generator=generator, dtype=torch.float64, device="cpu")
         number = checks.positive_integer("num_centres", num_centres)

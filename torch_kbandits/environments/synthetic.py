@@ -18,7 +18,7 @@ from torch_kbandits.environments.arms import FiniteArms
 from torch_kbandits.environments.base import Environment
 from torch_kbandits.environments.box import BoxFunction
 from torch_kbandits.environments.covariances import norm_of_values, stationary_kernel
-from torch_kbandits.environments.options import choice, flag, whole_number
+from torch_kbandits.environments.options import choice, flag
 from torch_kbandits.errors import InputError
 from torch_kbandits.gram import gram
 from torch_kbandits.random import generator_for
@@ -116,7 +116,7 @@ def synthetic_function(
     """
     choice("domain", domain, ("arms", "box"))
     choice("norm", norm, ("rkhs", "printed", None))
-    whole_number("seed", seed)
+    checks.whole_number("seed", seed)
     reward = _Reward(_test_function(function, dimension))
     d = reward.problem.dim
     if domain == "box":
@@ -159,7 +159,7 @@ def _test_function(function: str, dimension: int | None) -> SyntheticTestFunctio
     kind = _FUNCTIONS[choice("function", function, _FUNCTIONS)]
     if dimension is None:
         return kind()
-    checks.positive_integer("dimension", dimension)
+    dimension = checks.positive_integer("dimension", dimension)
     if "dim" not in inspect.signature(kind).parameters:
         problem = kind()
         if problem.dim != dimension:

@@ -1,6 +1,5 @@
 """What an algorithm would have earned, from the log of another policy: rejection-sampling replay."""
 
-import math
 from dataclasses import dataclass
 
 import torch
@@ -72,11 +71,10 @@ def replay_log(
     Cost: an ask for each accepted interaction, a tell for each round.
     """
     checks.instance("log", log, LoggedInteractions, "a LoggedInteractions, as read_log returns")
-    checks.instance("seed", seed, int, "a whole number")
-    if isinstance(center, bool) or not isinstance(center, int | float) or not math.isfinite(center):
-        raise InputError(f"center must be a finite number, got {checks.describe(center)}.")
+    seed = checks.whole_number("seed", seed)
+    center = checks.finite_number("center", center)
     if rounds is not None:
-        checks.positive_integer("rounds", rounds)
+        rounds = checks.positive_integer("rounds", rounds)
     accept = _accepted(log, seed, lowest_propensity)
     actions = log.action_rows
     matched: list[int] = []

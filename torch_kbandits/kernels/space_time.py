@@ -6,6 +6,7 @@ from gpytorch.kernels import Kernel
 from linear_operator import to_dense
 from torch import Tensor
 
+from torch_kbandits import checks
 from torch_kbandits.kernels.numberless import NumberlessKernel
 
 
@@ -25,6 +26,8 @@ class SpaceTimeKernel(NumberlessKernel):
     """
 
     def __init__(self, space_kernel: Kernel, time_kernel: Kernel, **kwargs: Any) -> None:
+        checks.instance("space_kernel", space_kernel, Kernel, "a GPyTorch kernel")
+        checks.instance("time_kernel", time_kernel, Kernel, "a GPyTorch kernel")
         super().__init__(**kwargs)
         self.space_kernel, self.time_kernel = deepcopy(space_kernel), deepcopy(time_kernel)
 

@@ -93,7 +93,7 @@ class KernelBanditSampler(BaseSampler):
             checks.one_of(name, value, get_args(words))
         if "constraints_func" in settings:
             raise InputError("KernelBanditSampler does not support constraints: use Optuna's GPSampler or TPESampler.")
-        if checks.positive_integer("n_startup_trials", n_startup_trials) < 2:
+        if (n_startup_trials := checks.positive_integer("n_startup_trials", n_startup_trials)) < 2:
             raise InputError(
                 f"n_startup_trials must be at least 2, since a fit needs two values; got {n_startup_trials}."
             )
