@@ -13,6 +13,11 @@ hypothesis.settings.register_profile("default", derandomize=True, deadline=None,
 hypothesis.settings.load_profile("default")
 
 
+def pytest_configure(config):
+    """Whether a line search ends abnormally is a matter of rounding, and BoTorch tries again."""
+    config.addinivalue_line("filterwarnings", "ignore:Optimization failed:RuntimeWarning")
+
+
 @pytest.fixture(autouse=True)
 def _fixed_global_generator():
     """BoTorch draws from torch's global generator; give every test the same."""
