@@ -21,7 +21,6 @@ from sklearn.model_selection import GridSearchCV, GroupKFold, RandomizedSearchCV
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils.estimator_checks import check_estimator
 from tunable import Tunable, quality
 
 from torch_kbandits import InputError, KernelBanditWarning
@@ -91,13 +90,6 @@ def test_scores_are_those_of_cross_validation_and_the_best_is_refitted():
     assert search.predict_proba(X).shape == (len(X), 3)
     assert search.score(X, y) == refitted.score(X, y)
     assert search.classes_.tolist() == [0, 1, 2]
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:invalid value encountered in cast:RuntimeWarning")  # scikit-learn's, of NaN
-def test_scikit_learn_s_own_checks_of_estimators_pass():
-    search = KernelBanditSearchCV(LogisticRegression(), {"C": [0.1, 1.0]}, n_iter=2, cv=2, error_score="raise")
-    check_estimator(search, on_skip=None)
 
 
 def test_clone_words_and_saving():
