@@ -41,7 +41,7 @@ def describe_tensor(value: Tensor) -> str:
     """Return the numbers of a tensor or, of a large one, its shape and a fingerprint: equal if all numbers are."""
     if value.numel() <= _MOST_WRITTEN:
         return str(value.tolist())
-    digest = hashlib.sha256(value.detach().cpu().contiguous().numpy())
+    digest = hashlib.sha256(value.detach().cpu().contiguous().numpy().tobytes())
     return f"{tuple(value.shape)} numbers, {value.dtype}, sha256 {digest.hexdigest()[:32]}"
 
 
