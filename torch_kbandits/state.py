@@ -1,6 +1,7 @@
 """What a saved state holds, and the checks between it and the bandit that loads it."""
 
 import dataclasses
+import hashlib
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -19,6 +20,9 @@ STATE_FORMAT = 3
 
 #: Letters of a setting that the message of an error shows.
 _LONGEST_SETTING = 200
+#: Tensors of more numbers are told apart by a fingerprint: as text they take more room than in the history, and nobody
+#: would read it.
+_MOST_WRITTEN = 64
 
 
 def describe_kernel(kernel: Kernel, title: str = "kernel") -> dict[str, Any]:
@@ -31,12 +35,20 @@ def describe_kernel(kernel: Kernel, title: str = "kernel") -> dict[str, Any]:
             if key != "training" and not key.startswith("_") and isinstance(value, (bool, int, float, str)):
                 config[f"{prefix}.{key}"] = value
     for name, value in kernel.state_dict().items():
-        config[f"{title}.{name}"] = str(value.tolist())
+        config[f"{title}.{name}"] = describe_tensor(value)
     return config
 
 
+def describe_tensor(value: Tensor) -> str:
+    """Return the numbers of a tensor or, of a large one, its shape and a fingerprint: equal if all numbers are."""
+    if value.numel() <= _MOST_WRITTEN:
+        return str(value.tolist())
+    digest = hashlib.sha256(value.detach().cpu().contiguous().numpy().tobytes())
+    return f"{tuple(value.shape)} numbers, {value.dtype}, sha256 {digest.hexdigest()[:32]}"
+
+
 def describe_value(name: str, value: Any, config: dict[str, Any]) -> None:
-    """Add a setting under its name; a dataclass becomes its class name and its fields, a tensor its numbers."""
+    """Add a setting under its name; a dataclass becomes its class name and its fields."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         config[name] = type(value).__name__
         for field in dataclasses.fields(value):
@@ -47,7 +59,7 @@ def describe_value(name: str, value: Any, config: dict[str, Any]) -> None:
         for index, part in enumerate(value):
             describe_value(f"{name}.{index}", part, config)
     elif isinstance(value, Tensor):
-        config[name] = str(value.tolist())
+        config[name] = describe_tensor(value)
     elif isinstance(value, (bool, int, float, str, type(None))):
         config[name] = value
     else:

@@ -144,6 +144,35 @@ def test_a_covariance_matrix(in_context, tmp_path):
     assert torch.equal(loaded.ask(), bandit.ask())
 
 
+def sensors(table):
+    arms = torch.arange(len(table), dtype=DOUBLE).unsqueeze(-1)
+    kernel = PrecomputedKernel(table)
+    return algorithms.BKB(candidates=arms, kernel=kernel, regularization=0.05, beta=1.0, seed=0)
+
+
+def test_a_covariance_matrix_is_written_once(tmp_path):
+    root = data(100, 100)[0]
+    sensors(root @ root.mT).save(tmp_path / "bandit.kb")
+    assert (tmp_path / "bandit.kb").stat().st_size < 1.2 * 8 * 100**2
+
+
+def test_another_covariance_matrix_is_refused_in_few_words():
+    """A fingerprint says that numbers differ, whichever; small tensors are told apart by their numbers."""
+    root = data(30, 30)[0]
+    table = root @ root.mT
+    other = table.clone()
+    other[7, 7] = torch.nextafter(other[7, 7], other[0, 0] + 1e3)
+    state = sensors(table).state_dict()
+    sensors(table.clone()).load_state_dict(state)
+    with pytest.raises(StateMismatchError, match=r"kernel.covariance: saved \(30, 30\) numbers.*here") as caught:
+        sensors(other).load_state_dict(state)
+    assert len(str(caught.value)) < 500
+    with pytest.raises(StateMismatchError, match=r"kernel.covariance: saved \[\[2\.0.*here \[\[3\.0"):
+        sensors(3.0 * torch.eye(2, dtype=DOUBLE)).load_state_dict(
+            sensors(2.0 * torch.eye(2, dtype=DOUBLE)).state_dict()
+        )
+
+
 def test_batches_of_kernels_come_back():
     two = torch.Size([2])
     for kernel in (
