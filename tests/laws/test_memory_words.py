@@ -26,7 +26,7 @@ OWN = {
     "w-gp-ucb": {},
 }
 TAKING = sorted(set(algorithms.names()) - set(OWN))
-CONTEXTUAL = {"k-ucb", "cbkb", "cbbkb", "ek-ucb", "lin-ucb", "gp-ts"}
+CONTEXTUAL = {"k-ucb", "cbkb", "cbbkb", "ek-ucb", "et-gp-ucb", "lin-ucb", "gp-ts", "random"}
 NAMES = ["window", "restart", "discount", "linear"]
 SLOW = [pytest.mark.slow]
 #: The rate at which TV-GP-UCB's prior forgets unless told otherwise.
