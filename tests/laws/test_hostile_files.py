@@ -7,7 +7,7 @@ from copy import deepcopy
 
 import pytest
 import torch
-from problems import DOUBLE, data, play, rbf
+from problems import DOUBLE, data, rbf
 from test_algorithms import make
 from test_saved_files import sealed
 from torch.overrides import TorchFunctionMode
@@ -35,7 +35,7 @@ def contextual():
 
 
 def fitted():
-    return FittedBandit(dimension=2, num_initial=4, kernel=rbf(0.3), seed=1)
+    return FittedBandit(dimension=2, num_initial=9, kernel=rbf(0.3), seed=1)
 
 
 #: Bandits of each kind of state and of pieces.
