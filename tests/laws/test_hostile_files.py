@@ -35,7 +35,7 @@ def contextual():
 
 
 def fitted():
-    return FittedBandit(dimension=2, num_initial=4, kernel=rbf(0.3), seed=1)
+    return FittedBandit(dimension=2, num_initial=9, kernel=rbf(0.3), seed=1)
 
 
 #: Bandits of each kind of state and of pieces.

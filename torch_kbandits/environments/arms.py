@@ -5,6 +5,7 @@ from torch import Tensor
 from torch_kbandits import checks
 from torch_kbandits.environments.arm_index import ArmIndex, rows_of
 from torch_kbandits.environments.base import Environment
+from torch_kbandits.environments.options import check_size
 from torch_kbandits.errors import InputError
 from torch_kbandits.random import generator_for
 
@@ -104,6 +105,9 @@ def gaussian_bumps(
     dimension = checks.positive_integer("dimension", dimension)
     num_bumps = checks.positive_integer("num_bumps", num_bumps)
     lengthscale = checks.positive("lengthscale", lengthscale)
+    check_size("num_arms × dimension", num_arms, dimension)
+    check_size("num_bumps × dimension", num_bumps, dimension)
+    check_size("num_arms × num_bumps", num_arms, num_bumps)
     generator = generator_for(seed, 0, "gaussian bumps")
     arms = torch.rand(num_arms, dimension, generator=generator, dtype=torch.float64, device="cpu")
     centres = torch.rand(num_bumps, dimension, generator=generator, dtype=torch.float64, device="cpu")

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch_kbandits import checks
 from torch_kbandits.environments.arms import FiniteArms
 from torch_kbandits.environments.covariances import norm_of_values, norm_of_weights, stationary_kernel
-from torch_kbandits.environments.options import choice
+from torch_kbandits.environments.options import check_size, choice
 from torch_kbandits.errors import InputError
 from torch_kbandits.gram import gram
 from torch_kbandits.linalg import jittered_cholesky
@@ -102,6 +102,8 @@ def _prior_draw(
     if (num_arms := checks.positive_integer("num_arms", num_arms)) < 2:
         raise InputError("num_arms must be at least 2: the noise is a fraction of the range of the means.")
     dimension = checks.positive_integer("dimension", dimension)
+    check_size("num_arms × num_arms", num_arms, num_arms)
+    check_size("num_arms × dimension", num_arms, dimension)
     prior = stationary_kernel(kernel, lengthscale)
     generator = generator_for(checks.whole_number("seed", seed), 0, purpose)
     arms = torch.rand(num_arms, dimension, generator=generator, dtype=torch.float64, device="cpu")

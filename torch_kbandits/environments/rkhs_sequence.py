@@ -8,6 +8,7 @@ from torch import Tensor
 from torch_kbandits import checks
 from torch_kbandits.environments.covariances import stationary_kernel
 from torch_kbandits.environments.dynamic import DynamicEnvironment
+from torch_kbandits.environments.options import check_size
 from torch_kbandits.gram import gram
 from torch_kbandits.linalg import jittered_cholesky
 from torch_kbandits.random import generator_for
@@ -50,8 +51,12 @@ class RKHSSequence(DynamicEnvironment, ABC):
         prior = stationary_kernel(kernel, lengthscale)
         generator = generator_for(checks.whole_number("seed", seed), 0, "rkhs sequence")
         shape = checks.positive_integer("num_arms", num_arms), checks.positive_integer("dimension", dimension)
-        arms = torch.rand(shape, generator=generator, dtype=torch.float64, device="cpu")
         number = checks.positive_integer("num_centres", num_centres)
+        check_size("num_arms × dimension", *shape)
+        check_size("num_centres × dimension", number, shape[1])
+        check_size("num_arms × num_centres", shape[0], number)
+        check_size("num_centres × num_centres", number, number)
+        arms = torch.rand(shape, generator=generator, dtype=torch.float64, device="cpu")
         super().__init__(
             arms,
             noise_scale,
