@@ -16,6 +16,7 @@ from typing_extensions import override
 from torch_kbandits import checks
 from torch_kbandits.confidence import Evidence, Width
 from torch_kbandits.errors import InputError
+from torch_kbandits.models import NystromGP
 
 #: Keeps the gradient of the square root finite, and is far below any variance that matters in any units.
 MIN_VARIANCE = 1e-30
@@ -115,7 +116,12 @@ def _marginals(model: Model, x: Tensor, transform: PosteriorTransform | None) ->
 
 
 def hallucinate(model: Model, X: Tensor) -> Model:
-    """Return the model conditioned on its own posterior mean at X (k, d): the variance shrinks, the mean stays."""
+    """Return the model conditioned on its own posterior mean at X (k, d): the variance shrinks, the mean stays.
+
+    Points join the dictionary of a Nyström posterior: at a fixed one the variance outside its span would not shrink.
+    """
+    if isinstance(model, NystromGP):
+        return model.hallucinated(X)
     mean = cast(GPyTorchPosterior, model.posterior(X)).mean
     likelihood = getattr(model, "likelihood", None)
     kwargs: dict[str, Any] = {}
