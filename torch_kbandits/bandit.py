@@ -398,7 +398,7 @@ class Bandit(Undisturbed):
         return self._model
 
     def acquisition(self, *, context: Any = None, candidates: Any = None, time: Any = None) -> AcquisitionFunction:
-        """Return the acquisition function that ``ask`` maximises, as a BoTorch one on ``model``.
+        """Return the acquisition function that ``ask`` maximises, given what is pending, as a BoTorch one on ``model``.
 
         With a context it is a function of the action alone: BoTorch's ``FixedFeatureAcquisitionFunction``. Thompson
         sampling makes draws of its own: those of ``ask`` come from another form of the same posterior.
