@@ -6,7 +6,15 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from torch_kbandits.linalg import LEAST_SHARE, bordered, cholesky_rank_one, jittered_cholesky, non_negative_variance
+from torch_kbandits.linalg import (
+    LEAST_SHARE,
+    bordered,
+    cholesky_rank_one,
+    is_finite,
+    jittered_cholesky,
+    magnitude,
+    non_negative_variance,
+)
 
 #: Observations that are cheaper to follow one by one than by a product of factors.
 _FEW = 4
@@ -163,6 +171,10 @@ class DTCFactors:
         explained = embedding.square().sum(-2) - self._whiten(embedding).square().sum(-2)
         return non_negative_variance(prior_variance - explained, prior_variance)
 
+    def reducible(self, prior_variance: Tensor, embedding: Tensor) -> Tensor:
+        """Return zᵀV⁻¹z (..., N): of the variances, what more observations could take away. Cost: O(N m²)."""
+        return self._whiten(embedding).square().sum(-2)
+
     def covariance(self, prior_covariance: Tensor, embedding: Tensor) -> Tensor:
         """Return the posterior covariance (..., q, q) from the prior one and (..., m, q). Cost: O(q m² + q² m)."""
         return prior_covariance - self.explained(embedding, embedding)
@@ -184,7 +196,8 @@ class DTCFactors:
 
     def mean_norm(self) -> Tensor:
         """Return the RKHS norm of the posterior mean less the prior mean, (...,), in reward units."""
-        return self.weights.norm(dim=-1)
+        scale = magnitude(self.weights)
+        return (self.weights / scale).norm(dim=-1) * scale.squeeze(-1)
 
     def draw_correction(self, prior: Tensor, generator: torch.Generator) -> Tensor:
         """Return w (m,) such that g(x) + z(x)ᵀ w is a draw of f − mean, for a prior draw g with values ``prior`` (m,).
@@ -194,6 +207,11 @@ class DTCFactors:
         normals = torch.randn(len(prior), 1, generator=generator, dtype=torch.float64, device="cpu").to(prior)
         weights = torch.linalg.solve_triangular(self.precision_factor.mT, normals, upper=True)
         return (weights - embed(self.dictionary_factor, prior.unsqueeze(-1))).squeeze(-1)
+
+    def is_finite(self) -> bool:
+        """Say whether neither a kernel value nor a sum of rewards has made them NaN. Cost: O(m)."""
+        diagonal = self.precision_factor.diagonal(dim1=-2, dim2=-1)
+        return bool(is_finite(diagonal).all() and is_finite(self.weights).all())
 
     @property
     def batch_dims(self) -> int:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from torch_kbandits.bordered import BorderedFactor
-from torch_kbandits.linalg import jittered_cholesky, non_negative_variance, schur_factor
+from torch_kbandits.linalg import is_finite, jittered_cholesky, magnitude, non_negative_variance, schur_factor
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,6 +68,10 @@ class ExactFactors:
         """Return the posterior variances (..., N) from k(x, x) (..., N). Cost: O(N u)."""
         return non_negative_variance(prior_variance - embedding.square().sum(-2), prior_variance)
 
+    def reducible(self, prior_variance: Tensor, embedding: Tensor) -> Tensor:
+        """Return what more observations could take away of the variances (..., N): all of them. Cost: O(N u)."""
+        return self.variance(prior_variance, embedding)
+
     def covariance(self, prior_covariance: Tensor, embedding: Tensor) -> Tensor:
         """Return the posterior covariance (..., q, q) from the prior one and (..., u, q). Cost: O(q² u)."""
         return prior_covariance - self.explained(embedding, embedding)
@@ -86,8 +90,10 @@ class ExactFactors:
 
     def mean_norm(self) -> Tensor:
         """Return the RKHS norm of the posterior mean less the prior mean, (...,), in reward units."""
-        squared = self.whitened.square().sum(-1) - (self.noise * self.coefficients().square()).sum(-1)
-        return squared.clamp_min(0.0).sqrt()
+        scale = magnitude(self.whitened)
+        whitened, coefficients = self.whitened / scale, self.coefficients() / scale
+        squared = whitened.square().sum(-1) - (self.noise * coefficients.square()).sum(-1)
+        return squared.clamp_min(0.0).sqrt() * scale.squeeze(-1)
 
     def draw_correction(self, prior: Tensor, generator: torch.Generator) -> Tensor:
         """Return w (u,) such that g(x) + z(x)ᵀ w is a draw of f − mean, for a prior draw g with values ``prior`` (u,).
@@ -159,8 +165,8 @@ class ExactFactors:
         return type(self)(factor, self.noise[..., keep], targets, _column(factor.solve, targets), share)
 
     def is_finite(self) -> bool:
-        """Say whether rounding has left the factors usable; a change that failed shows on the diagonal. Cost: O(u)."""
-        return bool(torch.isfinite(self.factor.diagonal()).all())
+        """Say whether neither rounding nor a kernel value or a sum of rewards has made them NaN. Cost: O(u)."""
+        return bool(is_finite(self.factor.diagonal()).all() and is_finite(self.whitened).all())
 
     # ---------------------------------------------------------------- Tr D A⁻¹ after a change
 

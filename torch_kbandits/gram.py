@@ -9,7 +9,7 @@ from gpytorch.means import Mean
 from linear_operator.operators import to_dense
 from torch import Tensor
 
-from torch_kbandits.errors import InputError
+from torch_kbandits.errors import InputError, NumericalError
 
 
 def gram(kernel: Kernel, X: Tensor, other: Tensor | None = None) -> Tensor:
@@ -25,6 +25,23 @@ def gram(kernel: Kernel, X: Tensor, other: Tensor | None = None) -> Tensor:
     if columns is not None:
         X, other = X[:, columns], other[:, columns]
     return to_dense(cast(Tensor, kernel.forward(X, other, diag=False)))
+
+
+def border(kernel: Kernel, X: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """Return k(x, x') of all but the last k rows of X (..., m, d) against these, and of these, as ``gram`` does.
+
+    Raises:
+        NumericalError: if the kernel does not hold all points at once: GPyTorch's shift their inputs by the mean, which
+            one point far away turns into NaN for all.
+    """
+    new = X[..., X.shape[-2] - k :, :]
+    across = gram(kernel, X, new)
+    if not bool(torch.isfinite(across).all()):
+        raise NumericalError(
+            "The Gram matrix has NaN or infinite entries once the new points are among the others: check the inputs "
+            "and the kernel's hyperparameters."
+        )
+    return across[..., : X.shape[-2] - k, :], gram(kernel, new)
 
 
 def prior_variance(kernel: Kernel, X: Tensor) -> Tensor:

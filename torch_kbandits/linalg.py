@@ -42,7 +42,7 @@ def jittered_cholesky(matrix: Tensor, scale: Tensor | None = None, *, for_solvin
     Cost: O(m³) a batch member and attempt; one attempt unless the matrix is singular to rounding.
     """
     factor, info = torch.linalg.cholesky_ex(matrix)
-    failed = info > 0
+    failed = (info > 0) | ~is_finite(factor.diagonal(dim1=-2, dim2=-1))  # some LAPACKs take NaN for a success
     if for_solving:
         failed = failed | _is_lost(factor)
     if not bool(failed.any()):
@@ -70,6 +70,19 @@ def jittered_cholesky(matrix: Tensor, scale: Tensor | None = None, *, for_solvin
         f"{smallest:.3g} and rounding explains down to {-limit * float(scale.detach().abs().amax()):.3g}. "
         "The kernel is not a valid covariance."
     )
+
+
+def is_finite(values: Tensor) -> Tensor:
+    """Say whether all of the last dimension (..., m) are finite, (...,)."""
+    return torch.isfinite(values).all(-1)
+
+
+def magnitude(values: Tensor) -> Tensor:
+    """Return the largest of |values| (..., m), (..., 1), to take squares of the rest; 1 where there is none but 0."""
+    if values.shape[-1] == 0:
+        return values.new_ones(()).expand(*values.shape[:-1], 1)
+    largest = values.detach().abs().amax(-1, keepdim=True)
+    return torch.where(largest == 0.0, 1.0, largest)
 
 
 def _is_lost(factor: Tensor) -> Tensor:

@@ -1,7 +1,6 @@
 """The laws of DESIGN for posteriors: NystromGP against dense formulas and against itself."""
 
 import itertools
-from copy import deepcopy
 
 import hypothesis.strategies as st
 import numpy as np
@@ -12,9 +11,11 @@ from botorch.cross_validation import loo_cv
 from botorch.exceptions.errors import UnsupportedError
 from botorch.models import SingleTaskGP
 from botorch.models.transforms import Normalize, Standardize
+from botorch.sampling import IIDNormalSampler
 from gpytorch.kernels import RBFKernel
 from gpytorch.means import ConstantMean, ZeroMean
 from gpytorch.mlls import ExactMarginalLogLikelihood
+from gpytorch.settings import prior_mode
 from hypothesis import given
 from problems import DOUBLE, KERNELS, data, dense, difference, exactly, rbf
 
@@ -411,20 +412,88 @@ def test_fitting_at_all_points_maximises_the_exact_likelihood():
     assert values[0] == pytest.approx(values[1], abs=1e-6)
 
 
-def test_leaving_out_one_by_one_is_refused_where_it_would_be_that_of_another_posterior():
-    """BoTorch's short cut takes the posterior for the conditional of the prior, which the exact one is."""
+LEFT_OUT = {
+    "exact": (OnlineGP, {}),
+    "Nyström": (NystromGP, {"inducing_points": data(14, 2)[0][:4]}),
+    "noise of each": (NystromGP, {"inducing_points": data(14, 2)[0][:4], "train_Yvar": 0.01 + data(14, 2)[1].abs()}),
+}
+
+
+@pytest.mark.parametrize("outputs", [1, 2])
+@pytest.mark.parametrize(("model", "words"), LEFT_OUT.values(), ids=LEFT_OUT)
+def test_leaving_one_out_equals_a_model_without_it(model, words, outputs):
+    """At the same dictionary and hyperparameters, in the units told, which a transform learned from all."""
+    X, Y = data(14, 2)
+    Y = torch.cat([10.0 * Y + 3.0, Y.square()], -1)[:, :outputs]
+    noise = words.get("train_Yvar", torch.full((14, 1), 0.05 * float(Y[:, 0].var()), dtype=DOUBLE)).expand(Y.shape)
+    words = words | ({"train_Yvar": noise} if "train_Yvar" in words else {"regularization": 0.05})
+    built = model(X, Y, covar_module=rbf(0.5), outcome_transform=Standardize(m=outputs), **words)
+    noise = noise / Y.var(0) if "train_Yvar" in words else torch.full_like(Y, 0.05)
+    scaled = (Y - Y.mean(0)) / Y.std(0)
+    result, predicted = built.leave_one_out(observation_noise=False), built.leave_one_out()
+    assert result.posterior.mean.shape == (14, 1, outputs)
+    assert difference(result.observed_Y.squeeze(1), Y) < 1e-10
+    for row, o in itertools.product(range(14), range(outputs)):
+        rest = torch.arange(14) != row
+        given = dense(X[rest], scaled[rest, o], noise[rest, o])
+        where = dense(X[row, None])
+        Z = [] if model is OnlineGP else dense(words["inducing_points"])
+        expected = (oracles.dtc if Z else oracles.exact)(oracles.rbf(0.5), *given, *Z, *where)
+        std = float(Y[:, o].std())
+        assert float(result.posterior.mean[row, 0, o]) == pytest.approx(
+            expected.mean[0] * std + float(Y[:, o].mean()), abs=1e-7
+        )
+        assert float(result.posterior.variance[row, 0, o]) == pytest.approx(expected.variance[0] * std**2, rel=1e-6)
+        with_noise = expected.variance[0] + float(noise[row, o])
+        assert float(predicted.posterior.variance[row, 0, o]) == pytest.approx(with_noise * std**2, rel=1e-6)
+
+
+def test_leaving_one_out_is_botorchs_where_the_posterior_is_exact():
     X, Y = data(12, 2)
-    words = {"covar_module": rbf(0.5), "regularization": 0.05}
-    model = NystromGP(X, Y, inducing_points=X[:4], **words)
-    with pytest.raises(UnsupportedError, match="leave an observation out by remove"):
-        loo_cv(model.eval())
-    exact = loo_cv(OnlineGP(X, Y, **words).eval(), observation_noise=False).posterior
-    for row in range(12):
-        others = torch.arange(12) != row
-        without = OnlineGP(X[others], Y[others], **words).posterior(X[row, None])
-        assert difference(exact.mean[row], without.mean) < 1e-8
-        assert difference(exact.variance[row], without.variance) < 1e-8
-        rest = deepcopy(model)
-        rest.remove([row])
-        expected = NystromGP(X[others], Y[others], inducing_points=X[:4], **words).posterior(X[row, None])
-        assert difference(rest.posterior(X[row, None]).mean, expected.mean) < 1e-8
+    Y = torch.cat([Y, Y.square()], -1)
+    model = OnlineGP(X, Y, 0.01 + Y.abs(), covar_module=rbf(0.5), outcome_transform=Standardize(m=2)).eval()
+    ours, theirs = model.leave_one_out(), loo_cv(model)
+    for own, their in zip(ours[1:], theirs[1:], strict=True):
+        for part in ("mean", "variance") if own is ours.posterior else (None,):
+            one, other = (own, their) if part is None else (getattr(own, part), getattr(their, part))
+            assert difference(one, other) < 1e-8
+
+
+def test_the_prior_alone_is_refused_where_it_would_be_taken_for_the_model():
+    """BoTorch's short cut for leaving one out takes the posterior for the conditional of the prior."""
+    X, Y = data(12, 2)
+    model = NystromGP(X, Y, inducing_points=X[:4], covar_module=rbf(0.5), regularization=0.05).eval()
+    with pytest.raises(UnsupportedError, match=r"prior_mode\(\): model\(X\).*leave_one_out"):
+        loo_cv(model)
+    with prior_mode():
+        assert difference(model(X).variance, torch.ones(12)) < 1e-12
+
+
+@pytest.mark.parametrize("model", [NystromGP, OnlineGP])
+def test_points_of_one_input_may_come_without_their_column(model):
+    X, Y = data(12, 1)
+    built = model(X, Y, covar_module=rbf(0.5), regularization=0.05).eval()
+    T = torch.linspace(0.0, 1.0, 5, dtype=DOUBLE)
+    assert difference(built(T).mean, built(T.unsqueeze(-1)).mean) == 0.0
+    one, other = (built.get_fantasy_model(points, T) for points in (T, T.unsqueeze(-1)))
+    assert difference(one(T).mean, other(T).mean) == 0.0
+    built.train()
+    assert built(X.squeeze(-1)).mean.shape == (12,)
+
+
+@pytest.mark.parametrize("outputs", [1, 2])
+@pytest.mark.parametrize("model", [NystromGP, OnlineGP])
+def test_fantasies_show_their_inputs_in_the_shape_of_their_batch(model, outputs):
+    """As SingleTaskGP's do; the factors are computed once for rewards fantasised at the same points."""
+    X, Y = data(12, 2)
+    Y = torch.cat([Y, -Y], -1)[:, :outputs]
+    new = torch.rand(3, 2, 2, dtype=DOUBLE)
+    sampler = IIDNormalSampler(torch.Size([4]), seed=0)
+    theirs = SingleTaskGP(X, Y).fantasize(new, sampler)
+    ours = model(X, Y, covar_module=rbf(0.5), regularization=0.05).fantasize(new, sampler)
+    assert ours.train_inputs[0].shape == theirs.train_inputs[0].shape
+    assert ours.train_targets.shape == theirs.train_targets.shape
+    posterior, expected = ours.posterior(X), ours.train().eval().posterior(X)
+    assert posterior.mean.shape == theirs.posterior(X).mean.shape
+    assert difference(posterior.variance, expected.variance) < 1e-10
+    assert ours.factors.variance(torch.ones(1), ours.embed(X[:1])).shape[0] == 3

@@ -789,7 +789,6 @@ BAD_TELLS = {
     "too few rewards": ((X, Y[:3]), {}, r"X must be \(k, d\) and Y \(k, 1\)"),
     "too many outputs": ((X, torch.cat([Y, Y], -1)), {}, r"X must be \(k, d\) and Y \(k, 1\)"),
     "a batch": ((X.expand(2, 8, 2), Y.expand(2, 8, 1)), {}, r"X must be \(k, d\)"),
-    "variances where there are none": ((X, Y, Y.abs()), {}, "Yvar is for models made with train_Yvar"),
     "negative variances": ((X, Y, -Y.abs()), {"train_Yvar": Y.abs()}, "Yvar must not be negative, its least"),
     "NaN variances": ((X, Y, Y * NAN), {"train_Yvar": Y.abs()}, "Yvar must be finite"),
     "variances of another shape": ((X, Y, Y[:2].abs()), {"train_Yvar": Y.abs()}, r"the shape of Y, \(8, 1\)"),

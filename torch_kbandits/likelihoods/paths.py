@@ -1,4 +1,4 @@
-"""Pathwise samples of exact GPs whose observations age, for BoTorch's ``draw_matheron_paths``."""
+"""Pathwise samples of exact GPs whose observations differ in noise, for BoTorch's ``draw_matheron_paths``."""
 
 from typing import Any, cast
 
@@ -12,21 +12,22 @@ from linear_operator.operators import DiagLinearOperator, LinearOperator
 from torch import Tensor
 
 from torch_kbandits.likelihoods.ageing import UncertaintyInjectionLikelihood
+from torch_kbandits.likelihoods.given import GivenNoiseLikelihood
 
 
-@GaussianUpdate.register(ExactGP, UncertaintyInjectionLikelihood)
-def update_with_ageing_noise(
+@GaussianUpdate.register(ExactGP, (UncertaintyInjectionLikelihood, GivenNoiseLikelihood))
+def update_with_observation_noise(
     model: ExactGP,
-    likelihood: UncertaintyInjectionLikelihood,
+    likelihood: UncertaintyInjectionLikelihood | GivenNoiseLikelihood,
     *,
     points: Tensor | None = None,
     noise_covariance: Tensor | LinearOperator | None = None,
     **kwargs: Any,
 ) -> GeneralizedLinearPath:
-    """Return BoTorch's update of prior paths, with the noise that the posterior counts at ``now``.
+    """Return BoTorch's update of prior paths, with the noise that the posterior counts.
 
-    BoTorch's own rule asks a likelihood for noise without the inputs that have the times, and may do so in training
-    mode, where there is no cut-off.
+    BoTorch's own rule asks a likelihood for noise without inputs, which say when observations were made or that
+    observations are meant, and may do so in training mode, where nothing that is old is cut off.
 
     Args:
         model: an exact GP.

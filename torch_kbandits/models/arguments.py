@@ -27,10 +27,15 @@ def check_data(train_X: Tensor, train_Y: Tensor, train_Yvar: Tensor | None) -> N
             f"{(*train_X.shape[:-1], 1)} for one output; got {checks.describe(train_Y)}."
         )
     if train_Yvar is not None:
-        checks.points("train_Yvar", train_Yvar, like=train_X)
-        if train_Yvar.shape != train_Y.shape:
-            raise InputError(
-                f"train_Yvar must have the shape of train_Y, {tuple(train_Y.shape)}; got {checks.describe(train_Yvar)}."
-            )
-        if bool((train_Yvar < 0).any()):
-            raise InputError(f"train_Yvar must not be negative, its least entry is {float(train_Yvar.min())}.")
+        check_variances("train_Yvar", train_Yvar, "train_Y", train_Y)
+
+
+def check_variances(name: str, variances: Tensor, of: str, rewards: Tensor) -> None:
+    """Refuse noise variances that are not those of rewards, called ``of``."""
+    checks.finite(name, checks.same_kind(name, checks.floating_tensor(name, variances), rewards))
+    if variances.shape != rewards.shape:
+        raise InputError(
+            f"{name} must have the shape of {of}, {tuple(rewards.shape)}; got {checks.describe(variances)}."
+        )
+    if bool((variances < 0).any()):
+        raise InputError(f"{name} must not be negative, its least entry is {float(variances.min())}.")

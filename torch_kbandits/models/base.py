@@ -6,26 +6,29 @@ from copy import deepcopy
 from typing import Any, Self, cast
 
 import torch
+from botorch.cross_validation import CVResults
 from botorch.models import SingleTaskGP
 from botorch.models.transforms.input import InputTransform
 from botorch.models.transforms.outcome import OutcomeTransform
 from gpytorch import settings as gpytorch_settings
 from gpytorch.distributions import MultivariateNormal
 from gpytorch.kernels import Kernel
-from gpytorch.likelihoods import FixedNoiseGaussianLikelihood
+from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, GaussianLikelihood
 from gpytorch.likelihoods.gaussian_likelihood import _GaussianLikelihoodBase
+from gpytorch.likelihoods.noise_models import FixedGaussianNoise
 from gpytorch.means import Mean, ZeroMean
 from gpytorch.mlls import MarginalLogLikelihood
 from linear_operator.operators import DenseLinearOperator, DiagLinearOperator
 from torch import Tensor
 
 from torch_kbandits import checks
-from torch_kbandits.errors import InputError
+from torch_kbandits.errors import InputError, NumericalError
 from torch_kbandits.gram import gram, prior_mean, prior_variance
-from torch_kbandits.likelihoods import UncertaintyInjectionLikelihood
-from torch_kbandits.models.arguments import check_data, fixed_gaussian
+from torch_kbandits.likelihoods import GivenNoiseLikelihood, UncertaintyInjectionLikelihood
+from torch_kbandits.models.arguments import check_data, check_variances, fixed_gaussian
 from torch_kbandits.models.cache import Cache, PosteriorFactors
-from torch_kbandits.models.shapes import concatenate, flatten_t_batch
+from torch_kbandits.models.leaving_out import cross_validation, left_out
+from torch_kbandits.models.shapes import concatenate, flatten_t_batch, unrepeated, with_column
 
 
 class FactoredGP(SingleTaskGP):
@@ -99,7 +102,7 @@ class FactoredGP(SingleTaskGP):
         """
         with torch.no_grad():
             self.eval()
-            (train_X,) = self.train_inputs
+            train_X = self._points()
             factors, _ = self._factors()
             variance = factors.variance(prior_variance(self.covar_module, train_X), self.embed(train_X))
             return variance / self._noise(train_X)
@@ -121,7 +124,7 @@ class FactoredGP(SingleTaskGP):
         """Return the largest prior variance k(x, x) over the observations, 0-dim; 0 if there are none."""
         with torch.no_grad():
             self.eval()
-            variance = prior_variance(self.covar_module, self.train_inputs[0])
+            variance = prior_variance(self.covar_module, self._points())
             return variance.max() if variance.numel() else variance.new_zeros(())
 
     def mean_norm(self) -> Tensor:
@@ -138,10 +141,44 @@ class FactoredGP(SingleTaskGP):
         """
         with torch.no_grad():
             self.eval()
-            (train_X,) = self.train_inputs
+            train_X = self._points()
             coefficients = self._factors()[0].coefficients().unsqueeze(-2)
             means = (coefficients @ gram(self.covar_module, self._basis(), train_X)).squeeze(-2)
             return prior_mean(self.mean_module, train_X) + means
+
+    def leave_one_out(self, *, observation_noise: bool = True) -> CVResults:
+        """Return what the model says of each observation without it, in closed form.
+
+        As BoTorch's ``loo_cv``: hyperparameters and, if there is one, the dictionary stay as they are.
+
+        Args:
+            observation_noise: whether the variances are of the reward, and not of the mean reward.
+
+        Returns:
+            The posterior of n x 1 x o values, those observed, and the noise variances that these have of their own.
+
+        Raises:
+            NumericalError: if the noise is too small for what an observation adds to be more than rounding.
+
+        Cost: O(n m²).
+        """
+        with torch.no_grad():
+            self.eval()
+            train_X, Y = self._points(), self.train_targets
+            factors, _ = self._factors()
+            embedding, prior, noise = (
+                self.embed(train_X),
+                prior_variance(self.covar_module, train_X),
+                self._noise(train_X),
+            )
+            reducible = factors.reducible(prior, embedding)
+            means = prior_mean(self.mean_module, train_X) + factors.mean(embedding)
+            means, without = left_out(Y, means, reducible, noise)
+            variances = factors.variance(prior, embedding) - reducible + without
+            if observation_noise:
+                variances = variances + noise
+            own = None if self._own_noise() is None else noise.expand(Y.shape)
+            return cross_validation(self, means, variances.expand(Y.shape), Y, own)
 
     # ---------------------------------------------------------------- the posterior
 
@@ -150,8 +187,10 @@ class FactoredGP(SingleTaskGP):
 
         Cost: O(q m²) a batch member, plus O(q² m) when q > 1.
         """
+        X = with_column(X)
         if self.training or gpytorch_settings.prior_mode.on():
             return super().__call__(X, **kwargs)
+        torch.broadcast_shapes(X.shape[:-2], self.train_inputs[0].shape[:-2])  # where they do not fit, torch's words
         factors, batch_dims = self._factors()
         flat, unflatten = flatten_t_batch(X, batch_dims)
         embedding = self.embed(flat)
@@ -184,16 +223,21 @@ class FactoredGP(SingleTaskGP):
             X: (..., k, d).
             Y: (..., k, o), in the units of ``train_Y``.
             noise: noise variances, shape of ``Y``, in outcome-transformed units squared; ``regularization`` otherwise.
+                GPyTorch rounds values below 1e-6 up to it and says so.
             kwargs: handed on to BoTorch.
 
         Raises:
-            InputError: if X or Y is not finite or X has other columns than ``train_X``.
+            InputError: if X, Y or noise is not finite, noise is negative or not allowed by the likelihood, or X has
+                other columns than ``train_X``.
+            NumericalError: if rewards add up to more than the dtype holds; at the latest at the first use.
         """
         given = self._given_inputs()
         checks.points("X", X, dimension=given.shape[-1], like=given)
         checks.finite("Y", Y)
         self.eval()  # transforms must not learn from the new observations
         if noise is not None:
+            # Fantasies of a point share its noise, so it comes without their dimension.
+            check_variances("noise", noise, "Y", Y[(0,) * (Y.dim() - noise.dim())])
             kwargs["noise"] = noise
         return cast(Self, super().condition_on_observations(X, Y, **kwargs))
 
@@ -202,19 +246,21 @@ class FactoredGP(SingleTaskGP):
 
         Without ``noise`` the new observations have variance ``regularization``.
         """
-        (train_X,), train_Y, likelihood = self.train_inputs, self.train_targets, self.likelihood
+        inputs, train_Y, likelihood = with_column(inputs), self.train_targets, self.likelihood
         # Shared instead of copied: the copy gets its own below, and tensors that carry a graph cannot be copied.
-        shared = {id(part): part for part in (train_X, train_Y, likelihood, *self._shared_buffers())}
+        shared = {id(part): part for part in (*self.train_inputs, train_Y, likelihood, *self._shared_buffers())}
         conditioned = deepcopy(self, memo=shared)
-        # Rewards fantasised at the same points share them: expanding the points would repeat the factorisation.
-        conditioned.train_inputs = (concatenate(train_X, inputs, dim=-2),)
+        points = concatenate(self._points(), inputs, dim=-2)
         conditioned.train_targets = concatenate(train_Y, targets, dim=-1)
-        if noise is None and isinstance(likelihood, FixedNoiseGaussianLikelihood):
-            noise = self._later_noises(targets.shape)
+        batch_shape = torch.broadcast_shapes(points.shape[:-2], conditioned.train_targets.shape[:-1])
+        conditioned.train_inputs = (points.expand(*batch_shape, *points.shape[-2:]),)
         if isinstance(likelihood, UncertaintyInjectionLikelihood):
             conditioned.likelihood = likelihood.joined_by(targets.shape[-1], noise)
         else:
-            conditioned.likelihood = likelihood.get_fantasy_likelihood(**({} if noise is None else {"noise": noise}))
+            own = self._joined_noise(targets.shape[-1], noise)
+            conditioned.likelihood = deepcopy(likelihood, memo={id(self._own_noise()): None})
+            conditioned._hold_noise(own)
+        self._extend(conditioned, inputs, targets)
         return conditioned
 
     # ---------------------------------------------------------------- inside
@@ -222,6 +268,10 @@ class FactoredGP(SingleTaskGP):
     @abstractmethod
     def _fit(self) -> tuple[PosteriorFactors, Tensor]:
         """Return the factors of the posterior and the basis (..., m, d) they stand on, both as the kernel sees them."""
+
+    @abstractmethod
+    def _extend(self, conditioned: Self, inputs: Tensor, targets: Tensor) -> None:
+        """Let a conditioned copy of this model, whose data is there already, know of what it was conditioned on."""
 
     def _shared_buffers(self) -> tuple[Any, ...]:
         """Return what else a conditioned copy replaces."""
@@ -244,7 +294,16 @@ class FactoredGP(SingleTaskGP):
         return kept.factors, kept.factors.batch_dims
 
     def _keep(self, factors: Any, basis: Tensor) -> Cache:
-        """Keep the factors where GPyTorch clears them."""
+        """Keep the factors where GPyTorch clears them.
+
+        Raises:
+            NumericalError: if they are not finite.
+        """
+        if not factors.is_finite():
+            raise NumericalError(
+                f"The rewards add up to more than the dtype holds ({self.train_targets.dtype}), or a kernel value is "
+                "not finite: choose another unit, or check the kernel."
+            )
         self.prediction_strategy = kept = Cache(factors, basis, has_graph=torch.is_grad_enabled(), now=self._now())
         return kept
 
@@ -277,6 +336,10 @@ class FactoredGP(SingleTaskGP):
         factors, _ = self._factors()
         return factors.embed(gram(self.covar_module, self._basis(), X))
 
+    def _points(self) -> Tensor:
+        """Return the observed points (..., n, d) as the kernel sees them, once where rewards of a batch share them."""
+        return unrepeated(self.train_inputs[0], 2 if self._num_outputs == 1 else 3)
+
     def _given_inputs(self) -> Tensor:
         """Return the observed points (..., n, d) as they were given, where a transform may have other columns."""
         transformed = getattr(self, "_has_transformed_inputs", False)
@@ -288,10 +351,51 @@ class FactoredGP(SingleTaskGP):
         return X if transform is None else transform.preprocess_transform(X)
 
     def _noise(self, X: Tensor) -> Tensor:
-        """Return the noise variances λ_s of observations at X (..., n, d), (..., n)."""
-        if isinstance(self.likelihood, UncertaintyInjectionLikelihood):
+        """Return the noise variances λ_s of the observations, which are at X (..., n, d), (..., n)."""
+        if isinstance(self.likelihood, (UncertaintyInjectionLikelihood, GivenNoiseLikelihood)):
             return self.likelihood.observation_noise(X)
         return self.likelihood._shaped_noise_covar(X.shape[:-1], X).diagonal(dim1=-1, dim2=-2)
+
+    def _own_noise(self) -> Tensor | None:
+        """Return the variances (..., n) that observations have of their own, NaN for one without; None if none has."""
+        covar = self.likelihood.noise_covar
+        if isinstance(covar, FixedGaussianNoise):
+            return covar.noise
+        return self.likelihood.given if isinstance(self.likelihood, GivenNoiseLikelihood) else None
+
+    def _hold_noise(self, own: Tensor | None) -> None:
+        """Take over variances (..., n) that observations have of their own."""
+        covar = self.likelihood.noise_covar
+        if own is None:
+            return
+        if isinstance(covar, FixedGaussianNoise):
+            covar.noise = own
+        elif isinstance(self.likelihood, GivenNoiseLikelihood):
+            self.likelihood.given = own
+        else:
+            self.likelihood = GivenNoiseLikelihood(covar, own)
+
+    def _joined_noise(self, k: int, noise: Tensor | None) -> Tensor | None:
+        """Return the variances (..., n + k) that observations have of their own once k more came with ``noise``.
+
+        Raises:
+            InputError: if there is noise and the likelihood says already what that of each observation is.
+        """
+        own = self._own_noise()
+        if noise is not None:
+            if own is None and not isinstance(self.likelihood, GaussianLikelihood):
+                raise InputError(
+                    f"The {type(self.likelihood).__name__} of this model says itself what the noise of an observation "
+                    "is: leave noise and Yvar out."
+                )
+            noise = FixedGaussianNoise(noise).noise  # rounded up and warned of as in the constructor
+        elif own is None:
+            return None
+        elif isinstance(self.likelihood, FixedNoiseGaussianLikelihood):
+            noise = self._later_noise_level().expand(*own.shape[:-1], k)
+        else:
+            noise = own.new_full((*own.shape[:-1], k), torch.nan)
+        return concatenate(torch.full_like(self.train_targets, torch.nan) if own is None else own, noise, dim=-1)
 
     def _check_time_column(self, train_X: Tensor) -> None:
         """Refuse an input transform that changes the times from which a likelihood takes ages."""
@@ -306,15 +410,15 @@ class FactoredGP(SingleTaskGP):
                 "it out, as Normalize(d, indices=[...]) does."
             )
 
-    def _later_noises(self, shape: torch.Size) -> Tensor:
-        """Return the fixed noise variances (..., k) of later observations that come without theirs."""
-        noise = self.regularization.unsqueeze(-1) - self.likelihood.second_noise
+    def _later_noise_level(self) -> Tensor:
+        """Return the fixed noise variance (..., 1) of later observations that come without theirs."""
+        noise = self.regularization.unsqueeze(-1) - getattr(self.likelihood, "second_noise", 0.0)
         if not bool(torch.isfinite(noise).all()):
             raise InputError(
                 "There is no observation whose noise variance the new ones could have: give theirs, or make the model "
                 "with a regularization."
             )
-        return noise.expand(shape)
+        return noise
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any) -> None:
         self.prediction_strategy = None

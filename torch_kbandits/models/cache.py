@@ -22,6 +22,10 @@ class PosteriorFactors(Protocol):
         """Return the posterior variances, (..., N)."""
         ...
 
+    def reducible(self, prior_variance: Tensor, embedding: Tensor) -> Tensor:
+        """Return what more observations at points could take away of their variances, (..., N)."""
+        ...
+
     def covariance(self, prior_covariance: Tensor, embedding: Tensor) -> Tensor:
         """Return the posterior covariance, (..., q, q)."""
         ...

@@ -17,8 +17,8 @@ from torch import Tensor
 from torch_kbandits import checks
 from torch_kbandits.dictionaries import DictionaryRule, PlayedPoints, RidgeLeverageSampling
 from torch_kbandits.dtc import DTCFactors, embed
-from torch_kbandits.errors import EmptyHistoryError, InputError, NumericalError
-from torch_kbandits.gram import gram, prior_mean, prior_variance
+from torch_kbandits.errors import EmptyHistoryError, InputError
+from torch_kbandits.gram import border, gram, prior_mean, prior_variance
 from torch_kbandits.likelihoods import UncertaintyInjectionLikelihood
 from torch_kbandits.linalg import jittered_cholesky
 from torch_kbandits.models.choosing import played_points, unspanned
@@ -149,13 +149,15 @@ class NystromGP(ToldGP):
         Source: Titsias, AISTATS 2009, Eq. 9, at inducing points that are not learned.
 
         Raises:
-            UnsupportedError: BoTorch's, where its ``loo_cv`` asks, which would compute an exact posterior from it.
+            UnsupportedError: BoTorch's, in evaluation mode, unless GPyTorch's ``prior_mode`` is on: what BoTorch's
+                ``loo_cv`` computes from the prior and the observations is the exact posterior, not this one.
         """
         if not self.training:
             if prior_mode.off():
                 raise UnsupportedError(
-                    "A Nyström posterior is not what the prior and the observations alone say, as BoTorch's loo_cv "
-                    "takes for granted: leave an observation out by remove of a copy, or use an OnlineGP."
+                    "A Nyström posterior does not follow from the prior and the observations alone, so forward does "
+                    "not give the prior in evaluation mode. For the prior: with gpytorch.settings.prior_mode(): "
+                    "model(X). For BoTorch's loo_cv: model.leave_one_out()."
                 )
             return super().forward(x)
         if x.shape[-2] == 0:
@@ -189,15 +191,14 @@ class NystromGP(ToldGP):
         Args:
             X: (k, d).
             Y: (k, o), in the units of ``train_Y``.
-            Yvar: noise variances (k, o), in units of ``train_Y`` squared, where the model was made with ``train_Yvar``;
-                ``regularization`` otherwise.
+            Yvar: noise variances (k, o), in units of ``train_Y`` squared; ``regularization`` otherwise.
             add_to_dictionary: whether the points of X join the dictionary, but for those that it spans to rounding,
                 as it does those that are in it.
 
         Raises:
             InputError: if shapes, dtypes or values do not fit, the model has batch dimensions, or the dictionary is
                 empty and none joins.
-            NumericalError: if the rewards add up to more than the dtype holds, or a Gram matrix has NaN.
+            NumericalError: if rewards add up to more than the dtype holds, or a kernel value is not finite.
             NotPositiveDefiniteError: if the kernel is not a covariance.
 
         Cost: O(m²) for each observation, and a copy of the n there are. O(n m + m²) more for each point that joins, but
@@ -235,6 +236,7 @@ class NystromGP(ToldGP):
             InputError: if the points do not fit, are none though there are observations, or the model has batch
                 dimensions.
             EmptyHistoryError: if a rule is to choose among no points.
+            NumericalError: if a kernel value is not finite.
             NotPositiveDefiniteError: if the kernel is not a covariance.
 
         Cost: O(n m² + m³); only O(n m + m²) for each new point if the points are those there and new ones after them.
@@ -261,10 +263,14 @@ class NystromGP(ToldGP):
             X: (..., k, d).
             Y: (..., k, o), in the units of ``train_Y``.
             noise: noise variances, shape of ``Y``, in outcome-transformed units squared; ``regularization`` otherwise.
+                GPyTorch rounds values below 1e-6 up to it and says so.
             kwargs: handed on to BoTorch.
 
         Raises:
-            InputError: if X or Y is not finite or X has other columns than ``train_X``.
+            InputError: if X, Y or noise is not finite, noise is negative or not allowed by the likelihood, or X has
+                other columns than ``train_X``.
+            NumericalError: at the first use, if rewards add up to more than the dtype holds, or a kernel value is not
+                finite.
 
         Cost: O((m + k)³ + (n + k) (m + k)²) at the first use of the result.
         """
@@ -272,16 +278,6 @@ class NystromGP(ToldGP):
         # What ``get_fantasy_model`` added as the kernel sees it is now known as the caller gave it.
         conditioned.inducing_points = concatenate(self.inducing_points, X, dim=-2)
         conditioned._transformed_inducing_points = self._transformed_inducing_points
-        return conditioned
-
-    def get_fantasy_model(self, inputs: Tensor, targets: Tensor, noise: Tensor | None = None, **kwargs: Any) -> Self:
-        """Return a copy with more observations, their points in the dictionary; all arguments already transformed.
-
-        Without ``noise`` the new observations have variance ``regularization``.
-        """
-        conditioned = super().get_fantasy_model(inputs, targets, noise, **kwargs)
-        earlier = self._transformed_inducing_points
-        conditioned._transformed_inducing_points = inputs if earlier is None else concatenate(earlier, inputs, dim=-2)
         return conditioned
 
     def hallucinated(self, X: Tensor) -> Self:
@@ -309,8 +305,12 @@ class NystromGP(ToldGP):
 
     # ---------------------------------------------------------------- inside
 
+    def _extend(self, conditioned: Self, inputs: Tensor, targets: Tensor) -> None:
+        earlier = self._transformed_inducing_points
+        conditioned._transformed_inducing_points = inputs if earlier is None else concatenate(earlier, inputs, dim=-2)
+
     def _fit(self) -> tuple[DTCFactors, Tensor]:
-        (train_X,) = self.train_inputs
+        train_X = self._points()
         dictionary = self._dictionary()
         residuals = self.train_targets - prior_mean(self.mean_module, train_X)
         self._changes = 0
@@ -335,8 +335,6 @@ class NystromGP(ToldGP):
             raise InputError("The dictionary is empty: let the points join, with add_to_dictionary=True.")
         embedding = start.factors.embed(gram(self.covar_module, start.basis, inputs))
         factors = start.factors.observed(embedding, new.residuals, new.variances)
-        if not bool(torch.isfinite(factors.weights).all()):
-            raise NumericalError("The rewards add up to more than the dtype holds.")
         return Change(factors, start.basis, start.changes + len(new.inputs), start.also)
 
     def _without(self, rows: Tensor, kept: Tensor, before: Observations) -> Change:
@@ -354,8 +352,8 @@ class NystromGP(ToldGP):
         dictionary, observations, basis = self._dictionary_of(points, extra), self._observations(), self._dictionary()
         also, m = {"inducing_points": points, "_transformed_inducing_points": extra}, basis.shape[-2]
         if 0 < m < dictionary.shape[-2] and torch.equal(dictionary[..., :m, :], basis):
-            (factors, basis), new = self._state(), dictionary[..., m:, :]
-            grams = gram(self.covar_module, basis, new), gram(self.covar_module, new)
+            (factors, _), new = self._state(), dictionary[..., m:, :]
+            grams = border(self.covar_module, dictionary, new.shape[-2])
             played = gram(self.covar_module, dictionary, observations.inputs)
             after = factors.grown(*grams, played, observations.residuals, observations.variances)
             if after is not None:

@@ -10,9 +10,8 @@ from gpytorch.likelihoods.gaussian_likelihood import _GaussianLikelihoodBase
 from gpytorch.means import Mean
 from torch import Tensor
 
-from torch_kbandits.errors import NumericalError
 from torch_kbandits.exact import ExactFactors
-from torch_kbandits.gram import gram, prior_mean, prior_variance
+from torch_kbandits.gram import border, gram, prior_mean, prior_variance
 from torch_kbandits.models.cache import Cache
 from torch_kbandits.models.merged import Merged, sums
 from torch_kbandits.models.shapes import concatenate
@@ -102,12 +101,11 @@ class OnlineGP(ToldGP):
         Args:
             X: (k, d).
             Y: (k, o), in the units of ``train_Y``.
-            Yvar: noise variances (k, o), in units of ``train_Y`` squared, where the model was made with ``train_Yvar``;
-                ``regularization`` otherwise.
+            Yvar: noise variances (k, o), in units of ``train_Y`` squared; ``regularization`` otherwise.
 
         Raises:
             InputError: if shapes, dtypes or values do not fit, or the model has batch dimensions.
-            NumericalError: if the rewards of a point add up to more than the dtype holds, or a Gram matrix has NaN.
+            NumericalError: if rewards add up to more than the dtype holds, or a kernel value is not finite.
             NotPositiveDefiniteError: if the kernel is not a covariance.
 
         Cost: O(u²) for each distinct point of X but no more than O((u + k)³), and a copy of the n observations.
@@ -157,31 +155,6 @@ class OnlineGP(ToldGP):
             self._merged = replace(self._merged, bound=super().kernel_bound())
         return cast(Tensor, self._merged.bound).clone()
 
-    # ---------------------------------------------------------------- conditioned copies
-
-    def get_fantasy_model(self, inputs: Tensor, targets: Tensor, noise: Tensor | None = None, **kwargs: Any) -> Self:
-        """Return a copy with more observations; all arguments already transformed.
-
-        Without ``noise`` the new observations have variance ``regularization``. Cost: O((u + k)² k) a batch member.
-        """
-        conditioned = super().get_fantasy_model(inputs, targets, noise, **kwargs)
-        factors, _ = self._factors()
-        with_graph = botorch_settings.propagate_grads.on() or inputs.requires_grad
-        with torch.set_grad_enabled(torch.is_grad_enabled() and with_graph):
-            variances = conditioned._noise(conditioned.train_inputs[0])[..., self.num_observations :]
-            basis = self._basis()
-            conditioned._merged = None
-            conditioned._keep(
-                factors.appended(
-                    gram(self.covar_module, basis, inputs),
-                    gram(self.covar_module, inputs),
-                    targets - prior_mean(self.mean_module, inputs),
-                    variances,
-                ),
-                concatenate(basis, inputs, dim=-2),
-            )
-        return conditioned
-
     # ---------------------------------------------------------------- inside
 
     def _state(self) -> tuple[ExactFactors, Tensor]:
@@ -193,8 +166,6 @@ class OnlineGP(ToldGP):
         factors, basis = self._state()
         merged = cast(Merged, self._merged)
         factors, merged, basis = self._added(factors, merged, basis, new)
-        if not bool(torch.isfinite(factors.whitened).all()):
-            raise NumericalError("The rewards of a point add up to more than the dtype holds.")
         return self._changed(factors, basis, merged, len(new.inputs))
 
     def _without(self, rows: Tensor, kept: Tensor, before: Observations) -> Change:
@@ -217,11 +188,25 @@ class OnlineGP(ToldGP):
         return self._changed(factors, basis, merged.kept(kept, points, precisions, moments), len(rows))
 
     def _changed(self, factors: ExactFactors, basis: Tensor, merged: Merged, changes: int) -> Change:
-        usable = factors if factors.is_finite() else None
-        return Change(usable, basis, self._changes + changes, {"_merged": merged})
+        if not factors.is_finite():
+            factors = ExactFactors.fit(gram(self.covar_module, basis), factors.targets, factors.noise)
+            changes = -self._changes
+        return Change(factors, basis, self._changes + changes, {"_merged": merged})
+
+    def _extend(self, conditioned: Self, inputs: Tensor, targets: Tensor) -> None:
+        """Border the factor, O((u + k)² k) a batch member."""
+        factors, _ = self._factors()
+        with_graph = botorch_settings.propagate_grads.on() or inputs.requires_grad
+        with torch.set_grad_enabled(torch.is_grad_enabled() and with_graph):
+            variances = conditioned._noise(conditioned._points())[..., self.num_observations :]
+            basis = concatenate(self._basis(), inputs, dim=-2)
+            grams = border(self.covar_module, basis, inputs.shape[-2])
+            residuals = targets - prior_mean(self.mean_module, inputs)
+            conditioned._merged = None
+            conditioned._keep(factors.appended(*grams, residuals, variances), basis)
 
     def _fit(self) -> tuple[ExactFactors, Tensor]:
-        (train_X,) = self.train_inputs
+        train_X = self._points()
         residuals = self.train_targets - prior_mean(self.mean_module, train_X)
         variances = self._noise(train_X)
         self.prediction_strategy, self._changes = None, 0  # kept factors do not go with the merged points below
@@ -252,13 +237,9 @@ class OnlineGP(ToldGP):
         factors = self._reweighted(factors, basis, touched, precisions, moments)
         if first:
             new = inputs[first] if self.num_outputs == 1 else inputs[first].unsqueeze(0)
-            factors = factors.appended(
-                gram(self.covar_module, basis, new),
-                gram(self.covar_module, new),
-                moments[..., u:] / precisions[..., u:],
-                precisions[..., u:].reciprocal(),
-            )
             basis = torch.cat([basis, new], dim=-2)
+            grams, noise = border(self.covar_module, basis, len(first)), precisions[..., u:].reciprocal()
+            factors = factors.appended(*grams, moments[..., u:] * noise, noise)
             if merged.bound is not None:
                 variance = prior_variance(self.covar_module, new)
                 merged = replace(merged, bound=torch.maximum(merged.bound, variance.max()))

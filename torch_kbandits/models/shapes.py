@@ -29,3 +29,15 @@ def concatenate(old: Tensor, new: Tensor, dim: int) -> Tensor:
     """Concatenate along ``dim`` after broadcasting the batch dimensions before it."""
     batch_shape = torch.broadcast_shapes(old.shape[:dim], new.shape[:dim])
     return torch.cat([part.expand(*batch_shape, *part.shape[dim:]) for part in (old, new)], dim=dim)
+
+
+def with_column(X: Tensor) -> Tensor:
+    """Return points of one input, (n,), as (n, 1), as GPyTorch takes them; others as they are."""
+    return X.unsqueeze(-1) if X.dim() == 1 else X
+
+
+def unrepeated(X: Tensor, least_dim: int) -> Tensor:
+    """Return points (..., n, d) without leading batch dimensions that are only expanded, down to ``least_dim``."""
+    while X.dim() > least_dim and X.stride(0) == 0:
+        X = X[0]
+    return X

@@ -6,14 +6,13 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 import torch
-from gpytorch.likelihoods import FixedNoiseGaussianLikelihood
-from gpytorch.likelihoods.noise_models import FixedGaussianNoise
 from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.errors import InputError
 from torch_kbandits.gram import prior_mean
 from torch_kbandits.likelihoods import UncertaintyInjectionLikelihood
+from torch_kbandits.models.arguments import check_variances
 from torch_kbandits.models.base import FactoredGP
 from torch_kbandits.models.cache import Cache
 
@@ -42,7 +41,7 @@ class Change:
     """The posterior that a change of the observations leads to.
 
     Attributes:
-        factors: of the posterior; None if they are to be computed afresh when next asked for.
+        factors: of the posterior.
         basis: the points that they stand on.
         changes: how often the factors were changed since they were computed afresh.
         also: other attributes of the model, with what they become.
@@ -96,7 +95,8 @@ class ToldGP(FactoredGP):
             kept = torch.ones(n, dtype=torch.bool, device=rows.device)
             kept[rows] = False
             change = self._without(rows, kept, self._observations())
-            noise = self.likelihood.noise_covar.noise[..., kept] if self._has_fixed_noise() else None
+            own = self._own_noise()
+            noise = None if own is None else own[..., kept]
             self._commit(change, (self._original_inputs()[kept], self.train_targets[..., kept], noise))
 
     def _commit(self, change: Change, data: tuple[Tensor, Tensor, Tensor | None] | None = None) -> None:
@@ -104,11 +104,11 @@ class ToldGP(FactoredGP):
 
         Args:
             change: what becomes of the posterior.
-            data: the observations that it is of, if they are others: points (n, d), targets (..., n) and, where the
-                likelihood has them, noise variances.
+            data: the observations that it is of, if they are others: points (n, d), targets (..., n) and the noise
+                variances that they have of their own, if any.
         """
-        before, buffers = dict(vars(self)), dict(self._buffers)
-        noise = self.likelihood.noise_covar.noise if self._has_fixed_noise() else None
+        before, buffers, modules = dict(vars(self)), dict(self._buffers), dict(self._modules)
+        own = self._own_noise()
         try:
             if data is not None:
                 self._replace_data(*data)
@@ -116,24 +116,22 @@ class ToldGP(FactoredGP):
             for name, value in change.also.items():
                 setattr(self, name, value)
             self.prediction_strategy = None
-            if change.factors is not None:
-                self._keep(change.factors, change.basis)
+            self._keep(change.factors, change.basis)
         except BaseException:
             vars(self).update(before)
             self._buffers.update(buffers)
-            if noise is not None:
-                self.likelihood.noise_covar.noise = noise
+            self._modules.update(modules)
+            self._hold_noise(own)
             raise
 
-    def _replace_data(self, X: Tensor, targets: Tensor, noise: Tensor | None) -> None:
+    def _replace_data(self, X: Tensor, targets: Tensor, own: Tensor | None) -> None:
         """Take over observations X (n, d), whatever becomes of the factors."""
         stacked = X if self.num_outputs == 1 else X.expand(self.num_outputs, *X.shape)
         inputs = self._preprocess(stacked)
         if getattr(self, "_has_transformed_inputs", False):
             self._original_train_inputs = stacked
         self.set_train_data(inputs, targets, strict=False)
-        if noise is not None:
-            self.likelihood.noise_covar.noise = noise
+        self._hold_noise(own)
 
     # ---------------------------------------------------------------- the state
 
@@ -152,18 +150,17 @@ class ToldGP(FactoredGP):
         return Observations(train_X, residuals, self._noise(train_X).expand(residuals.shape))
 
     def _observed(self, X: Tensor, targets: Tensor, noise: Tensor | None) -> tuple[Observations, Tensor | None]:
-        """Return new observations, and the fixed noise variances of all from then on if the likelihood has them."""
-        inputs, fixed = self._preprocess(X), None
-        if self._has_fixed_noise():
-            noise = self._later_noises(targets.shape) if noise is None else noise
-            noise = FixedGaussianNoise(noise).noise  # rounded up and warned of as in the constructor
-            variances = noise + self.likelihood.second_noise
-            fixed = torch.cat([self.likelihood.noise_covar.noise, noise], dim=-1)
-        elif isinstance(self.likelihood, UncertaintyInjectionLikelihood):
-            variances = self.likelihood.observation_noise(inputs).expand(targets.shape)
+        """Return new observations, and the variances that all have of their own from then on, if any."""
+        inputs, own = self._preprocess(X), self._joined_noise(len(X), noise)
+        if isinstance(self.likelihood, UncertaintyInjectionLikelihood):
+            variances = self.likelihood.observation_noise(inputs)
         else:
-            variances = self.regularization.unsqueeze(-1).expand(targets.shape)
-        return Observations(inputs, targets - prior_mean(self.mean_module, inputs), variances), fixed
+            variances = self.regularization.unsqueeze(-1)
+        if own is not None:
+            new = own[..., self.num_observations :] + getattr(self.likelihood, "second_noise", 0.0)
+            variances = torch.where(new.isnan(), variances, new)
+        residuals = targets - prior_mean(self.mean_module, inputs)
+        return Observations(inputs, residuals, variances.expand(targets.shape)), own
 
     def _as_targets(self, X: Tensor, Y: Tensor, Yvar: Tensor | None) -> tuple[Tensor, Tensor | None]:
         """Return rewards and variances transformed and with outputs as batch dimension: (k,) or (o, k)."""
@@ -178,10 +175,6 @@ class ToldGP(FactoredGP):
         """Return the observed points as they were told, (n, d)."""
         inputs = self._given_inputs()
         return inputs if inputs.dim() == 2 else inputs[0]
-
-    def _has_fixed_noise(self) -> bool:
-        """Say whether each observation has a noise variance of its own."""
-        return isinstance(self.likelihood, FixedNoiseGaussianLikelihood)
 
     def _is_batch(self) -> bool:
         """Say whether there are batch dimensions besides that of the outputs."""
@@ -213,15 +206,8 @@ class ToldGP(FactoredGP):
             raise InputError(
                 f"X must be (k, d) and Y (k, {self.num_outputs}); got {checks.describe(X)} and {checks.describe(Y)}."
             )
-        if Yvar is None:
-            return
-        if not self._has_fixed_noise():
-            raise InputError("Yvar is for models made with train_Yvar; this one has one noise variance for all.")
-        checks.points("Yvar", Yvar, like=train_X)
-        if Yvar.shape != Y.shape:
-            raise InputError(f"Yvar must have the shape of Y, {tuple(Y.shape)}; got {checks.describe(Yvar)}.")
-        if bool((Yvar < 0).any()):
-            raise InputError(f"Yvar must not be negative, its least entry is {float(Yvar.min())}.")
+        if Yvar is not None:
+            check_variances("Yvar", Yvar, "Y", Y)
 
 
 def _rows(rows: Tensor | list[int], n: int) -> Tensor:

@@ -1,0 +1,51 @@
+"""Noise that is the same for all observations but those whose variance was given."""
+
+from typing import Any
+
+import torch
+from gpytorch.likelihoods import GaussianLikelihood
+from gpytorch.likelihoods.gaussian_likelihood import _GaussianLikelihoodBase
+from gpytorch.likelihoods.noise_models import Noise
+from linear_operator.operators import DiagLinearOperator, LinearOperator
+from torch import Tensor
+
+from torch_kbandits.errors import InputError
+
+
+class GivenNoiseLikelihood(GaussianLikelihood):
+    """Gaussian noise of variance λ, but for the observations that came with a variance of their own.
+
+    What is predicted has variance λ, which is learned or fixed as before. GPyTorch tells observations from predictions
+    by how it passes inputs: as a list, or in training mode.
+
+    Args:
+        noise_covar: the model of λ; shared, not copied.
+        given: the variances of the observations (..., n), NaN for one that has λ.
+
+    Raises:
+        InputError: if it is called in evaluation mode without inputs, which does not say of what the noise is.
+    """
+
+    given: Tensor
+
+    def __init__(self, noise_covar: Noise, given: Tensor) -> None:
+        _GaussianLikelihoodBase.__init__(self, noise_covar)
+        self.register_buffer("given", given, persistent=False)  # data, which no state dict has
+        self.train(noise_covar.training)
+
+    def observation_noise(self, X: Tensor) -> Tensor:
+        """Return the variances (..., n) of the observations, which were made at X (..., n, d)."""
+        return self._shaped_noise_covar(X.shape[:-1], [X]).diagonal(dim1=-1, dim2=-2)
+
+    def _shaped_noise_covar(self, base_shape: torch.Size, *params: Any, **kwargs: Any) -> Tensor | LinearOperator:
+        usual = super()._shaped_noise_covar(base_shape, *params, **kwargs)
+        of_predictions = bool(params) and isinstance(params[0], Tensor) and not self.training
+        if of_predictions or "noise" in kwargs:
+            return usual
+        if not params and not self.training:
+            raise InputError(
+                "Some observations have a noise variance of their own, so say of what the noise is: likelihood(f, X) "
+                "for predictions at X, likelihood(f, [X]) for the observations. For BoTorch's loo_cv take the model's "
+                "leave_one_out()."
+            )
+        return DiagLinearOperator(torch.where(self.given.isnan(), usual.diagonal(dim1=-1, dim2=-2), self.given))
