@@ -1,5 +1,10 @@
-"""Every ```python block of the documentation runs: the blocks of a page in order, in one fresh namespace."""
+"""Every ```python block of the documentation runs: the blocks of a page in order, in one fresh namespace.
 
+The quick suite runs a page of each kind, and of the others looks whether what they import is there.
+"""
+
+import ast
+import importlib.util
 import re
 import textwrap
 from pathlib import Path
@@ -14,6 +19,9 @@ from torch_kbandits.algorithms import registry
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+#: The front page, a guide and an algorithm; a page of an integration takes as long as ten of them.
+QUICK = ("README.md", "docs/saving.md", "docs/algorithms/gp-ucb.md")
 
 SKIP = "<!-- not executed -->"
 
@@ -51,10 +59,42 @@ def _scratch(tmp_path, monkeypatch):
     assert torch.get_default_dtype() == torch.float32, "the page changed the default dtype"
 
 
+def name_of(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
 @pytest.mark.usefixtures("_scratch")
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, id=name_of(page), marks=[] if name_of(page) in QUICK else pytest.mark.slow) for page in PAGES],
+)
 def test_code_of_page_runs(page):
     execute(page)
+
+
+def bound_in(module: str) -> set[str]:
+    """Return the names that the source of a module binds at its top; it is not run, as its imports may take seconds."""
+    source = importlib.util.find_spec(module)
+    assert source is not None, f"there is no {module}"
+    assert source.origin is not None
+    names = {path.stem for path in Path(source.origin).parent.glob("*") if source.submodule_search_locations}
+    for node in ast.walk(ast.parse(Path(source.origin).read_text(encoding="utf-8"))):
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            names.add(node.name)
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            names |= {alias.asname or alias.name for alias in node.names}
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.add(node.id)
+    return names
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_what_a_page_imports_from_the_package_is_there(page):
+    for line, code in code_blocks(page.read_text(encoding="utf-8")):
+        for node in ast.walk(ast.parse(code)):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "torch_kbandits":
+                missing = {alias.name for alias in node.names} - bound_in(str(node.module))
+                assert not missing, f"{name_of(page)}, block at line {line}: {node.module} has no {sorted(missing)}"
 
 
 def test_blocks_share_a_namespace_and_skipped_ones_do_not_run(tmp_path):

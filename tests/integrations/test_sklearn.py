@@ -48,8 +48,8 @@ def table(search):
 @pytest.mark.parametrize(
     "settings",
     [
-        {},
-        {"return_train_score": True},
+        pytest.param({}, marks=pytest.mark.slow),
+        pytest.param({"return_train_score": True}, marks=pytest.mark.slow),
         {"scoring": ["accuracy", "balanced_accuracy"], "refit": "accuracy"},
         {"scoring": {"a": "accuracy"}, "refit": "a"},
         {"scoring": "accuracy", "refit": False},

@@ -390,6 +390,7 @@ def heteroscedastic_bound(X, y, noise, Z):
     return density - 0.5 * float(((1.0 - np.diag(Q)) / noise).sum())
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("true", "start", "constraint", "tolerance"),
     [
@@ -687,6 +688,7 @@ def test_uses_that_make_no_sense_are_named():
 # -------------------------------------------------------------------- paths
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("of_times", [False, True], ids=["column", "times"])
 @pytest.mark.parametrize("make", MODELS)
 def test_paths_are_of_the_ageing_posterior(make, of_times):

@@ -6,8 +6,8 @@ import oracles
 import pytest
 import torch
 from gpytorch.kernels import RBFKernel
-from hypothesis import given, settings
-from problems import DOUBLE, data, dense, difference, exactly, rbf
+from hypothesis import given
+from problems import DOUBLE, data, dense, difference, exactly, examples, rbf
 
 from torch_kbandits import KORS, ContextualActions
 from torch_kbandits.acquisition import Domain, ThompsonRule, UpperConfidenceRule
@@ -51,7 +51,7 @@ def test_pending_points_join_the_dictionary(n, k):
     assert difference(offer.mean, _Offer(belief.lookahead(pending[:0]), ARMS).mean) == 0.0
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(seed=st.integers(0, 10_000), k=st.integers(1, 8), first=st.integers(0, 8))
 def test_pending_points_come_one_by_one_or_at_once_in_any_order(seed, k, first):
     belief, _, _ = PREPARED

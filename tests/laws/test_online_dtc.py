@@ -8,8 +8,8 @@ import numpy as np
 import oracles
 import pytest
 import torch
-from hypothesis import given, settings
-from problems import DOUBLE, KERNELS, difference
+from hypothesis import given
+from problems import DOUBLE, KERNELS, difference, examples
 from torch import Tensor
 
 from torch_kbandits.online_dtc import OnlineDTC
@@ -200,7 +200,7 @@ def assert_is_the_posterior(walk: Walk) -> None:
     assert difference(basis @ coordinates, embedded) < expected.rounding
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(
     kernel=st.sampled_from(["rbf", "matern", "scaled rbf"]),
     d=st.integers(2, 3),

@@ -7,8 +7,8 @@ import numpy as np
 import oracles
 import pytest
 import torch
-from hypothesis import given, settings
-from problems import DOUBLE, KERNELS, data, difference
+from hypothesis import given
+from problems import DOUBLE, KERNELS, data, difference, examples
 
 from torch_kbandits.candidates import FeatureTable, panels
 from torch_kbandits.candidates.panels import Change, FeatureStore, Panel
@@ -42,7 +42,7 @@ def assert_holds(store: FeatureStore, features: np.ndarray, random: np.random.Ge
     assert difference(store.combinations(torch.tensor(weights)), features @ weights) < 1e-12
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(
     steps=st.lists(st.sampled_from(["grow", "shrink", "points", "rewrite", "copy"]), min_size=8, max_size=15),
     n=st.integers(1, 7),
@@ -105,7 +105,7 @@ class Dense:
         assert difference(panel.features.block(slice(0, n)), self.coordinates(points)) < 1e-9
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(
     n=st.integers(1, 14),
     m=st.integers(0, 5),
