@@ -136,8 +136,9 @@ def many(algorithms: int, environments: int) -> list:
     ]
 
 
-@pytest.mark.parametrize("records", [many(9, 4), many(1, 1), A + B, A[:1], [record(recorded_rounds=[4],
-    cumulative_regret=[1.0], cumulative_seconds=[1.0], dictionary_size=[1])]])  # fmt: skip
+@pytest.mark.parametrize("records", [pytest.param(many(9, 4), marks=pytest.mark.slow),
+    pytest.param(many(1, 1), marks=pytest.mark.slow), A + B, pytest.param(A[:1], marks=pytest.mark.slow),
+    [record(recorded_rounds=[4], cumulative_regret=[1.0], cumulative_seconds=[1.0], dictionary_size=[1])]])  # fmt: skip
 def test_figures_are_drawn(tmp_path, records):
     files = plot(records, tmp_path)
     assert [file.name for file in files] == [

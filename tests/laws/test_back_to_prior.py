@@ -106,7 +106,7 @@ def test_what_stays_leads_to_the_least_rate_and_what_jumps_to_a_large_one():
     assert jumps.memory.forgetting == 0.3
 
 
-@pytest.mark.parametrize("posterior_kind", ["exact", "dictionary"])
+@pytest.mark.parametrize("posterior_kind", ["exact", pytest.param("dictionary", marks=pytest.mark.slow)])
 def test_saved_replayed_and_bounded(tmp_path, posterior_kind):
     rule = None if posterior_kind == "exact" else RidgeLeverageSampling(2.0)
     words = {"candidates": ARMS, "block_size": 4, "beta": 1.5, "dictionary": rule, "least_correlation": 0.3}
@@ -127,18 +127,19 @@ def test_saved_replayed_and_bounded(tmp_path, posterior_kind):
     assert bandit._belief.num_observations <= 1 + 2.0 * math.log(0.3) / math.log1p(-bandit.memory.forgetting)
 
 
+@pytest.mark.usefixtures("short_searches")
 def test_contexts_boxes_and_actions_of_the_round():
     generator = torch.Generator().manual_seed(0)
     changing = algorithms.DMSTVGPUCB(action_dim=1, context_dim=1, beta=1.5, **WORDS)
-    for t in range(12):
+    for t in range(6):
         actions = torch.rand(5, 1, generator=generator, dtype=DOUBLE)
         context = torch.tensor([0.1 * t], dtype=DOUBLE)
         x = changing.ask(context=context, candidates=actions)
         assert (x == actions).any()
         changing.tell(x, reward(x, t), context=context)
     box = algorithms.DMSTVGPUCB(bounds=torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=DOUBLE), beta=1.5, **WORDS)
-    play(box, 11)
-    assert box.history.X.shape == (11, 3)
+    play(box, 5)
+    assert box.history.X.shape == (5, 3)
 
 
 def test_what_does_not_fit_is_refused():

@@ -177,14 +177,15 @@ def test_a_size_beyond_the_cap_follows_the_same_words(size):
 # ------------------------------------------------------------------------------------------------ in a bandit
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("resampling", ["fresh", "coupled", "never"])
 @pytest.mark.parametrize("name", ["bkb", "bbkb"])
 def test_a_bandit_keeps_to_its_cap_and_repeats(name, resampling):
     words = {"resampling": resampling, "max_dictionary": 6, "when_full": "stop"}
     bandit, replayed, loaded = (bkb(name, **words) for _ in range(3))
-    sizes = play(bandit, 40)
+    sizes = play(bandit, 20)
     assert max(sizes) == 6
-    assert max(play(bkb(name, resampling=resampling), 40)) > 6
+    assert max(play(bkb(name, resampling=resampling), 20)) > 6
     replayed.replay(bandit.history)
     loaded.load_state_dict(bandit.state_dict())
     for _ in range(5):
@@ -224,10 +225,11 @@ def test_a_full_dictionary_that_only_grows_stays():
 
 def test_a_bandit_warns_once():
     with pytest.warns(KernelBanditWarning, match="The dictionary is full") as caught:
-        play(bkb(max_dictionary=5), 60)
+        play(bkb(max_dictionary=5), 20)
     assert len(caught) == 1
 
 
+@pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize("domain", ["arms", "box"])
 def test_a_refusal_leaves_the_bandit_as_it_was(domain):
     bandit, twin = (bkb(domain=domain, max_dictionary=4, when_full="raise", oversampling=1e6) for _ in range(2))

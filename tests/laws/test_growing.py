@@ -163,7 +163,7 @@ def test_single_precision_is_as_near_as_its_kernel_values(row_memory):
 # ---------------------------------------------------------------- memory and saving
 
 
-@pytest.mark.parametrize("row_memory", [0, 8 * 15 * 60, 8 * 40 * 150])
+@pytest.mark.parametrize("row_memory", [pytest.param(0, marks=pytest.mark.slow), 8 * 15 * 60, 8 * 40 * 150])
 def test_features_need_not_be_kept(row_memory, monkeypatch):
     """Kept throughout, never, or until the budget is exceeded; blocks of 32 so that several are computed."""
     monkeypatch.setattr(growing, "_BLOCK", 32)

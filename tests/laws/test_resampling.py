@@ -187,12 +187,13 @@ def test_kept_uniforms_make_dictionaries_monotone(first, more, seed):
 # ------------------------------------------------------------------------------------------------ in a bandit
 
 
+@pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize("domain", ["arms", "box"])
 @pytest.mark.parametrize("resampling", WAYS)
 def test_a_bandit_tells_the_rule_what_is_there_and_what_is_new(resampling, domain):
     bandit = bkb(resampling, domain, oversampling=1.0)
     strangers = torch.tensor([[0.3, 0.3], [0.7, 0.1]], dtype=DOUBLE)
-    for number in range(5):
+    for number in range(3):
         bandit.tell(torch.cat([bandit.ask(2, remember=False), strangers[:1]]), torch.ones(3, dtype=DOUBLE))
         told, points = bandit.history.X, torch.cat([ARMS[number, None], strangers, strangers[:1]])
         seen = bandit._belief.preview(points)

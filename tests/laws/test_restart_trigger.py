@@ -179,7 +179,7 @@ def test_false_alarms_are_rarer_than_stated():
     assert alarms(HalfAsWide(0.3), 150) > 71
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", [*range(3), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(3, 10))])
 def test_a_switch_is_found_at_once(seed):
     """The best arm of a function becomes its worst: the first reward after that says so."""
     means = prior_draw(seed)

@@ -58,7 +58,13 @@ def look(bandit, **words):
         plot_leverage(bandit)
 
 
-@pytest.mark.parametrize("name", algorithms.names())
+#: One of each kind of belief and of rule; the others belong to the slow tests.
+QUICK = {"bbkb", "bkb", "bob-gp-ucb", "ek-ucb", "gp-ts", "gp-ucb", "lin-ucb", "sparq-gp-ucb", "sw-gp-ucb", "tv-gp-ucb"}
+
+
+@pytest.mark.parametrize(
+    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in algorithms.names()]
+)
 def test_algorithms_do_not_notice(name):
     seen, unseen = make(name), make(name)
     for bandit in (seen, unseen):
@@ -78,6 +84,7 @@ def test_algorithms_do_not_notice(name):
         unseen.tell(X, reward(X))
 
 
+@pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize(
     ("memory", "domain"), [("discount", "contexts"), ("window", "changing"), ("restart", "contexts"), ("linear", "box")]
 )
@@ -93,6 +100,7 @@ def test_bandits_that_forget_do_not_notice(memory, domain):
     assert torch.equal(forgetting.play(seen, 1, first=rounds), forgetting.play(unseen, 1, first=rounds))
 
 
+@pytest.mark.usefixtures("short_searches")
 def test_contextual_boxes_do_not_notice():
     seen, unseen = (contextual.make("cbkb", contextual.box()) for _ in range(2))
     for bandit in (seen, unseen):
