@@ -81,7 +81,7 @@ def number(name: str, value: Any) -> float:
         raise InputError(f"{name} must be a number, got {describe(value)}.") from None
 
 
-def positive(name: str, value: float) -> float:
+def positive(name: str, value: Any) -> float:
     """Return ``value`` as a float if it is a finite number above 0."""
     checked = number(name, value)
     if not (math.isfinite(checked) and checked > 0.0):
@@ -89,7 +89,7 @@ def positive(name: str, value: float) -> float:
     return checked
 
 
-def non_negative(name: str, value: float) -> float:
+def non_negative(name: str, value: Any) -> float:
     """Return ``value`` as a float if it is a finite number of at least 0."""
     checked = number(name, value)
     if not (math.isfinite(checked) and checked >= 0.0):
@@ -97,7 +97,7 @@ def non_negative(name: str, value: float) -> float:
     return checked
 
 
-def finite_number(name: str, value: float) -> float:
+def finite_number(name: str, value: Any) -> float:
     """Return ``value`` as a float if it is a finite number."""
     checked = number(name, value)
     if not math.isfinite(checked):
@@ -105,7 +105,7 @@ def finite_number(name: str, value: float) -> float:
     return checked
 
 
-def open_unit_interval(name: str, value: float) -> float:
+def open_unit_interval(name: str, value: Any) -> float:
     """Return ``value`` as a float if it lies strictly between 0 and 1."""
     checked = number(name, value)
     if not 0.0 < checked < 1.0:
@@ -113,7 +113,7 @@ def open_unit_interval(name: str, value: float) -> float:
     return checked
 
 
-def discount(name: str, value: float) -> float:
+def discount(name: str, value: Any) -> float:
     """Return ``value`` as a float if it lies in (0, 1]."""
     checked = number(name, value)
     if not 0.0 < checked <= 1.0:
@@ -121,7 +121,7 @@ def discount(name: str, value: float) -> float:
     return checked
 
 
-def share(name: str, value: float) -> float:
+def share(name: str, value: Any) -> float:
     """Return ``value`` as a float if it lies in [0, 1)."""
     checked = number(name, value)
     if not 0.0 <= checked < 1.0:
@@ -129,7 +129,7 @@ def share(name: str, value: float) -> float:
     return checked
 
 
-def whole_number(name: str, value: int, least: int | None = None) -> int:
+def whole_number(name: str, value: Any, least: int | None = None) -> int:
     """Return a whole number, of Python or NumPy or a 0-dim tensor, as an int if it is at least ``least``."""
     try:
         plain = _scalar(value)
@@ -142,7 +142,7 @@ def whole_number(name: str, value: int, least: int | None = None) -> int:
     return whole
 
 
-def positive_integer(name: str, value: int) -> int:
+def positive_integer(name: str, value: Any) -> int:
     """Return ``value`` as an int if it is a whole number of at least 1."""
     return whole_number(name, value, 1)
 
@@ -155,7 +155,7 @@ def one_of(name: str, value: Any, choices: Collection[str]) -> Any:
     return value
 
 
-def non_negative_integer(name: str, value: int) -> int:
+def non_negative_integer(name: str, value: Any) -> int:
     """Return ``value`` as an int if it is a whole number of at least 0."""
     return whole_number(name, value, 0)
 

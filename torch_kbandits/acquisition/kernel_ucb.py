@@ -110,9 +110,9 @@ def multiplier(beta: float | Tensor | Width, model: Model) -> Tensor:
                 "give a number."
             )
         beta = beta(model)
-    is_tensor = isinstance(beta, Tensor) and not beta.is_nested
-    number = checks.non_negative("beta", beta.reshape(()) if is_tensor and beta.numel() == 1 else beta)
-    return torch.tensor(number, dtype=torch.float64, device=beta.device if is_tensor else "cpu")
+    entry = beta if isinstance(beta, Tensor) and not beta.is_nested and beta.numel() == 1 else None
+    number = checks.non_negative("beta", beta if entry is None else entry.reshape(()))
+    return torch.tensor(number, dtype=torch.float64, device="cpu" if entry is None else entry.device)
 
 
 def _marginals(model: Model, x: Tensor, transform: PosteriorTransform | None) -> tuple[Tensor, Tensor]:

@@ -140,7 +140,7 @@ def _check_description(name: str, value: Any) -> None:
         _kind(name, value["covariance"], dict)
         check_kernel(value["covariance"])
     elif "list" in value or "tuple" in value:
-        parts = value.get("list", value.get("tuple"))
+        parts = value["list"] if "list" in value else value["tuple"]
         _kind(name, parts, list)
         for part in parts:
             _check_description(name, part)
