@@ -115,7 +115,9 @@ def test_told_at_once_dictionary_and_work_are_those_of_parts(rule, domain, memor
 
 
 @pytest.mark.parametrize("memory", [None, Discount(0.99)], ids=repr)
-@pytest.mark.parametrize("domain", [Arms(X[:100].float()), Box(torch.tensor([[0.0, 0.0], [1.0, 1.0]]))], ids=repr)
+@pytest.mark.parametrize(
+    "domain", [Arms(X[:100].float()), Box(torch.tensor([[0.0, 0.0], [1.0, 1.0]]))], ids=["arms", "box"]
+)
 def test_told_at_once_in_single_precision(domain, memory):
     bandit, _ = told(make(RULES["fresh"], domain, memory), N)
     assert 0.5 * size_in_parts("fresh") <= len(bandit.inducing_points) <= 2.0 * size_in_parts("fresh")
