@@ -353,8 +353,9 @@ def test_a_space_without_common_parameters_is_sampled():
     study = study_with(quick())
     with pytest.warns(KernelBanditWarning):
         study.optimize(lambda trial: trial.suggest_float(f"x{trial.number % 3}", 0.0, 1.0), n_trials=9)
-    with pytest.raises(EmptyHistoryError, match="parameters in common"):
-        study.sampler.recommend(study)
+    with pytest.warns(KernelBanditWarning, match="differ in their parameters"):
+        recommended = study.sampler.recommend(study)
+    assert recommended.params.keys() == study.best_trial.params.keys()
 
 
 def test_parameters_of_a_single_value_are_no_part_of_the_search():

@@ -292,14 +292,14 @@ def test_lost_workers_are_built_from_the_history(name):
     arms = some_arms()
     bandits = [make(candidates, name) for candidates in (Arms(arms), sharded(arms, 3, CUTS[3]))]
     workers = bandits[1].candidates.workers
-    for number, lost in enumerate([(1,), (0, 2), (), (0, 1, 2), (2,)]):
+    for number, gone in enumerate([(1,), (0, 2), (), (0, 1, 2), (2,)]):
         rounds(bandits, 5, 5 * number)
         asked = [bandit.ask(2) for bandit in bandits]  # a new worker learns of these too
         workers.starts.clear()
-        for shard in lost:
+        for shard in gone:
             workers.lose(shard)
         assert torch.equal(*(bandit.ask(2) for bandit in bandits))
-        assert tuple(shard for shard, _ in workers.starts) == lost
+        assert tuple(shard for shard, _ in workers.starts) == gone
         for bandit, X in zip(bandits, asked, strict=True):
             bandit.forget(X)
         assert_equal_posteriors(bandits[1], bandits[0], lost(bandits[0]))

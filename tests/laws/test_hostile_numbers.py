@@ -167,6 +167,7 @@ NOT_TAKEN = {
     "Choice",
     "Domain",
     "OnlineSample",
+    "PlayedPoints",
     "Verdict",
     "at_time",
     "build",
@@ -180,7 +181,7 @@ NOT_TAKEN = {
     "require_open",
     "sensor_replay",
     "sensors",
-    "update_with_ageing_noise",
+    "update_with_observation_noise",
 }
 INSIDE = {"experiments", "integrations", "looking", "saving"}
 

@@ -534,7 +534,7 @@ def test_a_failed_tell_leaves_the_weights():
     [
         (torch.ones(1000, dtype=DOUBLE), "saved weights must be a number for each"),
         (torch.full((3,), torch.nan, dtype=DOUBLE), "saved weights must be finite"),
-        ("one", "saved weights must be a torch tensor"),
+        ("one", "dictionary_weights must be"),
     ],
 )
 def test_damaged_weights_are_named(weights, message):
