@@ -5,11 +5,12 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+DEMO_INSTALLED := $(VENV)/.demo-installed
 
 .PHONY: demo test test-all check bench docs clean
 
-demo: $(INSTALLED)
-	$(BIN)/python examples/tune_classifier.py
+demo: $(DEMO_INSTALLED)
+	$(BIN)/python examples/tune_classifier.py --runs 3
 
 test: $(INSTALLED)
 	$(BIN)/python -m pytest -m "not slow" -n 2 --dist worksteal -q
@@ -30,11 +31,14 @@ docs: $(INSTALLED)
 bench: $(INSTALLED)
 	$(BIN)/python -m benchmarks
 
-$(INSTALLED): pyproject.toml constraints.txt
+# The tests' packages include the demo's, which alone are a few.
+$(INSTALLED): EXTRA := dev
+$(DEMO_INSTALLED): EXTRA := experiments
+$(INSTALLED) $(DEMO_INSTALLED): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "torch_kbandits needs Python 3.11 or newer, this is %s; run make PYTHON=python3.11 ..." % sys.version.split()[0])'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
-	@touch $@
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[$(EXTRA)]'
+	@touch $@ $(DEMO_INSTALLED)
 
 clean:
 	rm -rf $(VENV) site build dist *.egg-info .pytest_cache .ruff_cache .hypothesis

@@ -205,8 +205,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parse_arguments(arguments)
     started = time.perf_counter()
     seeds = range(options.seed, options.seed + options.runs)
-    with ProcessPoolExecutor(min(2, options.runs), multiprocessing.get_context("spawn")) as pool:
-        runs = list(pool.map(run, seeds, repeat(options.offers)))
+    if options.runs == 1:
+        runs = [run(options.seed, options.offers)]
+    else:
+        with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
+            runs = list(pool.map(run, seeds, repeat(options.offers)))
     record = {
         "settings": {"offers": options.offers, "seed": options.seed, "offers_per_tell": OFFERS_PER_TELL}
         | settings()

@@ -1,16 +1,58 @@
+import os
+from collections import Counter
+from functools import partial
+
 import hypothesis
 import pytest
 import torch
 
-# Each test process has a core of its own; threads on top of that only get in each other's way.
-torch.set_num_threads(1)
+# Each test process has a core of its own; threads on top of that only get in each other's way. Another number rounds
+# otherwise, which no law may depend on.
+torch.set_num_threads(int(os.environ.get("KBANDITS_TEST_THREADS", "1")))
 
 # Derandomised: a failure here is a failure everywhere. Deadlines measure the machine, not the code.
-hypothesis.settings.register_profile("default", derandomize=True, deadline=None, max_examples=30, print_blob=True)
-hypothesis.settings.load_profile("default")
+for name, examples in {"quick": 10, "thorough": 30}.items():
+    hypothesis.settings.register_profile(name, derandomize=True, deadline=None, max_examples=examples, print_blob=True)
+
+
+def is_quick(config):
+    """Whether the quick suite runs, as in ``make test``."""
+    return config.option.markexpr == "not slow"
+
+
+def pytest_configure(config):
+    """Let the quick suite try a third of the examples, unless a test says its number."""
+    hypothesis.settings.load_profile("quick" if is_quick(config) else "thorough")
+    config.addinivalue_line("markers", "one_in(number): one case in so many is quick; other tests take other cases")
+    # Whether a line search ends abnormally is a matter of rounding, and BoTorch tries again.
+    config.addinivalue_line("filterwarnings", "ignore:Optimization failed:RuntimeWarning")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Cases of dear laws take turns: each law stays in the quick suite for some cases, and each case for some laws."""
+    laws, cases = {}, Counter()
+    for item in items:
+        turn = item.get_closest_marker("one_in")
+        if turn is None or item.get_closest_marker("slow"):
+            continue
+        law, of_file = item.nodeid.partition("[")[0], laws.setdefault(item.path, {})
+        if (cases[law] + of_file.setdefault(law, len(of_file))) % turn.args[0]:
+            item.add_marker(pytest.mark.slow)
+        cases[law] += 1
 
 
 @pytest.fixture(autouse=True)
 def _fixed_global_generator():
     """BoTorch draws from torch's global generator; give every test the same."""
     torch.manual_seed(0)
+
+
+@pytest.fixture
+def short_searches(request, monkeypatch):
+    """In the quick suite searches of boxes end after two steps: for laws that hold wherever a search ends."""
+    from botorch.optim import optimize_acqf  # which takes seconds, and pytest-xdist's first process needs none of it
+
+    if is_quick(request.config):
+        short = partial(optimize_acqf, options={"maxiter": 2})
+        monkeypatch.setattr("torch_kbandits.acquisition.rules.optimize_acqf", short)

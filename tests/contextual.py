@@ -61,10 +61,9 @@ def play(bandit, rounds, first=0, actions_of=None):
 def dense_upper_bounds(bandit, points: Tensor, pending: Tensor | None = None) -> np.ndarray:
     """μ + β σ at joint points (A, d), computed from what the bandit was told, its dictionary and what is pending.
 
-    Pending points shrink the variance alone: on the exact posterior and EK-UCB as observations do at a dictionary that
-    stays, in CBKB and CBBKB as members of the dictionary, too.
+    Pending points shrink the variance alone, as members of the dictionary if there is one.
     """
-    history, name = bandit.history, type(bandit).__name__
+    history = bandit.history
     n = bandit._belief.num_observations
     X, y, T = dense(history.X[:n], history.Y[:n], points)
     outstanding = [history.X[n:], bandit.pending if pending is None else pending]
@@ -74,12 +73,6 @@ def dense_upper_bounds(bandit, points: Tensor, pending: Tensor | None = None) ->
     if bandit.dictionary is None:
         mean = oracles.exact(KERNEL, X, y, noise, T).mean
         variance = oracles.exact(KERNEL, np.concatenate([X, P]), np.zeros(n + len(P)), ahead, T).variance
-    elif name == "EKUCB":
-        both = oracles.dtc(KERNEL, X, y, noise, Z, np.concatenate([T, P]))
-        A = len(T)
-        cross = both.covariance[:A, A:]
-        inner = both.covariance[A:, A:] + LAMBDA * np.eye(len(P))
-        mean, variance = both.mean[:A], both.variance[:A] - (cross * np.linalg.solve(inner, cross.T).T).sum(1)
     else:
         mean = oracles.dtc(KERNEL, X, y, noise, Z, T).mean
         more = np.unique(np.concatenate([Z, P]), axis=0)

@@ -177,9 +177,6 @@ def expected(bandit, name, now, points=TESTED, first=0, learned=None):
     """The dense posterior at points, of what counts and the dictionary that the bandit has."""
     X, y, noise = counted(bandit, name, now, first, learned)
     T, Z = dense(points, bandit.inducing_points)
-    if len(X) == 0:
-        prior = KERNEL(T, T)
-        return oracles.Marginals(np.zeros(len(T)), np.diag(prior), prior)
-    if bandit.dictionary is None:
+    if bandit.dictionary is None or len(X) == 0:
         return oracles.exact(KERNEL, X, y, noise, T)
     return oracles.dtc(KERNEL, X, y, noise, Z, T)

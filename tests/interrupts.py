@@ -1,6 +1,8 @@
 """Interrupts at a chosen line of the package."""
 
+import ast
 import sys
+from functools import cache
 from pathlib import Path
 
 import torch
@@ -42,3 +44,67 @@ class Interrupt:
                 sys.settrace(None)
                 raise KeyboardInterrupt
         return self._trace
+
+
+def swaps(call):
+    """Return the numbers of the lines that come first after a statement that changes something, once for each two.
+
+    An interrupt at any other line finds what an interrupt at one of these finds.
+
+    Args:
+        call: runs what will be interrupted, on a copy. What it keeps for later calls is kept from then on.
+    """
+    call()
+    found, number, previous, last = {}, 0, {}, None
+
+    def trace(frame, event, argument):
+        nonlocal number, last
+        if not frame.f_code.co_filename.startswith(PACKAGE):
+            return None
+        if event == "line":
+            number += 1
+            here = frame.f_code.co_filename, frame.f_lineno
+            for changed in (last, previous.get(frame)):
+                if changed is not None and changed != _change(*here):
+                    found.setdefault((changed, here), number)
+            last = previous[frame] = _change(*here)
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        call()
+    finally:
+        sys.settrace(before)
+    return sorted(set(found.values()))
+
+
+def _change(filename, line):
+    """The statement of a line, by file and first line, if it changes anything; else None."""
+    first = _changes(filename).get(line)
+    return None if first is None else (filename, first)
+
+
+@cache
+def _changes(filename):
+    """The first line of the statement for each line of one that may change what outlives a call."""
+    lines = {}
+    for node in ast.walk(ast.parse(Path(filename).read_text(encoding="utf-8"))):
+        if isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Delete, ast.Expr, ast.Return)) and (
+            isinstance(node, ast.Delete)
+            or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Call))
+            or any(_writes(part) for part in ast.walk(node))
+        ):
+            lines |= dict.fromkeys(range(node.lineno, node.end_lineno + 1), node.lineno)
+    return lines
+
+
+def _writes(node):
+    """Whether an attribute or an item is assigned, a method takes something away, or anything is done in place."""
+    if isinstance(node, (ast.Attribute, ast.Subscript)):
+        return isinstance(node.ctx, ast.Store)
+    if not isinstance(node, ast.Call):
+        return False
+    name = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+    in_place = name in ("pop", "popitem", "setdefault") or (name.endswith("_") and not name.endswith("__"))
+    return in_place or any(word.arg in ("generator", "out") for word in node.keywords)

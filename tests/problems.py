@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
+import hypothesis
 import numpy as np
 import oracles
 import torch
@@ -54,6 +55,11 @@ KERNELS = {
     "matern": KernelPair(lambda: matern(0.5, 1.7), oracles.matern52(0.5, 1.7)),
     "linear": KernelPair(lambda: linear(0.8), oracles.linear(0.8)),
 }
+
+
+def examples(number: int) -> hypothesis.settings:
+    """So many examples in the slow suite, and a third of them in the quick one."""
+    return hypothesis.settings(max_examples=number * hypothesis.settings.default.max_examples // 30)
 
 
 def data(n: int, d: int, seed: int = 0) -> tuple[Tensor, Tensor]:

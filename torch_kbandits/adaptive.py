@@ -59,7 +59,7 @@ class AdaptiveBandit(Bandit):
                     f"{type(memories).__name__} compares memories on the whole history, which does not say when a "
                     "trigger restarted: give one of the two, or BanditOverBandit."
                 )
-            memory = memories.choice((), seed).memory
+            memory = memories.choice((), checks.whole_number("seed", seed)).memory
         self.trigger = trigger
         self.memories = memories
         self._summaries: tuple[Any, ...] = ()

@@ -24,12 +24,15 @@ from torch_kbandits.ledger import History, Ledger, Pending, check_rounds, joined
 from torch_kbandits.memory import Memory
 from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.pieces import Pieces
-from torch_kbandits.random import seed_for
+from torch_kbandits.random import Undisturbed, seed_for
 from torch_kbandits.saving import loaded, save
 from torch_kbandits.state import SavedState, check_config, check_format, saved_state, state_of
 
 #: Points that ``ask(None)`` returns at most.
 _LARGEST_BATCH = 10_000
+
+#: Of the points of a batch that are told at once so many are looked at first, to see whether it is complete.
+_FIRST_LOOKED_AT = 256
 
 
 class Asked(NamedTuple):
@@ -44,7 +47,7 @@ class Asked(NamedTuple):
     ids: tuple[int, ...]
 
 
-class Bandit:
+class Bandit(Undisturbed):
     """A kernelized bandit: ``ask`` for the next point, ``tell`` its reward.
 
     The state is a function of the configuration, the seed, the history and the points still pending, and the
@@ -89,7 +92,7 @@ class Bandit:
         self.width = cast(Width, self._pieces.width)
         self.batches = batches
         self.memory = memory
-        self.seed = seed
+        self.seed = self._pieces.seed
         self._acquisition, self._kernel = rule, self._pieces.kernel
         self._clock = self._pieces.clock
         self._belief = self._prior()
@@ -98,7 +101,7 @@ class Bandit:
         self._model: NystromGP | OnlineGP | None = None
         self.round = 0
         self._warned_of_stale_points = False
-        self._pieces.warn_of_single_precision(2)
+        self._pieces.warn_of_single_precision(3)
 
     # ---------------------------------------------------------------- the loop
 
@@ -156,7 +159,7 @@ class Bandit:
         Cost: that of the candidates for each point; O(A) on arms without pending points.
         """
         if q is not None:
-            checks.positive_integer("q", q)
+            q = checks.positive_integer("q", q)
         if return_ids and not remember:
             raise InputError("return_ids=True needs remember=True: what is not remembered cannot be told by its id.")
         present = self._present
@@ -212,7 +215,7 @@ class Bandit:
     def tell(
         self,
         x: Any = None,
-        y: Tensor | float | None = None,
+        y: Any = None,
         *,
         context: Any = None,
         time: Any = None,
@@ -220,17 +223,20 @@ class Bandit:
     ) -> None:
         """Learn rewards; the points need not have been asked for, nor be told in the order asked.
 
-        With a batch rule rewards are kept aside until the points told make a complete batch.
+        With a batch rule rewards are kept aside until the points told make a complete batch. Logged data can go in
+        first, in one call: then leverage scores are those given all of it, so that the dictionary is about as large as
+        if it had come in parts, and never larger than its cap. The posterior is that of its points and of all rewards.
 
         Args:
             x: points (q, d), of the dtype and device of the candidates; with contexts actions (q, a).
-            y: rewards (q,) or (q, 1), or a number or 0-dim tensor if q = 1.
+            y: rewards (q,) or (q, 1), or one, (), if q = 1: any real numbers, arrays, lists or tensors of them, of any
+                real dtype and on any device. They are converted to the dtype and device of the candidates.
             context: with contexts, that of the actions, (c,), or one for each, (q, c).
             time: when the rewards were observed, not before any time given earlier; that of the last ``ask`` without.
             ids: instead of x and context, the numbers that ``ask(return_ids=True)`` returned with the points.
 
         Raises:
-            InputError: if shapes, dtypes or values do not fit, or an id is not pending.
+            InputError: if shapes, kinds or values do not fit, or an id is not pending.
             NumericalError: if the posterior cannot be computed.
 
         After an error the bandit is as it was.
@@ -244,7 +250,7 @@ class Bandit:
             asked = self._ledger.pending
             pending, stages = asked.without(X, self._pieces.own_columns), asked.stages_of(X)
             if not self._warned_of_stale_points:
-                self._warned_of_stale_points = asked.warn_if_stale(pending, stacklevel=3)
+                self._warned_of_stale_points = asked.warn_if_stale(pending, stacklevel=4)
         else:
             if x is not None or context is not None:
                 raise InputError("Give either x (and its context) or ids, not both: an id stands for its point.")
@@ -392,7 +398,7 @@ class Bandit:
         return self._model
 
     def acquisition(self, *, context: Any = None, candidates: Any = None, time: Any = None) -> AcquisitionFunction:
-        """Return the acquisition function that ``ask`` maximises, as a BoTorch one on ``model``.
+        """Return the acquisition function that ``ask`` maximises, given what is pending, as a BoTorch one on ``model``.
 
         With a context it is a function of the action alone: BoTorch's ``FixedFeatureAcquisitionFunction``. Thompson
         sampling makes draws of its own: those of ``ask`` come from another form of the same posterior.
@@ -592,11 +598,18 @@ class Bandit:
             self._learn(told)
             return ()
         held = joined([*self._ledger.held, told])
-        batch = ahead if ahead is not None and torch.equal(ahead.pending, held.X) else self._belief.lookahead(held.X)
-        if not self.batches.is_complete(batch):
+        if not self._is_complete(self.batches, held.X, ahead):
             return (held,)
         self._learn(held)
         return ()
+
+    def _is_complete(self, batches: BatchRule, X: Tensor, ahead: Lookahead | None) -> bool:
+        """Say whether points (k, d) are a complete batch; of thousands, which cost their square, the first may do."""
+        if ahead is not None and torch.equal(ahead.pending, X):
+            return batches.is_complete(ahead)
+        first, belief = X[:_FIRST_LOOKED_AT], self._belief
+        is_complete = batches.is_complete(belief.lookahead(first))
+        return is_complete or (len(X) > len(first) and batches.is_complete(belief.lookahead(X)))
 
     def _learn(self, told: History) -> None:
         """Condition on rewards told."""

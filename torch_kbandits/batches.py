@@ -42,7 +42,10 @@ class BatchRule(ABC):
 
     @abstractmethod
     def is_complete(self, posterior: BatchPosterior) -> bool:
-        """Say whether the batch of k >= 1 points is complete, given the posterior with them pending."""
+        """Say whether the batch of k >= 1 points is complete, given the posterior with them pending.
+
+        A batch that is complete with its first points stays so with more.
+        """
 
     def repeats(self, posterior: BatchPosterior) -> int:
         """Return how often the batch's first point is to be played again before anything else; 0 for most rules."""
@@ -66,7 +69,7 @@ class GlobalBatchRule(BatchRule):
     threshold: float = 1.2
 
     def __post_init__(self) -> None:
-        _check_threshold(self.threshold)
+        checks.keep(self, threshold=_ratio)
 
     def is_complete(self, posterior: BatchPosterior) -> bool:
         """Say whether 1 + Σ τ(x_s) > C. Cost: O(k)."""
@@ -90,7 +93,7 @@ class LocalBatchRule(BatchRule):
     threshold: float = 1.2
 
     def __post_init__(self) -> None:
-        _check_threshold(self.threshold)
+        checks.keep(self, threshold=_ratio)
 
     def is_complete(self, posterior: BatchPosterior) -> bool:
         """Say whether the largest ratio of variances exceeds C. Cost: O(A), and O(A m) for each point of the batch."""
@@ -116,7 +119,7 @@ class StayRule(BatchRule):
     repeats_points = True
 
     def __post_init__(self) -> None:
-        _check_threshold(self.threshold)
+        checks.keep(self, threshold=_ratio)
 
     def is_complete(self, posterior: BatchPosterior) -> bool:
         """Say whether the batch's first point was played often enough."""
@@ -135,6 +138,7 @@ def _is_known(score: Tensor) -> bool:
     return float(score) <= _KNOWN
 
 
-def _check_threshold(threshold: float) -> None:
-    if checks.positive("threshold", threshold) <= 1.0:
-        raise InputError(f"threshold must be above 1: at 1 every batch is one point; got {threshold!r}.")
+def _ratio(name: str, value: float) -> float:
+    if (ratio := checks.positive(name, value)) <= 1.0:
+        raise InputError(f"{name} must be above 1: at 1 every batch is one point; got {ratio!r}.")
+    return ratio

@@ -2,13 +2,21 @@
 
 import difflib
 import math
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
+from decimal import Decimal
+from numbers import Real
+from operator import index
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from torch_kbandits.errors import InputError
+
+#: Signs of a value that a message shows.
+_LONGEST_SHOWN = 200
+#: Bits of a whole number: so many a float holds.
+LARGEST_BITS = 1023
 
 
 def instance(name: str, value: Any, kind: type, hint: str) -> None:
@@ -20,91 +28,158 @@ def instance(name: str, value: Any, kind: type, hint: str) -> None:
 def describe(value: Any) -> str:
     """Say what came in words that fit an error message: type, shape and dtype, or the value itself."""
     if isinstance(value, Tensor):
-        return f"a tensor of shape {tuple(value.shape)} and dtype {value.dtype}"
+        if value.is_nested:
+            return f"a nested tensor of dtype {value.dtype}"
+        kind = "meta " if value.is_meta else "" if value.layout == torch.strided else "sparse "
+        return f"a {kind}tensor of shape {tuple(value.shape)} and dtype {value.dtype}"
     if hasattr(value, "shape"):
         return f"a {type(value).__name__} of shape {tuple(value.shape)}"
-    return f"{value!r} of type {type(value).__name__}"
+    return f"{shown(value)} of type {type(value).__name__}"
+
+
+def shown(value: Any) -> str:
+    """Return the value as code, shortened: what came may be of any length, and whole numbers of any size."""
+    try:
+        text = repr(value)
+    except Exception:  # Python writes no whole number of thousands of digits; other classes may raise what they like
+        return f"a {type(value).__name__} that cannot be shown"
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
+
+
+def keep(record: Any, **kinds: Callable[[str, Any], Any]) -> None:
+    """Check fields of a frozen dataclass, each by the function of its name, and keep what the checks return.
+
+    Args:
+        record: a value under construction.
+        kinds: such as ``failure_probability=open_unit_interval``.
+
+    Raises:
+        InputError: if a field does not fit.
+    """
+    for name, kind in kinds.items():
+        object.__setattr__(record, name, kind(name, getattr(record, name)))
+
+
+def optional(kind: Callable[[str, Any], Any]) -> Callable[[str, Any], Any]:
+    """Return a check that lets None pass, too."""
+    return lambda name, value: None if value is None else kind(name, value)
+
+
+def number(name: str, value: Any) -> float:
+    """Return any real number as a float: of Python, a fraction, a decimal, of NumPy, or a 0-dim tensor.
+
+    Texts and booleans are refused, also those that would convert.
+    """
+    plain = _scalar(value)
+    if isinstance(plain, bool) or not isinstance(plain, (Real, Decimal)):
+        raise InputError(f"{name} must be a number, got {describe(value)}.")
+    try:
+        return float(plain)
+    except OverflowError:
+        raise InputError(f"{name} must be a number that a float holds, got {shown(value)}.") from None
+    except ValueError:
+        raise InputError(f"{name} must be a number, got {describe(value)}.") from None
 
 
 def positive(name: str, value: float) -> float:
     """Return ``value`` as a float if it is a finite number above 0."""
-    number = _number(name, value)
-    if not (math.isfinite(number) and number > 0.0):
-        raise InputError(f"{name} must be a finite number above 0, got {value!r}.")
-    return number
+    checked = number(name, value)
+    if not (math.isfinite(checked) and checked > 0.0):
+        raise InputError(f"{name} must be a finite number above 0, got {shown(value)}.")
+    return checked
 
 
 def non_negative(name: str, value: float) -> float:
     """Return ``value`` as a float if it is a finite number of at least 0."""
-    number = _number(name, value)
-    if not (math.isfinite(number) and number >= 0.0):
-        raise InputError(f"{name} must be a finite number of at least 0, got {value!r}.")
-    return number
+    checked = number(name, value)
+    if not (math.isfinite(checked) and checked >= 0.0):
+        raise InputError(f"{name} must be a finite number of at least 0, got {shown(value)}.")
+    return checked
 
 
 def finite_number(name: str, value: float) -> float:
     """Return ``value`` as a float if it is a finite number."""
-    number = _number(name, value)
-    if not math.isfinite(number):
-        raise InputError(f"{name} must be a finite number, got {value!r}.")
-    return number
+    checked = number(name, value)
+    if not math.isfinite(checked):
+        raise InputError(f"{name} must be a finite number, got {shown(value)}.")
+    return checked
 
 
 def open_unit_interval(name: str, value: float) -> float:
     """Return ``value`` as a float if it lies strictly between 0 and 1."""
-    number = _number(name, value)
-    if not 0.0 < number < 1.0:
-        raise InputError(f"{name} must lie strictly between 0 and 1, got {value!r}.")
-    return number
+    checked = number(name, value)
+    if not 0.0 < checked < 1.0:
+        raise InputError(f"{name} must lie strictly between 0 and 1, got {shown(value)}.")
+    return checked
 
 
 def discount(name: str, value: float) -> float:
     """Return ``value`` as a float if it lies in (0, 1]."""
-    number = _number(name, value)
-    if not 0.0 < number <= 1.0:
-        raise InputError(f"{name} must be above 0 and at most 1, where 1 forgets nothing; got {value!r}.")
-    return number
+    checked = number(name, value)
+    if not 0.0 < checked <= 1.0:
+        raise InputError(f"{name} must be above 0 and at most 1, where 1 forgets nothing; got {shown(value)}.")
+    return checked
 
 
 def share(name: str, value: float) -> float:
     """Return ``value`` as a float if it lies in [0, 1)."""
-    number = _number(name, value)
-    if not 0.0 <= number < 1.0:
-        raise InputError(f"{name} must be at least 0 and below 1, got {value!r}.")
-    return number
+    checked = number(name, value)
+    if not 0.0 <= checked < 1.0:
+        raise InputError(f"{name} must be at least 0 and below 1, got {shown(value)}.")
+    return checked
+
+
+def whole_number(name: str, value: int, least: int | None = None) -> int:
+    """Return a whole number, of Python or NumPy or a 0-dim tensor, as an int if it is at least ``least``."""
+    try:
+        plain = _scalar(value)
+        whole = None if isinstance(plain, (bool, Tensor)) else index(plain)
+    except TypeError:
+        whole = None
+    if whole is None or (least is not None and whole < least) or whole.bit_length() > LARGEST_BITS:
+        enough = "" if least is None else f" of at least {least}"
+        raise InputError(f"{name} must be a whole number{enough}, got {describe(value)}.")
+    return whole
 
 
 def positive_integer(name: str, value: int) -> int:
-    """Return ``value`` if it is a whole number of at least 1 (booleans are refused)."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise InputError(f"{name} must be a whole number of at least 1, got {describe(value)}.")
-    return value
+    """Return ``value`` as an int if it is a whole number of at least 1."""
+    return whole_number(name, value, 1)
 
 
 def one_of(name: str, value: Any, choices: Collection[str]) -> Any:
     """Return ``value`` if it is one of the words."""
-    if value not in choices:
+    if not isinstance(value, str) or value not in choices:
         words = " or ".join(f'"{word}"' for word in choices)
-        raise InputError(f"{name} must be {words}, got {value!r}.")
+        raise InputError(f"{name} must be {words}, got {shown(value)}.")
     return value
 
 
 def non_negative_integer(name: str, value: int) -> int:
-    """Return ``value`` if it is a whole number of at least 0 (booleans are refused)."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise InputError(f"{name} must be a whole number of at least 0, got {describe(value)}.")
-    return value
+    """Return ``value`` as an int if it is a whole number of at least 0."""
+    return whole_number(name, value, 0)
 
 
 def floating_tensor(name: str, value: Any) -> Tensor:
     """Return ``value`` if it is a tensor in double or single precision; factorisations need no less."""
     if not isinstance(value, Tensor):
         raise InputError(f"{name} must be a torch tensor, got {describe(value)}; convert it with torch.as_tensor.")
+    _in_memory(name, value)
     if value.dtype not in (torch.float64, torch.float32):
         raise InputError(
             f"{name} must have a floating dtype, float64 or float32, got {value.dtype}; "
             f"convert it with {name}.double()."
         )
+    return value
+
+
+def own_numbers(name: str, value: Any) -> Tensor:
+    """Return ``value`` if it is a tensor with a place in memory for each of its numbers, not expanded from fewer."""
+    if not isinstance(value, Tensor):
+        raise InputError(f"{name} must be a torch tensor, got {describe(value)}.")
+    _in_memory(name, value)
+    if value.nbytes > value.untyped_storage().nbytes():
+        raise InputError(f"{name} must have its own numbers, got {describe(value)} expanded from fewer.")
     return value
 
 
@@ -169,12 +244,20 @@ def bounds(value: Any) -> Tensor:
     return value
 
 
-def _number(name: str, value: Any) -> float:
-    if isinstance(value, bool):
-        raise InputError(f"{name} must be a number, got {value!r}.")
+def _in_memory(name: str, value: Tensor) -> None:
+    """Refuse tensors without dense numbers: sparse, nested, meta and quantized ones."""
+    if value.is_nested or value.is_meta or value.layout != torch.strided or value.is_quantized:
+        raise InputError(
+            f"{name} must be a plain tensor of numbers in memory, got {describe(value)}: convert a sparse one with "
+            f"{name}.to_dense(), and give rows of equal length."
+        )
+
+
+def _scalar(value: Any) -> Any:
+    """Return what a single number of another library holds; anything else as it is."""
+    if getattr(value, "shape", None) != () or not hasattr(value, "item"):
+        return value
     try:
-        return float(value)
-    except (TypeError, ValueError):
-        raise InputError(f"{name} must be a number, got {describe(value)}.") from None
-    except OverflowError:
-        raise InputError(f"{name} must be a number that a float holds, got a whole number beyond.") from None
+        return value.item()
+    except (RuntimeError, NotImplementedError, ValueError):  # a tensor that has no numbers in memory
+        return value

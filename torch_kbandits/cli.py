@@ -11,14 +11,15 @@ from typing import Any
 
 import torch
 
+from torch_kbandits.extras import how_to_install
+
 try:
     import click
     from rich.console import Console
     from rich.table import Table
 except ModuleNotFoundError as missing:
     raise SystemExit(
-        f"kbandits needs the package {missing.name!r}, which is not installed. "
-        "Install what experiments need: pip install 'torch-kbandits[experiments]'"
+        f"kbandits needs the package {missing.name!r}, which is not installed. {how_to_install('experiments')}"
     ) from None
 
 from torch_kbandits import __version__, checks, experiments, looking
@@ -52,6 +53,8 @@ def _readable() -> Iterator[None]:
         raise _BadInput(str(error)) from None
     except KernelBanditError as error:
         raise click.ClickException(str(error)) from None
+    except MemoryError:
+        raise click.ClickException("There is not enough memory for this: make it smaller.") from None
     except OSError as error:
         raise click.ClickException(str(error)) from None
 
@@ -156,7 +159,7 @@ def run(
     if seeds is not None:
         experiment = dataclasses.replace(experiment, seeds=_seeds(seeds))
     if rounds is not None:
-        experiment = dataclasses.replace(experiment, rounds=checks.positive_integer("--rounds", rounds))
+        experiment = dataclasses.replace(experiment, rounds=experiments.parse_rounds("--rounds", rounds))
     if checkpoint_every is not None:
         checks.positive_integer("--checkpoint-every", checkpoint_every)
         experiment = dataclasses.replace(experiment, checkpoint_every=checkpoint_every)
@@ -305,7 +308,7 @@ def look(
     Example:
       kbandits look prices.kb --coordinate price --coordinate hour
     """  # noqa: D301  (click reads the escape)
-    coordinates = [int(each) if each.isdecimal() else each for each in coordinate]
+    coordinates = [int(each) if each.isdecimal() and len(each) < 10 else each for each in coordinate]
     point = None if at is None else torch.tensor(_numbers("--at", at, float), dtype=torch.float64)
     output = output or bandit.with_name(f"{bandit.stem}-figures")
     words = {"coordinates": coordinates, "at": point, "center": center, "format": format_}
@@ -360,9 +363,10 @@ def _seeds(text: str) -> tuple[int, ...]:
 
 def _numbers(name: str, text: str, kind: Callable[[str], Any]) -> list[Any]:
     try:
-        return [kind(part) for part in text.split(",")]
+        return [kind(part) for part in text.removesuffix(",").split(",")]
     except ValueError:
-        raise InputError(f"{name} must be a number or numbers with commas between them, got {text!r}.") from None
+        expected = "a number or numbers with commas between them"
+        raise InputError(f"{name} must be {expected}, got {checks.shown(text)}.") from None
 
 
 def _catalogue(title: str, entries: Sequence[tuple[str, str, Mapping[str, Any]]]) -> Table:

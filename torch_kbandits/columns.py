@@ -44,11 +44,11 @@ class Number:
         checks.instance(f"log of column {self.name!r}", self.log, bool, "True or False")
         if self.low is None and self.high is None and not self.log:
             return
-        low, high = _as_float(self.low), _as_float(self.high)
+        low, high = _bound(self.low), _bound(self.high)
         if not (low < high and math.isfinite(high - low)) or (self.log and low <= 0.0):
             raise InputError(
                 f"column {self.name!r} must have finite numbers low < high, above 0 if log=True, or no range and "
-                f"log=False; got low={self.low!r}, high={self.high!r}, log={self.log}."
+                f"log=False; got low={checks.shown(self.low)}, high={checks.shown(self.high)}, log={self.log}."
             )
         object.__setattr__(self, "low", low)
         object.__setattr__(self, "high", high)
@@ -192,6 +192,14 @@ def _as_float(value: Any) -> float:
         return float(value) if isinstance(value, Real) and not isinstance(value, bool) else math.nan
     except OverflowError:
         return math.inf
+
+
+def _bound(value: Any) -> float:
+    """Return the end of a range as a float, NaN for everything that is no number."""
+    try:
+        return checks.number("the end of a range", value)
+    except InputError:
+        return math.nan
 
 
 def _may_be_level(value: Any) -> bool:

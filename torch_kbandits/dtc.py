@@ -204,7 +204,7 @@ class DTCFactors:
 
         Source: Matheron's rule, Wilson et al., ICML 2020, with weights N(0, V⁻¹). Cost: O(m²).
         """
-        normals = torch.randn(len(prior), 1, generator=generator, dtype=torch.float64).to(prior)
+        normals = torch.randn(len(prior), 1, generator=generator, dtype=torch.float64, device="cpu").to(prior)
         weights = torch.linalg.solve_triangular(self.precision_factor.mT, normals, upper=True)
         return (weights - embed(self.dictionary_factor, prior.unsqueeze(-1))).squeeze(-1)
 

@@ -100,7 +100,7 @@ class ExactFactors:
 
         Source: Matheron's rule, Wilson et al., ICML 2020. Cost: O(u²).
         """
-        normals = torch.randn(len(prior), generator=generator, dtype=torch.float64).to(prior)
+        normals = torch.randn(len(prior), generator=generator, dtype=torch.float64, device="cpu").to(prior)
         return -_column(self.factor.solve, prior + self.noise.sqrt() * normals)
 
     def with_noise_share(self) -> Self:

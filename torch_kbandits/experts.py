@@ -108,7 +108,7 @@ class GuardedExpert:
         if kind not in self._said:
             self._said.add(kind)
             message = f"{text}. The rounds go on without its answers; this is said once for each kind of failure."
-            warnings.warn(message, ExpertWarning, stacklevel=6)
+            warnings.warn(message, ExpertWarning, stacklevel=7)
 
 
 class _FaultError(Exception):

@@ -10,6 +10,11 @@ class MissingExtraError(KernelBanditError, ImportError):
     """A package of an extra is not installed; the message has the command that installs it."""
 
 
+def how_to_install(extra: str) -> str:
+    """Return the words of a message that say how an extra is installed: from a clone, as long as none is published."""
+    return f"Install it with what goes with it, in a clone of torch_kbandits: pip install -e '.[{extra}]'"
+
+
 def require(module: str, extra: str = "experiments") -> ModuleType:
     """Import a module that an extra installs.
 
@@ -20,6 +25,5 @@ def require(module: str, extra: str = "experiments") -> ModuleType:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
         raise MissingExtraError(
-            f"This needs the package {error.name!r}, which is not installed. "
-            f"Install it with what goes with it: pip install 'torch-kbandits[{extra}]'"
+            f"This needs the package {error.name!r}, which is not installed. {how_to_install(extra)}"
         ) from None

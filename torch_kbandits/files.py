@@ -1,8 +1,10 @@
 """Files that are written whole or not at all."""
 
+import errno
 import os
 import re
 import secrets
+import stat
 from contextlib import suppress
 from os import PathLike
 from pathlib import Path
@@ -66,6 +68,8 @@ def read_whole(path: str | PathLike[str]) -> bytes:
         FileError: if it cannot be read.
     """
     try:
+        if not stat.S_ISREG(mode := os.stat(path).st_mode) and not stat.S_ISDIR(mode):
+            raise OSError(errno.EINVAL, "it is a device, a pipe or a socket, which may have no end")
         return Path(path).read_bytes()
     except OSError as error:
         raise file_error("read", path, error) from error
@@ -79,7 +83,7 @@ def file_error(done: str, path: str | PathLike[str], error: OSError) -> FileErro
 
 
 def _advice(done: str, error: OSError) -> str:
-    if isinstance(error, IsADirectoryError | NotADirectoryError):
+    if isinstance(error, IsADirectoryError | NotADirectoryError) or error.errno == errno.EINVAL:
         return "Give the path of a file."
     if isinstance(error, FileNotFoundError):
         return "Make its directory first." if done == "written" else "Look at the path."

@@ -1,6 +1,7 @@
 """Ask and tell where nobody knows the kernel: it is fitted to what was told."""
 
 import math
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from os import PathLike
@@ -15,16 +16,30 @@ from torch_kbandits.algorithms import registry
 from torch_kbandits.bandit import Asked, Bandit
 from torch_kbandits.candidates import ContextualActions
 from torch_kbandits.confidence import Width
-from torch_kbandits.errors import EmptyHistoryError, InputError, StateMismatchError
-from torch_kbandits.fitting import FittedPrior, default_kernel, fit_prior
-from torch_kbandits.ledger import History
+from torch_kbandits.errors import EmptyHistoryError, InputError, KernelBanditWarning, StateMismatchError
+from torch_kbandits.fitting import FittedPrior, default_kernel, fit_prior, floor_below
+from torch_kbandits.ledger import History, check_rounds, real_numbers
 from torch_kbandits.memory import Memory
-from torch_kbandits.random import generator_for, seed_for
+from torch_kbandits.random import Undisturbed, generator_for, seed_for
 from torch_kbandits.saving import loaded, save
-from torch_kbandits.state import describe_kernel
+from torch_kbandits.state import check_config, check_parts, describe_kernel
 
 #: Version of the layout of ``FittedBandit.state_dict``.
-_STATE_FORMAT = 1
+_STATE_FORMAT = 2
+
+#: What a state has, of which kinds.
+_PARTS: dict[str, tuple[type, ...]] = {
+    "format": (int,),
+    "config": (Mapping,),
+    "rewards": (Tensor,),
+    "kernel": (Mapping,),
+    "regularization": (int, float),
+    "center": (int, float),
+    "scale": (int, float),
+    "floor": (int, float),
+    "fit_size": (int,),
+    "bandit": (Mapping,),
+}
 
 #: The kernel is fitted again whenever there are this many times as many rewards.
 _GROWTH = 1.25
@@ -53,8 +68,21 @@ _RADII = (0.1, 0.03, 0.01, 0.003)
 #: Of so many of the points played the search considers the surroundings.
 _PLAYED = 256
 
+#: The largest reward, so that what is computed of many of them is finite.
+_LARGEST_REWARD = 1e300
 
-class FittedBandit:
+#: Words that bandits take elsewhere, and what to do instead of giving them.
+_OTHERWISE = {
+    "regularization": "It fits λ, the variance of the noise, itself: leave it out.",
+    "mean": "It fits the mean of the rewards itself: leave it out.",
+} | dict.fromkeys(
+    ("candidates", "bounds", "context", "context_dim", "action_dim"),
+    "It plays on the unit cube, without contexts. Say with snap which points of it can be played. For contexts or "
+    "candidates of your own let fit_prior fit a kernel and λ to some rewards, and give both to a named algorithm.",
+)
+
+
+class FittedBandit(Undisturbed):
     """A bandit on the unit cube that needs neither kernel nor noise: both, and the units of rewards, are fitted.
 
     The first points fill the cube evenly. Then kernel, λ, centre and scale are fitted to the rewards, and again
@@ -72,6 +100,10 @@ class FittedBandit:
         beta: as in the algorithms; 2 unless given, where the algorithm takes one.
         memory: as in ``Bandit``, with variances in units of the variance of the rewards. Then fits use the latest
             rewards that count.
+        clip: whether rewards far below the others count as less far below, so that a penalty for what fails does not
+            become the unit in which all others are equal; see ``fitting.floor_below``, of the first ``num_initial``
+            different rewards. A warning says so the first time. Rare losses lose weight in a mean by that. With a
+            memory nothing is clipped, since the level of rewards may change.
         num_initial: rewards before the first fit, at least 2; 10 unless given.
         seed: addresses all randomness.
         settings: further words of the algorithm. A dictionary that can be capped stops at 400 points, without a word,
@@ -93,27 +125,38 @@ class FittedBandit:
         kernel: Kernel | None = None,
         beta: float | Width | None = None,
         memory: Memory | None = None,
+        clip: bool = True,
         num_initial: int = 10,
         seed: int,
         **settings: Any,
     ) -> None:
+        _refuse("FittedBandit", settings)
         self.dimension = checks.positive_integer("dimension", dimension)
-        if checks.positive_integer("num_initial", num_initial) < 2:
+        if (num_initial := checks.positive_integer("num_initial", num_initial)) < 2:
             raise InputError(f"num_initial must be at least 2, since a fit needs two rewards; got {num_initial}.")
         self.num_initial = num_initial
+        if kernel is not None:
+            checks.instance("kernel", kernel, Kernel, "a GPyTorch kernel, such as RBFKernel().double()")
+        if snap is not None and not callable(snap):
+            raise InputError(f"snap must be a function of points (n, d), got {checks.describe(snap)}.")
+        checks.instance("clip", clip, bool, "True or False")
         self.algorithm = algorithm
-        self.seed = seed
+        self.clip = clip
+        self.seed = checks.whole_number("seed", seed)
         known = registry.signature(algorithm).parameters
         if beta is None and "beta" in known:
             beta = 2.0
         if "max_dictionary" in known and "when_full" in known:
             settings = {"max_dictionary": _LARGEST_DICTIONARY, "when_full": "stop"} | settings
+        if beta is not None and not isinstance(beta, Width):
+            beta = checks.non_negative("beta", beta)
         given = {"beta": beta, "memory": memory}
         self._settings = settings | {word: value for word, value in given.items() if value is not None}
         self._kernel = default_kernel(dimension) if kernel is None else deepcopy(kernel)
         self._snap = snap
         self._memory = memory
         self._rewards: list[float] = []
+        self._warned_of_clipping = False
         first = FittedPrior(deepcopy(self._kernel).requires_grad_(False), _FIRST_REGULARIZATION, 0.0, 1.0)
         self._fitted = self._made(first), first, 0
 
@@ -125,13 +168,14 @@ class FittedBandit:
     @overload
     def ask(self, q: int = 1, *, time: Any = None, return_ids: Literal[True]) -> Asked: ...
 
-    def ask(self, q: int = 1, *, time: Any = None, return_ids: bool = False) -> Tensor | Asked:
+    def ask(self, q: int = 1, *, time: Any = None, return_ids: bool = False, **other: Any) -> Tensor | Asked:
         """Return the next q points to play, (q, d); they are pending until they are told or forgotten.
 
         Args:
             q: number of points.
             time: as in ``Bandit.ask``.
             return_ids: whether to return the numbers of the points as well, by which they can be told.
+            other: nothing; words of ``Bandit.ask`` that make no sense here are refused by name.
 
         Raises:
             InputError: if q or the time does not fit, or ``snap`` returns no points.
@@ -139,7 +183,8 @@ class FittedBandit:
         After an error the points chosen meanwhile are forgotten. A point whose evaluation fails would be asked for
         again if it were forgotten, too: tell it a reward as bad as any instead.
         """
-        checks.positive_integer("q", q)
+        _refuse("ask", other)
+        q = checks.positive_integer("q", q)
         known = self.bandit.num_asked
         try:
             asked = [self._next(time) for _ in range(q)]
@@ -154,31 +199,33 @@ class FittedBandit:
     def tell(
         self,
         x: Tensor | None = None,
-        y: Tensor | float | None = None,
+        y: Any = None,
         *,
         time: Any = None,
         ids: int | Sequence[int] | None = None,
+        **other: Any,
     ) -> None:
         """Learn rewards y (q,) at points x (q, d), or at those that ``ids`` stand for; see ``Bandit.tell``.
 
         Raises:
-            InputError: if they do not fit; then nothing changes.
+            InputError: if they do not fit, or a reward is beyond ±1e300; then nothing changes.
         """
+        _refuse("tell", other)
         bandit, prior, _ = self._fitted
-        scaled = prior.scaled(y) if isinstance(y, Tensor) else y
-        if isinstance(y, (int, float)) and not isinstance(y, bool):
-            scaled = (y - prior.center) / prior.scale
+        Y = self._checked(y)
+        scaled = self._scaled(prior, Y)
         # First, so that no interrupt comes between; what is not told in the end is not counted.
-        flat = y.reshape(-1).tolist() if isinstance(y, Tensor) else [y]
-        self._rewards = [*self._rewards[: bandit.num_told], *flat]  # pyright: ignore[reportAttributeAccessIssue]
+        self._rewards = [*self._rewards[: bandit.num_told], *Y.reshape(-1).tolist()]
         bandit.tell(x, scaled, time=time, ids=ids)
 
-    def mark_pending(self, x: Tensor, *, time: Any = None) -> tuple[int, ...]:
+    def mark_pending(self, x: Tensor, *, time: Any = None, **other: Any) -> tuple[int, ...]:
         """Make points (q, d) pending that others chose and evaluate; return their ids. See ``Bandit.mark_pending``."""
+        _refuse("mark_pending", other)
         return self.bandit.mark_pending(x, time=time)
 
-    def forget(self, x: Tensor | None = None, *, ids: int | Sequence[int] | None = None) -> None:
+    def forget(self, x: Tensor | None = None, *, ids: int | Sequence[int] | None = None, **other: Any) -> None:
         """Drop pending points that will not be told; all of them if none are given. See ``Bandit.forget``."""
+        _refuse("forget", other)
         self.bandit.forget(x, ids=ids)
 
     # ---------------------------------------------------------------- what is believed
@@ -214,15 +261,22 @@ class FittedBandit:
         """Their ids."""
         return self.bandit.pending_ids
 
-    def recommend(self, *, time: Any = None) -> Tensor:
+    def recommend(self, *, time: Any = None, **other: Any) -> Tensor:
         """Return the point (1, d) to use in the end: of those told the one of the largest posterior mean.
+
+        Before the first fit is due one is made for this, of two rewards or more.
 
         Raises:
             EmptyHistoryError: if nothing was told yet.
         """
+        _refuse("recommend", other)
         self._fit_if_due()
-        played = self.bandit.history.X.unique(dim=0)
-        return self.bandit.recommend(candidates=played if len(played) else self._spread(1), time=time)
+        bandit, _, size = self._fitted
+        history = self.history
+        if size == 0 and len(history.Y) > 1:
+            bandit = self._replayed(self._fit(history), history)
+        played = history.X.unique(dim=0)
+        return bandit.recommend(candidates=played if len(played) else self._spread(1), time=time)
 
     # ---------------------------------------------------------------- saving
 
@@ -237,6 +291,7 @@ class FittedBandit:
             "regularization": prior.regularization,
             "center": prior.center,
             "scale": prior.scale,
+            "floor": prior.floor,
             "fit_size": size,
             "bandit": bandit.state_dict(),
         }
@@ -251,19 +306,23 @@ class FittedBandit:
 
         After an error the bandit is as it was.
         """
+        checks.instance("state", state, Mapping, "what state_dict() returned")
         missing = {*self.state_dict()} - {*state}
         if missing:
             raise StateMismatchError(f"This is no state of a FittedBandit: it lacks {sorted(missing)}.")
+        check_parts(state, _PARTS)
         if state["format"] != _STATE_FORMAT:
             raise StateMismatchError(f"The state has format {state['format']}, and this version reads {_STATE_FORMAT}.")
-        if state["config"] != self._config():
-            raise StateMismatchError(
-                f"The state belongs to another configuration: saved {state['config']}, here {self._config()}."
-            )
+        check_config(state["config"], self._config())
         kernel = deepcopy(self._kernel).requires_grad_(False)
-        kernel.load_state_dict(state["kernel"])
-        prior = FittedPrior(kernel, state["regularization"], state["center"], state["scale"])
-        bandit = self._made(prior)
+        try:
+            kernel.load_state_dict(state["kernel"])
+            checks.finite_number("center", state["center"])
+            checks.positive("scale", state["scale"])
+            prior = FittedPrior(kernel, state["regularization"], state["center"], state["scale"], state["floor"])
+            bandit = self._made(prior)
+        except (AttributeError, InputError, RuntimeError, TypeError) as error:
+            raise StateMismatchError(f"The state is damaged: {error}") from error
         bandit.load_state_dict(state["bandit"])
         rewards = state["rewards"].tolist()
         if len(rewards) != bandit.num_told:
@@ -277,8 +336,8 @@ class FittedBandit:
             FileError: if the file cannot be written; then an old one of that name is as it was.
         """
         words = {"dimension": self.dimension, "algorithm": self.algorithm, "num_initial": self.num_initial}
-        words |= {"kernel": self._kernel, "snap": self._snap, "seed": self.seed, **self._settings}
-        save(self, path, words, self._spread(_COMPARED))
+        words |= {"kernel": self._kernel, "snap": self._snap, "clip": self.clip, "seed": self.seed}
+        save(self, path, words | self._settings, self._spread(_COMPARED))
 
     @classmethod
     def load(cls, path: str | PathLike[str], *, into: Self | None = None) -> Self:
@@ -309,11 +368,12 @@ class FittedBandit:
         Raises:
             InputError: if something was told or asked already, or the history does not fit; then nothing changes.
         """
+        check_rounds(history)
         if self.num_told or self.pending_ids:
             raise InputError(f"replay needs a bandit that was told nothing; this one was told {self.num_told} rewards.")
+        history = history._replace(Y=self._checked(history.Y))
         prior, size = self._prior_of(history)
-        bandit = self._made(prior)
-        bandit.replay(history._replace(Y=prior.scaled(history.Y)))
+        bandit = self._replayed(prior, history)
         self._rewards, self._fitted = history.Y.tolist(), (bandit, prior, size)
 
     # ---------------------------------------------------------------- inside
@@ -350,7 +410,7 @@ class FittedBandit:
 
     def _near(self, x: Tensor, radius: float, generator: torch.Generator) -> Tensor:
         """Return points near x (1, d): all coordinates moved a little, a few, and a few drawn anew."""
-        kind = {"generator": generator, "dtype": torch.float64}
+        kind = {"generator": generator, "dtype": torch.float64, "device": "cpu"}
         moved = x + radius * torch.randn(3 * _NEAR, self.dimension, **kind)
         drawn = torch.rand(3 * _NEAR, self.dimension, **kind)
         few = torch.rand(3 * _NEAR, self.dimension, **kind) < max(0.2, 1.0 / self.dimension)
@@ -391,8 +451,7 @@ class FittedBandit:
             return
         history = self.history
         prior, size = self._prior_of(history)
-        fresh = self._made(prior)
-        fresh.replay(history._replace(Y=prior.scaled(history.Y)))
+        fresh = self._replayed(prior, history)
         known = bandit.state_dict()
         outside = ("pending", "pending_ids", "pending_stages", "num_asked", "clock")
         fresh.load_state_dict(fresh.state_dict() | {part: known[part] for part in outside})
@@ -401,19 +460,63 @@ class FittedBandit:
     def _prior_of(self, history: History) -> tuple[FittedPrior, int]:
         """Return what is fitted to the first part of a history that is due, and how long that is."""
         size = self._due(len(history.X))
-        if size == 0:
-            return self._fitted[1], 0
+        return (self._fit(history.rows(slice(size))), size) if size else (self._fitted[1], 0)
+
+    def _fit(self, history: History) -> FittedPrior:
+        """Return what is fitted to a history of two rewards or more."""
+        size = len(history.X)
         rows = torch.arange(size)
         if self._memory is not None and history.times is not None:
-            noise = self._memory.noise(history.times[:size], float(history.times[size - 1]), _FIRST_REGULARIZATION)
+            noise = self._memory.noise(history.times, float(history.times[-1]), _FIRST_REGULARIZATION)
             counting = noise.isfinite().nonzero().flatten()[-_FIT_SIZE:]
             rows = counting if len(counting) > 1 else rows[-2:]
         elif size > _FIT_SIZE:
             rows = torch.linspace(0, size - 1, _FIT_SIZE, dtype=torch.float64).long()
+        floor = -math.inf
+        if self.clip and self._memory is None:
+            # The first ones cover the cube; of the later ones most are near the best.
+            first = [*dict.fromkeys(history.Y.tolist())][: self.num_initial]
+            floor = floor_below(history.Y.new_tensor(first), float(history.Y.min()))
         seed = seed_for(self.seed, size, "fit")
-        return fit_prior(history.X[rows], history.Y[rows], self._kernel, seed=seed), size
+        return fit_prior(history.X[rows], history.Y[rows], self._kernel, floor=floor, seed=seed)
+
+    def _replayed(self, prior: FittedPrior, history: History) -> Bandit:
+        """Return the bandit that plays under a prior once it was told a history."""
+        bandit = self._made(prior)
+        bandit.replay(history._replace(Y=self._scaled(prior, history.Y)))
+        return bandit
+
+    def _checked(self, y: Any) -> Tensor:
+        """Return rewards in double precision."""
+        Y = real_numbers(y, self.bandit.candidates.example)
+        if bool((Y.abs() > _LARGEST_REWARD).any()):
+            raise InputError(f"y must be within ±{_LARGEST_REWARD:.0e}, got {float(Y.abs().max())} in size.")
+        return Y
+
+    def _scaled(self, prior: FittedPrior, Y: Tensor) -> Tensor:
+        """Return rewards in units of a prior, and say when some are clipped for the first time."""
+        below = Y.lt(prior.floor)
+        if not self._warned_of_clipping and bool(below.any()):
+            self._warned_of_clipping = True
+            warnings.warn(
+                f"{int(below.sum())} reward(s) lie far below the others, down to {float(Y.min()):.6g}, and count as "
+                f"{prior.floor:.6g}, so that the others can be told apart. That is right for penalties. If they are "
+                "losses whose mean matters, say clip=False.",
+                KernelBanditWarning,
+                stacklevel=3,
+            )
+        return prior.scaled(Y)
 
     def _config(self) -> dict[str, Any]:
         """Return what a saved state must agree with beyond the configuration of the bandit that plays."""
         start = {"dimension": self.dimension, "algorithm": self.algorithm, "num_initial": self.num_initial}
-        return start | describe_kernel(self._kernel)
+        return start | {"clip": self.clip} | describe_kernel(self._kernel)
+
+
+def _refuse(what: str, words: Mapping[str, Any]) -> None:
+    """Refuse words that are not for a ``FittedBandit``; all those of its methods, which name what they take."""
+    for word in words:
+        if word in _OTHERWISE:
+            raise InputError(f"FittedBandit takes no {word}. {_OTHERWISE[word]}")
+        if what != "FittedBandit":
+            raise InputError(f"FittedBandit.{what} takes no {word!r}.")

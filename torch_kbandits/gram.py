@@ -17,7 +17,7 @@ def gram(kernel: Kernel, X: Tensor, other: Tensor | None = None) -> Tensor:
 
     Without ``other`` the rows of X stand against themselves. Cost: O(n m d) for most kernels.
     """
-    if torch.is_grad_enabled() or X.dim() > 2 or not _is_plain(kernel):
+    if torch.is_grad_enabled() or X.dim() != 2 or not _is_plain(kernel):
         return to_dense(cast(Tensor, kernel(X, other)))
     # What the call ends up with, without the lazy tensor on the way, which takes longer than few points do.
     other = X if other is None else other

@@ -3,10 +3,12 @@
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from numbers import Real
 from operator import index
 from typing import Any, NamedTuple, Self
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -15,6 +17,12 @@ from torch_kbandits.errors import InputError, KernelBanditWarning
 
 #: What was told is put into one tensor after so many rounds: small tensors take more memory than their numbers.
 _SEPARATE_TELLS = 1000
+
+#: Dtypes of real numbers.
+_REAL = (
+    *(torch.float64, torch.float32, torch.float16, torch.bfloat16),
+    *(torch.int64, torch.int32, torch.int16, torch.int8, torch.uint64, torch.uint32, torch.uint16, torch.uint8),
+)
 
 #: So many points pending, none of which is what is told, look like a mistake.
 _STALE_POINTS = 50
@@ -65,24 +73,86 @@ def joined(parts: Sequence[History]) -> History:
     return History(*(None if column[0] is None else torch.cat(column) for column in columns))  # pyright: ignore
 
 
-def rewards(y: Tensor | float, X: Tensor) -> Tensor:
-    """Return rewards as (q,), checked against the points they are for."""
-    if not isinstance(y, Tensor):
-        if len(X) != 1 or isinstance(y, bool) or not isinstance(y, Real):
+def real_numbers(y: Any, like: Tensor) -> Tensor:
+    """Return rewards in any form as a tensor of the dtype and on the device of ``like``, of the shape they came in.
+
+    Args:
+        y: a real number of Python, NumPy, ``fractions`` or ``decimal``; or an array, a list or a dense tensor of them,
+            of any real dtype and on any device.
+        like: whatever has the dtype and the device.
+
+    Raises:
+        InputError: if it is anything else, such as truth values, or not finite, or beyond the range of the dtype.
+    """
+    if isinstance(y, Tensor):
+        values = _dense(y).to(like.device, torch.float64)
+    else:
+        values = torch.from_numpy(_array(y)).to(like.device)
+    converted = checks.finite("y", values).to(like.dtype)
+    if not bool(torch.isfinite(converted).all()):
+        raise InputError(
+            f"y must be within ±{torch.finfo(like.dtype).max:.3g}, the range of the points' {like.dtype}; got "
+            f"{float(values[~torch.isfinite(converted)][0])!r}."
+        )
+    return converted
+
+
+def _dense(y: Tensor) -> Tensor:
+    """Return a tensor if its entries are real numbers that can be read."""
+    if y.is_nested or y.is_meta or y.layout != torch.strided:
+        kind = "nested" if y.is_nested else "meta" if y.is_meta else str(y.layout)
+        raise InputError(f"y must be a dense tensor with a reward for each point, got a {kind} one; convert it first.")
+    if y.dtype not in _REAL:
+        raise InputError(f"y must have a dtype of real numbers, got {checks.describe(y)}.")
+    return y.detach()
+
+
+def _array(y: Any) -> np.ndarray:
+    """Return rewards that are no tensor as an array in double precision."""
+    hint = "y must be a reward, a real number, for each point, or an array, list or tensor of them"
+    if isinstance(y, np.ma.MaskedArray):
+        raise InputError(f"{hint}; got a masked array: give what is not masked.")
+    if isinstance(y, np.ndarray) and y.dtype.kind in "fiu":
+        with np.errstate(over="ignore"):
+            return y.astype(np.float64)
+    if isinstance(y, (list, tuple)):
+        y = [_dense(each).tolist() if isinstance(each, Tensor) else each for each in y]
+    try:
+        entries = np.array(y, dtype=object)
+    except ValueError:  # lists of arrays whose lengths differ
+        raise InputError(f"{hint}; got {checks.describe(y)}.") from None
+    numbers = np.empty(entries.shape)
+    for place, entry in np.ndenumerate(entries):
+        if isinstance(entry, bool) or not isinstance(entry, (Real, Decimal)):
+            raise InputError(f"{hint}; got {checks.describe(entry)}.")
+        try:
+            numbers[place] = float(entry)
+        except (OverflowError, ValueError):
             raise InputError(
-                f"y must be a tensor of {len(X)} reward(s), or a number for one; got {checks.describe(y)}."
-            )
-        y = X.new_tensor([float(y)])
-    checks.same_kind("y", checks.floating_tensor("y", y), X)
-    if len(X) == 1 and y.dim() == 0:
-        y = y.unsqueeze(0)
-    if tuple(y.shape) not in ((len(X),), (len(X), 1)):
+                f"{hint}, which double precision holds; got a {type(entry).__name__} that it does not."
+            ) from None
+    return numbers
+
+
+def rewards(y: Any, X: Tensor) -> Tensor:
+    """Return rewards (q,) of the points X (q, d), converted to their kind; see ``real_numbers``.
+
+    Raises:
+        InputError: if they cannot be, or there is not one for each point: y of shape (q,) or (q, 1), or () if q = 1.
+    """
+    Y = real_numbers(y, X)
+    if tuple(Y.shape) not in ((len(X),), (len(X), 1)) and not (len(X) == 1 and Y.dim() == 0):
         raise InputError(f"y must have a reward for each of the {len(X)} point(s), got {checks.describe(y)}.")
-    return checks.finite("y", y.reshape(-1))
+    return Y.reshape(-1)
 
 
 def check_rounds(history: History) -> None:
     """Refuse a history whose parts do not belong together."""
+    checks.instance("history", history, History, "a History, as bandit.history is")
+    for name, column in zip(("X", "Y", "rounds"), history, strict=False):
+        checks.instance(f"history.{name}", column, Tensor, "a torch tensor")
+    if history.rounds.dim() != 1 or history.rounds.dtype != torch.long:
+        raise InputError(f"The rounds of a history must be whole numbers, (n,), got {checks.describe(history.rounds)}.")
     if not len(history.X) == len(history.Y) == len(history.rounds):
         raise InputError("The history must have as many points as rewards and rounds.")
     if history.stages is not None and len(history.stages) != len(history.X):

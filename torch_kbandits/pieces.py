@@ -57,6 +57,7 @@ class Pieces:
     def __post_init__(self) -> None:
         checks.instance("candidates", self.candidates, Candidates, "Arms or a Box")
         checks.instance("kernel", self.kernel, Kernel, "a GPyTorch kernel")
+        checks.keep(self, regularization=checks.positive, seed=checks.whole_number)
         if self.dictionary is not None:
             checks.instance("dictionary", self.dictionary, DictionaryRule, "a rule such as RidgeLeverageSampling()")
         checks.instance("acquisition", self.acquisition, AcquisitionRule, "a rule such as UpperConfidenceRule()")
@@ -72,15 +73,12 @@ class Pieces:
         if self.memory is not None:
             checks.instance("memory", self.memory, Memory, "a memory such as SlidingWindow(500)")
             self.check_memory(self.memory)
-        if isinstance(self.seed, bool):
-            raise InputError(f"seed must be a whole number, got {self.seed}.")
-        checks.instance("seed", self.seed, int, "a whole number")
         check_kernel(_kernel_under(self.memory, self.kernel), self.candidates.example)
         if self.acquisition.num_stages and (self.dictionary, self.batches, self.memory) != (None, None, None):
             raise InputError(
-                "A rule that chooses through stages needs exact posteriors: leave out dictionary, batches and memory."
+                "A rule that chooses through stages needs exact posteriors, each of rewards of one function that are "
+                "independent given the points of its stage: leave out dictionary, batches and memory."
             )
-        object.__setattr__(self, "regularization", checks.positive("regularization", self.regularization))
         object.__setattr__(self, "width", ConstantWidth(0.0) if self.width is None else self.width)
         object.__setattr__(self, "kernel", deepcopy(self.kernel))
 
@@ -120,7 +118,7 @@ class Pieces:
         Raises:
             InputError: if it does not fit.
         """
-        now, level = torch.zeros(1, dtype=torch.float64), checks.positive("regularization", self.regularization)
+        now, level = torch.zeros(1, dtype=torch.float64), self.regularization
         if not bool(memory.noise(now, 0.0, level).isfinite()):
             raise InputError(
                 f"{memory!r} drops an observation of noise variance {level:g} as soon as it is made: let the largest "

@@ -7,12 +7,12 @@ from typing import Any, cast
 import torch
 from botorch.exceptions.errors import UnsupportedError
 from botorch.sampling.pathwise.features.generators import gen_kernel_features
-from botorch.utils.sampling import manual_seed
 from gpytorch.kernels import Kernel, MaternKernel, RBFKernel, ScaleKernel
 from torch import Tensor
 
 from torch_kbandits.gram import gram, prior_variance
 from torch_kbandits.linalg import jittered_cholesky
+from torch_kbandits.random import seeded
 
 #: Up to this many distinct points a prior draw comes from the joint covariance, beyond it from an approximation.
 JOINT_LIMIT = 2000
@@ -100,10 +100,11 @@ class FourierDraws(PriorDraws):
     def _frequencies(self, generator: torch.Generator) -> Tensor:
         """Return frequencies ω of the kernel's spectral density, (d, F/2)."""
         dimension = self._points.shape[-1]
-        with manual_seed(int(torch.randint(2**31, (), generator=generator))):
+        with seeded(int(torch.randint(2**31, (), generator=generator, device="cpu"))):
             features = gen_kernel_features(self._kernel, num_inputs=dimension, num_outputs=_FEATURES)
         to_inputs = cast(Any, features.input_transform)  # linear: selects active dimensions, divides by lengthscales
-        return to_inputs(torch.eye(dimension).to(self._points)) @ features.weight.mT
+        directions = torch.eye(dimension, dtype=self._points.dtype, device=self._points.device)
+        return to_inputs(directions) @ features.weight.mT
 
 
 class LowRankDraws(PriorDraws):
@@ -163,7 +164,7 @@ def prior_draws(kernel: Kernel, points: Tensor, first: Tensor | None = None) -> 
 
 
 def _normals(size: int, generator: torch.Generator, like: Tensor) -> Tensor:
-    return torch.randn(size, generator=generator, dtype=torch.float64).to(like)
+    return torch.randn(size, generator=generator, dtype=torch.float64, device="cpu").to(like)
 
 
 def _embedding(kernel: Kernel, points: Tensor, rows: Tensor | None) -> Tensor:

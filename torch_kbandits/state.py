@@ -1,6 +1,7 @@
 """What a saved state holds, and the checks between it and the bandit that loads it."""
 
 import dataclasses
+import hashlib
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -17,6 +18,12 @@ from torch_kbandits.ledger import History, Ledger, Pending, check_rounds, checke
 #: Version of the layout of ``Bandit.state_dict``.
 STATE_FORMAT = 3
 
+#: Letters of a setting that the message of an error shows.
+_LONGEST_SETTING = 200
+#: Tensors of more numbers are told apart by a fingerprint: as text they take more room than in the history, and nobody
+#: would read it.
+_MOST_WRITTEN = 64
+
 
 def describe_kernel(kernel: Kernel, title: str = "kernel") -> dict[str, Any]:
     """Return the class, the plain settings (such as ``nu``) and the parameters of a kernel and of all its parts."""
@@ -28,12 +35,20 @@ def describe_kernel(kernel: Kernel, title: str = "kernel") -> dict[str, Any]:
             if key != "training" and not key.startswith("_") and isinstance(value, (bool, int, float, str)):
                 config[f"{prefix}.{key}"] = value
     for name, value in kernel.state_dict().items():
-        config[f"{title}.{name}"] = str(value.tolist())
+        config[f"{title}.{name}"] = describe_tensor(value)
     return config
 
 
+def describe_tensor(value: Tensor) -> str:
+    """Return the numbers of a tensor or, of a large one, its shape and a fingerprint: equal if all numbers are."""
+    if value.numel() <= _MOST_WRITTEN:
+        return str(value.tolist())
+    digest = hashlib.sha256(value.detach().cpu().contiguous().numpy().tobytes())
+    return f"{tuple(value.shape)} numbers, {value.dtype}, sha256 {digest.hexdigest()[:32]}"
+
+
 def describe_value(name: str, value: Any, config: dict[str, Any]) -> None:
-    """Add a setting under its name; a dataclass becomes its class name and its fields, a tensor its numbers."""
+    """Add a setting under its name; a dataclass becomes its class name and its fields."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         config[name] = type(value).__name__
         for field in dataclasses.fields(value):
@@ -44,7 +59,7 @@ def describe_value(name: str, value: Any, config: dict[str, Any]) -> None:
         for index, part in enumerate(value):
             describe_value(f"{name}.{index}", part, config)
     elif isinstance(value, Tensor):
-        config[name] = str(value.tolist())
+        config[name] = describe_tensor(value)
     elif isinstance(value, (bool, int, float, str, type(None))):
         config[name] = value
     else:
@@ -75,31 +90,98 @@ def state_of(
     }
 
 
+#: What a state has, of which kinds; what is not needed may be missing.
+_PARTS: dict[str, tuple[type, ...]] = {
+    "format": (int,),
+    "config": (Mapping,),
+    "history": (Mapping,),
+    "inducing_points": (Tensor,),
+    "dictionary_weights": (Tensor, type(None)),
+    "pending": (Tensor,),
+    "pending_ids": (list, tuple),
+    "num_asked": (int,),
+    "num_learned": (int,),
+}
+_OTHER_PARTS: dict[str, tuple[type, ...]] = {
+    "pending_stages": (Tensor, type(None)),
+    "num_forgotten": (int,),
+    "clock": (Mapping,),
+}
+_COLUMNS: dict[str, tuple[type, ...]] = {"X": (Tensor,), "Y": (Tensor,), "rounds": (Tensor,)}
+_OTHER_COLUMNS: dict[str, tuple[type, ...]] = {"stages": (Tensor, type(None)), "times": (Tensor, type(None))}
+
+
 def check_format(state: Mapping[str, Any]) -> None:
-    """Refuse what is no state of a bandit, or one of another format."""
+    """Refuse what is no state of a bandit, one of another format, or one with parts of other kinds.
+
+    Raises:
+        StateMismatchError: if so.
+    """
+    if not isinstance(state, Mapping):
+        raise StateMismatchError(
+            f"state must be what bandit.state_dict() returned, got {checks.describe(state)}. A file is loaded by "
+            "bandit.load(path)."
+        )
     missing = {"format", "config"} - set(state)
     if missing:
         raise StateMismatchError(f"This is no state of a bandit: it lacks {sorted(missing)}.")
-    if state["format"] != STATE_FORMAT:
+    if not isinstance(state["format"], int) or state["format"] != STATE_FORMAT:
         raise StateMismatchError(
-            f"The state has format {state['format']} and this version reads {STATE_FORMAT}: "
+            f"The state has format {checks.shown(state['format'])} and this version reads {STATE_FORMAT}: "
             "load it with the version of torch_kbandits that saved it."
         )
-    missing = {"history", "inducing_points", "dictionary_weights", "pending", "pending_ids", "num_asked", "num_learned"}
-    missing -= set(state)
+    check_parts(state, _PARTS, _OTHER_PARTS)
+    check_parts(state["history"], _COLUMNS, _OTHER_COLUMNS, "history.")
+
+
+def check_parts(
+    state: Mapping[str, Any],
+    needed: Mapping[str, tuple[type, ...]],
+    others: Mapping[str, tuple[type, ...]] | None = None,
+    prefix: str = "",
+) -> None:
+    """Refuse a state of which a part is missing or of another kind; its tensors must have numbers of their own.
+
+    Args:
+        state: by name.
+        needed: the kinds of what it must have.
+        others: the kinds of what it may have.
+        prefix: of the names in messages.
+
+    Raises:
+        StateMismatchError: if so.
+    """
+    missing = set(needed) - set(state)
     if missing:
-        raise StateMismatchError(f"The state is damaged: it lacks {sorted(missing)}.")
+        raise StateMismatchError(f"The state is damaged: it lacks {sorted(prefix + name for name in missing)}.")
+    for name, kinds in (dict(needed) | dict(others or {})).items():
+        part = state.get(name)
+        if name in state and (not isinstance(part, kinds) or isinstance(part, bool)):
+            words = " or ".join(kind.__name__ for kind in kinds)
+            raise StateMismatchError(
+                f"The state is damaged: {prefix}{name} must be a {words}, got {checks.describe(part)}."
+            )
+        if isinstance(part, Tensor):
+            try:
+                checks.own_numbers(prefix + name, part)
+            except InputError as error:
+                raise StateMismatchError(f"The state is damaged: {error}") from None
 
 
 def check_config(saved: Mapping[str, Any], here: Mapping[str, Any]) -> None:
     """Refuse a configuration that differs, naming every difference."""
+    plain = (bool, int, float, str, type(None))
     differences = [
-        f"{key}: saved {saved.get(key, 'nothing')}, here {here.get(key, 'nothing')}"
-        for key in sorted({*saved, *here})
-        if saved.get(key) != here.get(key)
+        f"{key}: saved {_words(saved.get(key, 'nothing'))}, here {_words(here.get(key, 'nothing'))}"
+        for key in sorted({*saved, *here}, key=str)
+        if key not in saved or not isinstance(saved[key], plain) or key not in here or saved[key] != here[key]
     ]
     if differences:
         raise StateMismatchError("The state belongs to another configuration. " + "; ".join(differences) + ".")
+
+
+def _words(setting: Any) -> str:
+    return setting[:_LONGEST_SETTING] if isinstance(setting, str) else checks.shown(setting)
 
 
 class SavedState(NamedTuple):
@@ -145,6 +227,9 @@ def saved_state(state: Mapping[str, Any], example: Tensor, num_stages: int = 0, 
         ids, num_asked = tuple(int(number) for number in state["pending_ids"]), int(state["num_asked"])
         num_learned = int(state["num_learned"])
         check_rounds(saved)
+        starts = saved.rounds.diff(prepend=saved.rounds.new_full((1,), -1))
+        if len(starts) and (starts[0] != 1 or bool((starts > 1).any())):
+            raise InputError("the rounds of the history must begin at 0 and leave out none.")
         if num_stages and (saved.stages is None or state.get("pending_stages") is None):
             raise InputError("the stages of the history or of the pending points are missing.")
         stages = checked_stages(saved.stages, X, num_stages)
@@ -166,7 +251,7 @@ def saved_state(state: Mapping[str, Any], example: Tensor, num_stages: int = 0, 
             )
         if len(ids) != len(pending) or list(ids) != sorted({*ids}) or (ids and not 0 <= ids[0] <= ids[-1] < num_asked):
             raise InputError(f"{len(pending)} points are pending and their ids are {ids}, of {num_asked} asked for.")
-    except (ValueError, TypeError, AttributeError) as error:
+    except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
         raise StateMismatchError(f"The state is damaged: {error}") from error
     times = None if saved.times is None else saved.times.to(example.device, torch.float64, copy=True)
     history = History(X.clone(), Y.clone(), saved.rounds.to(example.device).clone(), stages, times)
@@ -188,5 +273,7 @@ def _saved_dictionary(points: Tensor, weights: Tensor | None, example: Tensor) -
 
 
 def _saved_points(name: str, points: Tensor, example: Tensor) -> Tensor:
-    points = points.to(example.device)
-    return checks.points(f"the saved {name}", points, dimension=example.shape[-1], like=example)
+    points = checks.points(f"the saved {name}", points.to(example.device), dimension=example.shape[-1], like=example)
+    if points.dim() != 2:
+        raise InputError(f"the saved {name} must be (n, {example.shape[-1]}), got {checks.describe(points)}.")
+    return points

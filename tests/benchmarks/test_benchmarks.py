@@ -26,11 +26,12 @@ def dense_gram(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return np.exp(-cdist(a, b, "sqeuclidean") / (2 * LENGTHSCALE**2))
 
 
-SLOW = {"arm_rounds", "discrete_acquisition", "long_run", "optuna_suggestions", "sharded_arms"}
+#: Of models, of rounds and of what is told; the others belong to the slow tests.
+QUICK = {"bkb_rounds", "nystrom_fit", "online_tells"}
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in BENCHMARKS]
+    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in BENCHMARKS]
 )
 def test_every_benchmark_runs_and_saves_what_it_shows(name, tmp_path, capsys):
     main([name, "--quick", "--markdown", "--output", str(tmp_path)])

@@ -1,5 +1,10 @@
-"""Every ```python block of the documentation runs: the blocks of a page in order, in one fresh namespace."""
+"""Every ```python block of the documentation runs: the blocks of a page in order, in one fresh namespace.
 
+The quick suite runs a page of each kind, and of the others looks whether what they import is there.
+"""
+
+import ast
+import importlib.util
 import re
 import textwrap
 from pathlib import Path
@@ -10,9 +15,13 @@ import torch
 
 import torch_kbandits
 from torch_kbandits import algorithms
+from torch_kbandits.algorithms import registry
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+#: The front page, a guide and an algorithm; a page of an integration takes as long as ten of them.
+QUICK = ("README.md", "docs/saving.md", "docs/algorithms/gp-ucb.md")
 
 SKIP = "<!-- not executed -->"
 
@@ -50,10 +59,42 @@ def _scratch(tmp_path, monkeypatch):
     assert torch.get_default_dtype() == torch.float32, "the page changed the default dtype"
 
 
+def name_of(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
 @pytest.mark.usefixtures("_scratch")
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, id=name_of(page), marks=[] if name_of(page) in QUICK else pytest.mark.slow) for page in PAGES],
+)
 def test_code_of_page_runs(page):
     execute(page)
+
+
+def bound_in(module: str) -> set[str]:
+    """Return the names that the source of a module binds at its top; it is not run, as its imports may take seconds."""
+    source = importlib.util.find_spec(module)
+    assert source is not None, f"there is no {module}"
+    assert source.origin is not None
+    names = {path.stem for path in Path(source.origin).parent.glob("*") if source.submodule_search_locations}
+    for node in ast.walk(ast.parse(Path(source.origin).read_text(encoding="utf-8"))):
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            names.add(node.name)
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            names |= {alias.asname or alias.name for alias in node.names}
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.add(node.id)
+    return names
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_what_a_page_imports_from_the_package_is_there(page):
+    for line, code in code_blocks(page.read_text(encoding="utf-8")):
+        for node in ast.walk(ast.parse(code)):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "torch_kbandits":
+                missing = {alias.name for alias in node.names} - bound_in(str(node.module))
+                assert not missing, f"{name_of(page)}, block at line {line}: {node.module} has no {sorted(missing)}"
 
 
 def test_blocks_share_a_namespace_and_skipped_ones_do_not_run(tmp_path):
@@ -91,6 +132,34 @@ def test_api_page_has_every_public_name():
     public = {f"torch_kbandits.{name}" for name in torch_kbandits.__all__}
     missing = {name for name in public if not any(f"{shown}.".startswith(f"{name}.") for shown in documented)}
     assert not missing, f"docs/api.md lacks {sorted(missing)}"
+
+
+#: What pages say of defaults: "**q̄ (`oversampling`): 2 to 10, default 3.**", "`threshold=`, 3 by default".
+DEFAULT = re.compile(
+    r"\(`(?P<word>\w+)`\): [^\n*]*?\bdefault (?P<value>[\d.,]*\d)"
+    r"|`(?P<other>\w+)=?`[^`|\n]{0,20}?[ ,:](?P<number>[\d.,]*\d) by default"
+)
+
+
+def documented_defaults(text: str) -> list[tuple[str, float]]:
+    """Return the words and the numbers that a page says are their defaults."""
+    found = (match.groupdict() for match in DEFAULT.finditer(text))
+    return [
+        (each["word"] or each["other"], float((each["value"] or each["number"]).replace(",", ""))) for each in found
+    ]
+
+
+def test_documented_defaults_are_those_of_the_signatures():
+    """Of one of the algorithms whose registry names stand on the page."""
+    checked = 0
+    for page in (ROOT / "docs" / "algorithms").glob("*.md"):
+        text = page.read_text(encoding="utf-8")
+        signatures = [registry.signature(name) for name in algorithms.names() if f"`{name}`" in text]
+        for word, value in documented_defaults(text):
+            defaults = {one.parameters[word].default for one in signatures if word in one.parameters}
+            assert value in defaults, f"{page.name} says that the default of {word} is {value}, which is {defaults}"
+            checked += 1
+    assert checked >= 8, f"only {checked} statements were found: the pages have another form than this test expects"
 
 
 def test_readme_names_every_algorithm():

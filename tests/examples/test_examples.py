@@ -8,6 +8,7 @@ import subprocess
 import sys
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -33,25 +34,52 @@ def outcome(script, folder, *arguments):
     """Run an example that must succeed and return what it printed and its record; the figure must be a PNG."""
     process = run(script, "--output", folder, *arguments)
     assert process.returncode == 0, process.stderr
+    return process, written(folder)
+
+
+def written(folder):
+    """The record that an example left beside its figure."""
     assert (folder / "figure.png").read_bytes().startswith(b"\x89PNG")
     assert sorted(path.name for path in folder.iterdir()) == ["figure.png", "record.json"]
-    return process, json.loads((folder / "record.json").read_text())
+    return json.loads((folder / "record.json").read_text())
 
 
-def test_tune_classifier(tmp_path):
-    process, record = outcome("tune_classifier.py", tmp_path / "one", "--evaluations", 4, "--runs", 1)
+def main_of(script, monkeypatch):
+    """What a script does, in this process: imports are most of a short run."""
+    monkeypatch.syspath_prepend(EXAMPLES)
+    return importlib.import_module(script.removesuffix(".py")).main
+
+
+@pytest.fixture(params=["here", pytest.param("alone", marks=pytest.mark.slow)])
+def sized(request, monkeypatch, capsys):
+    """A function that runs an example and says how large: tiny in this process, or larger in a process of its own."""
+
+    def play(script, folder, tiny, larger):
+        if request.param == "alone":
+            return *outcome(script, folder, *larger), False
+        main_of(script, monkeypatch)(["--output", str(folder), *map(str, tiny)])
+        printed = capsys.readouterr()
+        return SimpleNamespace(stdout=printed.out, stderr=printed.err), written(folder), True
+
+    return play
+
+
+def test_tune_classifier(tmp_path, sized):
+    sizes = [["--runs", 1, "--evaluations", number] for number in (3, 4)]
+    process, record, tiny = sized("tune_classifier.py", tmp_path / "one", *sizes)
     assert "random search" in process.stdout
     assert "Dictionary at the end of run 1" in process.stdout
     assert "training" in process.stderr  # the progress bar
     assert len(record["runs"]) == 1
+    evaluations = 3 if tiny else 4
     for trial in record["runs"]:
-        assert [len(search) for search in trial["searches"].values()] == [4, 4]
+        assert [len(search) for search in trial["searches"].values()] == [evaluations] * 2
         for evaluation in trial["searches"]["BKB"]:
             assert 0.0 <= evaluation["score"] <= 1.0
             assert isinstance(evaluation["configuration"]["hidden_units"], int)
             assert 1e-4 <= evaluation["configuration"]["learning_rate"] <= 1.0
         last = trial["searches"]["BKB"][-1]
-        assert 1 <= last["dictionary_size"] <= 4
+        assert 1 <= last["dictionary_size"] <= evaluations
         assert len(trial["results"]) == 4
         assert all(len(result["held_out"]) == record["settings"]["refits"] for result in trial["results"])
 
@@ -84,21 +112,23 @@ def test_variance_starvation_reproduces_the_figure_of_the_paper(tmp_path):
     assert record["stages"][2]["dictionary_size"] < 100
 
 
-def test_personalise_prices(tmp_path):
-    process, record = outcome("personalise_prices.py", tmp_path / "quick", "--quick")
+def test_personalise_prices(tmp_path, sized):
+    sizes = ["--runs", 1, "--offers", 30], ["--quick"]
+    process, record, tiny = sized("personalise_prices.py", tmp_path / "quick", *sizes)
+    offers = 30 if tiny else 300
     assert "EK-UCB, traveller and price" in process.stdout
     (only,) = record["runs"]
     assert len(only["policies"]) == 4
     for played in only["policies"].values():
-        assert len(played["regret"]) == 300
+        assert len(played["regret"]) == offers
         # From expected margins: no offer can do better than the best one, whatever the luck.
         assert all(later >= earlier for earlier, later in pairwise([0.0, *played["regret"]]))
         assert played["last_quarter"] <= only["best_margin"]
         # An offer stays open for 8 hours at most; one is made every 3 minutes, and outcomes are told 10 offers apart.
-        assert 20 < played["most_open"] < 170
+        assert 20 < played["most_open"] < 170 or tiny
     lost = {name: played["regret"][-1] for name, played in only["policies"].items()}
-    assert lost["EK-UCB, traveller and price"] < 0.6 * lost["random prices"]
-    assert 1 <= only["dictionary_size"] <= 300
+    assert lost["EK-UCB, traveller and price"] < 0.6 * lost["random prices"] or tiny
+    assert 1 <= only["dictionary_size"] <= offers
     for curve in only["belief"]["curves"]:
         assert len(curve["mean"]) == len(curve["truth"]) == len(record["settings"]["prices"])
         assert min(curve["deviation"]) > 0.0
@@ -113,12 +143,13 @@ def test_a_run_of_the_prices_is_a_function_of_its_seed(tmp_path):
         assert played["regret"] == long["runs"][0]["policies"][name]["regret"][:60]
 
 
-def test_follow_the_weather(tmp_path):
-    process, record = outcome("follow_the_weather.py", tmp_path / "quick", "--quick")
+def test_follow_the_weather(tmp_path, sized):
+    sizes = ["--runs", 1, "--days", 8], ["--quick"]
+    process, record, tiny = sized("follow_the_weather.py", tmp_path / "quick", *sizes)
     assert "UI-GP-UCB, memory that fades" in process.stdout
     (only,) = record["runs"]
     assert len(only["policies"]) == 5
-    assert (record["dates"][0], len(record["dates"])) == ("2013-01-01", 60)
+    assert (record["dates"][0], len(record["dates"])) == ("2013-01-01", 8 if tiny else 60)
     for played in only["policies"].values():
         # What is lost follows from the measured temperature and what was prepared for: the best arm is half a degree
         # off at most, and every arm is a whole degree.
@@ -127,7 +158,7 @@ def test_follow_the_weather(tmp_path):
         ):
             best = math.exp(-((round(temperature) - temperature) ** 2) / 50.0)
             assert lost == pytest.approx(best - math.exp(-((prepared - temperature) ** 2) / 50.0), abs=1e-9)
-        assert statistics.mean(played["regret"]) < record["without_learning"]["any, by lot"]
+        assert statistics.mean(played["regret"]) < record["without_learning"]["any, by lot"] or tiny
 
 
 @pytest.mark.slow
@@ -172,10 +203,9 @@ def test_choose_learning_rate(tmp_path):
 
 
 def refusal(script, arguments, monkeypatch, capsys):
-    """What an example says of arguments that it does not take. In this process: imports are most of a run."""
-    monkeypatch.syspath_prepend(EXAMPLES)
+    """What an example says of arguments that it does not take."""
     with pytest.raises(SystemExit) as stopped:
-        importlib.import_module(script.removesuffix(".py")).main([*map(str, arguments)])
+        main_of(script, monkeypatch)([*map(str, arguments)])
     assert stopped.value.code == 2
     return capsys.readouterr().err
 
@@ -197,6 +227,7 @@ def test_bad_arguments_are_named(script, arguments, message, monkeypatch, capsys
     assert message in refusal(script, arguments, monkeypatch, capsys)
 
 
+@pytest.mark.slow
 def test_bad_arguments_are_named_without_a_traceback():
     process = run("tune_classifier.py", "--runs", "0")
     assert process.returncode == 2

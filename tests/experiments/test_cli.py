@@ -186,5 +186,5 @@ def test_version():
 
 def test_without_click_the_message_has_the_command_that_installs_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "click", None)
-    with pytest.raises(SystemExit, match=r"'click', which is not.*pip install 'torch-kbandits\[experiments\]'"):
+    with pytest.raises(SystemExit, match=r"'click', which is not.*pip install -e '\.\[experiments\]'"):
         runpy.run_path(cli.__file__)

@@ -84,7 +84,7 @@ def test_asks_that_do_not_match_leave_no_trace():
     assert torch.equal(result.rewards, log.rewards[result.rows])
 
 
-@pytest.mark.parametrize("name", ["gp-ucb", "gp-ts", "bkb"])
+@pytest.mark.parametrize("name", ["bkb", *(pytest.param(name, marks=pytest.mark.slow) for name in ("gp-ucb", "gp-ts"))])
 def test_asks_that_do_not_match_leave_no_trace_in_an_algorithm(name):
     log = logged(UNEVEN, 300)
 

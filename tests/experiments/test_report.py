@@ -10,7 +10,8 @@ from html.parser import HTMLParser
 import hypothesis.strategies as st
 import pytest
 from click.testing import CliRunner
-from hypothesis import given, settings
+from hypothesis import given
+from problems import examples
 from small_experiments import record, small
 
 from torch_kbandits.cli import main
@@ -162,7 +163,7 @@ TRIALS = [
 ]
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(st.sets(st.sampled_from(range(len(TRIALS))), min_size=1))
 def test_specs_of_records_make_these_runs_and_no_others(chosen):
     records = [as_record(TRIALS[i]) for i in sorted(chosen)]

@@ -244,7 +244,7 @@ def test_no_records_are_named(tmp_path):
 
 def test_a_missing_extra_has_the_command_that_installs_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "tqdm", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'torch-kbandits\[experiments\]'"):
+    with pytest.raises(MissingExtraError, match=r"pip install -e '\.\[experiments\]'"):
         require("tqdm")
 
 

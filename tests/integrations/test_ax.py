@@ -118,7 +118,6 @@ def test_choices_may_be_tried_again():
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:Optimization failed in .gen_candidates_scipy:RuntimeWarning")  # BoTorch tries again
 def test_mixed_parameters_are_of_their_kinds():
     client = client_of(MIXED, "-score", kernel=kernel(0.7, 4.0), regularization=0.01, prior_mean=4.0)
     tried, _ = play(client, validation_error, 9)

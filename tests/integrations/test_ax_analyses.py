@@ -146,7 +146,6 @@ EXPERIMENTS = {
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:Optimization failed in .gen_candidates_scipy:RuntimeWarning")  # BoTorch tries again
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_all_that_ax_looks_at_by_itself_is_there(name):
     parameters, settings, reward = EXPERIMENTS[name]

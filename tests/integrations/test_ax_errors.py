@@ -146,5 +146,5 @@ def test_without_ax_the_message_says_how_to_install_it(monkeypatch):
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "ax", None)
     monkeypatch.setattr(builtins, "__import__", without_ax)
-    with pytest.raises(MissingExtraError, match=r"pip install 'torch-kbandits\[ax\]'"):
+    with pytest.raises(MissingExtraError, match=r"pip install -e '\.\[ax\]'"):
         import torch_kbandits.integrations.ax  # noqa: F401

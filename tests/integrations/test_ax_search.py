@@ -43,7 +43,6 @@ def test_noisy_branin_is_minimised_better_than_at_random_in_batches():
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:Optimization failed in .gen_candidates_scipy:RuntimeWarning")  # BoTorch tries again
 def test_a_mixed_space_is_searched_better_than_at_random():
     better = []
     for seed in SEEDS:

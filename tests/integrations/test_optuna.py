@@ -12,7 +12,7 @@ from itertools import pairwise
 import optuna
 import pytest
 import torch
-from optuna.distributions import BaseDistribution, FloatDistribution, IntDistribution
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.trial import TrialState, create_trial
 from studies import network, parameters, peak, play, quick, study_with
 
@@ -148,6 +148,26 @@ def test_values_outside_their_range_are_not_learned():
     with pytest.warns(UserWarning, match="out of range"):
         study.optimize(line, n_trials=3)
     assert told(study)[1] == [0.1, 0.2]
+
+
+@pytest.mark.parametrize("direction", ["minimize", "maximize"])
+@pytest.mark.parametrize("kind", ["conditional", "range"])
+def test_trials_of_several_kinds_are_not_compared_with_each_other(kind, direction):
+    """On the mean of all "a" any "b" would be better, and the best of all is an "a"."""
+    study = optuna.create_study(direction=direction, sampler=KernelBanditSampler(seed=0))
+    sign = 1.0 if direction == "minimize" else -1.0
+    model, unit = CategoricalDistribution(["a", "b"]), FloatDistribution(0.0, 1.0)
+    for x in (0.1, 0.3, 0.5, 0.7, 0.9):
+        params, distributions = {"model": "a", "x": x}, {"model": model, "x": unit}
+        study.add_trial(create_trial(params=params, distributions=distributions, value=sign * 10.0 * abs(x - 0.3)))
+        params, distributions = {"model": "b"}, {"model": model}
+        if kind == "range":
+            params, distributions = params | {"x": 2.0 * x}, distributions | {"x": FloatDistribution(0.0, 2.0)}
+        study.add_trial(create_trial(params=params, distributions=distributions, value=sign))
+    with pytest.warns(KernelBanditWarning, match="The 10 completed trials differ.*Compared are the 5 with"):
+        found = study.sampler.recommend(study)
+    assert found.number == study.best_trial.number
+    assert study.sampler.recommend(study).number == found.number  # said once
 
 
 def test_recommended_is_the_trial_of_the_largest_posterior_mean():
@@ -507,5 +527,5 @@ def test_without_optuna_the_message_has_the_command(monkeypatch):
     for name in [name for name in sys.modules if name.startswith("torch_kbandits.integrations.optuna")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "optuna", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'torch-kbandits\[optuna\]'"):
+    with pytest.raises(MissingExtraError, match=r"pip install -e '\.\[optuna\]'"):
         importlib.import_module("torch_kbandits.integrations.optuna")

@@ -8,7 +8,8 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 import torch
-from hypothesis import example, given, settings
+from hypothesis import example, given
+from problems import examples
 
 from torch_kbandits import InputError
 from torch_kbandits.integrations.parameters import Categorical, Float, Integer, ParameterSpace
@@ -100,7 +101,7 @@ def on(space):
 
 
 @given(SPACES, SEEDS)
-@settings(max_examples=150)
+@examples(150)
 def test_encodings_come_back_exactly(space, seed):
     points = cube_points(space, seed)
     snapped = space.snap(points)
@@ -122,7 +123,7 @@ def test_spaces_at_the_limits_of_double_precision(number):
 
 
 @given(floats(), SEEDS)
-@settings(max_examples=150)
+@examples(150)
 def test_any_number_of_a_range_moves_by_less_than_a_step_of_the_grid(parameter, seed):
     space = ParameterSpace({"x": parameter})
     generator = torch.Generator().manual_seed(seed)

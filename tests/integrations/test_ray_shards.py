@@ -41,6 +41,12 @@ def assert_equal_posteriors(ours, theirs, tolerance=1e-10):
     assert torch.equal(ours.inducing_points, theirs.inducing_points)
 
 
+def lost(bandit):
+    """What rounding may take from an exact posterior of what was told."""
+    X, Y = dense(bandit.history.X, bandit.history.Y)
+    return oracles.exact(oracles.matern52(0.4, 1.7), X, Y, np.full(len(Y), LAMBDA), X).rounding
+
+
 # ---------------------------------------------------------------- the same arms and posteriors
 
 
@@ -71,7 +77,7 @@ def test_other_algorithms_on_shards(name):
     bandits = [make(candidates, name) for candidates in (Arms(arms), sharded(arms, 3))]
     rounds(bandits, 25)
     for bandit in bandits[1:]:
-        assert_equal_posteriors(bandit, bandits[0], 1e-8)
+        assert_equal_posteriors(bandit, bandits[0], lost(bandit))
 
 
 @pytest.mark.slow
@@ -83,7 +89,7 @@ def test_two_hundred_rounds_of_other_rules_with_workers_lost(name):
     for first in range(0, 200, 20):
         rounds(bandits, 20, first)
         bandits[1].candidates.workers.lose(first % 3)
-    assert_equal_posteriors(bandits[1], bandits[0], 1e-8)
+    assert_equal_posteriors(bandits[1], bandits[0], lost(bandits[1]))
 
 
 @pytest.mark.parametrize("source", ["tensor", "file", "blocks"])
@@ -125,8 +131,8 @@ def test_the_posterior_is_the_dense_one():
     rounds([bandit], 30)
     X, Y, Z, T = dense(bandit.history.X, bandit.history.Y, bandit.inducing_points, arms)
     expected = oracles.dtc(oracles.rbf(0.4), X, Y, np.full(len(Y), LAMBDA), Z, T)
-    assert difference(bandit._belief.mean, expected.mean) < 1e-8
-    assert difference(bandit._belief.variance, expected.variance) < 1e-8
+    assert difference(bandit._belief.mean, expected.mean) < expected.rounding
+    assert difference(bandit._belief.variance, expected.variance) < expected.rounding
 
 
 def test_a_dictionary_that_was_not_played_and_a_kernel_that_is_not_stationary():
@@ -296,7 +302,7 @@ def test_lost_workers_are_built_from_the_history(name):
         assert tuple(shard for shard, _ in workers.starts) == lost
         for bandit, X in zip(bandits, asked, strict=True):
             bandit.forget(X)
-        assert_equal_posteriors(bandits[1], bandits[0], 1e-8)
+        assert_equal_posteriors(bandits[1], bandits[0], lost(bandits[0]))
 
 
 def test_workers_that_were_closed():
@@ -536,7 +542,7 @@ def test_arms_that_cannot_be_sent(tmp_path):
 
 def test_without_ray(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "ray", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'torch-kbandits\[ray\]'"):
+    with pytest.raises(MissingExtraError, match=r"pip install -e '\.\[ray\]'"):
         ShardedArms(some_arms(), num_shards=2)
 
 

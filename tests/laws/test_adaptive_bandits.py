@@ -75,7 +75,13 @@ CASES = {
 
 #: Not in the quick suite.
 DEAREST = {"dms sparse", "dms box", "bob box", "both in batches"}
+DEAREST |= {"bob contexts", "bob sparse", "bob coupled", "dms contexts", "dms dates", "et memory"}
 NAMES = [pytest.param(name, marks=pytest.mark.slow) if name in DEAREST else name for name in CASES]
+
+
+def quickly(*chosen):
+    """All cases, the chosen ones in the quick suite."""
+    return [name if name in chosen else pytest.param(name, marks=pytest.mark.slow) for name in CASES]
 
 
 def words_of(name, t):
@@ -97,6 +103,8 @@ def play(bandit, name, first, rounds):
     return torch.cat(asked)
 
 
+@pytest.mark.one_in(2)
+@pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize("name", NAMES)
 def test_loading_and_replaying_continue_alike(name):
     bandit, loaded, replayed = CASES[name](), CASES[name](), CASES[name]()
@@ -108,7 +116,7 @@ def test_loading_and_replaying_continue_alike(name):
     assert (replayed.num_since_restart, replayed.memory) == (bandit.num_since_restart, bandit.memory)
     for each in (bandit, loaded):
         each.forget()
-    first, rounds = len(bandit.history.X), 4 if is_box else 20
+    first, rounds = len(bandit.history.X), 2 if is_box else 8
     expected = play(bandit, name, first, rounds)
     # A history has its dates as numbers, so what replayed it takes no dates.
     for each in (loaded,) if "dates" in name else (loaded, replayed):
@@ -118,7 +126,7 @@ def test_loading_and_replaying_continue_alike(name):
         assert each.memory_probabilities == pytest.approx(bandit.memory_probabilities, rel=1e-3)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", quickly("et arms", "bob arms", "dms arms"))
 def test_something_happens(name):
     """The runs above have restarts, or changes of memory, in both halves."""
     bandit, restarts, memories = CASES[name](), 0, []
@@ -133,10 +141,10 @@ def test_something_happens(name):
         assert len({id(memory) for memory in memories}) >= 2
 
 
-@pytest.mark.parametrize("name", ["et arms", "et sparse", "bob arms", "bob sparse", "dms arms", "dms sparse", "both"])
+@pytest.mark.parametrize("name", quickly("et arms", "et sparse", "bob arms", "dms arms"))
 def test_one_more_ask_changes_nothing(name):
     bandit, twin = CASES[name](), CASES[name]()
-    for t in range(30):
+    for t in range(14):
         bandit.ask(2, remember=False)
         bandit.ask()
         bandit.forget()

@@ -106,12 +106,12 @@ def expected_noise(growth, X, now=NOW):
     return FORMULAS[type(growth)](now - X[:, -1].numpy())
 
 
-def assert_posterior(model, T, expected, tolerance=1e-8):
+def assert_posterior(model, T, expected):
     posterior = model.posterior(T)
-    assert difference(posterior.mean.squeeze(-1), expected.mean) < tolerance
-    assert difference(posterior.mvn.covariance_matrix, expected.covariance) < tolerance
+    assert difference(posterior.mean.squeeze(-1), expected.mean) < expected.rounding
+    assert difference(posterior.mvn.covariance_matrix, expected.covariance) < expected.rounding
     single = model.posterior(T.unsqueeze(-2))
-    assert difference(single.variance.squeeze(-1).squeeze(-1), expected.variance) < tolerance
+    assert difference(single.variance.squeeze(-1).squeeze(-1), expected.variance) < expected.rounding
 
 
 # -------------------------------------------------------------------- the dense formulas
@@ -287,7 +287,7 @@ def test_fantasies_join_at_age_zero(make):
     noise = np.concatenate([expected_noise(Quadratic(0.02), X), [LEVEL, LEVEL]])
     expected = truth(both, torch.zeros(len(both), 1), noise, queries())
     variance = fantasies.posterior(queries()[:, None, None, :]).variance.squeeze(-1).squeeze(-1)
-    assert difference(variance, np.tile(expected.variance[:, None], 3)) < 1e-8
+    assert difference(variance, np.tile(expected.variance[:, None], 3)) < expected.rounding
 
 
 def test_a_list_of_models_ages_together():
@@ -390,6 +390,7 @@ def heteroscedastic_bound(X, y, noise, Z):
     return density - 0.5 * float(((1.0 - np.diag(Q)) / noise).sum())
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("true", "start", "constraint", "tolerance"),
     [
@@ -526,8 +527,8 @@ def test_batches_of_data(make, of_times):
     for i in range(2):
         expected = truth(batch_X[i], batch_Y[i], expected_noise(Linear(0.03), batch_X[i]), queries())
         posterior = model.posterior(queries().expand(2, 5, 3))
-        assert difference(posterior.mean[i].squeeze(-1), expected.mean) < 1e-8
-        assert difference(posterior.mvn.covariance_matrix[i], expected.covariance) < 1e-8
+        assert difference(posterior.mean[i].squeeze(-1), expected.mean) < expected.rounding
+        assert difference(posterior.mvn.covariance_matrix[i], expected.covariance) < expected.rounding
 
 
 @pytest.mark.parametrize("make", MODELS)
@@ -537,8 +538,9 @@ def test_outputs_with_growths_of_their_own(make):
     likelihood.noise_covar.set_growth_parameter(torch.tensor([[0.03], [0.0]], dtype=DOUBLE))
     model = make(X, torch.cat([Y, Y], dim=-1), likelihood)
     mean = model.posterior(queries()).mean
-    assert difference(mean[:, 0], truth(X, Y, expected_noise(Linear(0.03), X), queries()).mean) < 1e-8
-    assert difference(mean[:, 1], truth(X, Y, np.full(len(X), LEVEL), queries()).mean) < 1e-8
+    for o, noise in enumerate([expected_noise(Linear(0.03), X), np.full(len(X), LEVEL)]):
+        expected = truth(X, Y, noise, queries())
+        assert difference(mean[:, o], expected.mean) < expected.rounding
     with pytest.raises(InputError, match="growth_parameter"):
         _ = model.likelihood.growth
 
@@ -595,8 +597,8 @@ def test_a_transform_of_space_and_none_of_time():
         ({"now": "noon"}, "now must be a number"),
         ({"time_column": None}, "Give either time_column"),
         ({"times": torch.zeros(3)}, "Give either time_column"),
-        ({"time_column": 1.0}, "time_column must be a column number"),
-        ({"time_column": True}, "time_column must be a column number"),
+        ({"time_column": 1.0}, "time_column must be a whole number"),
+        ({"time_column": True}, "time_column must be a whole number"),
         ({"time_column": None, "times": [1.0]}, "times must be"),
         ({"time_column": None, "times": torch.tensor([1, 2])}, "times must have a floating dtype"),
         ({"time_column": None, "times": torch.tensor([math.nan])}, "times"),
@@ -686,6 +688,7 @@ def test_uses_that_make_no_sense_are_named():
 # -------------------------------------------------------------------- paths
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("of_times", [False, True], ids=["column", "times"])
 @pytest.mark.parametrize("make", MODELS)
 def test_paths_are_of_the_ageing_posterior(make, of_times):

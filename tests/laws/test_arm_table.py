@@ -98,9 +98,9 @@ def test_every_point_as_dictionary_is_the_exact_posterior():
     Y = torch.randn(80, dtype=DOUBLE)
     for number in range(80):
         tell(belief, X[number : number + 1], Y[number : number + 1], EveryPoint(), number)
-    expected = oracles.exact(KERNELS["matern"].dense, *dense(X, Y, torch.full((80,), LAMBDA), arms))
-    assert difference(belief.mean, expected.mean) < 1e-8
-    assert difference(belief.variance, expected.variance) < 1e-8
+    expected = oracles.exact(KERNELS["matern"].dense, *dense(X, Y, torch.full((80,), LAMBDA, dtype=DOUBLE), arms))
+    assert difference(belief.mean, expected.mean) < expected.rounding
+    assert difference(belief.variance, expected.variance) < expected.rounding
 
 
 @settings(max_examples=25)
@@ -136,8 +136,8 @@ def test_an_exact_table_is_the_exact_posterior_after_any_tells(form, num_arms, r
     gram = KERNELS[kernel].dense(X.numpy(), X.numpy())
     weights = np.linalg.solve(gram + LAMBDA * np.eye(len(X)), Y.numpy())
     for each in (belief, restored):
-        assert difference(each.mean, expected.mean) < 1e-7
-        assert difference(each.variance, expected.variance) < 1e-7
+        assert difference(each.mean, expected.mean) < expected.rounding
+        assert difference(each.variance, expected.variance) < expected.rounding
         gain = 0.5 * np.linalg.slogdet(np.eye(len(X)) + gram / LAMBDA)[1]
         assert float(each.information_gain()) == pytest.approx(gain, abs=1e-6)
         assert float(each.mean_norm()) == pytest.approx(float(np.sqrt(weights @ gram @ weights)), abs=1e-5)
@@ -466,8 +466,8 @@ def test_rounding_does_not_build_up(rounds):
     expected = oracles.dtc(
         KERNELS["matern"].dense, arms.numpy(), means, LAMBDA / counts, arms[::5].numpy(), arms.numpy()
     )
-    assert difference(belief.mean, expected.mean) < 1e-7
-    assert difference(belief.variance, expected.variance) < 1e-7
+    assert difference(belief.mean, expected.mean) < expected.rounding
+    assert difference(belief.variance, expected.variance) < expected.rounding
 
 
 def test_many_points_are_found_at_once():

@@ -130,8 +130,8 @@ def test_the_posterior_is_that_of_the_window_in_force(dictionary):
                 assert {tuple(row) for row in bandit.inducing_points.tolist()} <= {tuple(row) for row in X.tolist()}
                 assert allowed & {tuple(row) for row in bandit.inducing_points.tolist()}
         mean, variance = bandit._belief.moments(ARMS)
-        assert difference(mean, expected.mean) < 1e-6
-        assert difference(variance, expected.variance) < 1e-6
+        assert difference(mean, expected.mean) < expected.rounding
+        assert difference(variance, expected.variance) < expected.rounding
         assert bandit.memory == bandit.memories.choice(bandit.memories.block_means(bandit.history), 3).memory
     assert seen == {3, 8, math.inf}
 
@@ -170,7 +170,7 @@ def test_memories_of_any_kind():
         noise = bandit.memory.noise(times, float(bandit.round), NOISE)
         kept = noise.isfinite()
         expected = oracles.exact(KERNEL, *dense(X[kept], Y[kept], noise[kept]), ARMS.numpy())
-        assert difference(bandit._belief.moments(ARMS)[0], expected.mean) < 1e-6
+        assert difference(bandit._belief.moments(ARMS)[0], expected.mean) < expected.rounding
     assert seen == {Discount, KeepAll, SlidingWindow}
 
 

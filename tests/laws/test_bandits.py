@@ -4,6 +4,8 @@ import io
 import subprocess
 import sys
 import warnings
+from copy import deepcopy
+from functools import cache
 
 import hypothesis.strategies as st
 import pytest
@@ -82,21 +84,26 @@ def same(asked, others):
     return len(asked) == len(others) and all(torch.equal(a, b) for a, b in zip(asked, others, strict=True))
 
 
+@pytest.mark.one_in(3)
+@pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize("name", sorted(MAKERS))
 @pytest.mark.parametrize("q", [1, 3])
 def test_replaying_the_history_gives_the_same_next_points(name, q):
     bandit = MAKERS[name]()
-    play(bandit, 8 if "arms" in name else 4, q)
+    play(bandit, 8 if "arms" in name else 3, q)
     twin = MAKERS[name]()
     twin.replay(bandit.history)
-    assert same(play(bandit, 2, q), play(twin, 2, q))
+    rounds = 2 if "arms" in name else 1
+    assert same(play(bandit, rounds, q), play(twin, rounds, q))
 
 
+@pytest.mark.one_in(3)
+@pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize("name", sorted(MAKERS))
 def test_looking_changes_nothing(name):
     curious, calm = MAKERS[name](), MAKERS[name]()
-    for _ in range(6 if "arms" in name else 3):
-        for q in (1, 3, 2):
+    for _ in range(6 if "arms" in name else 2):
+        for q in (1, 3, 2) if "arms" in name else (2,):
             assert torch.equal(curious.ask(q, remember=False), curious.ask(q, remember=False))
         assert curious.pending.shape == (0, 2)
         curious.ask(3)
@@ -116,10 +123,12 @@ def test_asking_leaves_the_global_generator_alone(name):
     assert torch.equal(torch.rand(3), expected)
 
 
+@pytest.mark.one_in(3)
+@pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize("name", sorted(MAKERS))
 def test_a_loaded_state_continues_identically(name):
     bandit = MAKERS[name]()
-    play(bandit, 10)
+    play(bandit, 10 if "arms" in name else 5)
     file = io.BytesIO()
     torch.save(bandit.state_dict(), file)
     file.seek(0)
@@ -127,7 +136,8 @@ def test_a_loaded_state_continues_identically(name):
     play(twin, 2)  # what it knew is replaced
     twin.load_state_dict(torch.load(file, weights_only=True))
     assert twin.round == bandit.round
-    assert same(play(bandit, 20 if "arms" in name else 4), play(twin, 20 if "arms" in name else 4))
+    rounds = 20 if "arms" in name else 3
+    assert same(play(bandit, rounds), play(twin, rounds))
 
 
 @pytest.mark.slow
@@ -315,32 +325,39 @@ BAD_TELLS = {
     "3-D x": (ARMS[None, :2], torch.zeros(2, dtype=DOUBLE), r"x must be \(q, d\)"),
     "no points": (ARMS[:0], torch.zeros(0, dtype=DOUBLE), "q >= 1"),
     "other dtype of x": (ARMS[:1].float(), 0.0, "x must have dtype torch.float64"),
-    "other dtype of y": (ARMS[:1], torch.zeros(1), "y must have dtype torch.float64"),
     "integers in x": (torch.zeros(1, 2, dtype=torch.long), 0.0, "x must have a floating dtype"),
-    "integers in y": (ARMS[:1], torch.zeros(1, dtype=torch.long), "y must have a floating dtype"),
     "half precision": (ARMS[:1].half(), 0.0, "float64 or float32, got torch.float16"),
     "a list": ([[0.0, 0.0]], 0.0, "x must be a torch tensor"),
     "an array": (ARMS[:1].numpy(), 0.0, r"got a ndarray of shape \(1, 2\); convert it"),
     "one 0-dim reward for many": (ARMS[:3], torch.tensor(0.0, dtype=DOUBLE), "a reward for each of the 3 point"),
     "too many rewards": (ARMS[:1], torch.zeros(2, dtype=DOUBLE), "a reward for each of the 1 point"),
     "too few rewards": (ARMS[:3], torch.zeros(1, 3, dtype=DOUBLE), "a reward for each of the 3 point"),
-    "one number for many": (ARMS[:3], 0.5, r"a tensor of 3 reward\(s\)"),
-    "text": (ARMS[:1], "good", "y must be a tensor"),
+    "one number for many": (ARMS[:3], 0.5, "a reward for each of the 3 point"),
+    "text": (ARMS[:1], "good", "y must be a reward, a real number"),
 }
 
 
+@cache
+def four_rounds(domain):
+    """A bandit after four rounds, and what it asks in two more."""
+    bandit = composed(RidgeLeverageSampling(2.0), domain)
+    play(bandit, 4)
+    return bandit, play(deepcopy(bandit), 2)
+
+
+@pytest.mark.one_in(2)
+@pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize("name", sorted(BAD_TELLS))
 @pytest.mark.parametrize("domain", ["arms", "box"])
 def test_a_bad_tell_is_named_and_changes_nothing(name, domain):
     x, y, message = BAD_TELLS[name]
-    bandit, twin = (composed(RidgeLeverageSampling(2.0), domain) for _ in range(2))
-    play(bandit, 4)
-    play(twin, 4)
+    bandit, expected = four_rounds(domain)
+    bandit = deepcopy(bandit)
     with pytest.raises(InputError, match=message):
         bandit.tell(x, y)
     assert bandit.round == 4
     assert len(bandit.history.X) == 4
-    assert same(play(bandit, 2), play(twin, 2))
+    assert same(play(bandit, 2), expected)
 
 
 class _Broken(RidgeLeverageSampling):

@@ -236,6 +236,7 @@ def test_no_rows_are_no_points():
     assert SPEC.decode(torch.zeros(0, SPEC.width, dtype=DOUBLE)) == []
 
 
+@pytest.mark.slow
 def test_the_package_does_not_import_pandas():
     """With imports of pandas refused, rows of plain Python are encoded."""
     code = (

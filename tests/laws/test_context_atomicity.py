@@ -1,11 +1,12 @@
 """An interrupt anywhere in a call leaves a contextual bandit as if the call had never been made."""
 
 from copy import deepcopy
+from itertools import count
 
 import pytest
 import torch
 from contextual import ACTIONS, CONTEXTS, changing, joint, make, play, reward
-from interrupts import Interrupt
+from interrupts import Interrupt, swaps
 from problems import DOUBLE, data, difference
 
 from torch_kbandits import KORS, NumericalError
@@ -70,18 +71,19 @@ def agree(ours, theirs):
     )
 
 
-def broken_lines(case, call, step):
-    """Lines, so many apart, after an interrupt at which the bandit is not as it was, or learns otherwise.
+def broken_lines(case, call, lines):
+    """Those of the lines after an interrupt at which the bandit is not as it was, or learns otherwise.
 
-    An interrupt at the return of ``ask`` finds its points pending: that is for ``forget``.
+    ``lines`` is a function of the prepared bandit. An interrupt at the return of ``ask`` finds its points pending: that
+    is for ``forget``.
     """
     start = prepared(case)
     twin = deepcopy(start)
     before = outcome(twin)
     tell(twin)
     after = outcome(twin)
-    line, broken = 1, []
-    while True:
+    tried, broken = 0, []
+    for line in lines(start):
         bandit = deepcopy(start)
         with Interrupt(line) as interrupt:
             call(bandit)
@@ -95,22 +97,24 @@ def broken_lines(case, call, step):
                     broken.append(interrupt.at)
             except Exception as error:
                 broken.append(f"{interrupt.at}, then {error!r}")
-        line += step
-    assert line > 100
+        tried += 1
+    assert tried > 4
     return broken
 
 
-@pytest.mark.parametrize("call", [tell, pytest.param(tell_id, marks=pytest.mark.slow), ask])
+@pytest.mark.parametrize("call", [tell, ask])
 @pytest.mark.parametrize("case", ["ek-ucb", "ek-ucb in batches", "k-ucb"])
-def test_an_interrupt_at_some_lines_changes_nothing(case, call):
-    assert broken_lines(case, call, 13) == []
+def test_an_interrupt_after_what_changes_something_changes_nothing(case, call):
+    """One in six of these lines; other cases take others of those that they share."""
+    first = 2 * ["ek-ucb", "ek-ucb in batches", "k-ucb"].index(case)
+    assert broken_lines(case, call, lambda start: swaps(lambda: call(deepcopy(start)))[first::6]) == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("call", [tell, tell_id, ask])
 @pytest.mark.parametrize("case", CASES)
 def test_an_interrupt_at_any_line_changes_nothing(case, call):
-    assert broken_lines(case, call, 2) == []
+    assert broken_lines(case, call, lambda _: count(1, 2)) == []
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -23,6 +23,7 @@ from torch_kbandits.environments import (
     digits,
     step_diagonal,
 )
+from torch_kbandits.extras import MissingExtraError
 from torch_kbandits.random import generator_for
 
 #: The actions of the authors' code, whose problem is that of the seed 123.
@@ -257,7 +258,7 @@ def test_what_a_context_returns_is_no_view_of_the_examples():
 
 def test_digits_need_scikit_learn(monkeypatch):
     monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
-    with pytest.raises(InputError, match=r"scikit-learn: pip install torch-kbandits\[experiments\]"):
+    with pytest.raises(MissingExtraError, match=r"pip install -e '\.\[experiments\]'"):
         digits(seed=0)
 
 

@@ -227,6 +227,7 @@ def count(case: Case, seed: int = 0) -> int:
     return misses_anywhere(case.width, weights, noise, case.noise_variance)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 def test_theorems_cover_functions_of_bounded_norm(case):
     assert count(case) <= allowed(SIMULATIONS, case.delta)
@@ -240,6 +241,7 @@ def test_bayesian_width_covers_draws_from_the_prior(seed):
     assert misses_on_arms(width, prior_draws(SIMULATIONS, rng), noise, 0.1) <= allowed(SIMULATIONS, DELTA)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("case", WRONG.values(), ids=WRONG.keys())
 def test_a_width_without_a_part_is_caught(case):
     assert count(case) > allowed(SIMULATIONS, case.delta)
@@ -292,6 +294,7 @@ def misses_of_projections(share: float, noise_scale: float, norm: float, diction
     return int(missed.sum())
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("dictionary", [[12], [2, 12, 22], list(range(0, 25, 4))])
 @pytest.mark.parametrize(("noise_scale", "norm"), [(0.1, 0.01), (0.01, 3.0)])
 def test_ek_ucb_covers_with_the_error_of_its_projection(noise_scale, norm, dictionary):

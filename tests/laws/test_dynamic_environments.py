@@ -8,9 +8,9 @@ import numpy as np
 import oracles
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from problems import DOUBLE
+from problems import DOUBLE, examples
 from torch import Tensor
 
 import torch_kbandits
@@ -205,7 +205,7 @@ def test_bad_constructions_are_named(words, message):
 
 
 @given(st.integers(0, 10_000), st.integers(2, 300))
-@settings(max_examples=30)
+@examples(30)
 def test_the_moving_peak_is_that_of_the_paper(t, num_arms):
     env = MovingPeak(num_arms, seed=0)
     x = np.linspace(-50.0, 50.0, num_arms)
@@ -323,7 +323,7 @@ def test_sequences_are_sums_of_kernels_with_exact_norms_and_budgets(maker, optio
 
 
 @given(st.integers(1, 30), st.integers(0, 200))
-@settings(max_examples=40)
+@examples(40)
 def test_functions_switch_in_the_stated_rounds(every, t):
     env = AbruptSwitches(5, switches=every, seed=0)
     listed = AbruptSwitches(5, switches=[every * (i + 1) for i in range(300 // every)], seed=0)
@@ -344,7 +344,7 @@ def test_switched_functions_are_unrelated():
 
 
 @given(st.floats(0.01, 400.0), st.integers(2, 120), st.floats(1.8, 5.0))
-@settings(max_examples=40)
+@examples(40)
 def test_a_drift_spends_its_budget_at_constant_speed(budget, horizon, norm):
     options = {"budget": budget, "horizon": horizon, "norm": norm, "num_centres": 10, "seed": 2}
     if budget / (horizon - 1) > 2.0 * norm:

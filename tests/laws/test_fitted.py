@@ -128,11 +128,95 @@ def test_a_fit_that_fails_keeps_the_kernel_and_says_so(monkeypatch):
 
 def test_fits_that_make_no_sense_are_refused():
     X, Y = data(20, 2)
-    for bad in ((X[:1], Y[:1, 0]), (X, Y), (X.float(), Y[:, 0].float()), (X, Y[:5, 0]), (X[0], Y[:2, 0])):
+    for bad in ((X[:1], Y[:1, 0]), (X, Y[None]), (X.float(), Y[:, 0].float()), (X, Y[:5, 0]), (X[0], Y[:2, 0])):
         with pytest.raises(InputError):
             fit_prior(*bad)
     with pytest.raises(InputError, match="finite"):
         fit_prior(X, Y[:, 0].masked_fill(torch.arange(20) == 3, torch.nan))
+
+
+# ---------------------------------------------------------------- rewards far below the others
+
+
+def test_the_floor_is_where_it_is_said_to_be_in_any_units():
+    Y = torch.tensor([-1e6, 2.0, 0.0, -1e6, 3.0, 1.0, -1e6, -1e6, -1e6], dtype=DOUBLE)
+    assert fitting.floor_below(Y) == 1.0 - 5.0 * (3.0 - 1.0)
+    assert fitting.floor_below(Y[Y > -1.0]) == 1.0 - 20.0 * (3.0 - 1.0)
+    assert fitting.floor_below(Y[Y > -1.0], -40.0) == 1.0 - 5.0 * (3.0 - 1.0)
+    for factor, shift in ((0.5, 0.0), (8.0, 1024.0), (2.0**-40, 0.0)):
+        assert fitting.floor_below(factor * Y + shift) == factor * fitting.floor_below(Y) + shift
+    for few in (Y[:0], Y[:2], Y[[0, 1, 0, 1]]):
+        assert fitting.floor_below(few, -1e9) == -math.inf
+
+
+def test_means_and_scales_do_not_overflow():
+    Y = data(9, 2)[1][:, 0]
+    center, scale = fitting.center_and_scale(Y)
+    assert fitting.center_and_scale(2.0**1000 * Y) == (2.0**1000 * center, 2.0**1000 * scale)
+    assert (center, scale) == (pytest.approx(np.mean(Y.numpy())), pytest.approx(np.std(Y.numpy(), ddof=1)))
+    with pytest.raises(InputError, match="differs by more than double precision holds"):
+        fitting.center_and_scale(torch.tensor([-1.7e308, 1.7e308], dtype=DOUBLE))
+
+
+def penalised(penalty, **words):
+    """A bandit that was told a bowl with holes."""
+    bandit = made(num_initial=8, **words)
+    X = data(9, 2)[0]
+    Y = bowl(X)
+    Y[[2, 5, 8]] = penalty
+    bandit.replay(bandit.history._replace(X=X, Y=Y, rounds=torch.arange(9)))
+    return bandit
+
+
+def test_the_size_of_a_penalty_changes_nothing():
+    with pytest.warns(KernelBanditWarning, match=r"reward\(s\) lie far below the others.*say clip=False"):
+        bandits = [penalised(penalty) for penalty in (-1e3, -1e6, -1e160, -1e300)]
+    one, *others = bandits
+    assert one.bandit.history.Y.min() > -5.0
+    expected = one.ask()
+    for other in others:
+        assert torch.equal(other.bandit.history.Y, one.bandit.history.Y)
+        assert torch.equal(other.ask(), expected)
+        assert other.history.Y.min() <= -1e6
+    loaded = made(num_initial=8)
+    loaded.load_state_dict(one.state_dict())
+    for bandit in (one, loaded):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # each bandit says it once, and the loaded one has not yet
+            bandit.tell(expected, -1e9)
+    assert torch.equal(loaded.bandit.history.Y, one.bandit.history.Y)
+
+
+def test_clipping_is_said_once_and_can_be_left_out():
+    bandit = made(num_initial=8)
+    X = data(9, 2)[0]
+    bandit.replay(bandit.history._replace(X=X, Y=bowl(X), rounds=torch.arange(9)))
+    bandit.recommend()
+    before = str(bandit.state_dict())
+    with pytest.raises(KernelBanditWarning, match="1 reward"):  # warnings are errors in these tests
+        bandit.tell(X[:1], -1e6)
+    assert str(bandit.state_dict()) == before
+    bandit.tell(X[:1], -1e6)
+    with pytest.raises(StateMismatchError, match="clip"):
+        made(num_initial=8, clip=False).load_state_dict(bandit.state_dict())
+    with pytest.raises(InputError, match="clip must be True or False"):
+        made(clip=3.0)
+    for words in ({"clip": False}, {"memory": SlidingWindow(50), "algorithm": "igp-ucb"}):
+        whole = made(num_initial=2, **words)
+        for x, y in zip(X[:4], (0.0, 0.5, 1.0, -1e6), strict=True):
+            whole.tell(x[None], y)
+        whole.recommend()
+        assert whole.prior.floor == -math.inf
+        assert whole.prior.scale > 1e5
+
+
+def test_what_is_recommended_before_the_first_fit_does_not_depend_on_units():
+    bandits = [made(), made()]
+    X = data(6, 2)[0]
+    for bandit, factor, shift in zip(bandits, (1.0, 64.0), (0.0, 4096.0), strict=True):
+        bandit.tell(X, factor * bowl(X) + shift)
+    assert all(torch.equal(bandit.recommend()[0], X[bowl(X).argmax()]) for bandit in bandits)
+    assert bandits[0].prior.scale == 1.0
 
 
 # ---------------------------------------------------------------- points that others evaluate
@@ -405,6 +489,34 @@ def test_what_makes_no_sense_is_refused():
         made().ask(0)
     with pytest.raises(InputError, match="told nothing"):
         play(made(), 3).replay(play(made(), 2).history)
+
+
+@pytest.mark.parametrize("word", ["candidates", "bounds", "context_dim", "action_dim", "regularization", "mean"])
+def test_words_of_other_bandits_are_refused_by_name(word):
+    with pytest.raises(InputError, match=f"FittedBandit takes no {word}. It "):
+        made(**{word: 2})
+
+
+def test_methods_refuse_what_makes_no_sense_on_the_cube():
+    bandit, x = made(), torch.zeros(1, 2, dtype=DOUBLE)
+    calls = {
+        bandit.ask: (),
+        bandit.tell: (x, 0.1),
+        bandit.mark_pending: (x,),
+        bandit.forget: (),
+        bandit.recommend: (),
+    }
+    for call, given in calls.items():
+        with pytest.raises(InputError, match="FittedBandit takes no context"):
+            call(*given, context=x)
+        with pytest.raises(InputError, match=f"FittedBandit.{call.__name__} takes no 'colour'"):
+            call(*given, colour=x)
+    assert bandit.num_told == 0
+    for kernel in ("rbf", type(matern()), 3.0):
+        with pytest.raises(InputError, match="kernel must be a GPyTorch kernel"):
+            made(kernel=kernel)
+    with pytest.raises(InputError, match="snap must be a function"):
+        made(snap=[0.0, 1.0])
 
 
 def test_fits_say_nothing_when_all_is_well():

@@ -88,10 +88,7 @@ def counted(bandit, name, now, first):
 def expected(bandit, name, now, first=0) -> Dense:
     X, y, noise = counted(bandit, name, now, first)
     T, Z = dense(ARMS, bandit.inducing_points)
-    if len(X) == 0:
-        prior = KERNEL(T, T)
-        return Dense(X, oracles.Marginals(np.zeros(len(T)), np.diag(prior), prior), 0.0)
-    if bandit.dictionary is None:
+    if bandit.dictionary is None or len(X) == 0:
         gain = 0.5 * np.linalg.slogdet(np.eye(len(X)) + KERNEL(X, X) / LAMBDA)[1]
         return Dense(X, oracles.exact(KERNEL, X, y, noise, T), gain)
     return Dense(X, oracles.dtc(KERNEL, X, y, noise, Z, T), oracles.dtc_information_gain(KERNEL, X, noise, Z))
@@ -106,19 +103,21 @@ def check(bandit, name, now, first=0):
     belief, wanted = bandit._belief, expected(bandit, name, now, first)
     assert isinstance(belief, ForgettingTable)
     table = belief._table
-    assert difference(table.mean, wanted.posterior.mean) < 1e-8
-    assert difference(table.variance, wanted.posterior.variance) < 1e-8
-    assert float(belief.information_gain()) == pytest.approx(wanted.gain, abs=1e-8)
+    assert difference(table.mean, wanted.posterior.mean) < wanted.posterior.rounding
+    assert difference(table.variance, wanted.posterior.variance) < wanted.posterior.rounding
+    assert float(belief.information_gain()) == pytest.approx(wanted.gain, abs=len(wanted.X) * wanted.posterior.rounding)
     assert belief.num_observations == len(wanted.X)
     played = np.unique(wanted.X, axis=0)
     rows = [row_of(torch.tensor(x)) for x in played]
     assert len(table._log) == len(rows)
     if rows:
         dimension = sum(wanted.posterior.variance[row_of(torch.tensor(x))] for x in wanted.X) / LAMBDA
-        assert float(belief.effective_dimension()) == pytest.approx(dimension, abs=1e-6)
-        assert float(table.incumbent) == pytest.approx(wanted.posterior.mean[rows].max(), abs=1e-8)
+        assert float(belief.effective_dimension()) == pytest.approx(
+            dimension, abs=len(wanted.X) / LAMBDA * wanted.posterior.rounding
+        )
+        assert float(table.incumbent) == pytest.approx(wanted.posterior.mean[rows].max(), abs=wanted.posterior.rounding)
         best = row_of(bandit.recommend(time=now))
-        assert wanted.posterior.mean[best] > wanted.posterior.mean[rows].max() - 1e-8
+        assert wanted.posterior.mean[best] > wanted.posterior.mean[rows].max() - 2.0 * wanted.posterior.rounding
         assert best in rows
     else:
         with pytest.raises(EmptyHistoryError):
@@ -132,7 +131,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=5)
+@settings(max_examples=2)
 @given(steps=STEPS, name=st.sampled_from(WINDOWS), seed=st.integers(0, 10_000))
 @pytest.mark.parametrize("rule", RULES)
 def test_any_program_is_the_dense_posterior_and_plays_as_the_model(rule, steps, name, seed):
@@ -172,6 +171,7 @@ def test_many_rounds_as_the_model(rule):
     assert float(bandit.beta) == float(model.beta)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("memory", [KeepAll(), SlidingWindow(math.inf), Restart(math.inf), SlidingWindow(60)], ids=repr)
 @pytest.mark.parametrize("rule", ["exact", "fresh", "coupled", "kors"])
 def test_what_forgets_nothing_is_the_static_table(rule, memory):
@@ -182,11 +182,11 @@ def test_what_forgets_nothing_is_the_static_table(rule, memory):
     """
     bandit, static = bandit_of(rule, memory), bandit_of(rule, None)
     if rule == "kors":
-        assert torch.equal(play(bandit, 40), play(static, 40))
+        assert torch.equal(play(bandit, 15), play(static, 15))
         assert difference(bandit._belief._table.mean, static._belief.mean) < 1e-11
         assert difference(bandit._belief._table.variance, static._belief.variance) < 1e-11
         return
-    assert torch.equal(play(bandit, 15, q=3), play(static, 15, q=3))
+    assert torch.equal(play(bandit, 8, q=3), play(static, 8, q=3))
     assert torch.equal(bandit._belief._table.mean, static._belief.mean)
     assert torch.equal(bandit._belief._table.variance, static._belief.variance)
     assert torch.equal(bandit.inducing_points, static.inducing_points)
@@ -200,8 +200,8 @@ def test_points_that_are_no_arms_are_forgotten_too(rule):
         bandit.tell(X, reward(X))
         wanted = expected(bandit, "window", number + 1.0)
         mean, variance = bandit._belief.moments(torch.cat([ARMS, strangers[:2] + 0.01]))
-        assert difference(mean[: len(ARMS)], wanted.posterior.mean) < 1e-8
-        assert difference(variance[: len(ARMS)], wanted.posterior.variance) < 1e-8
+        assert difference(mean[: len(ARMS)], wanted.posterior.mean) < wanted.posterior.rounding
+        assert difference(variance[: len(ARMS)], wanted.posterior.variance) < wanted.posterior.rounding
         assert len(bandit._belief._table._log) == len(np.unique(wanted.X, axis=0))
 
 
@@ -233,8 +233,8 @@ def test_bounds_hold_while_variances_rise():
             wanted = oracles.dtc(KERNEL, *dense(X, Y, noise, bandit.inducing_points, arms))
             scores = wanted.mean + BETA * np.sqrt(wanted.variance)
             bounds = bandit._belief._table._arms._bounds(lambda mean, variance: mean + BETA * variance.sqrt())
-            assert (scores - bounds.numpy()).max() < 1e-9
-            assert scores[int((arms == x).all(-1).nonzero()[0])] > scores.max() - 1e-9
+            assert (scores - bounds.numpy()).max() < wanted.upper_rounding(BETA)
+            assert scores[int((arms == x).all(-1).nonzero()[0])] > scores.max() - 2.0 * wanted.upper_rounding(BETA)
         bandit.tell(x, reward(x) + 0.1 * math.sin(number))
     assert min(shares[60:]) < 0.3
 
@@ -266,15 +266,11 @@ def test_where_hardly_anything_would_be_left_all_is_computed_afresh(monkeypatch)
     for number in range(30):
         bandit.tell(arms[[7 * number % 40]], reward(arms[[7 * number % 40]]))
     X, Y = bandit.history.X[-3:], bandit.history.Y[-3:]
-    Z, T = dense(bandit.inducing_points, arms)
-    root = np.linalg.cholesky(KERNEL(Z, Z))
-    seen, at = np.linalg.solve(root, KERNEL(Z, X.numpy())), np.linalg.solve(root, KERNEL(Z, T))
-    Q, R = np.linalg.qr(np.concatenate([seen.T / np.sqrt(1e-9), np.eye(len(Z))]))
-    whitened = np.linalg.solve(R.T, at)
+    wanted = oracles.dtc(KERNEL, *dense(X, Y, torch.full((3,), 1e-9, dtype=DOUBLE), bandit.inducing_points, arms))
     table = bandit._belief._table
     assert refits
-    assert difference(table.mean, whitened.T @ (Q[:3].T @ (Y.numpy() / np.sqrt(1e-9)))) < 1e-5
-    assert difference(table.variance, 1.7 - np.square(at).sum(0) + np.square(whitened).sum(0)) < 1e-6
+    assert difference(table.mean, wanted.mean) < 1e-5
+    assert difference(table.variance, wanted.variance) < 1e-5
 
 
 def rolled(rule, rounds):
@@ -296,8 +292,8 @@ def check_rolled(rule, rounds):
     Z, T = dense(bandit.inducing_points, arms)
     wanted = oracles.exact(KERNEL, *inputs, T) if rule == "exact" else oracles.dtc(KERNEL, *inputs, Z, T)
     for each in (bandit, rebuilt):
-        assert difference(each._belief._table.mean, wanted.mean) < 1e-8
-        assert difference(each._belief._table.variance, wanted.variance) < 1e-8
+        assert difference(each._belief._table.mean, wanted.mean) < wanted.rounding
+        assert difference(each._belief._table.variance, wanted.variance) < wanted.rounding
     for what in ("information_gain", "effective_dimension", "mean_norm"):
         ours, theirs = (float(getattr(each._belief, what)()) for each in (bandit, rebuilt))
         assert ours == pytest.approx(theirs, abs=1e-6)
@@ -306,8 +302,8 @@ def check_rolled(rule, rounds):
 
 @pytest.mark.parametrize("rule", ["exact", "coupled"])
 def test_a_window_that_rolled_on_is_what_rebuilding_gives(rule, monkeypatch):
-    monkeypatch.setattr(FeatureTable, "CHECK", 512)
-    check_rolled(rule, 200)
+    monkeypatch.setattr(FeatureTable, "CHECK", 200)
+    check_rolled(rule, 80)
 
 
 @pytest.mark.slow

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 import torch
 from gpytorch.kernels import LinearKernel, MaternKernel
-from hypothesis import given, settings
-from problems import DOUBLE, KERNELS, data, dense, linear, matern, rbf
+from hypothesis import given
+from problems import DOUBLE, KERNELS, data, dense, examples, linear, matern, rbf
 
 from torch_kbandits import KDPP, EmptyHistoryError, GreedyDictionary, InputError, NystromGP, UniformDictionary
 from torch_kbandits.dictionaries import PlayedPoints, default_num_swaps, k_dpp, sample_k_dpp, theoretical_num_swaps
@@ -199,7 +199,7 @@ def test_near_singular_sets_keep_their_factors():
 
 
 @given(n=st.integers(3, 12), m=st.integers(1, 4), copies=st.integers(0, 3), near=st.sampled_from([0.0, 1e-3, 0.3]))
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_factors_equal_determinant_ratios_on_any_points(n, m, copies, near):
     X = torch.cat([data(n, 2)[0], data(n, 2)[0][:copies] + near])
     K = KERNELS["matern"].dense(*dense(X, X))

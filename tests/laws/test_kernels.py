@@ -1,16 +1,17 @@
-"""A precomputed covariance is looked up entry by entry, wherever GPyTorch puts the kernel."""
+"""A precomputed covariance is looked up entry by entry, wherever GPyTorch puts the kernel; kernels come in batches."""
 
 import numpy as np
 import oracles
 import pytest
 import torch
-from gpytorch.kernels import ScaleKernel
-from problems import DOUBLE, difference, scaled
+from gpytorch.kernels import Kernel, RBFKernel, ScaleKernel
+from problems import DOUBLE, data, difference, rbf, scaled
 from torch import Tensor
 
-from torch_kbandits import InputError, NystromGP
+from torch_kbandits import ForgettingKernel, InputError, NystromGP, OnlineGP, WienerKernel
 from torch_kbandits.errors import NotPositiveDefiniteError
-from torch_kbandits.kernels import PrecomputedKernel
+from torch_kbandits.gram import gram
+from torch_kbandits.kernels import PerActionLinearKernel, PrecomputedKernel, SpaceTimeKernel
 
 
 def covariance(size: int = 6, rank: int | None = None) -> Tensor:
@@ -71,12 +72,126 @@ def test_scaled_posterior_of_sensors_is_the_dense_one():
 
     truth = oracles.exact(dense, X.numpy(), Y.squeeze(-1).numpy(), np.full(5, 0.3), T.numpy())
     posterior = model.posterior(T)
-    assert difference(posterior.mean.squeeze(-1), truth.mean) < 1e-9
-    assert difference(posterior.mvn.covariance_matrix, truth.covariance) < 1e-9
-    assert difference(model.posterior(T.unsqueeze(1)).variance.flatten(), truth.variance) < 1e-9
+    assert difference(posterior.mean.squeeze(-1), truth.mean) < truth.rounding
+    assert difference(posterior.mvn.covariance_matrix, truth.covariance) < truth.rounding
+    assert difference(model.posterior(T.unsqueeze(1)).variance.flatten(), truth.variance) < truth.rounding
     conditioned = model.condition_on_observations(points(7), torch.ones(1, 1, dtype=DOUBLE))
     with torch.no_grad():
         assert float(conditioned.posterior(points(7)).variance) < float(posterior.variance[7])
+
+
+def test_posterior_of_sensors_in_a_context_is_the_dense_one():
+    table, places = covariance(5), torch.tensor([0, 3, 3, 4, 1, 2, 0], dtype=DOUBLE).unsqueeze(-1)
+    X, Y = torch.cat([places, data(7, 2)[0]], -1), data(7, 2)[1]
+    kernel = PrecomputedKernel(table, active_dims=(0,)) * rbf(0.4)
+    kernel.kernels[1].active_dims = torch.tensor([1, 2])
+
+    def dense(A, B):
+        numbers = np.ix_(A[:, 0].astype(int), B[:, 0].astype(int))
+        return table.numpy()[numbers] * oracles.rbf(0.4)(A[:, 1:], B[:, 1:])
+
+    truth = oracles.exact(dense, X.numpy(), Y.squeeze(-1).numpy(), np.full(7, 0.3), X.numpy())
+    for model in (
+        NystromGP(X, Y, inducing_points=X, covar_module=kernel, regularization=0.3),
+        OnlineGP(X, Y, covar_module=kernel, regularization=0.3),
+    ):
+        posterior = model.posterior(X)
+        assert difference(posterior.mean.squeeze(-1), truth.mean) < 1e-8
+        assert difference(posterior.mvn.covariance_matrix, truth.covariance) < 1e-8
+
+
+# ---------------------------------------------------------------- batches
+
+#: Kernels of batch shape (2,) and their members, on points whose first column is a sensor, an action or a time.
+BATCHES = {
+    "precomputed": lambda: (
+        PrecomputedKernel(torch.stack([covariance(), 2.0 * covariance(rank=3)]), active_dims=(0,)),
+        [
+            PrecomputedKernel(covariance(), active_dims=(0,)),
+            PrecomputedKernel(2.0 * covariance(rank=3), active_dims=(0,)),
+        ],
+    ),
+    "precomputed, expanded": lambda: (
+        PrecomputedKernel(covariance(), batch_shape=torch.Size([2]), active_dims=(0,)),
+        [PrecomputedKernel(covariance(), active_dims=(0,))] * 2,
+    ),
+    "per action": lambda: (
+        PerActionLinearKernel(2, batch_shape=torch.Size([2]), active_dims=(1, 2, 0)),
+        [PerActionLinearKernel(2, active_dims=(1, 2, 0))] * 2,
+    ),
+    "forgetting": lambda: (
+        ForgettingKernel(
+            torch.tensor([0.1, 0.4], dtype=DOUBLE).view(2, 1, 1), batch_shape=torch.Size([2]), active_dims=(0,)
+        ),
+        [ForgettingKernel(0.1, active_dims=(0,)), ForgettingKernel(0.4, active_dims=(0,))],
+    ),
+    "walk": lambda: (
+        WienerKernel(
+            torch.tensor([0.1, 0.4], dtype=DOUBLE).view(2, 1, 1), -1.0, batch_shape=torch.Size([2]), active_dims=(0,)
+        ),
+        [WienerKernel(0.1, -1.0, active_dims=(0,)), WienerKernel(0.4, -1.0, active_dims=(0,))],
+    ),
+    "space and time": lambda: (
+        SpaceTimeKernel(two_lengthscales(), ForgettingKernel(0.1)),
+        [SpaceTimeKernel(ScaleKernel(rbf(length)).double(), ForgettingKernel(0.1)) for length in (0.4, 0.8)],
+    ),
+    "space and time, expanded": lambda: (
+        SpaceTimeKernel(rbf(0.4), ForgettingKernel(0.1), batch_shape=torch.Size([2]), active_dims=(0, 2)),
+        [SpaceTimeKernel(rbf(0.4), ForgettingKernel(0.1), active_dims=(0, 2))] * 2,
+    ),
+}
+JOINT = torch.cat([torch.tensor([0, 3, 3, 5, 1, 2], dtype=DOUBLE).unsqueeze(-1), data(6, 2)[0]], -1)
+
+
+def two_lengthscales():
+    base = RBFKernel(batch_shape=torch.Size([2])).double()
+    base.lengthscale = torch.tensor([0.4, 0.8], dtype=DOUBLE).view(2, 1, 1)
+    return ScaleKernel(base, batch_shape=torch.Size([2])).double()
+
+
+def names_of_kernels(kernel):
+    return [name for name, part in kernel.named_modules() if isinstance(part, Kernel)]
+
+
+@pytest.mark.parametrize("name", BATCHES)
+def test_a_batch_of_kernels_is_its_members(name):
+    kernel, members = BATCHES[name]()
+    assert kernel.batch_shape == (2,)
+    assert kernel.double()(JOINT).shape == (2, 6, 6)
+    values = gram(kernel, JOINT, JOINT[:4])
+    diagonal = kernel(JOINT, diag=True)
+    assert diagonal.shape == (2, 6)
+    assert gram(kernel, JOINT.expand(3, 2, 6, 3)).shape == (3, 2, 6, 6)
+    for number, member in enumerate(members):
+        expected = gram(member.double(), JOINT, JOINT[:4])
+        assert difference(values[number], expected) < 1e-12
+        assert difference(diagonal[number], gram(member, JOINT).diagonal()) < 1e-12
+    if kernel.active_dims is None:  # GPyTorch indexes and expands the names of columns too, of its own kernels as well
+        assert kernel[1].batch_shape == ()
+        assert difference(gram(kernel[1], JOINT, JOINT[:4]), values[1]) < 1e-12
+        assert names_of_kernels(kernel[1]) == names_of_kernels(kernel)
+        assert gram(kernel.expand_batch(torch.Size([3, 2])), JOINT).shape == (3, 2, 6, 6)
+
+
+@pytest.mark.parametrize("name", BATCHES)
+@pytest.mark.parametrize("make", [NystromGP, OnlineGP])
+def test_two_outputs_are_two_models(name, make):
+    kernel, members = BATCHES[name]()
+    Y = torch.cat([data(6, 2)[1], data(6, 2, seed=1)[1]], -1)
+    given = {"regularization": 0.3} | ({"inducing_points": JOINT} if make is NystromGP else {})
+    both = make(JOINT, Y, covar_module=kernel.double(), **given).posterior(JOINT)
+    for output, member in enumerate(members):
+        one = make(JOINT, Y[:, [output]], covar_module=member.double(), **given).posterior(JOINT)
+        assert difference(both.mean[:, [output]], one.mean) < 1e-8
+        assert difference(both.variance[:, [output]], one.variance) < 1e-8
+
+
+def test_points_without_columns_are_of_one():
+    times = torch.linspace(0.0, 1.0, 5, dtype=DOUBLE)
+    for kernel in (rbf(0.4), ForgettingKernel(0.3), WienerKernel(0.3)):
+        with torch.no_grad():
+            assert torch.equal(gram(kernel, times), gram(kernel, times.unsqueeze(-1)))
+            assert torch.equal(gram(kernel, times, times[:2]), gram(kernel, times.unsqueeze(-1), times[:2, None]))
 
 
 def test_a_factor_around_it_can_be_learned():
@@ -104,15 +219,24 @@ def test_rounding_is_tolerated():
         ([[1.0, 0.0], [0.0, 1.0]], "covariance must be a torch tensor"),
         (torch.eye(3, dtype=torch.int64), "floating dtype"),
         (torch.ones(3, 2), r"\(A, A\)"),
-        (torch.ones(2, 2, 2), r"\(A, A\)"),
+        (torch.ones(4), r"\(A, A\)"),
         (torch.ones(0, 0), "A >= 1"),
         (torch.tensor([[1.0, float("nan")], [0.0, 1.0]]), "covariance must be finite"),
         (torch.tensor([[1.0, 0.5], [0.2, 1.0]]), r"symmetric: entry \(0, 1\) is 0.5, entry \(1, 0\) is 0.2"),
+        (
+            torch.tensor([[[1e9]], [[1.0]]]).expand(2, 2, 2) + torch.tensor([[0.0, 0.5], [0.0, 0.0]]),
+            r"entry \(1, 0, 1\)",
+        ),
     ],
 )
 def test_what_is_no_covariance_is_named(table, message):
     with pytest.raises(InputError, match=message):
         PrecomputedKernel(table)
+
+
+def test_a_covariance_of_another_batch_is_named():
+    with pytest.raises(InputError, match=r"shape \(2, 3, 3\) does not expand to the batch shape \(3,\)"):
+        PrecomputedKernel(torch.eye(3).expand(2, 3, 3), batch_shape=(3,))
 
 
 def test_negative_eigenvalues_are_refused():

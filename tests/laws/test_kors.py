@@ -201,9 +201,9 @@ def test_a_score_is_the_next_probability_over_the_oversampling_and_offers_change
     T, _ = data(40, 2, seed=8)
     scores = sample.score(T)
     known = sample.score(T, gram(rbf(), sample.points, T), prior_variance(rbf(), T))
-    assert difference(known, scores) < 1e-13
+    assert difference(known, scores) < 1e-11
     each = torch.cat([sample.offered(T[i : i + 1], torch.zeros(1)).probabilities for i in range(40)])
-    assert difference(each, (0.5 * scores).clamp_max(1.0)) < 1e-13
+    assert difference(each, (0.5 * scores).clamp_max(1.0)) < 1e-11
     assert torch.equal(sample.points, points)
     assert torch.equal(sample.weights, weights)
     assert difference(sample.score(T), scores) == 0.0
@@ -433,8 +433,8 @@ def test_a_model_takes_the_rule():
     T, _ = data(20, 2, seed=9)
     expected = oracles.exact(RBF, *dense(X, Y.squeeze(-1)), np.full(50, 0.05), T.numpy())
     posterior = model.posterior(T)
-    assert difference(posterior.mean.squeeze(-1), expected.mean) < 1e-8
-    assert difference(posterior.variance.squeeze(-1), expected.variance) < 1e-8
+    assert difference(posterior.mean.squeeze(-1), expected.mean) < expected.rounding
+    assert difference(posterior.variance.squeeze(-1), expected.variance) < expected.rounding
     small = NystromGP(X, Y, dictionary=KORS(0.1), covar_module=rbf(), regularization=0.05)
     assert len(small.inducing_points) < 30
 

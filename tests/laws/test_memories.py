@@ -3,7 +3,7 @@
 import io
 import math
 from copy import copy, deepcopy
-from itertools import product
+from itertools import count, product
 
 import hypothesis.strategies as st
 import numpy as np
@@ -30,9 +30,9 @@ from forgetting import (
     reward,
     tell_at_odd_times,
 )
-from hypothesis import given, settings
-from interrupts import Interrupt
-from problems import DOUBLE, data, dense, difference, matern
+from hypothesis import given
+from interrupts import Interrupt, swaps
+from problems import DOUBLE, data, dense, difference, examples, matern
 
 from torch_kbandits import (
     ConstantWidth,
@@ -70,7 +70,7 @@ def sampled(every, *choices):
 
 
 def agrees(bandit, name, now, **part):
-    """Whether belief, model and acquisition function are those of the dense formulas, to 1e-8."""
+    """Whether belief, model and acquisition function are those of the dense formulas."""
     dense_one = expected(bandit, name, now, **part)
     posterior = bandit.model.posterior(TESTED.unsqueeze(-2))
     mean, variance = bandit._belief.moments(TESTED)
@@ -80,7 +80,7 @@ def agrees(bandit, name, now, **part):
         difference(mean, dense_one.mean),
         difference(variance, dense_one.variance),
     ]
-    return max(errors) < 1e-8
+    return max(errors) < dense_one.rounding
 
 
 def acquired(bandit, points, **words):
@@ -96,7 +96,8 @@ def acquired(bandit, points, **words):
 # ---------------------------------------------------------------- what is believed
 
 
-@pytest.mark.parametrize(("domain", "posterior", "name"), sampled(5, DOMAINS, DICTIONARIES, MEMORIES))
+@pytest.mark.usefixtures("short_searches")
+@pytest.mark.parametrize(("domain", "posterior", "name"), sampled(11, DOMAINS, DICTIONARIES, MEMORIES))
 def test_the_posterior_is_that_of_dense_formulas_at_any_time(name, posterior, domain):
     bandit = make(name, posterior, domain)
     now = tell_at_odd_times(bandit, 12, seed=1)
@@ -105,13 +106,13 @@ def test_the_posterior_is_that_of_dense_formulas_at_any_time(name, posterior, do
     for gap in (0.0, 0.7, 4.0, 100.0):
         dense_one = expected(bandit, name, now + gap, points)
         value = dense_one.mean + BETA * np.sqrt(np.maximum(dense_one.variance, 0.0))
-        assert difference(acquired(bandit, points, time=now + gap), value) < 1e-8
+        assert difference(acquired(bandit, points, time=now + gap), value) < dense_one.upper_rounding(BETA)
     assert agrees(bandit, name, now)  # an acquisition function of later leaves what is believed now
     bandit.ask(time=now + 2.0, **offer(bandit, 0))
     assert agrees(bandit, name, now + 2.0)
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(seed=st.integers(0, 10_000), number=st.integers(1, 25), name=st.sampled_from(sorted(MEMORIES)))
 def test_the_exact_posterior_is_dense_whatever_is_told(seed, number, name):
     bandit = make(name, domain="box")
@@ -119,7 +120,7 @@ def test_the_exact_posterior_is_dense_whatever_is_told(seed, number, name):
     assert agrees(bandit, name, now)
 
 
-@pytest.mark.parametrize(("posterior", "name"), sampled(3, DICTIONARIES, MEMORIES))
+@pytest.mark.parametrize(("posterior", "name"), sampled(7, DICTIONARIES, MEMORIES))
 def test_without_times_the_clock_is_the_round(name, posterior):
     """The choice of round t rests on observations of ages 1, 2, …"""
     bandit = make(name, posterior)
@@ -130,7 +131,7 @@ def test_without_times_the_clock_is_the_round(name, posterior):
         assert agrees(bandit, name, number + 1.0)
 
 
-@pytest.mark.parametrize(("posterior", "name"), sampled(3, ["exact", "fresh"], MEMORIES))
+@pytest.mark.parametrize(("posterior", "name"), sampled(7, ["exact", "fresh"], MEMORIES))
 def test_arms_are_those_of_the_dense_upper_bounds(name, posterior):
     """Also with points pending, which shrink the variance as fresh observations do."""
     bandit, times = make(name, posterior), odd_times(12, 3)
@@ -144,7 +145,7 @@ def test_arms_are_those_of_the_dense_upper_bounds(name, posterior):
             shrunk = (covariance[:A, A:] * np.linalg.solve(inner, covariance[A:, :A]).T).sum(1)
             upper = mean + BETA * np.sqrt(np.maximum(before.variance[:A] - shrunk, 0.0))
             row = int((x == ARMS).all(-1).nonzero()[0])
-            assert upper[row] > upper.max() - 1e-7
+            assert upper[row] > upper.max() - 2.0 * before.upper_rounding(BETA)
         bandit.tell(batch, reward(batch) + 0.1 * number, time=now)
 
 
@@ -159,7 +160,7 @@ def test_an_acquisition_function_counts_pending_points_as_fresh(name):
     inner = part.covariance[n:, n:] + LAMBDA * np.eye(2)
     shrunk = (part.covariance[:n, n:] * np.linalg.solve(inner, part.covariance[n:, :n]).T).sum(1)
     value = part.mean[:n] + BETA * np.sqrt(part.variance[:n] - shrunk)
-    assert difference(acquired(bandit, TESTED, time=ahead), value) < 1e-8
+    assert difference(acquired(bandit, TESTED, time=ahead), value) < part.upper_rounding(BETA)
 
 
 def rolled(tells):
@@ -192,7 +193,7 @@ def check_rolled(tells):
 
 
 def test_a_window_that_rolled_on_is_what_rebuilding_gives():
-    check_rolled(600)
+    check_rolled(120)
 
 
 @pytest.mark.slow
@@ -217,8 +218,8 @@ def test_a_model_takes_back_what_a_window_forgets_without_a_rebuild(domain, post
         X, y = dense(bandit.history.X[-7:][kept], bandit.history.Y[-7:][kept])
         wanted = oracles.dtc(KERNEL, X, y, np.full(7 - number, LAMBDA), *dense(bandit.inducing_points, TESTED))
         mean, variance = belief.moments(TESTED)
-        assert difference(mean, wanted.mean) < 1e-8
-        assert difference(variance, wanted.variance) < 1e-8
+        assert difference(mean, wanted.mean) < wanted.rounding
+        assert difference(variance, wanted.variance) < wanted.rounding
     assert not rebuilt
     assert bandit._belief.num_observations == 7
     assert agrees(bandit, "window of observations", now)
@@ -232,9 +233,10 @@ def test_a_downdate_is_refused_where_it_would_leave_rounding():
     assert factors.forgotten(factors.embed(kernel[:, :1]), y[:1, 0], torch.full((1,), 1e-9, dtype=DOUBLE)) is None
 
 
+@pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize(
     ("name", "domain", "posterior"),
-    sampled(5, ["window", "restart", "discount to a limit", "quadratic to a limit"], DOMAINS, DICTIONARIES),
+    sampled(9, ["window", "restart", "discount to a limit", "quadratic to a limit"], DOMAINS, DICTIONARIES),
 )
 def test_where_nothing_counts_any_more_the_prior_is_back(name, posterior, domain):
     bandit, fresh = make(name, posterior, domain), make(name, posterior, domain)
@@ -264,7 +266,7 @@ def test_where_nothing_counts_any_more_the_prior_is_back(name, posterior, domain
 
 @pytest.mark.parametrize(
     ("domain", "posterior", "name"),
-    sampled(7, ["arms", "contexts", "changing"], DICTIONARIES, FORGETS_NOTHING),
+    sampled(13, ["arms", "contexts", "changing"], DICTIONARIES, FORGETS_NOTHING),
 )
 def test_what_forgets_nothing_plays_as_without_a_memory(name, posterior, domain):
     domain = Arms(data(60, 2, seed=31)[0]) if domain == "arms" else domain
@@ -274,6 +276,8 @@ def test_what_forgets_nothing_plays_as_without_a_memory(name, posterior, domain)
     assert float(bandit.beta) == float(plain.beta)
 
 
+@pytest.mark.one_in(3)
+@pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize("name", ["keep all", "window", "restart"])
 @pytest.mark.parametrize("posterior", ["exact", "coupled"])
 def test_what_forgets_nothing_plays_as_without_a_memory_on_a_box(name, posterior):
@@ -302,7 +306,7 @@ def restored(bandit, twin):
 @pytest.mark.parametrize(
     ("domain", "timed", "name", "posterior"),
     sampled(
-        9,
+        13,
         ["arms", "changing"],
         [False, True],
         ["window", "window of observations", "restart", "discount", "quadratic to a limit"],
@@ -326,6 +330,7 @@ def test_saved_and_replayed_bandits_go_on_as_one(name, posterior, domain, timed)
     assert torch.equal(other.history.times, bandit.history.times)
 
 
+@pytest.mark.usefixtures("short_searches")
 def test_saved_on_a_box():
     bandit, twin = make("window", "kors", "box"), make("window", "kors", "box")
     times = odd_times(12, 6)
@@ -348,6 +353,7 @@ def test_a_saved_bandit_keeps_points_pending_and_the_time():
     assert torch.equal(bandit.ask(2, time=12.0), twin.ask(2, time=12.0))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("posterior", DICTIONARIES)
 @pytest.mark.parametrize("name", ["window", "restart", "quadratic"])
 def test_looking_changes_nothing(name, posterior):
@@ -401,6 +407,7 @@ def test_a_coupled_dictionary_stays_coupled_where_points_are_forgotten():
 # ---------------------------------------------------------------- restarts on demand
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("memory", [None, "window", "quadratic"])
 @pytest.mark.parametrize("posterior", DICTIONARIES)
 def test_a_restart_forgets_what_was_told_so_far(memory, posterior):
@@ -446,7 +453,7 @@ def test_a_restart_drops_what_a_batch_rule_holds():
 
 @pytest.mark.parametrize(
     ("posterior", "name", "rule"),
-    sampled(7, ["exact", "coupled"], MEMORIES, [GlobalBatchRule(50.0), LocalBatchRule(20.0), StayRule(12.0)]),
+    sampled(13, ["exact", "coupled"], MEMORIES, [GlobalBatchRule(50.0), LocalBatchRule(20.0), StayRule(12.0)]),
 )
 def test_in_batches_what_was_learned_counts_as_at_other_times(rule, name, posterior):
     """Also the model shown while rewards are kept aside: time goes on meanwhile."""
@@ -531,15 +538,15 @@ def agree(ours, theirs):
     )
 
 
-def broken_lines(case, call, step):
-    """Lines, so many apart, after an interrupt at which the bandit is not as it was, or learns otherwise."""
+def broken_lines(case, call, lines):
+    """Those of the lines after an interrupt at which the bandit is not as it was, or learns otherwise."""
     start = prepared(case)
     twin = deepcopy(start)
     before = outcome(twin)
     tell(twin)
     after = outcome(twin)
-    line, broken = 1, []
-    while True:
+    tried, broken = 0, []
+    for line in lines(start):
         bandit = deepcopy(start)
         with Interrupt(line) as interrupt:
             call(bandit)
@@ -553,24 +560,26 @@ def broken_lines(case, call, step):
                     broken.append(interrupt.at)
             except Exception as error:
                 broken.append(f"{interrupt.at}, then {error!r}")
-        line += step
-    assert line > 100
+        tried += 1
+    assert tried > 4
     return broken
 
 
-@pytest.mark.parametrize("call", [tell, *(pytest.param(call, marks=pytest.mark.slow) for call in (ask, look))])
 @pytest.mark.parametrize("case", CASES)
-def test_an_interrupt_at_some_lines_changes_nothing(case, call):
-    assert broken_lines(case, call, 97) == []
+def test_an_interrupt_after_what_changes_something_changes_nothing(case):
+    """One in twelve of these lines; other cases take others of those that they share."""
+    first = 2 * [*CASES].index(case)
+    assert broken_lines(case, tell, lambda start: swaps(lambda: tell(deepcopy(start)))[first::12]) == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("call", [tell, ask, look])
 @pytest.mark.parametrize("case", CASES)
 def test_an_interrupt_at_any_line_changes_nothing(case, call):
-    assert broken_lines(case, call, 3) == []
+    assert broken_lines(case, call, lambda _: count(1, 3)) == []
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("case", CASES)
 def test_a_failed_tell_changes_nothing(case):
     bandit, twin = prepared(case), prepared(case)
@@ -616,7 +625,7 @@ def test_a_failed_replay_leaves_the_bandit_empty():
 # ---------------------------------------------------------------- memories as values
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     name=st.sampled_from(sorted(MEMORIES)),
     steps=st.lists(st.sampled_from([0.0, 0.25, 1.0, 3.0]), max_size=20),
@@ -757,6 +766,7 @@ def test_single_precision(posterior):
         assert single.ask(time=times[-1] + 1.0).dtype == torch.float32
 
 
+@pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize("rule", [ExpectedImprovementRule(), ProbabilityOfImprovementRule(), ThompsonRule()], ids=repr)
 @pytest.mark.parametrize("domain", DOMAINS)
 def test_any_acquisition_goes_with_a_memory_also_where_nothing_counts(rule, domain):

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from interrupts import Interrupt
-from problems import play
+from problems import examples, play
 from test_algorithms import make
 
 from torch_kbandits import (
@@ -154,7 +154,7 @@ def test_a_state_that_lacks_something_is_refused(tmp_path):
             Bandit.load(tmp_path / "bandit.kb")
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(data=st.data())
 def test_no_changed_byte_is_overlooked(data, tmp_path_factory):
     """Any cut, and any other byte but those of words for people, is refused with an error of the package."""

@@ -28,6 +28,7 @@ from problems import DOUBLE, data, rbf
 from torch_kbandits import Bandit, ForgettingKernel, StateMismatchError, WienerKernel, algorithms
 from torch_kbandits.gram import gram
 from torch_kbandits.kernels import PerActionLinearKernel, PrecomputedKernel, SpaceTimeKernel
+from torch_kbandits.saving.kernels import describe, rebuild
 from torch_kbandits.state import describe_kernel
 
 X = data(12, 3)[0]
@@ -121,16 +122,69 @@ def test_a_loaded_kernel_is_fitted_like_the_one_saved(tmp_path):
     assert ours == theirs
 
 
-def test_a_covariance_matrix(tmp_path):
-    arms = torch.arange(6, dtype=DOUBLE).unsqueeze(-1)
+SENSORS = torch.arange(6, dtype=DOUBLE).unsqueeze(-1)
+
+
+def covariance():
     root = data(6, 6)[0]
-    kernel = ScaleKernel(PrecomputedKernel(root @ root.mT)).double()
+    return root @ root.mT
+
+
+@pytest.mark.parametrize("in_context", [False, True])
+def test_a_covariance_matrix(in_context, tmp_path):
+    kernel, arms = ScaleKernel(PrecomputedKernel(covariance())).double(), SENSORS
+    if in_context:
+        kernel = ScaleKernel(PrecomputedKernel(covariance(), active_dims=(0,)) * RBFKernel(active_dims=(1,))).double()
+        arms = torch.cat([arms, X[:6, :1]], -1)
     bandit = algorithms.BKB(candidates=arms, kernel=kernel, regularization=0.05, beta=1.0, seed=0)
     bandit.tell(bandit.ask(), 0.3)
     bandit.save(tmp_path / "bandit.kb")
     loaded = Bandit.load(tmp_path / "bandit.kb")
-    assert torch.equal(loaded._kernel.base_kernel.covariance, kernel.base_kernel.covariance)
+    assert torch.equal(gram(loaded._kernel, arms, arms), gram(kernel, arms, arms))
     assert torch.equal(loaded.ask(), bandit.ask())
+
+
+def sensors(table):
+    arms = torch.arange(len(table), dtype=DOUBLE).unsqueeze(-1)
+    kernel = PrecomputedKernel(table)
+    return algorithms.BKB(candidates=arms, kernel=kernel, regularization=0.05, beta=1.0, seed=0)
+
+
+def test_a_covariance_matrix_is_written_once(tmp_path):
+    root = data(100, 100)[0]
+    sensors(root @ root.mT).save(tmp_path / "bandit.kb")
+    assert (tmp_path / "bandit.kb").stat().st_size < 1.2 * 8 * 100**2
+
+
+def test_another_covariance_matrix_is_refused_in_few_words():
+    """A fingerprint says that numbers differ, whichever; small tensors are told apart by their numbers."""
+    root = data(30, 30)[0]
+    table = root @ root.mT
+    other = table.clone()
+    other[7, 7] = torch.nextafter(other[7, 7], other[0, 0] + 1e3)
+    state = sensors(table).state_dict()
+    sensors(table.clone()).load_state_dict(state)
+    with pytest.raises(StateMismatchError, match=r"kernel.covariance: saved \(30, 30\) numbers.*here") as caught:
+        sensors(other).load_state_dict(state)
+    assert len(str(caught.value)) < 500
+    with pytest.raises(StateMismatchError, match=r"kernel.covariance: saved \[\[2\.0.*here \[\[3\.0"):
+        sensors(3.0 * torch.eye(2, dtype=DOUBLE)).load_state_dict(
+            sensors(2.0 * torch.eye(2, dtype=DOUBLE)).state_dict()
+        )
+
+
+def test_batches_of_kernels_come_back():
+    two = torch.Size([2])
+    for kernel in (
+        PrecomputedKernel(torch.stack([covariance(), 2.0 * covariance()]), active_dims=(0,)),
+        PerActionLinearKernel(1, batch_shape=two, active_dims=(0, 2)),
+        SpaceTimeKernel(RBFKernel(batch_shape=two), ForgettingKernel(0.1), active_dims=(2, 1)).double(),
+        SpaceTimeKernel(RBFKernel(), ForgettingKernel(0.1), batch_shape=two).double(),
+    ):
+        points = torch.cat([SENSORS, X[:6, :2]], -1)
+        loaded = rebuild(describe(kernel, points))
+        assert loaded.batch_shape == two
+        assert torch.equal(gram(loaded, points), gram(kernel, points))
 
 
 def with_attribute():

@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from problems import DOUBLE
+from problems import DOUBLE, examples
 
 from torch_kbandits import InputError
 from torch_kbandits.environments import SensorReplay, build, ozone_grid, sensor_replay, sensors
@@ -91,7 +91,7 @@ def test_times_that_are_numbers_must_be_named(tmp_path):
 
 
 @given(st.lists(st.lists(st.one_of(st.none(), st.integers(-9, 9)), min_size=3, max_size=3), min_size=1, max_size=12))
-@settings(max_examples=60)
+@examples(60)
 def test_gaps_are_filled_with_the_reading_before(tmp_path_factory, table):
     """Against a loop over sensors that keeps the last reading of each."""
     table = [[1, 2, 3], *table]

@@ -192,13 +192,13 @@ def test_posteriors_of_space_and_time_are_the_dense_ones(kernel, oracle):
         NystromGP(X, Y, inducing_points=X, covar_module=kernel(), regularization=0.1),
     ):
         posterior = model.posterior(T)
-        assert difference(posterior.mean.squeeze(-1), truth.mean) < 1e-8
-        assert difference(posterior.mvn.covariance_matrix, truth.covariance) < 1e-8
+        assert difference(posterior.mean.squeeze(-1), truth.mean) < truth.rounding
+        assert difference(posterior.mvn.covariance_matrix, truth.covariance) < truth.rounding
     Z = X[::3]
     truth = oracles.dtc(oracle, X.numpy(), Y.squeeze(-1).numpy(), np.full(len(X), 0.1), Z.numpy(), T.numpy())
     model = NystromGP(X, Y, inducing_points=Z, covar_module=kernel(), regularization=0.1)
-    assert difference(model.posterior(T).mean.squeeze(-1), truth.mean) < 1e-8
-    assert difference(model.posterior(T).mvn.covariance_matrix, truth.covariance) < 1e-8
+    assert difference(model.posterior(T).mean.squeeze(-1), truth.mean) < truth.rounding
+    assert difference(model.posterior(T).mvn.covariance_matrix, truth.covariance) < truth.rounding
 
 
 def test_without_forgetting_the_posterior_is_the_static_one_exactly():
@@ -233,7 +233,7 @@ def test_forgetting_is_learned(constraint):
         (lambda: ForgettingKernel(1.0), "forgetting must be at least 0 and below 1, got"),
         (lambda: ForgettingKernel(-0.1), "forgetting must be at least 0 and below 1, got"),
         (lambda: ForgettingKernel(float("nan")), "forgetting must be a finite number"),
-        (lambda: ForgettingKernel(torch.tensor(float("nan"))), "forgetting must be at least 0 and below 1"),
+        (lambda: ForgettingKernel(torch.tensor(float("nan"))), "forgetting must be a finite number"),
         (lambda: WienerKernel(-1.0), "rate must be finite and at least 0"),
         (lambda: WienerKernel("a"), "rate must be a number"),
         (lambda: WienerKernel(origin=float("inf")), "origin must be a finite number"),

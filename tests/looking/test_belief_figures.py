@@ -78,10 +78,10 @@ def test_a_line_is_the_dense_posterior_with_the_others_fixed(coordinate):
     T = FIXED.repeat(30, 1)
     T[:, column] = torch.tensor(x)
     expected = believed(bandit, T)
-    assert np.abs(mean - 2.0 - expected.mean).max() < 1e-8
+    assert np.abs(mean - 2.0 - expected.mean).max() < expected.rounding
     margin = 1.5 * np.sqrt(expected.variance)
-    assert np.abs(upper - mean - margin).max() < 1e-8
-    assert np.abs(mean - lower - margin).max() < 1e-8
+    assert np.abs(upper - mean - margin).max() < expected.upper_rounding(1.5)
+    assert np.abs(mean - lower - margin).max() < expected.upper_rounding(1.5)
 
 
 def test_other_coordinates_are_those_of_the_recommended_point():
@@ -91,7 +91,8 @@ def test_other_coordinates_are_those_of_the_recommended_point():
     x, mean, *_ = curve(figure)
     T = best.repeat(11, 1)
     T[:, 1] = torch.tensor(x)
-    assert np.abs(mean - believed(bandit, T).mean).max() < 1e-8
+    expected = believed(bandit, T)
+    assert np.abs(mean - expected.mean).max() < expected.rounding
     title = figure.axes[0].get_title(loc="left")
     assert f"x1 = {float(best[0, 0]):.4g}" in title
     assert "(recommended)" in title
@@ -150,8 +151,9 @@ def test_with_a_memory_the_belief_is_that_of_now_and_ages_fade(name, posterior):
     T = at.repeat(9, 1)
     T[:, 1] = torch.tensor(x)
     expected = forgetting.expected(bandit, name, 16.0, T)
-    assert np.abs(mean - expected.mean).max() < 1e-6
-    assert np.abs(upper - mean - forgetting.BETA * np.sqrt(expected.variance)).max() < 1e-6
+    assert np.abs(mean - expected.mean).max() < expected.rounding
+    margin = forgetting.BETA * np.sqrt(expected.variance)
+    assert np.abs(upper - mean - margin).max() < expected.upper_rounding(forgetting.BETA)
 
     noise = forgetting.MEMORIES[name].noise(dense(bandit.history.times)[0], 16.0)
     weights = forgetting.LAMBDA / noise
@@ -173,8 +175,8 @@ def test_a_plane_has_the_mean_and_the_deviation():
         torch.tensor(np.repeat(second, 7)),
     )  # a row of the map has one x1
     expected = believed(bandit, T)
-    assert np.abs(mean.ravel() + 1.0 - expected.mean).max() < 1e-8
-    assert np.abs(deviation.ravel() - np.sqrt(expected.variance)).max() < 1e-8
+    assert np.abs(mean.ravel() + 1.0 - expected.mean).max() < expected.rounding
+    assert np.abs(deviation.ravel() - np.sqrt(expected.variance)).max() < expected.upper_rounding(1.0)
     assert figure.axes[0].get_xlabel() == "x3"
     assert figure.axes[0].get_ylabel() == "x1"
     words = [label.split()[0] for label in labels(figure)]
@@ -201,7 +203,8 @@ def test_a_line_in_a_context_is_in_the_units_of_its_column():
         [{"price": float(price)} for price in x], dtype=DOUBLE
     )], dim=-1)  # fmt: skip
     X, y, Z, T = dense(shop.history.X, shop.history.Y, shop.inducing_points, joint)
-    assert np.abs(mean - oracles.dtc(oracles.rbf(0.5), X, y, np.full(6, 0.05), Z, T).mean).max() < 1e-8
+    expected = oracles.dtc(oracles.rbf(0.5), X, y, np.full(6, 0.05), Z, T)
+    assert np.abs(mean - expected.mean).max() < expected.rounding
     hours = plot_line(shop, "hours", context=visitors[3])
     assert hours.axes[0].get_xscale() == "log"
     assert curve(hours)[0][[0, -1]] == pytest.approx([1.0, 6.0])  # what was seen

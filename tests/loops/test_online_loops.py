@@ -139,7 +139,6 @@ def test_batches_one_after_another(name, kind):
     assert set(mixed[:, 0].tolist()) <= {0.25, 0.75}
 
 
-@pytest.mark.filterwarnings("ignore:Optimization failed in .gen_candidates_scipy")  # single precision: it tries again
 def test_single_precision_loops():
     acquisition = KernelUCB(told(torch.float32), beta=2.0)
     point, _ = optimize_acqf(acquisition, BOUNDS.float(), q=2, num_restarts=2, raw_samples=16, sequential=True)

@@ -1,6 +1,8 @@
 """How good a candidate is: BoTorch acquisition functions, and the rules by which a bandit chooses with them."""
 
-from torch_kbandits.acquisition.kernel_ucb import KernelUCB, hallucinate
+from torch_kbandits.acquisition import noisy_improvement as noisy_improvement
+from torch_kbandits.acquisition.kernel_ucb import KernelUCB
+from torch_kbandits.acquisition.pending import hallucinate
 from torch_kbandits.acquisition.rules import (
     AcquisitionRule,
     ArmPosterior,

@@ -5,15 +5,14 @@ from botorch.acquisition import AcquisitionFunction
 from botorch.acquisition.input_constructors import acqf_input_constructor
 from botorch.acquisition.objective import PosteriorTransform
 from botorch.exceptions.errors import UnsupportedError
-from botorch.models import ModelListGP
 from botorch.models.model import Model
 from botorch.posteriors import GPyTorchPosterior
 from botorch.utils.transforms import average_over_ensemble_models, t_batch_mode_transform
-from gpytorch.likelihoods import FixedNoiseGaussianLikelihood
 from torch import Tensor
 from typing_extensions import override
 
 from torch_kbandits import checks
+from torch_kbandits.acquisition.pending import hallucinate, has_changed, kept_posteriors
 from torch_kbandits.confidence import Evidence, Width
 from torch_kbandits.errors import InputError
 
@@ -30,6 +29,8 @@ class KernelUCB(AcquisitionFunction):
     Pending points shrink σ as if they had been observed at their posterior mean and leave μ alone, so sequential and
     asynchronous batches spread out. For q > 1 the value is the sum over the q points, each scored on its own.
 
+    The bound is that of the model as it is: after ``tell``, ``remove`` or a fit pending points are hallucinated anew.
+
     Source: Srinivas et al., ICML 2010; pending points: Desautels et al., JMLR 2014 (GP-BUCB). Differs: β is not
     inflated for the batch.
 
@@ -38,6 +39,7 @@ class KernelUCB(AcquisitionFunction):
         beta: the multiplier, at least 0, or a ``Width``, which is evaluated on the model now.
         posterior_transform: as in BoTorch.
         X_pending: points asked for but not yet told, (k, d).
+        maximize: False where small outcomes are sought, as in ``UpperConfidenceBound``: the value is −μ + β σ.
 
     Raises:
         InputError: if beta is negative or not a number.
@@ -50,6 +52,7 @@ class KernelUCB(AcquisitionFunction):
         beta: float | Tensor | Width,
         posterior_transform: PosteriorTransform | None = None,
         X_pending: Tensor | None = None,
+        maximize: bool = True,
     ) -> None:
         super().__init__(model=model)
         if posterior_transform is None and model.num_outputs != 1:
@@ -59,8 +62,7 @@ class KernelUCB(AcquisitionFunction):
         self.register_buffer("beta", multiplier(beta, model))
         self.beta: Tensor
         self.posterior_transform = posterior_transform
-        # In a tuple, so that the conditioned model stays out of the module tree and the state_dict.
-        self._hallucinated: tuple[Model] = (model,)
+        self.maximize = maximize
         self.set_X_pending(X_pending)
 
     @staticmethod
@@ -72,10 +74,16 @@ class KernelUCB(AcquisitionFunction):
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:
         """Set the points asked for but not yet told, (k, d); None or no rows: there are none."""
         super().set_X_pending(X_pending)
-        self._hallucinated = (self.model,)
+        self._hallucinate()
+
+    def _hallucinate(self) -> None:
+        """Condition the model on the pending points, if there are any."""
+        # In a tuple, so that the conditioned model stays out of the module tree and the state_dict.
+        self._hallucinated: tuple[Model, list[Any]] | None = None
         if self.X_pending is not None and self.X_pending.shape[-2] > 0:
             with torch.no_grad():
-                self._hallucinated = (hallucinate(self.model, self.X_pending),)
+                conditioned = hallucinate(self.model, self.X_pending)
+            self._hallucinated = conditioned, kept_posteriors(self.model)
 
     @t_batch_mode_transform()
     @average_over_ensemble_models  # pyright: ignore[reportArgumentType]  (it declares self as the base class)
@@ -86,10 +94,11 @@ class KernelUCB(AcquisitionFunction):
     def _score(self, x: Tensor) -> Tensor:
         """Return the upper confidence bounds at single points x (..., 1, d), (...,)."""
         mean, variance = _marginals(self.model, x, self.posterior_transform)
-        (hallucinated,) = self._hallucinated
-        if hallucinated is not self.model:
-            _, variance = _marginals(hallucinated, x, self.posterior_transform)
-        return self.score(mean, variance, self.beta.to(x))
+        if self._hallucinated is not None:
+            if has_changed(self.model, self._hallucinated[1]):
+                self._hallucinate()
+            _, variance = _marginals(self._hallucinated[0], x, self.posterior_transform)
+        return self.score(mean if self.maximize else -mean, variance, self.beta.to(x))
 
 
 def multiplier(beta: float | Tensor | Width, model: Model) -> Tensor:
@@ -101,11 +110,9 @@ def multiplier(beta: float | Tensor | Width, model: Model) -> Tensor:
                 "give a number."
             )
         beta = beta(model)
-    if not isinstance(beta, Tensor):
-        return torch.tensor(checks.non_negative("beta", beta), dtype=torch.float64)
-    if beta.numel() != 1 or not bool((beta >= 0).all()):
-        raise InputError(f"beta must be one number of at least 0, got {beta.tolist()}.")
-    return beta.reshape(())
+    is_tensor = isinstance(beta, Tensor) and not beta.is_nested
+    number = checks.non_negative("beta", beta.reshape(()) if is_tensor and beta.numel() == 1 else beta)
+    return torch.tensor(number, dtype=torch.float64, device=beta.device if is_tensor else "cpu")
 
 
 def _marginals(model: Model, x: Tensor, transform: PosteriorTransform | None) -> tuple[Tensor, Tensor]:
@@ -114,26 +121,13 @@ def _marginals(model: Model, x: Tensor, transform: PosteriorTransform | None) ->
     return posterior.mean.squeeze(-1).squeeze(-1), posterior.variance.squeeze(-1).squeeze(-1)
 
 
-def hallucinate(model: Model, X: Tensor) -> Model:
-    """Return the model conditioned on its own posterior mean at X (k, d): the variance shrinks, the mean stays."""
-    mean = cast(GPyTorchPosterior, model.posterior(X)).mean
-    likelihood = getattr(model, "likelihood", None)
-    kwargs: dict[str, Any] = {}
-    if isinstance(likelihood, FixedNoiseGaussianLikelihood) and not hasattr(model, "regularization"):
-        # Models without a noise level for later observations get the mean of the earlier ones.
-        level = likelihood.noise.mean(-1, keepdim=True)
-        kwargs["noise"] = (level.mT if model.num_outputs > 1 else level.unsqueeze(-1)).expand(mean.shape)
-    if isinstance(model, ModelListGP):
-        return model.condition_on_observations([X] * model.num_outputs, mean, **kwargs)
-    return model.condition_on_observations(X, mean, **kwargs)
-
-
 @acqf_input_constructor(KernelUCB)
 def construct_inputs_kernel_ucb(
     model: Model,
-    beta: float | Tensor | Width,
+    beta: float | Tensor | Width | None = None,
     posterior_transform: PosteriorTransform | None = None,
     X_pending: Tensor | None = None,
+    maximize: bool = True,
 ) -> dict[str, Any]:
     """Return the arguments of ``KernelUCB`` for BoTorch's and Ax's generic construction.
 
@@ -142,5 +136,20 @@ def construct_inputs_kernel_ucb(
         beta: multiplier of σ or a ``Width``; there is no default, since none is right for every reward.
         posterior_transform: as in BoTorch; Ax minimises through it.
         X_pending: pending points.
+        maximize: as in ``KernelUCB``.
+
+    Raises:
+        InputError: if there is no beta.
     """
-    return {"model": model, "beta": beta, "posterior_transform": posterior_transform, "X_pending": X_pending}
+    if beta is None:
+        raise InputError(
+            "KernelUCB needs beta, the multiplier of the standard deviation or a Width, and has no default: none is "
+            'right for every reward. Give it; in Ax by botorch_acqf_options={"beta": 2.0}.'
+        )
+    return {
+        "model": model,
+        "beta": beta,
+        "posterior_transform": posterior_transform,
+        "X_pending": X_pending,
+        "maximize": maximize,
+    }

@@ -15,13 +15,15 @@ from botorch.acquisition.fixed_feature import FixedFeatureAcquisitionFunction
 from botorch.models.model import Model
 from botorch.optim import optimize_acqf
 from botorch.posteriors import GPyTorchPosterior
-from botorch.utils.sampling import draw_sobol_samples, manual_seed
+from botorch.utils.sampling import draw_sobol_samples
 from torch import Tensor
 
 from torch_kbandits import checks
-from torch_kbandits.acquisition.kernel_ucb import MIN_VARIANCE, KernelUCB, hallucinate
+from torch_kbandits.acquisition.kernel_ucb import MIN_VARIANCE, KernelUCB
+from torch_kbandits.acquisition.pending import hallucinate
 from torch_kbandits.acquisition.thompson import DiscretizedThompsonSampling
 from torch_kbandits.errors import InputError
+from torch_kbandits.random import seeded
 
 
 class ArmPosterior(Protocol):
@@ -162,7 +164,7 @@ class AcquisitionRule(ABC):
         if domain.bounds is None:
             raise InputError("on_box needs a domain with bounds.")
         starts = None if domain.starts is None else domain.starts.unsqueeze(-2)
-        with manual_seed(seed % 2**31):
+        with seeded(seed % 2**31):
             X, _ = optimize_acqf(
                 self.function(model, beta, X_pending, domain, seed),
                 domain.bounds,
@@ -235,7 +237,7 @@ class ProbabilityOfImprovementRule(AcquisitionRule):
     scores_arms_apart = True
 
     def __post_init__(self) -> None:
-        checks.non_negative("margin", self.margin)
+        checks.keep(self, margin=checks.non_negative)
 
     def on_arms(self, posterior: ArmPosterior, beta: Tensor, seed: int) -> Tensor:
         """Return (μ − best − margin) / σ, (A,)."""
@@ -268,7 +270,7 @@ class ThompsonRule(AcquisitionRule):
     uses_width = True
 
     def __post_init__(self) -> None:
-        checks.positive_integer("discretization_size", self.discretization_size)
+        checks.keep(self, discretization_size=checks.positive_integer)
 
     def on_arms(self, posterior: ArmPosterior, beta: Tensor, seed: int) -> Tensor:
         """Return μ + β (f − μ) for a draw f, (A,)."""
@@ -299,7 +301,7 @@ class UniformRule(AcquisitionRule):
     def drawn_row(self, num_arms: int, seed: int) -> int:
         """Return a row of so many, each as likely."""
         # For short ranges torch reduces 32 bits, which favours the first rows where there are hundreds of millions.
-        return int(torch.randint(2**62, (), generator=torch.Generator().manual_seed(seed))) % num_arms
+        return int(torch.randint(2**62, (), generator=torch.Generator().manual_seed(seed), device="cpu")) % num_arms
 
     def on_arms(self, posterior: ArmPosterior, beta: Tensor, seed: int) -> Tensor:
         """Return 0 for the arm drawn and −∞ for the others, (A,): no other is its equal, in any precision."""
@@ -317,7 +319,7 @@ class UniformRule(AcquisitionRule):
         """Return a uniform point (1, d)."""
         lower, upper = cast(Tensor, domain.bounds)
         generator = torch.Generator().manual_seed(seed)
-        uniform = torch.rand(1, len(lower), generator=generator, dtype=torch.float64).to(lower)
+        uniform = torch.rand(1, len(lower), generator=generator, dtype=torch.float64, device="cpu").to(lower)
         return domain.in_context(lower + (upper - lower) * uniform)
 
 

@@ -50,7 +50,7 @@ class StagedRule(UpperConfidenceRule):
     grows_with_mean_and_variance = False
 
     def __post_init__(self) -> None:
-        checks.positive_integer("horizon", self.horizon)
+        checks.keep(self, horizon=checks.positive_integer)
 
     @property
     def num_stages(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]

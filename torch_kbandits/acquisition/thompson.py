@@ -1,5 +1,6 @@
 import math
-from typing import Any, cast
+from dataclasses import dataclass
+from typing import Any, Protocol, cast
 
 import torch
 from botorch.acquisition import AcquisitionFunction
@@ -10,7 +11,6 @@ from botorch.models import SingleTaskGP
 from botorch.models.model import Model
 from botorch.posteriors import GPyTorchPosterior
 from botorch.sampling.pathwise import draw_matheron_paths
-from botorch.utils.sampling import manual_seed
 from botorch.utils.transforms import t_batch_mode_transform
 from gpytorch.models import GP
 from torch import Tensor
@@ -18,12 +18,13 @@ from typing_extensions import override
 
 from torch_kbandits import checks
 from torch_kbandits.acquisition.kernel_ucb import multiplier
+from torch_kbandits.acquisition.pending import has_changed, kept_posteriors
 from torch_kbandits.confidence import Width
 from torch_kbandits.errors import InputError
 from torch_kbandits.linalg import covariance_root
 from torch_kbandits.models import FactoredGP, PosteriorDraws
 from torch_kbandits.prior_draws import JOINT_LIMIT
-from torch_kbandits.random import generator_for
+from torch_kbandits.random import generator_for, seeded
 from torch_kbandits.rows import distinct, row_keys
 
 #: Points that a path is evaluated at, at a time.
@@ -36,9 +37,9 @@ _DISTANCES = 2**23
 class DiscretizedThompsonSampling(AcquisitionFunction):
     """Draws of the posterior on a finite set, N(μ, β² cov); the value of any other point is that of its nearest.
 
-    Maximise it with ``optimize_acqf_discrete`` over the set, or take ``maximizers``. Draws are made when first needed
-    and kept: a point evaluated twice has one value. The points of a batch, and points chosen after pending ones, have
-    a draw each. Equal points have equal values.
+    Maximise it with ``optimize_acqf_discrete`` over the set, or take ``maximizers``: there is no gradient. Draws are
+    made when first needed and kept while the model stays as it is: a point evaluated twice has one value. The points of
+    a batch, and points chosen after pending ones, have a draw each. Equal points have equal values.
 
     Up to 2,000 distinct points the draws come from the joint covariance. Beyond, for a model of this package with one
     output and without an outcome transform, a prior draw (random Fourier features, or low rank plus independent
@@ -61,6 +62,7 @@ class DiscretizedThompsonSampling(AcquisitionFunction):
         InputError: if an argument does not fit.
         UnsupportedError: if the model has several outputs, without a transform or on more than 2,000 points; if its
             posterior is not one Gaussian; if there are more than 2,000 points and BoTorch has no paths for the model.
+            When evaluated: if a gradient is asked for, as ``optimize_acqf`` does.
 
     Cost: O(N³) once for N <= 2,000; else O(N m²) once and O(N (m + F d)) a draw.
     """
@@ -87,22 +89,20 @@ class DiscretizedThompsonSampling(AcquisitionFunction):
         self.beta: Tensor
         self.posterior_transform = posterior_transform
         self.discretization = discretization
-        self._seed = int(torch.randint(2**31, ())) if seed is None else seed
+        self._seed = int(torch.randint(2**31, (), device="cpu")) if seed is None else checks.whole_number("seed", seed)
         self._distinct, self._rows = distinct(discretization)
         self._row_of = {key: index for index, key in enumerate(row_keys(self._distinct))}
-        self._draws: list[Tensor] = []
-        with torch.no_grad():
-            self._sampler = self._make_sampler()
+        self._look()
         self.set_X_pending(X_pending)
 
     def draws(self, count: int) -> Tensor:
         """Return the first draws at the discretization, (count, N)."""
-        checks.positive_integer("count", count)
+        count = checks.positive_integer("count", count)
         return torch.stack([self._draw(index) for index in range(count)])[:, self._rows]
 
     def maximizers(self, count: int = 1) -> Tensor:
         """Return the maximisers of the next draws, one each, (count, d); draws of pending points are passed over."""
-        checks.positive_integer("count", count)
+        count = checks.positive_integer("count", count)
         skip = self._num_pending
         best = torch.stack([self._draw(index).argmax() for index in range(skip, skip + count)])
         return self._distinct[best]
@@ -111,6 +111,12 @@ class DiscretizedThompsonSampling(AcquisitionFunction):
     def forward(self, X: Tensor) -> Tensor:
         """Return the sum over q of the draws' values at X (b, q, d), (b,): draw i for the i-th point of a batch."""
         checks.points("X", X, dimension=self.discretization.shape[-1])
+        if X.requires_grad and torch.is_grad_enabled():
+            raise UnsupportedError(
+                "A draw on a finite set has no gradient, which optimize_acqf follows. Maximise it over the set: "
+                "optimize_acqf_discrete(acquisition, q=1, choices=acquisition.discretization), or take "
+                "acquisition.maximizers()."
+            )
         skip = self._num_pending
         values = [
             self._draw(skip + i).to(X)[self._nearest(X[..., i, :].reshape(-1, X.shape[-1]))] for i in range(X.shape[-2])
@@ -125,11 +131,21 @@ class DiscretizedThompsonSampling(AcquisitionFunction):
         super().set_X_pending(X_pending)
         self._num_pending = 0 if self.X_pending is None else self.X_pending.shape[-2]
 
+    def _look(self) -> None:
+        """Take the posterior of the model as it is now, and no draw yet."""
+        with torch.no_grad():
+            self._mean, self._sampler = self._make_sampler()
+        self._posteriors = kept_posteriors(self.model)
+        self._draws: list[Tensor] = []
+
     def _draw(self, index: int) -> Tensor:
         """Return draw ``index`` at the distinct points, (U,)."""
+        if has_changed(self.model, self._posteriors):
+            self._look()
         with torch.no_grad():
             while len(self._draws) <= index:
-                self._draws.append(self._sampler(generator_for(self._seed, len(self._draws), "thompson")))
+                deviation = self._sampler.draw(generator_for(self._seed, len(self._draws), "thompson"))
+                self._draws.append(self._mean + self.beta.to(self._mean) * deviation)
         return self._draws[index]
 
     def _nearest(self, X: Tensor) -> Tensor:
@@ -147,23 +163,23 @@ class DiscretizedThompsonSampling(AcquisitionFunction):
             rows[block] = distances.argmin(-1)
         return rows
 
-    def _make_sampler(self) -> Any:
-        """Return a function from a generator to a fresh draw at the distinct points, (U,)."""
+    def _make_sampler(self) -> tuple[Tensor, "_Draws"]:
+        """Return the posterior means at the distinct points, (U,), and draws of the deviation from them."""
         self._check_posterior()
-        if len(self._distinct) <= JOINT_LIMIT:
-            return self._joint_sampler()
+        points, model = self._distinct, self.model
+        if len(points) <= JOINT_LIMIT:
+            posterior = self._posterior(points)
+            return posterior.mean.squeeze(-1), _JointDraws(covariance_root(posterior.distribution.covariance_matrix))
         if self.posterior_transform is not None:
             raise UnsupportedError(
-                f"Draws at {len(self._distinct)} distinct points are made for single outputs; with a "
+                f"Draws at {len(points)} distinct points are made for single outputs; with a "
                 f"posterior_transform the discretization must have at most {JOINT_LIMIT}."
             )
-        mean = torch.cat([self._posterior(block.unsqueeze(-2)).mean.flatten() for block in self._points_in_blocks()])
-        model = self.model
+        mean = torch.cat([self._posterior(block.unsqueeze(-2)).mean.flatten() for block in points.split(_BLOCK)])
         if isinstance(model, FactoredGP) and not hasattr(model, "outcome_transform") and not model.batch_shape:
-            draws = PosteriorDraws(model, self._distinct)
-            return lambda generator: mean + self.beta.to(mean) * draws.draw(generator)
+            return mean, PosteriorDraws(model, points)
         self._check_paths()
-        return lambda generator: mean + self.beta.to(mean) * (self._path(generator) - mean)
+        return mean, _PathDraws(model, points, mean)
 
     def _check_posterior(self) -> None:
         posterior = self._posterior(self._distinct[:1])
@@ -176,7 +192,7 @@ class DiscretizedThompsonSampling(AcquisitionFunction):
 
     def _check_paths(self) -> None:
         try:
-            self._draw_path(torch.Generator().manual_seed(0))
+            _path(self.model, torch.Generator().manual_seed(0))
         except NotImplementedError as error:
             raise UnsupportedError(
                 f"BoTorch has no sample paths of this {type(self.model).__name__}, which more than {JOINT_LIMIT} "
@@ -184,31 +200,46 @@ class DiscretizedThompsonSampling(AcquisitionFunction):
                 "NystromGP without an outcome_transform."
             ) from error
 
-    def _joint_sampler(self) -> Any:
-        posterior = self._posterior(self._distinct)
-        mean = posterior.mean.squeeze(-1)
-        root = covariance_root(posterior.distribution.covariance_matrix)
-
-        def sample(generator: torch.Generator) -> Tensor:
-            normals = torch.randn(len(mean), generator=generator, dtype=torch.float64).to(mean)
-            return mean + self.beta.to(mean) * (root @ normals)
-
-        return sample
-
-    def _path(self, generator: torch.Generator) -> Tensor:
-        """Return a path of BoTorch's at the distinct points, (U,)."""
-        paths = self._draw_path(generator)
-        return torch.cat([paths(block) for block in self._points_in_blocks()])
-
-    def _draw_path(self, generator: torch.Generator) -> Any:
-        with manual_seed(int(torch.randint(2**31, (), generator=generator))):
-            return draw_matheron_paths(cast(GP, self.model), sample_shape=torch.Size())
-
-    def _points_in_blocks(self) -> tuple[Tensor, ...]:
-        return self._distinct.split(_BLOCK)
-
     def _posterior(self, X: Tensor) -> GPyTorchPosterior:
         return cast(GPyTorchPosterior, self.model.posterior(X, posterior_transform=self.posterior_transform))
+
+
+class _Draws(Protocol):
+    """Draws of the deviation of a function from its posterior mean, at fixed points."""
+
+    def draw(self, generator: torch.Generator) -> Tensor:
+        """Return a fresh draw, (U,)."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class _JointDraws:
+    """From the joint covariance, by a root R of it with covariance R Rᵀ, (U, U)."""
+
+    root: Tensor
+
+    def draw(self, generator: torch.Generator) -> Tensor:
+        normals = torch.randn(len(self.root), generator=generator, dtype=torch.float64, device="cpu")
+        return self.root @ normals.to(self.root)
+
+
+@dataclass(frozen=True, eq=False)
+class _PathDraws:
+    """From BoTorch's sample paths of a model, at points (U, d) with posterior means (U,)."""
+
+    model: Model
+    points: Tensor
+    mean: Tensor
+
+    def draw(self, generator: torch.Generator) -> Tensor:
+        path = _path(self.model, generator)
+        return torch.cat([path(block) for block in self.points.split(_BLOCK)]) - self.mean
+
+
+def _path(model: Model, generator: torch.Generator) -> Any:
+    """Return one of BoTorch's sample paths of a model."""
+    with seeded(int(torch.randint(2**31, (), generator=generator, device="cpu"))):
+        return draw_matheron_paths(cast(GP, model), sample_shape=torch.Size())
 
 
 def _inputs(model: Model) -> dict[str, Any]:
@@ -241,11 +272,11 @@ def theoretical_discretization_size(
     Raises:
         InputError: if an argument is out of range, or the size too large for a float.
     """
-    checks.positive("norm_bound", norm_bound)
-    checks.positive("lipschitz", lipschitz)
-    checks.positive("side", side)
-    checks.positive_integer("dimension", dimension)
-    checks.positive_integer("round", round)
+    norm_bound = checks.positive("norm_bound", norm_bound)
+    lipschitz = checks.positive("lipschitz", lipschitz)
+    side = checks.positive("side", side)
+    dimension = checks.positive_integer("dimension", dimension)
+    round = checks.positive_integer("round", round)
     try:
         return math.ceil((norm_bound * lipschitz * side * dimension * round**2) ** dimension)
     except OverflowError:
@@ -258,7 +289,7 @@ def theoretical_discretization_size(
 @acqf_input_constructor(DiscretizedThompsonSampling)
 def construct_inputs_thompson(
     model: Model,
-    discretization: Tensor,
+    discretization: Tensor | None = None,
     beta: float | Tensor | Width = 1.0,
     posterior_transform: PosteriorTransform | None = None,
     X_pending: Tensor | None = None,
@@ -273,7 +304,15 @@ def construct_inputs_thompson(
         posterior_transform: as in BoTorch; Ax minimises through it.
         X_pending: pending points.
         seed: addresses the draws.
+
+    Raises:
+        InputError: if there is no discretization.
     """
+    if discretization is None:
+        raise InputError(
+            "DiscretizedThompsonSampling needs discretization, the finite set (N, d) on which it draws. Give it; in Ax "
+            'by botorch_acqf_options={"discretization": points}.'
+        )
     return {
         "model": model,
         "discretization": discretization,

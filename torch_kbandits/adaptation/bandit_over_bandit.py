@@ -56,8 +56,7 @@ class BanditOverBandit(MemoryChoice):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "memories", checked_memories(self.memories))
-        checks.positive_integer("block_size", self.block_size)
-        object.__setattr__(self, "exploration", checks.finite_number("exploration", self.exploration))
+        checks.keep(self, block_size=checks.positive_integer, exploration=checks.finite_number)
         if not 0.0 <= self.exploration <= 1.0:
             raise InputError(f"exploration must be from 0 to 1, got {self.exploration!r}.")
         if not isinstance(self.shares_history, bool):
@@ -104,7 +103,7 @@ class BanditOverBandit(MemoryChoice):
         spread = high - low
         gains = [(y - low * one) / spread if spread > 0.0 else 0.0 for y, one in zip(paid, owed, strict=True)]
         chances = probabilities(gains, self.exploration)
-        lot = float(torch.rand(1, generator=generator_for(seed, block, "memory"), dtype=torch.float64))
+        lot = float(torch.rand(1, generator=generator_for(seed, block, "memory"), dtype=torch.float64, device="cpu"))
         below = sum(lot >= total for total in accumulate(chances))
         return chances, min(below, len(chances) - 1)
 
@@ -117,7 +116,8 @@ def block_windows(block_size: int) -> tuple[Memory, ...]:
     Args:
         block_size: H >= 1.
     """
-    steps = max(1, math.ceil(math.log(checks.positive_integer("block_size", block_size))))
+    block_size = checks.positive_integer("block_size", block_size)
+    steps = max(1, math.ceil(math.log(block_size)))
     # Rounding must not take one from a power that is whole.
     sizes = {math.floor(block_size ** (j / steps) + 1e-9) for j in range(steps + 1)}
     return tuple(SlidingWindow(size, "observations") for size in sorted(sizes))

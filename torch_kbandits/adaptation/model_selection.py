@@ -60,8 +60,7 @@ class DynamicModelSelection(MemoryChoice):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "memories", checked_memories(self.memories))
-        checks.positive_integer("block_size", self.block_size)
-        object.__setattr__(self, "forgetting", checks.open_unit_interval("forgetting", self.forgetting))
+        checks.keep(self, block_size=checks.positive_integer, forgetting=checks.open_unit_interval)
 
     @property
     def num_blocks(self) -> int:

@@ -76,10 +76,7 @@ class ResidualTrigger(RestartTrigger):
     width: Width | None = None
 
     def __post_init__(self) -> None:
-        probability = checks.open_unit_interval("failure_probability", self.failure_probability)
-        object.__setattr__(self, "failure_probability", probability)
-        if self.noise_scale is not None:
-            object.__setattr__(self, "noise_scale", checks.positive("noise_scale", self.noise_scale))
+        checks.keep(self, failure_probability=checks.open_unit_interval, noise_scale=checks.optional(checks.positive))
         if self.width is not None:
             checks.instance("width", self.width, Width, "a confidence width such as ConstantWidth(2.0), or None")
 

@@ -22,6 +22,7 @@ from torch_kbandits.dictionaries import (
     theoretical_oversampling,
 )
 from torch_kbandits.errors import InputError, TheoryWarning
+from torch_kbandits.memory import Memory
 
 #: Arms and plays of which the information gain is sought that sets a window: it grows slowly in both.
 _GAIN_ARMS, _GAIN_PLAYS = 1_000, 1_000
@@ -89,11 +90,29 @@ def rounds_to_remember(
         raise InputError(
             f"{name} is missing: give it, or with arms in memory give horizon, the number of rounds, for the theorem's."
         )
-    checks.positive_integer("horizon", horizon)
+    horizon = checks.positive_integer("horizon", horizon)
     some = arms[:: -(-len(arms) // _GAIN_ARMS)]
     with torch.no_grad():
         gain = greedy_information_gain(kernel, some, min(horizon, _GAIN_PLAYS), regularization)[-1]
     return formula(horizon, variation_budget, gain=float(gain))
+
+
+def refuse_memory(memory: Memory | None, own: str) -> None:
+    """Refuse a memory where an algorithm is one itself.
+
+    Args:
+        memory: what was given as ``memory``.
+        own: the argument that says which observations count.
+
+    Raises:
+        InputError: if a memory was given.
+    """
+    if memory is not None:
+        raise InputError(
+            f"Leave out memory={memory!r}: here {own} says what an observation counts for, and what it counts for "
+            "under two memories is not defined. Set that, or take an algorithm without a memory of its own, such as "
+            "GPUCB, BKB or EKUCB, with this one."
+        )
 
 
 def resolve_width(
@@ -119,13 +138,13 @@ def resolve_width(
     if isinstance(beta, Width):
         return beta
     width = ConstantWidth(beta)
-    smallest = None if theory is None else theory.smallest(regularization)
+    smallest = None if theory is None else theory.smallest(checks.positive("regularization", regularization))
     if smallest is not None and width.value < smallest:
         warnings.warn(
             f"beta={width.value:g} is below the theorem's width (at least {smallest:.3g}): the run is valid, "
             "its regret bound is not. That is what works in practice; leave out the theorem's constants to say so.",
             TheoryWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
     return width
 
@@ -159,8 +178,9 @@ def resolve_oversampling(
     oversampling: float | Literal["theory"], failure_probability: float, horizon: int | None, accuracy: float
 ) -> float:
     """Return q̄: the number given, or the theorem's, which needs the horizon."""
-    if oversampling != "theory":
+    if not isinstance(oversampling, str):
         return oversampling
+    checks.one_of("oversampling, unless it is a number,", oversampling, ["theory"])
     return theoretical_oversampling(failure_probability, _needed(horizon), accuracy)
 
 
@@ -178,7 +198,8 @@ def resolve_kors(
     horizon: int | None,
 ) -> KORS:
     """Return KORS with the γ given, or the theorem's, which needs the horizon."""
-    if oversampling == "theory":
+    if isinstance(oversampling, str):
+        checks.one_of("oversampling, unless it is a number,", oversampling, ["theory"])
         oversampling = theoretical_kors_oversampling(failure_probability, _needed(horizon))
     return KORS(oversampling, projection)
 

@@ -19,6 +19,7 @@ from torch_kbandits.batches import GlobalBatchRule, LocalBatchRule
 from torch_kbandits.candidates import Candidates
 from torch_kbandits.confidence import BKBWidth, ScaledWidth, Width
 from torch_kbandits.dictionaries import Resampling, WhenFull
+from torch_kbandits.memory import Memory
 
 
 class BBKB(Bandit):
@@ -50,6 +51,8 @@ class BBKB(Bandit):
         threshold: C > 1, the factor by which variances may shrink in a batch; the larger, the longer the batches and
             the more regret.
         rule: "global" sums leverage scores; "local" watches the variances themselves and allows longer batches.
+        memory: which observations count at a time, where the function changes, such as ``SlidingWindow(500)`` or
+            ``Discount(0.99)``. The theorem is for a function that stays.
         beta: a multiplier of the standard deviation (2 here is 4 in BoTorch) or a ``Width``, instead of the theorem's
             width, which over-explores in practice; then R and B are not needed.
         seed: addresses all randomness.
@@ -76,10 +79,11 @@ class BBKB(Bandit):
         when_full: WhenFull = "warn",
         threshold: float = 1.2,
         rule: Literal["global", "local"] = "global",
+        memory: Memory | None = None,
         beta: float | Width | None = None,
     ) -> None:
         check_theory(noise_scale, norm_bound, failure_probability, horizon)
-        checks.open_unit_interval("accuracy", accuracy)
+        accuracy = checks.open_unit_interval("accuracy", accuracy)
         checks.one_of("rule", rule, ("global", "local"))
         batches = GlobalBatchRule(threshold) if rule == "global" else LocalBatchRule(threshold)
         theory = theorem(BKBWidth, noise_scale, norm_bound, failure_probability, accuracy=accuracy)
@@ -97,5 +101,6 @@ class BBKB(Bandit):
             width=ScaledWidth(width, math.sqrt(threshold)) if beta is None else width,
             acquisition=UpperConfidenceRule(),
             batches=batches,
+            memory=memory,
             seed=seed,
         )

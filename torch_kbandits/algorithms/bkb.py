@@ -74,7 +74,7 @@ class BKB(Bandit):
         beta: float | Width | None = None,
     ) -> None:
         check_theory(noise_scale, norm_bound, failure_probability, horizon)
-        checks.open_unit_interval("accuracy", accuracy)
+        accuracy = checks.open_unit_interval("accuracy", accuracy)
         theory = theorem(BKBWidth, noise_scale, norm_bound, failure_probability, accuracy=accuracy)
         super().__init__(
             candidates=resolve_candidates(candidates, bounds),

@@ -8,7 +8,7 @@ from torch_kbandits import checks
 from torch_kbandits.acquisition import UpperConfidenceRule
 from torch_kbandits.adaptation import BanditOverBandit, block_windows, default_memories, exploration_rate
 from torch_kbandits.adaptive import AdaptiveBandit
-from torch_kbandits.algorithms.arguments import check_theory, resolve_contextual, resolve_width, theorem
+from torch_kbandits.algorithms.arguments import check_theory, refuse_memory, resolve_contextual, resolve_width, theorem
 from torch_kbandits.candidates import Candidates
 from torch_kbandits.confidence import IGPUCBWidth, InformationGain, RealizedGain, Width
 from torch_kbandits.dictionaries import DictionaryRule
@@ -44,6 +44,7 @@ class BOBGPUCB(AdaptiveBandit):
         norm_bound: B > 0, a bound on the RKHS norm of the reward function at all times.
         failure_probability: δ in (0, 1).
         gain: the information gain γ in the width; by default the realised one of the observations that count.
+        memory: refused, with the reason: ``windows`` says what an observation counts for.
         dictionary: a rule for a Nyström–DTC posterior; None for the exact one.
         beta: a multiplier of the standard deviation (2 here is 4 in BoTorch) or a ``Width``, instead of the theorem's
             width, which over-explores in practice; then R and B are not needed.
@@ -72,9 +73,11 @@ class BOBGPUCB(AdaptiveBandit):
         norm_bound: float | None = None,
         failure_probability: float = 0.1,
         gain: InformationGain | None = None,
+        memory: Memory | None = None,
         dictionary: DictionaryRule | None = None,
         beta: float | Width | None = None,
     ) -> None:
+        refuse_memory(memory, "windows")
         check_theory(noise_scale, norm_bound, failure_probability, horizon)
         theory = theorem(IGPUCBWidth, noise_scale, norm_bound, failure_probability, gain=gain or RealizedGain())
         if block_size is None:

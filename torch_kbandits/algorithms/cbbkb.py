@@ -8,6 +8,7 @@ from torch_kbandits.algorithms.bbkb import BBKB
 from torch_kbandits.candidates import Candidates
 from torch_kbandits.confidence import Width
 from torch_kbandits.dictionaries import Resampling, WhenFull
+from torch_kbandits.memory import Memory
 
 
 class CBBKB(BBKB):
@@ -36,6 +37,8 @@ class CBBKB(BBKB):
         max_dictionary: the most points that the dictionary may have; None for no limit. The theorem knows no limit.
         when_full: what happens when more are wanted, "stop", "warn" or "raise": see ``CappedDictionary``.
         threshold: C > 1: a batch ends when 1 + Σ τ̃ of its points exceeds it. The paper tries 3, 10 and 30.
+        memory: which observations count at a time, where the function changes, such as ``SlidingWindow(500)`` or
+            ``Discount(0.99)``. The theorem is for a function that stays.
         beta: a multiplier of the standard deviation (2 here is 4 in BoTorch) or a ``Width``, instead of the theorem's
             width, which over-explores in practice; then R and B are not needed.
         seed: addresses all randomness.
@@ -63,6 +66,7 @@ class CBBKB(BBKB):
         max_dictionary: int | None = None,
         when_full: WhenFull = "warn",
         threshold: float = 3.0,
+        memory: Memory | None = None,
         beta: float | Width | None = None,
     ) -> None:
         super().__init__(
@@ -80,5 +84,6 @@ class CBBKB(BBKB):
             max_dictionary=max_dictionary,
             when_full=when_full,
             threshold=threshold,
+            memory=memory,
             beta=beta,
         )

@@ -8,6 +8,7 @@ from torch_kbandits.algorithms.bkb import BKB
 from torch_kbandits.candidates import Candidates
 from torch_kbandits.confidence import Width
 from torch_kbandits.dictionaries import Resampling, WhenFull
+from torch_kbandits.memory import Memory
 
 
 class CBKB(BKB):
@@ -35,6 +36,8 @@ class CBKB(BKB):
         resampling: see ``BKB``.
         max_dictionary: the most points that the dictionary may have; None for no limit. The theorem knows no limit.
         when_full: what happens when more are wanted, "stop", "warn" or "raise": see ``CappedDictionary``.
+        memory: which observations count at a time, where the function changes, such as ``SlidingWindow(500)`` or
+            ``Discount(0.99)``. The theorem is for a function that stays.
         beta: a multiplier of the standard deviation (2 here is 4 in BoTorch) or a ``Width``, instead of the theorem's
             width, which over-explores in practice; then R and B are not needed.
         seed: addresses all randomness.
@@ -61,6 +64,7 @@ class CBKB(BKB):
         resampling: Resampling = "fresh",
         max_dictionary: int | None = None,
         when_full: WhenFull = "warn",
+        memory: Memory | None = None,
         beta: float | Width | None = None,
     ) -> None:
         super().__init__(
@@ -77,5 +81,6 @@ class CBKB(BKB):
             resampling=resampling,
             max_dictionary=max_dictionary,
             when_full=when_full,
+            memory=memory,
             beta=beta,
         )

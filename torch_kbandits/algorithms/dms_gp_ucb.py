@@ -6,7 +6,7 @@ from torch import Tensor
 from torch_kbandits.acquisition import UpperConfidenceRule
 from torch_kbandits.adaptation import DynamicModelSelection, default_discounts
 from torch_kbandits.adaptive import AdaptiveBandit
-from torch_kbandits.algorithms.arguments import check_theory, resolve_contextual, resolve_width, theorem
+from torch_kbandits.algorithms.arguments import check_theory, refuse_memory, resolve_contextual, resolve_width, theorem
 from torch_kbandits.candidates import Candidates
 from torch_kbandits.confidence import IGPUCBWidth, InformationGain, RealizedGain, Width
 from torch_kbandits.dictionaries import DictionaryRule
@@ -39,6 +39,7 @@ class DMSGPUCB(AdaptiveBandit):
         failure_probability: δ in (0, 1).
         horizon: T, the planned number of rounds; not used.
         gain: the information gain γ in the width; by default the realised one of the observations that count.
+        memory: refused, with the reason: ``memories`` says what an observation counts for.
         dictionary: a rule for a Nyström–DTC posterior; None for the exact one.
         beta: a multiplier of the standard deviation (2 here is 4 in BoTorch) or a ``Width``, instead of the theorem's
             width, which over-explores in practice; then R and B are not needed.
@@ -65,9 +66,11 @@ class DMSGPUCB(AdaptiveBandit):
         failure_probability: float = 0.1,
         horizon: int | None = None,
         gain: InformationGain | None = None,
+        memory: Memory | None = None,
         dictionary: DictionaryRule | None = None,
         beta: float | Width | None = None,
     ) -> None:
+        refuse_memory(memory, "memories")
         check_theory(noise_scale, norm_bound, failure_probability, horizon)
         theory = theorem(IGPUCBWidth, noise_scale, norm_bound, failure_probability, gain=gain or RealizedGain())
         given = default_discounts() if memories is None else memories

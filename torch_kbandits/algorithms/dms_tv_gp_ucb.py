@@ -7,10 +7,10 @@ from torch_kbandits import checks
 from torch_kbandits.acquisition import UpperConfidenceRule
 from torch_kbandits.adaptation import DynamicModelSelection
 from torch_kbandits.adaptive import AdaptiveBandit
-from torch_kbandits.algorithms.arguments import resolve_width, timed
+from torch_kbandits.algorithms.arguments import check_theory, refuse_memory, resolve_width, timed
 from torch_kbandits.confidence import TVGPUCBWidth, Width
 from torch_kbandits.dictionaries import DictionaryRule
-from torch_kbandits.memory import BackToPrior
+from torch_kbandits.memory import BackToPrior, Memory
 
 
 class DMSTVGPUCB(AdaptiveBandit):
@@ -38,6 +38,7 @@ class DMSTVGPUCB(AdaptiveBandit):
         bounds: a box (2, d) instead of arms, with contexts (2, a).
         context_dim: c, the number of context columns; without it there is no context.
         action_dim: a, where each round brings its own actions.
+        memory: refused, with the reason: ``rates`` says what an observation counts for.
         dictionary: a rule for a Nyström–DTC posterior; None for the exact one.
         beta: a multiplier of the standard deviation (2 here is 4 in BoTorch) or a ``Width``; ``TVGPUCBWidth()``, as in
             ``TVGPUCB``, unless given.
@@ -62,10 +63,13 @@ class DMSTVGPUCB(AdaptiveBandit):
         bounds: Tensor | None = None,
         context_dim: int | None = None,
         action_dim: int | None = None,
+        memory: Memory | None = None,
         dictionary: DictionaryRule | None = None,
         beta: float | Width | None = None,
         horizon: int | None = None,
     ) -> None:
+        refuse_memory(memory, "rates")
+        check_theory(None, None, 0.5, horizon)
         checks.instance("rates", rates, Sequence, "several rates ε, such as (0.1, 0.01)")
         memories = tuple(BackToPrior(rate, least_correlation) for rate in rates)
         super().__init__(

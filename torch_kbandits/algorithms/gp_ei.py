@@ -5,6 +5,7 @@ from torch_kbandits.acquisition import ExpectedImprovementRule
 from torch_kbandits.algorithms.arguments import resolve_candidates
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.candidates import Candidates
+from torch_kbandits.memory import Memory
 
 
 class GPEI(Bandit):
@@ -17,6 +18,8 @@ class GPEI(Bandit):
         regularization: λ > 0, in reward units squared.
         candidates: arms (A, d), or a ``Candidates``.
         bounds: a box (2, d) instead of arms.
+        memory: which observations count at a time, where the function changes, such as ``SlidingWindow(500)`` or
+            ``Discount(0.99)``.
         seed: addresses all randomness.
 
     Cost of a round on A arms with u distinct ones played: O(A u); memory O(A u). On a box O(u²) and the search.
@@ -30,11 +33,13 @@ class GPEI(Bandit):
         seed: int,
         candidates: Tensor | Candidates | None = None,
         bounds: Tensor | None = None,
+        memory: Memory | None = None,
     ) -> None:
         super().__init__(
             candidates=resolve_candidates(candidates, bounds),
             kernel=kernel,
             regularization=regularization,
             acquisition=ExpectedImprovementRule(),
+            memory=memory,
             seed=seed,
         )

@@ -5,6 +5,7 @@ from torch_kbandits.acquisition import ProbabilityOfImprovementRule
 from torch_kbandits.algorithms.arguments import resolve_candidates
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.candidates import Candidates
+from torch_kbandits.memory import Memory
 
 
 class GPPI(Bandit):
@@ -18,6 +19,8 @@ class GPPI(Bandit):
         candidates: arms (A, d), or a ``Candidates``.
         bounds: a box (2, d) instead of arms.
         margin: improvements count above this many units of reward; at 0 the best point so far would be played for ever.
+        memory: which observations count at a time, where the function changes, such as ``SlidingWindow(500)`` or
+            ``Discount(0.99)``.
         seed: addresses all randomness.
 
     Cost of a round on A arms with u distinct ones played: O(A u); memory O(A u). On a box O(u²) and the search.
@@ -32,11 +35,13 @@ class GPPI(Bandit):
         candidates: Tensor | Candidates | None = None,
         bounds: Tensor | None = None,
         margin: float = 0.01,
+        memory: Memory | None = None,
     ) -> None:
         super().__init__(
             candidates=resolve_candidates(candidates, bounds),
             kernel=kernel,
             regularization=regularization,
             acquisition=ProbabilityOfImprovementRule(margin),
+            memory=memory,
             seed=seed,
         )

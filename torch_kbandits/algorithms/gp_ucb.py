@@ -6,6 +6,7 @@ from torch_kbandits.algorithms.arguments import check_theory, resolve_candidates
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.candidates import Candidates
 from torch_kbandits.confidence import GPUCBWidth, InformationGain, RealizedGain, Width
+from torch_kbandits.memory import Memory
 
 
 class GPUCB(Bandit):
@@ -26,6 +27,8 @@ class GPUCB(Bandit):
         failure_probability: δ in (0, 1).
         horizon: T, the planned number of rounds; not used.
         gain: the information gain γ in the width; by default the realised one.
+        memory: which observations count at a time, where the function changes, such as ``SlidingWindow(500)`` or
+            ``Discount(0.99)``. The theorem is for a function that stays.
         beta: a multiplier of the standard deviation (2 here is 4 in BoTorch) or a ``Width``, instead of the theorem's
             width, which over-explores in practice; then B is not needed.
         seed: addresses all randomness.
@@ -46,6 +49,7 @@ class GPUCB(Bandit):
         failure_probability: float = 0.1,
         horizon: int | None = None,
         gain: InformationGain | None = None,
+        memory: Memory | None = None,
         beta: float | Width | None = None,
     ) -> None:
         check_theory(noise_scale, norm_bound, failure_probability, horizon)
@@ -56,5 +60,6 @@ class GPUCB(Bandit):
             regularization=regularization,
             width=resolve_width(beta, theory, regularization, needed="norm_bound"),
             acquisition=UpperConfidenceRule(),
+            memory=memory,
             seed=seed,
         )

@@ -6,6 +6,7 @@ from torch_kbandits.algorithms.arguments import check_theory, resolve_contextual
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.candidates import Candidates
 from torch_kbandits.confidence import KUCBWidth, Width
+from torch_kbandits.memory import Memory
 
 
 class KUCB(Bandit):
@@ -27,6 +28,8 @@ class KUCB(Bandit):
         norm_bound: B > 0, a bound on the RKHS norm of the reward function.
         failure_probability: δ in (0, 1).
         horizon: T, the planned number of rounds; not used.
+        memory: which observations count at a time, where the function changes, such as ``SlidingWindow(500)`` or
+            ``Discount(0.99)``. The theorem is for a function that stays.
         beta: a multiplier of the standard deviation (2 here is 4 in BoTorch) or a ``Width``, instead of the theorem's
             width, which over-explores in practice; then R and B are not needed.
         seed: addresses all randomness.
@@ -48,6 +51,7 @@ class KUCB(Bandit):
         norm_bound: float | None = None,
         failure_probability: float = 0.1,
         horizon: int | None = None,
+        memory: Memory | None = None,
         beta: float | Width | None = None,
     ) -> None:
         check_theory(noise_scale, norm_bound, failure_probability, horizon)
@@ -58,5 +62,6 @@ class KUCB(Bandit):
             regularization=regularization,
             width=resolve_width(beta, theory, regularization),
             acquisition=UpperConfidenceRule(),
+            memory=memory,
             seed=seed,
         )

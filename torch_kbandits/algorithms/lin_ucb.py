@@ -9,6 +9,7 @@ from torch_kbandits.confidence import FixedDesignWidth, Width
 from torch_kbandits.dictionaries import SpanningDictionary
 from torch_kbandits.errors import InputError
 from torch_kbandits.kernels import PerActionLinearKernel
+from torch_kbandits.memory import Memory
 
 
 class LinUCB(Bandit):
@@ -32,6 +33,8 @@ class LinUCB(Bandit):
         norm_bound: B > 0, a bound on the norm of all coefficients; the paper's width has 1.
         failure_probability: δ in (0, 1).
         horizon: T, the planned number of rounds; not used.
+        memory: which observations count at a time, where the function changes, such as ``SlidingWindow(500)`` or
+            ``Discount(0.99)``. The theorem is for a function that stays.
         beta: a multiplier of the standard deviation, α/√λ in terms of the paper's α, or a ``Width``; by default the
             paper's, α = 1 + √(ln(2/δ)/2) at λ = 1, which holds for one point and independent rewards only.
         seed: addresses all randomness.
@@ -54,6 +57,7 @@ class LinUCB(Bandit):
         norm_bound: float = 1.0,
         failure_probability: float = 0.1,
         horizon: int | None = None,
+        memory: Memory | None = None,
         beta: float | Width | None = None,
     ) -> None:
         check_theory(noise_scale, norm_bound, failure_probability, horizon)
@@ -66,6 +70,7 @@ class LinUCB(Bandit):
             dictionary=SpanningDictionary(),
             width=theory if beta is None and theory is not None else resolve_width(beta, None, regularization),
             acquisition=UpperConfidenceRule(),
+            memory=memory,
             seed=seed,
         )
 

@@ -7,6 +7,7 @@ from torch_kbandits.bandit import Bandit
 from torch_kbandits.batches import StayRule
 from torch_kbandits.candidates import Candidates
 from torch_kbandits.confidence import InformationGain, RealizedGain, SelfNormalizedWidth, Width
+from torch_kbandits.memory import Memory
 
 
 class MiniGPUCB(Bandit):
@@ -30,6 +31,8 @@ class MiniGPUCB(Bandit):
         horizon: T, the planned number of rounds; not used.
         gain: the information gain γ in the width; by default the realised one.
         threshold: C > 1.
+        memory: which observations count at a time, where the function changes, such as ``SlidingWindow(500)`` or
+            ``Discount(0.99)``. The theorem is for a function that stays.
         beta: a multiplier of the standard deviation (2 here is 4 in BoTorch) or a ``Width``, instead of the theorem's
             width, which over-explores in practice; then R and B are not needed.
         seed: addresses all randomness.
@@ -51,6 +54,7 @@ class MiniGPUCB(Bandit):
         horizon: int | None = None,
         gain: InformationGain | None = None,
         threshold: float = 2.0,
+        memory: Memory | None = None,
         beta: float | Width | None = None,
     ) -> None:
         check_theory(noise_scale, norm_bound, failure_probability, horizon)
@@ -62,5 +66,6 @@ class MiniGPUCB(Bandit):
             width=resolve_width(beta, theory, regularization),
             acquisition=UpperConfidenceRule(),
             batches=StayRule(threshold),
+            memory=memory,
             seed=seed,
         )

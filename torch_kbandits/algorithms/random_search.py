@@ -6,6 +6,7 @@ from torch_kbandits.algorithms.arguments import resolve_contextual
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.candidates import Candidates
 from torch_kbandits.dictionaries import KORS, CappedDictionary
+from torch_kbandits.memory import Memory
 
 #: Points in the dictionary of a posterior that no choice depends on.
 _MOST_POINTS = 200
@@ -23,6 +24,8 @@ class RandomSearch(Bandit):
         bounds: a box (2, d) instead of arms, with contexts (2, a).
         context_dim: c, the number of context columns; without it there is no context.
         action_dim: a, where each round brings its own actions.
+        memory: which observations count at a time, where the function changes, such as ``SlidingWindow(500)`` or
+            ``Discount(0.99)``.
         seed: addresses all randomness.
 
     Cost of a round on A arms with u distinct ones played: O(A u); memory O(A u). On a box O(u²) and the search.
@@ -39,6 +42,7 @@ class RandomSearch(Bandit):
         bounds: Tensor | None = None,
         context_dim: int | None = None,
         action_dim: int | None = None,
+        memory: Memory | None = None,
     ) -> None:
         points = resolve_contextual(candidates, bounds, context_dim, action_dim)
         super().__init__(
@@ -47,5 +51,6 @@ class RandomSearch(Bandit):
             regularization=regularization,
             dictionary=CappedDictionary(KORS(), _MOST_POINTS, when_full="stop") if points.is_contextual else None,
             acquisition=UniformRule(),
+            memory=memory,
             seed=seed,
         )

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.acquisition import Domain, UpperConfidenceRule
-from torch_kbandits.algorithms.arguments import check_theory, resolve_contextual, resolve_width
+from torch_kbandits.algorithms.arguments import check_theory, refuse_memory, resolve_contextual, resolve_width
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.candidates import Belief, Candidates
 from torch_kbandits.candidates.model_belief import ModelBelief
@@ -18,9 +18,9 @@ from torch_kbandits.dictionaries import sample_k_dpp
 from torch_kbandits.errors import InputError, StateMismatchError
 from torch_kbandits.experts import Answers, Expert, GuardedExpert
 from torch_kbandits.ledger import History, joined
-from torch_kbandits.memory import Growth, Quadratic, UncertaintyInjection, ages
+from torch_kbandits.memory import Growth, Memory, Quadratic, UncertaintyInjection, ages
 from torch_kbandits.random import generator_for
-from torch_kbandits.state import SavedState, check_config, check_format
+from torch_kbandits.state import SavedState, check_config, check_format, check_parts
 
 #: Answers count with at least this share of λ as their noise variance: without noise Gram matrices lose their rank.
 _LEAST_VARIANCE = 1e-6
@@ -70,6 +70,7 @@ class SparQGPUCB(Bandit):
         failure_probability: δ in (0, 1).
         horizon: T, the planned number of rounds; not used.
         gain: the information gain in the width; by default the realised one.
+        memory: refused, with the reason: ``growth`` says what an observation counts for.
         beta: a multiplier of the standard deviation (2 here is 4 in BoTorch) or a ``Width``, instead of the theorem's
             width, ``SparQWidth``; then B is not needed.
         seed: addresses all randomness.
@@ -99,8 +100,10 @@ class SparQGPUCB(Bandit):
         failure_probability: float = 0.1,
         horizon: int | None = None,
         gain: InformationGain | None = None,
+        memory: Memory | None = None,
         beta: float | Width | None = None,
     ) -> None:
+        refuse_memory(memory, "growth")
         check_theory(noise_scale, norm_bound, failure_probability, horizon)
         gain = gain or RealizedGain()
         theory = None if norm_bound is None else SparQWidth(norm_bound, failure_probability, gain)
@@ -109,7 +112,7 @@ class SparQGPUCB(Bandit):
         if not callable(cutoff):
             cutoff = _Constant(checks.non_negative("cutoff", cutoff))
         if num_swaps is not None:
-            checks.non_negative_integer("num_swaps", num_swaps)
+            num_swaps = checks.non_negative_integer("num_swaps", num_swaps)
         self.expert = GuardedExpert(expert, budget)
         self.growth = Quadratic() if growth is None else growth
         self._questions, self._cutoff, self._num_swaps = questions, cutoff, num_swaps
@@ -211,6 +214,10 @@ class SparQGPUCB(Bandit):
         """Continue where a bandit was saved, with the answers that it had; see ``Bandit.load_state_dict``."""
         check_format(state)
         check_config(state["config"], self._config())
+        check_parts(state, {"expert": (Mapping,)})
+        check_parts(state["expert"], {"counts": (Mapping,), "answers": (list, tuple)}, prefix="expert.")
+        counts = {name: state["expert"]["counts"].get(name) for name in self.expert.counts()}
+        check_parts(counts, dict.fromkeys(counts, (int,)), prefix="expert.counts.")
         before = dict(vars(self))
         try:
             super().load_state_dict(state)
@@ -221,10 +228,6 @@ class SparQGPUCB(Bandit):
             self._consultations = known
             if self._moment in known:
                 self._belief = known[self._moment].belief
-            counts = {name: int(state["expert"]["counts"][name]) for name in self.expert.counts()}
-        except (KeyError, TypeError) as error:
-            vars(self).update(before)
-            raise StateMismatchError(f"The state is damaged: what the expert said is missing ({error}).") from error
         except BaseException:
             vars(self).update(before)
             raise
@@ -275,10 +278,21 @@ def _name_of(function: Callable[[int], float]) -> str:
     return getattr(function, "__qualname__", type(function).__name__)
 
 
+_ANSWER: dict[str, tuple[type, ...]] = {
+    "now": (int, float),
+    "X": (Tensor,),
+    "Y": (Tensor,),
+    "variance": (Tensor,),
+}
+
+
 def _saved_answers(state: Mapping[str, Any], example: Tensor) -> list[tuple[float, Answers]]:
     """Return what an expert said before a state was saved, with the time of each."""
     found = []
     for saved in state["expert"]["answers"]:
+        if not isinstance(saved, Mapping):
+            raise StateMismatchError(f"The state is damaged: an answer is {checks.describe(saved)}.")
+        check_parts(saved, _ANSWER, prefix="expert.answers.")
         X = checks.points("the saved questions", saved["X"].to(example.device), dimension=example.shape[-1])
         Y, variance = saved["Y"].to(example), saved["variance"].to(example.device, torch.float64)
         if not (X.dim() == 2 and Y.shape == variance.shape == X.shape[:1]):

@@ -8,6 +8,7 @@ from torch_kbandits.bandit import Bandit
 from torch_kbandits.candidates import Arms, Box, Candidates
 from torch_kbandits.confidence import FixedDesignWidth, Width
 from torch_kbandits.errors import InputError
+from torch_kbandits.memory import Memory
 
 
 class SupKernelUCB(Bandit):
@@ -32,6 +33,7 @@ class SupKernelUCB(Bandit):
         failure_probability: δ in (0, 1).
         horizon: T, the planned number of rounds. It sets the widths at which stages decide: a reward is explored until
             its error is below 1/√T, in reward units.
+        memory: refused, with the reason: stages learn from rewards of one function.
         beta: a multiplier of the standard deviation (2 here is 4 in BoTorch) or a ``Width``, instead of the theorem's
             width, which over-explores in practice; then R and B are not needed.
         seed: addresses all randomness.
@@ -55,6 +57,7 @@ class SupKernelUCB(Bandit):
         noise_scale: float | None = None,
         norm_bound: float | None = None,
         failure_probability: float = 0.1,
+        memory: Memory | None = None,
         beta: float | Width | None = None,
     ) -> None:
         check_theory(noise_scale, norm_bound, failure_probability, horizon)
@@ -71,6 +74,7 @@ class SupKernelUCB(Bandit):
             regularization=regularization,
             width=resolve_width(beta, theory, regularization, needed),
             acquisition=rule,
+            memory=memory,
             seed=seed,
         )
 

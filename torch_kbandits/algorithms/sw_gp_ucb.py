@@ -4,6 +4,7 @@ from torch import Tensor
 from torch_kbandits.acquisition import UpperConfidenceRule
 from torch_kbandits.algorithms.arguments import (
     check_theory,
+    refuse_memory,
     resolve_contextual,
     resolve_width,
     rounds_to_remember,
@@ -13,7 +14,7 @@ from torch_kbandits.bandit import Bandit
 from torch_kbandits.candidates import Candidates
 from torch_kbandits.confidence import IGPUCBWidth, InformationGain, RealizedGain, Width, window_size
 from torch_kbandits.dictionaries import DictionaryRule
-from torch_kbandits.memory import SlidingWindow
+from torch_kbandits.memory import Memory, SlidingWindow
 
 
 class SWGPUCB(Bandit):
@@ -38,6 +39,7 @@ class SWGPUCB(Bandit):
         failure_probability: δ in (0, 1).
         horizon: T, the planned number of rounds; only the theorem's w needs it.
         gain: the information gain γ in the width; by default the realised one of the observations that count.
+        memory: refused, with the reason: ``window`` says what an observation counts for.
         dictionary: a rule for a Nyström–DTC posterior; None for the exact one.
         beta: a multiplier of the standard deviation (2 here is 4 in BoTorch) or a ``Width``, instead of the theorem's
             width, which over-explores in practice; then R and B are not needed.
@@ -63,9 +65,11 @@ class SWGPUCB(Bandit):
         failure_probability: float = 0.1,
         horizon: int | None = None,
         gain: InformationGain | None = None,
+        memory: Memory | None = None,
         dictionary: DictionaryRule | None = None,
         beta: float | Width | None = None,
     ) -> None:
+        refuse_memory(memory, "window")
         check_theory(noise_scale, norm_bound, failure_probability, horizon)
         theory = theorem(IGPUCBWidth, noise_scale, norm_bound, failure_probability, gain=gain or RealizedGain())
         space = resolve_contextual(candidates, bounds, context_dim, action_dim)

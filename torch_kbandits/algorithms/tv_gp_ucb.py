@@ -2,7 +2,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits.acquisition import UpperConfidenceRule
-from torch_kbandits.algorithms.arguments import resolve_width, timed
+from torch_kbandits.algorithms.arguments import check_theory, resolve_width, timed
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.confidence import TVGPUCBWidth, Width
 from torch_kbandits.dictionaries import DictionaryRule
@@ -55,6 +55,7 @@ class TVGPUCB(Bandit):
         beta: float | Width | None = None,
         horizon: int | None = None,
     ) -> None:
+        check_theory(None, None, 0.5, horizon)
         in_time = ForgettingKernel(forgetting) if time_kernel is None else time_kernel
         super().__init__(
             candidates=timed(candidates, bounds, context_dim, action_dim),

@@ -2,12 +2,12 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits.acquisition import UpperConfidenceRule
-from torch_kbandits.algorithms.arguments import check_theory, resolve_contextual, resolve_width, theorem
+from torch_kbandits.algorithms.arguments import check_theory, refuse_memory, resolve_contextual, resolve_width, theorem
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.candidates import Candidates
 from torch_kbandits.confidence import MemoryWidth, Width
 from torch_kbandits.dictionaries import DictionaryRule
-from torch_kbandits.memory import Growth, Linear, UncertaintyInjection
+from torch_kbandits.memory import Growth, Linear, Memory, UncertaintyInjection
 
 
 class UIGPUCB(Bandit):
@@ -31,6 +31,7 @@ class UIGPUCB(Bandit):
         norm_bound: B > 0, a bound on the RKHS norm of the reward function at all times.
         failure_probability: δ in (0, 1).
         horizon: T, the planned number of rounds: the theorem's width holds in all of them at once. Without it, in each.
+        memory: refused, with the reason: ``growth`` says what an observation counts for.
         dictionary: a rule for a Nyström–DTC posterior; None for the exact one.
         beta: a multiplier of the standard deviation (2 here is 4 in BoTorch) or a ``Width``, instead of the theorem's
             width, which over-explores in practice; then R and B are not needed.
@@ -55,9 +56,11 @@ class UIGPUCB(Bandit):
         norm_bound: float | None = None,
         failure_probability: float = 0.1,
         horizon: int | None = None,
+        memory: Memory | None = None,
         dictionary: DictionaryRule | None = None,
         beta: float | Width | None = None,
     ) -> None:
+        refuse_memory(memory, "growth")
         check_theory(noise_scale, norm_bound, failure_probability, horizon)
         theory = theorem(MemoryWidth, noise_scale, norm_bound, failure_probability, num_bounds=horizon or 1)
         super().__init__(

@@ -225,6 +225,6 @@ def _width(what: str, dim: int | None, columns: ColumnSpec | None) -> int:
 def _agreeing(width: int, dim: int | None, columns: ColumnSpec | None) -> int:
     """Return the number of action columns that actions or bounds have, if nothing else that is said differs."""
     for name, other in (("action_dim", dim), ("action_columns", None if columns is None else columns.width)):
-        if other is not None and other != width:
+        if other is not None and checks.whole_number(name, other) != width:
             raise InputError(f"{name} gives {other} action column(s), and the actions or bounds have {width}.")
     return width

@@ -114,7 +114,7 @@ class CovarianceTable(TableBelief):
     def _draw_correction(self, prior: Tensor, generator: torch.Generator) -> Tensor:
         """Return −C D⁻¹ (g + ε) with the covariance C of all rows and the played ones, which is −K A⁻¹ (g + ε)."""
         counts = self._log.counts
-        normals = torch.randn(len(counts), generator=generator, dtype=torch.float64).to(prior)
+        normals = torch.randn(len(counts), generator=generator, dtype=torch.float64, device="cpu").to(prior)
         noise = self.regularization / counts
         return -self._covariance[:, self._played_rows] @ ((prior[self._played_rows] + noise.sqrt() * normals) / noise)
 

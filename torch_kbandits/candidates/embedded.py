@@ -1,6 +1,5 @@
 from typing import NamedTuple
 
-import torch
 from torch import Tensor
 
 
@@ -24,11 +23,3 @@ class Embedded(NamedTuple):
         one = slice(number, number + 1)
         values = None if self.values is None else self.values[:, one]
         return Embedded(self.points[one], self.coordinates[:, one], self.prior_variance[one], values)
-
-    def with_more(self, other: "Embedded") -> "Embedded":
-        """Return these points and then others, without kernel values."""
-        return Embedded(
-            torch.cat([self.points, other.points]),
-            torch.cat([self.coordinates, other.coordinates], dim=1),
-            torch.cat([self.prior_variance, other.prior_variance]),
-        )

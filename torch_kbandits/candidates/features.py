@@ -352,7 +352,7 @@ class FeatureTable(TableBelief):
         if self.exact and self._points.dtype == torch.float64:
             # The same in terms of the played points, so that a draw does not depend on the order of the features.
             noise = self.regularization / counts
-            normals = torch.randn(len(noise), generator=generator, dtype=torch.float64).to(prior)
+            normals = torch.randn(len(noise), generator=generator, dtype=torch.float64, device="cpu").to(prior)
             values = (prior[self._played_rows] + noise.sqrt() * normals) / noise
             correction = -self._dtc.solve(played.combinations(values.unsqueeze(-1)).squeeze(-1))
             return self._combined(correction)
@@ -360,7 +360,9 @@ class FeatureTable(TableBelief):
         coordinates = torch.linalg.solve_triangular(self._dtc.factor, at_features, upper=False).squeeze(-1)
         positions = [self._positions[row] for row in self._dictionary_rows.tolist()]
         basis = self._dtc.basis([position for position in positions if position is not None])
-        normals = torch.randn(len(basis) + len(counts), generator=generator, dtype=torch.float64).to(prior)
+        normals = torch.randn(len(basis) + len(counts), generator=generator, dtype=torch.float64, device="cpu").to(
+            prior
+        )
         noise = (counts / self.regularization).sqrt() * normals[len(basis) :]
         drawn = normals[: len(basis)] @ basis + played.combinations(noise.unsqueeze(-1)).squeeze(-1)
         return self._combined(self._dtc.solve(drawn) - basis.mT @ (basis @ coordinates))

@@ -195,7 +195,7 @@ class ForgettingTable(Belief):
             Z, weights = self._dictionary.points, self._dictionary.weights
             weights = Z.new_ones(len(Z), dtype=torch.float64) if weights is None else weights
             sample = rule.online_sample(self.kernel, float(self.regularization), Z, weights)
-        uniforms = torch.rand(len(X), generator=generator, dtype=torch.float64)
+        uniforms = torch.rand(len(X), generator=generator, dtype=torch.float64, device="cpu")
         return rule.offered(sample, X, uniforms, None, None).sample
 
     def _preview(self, table: FeatureTable, X: Tensor) -> PlayedPoints:

@@ -1,7 +1,8 @@
 """The posterior over joint points under a dictionary that only grows: no round looks at the whole history."""
 
 from collections.abc import Iterator
-from typing import cast
+from copy import copy
+from typing import Self, cast
 
 import torch
 from gpytorch.kernels import Kernel
@@ -134,6 +135,23 @@ class GrowingBelief(Belief):
         spanned = left.coordinates.mT @ right.coordinates
         return prior - spanned + self._dtc.inverse_product(left.coordinates, right.coordinates)
 
+    def hallucinated(self, points: Tensor) -> Self:
+        """Return the posterior with points (k, d) observed, which join the dictionary; this one stays as it is.
+
+        To read variances from: its mean is another. One posterior that looks ahead at a time, since it writes to rows
+        that this one does not use yet. Cost: O(n m) for each point that the dictionary does not span.
+        """
+        ahead = copy(self)
+        with torch.no_grad():
+            ahead._sample, ahead._dictionary = None, torch.cat([self.inducing_points, points])
+            ahead._recent = ahead._built = None
+            at = self.embed(points)
+            ahead._join(points, at.coordinates, at.prior_variance)
+            coordinates, nothing = ahead.embed(points).coordinates, torch.zeros_like(at.prior_variance)
+            ahead._dtc, _ = ahead._dtc.observed(coordinates, nothing + 1.0 / self._noise, nothing)
+            ahead._rows = ahead._rows.extended(points, nothing, coordinates.mT)
+        return ahead
+
     def remember(self, at: Embedded) -> None:
         """Keep a point (1, d) that was chosen, so that it need not be embedded again when it is told."""
         self._recent = at
@@ -163,7 +181,7 @@ class GrowingBelief(Belief):
     def learn(self, X: Tensor, Y: Tensor, rule: DictionaryRule | None, generator: torch.Generator | None) -> None:
         """Condition on rewards Y (q,) at X (q, d) and offer the points to the dictionary; everything or nothing."""
         before = dict(vars(self))
-        uniforms = torch.rand(len(X), generator=generator, dtype=torch.float64)
+        uniforms = torch.rand(len(X), generator=generator, dtype=torch.float64, device="cpu")
         try:
             with torch.no_grad():
                 self._learn(X, Y.double(), cast(OnlineRule, rule), uniforms)

@@ -1,13 +1,18 @@
+from copy import copy
+from typing import Self, cast
+
 import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
+from torch_kbandits.acquisition import hallucinate
 from torch_kbandits.candidates.embedded import Embedded
 from torch_kbandits.candidates.joint_lookahead import JointLookahead
 from torch_kbandits.candidates.model_belief import ModelBelief
 from torch_kbandits.dictionaries import Selection
 from torch_kbandits.gram import gram, prior_variance
 from torch_kbandits.memory import Memory
+from torch_kbandits.models import NystromGP, OnlineGP
 
 
 class JointBelief(ModelBelief):
@@ -73,6 +78,13 @@ class JointBelief(ModelBelief):
     def variance_at(self, at: Embedded) -> Tensor:
         """Return posterior variances, (k,)."""
         return self._model.factors.variance(at.prior_variance, at.coordinates)
+
+    def hallucinated(self, points: Tensor) -> Self:
+        """Return the belief conditioned on its mean at points (k, d), which join the dictionary; this one stays."""
+        other = copy(self)
+        with torch.no_grad():
+            other._model = cast(NystromGP | OnlineGP, hallucinate(self._model, points))
+        return other
 
     def covariance_at(self, left: Embedded, right: Embedded) -> Tensor:
         """Return posterior covariances, (k, l)."""

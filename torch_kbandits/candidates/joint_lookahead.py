@@ -2,6 +2,7 @@
 
 import warnings
 from dataclasses import replace
+from functools import cached_property
 from typing import Protocol, cast
 
 import torch
@@ -13,7 +14,7 @@ from torch_kbandits.candidates.base import Lookahead
 from torch_kbandits.candidates.embedded import Embedded
 from torch_kbandits.candidates.ties import highest, tie_width
 from torch_kbandits.errors import InputError
-from torch_kbandits.linalg import bordered, covariance_root, jittered_cholesky, schur_factor
+from torch_kbandits.linalg import covariance_root
 from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.prior_draws import JOINT_LIMIT
 from torch_kbandits.rows import distinct
@@ -62,25 +63,40 @@ class JointPosterior(Protocol):
         """Return posterior covariances, (k, l)."""
         ...
 
+    def hallucinated(self, points: Tensor) -> "JointPosterior":
+        """Return the posterior with points (k, d) observed, which join the dictionary, to read variances from."""
+        ...
+
     def remember(self, at: Embedded) -> None:
         """Keep a point (1, d) that was chosen, if that makes telling it faster."""
         ...
 
 
+class _Start:
+    """The posterior with the points pending from which a lookahead starts; computed once for it and its copies."""
+
+    def __init__(self, belief: JointPosterior, pending: Tensor) -> None:
+        self._belief, self._pending, self.number = belief, pending, len(pending)
+
+    @cached_property
+    def ahead(self) -> JointPosterior:
+        """The posterior that variances are read from."""
+        return self._belief.hallucinated(self._pending) if len(self._pending) else self._belief
+
+
 class JointLookahead(Lookahead):
-    """The posterior with points pending, conditioned on their posterior means as a Gaussian process is.
+    """The posterior with points pending, as if each had returned its posterior mean: variances shrink, means stay.
 
-    The dictionary stays, so a pending point costs no pass over the history: with the covariance c of the posterior,
-
-        variance(x) = c(x, x) − c(x, P) (c(P, P) + λI)⁻¹ c(P, x)
-
-    Differs from ``KernelUCB``, which adds pending points to the dictionary; both shrink the variance at them.
+    Pending points join the dictionary until it is chosen again, as on arms and in ``KernelUCB``: at a fixed one the
+    variance that it does not span would stay. They do so when a variance is asked for, so that rules which draw do not
+    pay for them. Cost: one pass over the history for a point that the dictionary does not span; see ``hallucinated``.
     """
 
     def __init__(self, belief: JointPosterior, pending: Tensor) -> None:
         super().__init__(pending)
         self._belief = belief
-        self._ahead: tuple[Embedded, Tensor, Tensor] | None = None  # embedded, factor of c(P, P) + λI, variances
+        self._start = _Start(belief, pending)
+        self._ahead: tuple[JointPosterior, int] | None = None  # with so many of the pending points
 
     def choose(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain | None = None) -> Tensor:
         """Return the joint point (1, d) of the highest score; equals are broken by lot."""
@@ -98,44 +114,27 @@ class JointLookahead(Lookahead):
 
     def pending_scores(self) -> Tensor:
         """Return the scores of the pending points without anything pending, (k,)."""
-        return (self._with_pending()[2] / self._belief.regularization.double()).to(self._belief.regularization)
+        return (self._before() / self._belief.regularization.double()).to(self._belief.regularization)
 
     def variance_ratio(self) -> Tensor:
         """Return the largest ratio over the pending points, 0-dim: the contexts to come are not known."""
-        at, _, before = self._with_pending()
-        with torch.no_grad():
-            after = self.shrunken(at, before)
+        before, after = self._before(), self.variance_at(self.pending)
         least = torch.finfo(torch.float64).eps * self._belief.kernel_bound()
         return ((before + least) / (after + least)).max()
 
-    def shrunken(self, at: Embedded, variance: Tensor) -> Tensor:
-        """Return variances (A,) with the pending points hallucinated."""
-        if len(self.pending) == 0:
-            return variance
-        pending, factor, _ = self._with_pending()
-        cross = self._belief.covariance_at(pending, at)
-        return variance - torch.linalg.solve_triangular(factor, cross, upper=False).square().sum(0)
-
-    def _with_pending(self) -> tuple[Embedded, Tensor, Tensor]:
-        """Return the pending points embedded, the factor of c(P, P) + λI and the variances c(p, p), all up to date."""
-        points = self.pending
-        known = 0 if self._ahead is None else len(self._ahead[0].points)
-        if self._ahead is not None and known == len(points):
-            return self._ahead
-        belief = self._belief
+    def variance_at(self, X: Tensor) -> Tensor:
+        """Return the posterior variances at points (k, d) with the pending points hallucinated, (k,)."""
+        ahead, number = (self._start.ahead, self._start.number) if self._ahead is None else self._ahead
         with torch.no_grad():
-            new = belief.embed(points[known:])
-            variances = belief.variance_at(new)
-            corner = belief.covariance_at(new, new)
-            corner.diagonal().copy_(variances + belief.regularization.double())
-            if self._ahead is None:
-                self._ahead = new, jittered_cholesky(corner), variances
-            else:
-                old, factor, before = self._ahead
-                across = torch.linalg.solve_triangular(factor, belief.covariance_at(old, new), upper=False)
-                factor = bordered(factor, across, schur_factor(corner, across))
-                self._ahead = old.with_more(new), factor, torch.cat([before, variances])
-        return self._ahead
+            if number < len(self.pending):
+                ahead = ahead.hallucinated(self.pending[number:])
+            self._ahead = ahead, len(self.pending)
+            return ahead.variance_at(ahead.embed(X))
+
+    def _before(self) -> Tensor:
+        """Return the variances of the pending points without anything pending, (k,)."""
+        with torch.no_grad():
+            return self._belief.variance_at(self._belief.embed(self.pending))
 
 
 class _Offer:
@@ -165,7 +164,7 @@ class _Offer:
     @property
     def variance(self) -> Tensor:
         """Posterior variances with the pending points hallucinated, (A,)."""
-        return self._ahead.shrunken(self.at, self._belief.variance_at(self.at))
+        return self._ahead.variance_at(self._arms) if len(self._ahead.pending) else self._belief.variance_at(self.at)
 
     @property
     def incumbent(self) -> Tensor:
@@ -181,7 +180,7 @@ class _Offer:
         at = self._belief.embed(points)
         root = covariance_root(self._belief.covariance_at(at, at))
         generator = torch.Generator().manual_seed(seed)
-        normals = torch.randn(len(points), generator=generator, dtype=torch.float64)
+        normals = torch.randn(len(points), generator=generator, dtype=torch.float64, device="cpu")
         return (root @ normals.to(root))[rows]
 
 
@@ -199,7 +198,9 @@ def best_of(scores: Tensor, beta: Tensor, kernel_bound: Tensor, seed: int, tie_r
     """
     ranks = tie_rank
     if ranks is None:
-        ranks = torch.rand(len(scores), generator=torch.Generator().manual_seed(seed)).to(scores.device)
+        ranks = torch.rand(
+            len(scores), generator=torch.Generator().manual_seed(seed), dtype=torch.float32, device="cpu"
+        ).to(scores.device)
     return highest(scores, ranks, tie_width(scores.max(), beta, kernel_bound))
 
 
@@ -219,7 +220,9 @@ def on_box(
     """
     if rule.needs_observations and num_observations == 0:
         lower, upper = cast(Tensor, domain.bounds)
-        uniform = torch.rand(1, len(lower), generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+        uniform = torch.rand(
+            1, len(lower), generator=torch.Generator().manual_seed(seed), dtype=torch.float64, device="cpu"
+        )
         return domain.in_context(lower + (upper - lower) * uniform.to(lower))
     last = domain.in_context(model.train_inputs[0][-1:]).clamp(*cast(Tensor, domain.bounds))
     with warnings.catch_warnings():

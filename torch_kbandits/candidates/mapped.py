@@ -1,4 +1,5 @@
 import os
+import stat
 from os import PathLike
 from pathlib import Path
 from typing import Literal
@@ -125,6 +126,8 @@ _ADVICE = (
 
 def _stamp(path: Path) -> tuple[int, int]:
     status = os.stat(path)
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError("it is no regular file")
     return status.st_size, status.st_mtime_ns
 
 

@@ -187,7 +187,7 @@ class ModelBelief(SelectingBelief):
             Z, weights = self.inducing_points, self._dictionary_weights
             weights = Z.new_ones(len(Z), dtype=torch.float64) if weights is None else weights
             sample = rule.online_sample(self.kernel, float(self.regularization), Z, weights)
-        uniforms = torch.rand(len(X), generator=generator, dtype=torch.float64)
+        uniforms = torch.rand(len(X), generator=generator, dtype=torch.float64, device="cpu")
         return rule.offered(sample, X, uniforms, None, None).sample
 
     def preview(self, X: Tensor, noise: Tensor | None = None) -> PlayedPoints:

@@ -24,4 +24,4 @@ def highest(scores: Tensor, ranks: Tensor, width: Tensor) -> int:
 
 def tie_rank(num_arms: int, seed: int) -> Tensor:
     """Return the order in which a bandit of this seed breaks ties between its arms, (A,)."""
-    return torch.rand(num_arms, generator=generator_for(seed, 0, "ties"))
+    return torch.rand(num_arms, generator=generator_for(seed, 0, "ties"), dtype=torch.float32, device="cpu")

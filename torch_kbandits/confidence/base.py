@@ -74,7 +74,7 @@ class ConstantWidth(Width):
     value: float
 
     def __post_init__(self) -> None:
-        checks.non_negative("value", self.value)
+        checks.keep(self, value=checks.non_negative)
 
     def __call__(self, evidence: Evidence) -> Tensor:
         """Return ``value``."""
@@ -95,7 +95,7 @@ class ScaledWidth(Width):
 
     def __post_init__(self) -> None:
         checks.instance("width", self.width, Width, "a confidence width such as ConstantWidth(2.0)")
-        checks.non_negative("factor", self.factor)
+        checks.keep(self, factor=checks.non_negative)
 
     def __call__(self, evidence: Evidence) -> Tensor:
         """Return ``factor`` times the width."""

@@ -31,8 +31,7 @@ class BayesianGPUCBWidth(TheoremWidth):
     failure_probability: float
 
     def __post_init__(self) -> None:
-        checks.positive_integer("num_arms", self.num_arms)
-        checks.open_unit_interval("failure_probability", self.failure_probability)
+        checks.keep(self, num_arms=checks.positive_integer, failure_probability=checks.open_unit_interval)
 
     def __call__(self, evidence: Evidence) -> Tensor:
         """Return β_t. Cost: O(1)."""

@@ -38,10 +38,13 @@ class BKBWidth(TheoremWidth):
     accuracy: float = 0.5
 
     def __post_init__(self) -> None:
-        checks.positive("noise_scale", self.noise_scale)
-        checks.positive("norm_bound", self.norm_bound)
-        checks.open_unit_interval("failure_probability", self.failure_probability)
-        checks.open_unit_interval("accuracy", self.accuracy)
+        checks.keep(
+            self,
+            noise_scale=checks.positive,
+            norm_bound=checks.positive,
+            failure_probability=checks.open_unit_interval,
+            accuracy=checks.open_unit_interval,
+        )
 
     def __call__(self, evidence: Evidence) -> Tensor:
         """Return β_t. Cost: that of the effective dimension."""

@@ -40,11 +40,13 @@ class EKUCBWidth(TheoremWidth):
     projection: float | None = None
 
     def __post_init__(self) -> None:
-        checks.positive("noise_scale", self.noise_scale)
-        checks.positive("norm_bound", self.norm_bound)
-        checks.open_unit_interval("failure_probability", self.failure_probability)
-        if self.projection is not None:
-            checks.positive("projection", self.projection)
+        checks.keep(
+            self,
+            noise_scale=checks.positive,
+            norm_bound=checks.positive,
+            failure_probability=checks.open_unit_interval,
+            projection=checks.optional(checks.positive),
+        )
 
     def __call__(self, evidence: Evidence) -> Tensor:
         """Return β_t. Cost: that of the effective dimension."""

@@ -36,10 +36,13 @@ class FixedDesignWidth(TheoremWidth):
     num_bounds: int = 1
 
     def __post_init__(self) -> None:
-        checks.positive("noise_scale", self.noise_scale)
-        checks.positive("norm_bound", self.norm_bound)
-        checks.open_unit_interval("failure_probability", self.failure_probability)
-        checks.positive_integer("num_bounds", self.num_bounds)
+        checks.keep(
+            self,
+            noise_scale=checks.positive,
+            norm_bound=checks.positive,
+            failure_probability=checks.open_unit_interval,
+            num_bounds=checks.positive_integer,
+        )
 
     def __call__(self, evidence: Evidence) -> Tensor:
         """Return β, the same in every round."""

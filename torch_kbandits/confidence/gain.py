@@ -72,8 +72,7 @@ class GreedyGain(InformationGain):
         checks.points("candidates", self.candidates)
         if self.candidates.dim() != 2 or len(self.candidates) == 0:
             raise InputError(f"candidates must be (A, d) with A >= 1, got {checks.describe(self.candidates)}.")
-        checks.positive_integer("horizon", self.horizon)
-        checks.positive("regularization", self.regularization)
+        checks.keep(self, horizon=checks.positive_integer, regularization=checks.positive)
         checks.instance("certified", self.certified, bool, "True or False")
 
     def __call__(self, evidence: Evidence) -> Tensor:
@@ -126,12 +125,11 @@ class RateGain(InformationGain):
     def __post_init__(self) -> None:
         if self.kernel not in ("rbf", "matern", "linear"):
             raise InputError(f"kernel must be 'rbf', 'matern' or 'linear', got {checks.describe(self.kernel)}.")
-        checks.positive_integer("dimension", self.dimension)
-        checks.positive("constant", self.constant)
+        checks.keep(self, dimension=checks.positive_integer, constant=checks.positive)
         if self.kernel != "matern" and self.nu is not None:
             raise InputError(f"nu belongs to the Matérn kernel alone, got nu={self.nu!r} with kernel={self.kernel!r}.")
         if self.kernel == "matern":
-            checks.positive("nu", self.nu)  # pyright: ignore[reportArgumentType]  (None is refused by name)
+            checks.keep(self, nu=checks.positive)  # None is refused by name
 
     def __call__(self, evidence: Evidence) -> Tensor:
         """Return the rate at n = ``evidence.num_observations``."""
@@ -199,7 +197,7 @@ class ConstantGain(InformationGain):
     value: float
 
     def __post_init__(self) -> None:
-        checks.non_negative("value", self.value)
+        checks.keep(self, value=checks.non_negative)
 
     def __call__(self, evidence: Evidence) -> Tensor:
         """Return ``value``."""

@@ -33,9 +33,9 @@ class GPTSWidth(TheoremWidth):
     gain: InformationGain = field(default_factory=RealizedGain)
 
     def __post_init__(self) -> None:
-        checks.positive("noise_scale", self.noise_scale)
-        checks.positive("norm_bound", self.norm_bound)
-        checks.open_unit_interval("failure_probability", self.failure_probability)
+        checks.keep(
+            self, noise_scale=checks.positive, norm_bound=checks.positive, failure_probability=checks.open_unit_interval
+        )
         check_gain(self.gain)
 
     def __call__(self, evidence: Evidence) -> Tensor:

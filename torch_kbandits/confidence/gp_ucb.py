@@ -35,8 +35,7 @@ class GPUCBWidth(TheoremWidth):
     gain: InformationGain = field(default_factory=RealizedGain)
 
     def __post_init__(self) -> None:
-        checks.positive("norm_bound", self.norm_bound)
-        checks.open_unit_interval("failure_probability", self.failure_probability)
+        checks.keep(self, norm_bound=checks.positive, failure_probability=checks.open_unit_interval)
         check_gain(self.gain)
 
     def __call__(self, evidence: Evidence) -> Tensor:

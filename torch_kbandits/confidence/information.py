@@ -23,6 +23,7 @@ def information_gain(kernel: Kernel, X: Tensor, regularization: float) -> Tensor
 
     Cost: O(n³) time, O(n²) memory.
     """
+    regularization = checks.positive("regularization", regularization)
     factor = jittered_cholesky(_regularized_gram(kernel, X, regularization) / regularization)
     return factor.diagonal().log().sum()
 
@@ -38,6 +39,7 @@ def effective_dimension(kernel: Kernel, X: Tensor, regularization: float) -> Ten
 
     Cost: O(n³) time, O(n²) memory.
     """
+    regularization = checks.positive("regularization", regularization)
     factor = jittered_cholesky(_regularized_gram(kernel, X, regularization))
     return len(X) - regularization * torch.cholesky_inverse(factor).diagonal().sum()
 
@@ -61,8 +63,9 @@ def greedy_information_gain(kernel: Kernel, candidates: Tensor, n: int, regulari
 
     Cost: O(A n²) time, O(A n) memory.
     """
+    checks.instance("kernel", kernel, Kernel, "a GPyTorch kernel")
     checks.points("candidates", candidates)
-    checks.positive_integer("n", n)
+    n = checks.positive_integer("n", n)
     noise = checks.positive("regularization", regularization)
     variance = prior_variance(kernel, candidates).clone()
     explained = variance.new_empty(n, len(candidates))
@@ -77,6 +80,6 @@ def greedy_information_gain(kernel: Kernel, candidates: Tensor, n: int, regulari
 
 
 def _regularized_gram(kernel: Kernel, X: Tensor, regularization: float) -> Tensor:
+    checks.instance("kernel", kernel, Kernel, "a GPyTorch kernel")
     checks.points("X", X)
-    noise = checks.positive("regularization", regularization)
-    return gram(kernel, X) + noise * torch.eye(len(X), dtype=X.dtype, device=X.device)
+    return gram(kernel, X) + regularization * torch.eye(len(X), dtype=X.dtype, device=X.device)

@@ -31,9 +31,9 @@ class KUCBWidth(TheoremWidth):
     failure_probability: float
 
     def __post_init__(self) -> None:
-        checks.positive("noise_scale", self.noise_scale)
-        checks.positive("norm_bound", self.norm_bound)
-        checks.open_unit_interval("failure_probability", self.failure_probability)
+        checks.keep(
+            self, noise_scale=checks.positive, norm_bound=checks.positive, failure_probability=checks.open_unit_interval
+        )
 
     def __call__(self, evidence: Evidence) -> Tensor:
         """Return β_t. Cost: that of the effective dimension."""

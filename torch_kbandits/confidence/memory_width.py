@@ -56,10 +56,13 @@ class MemoryWidth(TheoremWidth):
     gain: InformationGain = field(default_factory=RealizedGain)
 
     def __post_init__(self) -> None:
-        checks.positive("noise_scale", self.noise_scale)
-        checks.positive("norm_bound", self.norm_bound)
-        checks.open_unit_interval("failure_probability", self.failure_probability)
-        checks.positive_integer("num_bounds", self.num_bounds)
+        checks.keep(
+            self,
+            noise_scale=checks.positive,
+            norm_bound=checks.positive,
+            failure_probability=checks.open_unit_interval,
+            num_bounds=checks.positive_integer,
+        )
         check_gain(self.gain)
 
     def __call__(self, evidence: Evidence) -> Tensor:

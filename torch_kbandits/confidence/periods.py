@@ -48,7 +48,7 @@ def window_size(horizon: int, variation_budget: float | None = None, *, gain: fl
 
 
 def _rounds_to_remember(horizon: int, variation_budget: float | None, gain: float) -> int:
-    checks.positive_integer("horizon", horizon)
+    horizon = checks.positive_integer("horizon", horizon)
     complexity = checks.positive("gain", gain)
     budget = 1.0 if variation_budget is None else checks.non_negative("variation_budget", variation_budget)
     # Compared before dividing: a budget near 0 would overflow.

@@ -38,15 +38,14 @@ class RandomizedWidth(TheoremWidth):
     seed: int
 
     def __post_init__(self) -> None:
-        if checks.positive_integer("num_arms", self.num_arms) < 2:
+        checks.keep(self, num_arms=checks.positive_integer, seed=checks.whole_number)
+        if self.num_arms < 2:
             raise InputError("num_arms must be at least 2: with one arm there is nothing to explore.")
-        if isinstance(self.seed, bool) or not isinstance(self.seed, int):
-            raise InputError(f"seed must be a whole number, got {checks.describe(self.seed)}.")
 
     def __call__(self, evidence: Evidence) -> Tensor:
         """Return β_t. Cost: O(1)."""
         generator = generator_for(self.seed, evidence.num_observations, "beta")
-        uniform = torch.rand((), generator=generator, dtype=torch.float64)
+        uniform = torch.rand((), generator=generator, dtype=torch.float64, device="cpu")
         squared = 2.0 * math.log(self.num_arms / 2.0) - 2.0 * torch.log1p(-uniform)
         return squared.sqrt().to(evidence.regularization)
 

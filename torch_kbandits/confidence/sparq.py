@@ -42,8 +42,7 @@ class SparQWidth(TheoremWidth):
     gain: InformationGain = field(default_factory=RealizedGain)
 
     def __post_init__(self) -> None:
-        checks.positive("norm_bound", self.norm_bound)
-        checks.open_unit_interval("failure_probability", self.failure_probability)
+        checks.keep(self, norm_bound=checks.positive, failure_probability=checks.open_unit_interval)
         check_gain(self.gain)
 
     def __call__(self, evidence: Evidence) -> Tensor:
@@ -73,8 +72,8 @@ def sparq_queries(round: int, factor: float = 6.0, dimension: int = 1) -> int:
     Raises:
         InputError: if an argument is out of range.
     """
-    checks.positive_integer("round", round)
-    checks.positive_integer("dimension", dimension)
+    round = checks.positive_integer("round", round)
+    dimension = checks.positive_integer("dimension", dimension)
     return math.ceil(checks.positive("factor", factor) * math.log(round) ** dimension)
 
 
@@ -98,7 +97,7 @@ def sparq_cutoff(round: int, regularization: float, g: Callable[[int], float] = 
     Raises:
         InputError: if an argument is out of range, or what g returns.
     """
-    checks.positive_integer("round", round)
+    round = checks.positive_integer("round", round)
     noise = checks.positive("regularization", regularization)
     if not callable(g):
         raise InputError(f"g must be a function of the round such as math.log, got {checks.describe(g)}.")

@@ -33,8 +33,7 @@ class TVGPUCBWidth(Width):
     rate: float = 0.4
 
     def __post_init__(self) -> None:
-        checks.positive("scale", self.scale)
-        checks.positive("rate", self.rate)
+        checks.keep(self, scale=checks.positive, rate=checks.positive)
 
     def __call__(self, evidence: Evidence) -> Tensor:
         """Return β_t. Cost: O(1)."""

@@ -37,6 +37,8 @@ class PlayedPoints:
             elsewhere. None where it is not known.
         numbers: (u,) whole numbers that stay with a point for good, from 0; None where those are its position. They
             differ from it where points are forgotten.
+        max_size: how many points of the dictionary will be kept; None for all. A rule may want more, and need not find
+            out how many more.
     """
 
     points: Tensor
@@ -48,6 +50,7 @@ class PlayedPoints:
     new_counts: Tensor | None = None
     weights: Tensor | None = None
     numbers: Tensor | None = None
+    max_size: int | None = None
 
     @property
     def size(self) -> int:
@@ -147,7 +150,7 @@ class DictionaryRule(InducingPointAllocator):
             (*input_batch_shape, num_inducing, d).
         """
         checks.points("inputs", inputs)
-        checks.positive_integer("num_inducing", num_inducing)
+        num_inducing = checks.positive_integer("num_inducing", num_inducing)
         kernel = cast(Kernel, covar_module).to(inputs.device)
         inputs = inputs.expand(*input_batch_shape, *inputs.shape[-2:])
         with torch.no_grad():

@@ -1,5 +1,5 @@
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, cast, get_args
 from weakref import WeakSet
 
@@ -30,6 +30,9 @@ class CappedDictionary(DictionaryRule):
         when_full: what happens when more are wanted. "stop": nothing is said. "warn": a ``KernelBanditWarning``, once
             for each object of this class. "raise": a ``DictionaryFullError``; a bandit then is as it was before.
 
+    However many points are offered at once, an online rule looks no further than the first that is too many, and
+    leverage scores are estimated at dictionaries that keep to the cap.
+
     Cost of a selection: that of the other rule, and O(w log w) when it wants w > ``max_size`` points.
     """
 
@@ -39,7 +42,7 @@ class CappedDictionary(DictionaryRule):
 
     def __post_init__(self) -> None:
         checks.instance("rule", self.rule, DictionaryRule, "a dictionary rule such as RidgeLeverageSampling()")
-        checks.positive_integer("max_size", self.max_size)
+        checks.keep(self, max_size=checks.positive_integer)
         checks.one_of("when_full", self.when_full, get_args(WhenFull))
 
     @property
@@ -57,14 +60,21 @@ class CappedDictionary(DictionaryRule):
         return cast(OnlineRule, self.rule).online_sample(kernel, noise, points, weights)
 
     def offered(
-        self, sample: OnlineSample, points: Tensor, uniforms: Tensor, cross: Tensor | None, prior: Tensor | None
+        self,
+        sample: OnlineSample,
+        points: Tensor,
+        uniforms: Tensor,
+        cross: Tensor | None,
+        prior: Tensor | None,
+        most: int | None = None,
     ) -> Offer:
         """Offer points to the dictionary of an online rule until it is full; then nothing is offered any more.
 
         Raises:
             DictionaryFullError: if one more is wanted and ``when_full`` is "raise".
         """
-        offer = cast(OnlineRule, self.rule).offered(sample, points, uniforms, cross, prior)
+        beyond = self.max_size + 1 if most is None else min(most, self.max_size + 1)
+        offer = cast(OnlineRule, self.rule).offered(sample, points, uniforms, cross, prior, beyond)
         if offer.sample.size <= self.max_size:
             return offer
         self._say_full(offer.sample.size)
@@ -81,7 +91,7 @@ class CappedDictionary(DictionaryRule):
         Raises:
             DictionaryFullError: if more are wanted and ``when_full`` is "raise".
         """
-        wanted = self.rule.select(played, generator)
+        wanted = self.rule.select(replace(played, max_size=self.max_size), generator)
         if len(wanted.probabilities) <= self.max_size:
             return wanted
         self._say_full(len(wanted.probabilities))
@@ -112,9 +122,9 @@ class CappedDictionary(DictionaryRule):
     def _say_full(self, wanted: int) -> None:
         """Raise or warn that more points are wanted than there may be, as ``when_full`` says."""
         message = (
-            f"The dictionary is full: {wanted} points were wanted and the cap is {self.max_size}. What it does not "
-            "span stays uncertain. Raise the cap (max_size; max_dictionary of a named algorithm), or let the rule want "
-            "fewer points (a smaller oversampling)"
+            f"The dictionary is full: at least {wanted} points were wanted and the cap is {self.max_size}. "
+            "What it does not span stays uncertain. Raise the cap (max_size; max_dictionary of a named algorithm), or "
+            "let the rule want fewer points (a smaller oversampling)"
         )
         if self.when_full == "raise":
             raise DictionaryFullError(f'{message}, or keep to the cap with when_full="stop".')

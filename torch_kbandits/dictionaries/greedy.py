@@ -25,8 +25,7 @@ class GreedyDictionary(DictionaryRule):
     tolerance: float = 1e-10
 
     def __post_init__(self) -> None:
-        checks.positive_integer("size", self.size)
-        checks.non_negative("tolerance", self.tolerance)
+        checks.keep(self, size=checks.positive_integer, tolerance=checks.non_negative)
 
     def select(self, played: PlayedPoints, generator: torch.Generator | None = None) -> Selection:
         """Choose up to ``size`` points; the generator is not used."""

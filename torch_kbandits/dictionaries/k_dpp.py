@@ -44,9 +44,7 @@ class KDPP(DictionaryRule):
     num_swaps: int | None = None
 
     def __post_init__(self) -> None:
-        checks.positive_integer("size", self.size)
-        if self.num_swaps is not None:
-            checks.non_negative_integer("num_swaps", self.num_swaps)
+        checks.keep(self, size=checks.positive_integer, num_swaps=checks.optional(checks.non_negative_integer))
 
     def select(self, played: PlayedPoints, generator: torch.Generator | None = None) -> Selection:
         """Draw the dictionary; see ``DictionaryRule.select``."""
@@ -59,7 +57,7 @@ class KDPP(DictionaryRule):
         chosen = _sample(played.points, played.kernel, size, self.num_swaps, generator)
         missing = min(size, played.size) - len(chosen)
         if missing > 0:
-            order = torch.randperm(played.size, generator=generator)
+            order = torch.randperm(played.size, generator=generator, device="cpu")
             chosen = torch.cat([chosen, order[~torch.isin(order, chosen)][:missing]])
         return _selection(played, chosen)
 
@@ -98,9 +96,9 @@ def sample_k_dpp(
     more change nothing; such a step costs little beside its share of a block's factorisation.
     """
     checks.points("points", points)
-    checks.positive_integer("size", size)
+    size = checks.positive_integer("size", size)
     if num_swaps is not None:
-        checks.non_negative_integer("num_swaps", num_swaps)
+        num_swaps = checks.non_negative_integer("num_swaps", num_swaps)
     _without_data(points, kernel).require_some()
     return _sample(points, kernel, size, num_swaps, generator).to(points.device)
 
@@ -111,7 +109,7 @@ def default_num_swaps(size: int) -> int:
     Seen with 20 to 50 of 500 to 1,000 uniform points in 2 and 6 dimensions, Matérn and RBF: from 30 m to 100 m steps on
     neither log det K_ZZ nor how many points of the start are left changed any more.
     """
-    return 100 * size
+    return 100 * checks.positive_integer("size", size)
 
 
 def theoretical_num_swaps(num_points: int, size: int, accuracy: float) -> int:
@@ -173,9 +171,9 @@ def _chain(
     block = max(_BLOCK, 4 * m)
     for start in range(0, num_swaps, block):
         k = min(block, num_swaps - start)
-        slots = torch.randint(m, (k,), generator=generator)
-        touched, candidates = torch.randint(n - m, (k,), generator=generator).unique(return_inverse=True)
-        uniforms = torch.rand(k, generator=generator, dtype=torch.float64)
+        slots = torch.randint(m, (k,), generator=generator, device="cpu")
+        touched, candidates = torch.randint(n - m, (k,), generator=generator, device="cpu").unique(return_inverse=True)
+        uniforms = torch.rand(k, generator=generator, dtype=torch.float64, device="cpu")
         rows = torch.cat([inside, outside[touched]])
         # A point that is there twice has one row in the Gram matrix: two would differ by rounding.
         kept, places = first[rows].unique(return_inverse=True)

@@ -43,10 +43,12 @@ class KORS(DictionaryRule):
     accuracy: float = 0.5
 
     def __post_init__(self) -> None:
-        checks.positive("oversampling", self.oversampling)
-        if self.projection is not None:
-            checks.positive("projection", self.projection)
-        checks.open_unit_interval("accuracy", self.accuracy)
+        checks.keep(
+            self,
+            oversampling=checks.positive,
+            projection=checks.optional(checks.positive),
+            accuracy=checks.open_unit_interval,
+        )
 
     @property
     def is_online(self) -> bool:
@@ -59,10 +61,16 @@ class KORS(DictionaryRule):
         return OnlineSample.from_points(points, weights, kernel, projection, self.accuracy, self.oversampling)
 
     def offered(
-        self, sample: OnlineSample, points: Tensor, uniforms: Tensor, cross: Tensor | None, prior: Tensor | None
+        self,
+        sample: OnlineSample,
+        points: Tensor,
+        uniforms: Tensor,
+        cross: Tensor | None,
+        prior: Tensor | None,
+        most: int | None = None,
     ) -> Offer:
         """Return what becomes of points offered one after another; see ``OnlineSample.offered``."""
-        return sample.offered(points, uniforms, cross, prior)
+        return sample.offered(points, uniforms, cross, prior, most)
 
     def select(self, played: PlayedPoints, generator: torch.Generator | None = None) -> Selection:
         """Offer the plays in order of the points' first play; see ``DictionaryRule.select``.
@@ -73,8 +81,9 @@ class KORS(DictionaryRule):
         with torch.no_grad():
             held, sample, counts = self._known(played)
             offered = torch.arange(played.size, device=counts.device).repeat_interleave(counts.round().long())
-            uniforms = torch.rand(len(offered), generator=generator, dtype=torch.float64)
-            offer = sample.offered(played.points[..., offered, :], uniforms)
+            uniforms = torch.rand(len(offered), generator=generator, dtype=torch.float64, device="cpu")
+            most = None if played.max_size is None else played.max_size + 1
+            offer = sample.offered(played.points[..., offered, :], uniforms, most=most)
         joined = offer.joined.to(offered.device)
         rows = torch.cat([held, offered[joined]])
         probabilities = torch.cat([torch.ones_like(sample.weights), offer.probabilities[joined]])

@@ -8,6 +8,9 @@ from torch_kbandits.dictionaries.base import PlayedPoints
 from torch_kbandits.dtc import DTCFactors
 from torch_kbandits.gram import gram, prior_variance
 
+#: Of so many points the leverage scores are computed exactly, which is cheap.
+FEW_POINTS = 256
+
 #: Kept uniforms are drawn so many at a time; another number would be another sequence of draws.
 _BLOCK = 1024
 
@@ -32,22 +35,21 @@ def leverage_scores(points: Tensor, noise: Tensor, counts: Tensor, kernel: Kerne
     with torch.no_grad():
         cross_gram = gram(kernel, dictionary, points)
         targets = cross_gram.new_zeros(cross_gram.shape[-1])
-        factors = DTCFactors.fit(gram(kernel, dictionary), cross_gram, targets, noise / counts)
+        factors = DTCFactors.fit(gram(kernel, dictionary), cross_gram, targets, (noise / counts).to(cross_gram))
         variance = factors.variance(prior_variance(kernel, points), factors.embed(cross_gram))
         scores = variance / noise
     return scores.flatten(end_dim=-2).amax(0) if scores.dim() > 1 else scores
 
 
-def recursive_leverage_scores(
-    played: PlayedPoints, oversampling: float, generator: torch.Generator | None, base_size: int = 256
-) -> Tensor:
-    """Estimate the leverage scores of all points without ever forming their Gram matrix.
+def recursive_leverage_scores(played: PlayedPoints, oversampling: float, generator: torch.Generator | None) -> Tensor:
+    """Estimate the leverage scores of all points, given all of them, without ever forming their Gram matrix.
 
-    A random subset of ``base_size`` points is its own dictionary; each doubling of the subset scores its points at the
-    last dictionary and resamples. Up to ``base_size`` points the scores are exact.
+    A random subset of ``FEW_POINTS`` is its own dictionary; each doubling of the subset scores its points at the last
+    dictionary and resamples. Up to ``FEW_POINTS`` points the scores are exact.
 
     Source: Musco & Musco, NeurIPS 2017, Alg. 3 (recursive halving). Differs: scores come from the DTC posterior, as in
-    BKB, and the sampled points are not reweighted.
+    BKB, and the sampled points are not reweighted. No dictionary on the way is larger than ``played.max_size``: the
+    likeliest points are kept.
 
     Returns:
         (u,).
@@ -56,10 +58,10 @@ def recursive_leverage_scores(
     """
     n = played.size
     device = played.points.device
-    order = torch.randperm(n, generator=generator).to(device)
+    order = torch.randperm(n, generator=generator, device="cpu").to(device)
     noise = played.noise.expand(*played.noise.shape[:-1], n)
-    size = min(n, base_size)
-    dictionary = order[:size]
+    size = min(n, FEW_POINTS)
+    dictionary = order[:size][: played.max_size]
     while True:
         subset = order[:size]
         scores = leverage_scores(
@@ -72,7 +74,9 @@ def recursive_leverage_scores(
         if size == n:
             return torch.empty_like(scores).scatter(0, subset, scores)
         probabilities = inclusion_probabilities(scores, played.counts[subset], oversampling)
-        dictionary = subset[draw(probabilities, generator)]
+        drawn = draw(probabilities, generator)
+        likeliest = probabilities[drawn].argsort(descending=True, stable=True)[: played.max_size]
+        dictionary = subset[drawn[likeliest]]
         size = min(n, 2 * size)
 
 
@@ -84,7 +88,9 @@ def inclusion_probabilities(scores: Tensor, counts: Tensor, oversampling: float)
 
 def draw(probabilities: Tensor, generator: torch.Generator | None) -> Tensor:
     """Return the indices (m,) of independent Bernoulli draws; the likeliest point if none succeeds, so m >= 1."""
-    return included(torch.rand(len(probabilities), generator=generator, dtype=torch.float64), probabilities)
+    return included(
+        torch.rand(len(probabilities), generator=generator, dtype=torch.float64, device="cpu"), probabilities
+    )
 
 
 def included(uniforms: Tensor, probabilities: Tensor) -> Tensor:
@@ -99,4 +105,6 @@ def kept_uniforms(number: int, generator: torch.Generator | None) -> Tensor:
     Whole blocks are drawn, since nothing promises that a shorter draw is the beginning of a longer one.
     """
     blocks = -(-number // _BLOCK)
-    return torch.cat([torch.rand(_BLOCK, generator=generator, dtype=torch.float64) for _ in range(blocks)])[:number]
+    return torch.cat(
+        [torch.rand(_BLOCK, generator=generator, dtype=torch.float64, device="cpu") for _ in range(blocks)]
+    )[:number]

@@ -21,7 +21,13 @@ class OnlineRule(Protocol):
         ...
 
     def offered(
-        self, sample: OnlineSample, points: Tensor, uniforms: Tensor, cross: Tensor | None, prior: Tensor | None
+        self,
+        sample: OnlineSample,
+        points: Tensor,
+        uniforms: Tensor,
+        cross: Tensor | None,
+        prior: Tensor | None,
+        most: int | None = None,
     ) -> Offer:
         """Return what becomes of points (k, d) offered one after another, as ``OnlineSample.offered`` does."""
         ...

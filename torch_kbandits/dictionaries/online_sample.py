@@ -101,9 +101,9 @@ class OnlineSample:
 
         Cost: O(m³).
         """
-        checks.positive("projection", projection)
-        checks.open_unit_interval("accuracy", accuracy)
-        checks.positive("oversampling", oversampling)
+        projection = checks.positive("projection", projection)
+        accuracy = checks.open_unit_interval("accuracy", accuracy)
+        oversampling = checks.positive("oversampling", oversampling)
         if weights.shape != points.shape[-2:-1] or not bool((weights > 0.0).all() and torch.isfinite(weights).all()):
             raise InputError(
                 f"weights must be a finite number above 0 for each of the {points.shape[-2]} points, got "
@@ -143,7 +143,12 @@ class OnlineSample:
             return self._scores(cross, prior)
 
     def offered(
-        self, points: Tensor, uniforms: Tensor, cross: Tensor | None = None, prior: Tensor | None = None
+        self,
+        points: Tensor,
+        uniforms: Tensor,
+        cross: Tensor | None = None,
+        prior: Tensor | None = None,
+        most: int | None = None,
     ) -> Offer:
         """Return what becomes of points offered one after another, each scored with those before it taken or not.
 
@@ -152,6 +157,7 @@ class OnlineSample:
             uniforms: (k,) in [0, 1), the only randomness: a point is taken if its probability is above its uniform.
             cross: k(z, x) of the sample against them, (..., m, k), where known.
             prior: k(x, x), (..., k), where known.
+            most: nothing more is offered once the sample has so many points; what was not offered has probability 0.
 
         Raises:
             InputError: if the shapes do not fit.
@@ -166,7 +172,7 @@ class OnlineSample:
         uniforms = uniforms.to(points.device)
         sample, parts = self, []
         with torch.no_grad():
-            if len(uniforms) == 1:
+            if len(uniforms) == 1 and (most is None or self.size < most):
                 return self._offered_one(points, uniforms, *self._values(points, cross, prior))
             for start in range(0, len(uniforms), _BLOCK):
                 block = slice(start, start + _BLOCK)
@@ -175,7 +181,7 @@ class OnlineSample:
                 if known is not None and sample.size > self.size:
                     known = torch.cat([known, gram(self.kernel, sample.points[..., self.size :, :], X).double()], -2)
                 values = sample._values(X, known, None if prior is None else prior[..., block])
-                offer = sample._walked(X, uniforms[block], *values)
+                offer = sample._walked(X, uniforms[block], *values, most)
                 sample = offer.sample
                 parts.append(offer)
         if len(parts) == 1:
@@ -195,13 +201,13 @@ class OnlineSample:
         sample = self._taken(point, cross, prior, chance[0])
         return Offer(sample, chosen, chosen if sample.size > self.size else torch.zeros_like(chosen), chance)
 
-    def _walked(self, points: Tensor, uniforms: Tensor, cross: Tensor, prior: Tensor) -> Offer:
+    def _walked(self, points: Tensor, uniforms: Tensor, cross: Tensor, prior: Tensor, most: int | None) -> Offer:
         """Offer points of known kernel values; windows between two taken points are scored at once."""
         sample, first, width = self, 0, _WINDOW
         number = len(uniforms)
         chosen, joined = torch.zeros(2, number, dtype=torch.bool, device=uniforms.device)
         probabilities = torch.empty(number, dtype=torch.float64, device=uniforms.device)
-        while first < number:
+        while first < number and (most is None or sample.size < most):
             window = slice(first, min(first + width, number))
             chances = sample._chances(cross[..., window], prior[..., window])
             probabilities[window] = chances
@@ -220,6 +226,7 @@ class OnlineSample:
                 row = gram(self.kernel, points[..., taken, :], points).double()
                 cross = torch.cat([cross, row], -2) if sample.size else row
             sample = grown
+        probabilities[first:] = 0.0
         return Offer(sample, chosen, joined, probabilities)
 
     def _values(self, points: Tensor, cross: Tensor | None, prior: Tensor | None) -> tuple[Tensor, Tensor]:

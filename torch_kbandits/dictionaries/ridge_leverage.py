@@ -8,6 +8,7 @@ from torch import Tensor
 from torch_kbandits import checks
 from torch_kbandits.dictionaries.base import DictionaryRule, PlayedPoints, Selection
 from torch_kbandits.dictionaries.leverage import (
+    FEW_POINTS,
     draw,
     included,
     inclusion_probabilities,
@@ -43,15 +44,21 @@ class RidgeLeverageSampling(DictionaryRule):
             "never": points of the dictionary stay. The others have as many chances as they were played since it was
             chosen. Where it is not known what was there and what is new, all points are new.
 
+    Many plays told at once look as if each brought something new, since the scores are those before any of them. Where
+    the new plays would make up more than twice the dictionary and 256 points, all points are scored recursively
+    instead, given all of them; so the dictionary is about as large as if they had come in parts. In a batch of BBKB
+    Σ τ <= C − 1 but for its last play, so that no more than q̄ (C − 1) + 1 of its points are wanted: while that is at
+    most 256 it is learned as the paper says, and beyond that by scores within a constant of those.
+
     Cost of a selection: O(u) when the scores are known (in a bandit they are), else that of
-    ``recursive_leverage_scores``.
+    ``recursive_leverage_scores``, O(u m²).
     """
 
     oversampling: float = 3.0
     resampling: Resampling = "fresh"
 
     def __post_init__(self) -> None:
-        checks.positive("oversampling", self.oversampling)
+        checks.keep(self, oversampling=checks.positive)
         checks.one_of("resampling", self.resampling, get_args(Resampling))
 
     @property
@@ -89,10 +96,19 @@ class RidgeLeverageSampling(DictionaryRule):
 
     def _chances(self, played: PlayedPoints, counts: Tensor, generator: torch.Generator | None) -> Tensor:
         """Return the probability (u,) that at least one of ``counts`` draws of each point succeeds."""
-        scores = played.leverage_scores
-        if scores is None:
-            scores = recursive_leverage_scores(played, self.oversampling, generator)
-        return inclusion_probabilities(scores, counts, self.oversampling)
+        known = played.leverage_scores
+        if known is None or self._is_stale(known, played):
+            known = recursive_leverage_scores(played, self.oversampling, generator)
+        return inclusion_probabilities(known, counts, self.oversampling)
+
+    def _is_stale(self, scores: Tensor, played: PlayedPoints) -> bool:
+        """Say whether so much is new to a posterior that a dictionary by its scores would be far too large."""
+        new = played.counts if played.new_counts is None else played.new_counts
+        if float(new.sum()) <= FEW_POINTS:  # no more can be wanted: not looked at further in the rounds of a bandit
+            return False
+        held = 0.0 if played.in_dictionary is None else float(played.in_dictionary.sum())
+        wanted = float(inclusion_probabilities(scores, new, self.oversampling).sum())
+        return wanted > FEW_POINTS + 2.0 * held
 
 
 def _uniforms_of(played: PlayedPoints, generator: torch.Generator | None) -> Tensor:

@@ -44,10 +44,16 @@ class SpanningDictionary(DictionaryRule):
         return SpanningSample.from_points(points, weights, kernel, sys.float_info.min, 0.5, 1.0)
 
     def offered(
-        self, sample: OnlineSample, points: Tensor, uniforms: Tensor, cross: Tensor | None, prior: Tensor | None
+        self,
+        sample: OnlineSample,
+        points: Tensor,
+        uniforms: Tensor,
+        cross: Tensor | None,
+        prior: Tensor | None,
+        most: int | None = None,
     ) -> Offer:
         """Return what becomes of points offered one after another; see ``OnlineSample.offered``."""
-        return sample.offered(points, uniforms, cross, prior)
+        return sample.offered(points, uniforms, cross, prior, most)
 
     def select(self, played: PlayedPoints, generator: torch.Generator | None = None) -> Selection:
         """Take the points that those played before them do not span; see ``DictionaryRule.select``."""

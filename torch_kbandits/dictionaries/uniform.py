@@ -17,7 +17,7 @@ class UniformDictionary(DictionaryRule):
     size: int
 
     def __post_init__(self) -> None:
-        checks.positive_integer("size", self.size)
+        checks.keep(self, size=checks.positive_integer)
 
     def select(self, played: PlayedPoints, generator: torch.Generator | None = None) -> Selection:
         """Draw the dictionary; see ``DictionaryRule.select``. Cost: O(u)."""
@@ -27,5 +27,5 @@ class UniformDictionary(DictionaryRule):
         """Draw ``size`` points."""
         played.require_some()
         m = min(size, played.size)
-        chosen = torch.randperm(played.size, generator=generator)[:m]
+        chosen = torch.randperm(played.size, generator=generator, device="cpu")[:m]
         return Selection.rows(played, chosen, played.points.new_full((m,), m / played.size))

@@ -52,10 +52,8 @@ class AbruptSwitches(RKHSSequence):
 
 
 def _switches(value: int | Sequence[int]) -> int | tuple[int, ...]:
-    if isinstance(value, int):
-        return checks.positive_integer("switches", value)
-    if isinstance(value, str) or not isinstance(value, Sequence):
-        raise InputError(f"switches must be a whole number or a list of rounds, got {checks.describe(value)}.")
+    if isinstance(value, (str, bytes)) or not isinstance(value, Sequence):
+        return checks.positive_integer("switches, unless it is a list of rounds,", value)
     rounds = tuple(checks.positive_integer(f"switches[{i}]", round) for i, round in enumerate(value))
     for i, (sooner, later) in enumerate(pairwise(rounds)):
         if later <= sooner:

@@ -10,7 +10,6 @@ from torch import Tensor
 from torch_kbandits import checks
 from torch_kbandits.environments.contextual_function import ContextualFunction
 from torch_kbandits.environments.covariances import stationary_kernel
-from torch_kbandits.environments.options import whole_number
 from torch_kbandits.errors import InputError
 from torch_kbandits.random import seed_for
 
@@ -133,11 +132,11 @@ def _step_diagonal(X: Tensor) -> Tensor:
 
 def _anchors(num_actions: int, problem_seed: int | None, seed: int) -> tuple[np.random.RandomState, np.ndarray]:
     """Return the generator of the problem after its actions were drawn, and those, (A,)."""
-    if checks.positive_integer("num_actions", num_actions) > len(_GRID):
+    if (num_actions := checks.positive_integer("num_actions", num_actions)) > len(_GRID):
         raise InputError(f"num_actions must be at most {len(_GRID)}, the points of the grid, got {num_actions}.")
     if problem_seed is None:
-        number = seed_for(whole_number("seed", seed), 0, "anchors") % 2**32
-    elif 0 <= whole_number("problem_seed", problem_seed) < 2**32:
+        number = seed_for(checks.whole_number("seed", seed), 0, "anchors") % 2**32
+    elif 0 <= checks.whole_number("problem_seed", problem_seed) < 2**32:
         number = problem_seed
     else:
         raise InputError(f"problem_seed must be in [0, 2^32), got {problem_seed}.")

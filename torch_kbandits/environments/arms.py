@@ -5,6 +5,7 @@ from torch import Tensor
 from torch_kbandits import checks
 from torch_kbandits.environments.arm_index import ArmIndex, rows_of
 from torch_kbandits.environments.base import Environment
+from torch_kbandits.environments.options import check_size
 from torch_kbandits.errors import InputError
 from torch_kbandits.random import generator_for
 
@@ -99,15 +100,18 @@ def gaussian_bumps(
         seed: addresses arms, bumps and noise.
         dtype: of the arms and the means.
     """
-    if checks.positive_integer("num_arms", num_arms) < 2:
+    if (num_arms := checks.positive_integer("num_arms", num_arms)) < 2:
         raise InputError("num_arms must be at least 2: the means of one arm cannot be scaled to [0, 1].")
-    checks.positive_integer("dimension", dimension)
-    checks.positive_integer("num_bumps", num_bumps)
-    checks.positive("lengthscale", lengthscale)
+    dimension = checks.positive_integer("dimension", dimension)
+    num_bumps = checks.positive_integer("num_bumps", num_bumps)
+    lengthscale = checks.positive("lengthscale", lengthscale)
+    check_size("num_arms × dimension", num_arms, dimension)
+    check_size("num_bumps × dimension", num_bumps, dimension)
+    check_size("num_arms × num_bumps", num_arms, num_bumps)
     generator = generator_for(seed, 0, "gaussian bumps")
-    arms = torch.rand(num_arms, dimension, generator=generator, dtype=torch.float64)
-    centres = torch.rand(num_bumps, dimension, generator=generator, dtype=torch.float64)
-    heights = torch.randn(num_bumps, generator=generator, dtype=torch.float64)
+    arms = torch.rand(num_arms, dimension, generator=generator, dtype=torch.float64, device="cpu")
+    centres = torch.rand(num_bumps, dimension, generator=generator, dtype=torch.float64, device="cpu")
+    heights = torch.randn(num_bumps, generator=generator, dtype=torch.float64, device="cpu")
     means = torch.exp(-torch.cdist(arms, centres).square() / (2.0 * lengthscale**2)) @ heights
     means = (means - means.min()) / (means.max() - means.min())
     return FiniteArms(arms.to(dtype), means.to(dtype), noise_scale, seed)

@@ -52,9 +52,7 @@ class BoxFunction(Environment):
             raise InputError(f"function must be callable, got {checks.describe(function)}.")
         self.function = function
         self.bounds = checks.bounds(bounds)
-        self.best_mean = checks.finite("best_mean", torch.as_tensor(best_mean, dtype=bounds.dtype).to(bounds))
-        if self.best_mean.dim() != 0:
-            raise InputError(f"best_mean must be a single number, got {checks.describe(best_mean)}.")
+        self.best_mean = self.bounds.new_tensor(checks.finite_number("best_mean", best_mean))
 
     def mean(self, X: Tensor) -> Tensor:
         """Return the expected rewards (q,) of points X (q, d) in the box.

@@ -1,8 +1,5 @@
 """Classification as a contextual bandit: the context is what is to be classified, the action a label."""
 
-from importlib import import_module
-from typing import Any
-
 import torch
 from gpytorch.kernels import Kernel, LinearKernel, RBFKernel
 from torch import Tensor
@@ -10,6 +7,7 @@ from torch import Tensor
 from torch_kbandits import checks
 from torch_kbandits.environments.contextual import ContextualEnvironment
 from torch_kbandits.errors import InputError
+from torch_kbandits.extras import require
 from torch_kbandits.random import generator_for
 
 
@@ -59,7 +57,7 @@ class Classification(ContextualEnvironment):
                 "contexts must be (n, c) with n >= 1 and labels (n,) of dtype torch.int64 beside them; "
                 f"got {checks.describe(contexts)} and {checks.describe(labels)}."
             )
-        if checks.positive_integer("num_labels", num_labels) < 2:
+        if (num_labels := checks.positive_integer("num_labels", num_labels)) < 2:
             raise InputError("num_labels must be at least 2: with one there is nothing to choose.")
         if not bool(((labels >= 0) & (labels < num_labels)).all()):
             raise InputError(f"labels must be in 0, …, {num_labels - 1}, got {int(labels.min())} to {labels.max()}.")
@@ -92,7 +90,9 @@ class Classification(ContextualEnvironment):
         return self.mean(X, round)
 
     def _order(self, epoch: int) -> list[int]:
-        return torch.randperm(len(self.contexts), generator=generator_for(self.seed, epoch, "order")).tolist()
+        return torch.randperm(
+            len(self.contexts), generator=generator_for(self.seed, epoch, "order"), device="cpu"
+        ).tolist()
 
 
 def digits(num_components: int = 20, *, lengthscale: float = 4.0, seed: int) -> Classification:
@@ -115,11 +115,12 @@ def digits(num_components: int = 20, *, lengthscale: float = 4.0, seed: int) -> 
         Contexts (c,), actions (10, 10); noise scale 0.5 and λ = 0.25.
 
     Raises:
-        InputError: if scikit-learn is not installed, or an option does not fit.
+        MissingExtraError: if scikit-learn is not installed.
+        InputError: if an option does not fit.
     """
-    checks.positive_integer("num_components", num_components)
-    checks.positive("lengthscale", lengthscale)
-    bunch = _load()
+    num_components = checks.positive_integer("num_components", num_components)
+    lengthscale = checks.positive("lengthscale", lengthscale)
+    bunch = require("sklearn.datasets").load_digits()
     pixels = torch.from_numpy(bunch.data).double()
     contexts = _components(pixels, num_components)
     return Classification(
@@ -151,12 +152,3 @@ def _kernel(context_dim: int, num_labels: int, lengthscale: float) -> Kernel:
     labels = LinearKernel(active_dims=tuple(range(context_dim, context_dim + num_labels))).double()
     labels.variance = torch.tensor(1.0, dtype=torch.float64)
     return contexts * labels
-
-
-def _load() -> Any:
-    try:
-        return import_module("sklearn.datasets").load_digits()
-    except ImportError:
-        raise InputError(
-            "The digits problem needs the package scikit-learn: pip install torch-kbandits[experiments]"
-        ) from None

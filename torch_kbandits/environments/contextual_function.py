@@ -57,7 +57,7 @@ class ContextualFunction(ContextualEnvironment):
     def context(self, round: int) -> Tensor:
         """Return the context (c,) of a round, uniform in the unit cube."""
         generator = generator_for(self.seed, round, "context")
-        return torch.rand(self.context_dim, generator=generator, dtype=torch.float64).to(self.actions)
+        return torch.rand(self.context_dim, generator=generator, dtype=torch.float64, device="cpu").to(self.actions)
 
     def mean(self, X: Tensor, round: int = 0) -> Tensor:
         """Return the expected rewards (q,) of joint points X (q, c + a), the same in every round.

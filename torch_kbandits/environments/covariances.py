@@ -11,22 +11,25 @@ from torch_kbandits.linalg import jittered_cholesky
 _SMOOTHNESS = {"rbf": None, "matern-0.5": 0.5, "matern-1.5": 1.5, "matern-2.5": 2.5}
 
 
-def stationary_kernel(name: str, lengthscale: float | Tensor, outputscale: float = 1.0) -> Kernel:
+def stationary_kernel(name: str, lengthscale: float, outputscale: float = 1.0) -> Kernel:
     """Return a kernel in double precision.
 
     Args:
         name: "rbf" (squared exponential, exp(−r² / 2ℓ²)), "matern-0.5", "matern-1.5" or "matern-2.5".
-        lengthscale: ℓ > 0, in units of the inputs; or one for each input, (d,).
+        lengthscale: ℓ > 0, in units of the inputs.
         outputscale: k(x, x) > 0, in reward units squared.
     """
+    length = torch.tensor(checks.positive("lengthscale", lengthscale), dtype=torch.float64)
+    return anisotropic_kernel(name, length, outputscale)
+
+
+def anisotropic_kernel(name: str, lengthscale: Tensor, outputscale: float = 1.0) -> Kernel:
+    """Return a kernel as ``stationary_kernel`` does, of one length above 0 or of one for each input, (d,)."""
     choice("kernel", name, _SMOOTHNESS)
-    # As tensors: GPyTorch rounds Python numbers to single precision.
-    if not isinstance(lengthscale, Tensor):
-        lengthscale = torch.tensor(checks.positive("lengthscale", lengthscale), dtype=torch.float64)
     smoothness, d = _SMOOTHNESS[name], lengthscale.numel() if lengthscale.dim() else None
     base = RBFKernel(ard_num_dims=d) if smoothness is None else MaternKernel(nu=smoothness, ard_num_dims=d)
     kernel = base.double()
-    kernel.lengthscale = lengthscale
+    kernel.lengthscale = lengthscale  # a tensor: GPyTorch rounds Python numbers to single precision
     if outputscale == 1.0:
         return kernel
     scaled = ScaleKernel(kernel).double()

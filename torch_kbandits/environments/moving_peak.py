@@ -3,6 +3,7 @@ import math
 import torch
 
 from torch_kbandits import checks
+from torch_kbandits.environments.options import check_size
 from torch_kbandits.environments.peak_sequence import PeakSequence
 
 
@@ -20,7 +21,9 @@ class MovingPeak(PeakSequence):
     """
 
     def __init__(self, num_arms: int = 1000, *, noise_scale: float = 0.1, seed: int) -> None:
-        points = torch.linspace(-50.0, 50.0, checks.positive_integer("num_arms", num_arms), dtype=torch.float64)
+        number = checks.positive_integer("num_arms", num_arms)
+        check_size("num_arms", number)
+        points = torch.linspace(-50.0, 50.0, number, dtype=torch.float64)
         wave = 0.5 * torch.cos(0.2 * points) + 1.5
         super().__init__(points.unsqueeze(-1), wave, math.sqrt(10.0), noise_scale, seed, center=1.5)
 

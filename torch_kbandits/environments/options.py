@@ -1,10 +1,14 @@
 """Checks of the options that name a problem in a spec: the error has what came and the nearest valid name."""
 
+import math
 from collections.abc import Iterable
 from typing import Any
 
 from torch_kbandits import checks
 from torch_kbandits.errors import InputError
+
+#: Numbers in double precision that 2 GB hold.
+_MOST_NUMBERS = 2**28
 
 
 def choice(name: str, value: Any, valid: Iterable[Any]) -> Any:
@@ -15,17 +19,27 @@ def choice(name: str, value: Any, valid: Iterable[Any]) -> Any:
     return value
 
 
+def check_size(what: str, *counts: int) -> None:
+    """Refuse a problem with more numbers in one tensor than 2 GB hold: the product of the counts.
+
+    Args:
+        what: names the counts, as "num_arms × dimension".
+        counts: whole numbers.
+
+    Raises:
+        InputError: if it is too large.
+    """
+    if math.prod(counts) > _MOST_NUMBERS:
+        raise InputError(
+            f"{what} must be at most {_MOST_NUMBERS:,}, the numbers that fit into 2 GB; got "
+            f"{' × '.join(map(checks.shown, counts))}: give fewer."
+        )
+
+
 def nearest(value: Any, known: Iterable[Any]) -> str:
     """Return " (did you mean …?)", or nothing if no known name is near."""
     near = checks.nearest_name(value, known)
     return f" (did you mean {near!r}?)" if near else ""
-
-
-def whole_number(name: str, value: Any) -> int:
-    """Return ``value`` if it is a whole number (booleans are refused)."""
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise InputError(f"{name} must be a whole number, got {checks.describe(value)}.")
-    return value
 
 
 def flag(name: str, value: Any) -> bool:

@@ -45,11 +45,11 @@ class Periodic(RKHSSequence):
         noise_scale: float = 0.1,
         seed: int,
     ) -> None:
-        if checks.positive_integer("period", period) < 2:
+        if (period := checks.positive_integer("period", period)) < 2:
             raise InputError("period must be at least 2: with 1 every round is the same.")
-        if checks.positive("swing", swing) > 1.0:
+        if (swing := checks.positive("swing", swing)) > 1.0:
             raise InputError(f"swing must be in (0, 1], got {swing}.")
-        if checks.positive_integer("num_centres", num_centres) < 3:
+        if (num_centres := checks.positive_integer("num_centres", num_centres)) < 3:
             raise InputError(f"num_centres must be at least 3 for three orthogonal functions, got {num_centres}.")
         super().__init__(num_arms, dimension, kernel, lengthscale, num_centres, norm, noise_scale, seed)
         self.period, self.swing = period, float(swing)

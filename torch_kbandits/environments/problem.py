@@ -1,12 +1,8 @@
-import math
-
 import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits import checks
-from torch_kbandits.environments.options import whole_number
-from torch_kbandits.errors import InputError
 from torch_kbandits.random import generator_for
 
 
@@ -36,16 +32,16 @@ class Problem:
     ) -> None:
         if kernel is not None:
             checks.instance("kernel", kernel, Kernel, "a GPyTorch kernel")
-        if isinstance(center, bool) or not isinstance(center, int | float) or not math.isfinite(center):
-            raise InputError(f"center must be a finite number, got {checks.describe(center)}.")
         self.noise_scale = checks.non_negative("noise_scale", noise_scale)
-        self.seed = whole_number("seed", seed)
+        self.seed = checks.whole_number("seed", seed)
         self.kernel = kernel
         self.regularization = None if regularization is None else checks.positive("regularization", regularization)
         self.norm_bound = None if norm_bound is None else checks.non_negative("norm_bound", norm_bound)
-        self.center = float(center)
+        self.center = checks.finite_number("center", center)
 
     def with_noise(self, means: Tensor, round: int) -> Tensor:
         """Return means (q,) with the Gaussian noise of a round, of deviation ``noise_scale``."""
-        noise = torch.randn(len(means), generator=generator_for(self.seed, round, "noise"), dtype=torch.float64)
+        noise = torch.randn(
+            len(means), generator=generator_for(self.seed, round, "noise"), dtype=torch.float64, device="cpu"
+        )
         return means + self.noise_scale * noise.to(means)

@@ -64,5 +64,5 @@ class ReplayedArms(FiniteArms):
         """Return recorded rewards (q,) of arms X (q, d) in a round."""
         rows = torch.tensor(self.indices(X), dtype=torch.long, device=self.records.device)
         number, draws = self.records.shape[1], 1 if self.simultaneous else len(rows)
-        chosen = torch.randint(number, (draws,), generator=generator_for(self.seed, round, "record"))
+        chosen = torch.randint(number, (draws,), generator=generator_for(self.seed, round, "record"), device="cpu")
         return self.records[rows, chosen.to(rows.device)]

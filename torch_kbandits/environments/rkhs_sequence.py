@@ -8,7 +8,7 @@ from torch import Tensor
 from torch_kbandits import checks
 from torch_kbandits.environments.covariances import stationary_kernel
 from torch_kbandits.environments.dynamic import DynamicEnvironment
-from torch_kbandits.environments.options import whole_number
+from torch_kbandits.environments.options import check_size
 from torch_kbandits.gram import gram
 from torch_kbandits.linalg import jittered_cholesky
 from torch_kbandits.random import generator_for
@@ -49,10 +49,14 @@ class RKHSSequence(DynamicEnvironment, ABC):
         seed: int,
     ) -> None:
         prior = stationary_kernel(kernel, lengthscale)
-        generator = generator_for(whole_number("seed", seed), 0, "rkhs sequence")
+        generator = generator_for(checks.whole_number("seed", seed), 0, "rkhs sequence")
         shape = checks.positive_integer("num_arms", num_arms), checks.positive_integer("dimension", dimension)
-        arms = torch.rand(shape, generator=generator, dtype=torch.float64)
         number = checks.positive_integer("num_centres", num_centres)
+        check_size("num_arms × dimension", *shape)
+        check_size("num_centres × dimension", number, shape[1])
+        check_size("num_arms × num_centres", shape[0], number)
+        check_size("num_centres × num_centres", number, number)
+        arms = torch.rand(shape, generator=generator, dtype=torch.float64, device="cpu")
         super().__init__(
             arms,
             noise_scale,
@@ -62,7 +66,7 @@ class RKHSSequence(DynamicEnvironment, ABC):
             norm_bound=checks.positive("norm", norm),
         )
         self.norm = float(norm)
-        self.centres = torch.rand(number, dimension, generator=generator, dtype=torch.float64)
+        self.centres = torch.rand(number, dimension, generator=generator, dtype=torch.float64, device="cpu")
         with torch.no_grad():
             self._gram = gram(prior, self.centres)
             self._columns = gram(prior, arms, self.centres)
@@ -93,7 +97,7 @@ class RKHSSequence(DynamicEnvironment, ABC):
                 orthogonal to all of them.
         """
         generator = generator_for(self.seed, number, "function of a sequence")
-        normals = torch.randn(len(self.centres), 1, generator=generator, dtype=torch.float64)
+        normals = torch.randn(len(self.centres), 1, generator=generator, dtype=torch.float64, device="cpu")
         weights = torch.cholesky_solve(self._factor @ normals, self._noisy_factor).squeeze(-1)
         for other in orthogonal_to:
             weights = weights - other * (other @ self._gram @ weights) / self.norm**2

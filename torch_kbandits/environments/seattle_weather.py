@@ -4,6 +4,7 @@ from importlib import resources
 import torch
 
 from torch_kbandits import checks
+from torch_kbandits.environments.options import check_size
 from torch_kbandits.environments.peak_sequence import PeakSequence
 
 
@@ -36,7 +37,9 @@ class SeattleWeather(PeakSequence):
     """
 
     def __init__(self, num_arms: int = 46, *, tolerance: float = 5.0, noise_scale: float = 0.1, seed: int) -> None:
-        points = torch.linspace(-5.0, 40.0, checks.positive_integer("num_arms", num_arms), dtype=torch.float64)
+        number = checks.positive_integer("num_arms", num_arms)
+        check_size("num_arms", number)
+        points = torch.linspace(-5.0, 40.0, number, dtype=torch.float64)
         file = resources.files("torch_kbandits.environments").joinpath("data", "seattle_weather.csv")
         rows = list(csv.DictReader(file.read_text(encoding="utf-8").splitlines()))
         self.dates = [row["date"] for row in rows]

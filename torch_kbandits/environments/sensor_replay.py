@@ -8,7 +8,6 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.environments.dynamic import DynamicEnvironment
-from torch_kbandits.environments.options import whole_number
 from torch_kbandits.environments.sensor_csv import read_locations, read_sensor_csv
 from torch_kbandits.environments.sensor_learning import learn
 from torch_kbandits.errors import InputError
@@ -111,9 +110,9 @@ def sensor_replay(
         InputError: on a file that does not fit, with line and column; if training has fewer than two rows or nothing is
             left; if a sensor is constant in training.
     """
-    if checks.non_negative("train_fraction", train_fraction) >= 1.0:
+    if (train_fraction := checks.non_negative("train_fraction", train_fraction)) >= 1.0:
         raise InputError(f"train_fraction must be at least 0 and below 1, got {train_fraction}.")
-    whole_number("seed", seed)
+    checks.whole_number("seed", seed)
     readings = read_sensor_csv(csv, gaps=gaps, header=header, times=times, delimiter=delimiter)
     names, values, _ = readings
     if locations is None:

@@ -6,7 +6,7 @@ import torch
 
 from torch_kbandits import checks
 from torch_kbandits.environments.covariances import norm_of_values
-from torch_kbandits.environments.options import choice, whole_number
+from torch_kbandits.environments.options import choice
 from torch_kbandits.environments.replay import ReplayedArms
 from torch_kbandits.environments.sensor_csv import read_sensor_csv
 from torch_kbandits.environments.sensor_learning import learn
@@ -56,7 +56,7 @@ def sensors(
     """
     fraction = checks.open_unit_interval("train_fraction", train_fraction)
     choice("norm", norm, ("rkhs", "printed", None))
-    whole_number("seed", seed)
+    checks.whole_number("seed", seed)
     readings = read_sensor_csv(csv, gaps=gaps, header=header, times=times, delimiter=delimiter)
     covariance, center, noise_variance, test = learn(csv, readings, fraction, noise_fraction)
     return ReplayedArms(

@@ -18,7 +18,7 @@ from torch_kbandits.environments.arms import FiniteArms
 from torch_kbandits.environments.base import Environment
 from torch_kbandits.environments.box import BoxFunction
 from torch_kbandits.environments.covariances import norm_of_values, stationary_kernel
-from torch_kbandits.environments.options import choice, flag, whole_number
+from torch_kbandits.environments.options import check_size, choice, flag
 from torch_kbandits.errors import InputError
 from torch_kbandits.gram import gram
 from torch_kbandits.random import generator_for
@@ -116,7 +116,7 @@ def synthetic_function(
     """
     choice("domain", domain, ("arms", "box"))
     choice("norm", norm, ("rkhs", "printed", None))
-    whole_number("seed", seed)
+    checks.whole_number("seed", seed)
     reward = _Reward(_test_function(function, dimension))
     d = reward.problem.dim
     if domain == "box":
@@ -126,7 +126,12 @@ def synthetic_function(
         points = SobolEngine(d, scramble=False).draw(_SAMPLE_SIZE, dtype=torch.float64)
     else:
         number = 100 * d if num_arms is None else checks.positive_integer("num_arms", num_arms)
-        points = torch.rand(number, d, generator=generator_for(seed, 0, "test function arms"), dtype=torch.float64)
+        check_size("num_arms × dimension", number, d)
+        if norm is not None:
+            check_size("num_arms × num_arms", number, number)
+        points = torch.rand(
+            number, d, generator=generator_for(seed, 0, "test function arms"), dtype=torch.float64, device="cpu"
+        )
     means = reward(points)
     if float(means.max()) == float(means.min()):
         raise InputError(f"{function} in {d} dimension(s) is constant over {len(means)} arm(s): there is no best one.")
@@ -157,7 +162,8 @@ def _test_function(function: str, dimension: int | None) -> SyntheticTestFunctio
     kind = _FUNCTIONS[choice("function", function, _FUNCTIONS)]
     if dimension is None:
         return kind()
-    checks.positive_integer("dimension", dimension)
+    dimension = checks.positive_integer("dimension", dimension)
+    check_size("100 × dimension × dimension", 100, dimension, dimension)
     if "dim" not in inspect.signature(kind).parameters:
         problem = kind()
         if problem.dim != dimension:

@@ -10,7 +10,7 @@ from warnings import warn
 import torch
 
 from torch_kbandits.bandit import Bandit
-from torch_kbandits.errors import KernelBanditError, KernelBanditWarning, StateMismatchError
+from torch_kbandits.errors import KernelBanditWarning, StateMismatchError
 from torch_kbandits.experiments.loop import Progress, Trace
 from torch_kbandits.experiments.records import versions
 from torch_kbandits.files import clear_drafts
@@ -83,7 +83,7 @@ class Checkpoint:
             kept = _kept(content)
             torch.set_rng_state(content["generator"])
             bandit.load_state_dict(content["state"])
-        except (KernelBanditError, KeyError, TypeError, ValueError, RuntimeError) as error:
+        except Exception as error:  # whatever is wrong with a file, the run is made
             torch.set_rng_state(before)
             return Kept(Progress(), [f"A run begins anew, since its checkpoint does not serve: {error}"])
         return kept

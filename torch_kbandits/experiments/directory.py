@@ -102,7 +102,7 @@ def spec_in(directory: str | Path) -> ExperimentSpec:
 def _index(folder: Path) -> dict[str, Any]:
     try:
         index = json.loads(read_whole(folder / EXPERIMENT_FILE))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise _damaged(folder, error) from error
     if not isinstance(index, dict):
         raise _damaged(folder, TypeError("it is no table"))

@@ -32,6 +32,6 @@ class EnvironmentExpert:
         """Return values (Q,) at arms X (Q, d) in a round of the bandit, and the variance of their noise."""
         round = int(time) * self.batch
         generator = generator_for(self.environment.seed, round, "expert")
-        noise = torch.randn(len(X), generator=generator, dtype=torch.float64).to(X)
+        noise = torch.randn(len(X), generator=generator, dtype=torch.float64, device="cpu").to(X)
         values = self.environment.mean(X, round) - self.environment.center
         return values + self.noise_scale * noise, self.noise_scale**2

@@ -1,9 +1,15 @@
 """What is typed on a command line instead of a spec: ``bkb:oversampling=5,label=large``; values are as in TOML."""
 
+import json
+import re
 import tomllib
-from typing import Any
+from typing import Any, Literal
 
+from torch_kbandits import checks
 from torch_kbandits.errors import InputError
+
+#: Dots of a key.
+_LONGEST_KEY = 100
 
 
 def parse_entry(text: str, option: str) -> dict[str, Any]:
@@ -31,9 +37,40 @@ def parse_assignment(text: str, option: str) -> tuple[str, Any]:
 def parse_value(text: str) -> Any:
     """Return what a text means in TOML; a text that means nothing there is a string."""
     try:
-        return tomllib.loads(f"value = {text}")["value"]
+        return read_plain(checks.shown(text), f"value = {text}", "TOML")["value"]
     except tomllib.TOMLDecodeError:
         return text
+
+
+def read_plain(where: str, text: str, kind: Literal["TOML", "JSON"]) -> Any:
+    """Return the content of a text.
+
+    Args:
+        where: how error messages call it.
+        text: of the kind.
+        kind: of the text.
+
+    Raises:
+        InputError: if it is nested so deeply, or has a number of so many digits, that Python does not read it.
+        TOMLDecodeError, JSONDecodeError: if it is not of its kind.
+    """
+    too_deep = InputError(f"{where} is nested too deeply: give tables and lists as the documentation shows them.")
+    if kind == "TOML" and _longest_key(text) > _LONGEST_KEY:
+        raise too_deep
+    try:
+        return tomllib.loads(text) if kind == "TOML" else json.loads(text)
+    except (tomllib.TOMLDecodeError, json.JSONDecodeError):
+        raise
+    except RecursionError:
+        raise too_deep from None
+    except ValueError:
+        raise InputError(f"{where} has a number of too many digits.") from None
+
+
+def _longest_key(text: str) -> int:
+    """Return how many parts a dotted key may have; Python takes the square of that for it."""
+    lines = (line.partition("#")[0] for line in text.replace(" ", "").replace("\t", "").splitlines())
+    return max((part.count(".") for line in lines for part in re.split(r"[,\[\]{}=]", line)), default=0)
 
 
 def _split(text: str) -> list[str]:

@@ -8,7 +8,7 @@ from gpytorch.kernels import Kernel, LinearKernel
 from torch import Tensor
 
 from torch_kbandits import checks
-from torch_kbandits.environments.covariances import stationary_kernel
+from torch_kbandits.environments.covariances import anisotropic_kernel
 from torch_kbandits.errors import InputError
 from torch_kbandits.experiments.nearest import check_keys, pick, table
 
@@ -41,7 +41,7 @@ def build_kernel(value: Any, where: str = "kernel") -> Kernel:
     outputscale = checks.positive(f"{where}.outputscale", entry.get("outputscale", 1.0))
     if name != "linear":
         lengthscale = _lengthscale(f"{where}.lengthscale", entry.get("lengthscale", 1.0))
-        return stationary_kernel(name, lengthscale, outputscale)
+        return anisotropic_kernel(name, lengthscale, outputscale)
     kernel = LinearKernel().double()
     kernel.variance = torch.tensor(outputscale, dtype=torch.float64)
     return kernel

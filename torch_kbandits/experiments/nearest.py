@@ -6,6 +6,9 @@ from typing import Any
 from torch_kbandits import checks
 from torch_kbandits.errors import InputError
 
+#: Tables and lists within each other.
+_DEEPEST = 20
+
 
 def unknown(where: str, kind: str, name: object, valid: Iterable[str]) -> InputError:
     """Return the error for a name that is none of the valid ones.
@@ -28,6 +31,20 @@ def table(where: str, value: Any) -> Mapping[str, Any]:
     if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
         raise InputError(f"{where} must be a table of names and values, got {checks.describe(value)}.")
     return value
+
+
+def check_depth(where: str, value: Any) -> None:
+    """Refuse tables and lists that are nested so deeply that no spec means it."""
+    level, depth = [value], 0
+    while level:
+        if depth > _DEEPEST:
+            raise InputError(f"{where} is nested too deeply: {_DEEPEST} tables or lists within each other are enough.")
+        inner = [part.values() if isinstance(part, Mapping) else part for part in level if _is_nest(part)]
+        level, depth = [part for parts in inner for part in parts], depth + 1
+
+
+def _is_nest(value: Any) -> bool:
+    return isinstance(value, (Mapping, list, tuple))
 
 
 def check_keys(where: str, kind: str, value: Mapping[str, Any], valid: Iterable[str]) -> None:

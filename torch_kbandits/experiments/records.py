@@ -153,7 +153,7 @@ def _parse(line: bytes) -> Record:
     """Return the record of a line; ``ValueError`` says why there is none."""
     try:
         content = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise ValueError("it is cut or is not JSON") from None
     names = [field.name for field in fields(Record)]
     if not isinstance(content, dict) or set(content) != set(names):

@@ -1,6 +1,5 @@
 """What an algorithm would have earned, from the log of another policy: rejection-sampling replay."""
 
-import math
 from dataclasses import dataclass
 
 import torch
@@ -72,11 +71,10 @@ def replay_log(
     Cost: an ask for each accepted interaction, a tell for each round.
     """
     checks.instance("log", log, LoggedInteractions, "a LoggedInteractions, as read_log returns")
-    checks.instance("seed", seed, int, "a whole number")
-    if isinstance(center, bool) or not isinstance(center, int | float) or not math.isfinite(center):
-        raise InputError(f"center must be a finite number, got {checks.describe(center)}.")
+    seed = checks.whole_number("seed", seed)
+    center = checks.finite_number("center", center)
     if rounds is not None:
-        checks.positive_integer("rounds", rounds)
+        rounds = checks.positive_integer("rounds", rounds)
     accept = _accepted(log, seed, lowest_propensity)
     actions = log.action_rows
     matched: list[int] = []
@@ -107,5 +105,5 @@ def _accepted(log: LoggedInteractions, seed: int, lowest_propensity: float | Non
     if least < lowest:
         row = int(log.propensities.argmin())
         raise InputError(f"lowest_propensity is {lowest:g} and row {row} of the log has a propensity of {least:g}.")
-    uniform = torch.rand(len(log), generator=generator_for(seed, 0, "acceptance"), dtype=torch.float64)
+    uniform = torch.rand(len(log), generator=generator_for(seed, 0, "acceptance"), dtype=torch.float64, device="cpu")
     return (uniform * log.propensities.double().cpu() < lowest).tolist()

@@ -166,7 +166,7 @@ def _clip_workers(workers: int | None, tell: Callable[[str], None]) -> int:
     cores = available_cores()
     if workers is None:
         return cores
-    if checks.positive_integer("workers", workers) > cores:
+    if (workers := checks.positive_integer("workers", workers)) > cores:
         tell(f"{workers} workers were asked for and there are {cores} core(s): {cores} will run.")
     return min(workers, cores)
 

@@ -10,8 +10,9 @@ from typing import Any
 from torch_kbandits import checks
 from torch_kbandits.errors import InputError
 from torch_kbandits.experiments.catalogue import check_algorithm, check_environment
+from torch_kbandits.experiments.inline import read_plain
 from torch_kbandits.experiments.kernels import build_kernel
-from torch_kbandits.experiments.nearest import check_keys, table
+from torch_kbandits.experiments.nearest import check_depth, check_keys, table
 from torch_kbandits.experiments.trial import AlgorithmEntry, EnvironmentEntry, Trial
 from torch_kbandits.experiments.widths import check_gain, check_width
 
@@ -26,6 +27,8 @@ SETTINGS = {
     "failure_probability": checks.open_unit_interval,
     "horizon": checks.positive_integer,
 }
+#: Beyond these a spec is a mistake: characters of its file, seeds, and rounds of a run.
+_LARGEST_FILE, _MOST_SEEDS, _MOST_ROUNDS = 10**6, 10**5, 10**9
 _KEYS = ("name", "rounds", "seeds", "record_every", "checkpoint_every", "settings", "environments", "algorithms")
 
 
@@ -94,15 +97,19 @@ def load_spec(path: str | Path) -> ExperimentSpec:
         InputError: if the file is missing or malformed, or names what does not exist; the message says where.
     """
     file = Path(path)
+    kind = "JSON" if file.suffix.lower() == ".json" else "TOML"
     try:
-        text = file.read_text(encoding="utf-8")
-        content = json.loads(text) if file.suffix.lower() == ".json" else tomllib.loads(text)
+        with file.open("rb") as stream:
+            text = stream.read(_LARGEST_FILE + 1).decode()
     except FileNotFoundError:
         raise InputError(f"There is no spec file {str(path)!r}.") from None
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path} cannot be read: {error}") from None
+    if len(text) > _LARGEST_FILE:
+        raise InputError(f"{path} has more than {_LARGEST_FILE:,} characters: it is no spec.")
+    try:
+        content = read_plain(str(path), text, kind)
     except (json.JSONDecodeError, tomllib.TOMLDecodeError) as error:
-        kind = "JSON" if file.suffix.lower() == ".json" else "TOML"
         raise InputError(f"{path} is not valid {kind}: {error}") from None
     try:
         return parse_spec(content, default_name=file.stem)
@@ -123,6 +130,7 @@ def parse_spec(content: Mapping[str, Any], default_name: str = "experiment") -> 
     Raises:
         InputError: if a name, option, key or value is not known or does not fit.
     """
+    check_depth("the spec", content)
     check_keys("the spec", "key", table("the spec", content), _KEYS)
     for key in ("rounds", "environments", "algorithms"):
         if key not in content:
@@ -142,7 +150,7 @@ def parse_spec(content: Mapping[str, Any], default_name: str = "experiment") -> 
         checks.positive_integer("checkpoint_every", checkpoints)
     return ExperimentSpec(
         name=name,
-        rounds=checks.positive_integer("rounds", content["rounds"]),
+        rounds=parse_rounds("rounds", content["rounds"]),
         seeds=parse_seeds(content.get("seeds", 1)),
         environments=tuple(environments),
         algorithms=tuple(algorithms),
@@ -155,13 +163,27 @@ def parse_spec(content: Mapping[str, Any], default_name: str = "experiment") -> 
 def parse_seeds(value: Any) -> tuple[int, ...]:
     """Return the seeds: 0, …, n − 1 for a number n, or those of a list."""
     if not isinstance(value, list | tuple):
-        return tuple(range(checks.positive_integer("seeds", value)))
-    wrong = [seed for seed in value if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0]
-    if wrong or not value:
-        raise InputError(f"seeds must be how many, or a list of whole numbers of at least 0, got {value!r}.")
-    if len(set(value)) < len(value):
-        raise InputError(f"seeds must differ from each other, got {value!r}.")
-    return tuple(value)
+        number = checks.positive_integer("seeds", value)
+        if number > _MOST_SEEDS:
+            raise InputError(
+                f"seeds must be at most {_MOST_SEEDS:,}, got {checks.shown(number)}: it is how many; for the one of "
+                "that number give a list, [5] in a spec or --seeds 5, on the command line."
+            )
+        return tuple(range(number))
+    if not value:
+        raise InputError("seeds must be how many, or a list of whole numbers of at least 0, got an empty list.")
+    seeds = tuple(checks.non_negative_integer(f"seeds[{i}]", seed) for i, seed in enumerate(value))
+    if len(set(seeds)) < len(seeds):
+        raise InputError(f"seeds must differ from each other, got {checks.shown(value)}.")
+    return seeds
+
+
+def parse_rounds(name: str, value: Any) -> int:
+    """Return how many rounds a run has, a whole number of at least 1."""
+    rounds = checks.positive_integer(name, value)
+    if rounds > _MOST_ROUNDS:
+        raise InputError(f"{name} must be at most {_MOST_ROUNDS:,}, got {checks.shown(rounds)}.")
+    return rounds
 
 
 def _entries(kind: str, content: Mapping[str, Any]) -> list[Mapping[str, Any]]:

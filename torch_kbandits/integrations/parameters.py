@@ -94,9 +94,10 @@ class ParameterSpace:
         if not several:
             return torch.zeros(n, 0, dtype=torch.float64)
         if len(several) > SobolEngine.MAXDIM:
-            uniform = torch.rand(first + n, len(several), generator=generator, dtype=torch.float64)[first:]
+            shape = first + n, len(several)
+            uniform = torch.rand(shape, generator=generator, dtype=torch.float64, device="cpu")[first:]
         else:
-            seed = int(torch.randint(2**31, (), generator=generator))
+            seed = int(torch.randint(2**31, (), generator=generator, device="cpu"))
             engine = SobolEngine(len(several), scramble=True, seed=seed)
             uniform = engine.fast_forward(first).draw(n, dtype=torch.float64)
         columns = zip(several.values(), uniform.unbind(-1), strict=True)

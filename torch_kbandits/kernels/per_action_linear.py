@@ -1,12 +1,12 @@
 from typing import Any
 
-from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits import checks
+from torch_kbandits.kernels.numberless import NumberlessKernel
 
 
-class PerActionLinearKernel(Kernel):
+class PerActionLinearKernel(NumberlessKernel):
     """A linear model in (1, context) for each action, all coefficients standard normal and independent.
 
         k((x, a), (x', a')) = (1 + ⟨x, x'⟩) · 1[a = a']
@@ -18,20 +18,20 @@ class PerActionLinearKernel(Kernel):
 
     Args:
         context_dim: c >= 0, the number of context columns, the first of a joint point; the others are the action.
+        kwargs: of every GPyTorch kernel: ``active_dims``, ``batch_shape``.
 
     Cost: O(n n' d).
     """
 
-    def __init__(self, context_dim: int) -> None:
-        super().__init__()
+    def __init__(self, context_dim: int, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
         self.context_dim = checks.non_negative_integer("context_dim", context_dim)
 
-    def forward(
-        self, x1: Tensor, x2: Tensor, diag: bool = False, last_dim_is_batch: bool = False, **params: Any
-    ) -> Tensor:
+    def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
         """Return k(x1, x2), (..., n, n'), or its diagonal (..., n)."""
         c = self.context_dim
         if diag:
-            return (1.0 + (x1[..., :c] * x2[..., :c]).sum(-1)) * (x1[..., c:] == x2[..., c:]).all(-1)
+            same = (x1[..., c:] == x2[..., c:]).all(-1)
+            return self.in_batch((1.0 + (x1[..., :c] * x2[..., :c]).sum(-1)) * same, diag)
         same = (x1[..., c:].unsqueeze(-2) == x2[..., c:].unsqueeze(-3)).all(-1)
-        return (1.0 + x1[..., :c] @ x2[..., :c].mT) * same
+        return self.in_batch((1.0 + x1[..., :c] @ x2[..., :c].mT) * same, diag)

@@ -15,16 +15,22 @@ _ASYMMETRY_TOLERANCE = {torch.float64: 1e-8, torch.float32: 1e-4}
 class PrecomputedKernel(Kernel):
     """A fixed covariance between A things that have a number and no coordinates, such as sensors.
 
-    Points are arm indices: (..., n, 1), whole numbers 0 … A − 1 as floats. The covariance is a buffer: it moves with
-    ``.to`` and is part of ``state_dict``; it is not learned and has no gradient with respect to points. Put it inside
-    a ``ScaleKernel`` to learn a factor.
+    Points are arm indices: (..., n, 1), whole numbers 0 … A − 1 as floats. Beside other columns name the one of the
+    indices::
+
+        PrecomputedKernel(covariance, active_dims=(0,)) * RBFKernel(active_dims=(1, 2))
+
+    The covariance is a buffer: it moves with ``.to`` and is part of ``state_dict``; it is not learned and has no
+    gradient with respect to points. Put it inside a ``ScaleKernel`` to learn a factor.
 
     Args:
         covariance: (A, A), in reward units squared; symmetric and positive semi-definite up to rounding. It is kept as
-            given but for its asymmetry, which is averaged away.
+            given but for its asymmetry, which is averaged away. Leading dimensions are a batch of covariances.
+        batch_shape: of the kernel; that of the covariance by default, which it may expand.
+        kwargs: of every GPyTorch kernel: ``active_dims``.
 
     Raises:
-        InputError: if it is not a finite, symmetric (A, A) tensor with A >= 1.
+        InputError: if it is not a finite, symmetric (..., A, A) tensor with A >= 1, or of another batch shape.
         NotPositiveDefiniteError: if it has a clearly negative eigenvalue.
 
     Cost: O(A³) once, for the check; then a look-up an entry. O(A²) memory.
@@ -32,21 +38,27 @@ class PrecomputedKernel(Kernel):
 
     covariance: Tensor
 
-    def __init__(self, covariance: Tensor) -> None:
+    def __init__(
+        self, covariance: Tensor, batch_shape: torch.Size | tuple[int, ...] | None = None, **kwargs: Any
+    ) -> None:
         checks.finite("covariance", checks.floating_tensor("covariance", covariance))
-        if covariance.dim() != 2 or covariance.shape[0] != covariance.shape[1] or len(covariance) == 0:
+        if covariance.dim() < 2 or covariance.shape[-2] != covariance.shape[-1] or covariance.numel() == 0:
             raise InputError(f"covariance must be (A, A) with A >= 1, got {checks.describe(covariance)}.")
         covariance = covariance.detach()
         asymmetry = (covariance - covariance.mT).abs()
-        if bool(asymmetry.max() > _ASYMMETRY_TOLERANCE[covariance.dtype] * covariance.abs().max()):
-            row, column = divmod(int(asymmetry.argmax()), len(covariance))
+        largest = covariance.abs().amax((-2, -1), keepdim=True)
+        if bool((asymmetry > _ASYMMETRY_TOLERANCE[covariance.dtype] * largest).any()):
+            *member, row, column = (int(place) for place in torch.unravel_index(asymmetry.argmax(), asymmetry.shape))
+            here, there = (*member, row, column), (*member, column, row)
             raise InputError(
-                f"covariance must be symmetric: entry ({row}, {column}) is {float(covariance[row, column]):.6g}, "
-                f"entry ({column}, {row}) is {float(covariance[column, row]):.6g}."
+                f"covariance must be symmetric: entry {here} is {float(covariance[here]):.6g}, "
+                f"entry {there} is {float(covariance[there]):.6g}."
             )
         covariance = (covariance + covariance.mT) / 2.0
         jittered_cholesky(covariance)
-        super().__init__()
+        if batch_shape is not None:
+            covariance = _expanded(covariance, torch.Size(batch_shape))
+        super().__init__(batch_shape=covariance.shape[:-2], **kwargs)
         self.register_buffer("covariance", covariance)
 
     @property
@@ -67,19 +79,34 @@ class PrecomputedKernel(Kernel):
         """
         rows = self._indices(x1)
         columns = rows if x2 is x1 else self._indices(x2)
+        size = self.covariance.shape[-1]
+        tables = self.covariance.reshape(-1, size, size)
+        member = torch.arange(len(tables), device=x1.device).view(*self.covariance.shape[:-2], 1)
         if diag:
-            return self.covariance[rows, columns]
-        return self.covariance[rows.unsqueeze(-1), columns.unsqueeze(-2)]
+            return tables[member, rows, columns]
+        return tables[member.unsqueeze(-1), rows.unsqueeze(-1), columns.unsqueeze(-2)]
 
     def _indices(self, X: Tensor) -> Tensor:
         checks.same_kind("arm indices", X, self.covariance)
         if X.shape[-1] != 1:
-            raise InputError(f"arm indices must have one column, shape (n, 1); got {checks.describe(X)}.")
-        values = X.squeeze(-1)
-        known = (values >= 0) & (values < len(self.covariance)) & (values == values.round())
+            raise InputError(
+                f"arm indices must have one column, shape (n, 1); got {checks.describe(X)}. Beside others name it: "
+                "active_dims=(i,)."
+            )
+        values, size = X.squeeze(-1), self.covariance.shape[-1]
+        known = (values >= 0) & (values < size) & (values == values.round())
         if not bool(known.all()):
             raise InputError(
-                f"arm indices must be whole numbers from 0 to {len(self.covariance) - 1}, "
-                f"got {float(values[~known][0])!r}."
+                f"arm indices must be whole numbers from 0 to {size - 1}, got {float(values[~known][0])!r}."
             )
         return values.detach().long()
+
+
+def _expanded(covariance: Tensor, batch_shape: torch.Size) -> Tensor:
+    """Return the covariance (..., A, A) for each member of a batch."""
+    try:
+        return covariance.expand(*batch_shape, *covariance.shape[-2:])
+    except RuntimeError:
+        raise InputError(
+            f"A covariance of shape {tuple(covariance.shape)} does not expand to the batch shape {tuple(batch_shape)}."
+        ) from None

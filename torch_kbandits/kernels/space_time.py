@@ -1,3 +1,4 @@
+from collections.abc import Iterator
 from copy import deepcopy
 from typing import Any
 
@@ -5,8 +6,11 @@ from gpytorch.kernels import Kernel
 from linear_operator import to_dense
 from torch import Tensor
 
+from torch_kbandits import checks
+from torch_kbandits.kernels.numberless import NumberlessKernel
 
-class SpaceTimeKernel(Kernel):
+
+class SpaceTimeKernel(NumberlessKernel):
     """The product of a kernel on time, the first column, and one on space, the other columns.
 
     It is what ``time_kernel`` with ``active_dims=(0,)`` times ``space_kernel`` is, for a kernel on space that counts
@@ -15,16 +19,25 @@ class SpaceTimeKernel(Kernel):
     Args:
         space_kernel: any kernel on d columns; a copy is kept.
         time_kernel: a kernel on one column; a copy is kept.
+        kwargs: of every GPyTorch kernel: ``active_dims``, of which the first is the time; ``batch_shape``, beside those
+            of the two kernels.
 
     Cost: that of both.
     """
 
-    def __init__(self, space_kernel: Kernel, time_kernel: Kernel) -> None:
-        super().__init__()
+    def __init__(self, space_kernel: Kernel, time_kernel: Kernel, **kwargs: Any) -> None:
+        checks.instance("space_kernel", space_kernel, Kernel, "a GPyTorch kernel")
+        checks.instance("time_kernel", time_kernel, Kernel, "a GPyTorch kernel")
+        super().__init__(**kwargs)
         self.space_kernel, self.time_kernel = deepcopy(space_kernel), deepcopy(time_kernel)
+
+    def named_sub_kernels(self) -> Iterator[tuple[str, Kernel]]:
+        """Yield the two kernels and not their parts, which are theirs to index and to expand."""
+        yield "space_kernel", self.space_kernel
+        yield "time_kernel", self.time_kernel
 
     def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
         """Return the covariance of points x1 (..., n, 1 + d) and x2 (..., m, 1 + d), (..., n, m), or its diagonal."""
         times = self.time_kernel(x1[..., :1], x2[..., :1], diag=diag)
         places = self.space_kernel(x1[..., 1:], x2[..., 1:], diag=diag)
-        return to_dense(times) * to_dense(places)
+        return self.in_batch(to_dense(times) * to_dense(places), diag)

@@ -72,8 +72,8 @@ class UncertaintyInjectionLikelihood(_GaussianLikelihoodBase):
         regularization = checks.positive("regularization", regularization)
         if (time_column is None) == (times is None):
             raise InputError("Give either time_column, the column of the inputs that is the time, or times.")
-        if time_column is not None and (isinstance(time_column, bool) or not isinstance(time_column, int)):
-            raise InputError(f"time_column must be a column number, got {checks.describe(time_column)}.")
+        if time_column is not None:
+            time_column = checks.whole_number("time_column", time_column)
         now = checks.finite_number("now", now)
         if times is not None:
             checks.finite("times", checks.floating_tensor("times", times))

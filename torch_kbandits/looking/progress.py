@@ -114,7 +114,7 @@ class Progress:
         name: str | None = None,
     ) -> None:
         if rounds is not None:
-            checks.positive_integer("rounds", rounds)
+            rounds = checks.positive_integer("rounds", rounds)
         self._gauge = Gauge(bandit, interval=interval, center=center)
         self._bandit, self._round, self._passed = bandit, bandit.round, 0
         # Every call of its update is to be shown: it is called only when a reading is due.

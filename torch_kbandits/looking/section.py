@@ -95,7 +95,7 @@ def section(
     columns = tuple(_column(bandit, names, coordinate) for coordinate in coordinates)
     if len(set(columns)) != len(columns):
         raise InputError(f"The coordinates must differ, got {list(coordinates)}.")
-    if checks.positive_integer("resolution", resolution) < 2:
+    if (resolution := checks.positive_integer("resolution", resolution)) < 2:
         raise InputError(f"resolution must be at least 2, got {resolution}.")
     values = _values(bandit, columns, bounds, resolution, names)
     fixed, is_recommended = _fixed(bandit, at, context, candidates)

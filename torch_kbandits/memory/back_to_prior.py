@@ -42,10 +42,7 @@ class BackToPrior(Memory):
     needs_time_column: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "forgetting", checks.share("forgetting", self.forgetting))
-        if self.least_correlation is not None:
-            least = checks.open_unit_interval("least_correlation", self.least_correlation)
-            object.__setattr__(self, "least_correlation", least)
+        checks.keep(self, forgetting=checks.share, least_correlation=checks.optional(checks.open_unit_interval))
 
     def noise(self, times: Tensor, now: float, regularization: float | Tensor) -> Tensor:
         """Return λ for each observation that counts, and infinity for the others, (n,)."""

@@ -35,8 +35,7 @@ class UncertaintyInjection(Memory):
 
     def __post_init__(self) -> None:
         checks.instance("growth", self.growth, Growth, "a growth such as Quadratic(1.0)")
-        if self.max_variance is not None:
-            object.__setattr__(self, "max_variance", checks.positive("max_variance", self.max_variance))
+        checks.keep(self, max_variance=checks.optional(checks.positive))
 
     def noise(self, times: Tensor, now: float, regularization: float | Tensor) -> Tensor:
         """Return the grown variances, infinite beyond the largest that counts, (n,)."""
@@ -69,10 +68,7 @@ class Discount(Memory):
     keeps_noise = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "discount", checks.discount("discount", self.discount))
-        if self.least_weight is not None:
-            weight = checks.open_unit_interval("least_weight", self.least_weight)
-            object.__setattr__(self, "least_weight", weight)
+        checks.keep(self, discount=checks.discount, least_weight=checks.optional(checks.open_unit_interval))
 
     def noise(self, times: Tensor, now: float, regularization: float | Tensor) -> Tensor:
         """Return λ η^(−age), infinite below the least weight, (n,)."""

@@ -66,7 +66,7 @@ class Quadratic(Growth):
     bounds = (0.0, math.inf)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "rate", checks.non_negative("rate", self.rate))
+        checks.keep(self, rate=checks.non_negative)
 
     @staticmethod
     def formula(age: Tensor, regularization: Tensor, value: Tensor) -> Tensor:
@@ -93,7 +93,7 @@ class Linear(Growth):
     bounds = (0.0, math.inf)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "rate", checks.non_negative("rate", self.rate))
+        checks.keep(self, rate=checks.non_negative)
 
     @staticmethod
     def formula(age: Tensor, regularization: Tensor, value: Tensor) -> Tensor:
@@ -122,7 +122,7 @@ class Exponential(Growth):
     bounds = (2.0**-40, 1.0)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "discount", checks.discount("discount", self.discount))
+        checks.keep(self, discount=checks.discount)
 
     @staticmethod
     def formula(age: Tensor, regularization: Tensor, value: Tensor) -> Tensor:

@@ -40,10 +40,7 @@ class SlidingWindow(Memory):
             raise InputError(f'unit must be "time" or "observations", got {self.unit!r}.')
         if isinstance(self.size, float) and self.size == math.inf:
             return
-        if self.unit == "observations":
-            object.__setattr__(self, "size", checks.positive_integer("size", self.size))  # pyright: ignore[reportArgumentType]
-        else:
-            object.__setattr__(self, "size", checks.positive("size", self.size))
+        checks.keep(self, size=checks.positive_integer if self.unit == "observations" else checks.positive)
 
     def noise(self, times: Tensor, now: float, regularization: float | Tensor) -> Tensor:
         """Return λ within the window and infinity outside, (n,)."""
@@ -76,8 +73,8 @@ class Restart(Memory):
 
     def __post_init__(self) -> None:
         if not (isinstance(self.period, float) and self.period == math.inf):
-            object.__setattr__(self, "period", checks.positive("period", self.period))
-        object.__setattr__(self, "origin", checks.finite_number("origin", self.origin))
+            checks.keep(self, period=checks.positive)
+        checks.keep(self, origin=checks.finite_number)
 
     def noise(self, times: Tensor, now: float, regularization: float | Tensor) -> Tensor:
         """Return λ in the present period and infinity before, (n,)."""

@@ -280,10 +280,12 @@ class FactoredGP(SingleTaskGP):
     def _factors(self) -> tuple[Any, int]:
         """Return the factors of the posterior and their number of batch dimensions, computed once for given data.
 
-        They are computed again where gradients through them are asked for and those kept have none.
+        They are computed again where gradients through them are asked for and those kept have none. Points observed
+        that ask for a gradient, as fantasies do in a search, get all of it: not what is left without the factors'.
         """
         kept = cast(Cache | None, self.prediction_strategy)
-        with_graph = torch.is_grad_enabled() and gpytorch_settings.detach_test_caches.off()
+        asked = gpytorch_settings.detach_test_caches.off() or self.train_inputs[0].requires_grad
+        with_graph = torch.is_grad_enabled() and asked
         if kept is not None and not kept.is_of(self._now()):
             kept = None
         if kept is None or (with_graph and not kept.has_graph and self._requires_grad()):

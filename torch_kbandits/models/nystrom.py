@@ -1,4 +1,5 @@
 from copy import deepcopy
+from dataclasses import replace
 from typing import Any, Self
 
 import torch
@@ -18,6 +19,7 @@ from torch_kbandits.dictionaries import DictionaryRule, PlayedPoints, RidgeLever
 from torch_kbandits.dtc import DTCFactors, embed
 from torch_kbandits.errors import EmptyHistoryError, InputError
 from torch_kbandits.gram import border, gram, prior_mean, prior_variance
+from torch_kbandits.likelihoods import UncertaintyInjectionLikelihood
 from torch_kbandits.linalg import jittered_cholesky
 from torch_kbandits.models.choosing import played_points, unspanned
 from torch_kbandits.models.collapsed_bound import LowRankNormal, TraceTerm
@@ -223,7 +225,8 @@ class NystromGP(ToldGP):
         """Move this model to another dictionary, on the same observations; after an error it is as it was.
 
         A rule chooses among the points of the observations that are left, by their leverage scores under the present
-        posterior, as BKB does in every round. Points that are given may be any.
+        posterior, as BKB does in every round; where that would take far more points than there are, by scores given all
+        observations. Points that are given may be any.
 
         Args:
             dictionary: points (m, d), in the space of ``train_X`` before any input transform; or a rule.
@@ -276,6 +279,29 @@ class NystromGP(ToldGP):
         conditioned.inducing_points = concatenate(self.inducing_points, X, dim=-2)
         conditioned._transformed_inducing_points = self._transformed_inducing_points
         return conditioned
+
+    def hallucinated(self, X: Tensor) -> Self:
+        """Return a copy conditioned on its posterior mean at X (k, d): points join the dictionary, the mean stays.
+
+        Without gradients. Observed rewards would move the mean, since a larger dictionary reads the others otherwise.
+
+        Cost: that of ``tell`` where points join the dictionary; that of ``condition_on_observations`` for a model with
+        batch dimensions or with times apart from its inputs, whose mean is then that of the larger dictionary.
+        """
+        with torch.no_grad():
+            mean = self.posterior(X).mean
+            if self._is_batch() or X.dim() != 2 or isinstance(self.likelihood, UncertaintyInjectionLikelihood):
+                return self.condition_on_observations(X, mean)
+            factors, basis = self._state()
+            data = (*self.train_inputs, self.train_targets, *self._shared_buffers())
+            other = deepcopy(self, memo={id(part): part for part in data})
+            other._keep(factors, basis)
+            other.tell(X, mean, add_to_dictionary=True)
+            after, basis = other._state()
+            alpha = factors.coefficients()
+            alpha = torch.nn.functional.pad(alpha, (0, basis.shape[-2] - alpha.shape[-1])).unsqueeze(-1)
+            other._keep(replace(after, weights=(after.dictionary_factor.mT @ alpha).squeeze(-1)), basis)
+        return other
 
     # ---------------------------------------------------------------- inside
 

@@ -196,7 +196,8 @@ class OnlineGP(ToldGP):
     def _extend(self, conditioned: Self, inputs: Tensor, targets: Tensor) -> None:
         """Border the factor, O((u + k)² k) a batch member."""
         factors, _ = self._factors()
-        with torch.set_grad_enabled(torch.is_grad_enabled() and botorch_settings.propagate_grads.on()):
+        with_graph = botorch_settings.propagate_grads.on() or inputs.requires_grad
+        with torch.set_grad_enabled(torch.is_grad_enabled() and with_graph):
             variances = conditioned._noise(conditioned._points())[..., self.num_observations :]
             basis = concatenate(self._basis(), inputs, dim=-2)
             grams = border(self.covar_module, basis, inputs.shape[-2])

@@ -7,10 +7,12 @@ from typing import Any, Protocol, Self, TypeVar
 import torch
 from torch import Tensor
 
+from torch_kbandits import checks
 from torch_kbandits.errors import DamagedFileError, InputError, KernelBanditError, StateMismatchError
 from torch_kbandits.saving import values
 from torch_kbandits.saving.container import read, write
 from torch_kbandits.saving.refusal import NotRebuildableError
+from torch_kbandits.saving.schema import check_bandit, check_pieces
 from torch_kbandits.version import __version__
 
 #: What the first line of a file calls it.
@@ -71,14 +73,14 @@ def loaded(
         raise InputError("Leave out device: the bandit given as into has one.")
     content, file = read(path, _KIND), repr(fspath(path))
     try:
-        state, pieces, name = content["state"], content["pieces"], content["class"]
-    except (KeyError, TypeError) as error:
-        raise DamagedFileError(f"{file} holds no bandit: {error!r} is missing.") from None
-    bandit = _made(kind, name, pieces, device, file) if into is None else into
+        check_bandit(content)
+    except InputError as error:
+        raise DamagedFileError(f"{file} holds no bandit: {error}") from None
+    bandit = _made(kind, content["class"][:40], content["pieces"], device, file) if into is None else into
     try:
-        bandit.load_state_dict(state)
+        bandit.load_state_dict(content["state"])
     except StateMismatchError as error:
-        raise StateMismatchError(f"{file}, by torch_kbandits {content.get('version')}: {error}") from error
+        raise StateMismatchError(f"{file}, by torch_kbandits {content['version'][:40]}: {error}") from error
     return bandit
 
 
@@ -88,9 +90,11 @@ def _described(kind: type, words: Mapping[str, Any], points: Tensor) -> dict[str
         return {"reason": f"the class {kind.__name__} is not known to it"}
     try:
         described = {name: values.describe(name, word, points) for name, word in words.items()}
-    except NotRebuildableError as error:
+        pieces = {"words": described, "device": str(points.device)}
+        check_pieces(pieces)
+    except (NotRebuildableError, InputError) as error:
         return {"reason": str(error)}
-    return {"words": described, "device": str(points.device)}
+    return pieces
 
 
 def _made(kind: type[_AnyBandit], name: str, pieces: Any, device: torch.device | str | None, file: str) -> _AnyBandit:
@@ -103,11 +107,19 @@ def _made(kind: type[_AnyBandit], name: str, pieces: Any, device: torch.device |
             f"{file} has the state of its {name} and not what makes it again: {pieces['reason']}. Make the bandit as "
             f"it was and give it: {kind.__name__}.load(path, into=bandit)."
         )
+    try:
+        check_pieces(pieces)
+    except InputError as error:
+        raise DamagedFileError(f"{file} is damaged: what its {name} is made of does not fit: {error}") from None
     saved = pieces["device"] if device is None else device
     try:
         place = torch.empty(0, device=saved).device
-    except (RuntimeError, AssertionError) as error:
-        raise InputError(f"device={str(saved)!r} cannot be used here ({error}): give one, device='cpu'.") from None
+        if place.type == "meta":
+            raise RuntimeError("it has no numbers")
+    except (RuntimeError, AssertionError, TypeError) as error:
+        raise InputError(
+            f"device={checks.shown(str(saved))} cannot be used here ({error}): give one, device='cpu'."
+        ) from None
     try:
         return named._made_of({word: values.rebuild(value, place) for word, value in pieces["words"].items()})
     except KernelBanditError as error:
@@ -115,7 +127,7 @@ def _made(kind: type[_AnyBandit], name: str, pieces: Any, device: torch.device |
             f"{file}: the {name} cannot be made again: {error} Make it as it was and give it: "
             f"{kind.__name__}.load(path, into=bandit)."
         ) from error
-    except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+    except Exception as error:  # what the file says led to it
         raise DamagedFileError(f"{file} is damaged: what its {name} is made of does not fit: {error!r}.") from error
 
 

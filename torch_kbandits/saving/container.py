@@ -12,6 +12,7 @@ from torch import Tensor
 
 from torch_kbandits.errors import DamagedFileError, InputError, StateMismatchError
 from torch_kbandits.files import read_whole, write_whole
+from torch_kbandits.saving.schema import check_archive, check_content
 from torch_kbandits.version import __version__
 
 #: Version of the layout of these files, and of what they hold.
@@ -39,7 +40,7 @@ def write(path: str | PathLike[str], kind: str, content: Mapping[str, Any], **ab
         InputError: if the content has something else.
     """
     stream = io.BytesIO()
-    torch.save(_plain("the content", content), stream)
+    torch.save(_plain("the content", content, set()), stream)
     body = stream.getvalue()
     header = {
         "format": FILE_FORMAT,
@@ -84,25 +85,38 @@ def read(path: str | PathLike[str], kind: str) -> dict[str, Any]:
     if hashlib.sha256(body).hexdigest() != digest:
         raise DamagedFileError(f"{found!r} is damaged: its content is not the one that was written. {_ADVICE}")
     try:
+        room = check_archive(body)
         content = torch.load(io.BytesIO(body), weights_only=True, map_location="cpu")
     except Exception as error:  # torch raises many kinds for what is not its own
         raise DamagedFileError(f"{found!r} holds what this version of torch does not read: {error}") from error
     if not isinstance(content, dict):
         raise DamagedFileError(f"{found!r} holds no {kind}: its content is of another kind.")
+    try:
+        check_content(content, room)
+    except InputError as error:
+        raise DamagedFileError(f"{found!r} holds what no {kind} has: {error} {_ADVICE}") from None
     return content
 
 
-def _plain(name: str, value: Any) -> Any:
-    """Return a value of those types alone that reading allows: a float of NumPy is written as one of Python."""
+def _plain(name: str, value: Any, storages: set[int]) -> Any:
+    """Return a value of those types alone that reading allows: a float of NumPy is written as one of Python.
+
+    Args:
+        name: for the message of an error.
+        value: to be written.
+        storages: of the tensors before it; a tensor gets one of its own, of the size of what it shows.
+    """
     if value is None:
         return value
     if isinstance(value, Tensor):
-        value = value.detach()
-        return value.clone() if value.untyped_storage().nbytes() > value.nbytes else value  # not all that it views
+        value, storage = value.detach(), value.untyped_storage()
+        is_own = storage.nbytes() == value.nbytes and storage.data_ptr() not in storages
+        storages.add(storage.data_ptr())
+        return value if is_own else value.clone(memory_format=torch.contiguous_format)
     if isinstance(value, Mapping):
-        return {_plain("a key", key): _plain(f"{name}.{key}", part) for key, part in value.items()}
+        return {_plain("a key", key, storages): _plain(f"{name}.{key}", part, storages) for key, part in value.items()}
     if isinstance(value, (list, tuple)):
-        parts = [_plain(f"{name}.{number}", part) for number, part in enumerate(value)]
+        parts = [_plain(f"{name}.{number}", part, storages) for number, part in enumerate(value)]
         return parts if isinstance(value, list) else tuple(parts)
     for kind in (bool, int, float, str):
         if isinstance(value, kind):

@@ -18,7 +18,7 @@ from torch_kbandits.state import describe_kernel
 
 
 def describe(kernel: Kernel, points: Tensor | None = None) -> dict[str, Any]:
-    """Return a kernel as plain values and tensors of which ``rebuild`` makes an equal one.
+    """Return a kernel as plain values and tensors, its own, of which ``rebuild`` makes an equal one.
 
     Args:
         kernel: of GPyTorch's own classes, BoTorch's or this package's, nested in any way.
@@ -32,7 +32,7 @@ def describe(kernel: Kernel, points: Tensor | None = None) -> dict[str, Any]:
     """
     description = {
         "root": _part(kernel, {}),
-        "tensors": {name: tensor.detach().clone() for name, tensor in _tensors(kernel)},
+        "tensors": {name: tensor.detach() for name, tensor in _tensors(kernel)},
         "fixed": [name for name, parameter in kernel.named_parameters() if not parameter.requires_grad],
         "training": kernel.training,
     }

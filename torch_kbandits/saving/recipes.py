@@ -59,9 +59,9 @@ RECIPES = {
         Recipe(standard.ProductKernel, parts=("kernels",), is_common=False),
         Recipe(InfiniteWidthBNNKernel, ("depth", "acos_eps")),
         Recipe(ours.WienerKernel, ("origin",)),
-        Recipe(ours.PrecomputedKernel, ("covariance",), is_common=False),
-        Recipe(ours.PerActionLinearKernel, ("context_dim",), is_common=False),
-        Recipe(ours.SpaceTimeKernel, parts=("space_kernel", "time_kernel"), is_common=False),
+        Recipe(ours.PrecomputedKernel, ("covariance",)),
+        Recipe(ours.PerActionLinearKernel, ("context_dim",)),
+        Recipe(ours.SpaceTimeKernel, parts=("space_kernel", "time_kernel")),
     )
 }
 

@@ -10,7 +10,6 @@ from botorch.models.utils.gpytorch_modules import (
     get_covar_module_with_dim_scaled_prior,
     get_gaussian_likelihood_with_lognormal_prior,
 )
-from botorch.utils.sampling import manual_seed
 from gpytorch.constraints import Positive
 from gpytorch.kernels import Kernel, ScaleKernel
 from gpytorch.likelihoods import GaussianLikelihood
@@ -24,6 +23,7 @@ from torch_kbandits.fitting import center_and_scale
 from torch_kbandits.likelihoods import UncertaintyInjectionLikelihood
 from torch_kbandits.memory import Growth, Linear
 from torch_kbandits.models import OnlineGP
+from torch_kbandits.random import seeded
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,7 +154,7 @@ def fit_hyperparameters(
             covar_module=standardised,
             mean_module=mean,
         )
-    with manual_seed(seed):
+    with seeded(seed):
         fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
     if kernel is None:
         standardised.outputscale = data.X.new_tensor(scale**2)

@@ -78,7 +78,7 @@ class InitialAdapter(RandomAdapter):
         fresh = [row for row in rows if not any(row.items() <= parameters.items() for parameters in tried)]
         rows = fresh or rows
         generator = generator_for(options["seed"], len(self._experiment.trials), f"initial {len(waiting)}")
-        drawn = torch.randperm(len(rows), generator=generator)[:n].tolist()
+        drawn = torch.randperm(len(rows), generator=generator, device="cpu")[:n].tolist()
         constant = {name: part.value for name, part in space.parameters.items() if isinstance(part, FixedParameter)}
         features = [ObservationFeatures(parameters={**constant, **fixed, **rows[number]}) for number in drawn]
         return GenResults(observation_features=features, weights=[1.0] * len(features))

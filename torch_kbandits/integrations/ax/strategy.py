@@ -106,7 +106,7 @@ def kernel_bandit_strategy(
         )
     if prior_mean is not None:
         prior_mean = checks.finite_number("prior_mean", prior_mean)
-    checks.positive_integer("initialization_trials", initialization_trials)
+    initialization_trials = checks.positive_integer("initialization_trials", initialization_trials)
     width = beta if isinstance(beta, Width) else ConstantWidth(beta)
     settings = ModelSettings(
         seed=seed,

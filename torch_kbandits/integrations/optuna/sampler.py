@@ -63,7 +63,8 @@ class KernelBanditSampler(BaseSampler):
         failed: "ignore" failed trials, as Optuna's samplers do; the latest only count as pending. Or "worst", to learn
             them at the worst value so far, where it is the configuration that makes trials fail.
         independent_sampler: for parameters that are not chosen together.
-        warn_independent_sampling: whether the first use of that is warned about, for each parameter.
+        warn_independent_sampling: whether the first use of that is warned about, for each parameter, and that
+            ``recommend`` compares only some of the trials.
         seed: addresses all randomness; None for a random one.
         settings: further words of the algorithm, as in ``FittedBandit``.
 
@@ -93,7 +94,7 @@ class KernelBanditSampler(BaseSampler):
             checks.one_of(name, value, get_args(words))
         if "constraints_func" in settings:
             raise InputError("KernelBanditSampler does not support constraints: use Optuna's GPSampler or TPESampler.")
-        if checks.positive_integer("n_startup_trials", n_startup_trials) < 2:
+        if (n_startup_trials := checks.positive_integer("n_startup_trials", n_startup_trials)) < 2:
             raise InputError(
                 f"n_startup_trials must be at least 2, since a fit needs two values; got {n_startup_trials}."
             )
@@ -115,6 +116,7 @@ class KernelBanditSampler(BaseSampler):
         self._independent = independent_sampler
         self._warn = warn_independent_sampling
         self._warned: set[str] = set()
+        self._warned_of_kinds = False
         self._seed = secrets.randbits(63) if seed is None else seed
         self._suggested: dict[tuple[str, int], dict[str, Any] | None] = {}
         self._forget_studies()
@@ -128,11 +130,7 @@ class KernelBanditSampler(BaseSampler):
         Raises:
             InputError: if the study has several objectives.
         """
-        if len(study.directions) > 1:
-            raise InputError(
-                f"KernelBanditSampler optimises one objective, and this study has {len(study.directions)}: use "
-                "Optuna's GPSampler or TPESampler, or make one number of them."
-            )
+        _refuse_several_objectives(study)
         with self._lock:
             if study not in self._intersections:
                 self._intersections[study] = IntersectionSearchSpace()
@@ -168,8 +166,9 @@ class KernelBanditSampler(BaseSampler):
         """Return a value of one parameter, uniform on its scale, or by the independent sampler.
 
         Raises:
-            InputError: if its range cannot be searched.
+            InputError: if its range cannot be searched, or the study has several objectives.
         """
+        _refuse_several_objectives(study)
         self._warn_once(study, trial, param_name, param_distribution)
         if self._independent is not None:
             return self._independent.sample_independent(study, trial, param_name, param_distribution)
@@ -207,17 +206,29 @@ class KernelBanditSampler(BaseSampler):
     def recommend(self, study: Study) -> FrozenTrial:
         """Return the trial to use in the end: that of the largest posterior mean.
 
-        With noise ``study.best_trial`` is the luckiest one, and this one the better guess.
+        With noise ``study.best_trial`` is the luckiest one, and this one the better guess. Where completed trials
+        differ in their parameters or ranges, those with the parameters of ``study.best_trial`` are compared, and no
+        others: what only some trials have would be noise to the rest. A warning says so, once.
 
         Raises:
             EmptyHistoryError: if no trial is completed, or they have no parameters in common.
         """
         trials = study.get_trials(deepcopy=False, states=_STARTED)
         space = self.infer_relative_search_space(study, trials[0]) if trials else {}
+        finished = [trial for trial in trials if trial.state.is_finished()]
+        completed = [trial for trial in finished if trial.state == TrialState.COMPLETE]
         with self._lock:
-            belief = self._belief(study, space, trials) if space else None
+            if all(_searched(trial) == space for trial in completed):
+                belief = self._belief(study, space, trials) if space else None
+            else:
+                for trial in finished:
+                    refuse_constraints(trial)
+                space = _searched(max(completed, key=lambda trial: _sign(study) * (trial.value or 0.0)))
+                finished = [trial for trial in finished if _searched(trial) == space]
+                self._warn_of_kinds(len(finished), len(completed))
+                belief = self._new_belief(study, space) if space else None
             if belief is not None:
-                belief.learn(trial for trial in trials if trial.state.is_finished())
+                belief.learn(finished)
             if belief is None or not belief.bandit.num_told:
                 raise EmptyHistoryError("No completed trials have parameters in common, so there is none to recommend.")
             number = belief.recommend()
@@ -227,29 +238,32 @@ class KernelBanditSampler(BaseSampler):
         self, study: Study, distributions: dict[str, BaseDistribution], trials: Sequence[FrozenTrial]
     ) -> StudyBelief:
         """Return the belief about a space that follows these trials the furthest; a new one if none does."""
-        sign = 1.0 if study.directions[0] == StudyDirection.MAXIMIZE else -1.0
         finished = {mark(trial) for trial in trials if trial.state.is_finished()}
         following = [
             belief
             for belief in self._beliefs
-            if belief.distributions == distributions and belief.reading.sign == sign and belief.read <= finished
+            if belief.distributions == distributions and belief.reading.sign == _sign(study) and belief.read <= finished
         ]
         if following:
             found = max(following, key=lambda belief: len(belief.read))
         else:
-            space = space_of(distributions)
-            bandit = FittedBandit(
-                dimension=space.dimension,
-                snap=space.snap,
-                kernel=self._kernel_on(space.dimension),
-                seed=self._seed,
-                **self._words,
-            )
-            reading = Reading(sign, self._pruned, self._failed, self._clock == "dates")
-            found = StudyBelief(distributions, space, bandit, reading, self._seed)
+            found = self._new_belief(study, distributions)
         others = [belief for belief in self._beliefs if belief is not found]
         self._beliefs = [*others, found][-_REMEMBERED:]
         return found
+
+    def _new_belief(self, study: Study, distributions: dict[str, BaseDistribution]) -> StudyBelief:
+        """Return a belief about a space that was told nothing."""
+        space = space_of(distributions)
+        bandit = FittedBandit(
+            dimension=space.dimension,
+            snap=space.snap,
+            kernel=self._kernel_on(space.dimension),
+            seed=self._seed,
+            **self._words,
+        )
+        reading = Reading(_sign(study), self._pruned, self._failed, self._clock == "dates")
+        return StudyBelief(distributions, space, bandit, reading, self._seed)
 
     def _kernel_on(self, dimension: int) -> Kernel | None:
         """Return the kernel given, on a space of so many coordinates."""
@@ -274,6 +288,18 @@ class KernelBanditSampler(BaseSampler):
             stacklevel=2,
         )
 
+    def _warn_of_kinds(self, compared: int, completed: int) -> None:
+        """Say once that trials differ in kind, of which those of one are compared."""
+        if not self._warn or self._warned_of_kinds:
+            return
+        self._warned_of_kinds = True
+        warnings.warn(
+            f"The {completed} completed trials differ in their parameters or ranges. Compared are the {compared} with "
+            "those of study.best_trial. If that is intended, say warn_independent_sampling=False.",
+            KernelBanditWarning,
+            stacklevel=3,
+        )
+
     # ---------------------------------------------------------------- copies
 
     def _forget_studies(self) -> None:
@@ -290,3 +316,21 @@ class KernelBanditSampler(BaseSampler):
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
         self._forget_studies()
+
+
+def _sign(study: Study) -> float:
+    """Return 1 where a study maximises, -1 where it minimises."""
+    return 1.0 if study.directions[0] == StudyDirection.MAXIMIZE else -1.0
+
+
+def _searched(trial: FrozenTrial) -> dict[str, BaseDistribution]:
+    """Return the parameters of a trial that have several values."""
+    return {name: each for name, each in trial.distributions.items() if not each.single()}
+
+
+def _refuse_several_objectives(study: Study) -> None:
+    if len(study.directions) > 1:
+        raise InputError(
+            f"KernelBanditSampler optimises one objective, and this study has {len(study.directions)}: use Optuna's "
+            "GPSampler or TPESampler, or make one number of them."
+        )

@@ -104,5 +104,5 @@ def ranks_of(rows: range, seed: int, **kind: Any) -> Tensor:
     """
     generator = generator_for(seed, 0, "ties")
     for first in range(0, rows.start, _BLOCK):
-        torch.rand(min(_BLOCK, rows.start - first), generator=generator)
-    return torch.rand(len(rows), generator=generator).to(**kind)
+        torch.rand(min(_BLOCK, rows.start - first), generator=generator, dtype=torch.float32, device="cpu")
+    return torch.rand(len(rows), generator=generator, dtype=torch.float32, device="cpu").to(**kind)

@@ -88,6 +88,9 @@ class SearchCheckpoint:
             content = read(path, _KIND)
             words, self.splits = content["words"], content["splits"]
             self.batches = [Batch(batch["points"], batch["rows"]) for batch in content["batches"]]
+            known = all(isinstance(batch.points, Tensor) and isinstance(batch.rows, list) for batch in self.batches)
+            if not known or not isinstance(words, dict):
+                raise TypeError("its parts are of other kinds")
         except (KeyError, TypeError) as error:
             raise DamagedFileError(
                 f"{fspath(path)!r} is no checkpoint of a search, or of another version: {error!r}."
@@ -109,7 +112,7 @@ class SearchCheckpoint:
 
 
 def _shown(words: Mapping[str, str], name: str) -> str:
-    return textwrap.shorten(words.get(name, "nothing"), _SHOWN, placeholder=" …")
+    return textwrap.shorten(str(words.get(name, "nothing")), _SHOWN, placeholder=" …")
 
 
 def _plain(row: dict[str, Any]) -> dict[str, Any]:

@@ -21,9 +21,6 @@ from torch_kbandits.integrations.sklearn.sequential import Evaluate, FixedSplits
 from torch_kbandits.integrations.sklearn.untried import Untried
 from torch_kbandits.random import generator_for
 
-#: Scores this many times as far below the median as the best is above it are told as if they were there.
-_FAR_BELOW = 5.0
-
 
 class KernelBanditSearchCV(SequentialSearchCV):
     """A search over parameters by cross-validation, in which a kernelized bandit chooses what to evaluate.
@@ -32,8 +29,8 @@ class KernelBanditSearchCV(SequentialSearchCV):
     evenly. From then on a ``FittedBandit`` chooses, ``batch_size`` of them at a time, and learns their mean test
     scores. No configuration is evaluated twice.
 
-    A configuration one of whose fits failed is told a score as bad as any seen. Scores far below the others are told as
-    less far below: what matters is which are good.
+    A configuration one of whose fits failed is told a score as bad as any seen. Scores far below the others count as
+    less far below, as in every ``FittedBandit``: what matters is which are good.
 
     Args:
         estimator: what is tuned.
@@ -176,7 +173,7 @@ class KernelBanditSearchCV(SequentialSearchCV):
             done = len(scores) >= num_initial and bool(np.isfinite(scores).any())
             if bandit is not None and done:
                 told = bandit.history.Y.numpy()
-                bandit.tell(untried.tried[len(told) :], torch.from_numpy(_rewards(scores, told)))
+                bandit.tell(untried.tried[len(told) :], _rewards(scores, told))
 
     def _identity(self, sizes: tuple[int, int, int], seed: int) -> dict[str, str]:
         """Return what must agree between a search and the one that goes on with it, by name."""
@@ -259,13 +256,8 @@ def _warn_of_other_choices(path: Any) -> None:
 def _rewards(scores: np.ndarray, told: np.ndarray) -> np.ndarray:
     """Return the rewards to tell of the scores, of which so many were told before.
 
-    Scores far below the median count as if they were less far below, or one of them would be the unit in which all
-    others are equal. Scores that are not finite count as the worst that was ever told.
+    Scores that are not finite count as the worst that was ever told.
     """
-    finite = scores[np.isfinite(scores)]
-    median, best = float(np.median(finite)), float(finite.max())
     new = scores[len(told) :]
     usable = np.isfinite(new)
-    if best > median:
-        new = np.maximum(new, median - _FAR_BELOW * (best - median))
     return np.where(usable, new, min([*told, *new[usable]]))

@@ -9,6 +9,7 @@ import re
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
+from numbers import Integral
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -53,13 +54,18 @@ class SequentialSearchCV(BaseSearchCV):
 
     Beyond what ``BaseSearchCV`` does, all configurations meet the same splits, also those of a splitter that would
     draw others each time, and a batch in which every fit fails does not end the search.
+
+    Attributes:
+        n_iter: how many configurations are evaluated at most.
     """
+
+    n_iter: Any
 
     @abstractmethod
     def _search(self, evaluate: Evaluate, splits: "FixedSplits") -> None:
         """Choose configurations and have them evaluated, at ``splits``."""
 
-    def _run_search(self, evaluate_candidates: Callable[..., dict[str, Any]]) -> None:
+    def _run_search(self, evaluate_candidates: Callable[..., dict[str, Any]], *, callback_ctx: Any = None) -> None:
         if isinstance(self.scoring, (list, tuple, dict)):
             self._name_of_score(self.scoring)
         splits = FixedSplits(self._checked_cv_orig)
@@ -67,6 +73,7 @@ class SequentialSearchCV(BaseSearchCV):
         self._formatted: tuple[Any, ...] = ()
         self._known: tuple[list[Any], list[Any]] = [], []
         self._rehearses = False
+        task = _SearchTask(self, callback_ctx)
         results: dict[str, Any] = {}
         number, failure = 0, None
 
@@ -76,7 +83,7 @@ class SequentialSearchCV(BaseSearchCV):
             table: dict[str, Any] = {}
             if known is None:
                 try:
-                    table = results = evaluate_candidates(candidates, cv=splits)
+                    table = results = evaluate_candidates(candidates, cv=splits, **task.next(len(candidates)))
                 except ValueError as error:
                     if not _ALL_FAILED.match(str(error)):
                         raise
@@ -101,11 +108,12 @@ class SequentialSearchCV(BaseSearchCV):
             if not results and self._known[0]:
                 # What ``fit`` goes on with is what is evaluated here, so that something must be: what takes least time.
                 self._rehearses = True
-                results = evaluate_candidates([self._quickest()], cv=splits)
+                results = evaluate_candidates([self._quickest()], cv=splits, **task.next(1))
             if not results and failure is not None:
                 raise failure
             # The dictionary that BaseSearchCV goes on with; now its warnings are heard, once.
             results.update(super()._format_results(*self._with_failures(*self._formatted)))
+            task.end()
         finally:
             del self._failed, self._formatted, self._known, self._rehearses
 
@@ -159,6 +167,47 @@ class SequentialSearchCV(BaseSearchCV):
 
     def _error_scores(self, scores: Any) -> Any:
         return dict.fromkeys(scores, self.error_score) if isinstance(scores, dict) else self.error_score
+
+
+class _SearchTask:
+    """The search as a task of scikit-learn's callbacks, whose parts are the fits of all batches.
+
+    Args:
+        search: the search.
+        context: what ``BaseSearchCV`` hands over since scikit-learn 1.9; None where it has no callbacks.
+    """
+
+    def __init__(self, search: SequentialSearchCV, context: Any) -> None:
+        self._search, self._begun = search, 0
+        if context is not None:
+            most = search.n_iter * search.n_splits_ if isinstance(search.n_iter, Integral) else None
+            context = context.subcontext(task_name="search", max_subtasks=most, sequential_subtasks=False)
+            context.call_on_fit_task_begin(estimator=search)
+        self._context = context
+
+    def next(self, number: int) -> dict[str, Any]:
+        """Return what the evaluation of so many configurations is called with."""
+        if self._context is None:
+            return {}
+        first = self._begun
+        self._begun += number * self._search.n_splits_
+        return {"callback_ctx": _Numbered(self._context, first)}
+
+    def end(self) -> None:
+        """Say that the search is done."""
+        if self._context is not None:
+            self._context.call_on_fit_task_end(estimator=self._search)
+
+
+class _Numbered(NamedTuple):
+    """The context of a search for one batch, whose fits scikit-learn counts from 0 and which begin at ``first``."""
+
+    context: Any
+    first: int
+
+    def subcontext(self, *, task_id: int, **words: Any) -> Any:
+        """Return the context of a fit."""
+        return self.context.subcontext(task_id=self.first + task_id, **words)
 
 
 class FixedSplits:

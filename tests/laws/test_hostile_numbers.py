@@ -1,0 +1,320 @@
+"""Wherever a number is taken, every kind of real number is, as the float or the int that it is; all else is refused."""
+
+import inspect
+import pkgutil
+from collections.abc import Mapping
+from decimal import Decimal
+from fractions import Fraction
+from importlib import import_module
+from types import GenericAlias
+
+import numpy as np
+import pytest
+import torch
+from gpytorch.kernels import Kernel
+from problems import DOUBLE, data, rbf
+
+import torch_kbandits
+from torch_kbandits import Bandit, FittedBandit, Number
+from torch_kbandits.batches import GlobalBatchRule, LocalBatchRule, StayRule
+from torch_kbandits.confidence import ConstantWidth
+from torch_kbandits.dictionaries import RidgeLeverageSampling
+from torch_kbandits.errors import KernelBanditError
+from torch_kbandits.experts import GuardedExpert
+from torch_kbandits.memory import Quadratic, SlidingWindow
+from torch_kbandits.models import OnlineGP
+from torch_kbandits.state import describe_kernel
+
+X = data(6, 2)[0]
+#: What is given for an argument of this name, whoever takes it. Floats are sums of few powers of two, so that they are
+#: the same number in every kind.
+NUMBERS = {
+    "accuracy": 0.5,
+    "action_dim": 2,
+    "batch_threshold": 2.0,
+    "best_mean": 1.0,
+    "beta": 1.5,
+    "block_size": 4,
+    "budget": 2.0,
+    "category_distance": 1.0,
+    "center": 0.5,
+    "column_memory": 128,
+    "constant": 2.0,
+    "context_dim": 1,
+    "count": 2,
+    "cutoff": 4.0,
+    "dimension": 2,
+    "discount": 0.5,
+    "discretization_size": 32,
+    "exploration": 0.25,
+    "factor": 0.5,
+    "failure_probability": 0.25,
+    "false_alarm_probability": 0.25,
+    "forgetting": 0.25,
+    "gain": 8.0,
+    "growth": 0.25,
+    "high": 2.0,
+    "horizon": 40,
+    "least_correlation": 0.25,
+    "least_weight": 0.25,
+    "lengthscale": 0.5,
+    "lipschitz": 2.0,
+    "low": 0.5,
+    "margin": 0.25,
+    "max_dictionary": 5,
+    "max_size": 5,
+    "max_variance": 4.0,
+    "n": 3,
+    "noise_fraction": 0.25,
+    "noise_scale": 0.25,
+    "norm": 2.0,
+    "norm_bound": 2.0,
+    "now": 3.0,
+    "nu": 1.5,
+    "num_actions": 6,
+    "num_arms": 6,
+    "num_blocks": 2,
+    "num_bounds": 3,
+    "num_bumps": 3,
+    "num_centres": 4,
+    "num_choices": 7,
+    "num_initial": 3,
+    "num_labels": 3,
+    "num_options": 3,
+    "num_points": 9,
+    "num_restarts": 2,
+    "num_swaps": 3,
+    "origin": 0.5,
+    "oversampling": 2.0,
+    "period": 4,
+    "posterior_noise": 0.25,
+    "problem_seed": 5,
+    "projection": 0.5,
+    "questions": 2.0,
+    "rate": 0.5,
+    "raw_samples": 8,
+    "regularization": 0.5,
+    "round": 5,
+    "row_memory": 128,
+    "rounds": 3,
+    "scale": 0.5,
+    "seed": 3,
+    "side": 2.0,
+    "size": 4,
+    "swing": 0.5,
+    "switches": 5,
+    "threshold": 2.0,
+    "time_column": 0,
+    "tolerance": 0.5,
+    "train_fraction": 0.5,
+    "value": 1.5,
+    "variation_budget": 0.5,
+    "window": 4,
+}
+#: Whole numbers where the argument is one, whatever others of its name are.
+WHOLE = {("GuardedExpert", "budget"), ("SparQGPUCB", "budget"), ("SlidingWindow", "size")}
+#: What else they need, and what is not to be given together.
+WITH = {
+    "ArmBlocks": {"function": lambda number: X + number},
+    "Arms": {"arms": X},
+    "Bandit": {"candidates": torch_kbandits.Arms(X), "width": ConstantWidth(1.0)},
+    "BanditOverBandit": {"memories": (SlidingWindow(3.0), SlidingWindow(5.0))},
+    "BoxFunction": {"function": lambda X: X.sum(-1), "bounds": torch.stack([X.min(0)[0], X.max(0)[0]])},
+    "Box": {"bounds": torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=DOUBLE)},
+    "CappedDictionary": {"rule": RidgeLeverageSampling()},
+    "Classification": {"contexts": X, "labels": torch.tensor([0, 1, 2, 0, 1, 2])},
+    "ContextualActions": {"actions": X},
+    "TimedActions": {"actions": X},
+    "ContextualFunction": {"function": lambda X: X.sum(-1), "actions": X},
+    "DiscretizedThompsonSampling": {"discretization": X},
+    "DynamicModelSelection": {"memories": (SlidingWindow(3.0), SlidingWindow(5.0))},
+    "FiniteArms": {"arms": X, "means": X[:, 0]},
+    "FittedBandit": {"kernel": rbf()},
+    "GuardedExpert": {"expert": lambda X, time: None},
+    "Number": {"name": "age"},
+    "OnlineGP": {"train_X": X, "train_Y": X[:, :1], "covar_module": rbf()},
+    "NystromGP": {"train_X": X, "train_Y": X[:, :1], "covar_module": rbf(), "inducing_points": X[:2]},
+    "RateGain": {"kernel": "matern"},
+    "ReplayedArms": {"arms": X, "records": X, "simultaneous": True},
+    "ScaledWidth": {"width": ConstantWidth(1.0)},
+    "SensorReplay": {"arms": X, "readings": torch.stack([X[:, 0], X[:, 1]])},
+    "SlidingWindow": {"unit": "observations"},
+    "SparQGPUCB": {"expert": lambda X, time: None},
+    "UncertaintyInjection": {"growth": Quadratic()},
+    "UncertaintyInjectionLikelihood": {"growth": Quadratic()},
+    "fit_prior": {"X": X, "Y": X[:, 0]},
+    "effective_dimension": {"X": X},
+    "information_gain": {"X": X},
+    "sample_k_dpp": {"points": X, "num_swaps": 0},
+    "synthetic_function": {"function": "rosenbrock"},
+}
+WITHOUT = {
+    "BOBGPUCB": {"num_actions"},
+    "DMSTVGPUCB": {"rates"},
+    "FittedBandit": {"max_dictionary"},
+    "LinUCB": {"kernel"},
+    "RGPUCB": {"variation_budget"},
+    "SWGPUCB": {"variation_budget"},
+    "SupKernelUCB": {"num_actions"},
+    "TimedActions": {"context_dim"},
+}
+#: Results that are returned, parts of the inside, and problems that are read from files.
+NOT_TAKEN = {
+    "AgeingNoise",
+    "SeattleWeather",
+    "Asked",
+    "Category",
+    "Choice",
+    "Domain",
+    "OnlineSample",
+    "Verdict",
+    "at_time",
+    "build",
+    "fill",
+    "digits",
+    "fit_prior",
+    "hpolib",
+    "ozone_grid",
+    "probabilities",
+    "refusal",
+    "require_open",
+    "sensor_replay",
+    "sensors",
+    "update_with_ageing_noise",
+}
+INSIDE = {"experiments", "integrations", "looking", "saving"}
+
+
+def takers():
+    """All that the package shows and that takes numbers, by name."""
+    loose = (Bandit, FittedBandit, GlobalBatchRule, GuardedExpert, LocalBatchRule, Number, StayRule)
+    found = {taker.__name__: taker for taker in loose}
+    rooms = [each.name for each in pkgutil.iter_modules(torch_kbandits.__path__) if each.ispkg]
+    for room in set(rooms) - INSIDE:
+        here = import_module(f"torch_kbandits.{room}")
+        for name in here.__all__:
+            taker = getattr(here, name)
+            if name.endswith(("Belief", "Table")):
+                continue
+            if callable(taker) and not inspect.isabstract(taker) and name not in NOT_TAKEN and numbers_of(taker):
+                found[name] = taker
+    return found
+
+
+def numbers_of(taker):
+    """The arguments that are numbers, and whether each is a whole one."""
+    kinds = {}
+    for name, parameter in inspect.signature(taker).parameters.items():
+        annotation = parameter.annotation
+        parts = {annotation, *getattr(annotation, "__args__", ())}
+        if {int, float} & parts and not isinstance(annotation, GenericAlias):
+            kinds[name] = float not in parts
+    return kinds
+
+
+TAKERS = takers()
+
+
+def words_for(name):
+    """Valid arguments of a taker."""
+    taker, parameters = TAKERS[name], inspect.signature(TAKERS[name]).parameters
+    left_out = WITHOUT.get(name, set())
+    words = {key: NUMBERS[key] for key in numbers_of(taker) if key in NUMBERS and key not in left_out}
+    for key in words:
+        if (name, key) in WHOLE:
+            words[key] = int(words[key])
+    if name == "RateGain" or "kernel" not in parameters or "kernel" in left_out:
+        pass
+    elif isinstance(parameters["kernel"].default, str):
+        words["kernel"] = "rbf"
+    else:
+        words["kernel"] = rbf()
+    if "candidates" in parameters and name != "Bandit":
+        words["candidates"] = X
+    if "model" in parameters:
+        words["model"] = OnlineGP(X, X[:, :1], covar_module=rbf(), regularization=0.5)
+    for key in ("context_dim", "action_dim"):
+        if "candidates" in parameters:
+            words.pop(key, None)
+    if name in ("BKB", "BBKB", "CBKB", "CBBKB", "EKUCB", "GPTS"):
+        words["beta"] = 8.0
+    return words | WITH.get(name, {})
+
+
+def facts(value, seen=()):
+    """All that an object holds, its numbers with their types."""
+    if isinstance(value, torch.Tensor):
+        return ("tensor", str(value.dtype), value.tolist())
+    if isinstance(value, Kernel):
+        return describe_kernel(value)
+    if isinstance(value, Bandit):
+        return facts([value._config(), value.seed, value.regularization, vars(value._pieces)], (*seen, id(value)))
+    if isinstance(value, Mapping):
+        return ("mapping", [(str(key), facts(part, seen)) for key, part in value.items()])
+    if isinstance(value, (list, tuple)):
+        return (type(value).__name__, [facts(part, seen) for part in value])
+    if isinstance(value, torch.nn.Module):
+        return facts([value.state_dict(), {k: v for k, v in vars(value).items() if isinstance(v, (int, float, str))}])
+    if hasattr(value, "__dict__") and not callable(value) and id(value) not in seen:
+        return (type(value).__name__, facts(vars(value), (*seen, id(value))))
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return (type(value).__name__, str(value))
+    return type(value).__name__
+
+
+#: The same number as other kinds of numbers: what a float becomes, and what a whole number does.
+KINDS = {
+    "numpy": (np.float64, np.int64),
+    "small numpy": (np.float16, np.uint8),
+    "numpy array": (np.array, np.array),
+    "fraction": (Fraction, int),
+    "decimal": (Decimal, int),
+    "tensor": (lambda value: torch.tensor(float(value), dtype=torch.float32), torch.tensor),
+    "double tensor": (lambda value: torch.tensor(float(value), dtype=DOUBLE, requires_grad=True), torch.tensor),
+    "whole": (lambda value: int(value) if float(value).is_integer() else value, int),
+}
+
+
+def no_numbers(value, whole):
+    """What is no number, though much of it would convert to one."""
+    yield from (str(value), str(value).encode(), True, np.bool_(True), complex(value), torch.tensor(complex(value)))
+    yield from (torch.tensor(value, device="meta"), torch.tensor(True), object(), float("nan"), Decimal("sNaN"))
+    yield from (torch.tensor([value] * 5), np.array([value] * 5), {}, value + 0.5 if whole else 10**5000)
+
+
+def is_whole(name, argument):
+    return numbers_of(TAKERS[name])[argument] or (name, argument) in WHOLE
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", sorted(TAKERS))
+def test_every_kind_of_number_is_the_number(name):
+    taker, words = TAKERS[name], words_for(name)
+    numbers = {key: value for key, value in words.items() if type(value) in (int, float)}
+    expected = facts(taker(**words))
+    for kind, (of_float, of_whole) in KINDS.items():
+        given = {key: (of_whole if is_whole(name, key) else of_float)(value) for key, value in numbers.items()}
+        assert facts(taker(**words | given)) == expected, kind
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", sorted(TAKERS))
+def test_what_is_no_number_is_refused(name):
+    taker, words = TAKERS[name], words_for(name)
+    for argument, value in words.items():
+        if type(value) not in (int, float):
+            continue
+        for wrong in no_numbers(value, is_whole(name, argument)):
+            with pytest.raises(KernelBanditError) as caught:
+                taker(**words | {argument: wrong})
+            assert len(str(caught.value)) < 1000
+
+
+def test_no_argument_that_is_a_number_is_left_out():
+    missing = {
+        f"{name}({argument})"
+        for name, taker in TAKERS.items()
+        for argument in numbers_of(taker)
+        if argument not in words_for(name) and argument not in WITHOUT.get(name, set()) | {"action_dim", "context_dim"}
+    }
+    assert missing == set()

@@ -1,0 +1,144 @@
+"""``memory=`` goes with every named algorithm: it forgets what it should, and is refused by those that are a memory."""
+
+import inspect
+from itertools import product
+
+import numpy as np
+import oracles
+import pytest
+import torch
+from forgetting import ARMS, BETA, DOMAINS, KERNEL, LAMBDA, MEMORIES, TESTED, joint, offer, reward
+from problems import dense, difference, matern
+
+from torch_kbandits import Bandit, InputError, algorithms
+from torch_kbandits.memory import SlidingWindow
+
+#: What is a memory itself, and what else it needs.
+OWN = {
+    "bob-gp-ucb": {"horizon": 100},
+    "dms-gp-ucb": {},
+    "dms-tv-gp-ucb": {},
+    "r-gp-ucb": {"period": 5.0},
+    "sparq-gp-ucb": {"expert": lambda X, time: None},
+    "sup-kernel-ucb": {"horizon": 100},
+    "sw-gp-ucb": {"window": 5.0},
+    "ui-gp-ucb": {"growth": 0.1},
+    "w-gp-ucb": {},
+}
+TAKING = sorted(set(algorithms.names()) - set(OWN))
+CONTEXTUAL = {"k-ucb", "cbkb", "cbbkb", "ek-ucb", "et-gp-ucb", "lin-ucb", "gp-ts", "random"}
+NAMES = ["window", "restart", "discount", "linear"]
+SLOW = [pytest.mark.slow]
+#: The rate at which TV-GP-UCB's prior forgets unless told otherwise.
+RATE = 0.01
+
+
+def words_of(name, domain="arms"):
+    words = {"kernel": matern(0.5, 1.7), "regularization": LAMBDA, "beta": BETA, "seed": 5}
+    words["candidates"] = ARMS if domain == "arms" else DOMAINS[domain]()
+    if name in ("tv-gp-ucb", "dms-tv-gp-ucb") and domain == "box":
+        words["bounds"] = words.pop("candidates").bounds
+    words |= OWN.get(name, {})
+    taken = algorithms.registry.signature(name).parameters
+    if "features" in taken:
+        words["features"] = words.pop("kernel")
+    return {word: value for word, value in words.items() if word in taken}
+
+
+def make(name, memory, domain="arms"):
+    return algorithms.build(name, memory=MEMORIES[memory].memory, **words_of(name, domain))
+
+
+def play(bandit, rounds, first=0):
+    """Ask and tell; return what was asked for."""
+    asked = []
+    for number in range(first, first + rounds):
+        words = {} if bandit.candidates.is_timed else offer(bandit, number)
+        asked.append(bandit.ask(**words))
+        bandit.tell(asked[-1], reward(joint(asked[-1], words)), **words)
+    return torch.cat(asked)
+
+
+def in_time(A, B):
+    """TV-GP-UCB's kernel on points whose first column is the time."""
+    return KERNEL(A[:, 1:], B[:, 1:]) * (1.0 - RATE) ** (0.5 * np.abs(A[:, :1] - B[:, 0]))
+
+
+def errors(bandit, memory):
+    """By how much the model and the table differ from dense formulas of what counts, in units of their rounding."""
+    ledger, now = bandit._ledger, float(bandit.round)
+    told = slice(ledger.num_forgotten, ledger.num_learned)
+    X, y, times = dense(*(part[told] for part in (bandit.history.X, bandit.history.Y, bandit.history.times)))
+    noise = MEMORIES[memory].noise(times, now)
+    counts = np.isfinite(noise)
+    X, y, noise = X[counts], y[counts], noise[counts]
+    is_timed = bandit.candidates.is_timed
+    points = torch.cat([torch.full_like(TESTED[:, :1], now), TESTED], dim=-1) if is_timed else TESTED
+    kernel = in_time if is_timed else KERNEL
+    T, Z = dense(points, bandit.inducing_points)
+    if len(X) == 0:
+        expected = np.zeros(len(T)), np.diag(kernel(T, T))
+        condition = 1.0
+    elif bandit.dictionary is None:
+        expected, condition = oracles.exact(kernel, X, y, noise, T)[:2], np.linalg.cond(kernel(X, X) + np.diag(noise))
+    else:
+        expected, condition = oracles.dtc(kernel, X, y, noise, Z, T)[:2], np.linalg.cond(kernel(Z, Z))
+    posterior = bandit.model.posterior(points.unsqueeze(-2))
+    ours = [(posterior.mean.flatten(), posterior.variance.flatten()), bandit._belief.moments(points)]
+    largest = max(difference(mine, theirs) for pair in ours for mine, theirs in zip(pair, expected, strict=True))
+    return largest / (np.finfo(np.float64).eps * condition), counts
+
+
+def cases(*domains, quick=True):
+    """All algorithms that take a memory, with memories and domains; quickly each with one memory in each domain."""
+    return [
+        pytest.param(name, memory, domain, marks=[] if quick and number % len(NAMES) == NAMES.index(memory) else SLOW)
+        for number, name in enumerate(TAKING)
+        for memory, domain in product(NAMES, domains)
+        if domain != "contexts" or name in CONTEXTUAL
+    ]
+
+
+def test_every_algorithm_has_the_word():
+    for name in algorithms.names():
+        parameter = algorithms.registry.signature(name).parameters["memory"]
+        assert parameter.default is None
+        assert "memory:" in inspect.getdoc(algorithms.registry._find(name))
+
+
+@pytest.mark.parametrize(("name", "memory", "domain"), cases("arms", "contexts"))
+def test_what_counts_is_what_the_memory_says(name, memory, domain, tmp_path):
+    bandit = make(name, memory, domain)
+    play(bandit, 3)
+    assert errors(bandit, memory)[0] < 1e3
+    play(bandit, 9, first=3)
+    error, counts = errors(bandit, memory)
+    assert error < 1e3
+    assert not counts.all() or not MEMORIES[memory].memory.keeps_noise
+    assert float(bandit.weights.sum()) < bandit.num_told
+
+    bandit.save(tmp_path / "bandit")
+    loaded, replayed = Bandit.load(tmp_path / "bandit"), make(name, memory, domain)
+    replayed.replay(bandit.history)
+    after = play(bandit, 4, first=12)
+    assert torch.equal(play(loaded, 4, first=12), after)
+    assert torch.equal(play(replayed, 4, first=12), after)
+    for each in (bandit, loaded, replayed):
+        assert errors(each, memory)[0] < 1e3
+
+
+@pytest.mark.parametrize(("name", "memory", "domain"), cases("box", quick=False))
+def test_what_counts_is_what_the_memory_says_on_a_box(name, memory, domain):
+    bandit = make(name, memory, domain)
+    play(bandit, 4)
+    assert errors(bandit, memory)[0] < 1e3
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_an_algorithm_that_is_a_memory_refuses_a_second_and_says_why(name):
+    words = words_of(name)
+    algorithms.build(name, **words)
+    with pytest.raises(InputError, match="memory") as error:
+        algorithms.build(name, memory=SlidingWindow(5.0), **words)
+    assert "other arguments" not in str(error.value)
+    assert "not defined" in str(error.value) or "independent" in str(error.value)

@@ -1,0 +1,174 @@
+"""Points pending join the dictionary, everywhere: what ``ask`` maximises is ``acquisition()`` and the dense formula."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import oracles
+import pytest
+import torch
+from problems import DOUBLE, data, dense, difference, rbf, reward
+from test_algorithms import make
+
+from torch_kbandits import Bandit, Box, ConstantWidth, ContextualActions, RidgeLeverageSampling
+from torch_kbandits.acquisition import ExpectedImprovementRule, ProbabilityOfImprovementRule, UpperConfidenceRule
+from torch_kbandits.candidates.joint_lookahead import JointLookahead, _Offer
+from torch_kbandits.memory import Linear, SlidingWindow, UncertaintyInjection
+
+LAMBDA, BETA, EPSILON = 0.05, 1.5, 0.1
+ARMS = data(40, 2)[0]
+BOUNDS = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=DOUBLE)
+GRID = torch.cartesian_prod(*[torch.linspace(0.0, 1.0, 12, dtype=DOUBLE)] * 2)
+CONTEXTS = data(20, 1, seed=5)[0]
+RBF = oracles.rbf(0.3)
+FEW = {"oversampling": 0.3}
+
+
+def timed(A, B):
+    return RBF(A[:, 1:], B[:, 1:]) * (1.0 - EPSILON) ** (np.abs(A[:, :1] - B[:, :1].T) / 2.0)
+
+
+class Case(NamedTuple):
+    """A bandit, the actions among which its choice is compared, whether there are contexts, and its dense kernel."""
+
+    make: Callable[[], Bandit]
+    actions: torch.Tensor = ARMS
+    context_dim: int = 0
+    kernel: oracles.DenseKernel = RBF
+
+
+def on_arms(name, **words):
+    return Case(lambda: make(name, candidates=ARMS, **words))
+
+
+def in_contexts(name, **words):
+    actions = ARMS[:, :1]
+    return Case(lambda: make(name, candidates=ContextualActions(actions, context_dim=1), **words), actions, 1)
+
+
+def composed(candidates, rule):
+    def made():
+        width = ConstantWidth(BETA) if rule.uses_width else None
+        words = {"kernel": rbf(0.3), "regularization": LAMBDA, "width": width, "acquisition": rule, "seed": 0}
+        return Bandit(candidates=candidates, dictionary=RidgeLeverageSampling(0.3), **words)
+
+    return made
+
+
+ON_SETS = {
+    "arms, BKB": on_arms("bkb", **FEW),
+    "arms, exact": on_arms("igp-ucb"),
+    "arms, EK-UCB": on_arms("ek-ucb", **FEW),
+    "arms, batches": on_arms("bbkb", **FEW),
+    "arms, window": on_arms("bkb", memory=SlidingWindow(7), **FEW),
+    "arms, exact, window": on_arms("sw-gp-ucb"),
+    "arms, ageing": on_arms("bkb", memory=UncertaintyInjection(Linear(0.01)), **FEW),
+    "arms, exact, ageing": on_arms("ui-gp-ucb"),
+    "contexts, EK-UCB": in_contexts("ek-ucb", **FEW),
+    "contexts, CBKB": in_contexts("cbkb", **FEW),
+    "contexts, batches": in_contexts("cbbkb", **FEW),
+    "contexts, exact": in_contexts("k-ucb"),
+    "contexts, window": in_contexts("bkb", memory=SlidingWindow(7), **FEW),
+    "contexts, EK-UCB, window": in_contexts("ek-ucb", memory=SlidingWindow(7), **FEW),
+    "contexts, ageing": in_contexts("ek-ucb", memory=UncertaintyInjection(Linear(0.01)), **FEW),
+    "timed": Case(lambda: make("tv-gp-ucb", candidates=ARMS, forgetting=EPSILON), kernel=timed),
+}
+
+
+def with_pending(case, seed=0):
+    """Play, and show the bandit again and again: with 0 to 5 points pending, and as they are told out of order."""
+    bandit = case.make()
+    for number in range(4):
+        words = {"context": CONTEXTS[number]} if case.context_dim else {}
+        asked = bandit.ask(3, return_ids=True, **words)
+        yield bandit, words
+        bandit.ask(2, **words)
+        yield bandit, words
+        rows = asked.actions[[2, 0]]
+        bandit.tell(ids=[asked.ids[2], asked.ids[0]], y=reward(rows))
+        yield bandit, words
+        bandit.forget()
+        yield bandit, words
+
+
+def points_of(bandit, case, words):
+    """The points that the kernel sees, and what may be played."""
+    return bandit._domain_at(None, words.get("context"), None).arms
+
+
+def dense_moments(bandit, case, points):
+    """Mean and variance from all that counts, the dictionary and what is outstanding, which joins it."""
+    counts = bandit.weights > 0.0
+    history = bandit.history
+    X, y, P, T = dense(history.X[counts], history.Y[counts], bandit._ledger.outstanding, points)
+    noise = (LAMBDA / bandit.weights[counts]).numpy()
+    everything, ahead = np.concatenate([X, P]), np.concatenate([noise, np.full(len(P), LAMBDA)])
+    if bandit.dictionary is None:
+        mean = oracles.exact(case.kernel, X, y, noise, T).mean
+        return mean, oracles.exact(case.kernel, everything, np.zeros(len(everything)), ahead, T).variance
+    Z = dense(bandit.inducing_points)[0]
+    mean = oracles.dtc(case.kernel, X, y, noise, Z, T).mean
+    Z = np.unique(np.concatenate([Z, P]), axis=0)
+    return mean, oracles.dtc(case.kernel, everything, np.zeros(len(everything)), ahead, Z, T).variance
+
+
+def assert_largest(bandit, words, values):
+    """What is asked for next has the largest of the values (A,) of the acquisition, to rounding."""
+    x = bandit.ask(remember=False, **words)
+    value = float(bandit.acquisition(**words)(x.unsqueeze(-2)))
+    assert value >= float(values.max()) - 1e-8 * max(1.0, abs(value))
+
+
+@pytest.mark.parametrize("name", ON_SETS)
+def test_pending_points_join_the_dictionary_and_the_largest_value_is_asked_for(name):
+    case, seen = ON_SETS[name], 0
+    for bandit, words in with_pending(case):
+        points = points_of(bandit, case, words)
+        mean, variance = dense_moments(bandit, case, points)
+        ahead = bandit._lookahead()
+        looked = _Offer(ahead, points) if isinstance(ahead, JointLookahead) else ahead
+        assert difference(looked.mean, mean) < 1e-8
+        assert difference(looked.variance, variance) < 1e-8
+        values = bandit.acquisition(**words)(case.actions.unsqueeze(-2))
+        assert difference(values, mean + BETA * np.sqrt(variance)) < 1e-7
+        assert_largest(bandit, words, values)
+        seen = max(seen, len(ahead.pending))
+    assert seen >= 5
+
+
+@pytest.mark.parametrize("rule", [ExpectedImprovementRule(), ProbabilityOfImprovementRule(), UpperConfidenceRule()])
+@pytest.mark.parametrize("context_dim", [0, 1])
+def test_whatever_the_rule_the_largest_value_is_asked_for(rule, context_dim):
+    actions = ARMS[:, context_dim:]
+    case = Case(composed(ContextualActions(actions, context_dim=context_dim), rule), actions, context_dim)
+    for bandit, words in with_pending(case):
+        assert_largest(bandit, words, bandit.acquisition(**words)(actions.unsqueeze(-2)))
+
+
+ON_BOXES = {
+    "BKB": Case(lambda: make("bkb", candidates=Box(BOUNDS), **FEW), GRID),
+    "exact": Case(lambda: make("igp-ucb", candidates=Box(BOUNDS)), GRID),
+    "EI": Case(composed(Box(BOUNDS), ExpectedImprovementRule()), GRID),
+    "EK-UCB in contexts": Case(
+        lambda: make("ek-ucb", candidates=ContextualActions(bounds=BOUNDS[:, :1], context_dim=1), **FEW),
+        GRID[:12, 1:],
+        1,
+    ),
+    "CBKB in contexts": Case(
+        lambda: make("cbkb", candidates=ContextualActions(bounds=BOUNDS[:, :1], context_dim=1), **FEW), GRID[:12, 1:], 1
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ON_BOXES)
+def test_what_is_asked_for_on_a_box_is_better_than_a_grid(name):
+    """A search by gradients from a few starts: of a smooth function it misses less than the grid does."""
+    case = ON_BOXES[name]
+    bandit = case.make()
+    words = {"context": CONTEXTS[0]} if case.context_dim else {}
+    for _ in range(2):
+        x = bandit.ask(3, **words)
+        bandit.tell(x[:2], reward(x[:2]), **words)
+        function = bandit.acquisition(**words)
+        best = float(function(case.actions.unsqueeze(-2)).max())
+        assert float(function(bandit.ask(remember=False, **words).unsqueeze(-2))) >= best - 1e-6

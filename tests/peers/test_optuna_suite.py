@@ -1,0 +1,15 @@
+"""Optuna's own tests of samplers, run on ours, as far as they are for samplers of one objective; all must pass."""
+
+import pytest
+from optuna.testing import pytest_samplers as theirs
+
+from torch_kbandits.integrations.optuna import KernelBanditSampler
+
+
+@pytest.mark.filterwarnings("default")  # of Optuna's own tests, which meet warnings that are errors in ours
+class TestKernelBanditSampler(
+    theirs.BasicSamplerTestCase, theirs.RelativeSamplerTestCase, theirs.SingleOnlySamplerTestCase
+):
+    @pytest.fixture(params=[10, pytest.param(2, marks=pytest.mark.slow)], ids="{} first trials".format)
+    def sampler(self, request):
+        return lambda: KernelBanditSampler(n_startup_trials=request.param, seed=0)
