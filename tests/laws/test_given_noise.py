@@ -101,6 +101,22 @@ def test_fantasies_take_the_noise_that_is_given(model):
         assert difference(posterior.variance[fantasy, place, :, 0], expected.variance) < 1e-8
 
 
+@pytest.mark.filterwarnings("ignore:Non-strict enforcement")
+@pytest.mark.parametrize("batch", [1, 3])
+@pytest.mark.parametrize("model", MODELS)
+def test_rewards_that_share_points_have_each_the_noise_that_is_given(model, batch):
+    """A list of models with outcome transforms conditions with a batch dimension of one."""
+    members = torch.arange(1.0, batch + 1.0, dtype=DOUBLE).reshape(batch, 1, 1)
+    rewards, noise = members * Y[LATER], members * OWN[LATER]
+    start = make(model, X[FIRST], Y[FIRST])
+    posterior = start.condition_on_observations(X[LATER], rewards, noise=noise).posterior(T)
+    for member in range(batch):
+        values = torch.cat([Y[FIRST, 0], rewards[member, :, 0]])
+        expected = oracles.exact(KERNELS["matern"].dense, *dense(X, values, noises(noise[member]), T))
+        assert difference(posterior.mean[member, :, 0], expected.mean) < 1e-8
+        assert difference(posterior.variance[member, :, 0], expected.variance) < 1e-8
+
+
 @pytest.mark.parametrize("model", MODELS)
 def test_each_output_has_the_noise_that_is_given(model):
     both, own = torch.cat([Y, Y.square()], -1), torch.cat([OWN, 2.0 * OWN], -1)
