@@ -7,6 +7,7 @@ import torch
 from botorch.acquisition.joint_entropy_search import qJointEntropySearch
 from botorch.exceptions.warnings import InputDataWarning
 from botorch.models import ModelListGP, SingleTaskGP
+from botorch.models.likelihoods.sparse_outlier_noise import SparseOutlierGaussianLikelihood
 from botorch.sampling import IIDNormalSampler
 from botorch.sampling.pathwise import draw_matheron_paths
 from gpytorch.likelihoods import GaussianLikelihood
@@ -241,3 +242,10 @@ def test_noise_that_follows_from_age_is_not_given(model):
     for call in (start.tell, start.condition_on_observations):
         with pytest.raises(InputError, match=r"says itself|follows from its age"):
             call(X[LATER], Y[LATER], OWN[LATER])
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_noise_that_scales_with_the_prior_variance_is_refused(model):
+    sparse = SparseOutlierGaussianLikelihood(GaussianLikelihood().noise_covar, dim=len(X), outlier_indices=[1])
+    with pytest.raises(InputError, match="RobustRelevancePursuitSingleTaskGP"):
+        model(X, Y, covar_module=matern(), likelihood=sparse)
