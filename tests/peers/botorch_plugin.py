@@ -1,8 +1,10 @@
 """A pytest plugin that lets BoTorch's own tests meet a model of this package wherever they import ``SingleTaskGP``.
 
-Only tests are substituted: BoTorch's modules hold the class that they imported, so what dispatches on it still works,
-since a model of this package is one. Two environment variables say what to do: ``STAND_IN``, the name of the class,
-``SingleTaskGP`` for the peer itself; and ``OUTCOMES``, the file that gets the outcome of each test as JSON.
+BoTorch's modules imported by then keep the class, so what dispatches on it still works, since a model of this package
+is one. Those imported later, such as its models for contexts, get the stand-in as the tests do.
+
+Two environment variables say what to do: ``STAND_IN``, the name of the class, ``SingleTaskGP`` for the peer itself;
+and ``OUTCOMES``, the file that gets the outcome of each test as JSON.
 """
 
 import json
@@ -10,8 +12,9 @@ import os
 from pathlib import Path
 from typing import Any
 
-import botorch.models
-import botorch.models.gp_regression
+from botorch import models
+from botorch.models import SingleTaskGP, gp_regression
+from botorch.models.fully_bayesian import SaasFullyBayesianSingleTaskGP
 from botorch.models.transforms import Standardize
 from botorch.utils.types import DEFAULT
 from gpytorch.means import ConstantMean
@@ -19,10 +22,11 @@ from torch import Tensor
 
 from torch_kbandits import NystromGP, OnlineGP
 
+_FROM_BEST = ("passed", "skipped", "failed")
 _outcomes: dict[str, str] = {}
 
 
-def with_defaults(kind: type) -> type:
+def with_defaults(kind: Any) -> type:
     """Return the class with the signature and the defaults of ``SingleTaskGP``, and all points as dictionary."""
 
     class StandIn(kind):
@@ -58,19 +62,23 @@ def with_defaults(kind: type) -> type:
     return StandIn
 
 
-def pytest_configure(config: Any) -> None:
-    """Put the class in the place from which tests import."""
-    kinds = {kind.__name__: kind for kind in (NystromGP, OnlineGP)}
-    if kind := kinds.get(os.environ["STAND_IN"]):
-        stand_in = with_defaults(kind)
-        botorch.models.SingleTaskGP = stand_in
-        botorch.models.gp_regression.SingleTaskGP = stand_in
+STAND_INS = {
+    "SingleTaskGP": SingleTaskGP,
+    "NystromGP": with_defaults(NystromGP),
+    "OnlineGP": with_defaults(OnlineGP),
+}
+
+
+def pytest_configure() -> None:
+    """Put the class in the places from which tests import."""
+    gp_regression.SingleTaskGP = models.SingleTaskGP = STAND_INS[os.environ["STAND_IN"]]
+    # The tests are of a commit that exports it there too.
+    models.SaasFullyBayesianSingleTaskGP = SaasFullyBayesianSingleTaskGP  # pyright: ignore
 
 
 def pytest_runtest_logreport(report: Any) -> None:
-    """Remember the worst that a test came to."""
-    if _outcomes.get(report.nodeid) != "failed":
-        _outcomes[report.nodeid] = report.outcome
+    """Remember the worst that a test, with its subtests, came to."""
+    _outcomes[report.nodeid] = max(_outcomes.get(report.nodeid, "passed"), report.outcome, key=_FROM_BEST.index)
 
 
 def pytest_sessionfinish() -> None:
