@@ -153,8 +153,9 @@ def schur_factor(corner: Tensor, across: Tensor) -> Tensor:
 
     Cost: O(m k² + k³).
     """
+    schur = corner - across.mT @ across
     scale = corner.diagonal(dim1=-2, dim2=-1).mean(-1)
-    return jittered_cholesky(corner - across.mT @ across, scale.expand(across.shape[:-2]))
+    return jittered_cholesky(schur, scale.expand(schur.shape[:-2]))
 
 
 def bordered(factor: Tensor, across: Tensor, schur: Tensor) -> Tensor:

@@ -7,6 +7,7 @@ import torch
 from botorch.acquisition.joint_entropy_search import qJointEntropySearch
 from botorch.exceptions.warnings import InputDataWarning
 from botorch.models import ModelListGP, SingleTaskGP
+from botorch.models.likelihoods.sparse_outlier_noise import SparseOutlierGaussianLikelihood
 from botorch.sampling import IIDNormalSampler
 from botorch.sampling.pathwise import draw_matheron_paths
 from gpytorch.likelihoods import GaussianLikelihood
@@ -99,6 +100,22 @@ def test_fantasies_take_the_noise_that_is_given(model):
         expected = oracles.exact(KERNELS["matern"].dense, *dense(points, values, noises(noise), T))
         assert difference(posterior.mean[fantasy, place, :, 0], expected.mean) < 1e-8
         assert difference(posterior.variance[fantasy, place, :, 0], expected.variance) < 1e-8
+
+
+@pytest.mark.filterwarnings("ignore:Non-strict enforcement")
+@pytest.mark.parametrize("batch", [1, 3])
+@pytest.mark.parametrize("model", MODELS)
+def test_rewards_that_share_points_have_each_the_noise_that_is_given(model, batch):
+    """A list of models with outcome transforms conditions with a batch dimension of one."""
+    members = torch.arange(1.0, batch + 1.0, dtype=DOUBLE).reshape(batch, 1, 1)
+    rewards, noise = members * Y[LATER], members * OWN[LATER]
+    start = make(model, X[FIRST], Y[FIRST])
+    posterior = start.condition_on_observations(X[LATER], rewards, noise=noise).posterior(T)
+    for member in range(batch):
+        values = torch.cat([Y[FIRST, 0], rewards[member, :, 0]])
+        expected = oracles.exact(KERNELS["matern"].dense, *dense(X, values, noises(noise[member]), T))
+        assert difference(posterior.mean[member, :, 0], expected.mean) < 1e-8
+        assert difference(posterior.variance[member, :, 0], expected.variance) < 1e-8
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -225,3 +242,10 @@ def test_noise_that_follows_from_age_is_not_given(model):
     for call in (start.tell, start.condition_on_observations):
         with pytest.raises(InputError, match=r"says itself|follows from its age"):
             call(X[LATER], Y[LATER], OWN[LATER])
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_noise_that_scales_with_the_prior_variance_is_refused(model):
+    sparse = SparseOutlierGaussianLikelihood(GaussianLikelihood().noise_covar, dim=len(X), outlier_indices=[1])
+    with pytest.raises(InputError, match="RobustRelevancePursuitSingleTaskGP"):
+        model(X, Y, covar_module=matern(), likelihood=sparse)

@@ -1,8 +1,9 @@
 """What the constructors of the models are given: data that fits together, and a noise variance."""
 
 from botorch.models import SingleTaskGP
+from botorch.models.likelihoods.sparse_outlier_noise import SparseOutlierGaussianLikelihood
 from gpytorch.constraints import Positive
-from gpytorch.likelihoods import GaussianLikelihood
+from gpytorch.likelihoods import GaussianLikelihood, Likelihood
 from torch import Tensor
 
 from torch_kbandits import checks
@@ -15,6 +16,15 @@ def fixed_gaussian(regularization: float, train_X: Tensor, train_Y: Tensor) -> G
     likelihood = GaussianLikelihood(noise_constraint=Positive(), batch_shape=batch_shape).to(train_X)
     likelihood.noise = train_X.new_tensor(regularization)
     return likelihood.requires_grad_(False)
+
+
+def check_likelihood(likelihood: Likelihood | None) -> None:
+    """Refuse a likelihood whose noise is not known from the points alone."""
+    if isinstance(likelihood, SparseOutlierGaussianLikelihood):
+        raise InputError(
+            "The noise of a SparseOutlierGaussianLikelihood belongs to the rows of the data it is fitted to and may "
+            "scale with the prior variance: use BoTorch's RobustRelevancePursuitSingleTaskGP."
+        )
 
 
 def check_data(train_X: Tensor, train_Y: Tensor, train_Yvar: Tensor | None) -> None:

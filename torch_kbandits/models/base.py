@@ -25,7 +25,7 @@ from torch_kbandits import checks
 from torch_kbandits.errors import InputError, NumericalError
 from torch_kbandits.gram import gram, prior_mean, prior_variance
 from torch_kbandits.likelihoods import GivenNoiseLikelihood, UncertaintyInjectionLikelihood
-from torch_kbandits.models.arguments import check_data, check_variances, fixed_gaussian
+from torch_kbandits.models.arguments import check_data, check_likelihood, check_variances, fixed_gaussian
 from torch_kbandits.models.cache import Cache, PosteriorFactors
 from torch_kbandits.models.leaving_out import cross_validation, left_out
 from torch_kbandits.models.shapes import concatenate, flatten_t_batch, unrepeated, with_column
@@ -54,6 +54,7 @@ class FactoredGP(SingleTaskGP):
         input_transform: InputTransform | None,
     ) -> None:
         check_data(train_X, train_Y, train_Yvar)
+        check_likelihood(likelihood)
         if likelihood is not None and regularization is not None:
             raise InputError("Give either a likelihood or a regularization, not both: each sets the noise variance.")
         if likelihood is not None and train_Yvar is not None:
