@@ -66,16 +66,18 @@ def rebuild(description: dict[str, Any]) -> Kernel:
                 parameter.data = tensors[prefix + name].clone()
                 parameter.requires_grad_(prefix + name not in description["fixed"])
         for name, buffer in module._buffers.items():
-            if buffer is not None:
+            if buffer is not None and prefix + name in tensors:
                 module._buffers[name] = tensors[prefix + name].clone()
     return kernel.train(description["training"])
 
 
 def _tensors(kernel: Kernel) -> Iterator[tuple[str, Tensor]]:
-    """Yield all parameters and buffers, those of parts included; a part that occurs twice is there twice."""
+    """Yield all parameters and buffers, those of parts included, but for what constructors are given."""
     for path, module in kernel.named_modules():
+        recipe = RECIPES.get(type(module).__name__)
+        given = () if recipe is None else recipe.settings
         for name, tensor in (*module._parameters.items(), *module._buffers.items()):
-            if tensor is not None:
+            if tensor is not None and name not in given:
                 yield f"{path}.{name}" if path else name, tensor
 
 
