@@ -391,9 +391,13 @@ def test_what_is_periodic_comes_back_exactly(swing):
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
-        ("abrupt", {"switches": 0}, "switches must be a whole number of at least 1"),
-        ("abrupt", {"switches": "often"}, "switches must be a whole number or a list of rounds"),
-        ("abrupt", {"switches": 2.5}, "switches must be a whole number or a list"),
+        ("abrupt", {"switches": 0}, "switches, unless it is a list of rounds, must be a whole number of at least 1"),
+        (
+            "abrupt",
+            {"switches": "often"},
+            "switches, unless it is a list of rounds, must be a whole number of at least 1",
+        ),
+        ("abrupt", {"switches": 2.5}, "switches, unless it is a list of rounds, must be a whole number of at least 1"),
         ("abrupt", {"switches": [5, 5]}, r"switches must increase; after 5 comes switches\[1\] = 5"),
         ("abrupt", {"switches": [0, 5]}, r"switches\[0\] must be a whole number of at least 1"),
         ("abrupt", {"switch": 3}, "no option 'switch'.*did you mean 'switches'"),
