@@ -30,6 +30,7 @@ def dense_gram(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 QUICK = {"bkb_rounds", "nystrom_fit", "online_tells"}
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in BENCHMARKS]
 )

@@ -63,6 +63,7 @@ def name_of(page: Path) -> str:
     return page.relative_to(ROOT).as_posix()
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.usefixtures("_scratch")
 @pytest.mark.parametrize(
     "page",

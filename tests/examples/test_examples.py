@@ -112,6 +112,7 @@ def test_variance_starvation_reproduces_the_figure_of_the_paper(tmp_path):
     assert record["stages"][2]["dictionary_size"] < 100
 
 
+@pytest.mark.slow
 def test_personalise_prices(tmp_path, sized):
     sizes = ["--runs", 1, "--offers", 30], ["--quick"]
     process, record, tiny = sized("personalise_prices.py", tmp_path / "quick", *sizes)

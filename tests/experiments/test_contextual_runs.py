@@ -49,6 +49,7 @@ def regret_of(environment, player) -> np.ndarray:
     return np.cumsum(regrets)
 
 
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize(("record_every", "batch"), [(1, 1), (7, 1), (50, 1), (4, 3), (9, "rule")])
 @pytest.mark.parametrize("name", ["bump", "chessboard", "step-diagonal", "digits", "changing"])
 def test_regret_is_that_of_the_contexts_played(name, record_every, batch):
@@ -158,6 +159,7 @@ def test_an_algorithm_is_told_the_columns_of_actions_that_change():
     assert (candidates.actions, candidates.context_dim, candidates.action_dim) == (None, 2, 1)
 
 
+@pytest.mark.one_in(8)
 @pytest.mark.filterwarnings("ignore::torch_kbandits.TheoryWarning")
 @pytest.mark.parametrize("batch", [1, 2])
 @pytest.mark.parametrize("name", ["bump", "chessboard", "step-diagonal", "digits"])

@@ -29,6 +29,7 @@ def logged(policy: np.ndarray, n: int, seed: int = 0) -> LoggedInteractions:
     )
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("policy", [UNIFORM, UNEVEN], ids=["uniform", "uneven"])
 @pytest.mark.parametrize("choice", [[0, 0], [2, 0], [1, 2]])
 def test_the_mean_of_a_fixed_policy_is_unbiased(policy, choice):

@@ -47,6 +47,7 @@ class StopError(Exception):
     """Stands for a kill at a chosen moment."""
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[] if name in QUICK else pytest.mark.slow) for name in VARIED]
 )

@@ -136,6 +136,7 @@ def many(algorithms: int, environments: int) -> list:
     ]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("records", [pytest.param(many(9, 4), marks=pytest.mark.slow),
     pytest.param(many(1, 1), marks=pytest.mark.slow), A + B, pytest.param(A[:1], marks=pytest.mark.slow),
     [record(recorded_rounds=[4], cumulative_regret=[1.0], cumulative_seconds=[1.0], dictionary_size=[1])]])  # fmt: skip
@@ -173,6 +174,7 @@ def test_algorithms_are_told_apart_and_named_once(tmp_path, monkeypatch):
     assert y == pytest.approx(0.02 * x)  # 0.01 · 2 seconds a round
 
 
+@pytest.mark.slow
 def test_regret_may_have_a_logarithmic_axis(tmp_path, monkeypatch):
     scales = []
     original = plots._draw

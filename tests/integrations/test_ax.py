@@ -53,6 +53,7 @@ def test_minimising_and_maximising_the_negative_are_the_same():
     assert [p["x"] for p in down] == pytest.approx([p["x"] for p in up], abs=1e-6)
 
 
+@pytest.mark.slow
 def test_equal_seeds_get_equal_trials_and_others_do_not():
     runs = [play(client_of(UNIT, seed=seed, **ON_GRID), lambda x: -x, 7)[0] for seed in (3, 3, 4)]
     assert runs[0] == runs[1]

@@ -48,6 +48,7 @@ def names_of(cards):
 QUICK = {("all", "nystrom", False), ("window", "exact", True), ("linear", "exact", False)}
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("name", "model", "known"),
     [
@@ -107,6 +108,7 @@ def test_before_the_model_there_are_records_and_no_predictions():
 SURFACES = [SlicePlot("x", "score"), ParallelCoordinatesPlot("score")]
 
 
+@pytest.mark.slow
 def test_looking_at_an_experiment_changes_no_later_trial():
     settings = {"kernel": kernel(), "regularization": 0.01, "candidates": GRID, "memory": SlidingWindow(5)}
     plain, looked = client_of(UNIT, **settings), client_of(UNIT, **settings)
@@ -120,6 +122,7 @@ def test_looking_at_an_experiment_changes_no_later_trial():
     assert plain.get_next_trials(2) == looked.get_next_trials(2)
 
 
+@pytest.mark.slow
 def test_importances_need_a_lengthscale_for_each_parameter():
     plain = client_of(BRANIN, "-score")
     play(plain, branin, 6)

@@ -80,6 +80,7 @@ def believed(client, T):
 MODELS = {"exact": {"model": "exact"}, "nystrom": {"dictionary": GreedyDictionary(TRIALS)}}
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", MODELS)
 def test_the_belief_is_the_dense_one_wherever_a_value_is_in_its_list(name):
     T = drawn(9, seed=2)
@@ -108,6 +109,7 @@ def test_what_is_fitted_does_not_depend_on_the_order_of_values():
 REWARDS = {"a": 0.6, "b": 0.3, "c": 0.0, "d": 2.0, "e": 0.0, "f": 0.3, "g": 0.6}
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("order", ["abcdefg", "dgafbec", "gecabfd"])
 @pytest.mark.parametrize("pooled", [False, True], ids=["space", "pool"])
 def test_the_best_choice_is_found_in_the_middle_of_a_misleading_order(order, pooled):

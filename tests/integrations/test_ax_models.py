@@ -62,6 +62,7 @@ MEMORIES = {
 }
 
 
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("known", [False, True], ids=["regularization", "sem"])
 @pytest.mark.parametrize("name", MEMORIES)
 def test_memories_count_trials_as_dense_formulas_do(name, known):

@@ -119,6 +119,7 @@ def test_failed_trials_are_ignored_or_the_worst_so_far():
     assert told(fails(study_with(quick(failed="worst"))))[1] == [3.0, 3.0, 1.0]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("words", [{}, {"failed": "worst"}], ids=["ignore", "worst"])
 def test_what_fails_is_not_suggested_again_and_again(words):
     """Where evaluations fail as often as not, no two suggestions are equal and the good half is found."""
@@ -150,6 +151,7 @@ def test_values_outside_their_range_are_not_learned():
     assert told(study)[1] == [0.1, 0.2]
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("direction", ["minimize", "maximize"])
 @pytest.mark.parametrize("kind", ["conditional", "range"])
 def test_trials_of_several_kinds_are_not_compared_with_each_other(kind, direction):
@@ -265,6 +267,7 @@ def test_threads_share_one_belief():
     assert sorted(belief_of(study).bandit.history.Y.tolist()) == sorted(trial.value for trial in study.trials)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "duplicate", [copy.deepcopy, lambda it: pickle.loads(pickle.dumps(it))], ids=["copy", "pickle"]
 )
@@ -290,6 +293,7 @@ def test_one_sampler_serves_several_studies():
     assert parameters(studies[0]) == parameters(studies[1]) == parameters(alone)
 
 
+@pytest.mark.slow
 def test_without_a_kernel_that_of_a_fitted_bandit_is_taken():
     studies = [study_with(quick(kernel=kernel)) for kernel in (None, default_kernel, default_kernel(2))]
     for study in studies:
@@ -299,6 +303,7 @@ def test_without_a_kernel_that_of_a_fitted_bandit_is_taken():
     assert str(alone.prior.kernel) == str(default_kernel(2))
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("algorithm", ["ek-ucb", "gp-ts", "cbkb", "gp-ei", "random"])
 def test_algorithms_by_name_and_their_words(algorithm):
     words = {"max_dictionary": 3} if algorithm in ("ek-ucb", "cbkb") else {}

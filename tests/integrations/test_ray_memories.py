@@ -64,6 +64,7 @@ def assert_equal_posteriors(ours, theirs, tolerance=1e-9):
 # ---------------------------------------------------------------- the same arms and posteriors
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("rule", "memory", "number", "count"),
     [
@@ -114,6 +115,7 @@ def test_the_posterior_is_the_dense_one_of_what_counts():
     assert bool((bandit.recommend() == history.X).all(-1).any())
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", ["sw-gp-ucb", "r-gp-ucb"])
 def test_named_algorithms(name):
     words = {"kernel": matern(0.4), "regularization": LAMBDA, "beta": 2.0, "seed": 0}
@@ -139,6 +141,7 @@ class Forgetful(Memory):
         return where_counted((now - times <= 4.0) | (times % 2.0 == 1.0), regularization)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("gap", [3.0, 50.0])
 def test_times_of_ones_own(gap):
     """After the longest gap nothing counts any more, and the dictionary is one of points that are forgotten."""
@@ -221,6 +224,7 @@ def test_a_lost_worker_is_built_from_what_counts():
     assert_equal_posteriors(bandits[1], bandits[0])
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("behind", [2, 12])
 def test_shards_that_are_far_behind_are_started_anew(behind, monkeypatch):
     monkeypatch.setattr(belief, "_MOST_STEPS", 10)
@@ -267,6 +271,7 @@ def test_a_shard_that_fails_while_it_forgets_is_started_anew(monkeypatch):
 # ---------------------------------------------------------------- the whole bandit
 
 
+@pytest.mark.slow
 def test_saved_states_go_from_one_form_to_the_other():
     arms = some_arms()
     ours, single = make(sharded(arms, 3)), make(Arms(arms))

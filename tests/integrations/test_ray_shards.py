@@ -50,6 +50,7 @@ def lost(bandit):
 # ---------------------------------------------------------------- the same arms and posteriors
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("resampling", "numbers", "count"),
     [
@@ -70,6 +71,7 @@ def test_shards_choose_the_arms_of_one_table(resampling, numbers, count):
             assert_equal_posteriors(bandit, bandits[0])
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("name", ["bbkb", "gp-ei", "gp-pi", "gp-ucb", "mini-gp-ucb"])
 def test_other_algorithms_on_shards(name):
     """An exact table of few arms has other formulas, so posteriors agree as far as these do."""
@@ -92,6 +94,7 @@ def test_two_hundred_rounds_of_other_rules_with_workers_lost(name):
     assert_equal_posteriors(bandits[1], bandits[0], lost(bandits[1]))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("source", ["tensor", "file", "blocks"])
 def test_random_search_asks_no_shard(source, tmp_path):
     arms = some_arms().float()
@@ -110,6 +113,7 @@ def test_random_search_asks_no_shard(source, tmp_path):
     assert len(workers.sent) == 0
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("name", "settings"),
     [("bbkb", {}), ("bbkb", {"rule": "local"}), ("mini-gp-ucb", {})],
@@ -227,6 +231,7 @@ def test_shards_draw_their_own_ranks(block, monkeypatch):
         assert torch.equal(table.ranks_of(rows, 4), whole[rows.start : rows.stop])
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("seed", range(4))
 def test_arms_that_are_all_equal(seed):
     """In every round the seed's order decides, over the shards' borders."""
@@ -267,6 +272,7 @@ def test_telling_sends_nothing():
     assert len(workers.sent) == before
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("behind", [1, 4, 5, 20])
 def test_shards_that_are_far_behind_are_started_anew(behind, monkeypatch):
     monkeypatch.setattr(belief, "_MOST_STEPS", 5)
@@ -287,6 +293,7 @@ def test_shards_that_are_far_behind_are_started_anew(behind, monkeypatch):
 # ---------------------------------------------------------------- workers that are lost
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", ["bkb", "gp-ucb"])
 def test_lost_workers_are_built_from_the_history(name):
     arms = some_arms()
@@ -409,6 +416,7 @@ def test_a_shard_that_failed_half_way_is_started_anew(monkeypatch):
 # ---------------------------------------------------------------- one object, many calls
 
 
+@pytest.mark.slow
 def test_bandits_that_share_workers_and_copies():
     arms = some_arms()
     candidates = sharded(arms, 2)
@@ -439,6 +447,7 @@ def test_looking_changes_nothing():
     assert torch.equal(bandits[0].ask(5), seen)
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("source", ["tensor", "file", "path", "blocks"])
 def test_saved_states_go_from_one_form_to_the_other(source, tmp_path):
     arms = some_arms()
@@ -474,6 +483,7 @@ def test_restart():
     assert_equal_posteriors(bandits[1], bandits[0])
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("call", ["ask", "tell"])
 def test_interrupts_leave_the_bandit_as_it_was(call, monkeypatch):
     """In the lines of this integration; tests/laws/test_atomicity.py has those of the tables."""

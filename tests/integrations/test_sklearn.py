@@ -45,6 +45,7 @@ def table(search):
 # ---------------------------------------------------------------- the contract of a search
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "settings",
     [
@@ -92,6 +93,7 @@ def test_scores_are_those_of_cross_validation_and_the_best_is_refitted():
     assert search.classes_.tolist() == [0, 1, 2]
 
 
+@pytest.mark.slow
 def test_clone_words_and_saving():
     search = KernelBanditSearchCV(Tunable(), SPACE, n_iter=6, cv=2, beta=1.0, random_state=0)
     copy = clone(search).set_params(n_iter=4, estimator__noise=0.1)
@@ -139,6 +141,7 @@ def test_all_configurations_meet_the_same_splits():
     assert len(splits) == 3
 
 
+@pytest.mark.slow
 def test_several_metrics_are_all_kept_and_one_is_maximised():
     def deep(estimator, X, y):
         return estimator.depth
@@ -170,6 +173,7 @@ def test_the_same_seed_gives_the_same_search_and_another_seed_another():
     assert table(searched(n_iter=2, random_state=state)) != table(searched(n_iter=2, random_state=state))
 
 
+@pytest.mark.slow
 def test_two_workers_give_what_batches_of_two_give():
     with parallel_config(backend="threading"):
         two = searched(n_iter=8, num_initial=4, n_jobs=2)
@@ -228,6 +232,7 @@ def test_no_configuration_is_evaluated_twice_and_small_spaces_end():
         assert searched(space={"depth": [3], "kind": ["b"]}, recommend="posterior").best_params_["depth"] == 3
 
 
+@pytest.mark.slow
 def test_the_best_cell_of_a_grid_is_found_in_a_sixth_of_the_evaluations():
     space = {"rate": list(10.0 ** np.arange(-5.0, 1.0, 0.5)), "depth": list(range(1, 11)), "kind": ["a", "b"]}
     search = searched(space=space, n_iter=40, num_initial=10)
@@ -253,6 +258,7 @@ def test_words_of_the_bandit_are_passed_on():
 # ---------------------------------------------------------------- fits that fail
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("batch_size", [1, 3])
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.FitFailedWarning")
 def test_failed_fits_are_rows_of_the_table_as_in_randomized_search(batch_size):
@@ -275,6 +281,7 @@ def test_failed_fits_are_rows_of_the_table_as_in_randomized_search(batch_size):
     assert failed[10:].mean() < failed[:5].mean() or failed[10:].mean() <= 0.2  # it keeps away
 
 
+@pytest.mark.slow
 def test_failures_at_the_end_and_at_the_beginning_keep_their_places():
     class Late(Tunable):
         """Fails in the evaluations named, counted over all fits."""

@@ -73,6 +73,7 @@ def whole():
 # ---------------------------------------------------------------- going on
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     "settings",
     [
@@ -107,6 +108,7 @@ def test_a_search_interrupted_again_and_again(whole, tmp_path):
     assert table(searched(tmp_path / "search")) == whole
 
 
+@pytest.mark.slow
 def test_a_search_that_had_ended_evaluates_the_quickest_configuration_once_more(tmp_path):
     """scikit-learn's ``fit`` needs something that was evaluated in it; what was measured is kept."""
     path = str(tmp_path / "search")
@@ -121,6 +123,7 @@ def test_a_search_that_had_ended_evaluates_the_quickest_configuration_once_more(
     assert again.best_estimator_.rate == whole.best_estimator_.rate
 
 
+@pytest.mark.slow
 def test_batches_in_which_every_fit_failed_keep_their_places(tmp_path):
     settings = {"estimator": Counted(limit=5), "num_initial": 2, "n_iter": 7}
     with warnings.catch_warnings():
@@ -137,6 +140,7 @@ def test_batches_in_which_every_fit_failed_keep_their_places(tmp_path):
             searched(tmp_path / "never", **words)
 
 
+@pytest.mark.slow
 def test_two_workers_and_data_frames(tmp_path):
     frame, y = pd.DataFrame(X, columns=["left", "right"]), pd.Series(Y)
     settings = {"X": frame, "y": y, "batch_size": 2, "fit_words": {"sample_weight": np.ones(20)}}
@@ -145,6 +149,7 @@ def test_two_workers_and_data_frames(tmp_path):
     assert table(searched(tmp_path / "search", **settings)) == table(whole)
 
 
+@pytest.mark.slow
 def test_choices_that_come_out_otherwise_are_passed_by_with_a_warning(tmp_path):
     """As if the file was written on a machine that rounds otherwise."""
     path = tmp_path / "search"
@@ -224,6 +229,7 @@ class Other(Counted):
     pass
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
@@ -266,6 +272,7 @@ def test_differences_within_a_pipeline_are_named(tmp_path):
         searched(tmp_path / "search", make_pipeline(MinMaxScaler(), Counted()), **words)
 
 
+@pytest.mark.slow
 def test_splits_that_are_drawn_anew_are_refused_before_anything_is_fitted(tmp_path):
     path = tmp_path / "search"
     stopped(path, 9, cv=ShuffleSplit(2, random_state=np.random.RandomState(0)))
@@ -311,6 +318,7 @@ def test_damaged_files_and_bad_paths_are_refused(started, tmp_path):
     assert Counted.fits == 0
 
 
+@pytest.mark.slow
 def test_a_disk_that_fills_up_costs_the_checkpoint_and_not_the_search(tmp_path, monkeypatch):
     path, original, calls = tmp_path / "search", os.replace, []
 

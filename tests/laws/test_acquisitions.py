@@ -73,6 +73,7 @@ def few(request, monkeypatch):
         monkeypatch.setattr(thompson, "JOINT_LIMIT", 2)
 
 
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("name", ACQUISITIONS)
 @pytest.mark.parametrize(("change", "kind"), [(c, kind) for c in CHANGES for kind in CHANGES[c][0].split()])
 def test_a_value_is_of_the_model_as_it_is(change, kind, name, few):

@@ -103,7 +103,7 @@ def play(bandit, name, first, rounds):
     return torch.cat(asked)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(14)
 @pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize("name", NAMES)
 def test_loading_and_replaying_continue_alike(name):
@@ -126,6 +126,7 @@ def test_loading_and_replaying_continue_alike(name):
         assert each.memory_probabilities == pytest.approx(bandit.memory_probabilities, rel=1e-3)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", quickly("et arms", "bob arms", "dms arms"))
 def test_something_happens(name):
     """The runs above have restarts, or changes of memory, in both halves."""
@@ -141,6 +142,7 @@ def test_something_happens(name):
         assert len({id(memory) for memory in memories}) >= 2
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", quickly("et arms", "et sparse", "bob arms", "dms arms"))
 def test_one_more_ask_changes_nothing(name):
     bandit, twin = CASES[name](), CASES[name]()

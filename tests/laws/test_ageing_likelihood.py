@@ -245,6 +245,7 @@ def test_models_of_this_package_notice_by_themselves(make):
     assert_posterior(model, queries(), truth(X, Y, expected_noise(growth, X, 40.0), queries()))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("growth", GROWTHS)
 def test_a_model_told_and_made_to_forget_while_time_passes_is_the_rebuilt_one(growth):
     X, Y = spacetime(30)
@@ -390,7 +391,7 @@ def heteroscedastic_bound(X, y, noise, Z):
     return density - 0.5 * float(((1.0 - np.diag(Q)) / noise).sum())
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize(
     ("true", "start", "constraint", "tolerance"),
     [

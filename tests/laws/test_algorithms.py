@@ -58,7 +58,7 @@ def actions(points):
     return points[:, -2:]
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(21)
 @pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize(("name", "domain"), WITH_FEW_BOXES)
 def test_replaying_and_loading_give_the_same_next_points(name, domain):
@@ -74,7 +74,7 @@ def test_replaying_and_loading_give_the_same_next_points(name, domain):
     assert difference(play(loaded, rounds), expected) <= tolerance
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(15)
 @pytest.mark.parametrize(
     ("name", "domain"), [pytest.param(*case, marks=pytest.mark.slow if case[1] == "box" else ()) for case in CASES]
 )
@@ -95,7 +95,7 @@ def test_asking_in_parts_is_asking_at_once(name, domain, rounds):
     assert difference(parts.ask(5, remember=False)[compared], looked) <= tolerance
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(9)
 @pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize(("name", "domain"), WITH_FEW_BOXES)
 def test_pending_points_are_told_in_any_order(name, domain):
@@ -159,7 +159,7 @@ def test_points_that_are_never_told_as_asked_are_said_once():
     assert len(bandit.pending) == 0
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(21)
 # SparQ-GP-UCB also believes answers, and points of TV-GP-UCB know the time: see their own laws.
 @pytest.mark.parametrize("name", sorted(set(NAMES) - {"sparq-gp-ucb", "tv-gp-ucb", "dms-tv-gp-ucb"}))
 def test_the_model_and_the_recommendation(name):
@@ -188,7 +188,7 @@ def test_the_model_and_the_recommendation(name):
     assert float(best) == pytest.approx(float(means.max()), abs=1e-8)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize("name", sorted(set(NAMES) - {"random", "gp-ts", "mini-gp-ucb", "sup-kernel-ucb"}))
 def test_ask_maximises_the_botorch_acquisition(name):
     bandit = make(name)

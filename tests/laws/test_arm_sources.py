@@ -170,7 +170,7 @@ BANDITS = {
 }  # fmt: skip
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(18)
 @pytest.mark.parametrize("kind", SOURCES)
 @pytest.mark.parametrize("arms", [FEW, MANY], ids=["few", "many"])
 @pytest.mark.parametrize("name", sorted(BANDITS))
@@ -202,7 +202,7 @@ def test_a_bandit_chooses_the_arms_that_it_chooses_from_a_tensor(name, arms, kin
     assert torch.equal(ours.inducing_points, theirs.inducing_points)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("kind", SOURCES)
 @pytest.mark.parametrize("rule", [ExpectedImprovementRule(), ProbabilityOfImprovementRule(), UniformRule()])
 def test_rules_of_mean_and_variance_choose_alike(rule, kind, saved):
@@ -263,6 +263,7 @@ def test_a_point_told_in_vain_is_not_taken_for_a_row(exact, monkeypatch):
 # ---------------------------------------------------------------- files that change
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("change", ["other numbers", "longer", "gone"])
 @pytest.mark.parametrize("arms", [FEW, MANY], ids=["few", "many"])
 @pytest.mark.parametrize("name", ["bkb", "gp-ucb"])

@@ -103,6 +103,7 @@ def test_every_point_as_dictionary_is_the_exact_posterior():
     assert difference(belief.variance, expected.variance) < expected.rounding
 
 
+@pytest.mark.one_in(2)
 @examples(25)
 @given(
     num_arms=st.integers(1, 30),
@@ -157,6 +158,7 @@ def test_an_exact_table_embeds_no_more_than_the_points_span():
     assert belief._dtc.size < 30
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("form", EXACT)
 def test_rounding_stays_small_where_the_gram_matrix_is_singular(form):
     """Clustered plays of a smooth kernel, so that each point is all but in the span of those before."""
@@ -203,6 +205,7 @@ class Absent:
         return Selection.rows(played, rows[~torch.isin(rows, self.absent)])
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("every", [1, 2, 7])
 def test_dictionaries_drawn_afresh_cost_what_is_absent_and_not_what_changes(monkeypatch, every):
     """With 5 points absent up to 10 change, at two rows each; from all points it takes 10 rows and the rewards.
@@ -247,6 +250,7 @@ def test_repeated_plays_are_counts_and_sums():
     assert played.counts.tolist() == [21.0, 20.0]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("column_memory", [1, 40 * 8 * 3, 2**20])
 def test_the_memory_of_kernel_columns_changes_nothing(column_memory):
     arms, _ = data(40, 2)

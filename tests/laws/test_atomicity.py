@@ -87,6 +87,7 @@ def test_a_dictionary_that_moves_within_its_span_is_the_loaded_one():
         assert difference(belief.variance, expected[1]) < 1e-8
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("resampling", ["fresh", "coupled"])
 def test_singular_dictionaries_equal_the_dense_posterior(resampling):
     """More points than dimensions, some of which leave and come back; also with points pending."""
@@ -136,6 +137,7 @@ def assert_twins(bandit, twin):
     assert torch.equal(bandit.ask(3, remember=False), twin.ask(3, remember=False))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("error", "times"),
     [
@@ -234,6 +236,7 @@ CALLS = {
 }
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize("case", ["bkb", "gp-ucb on few arms"])
 def test_an_interrupt_after_what_changes_something_changes_nothing(case, call, monkeypatch):
@@ -289,6 +292,7 @@ def check_interrupts(start, arms, call, lines):
     assert broken == []
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("call", ["tell", "remove"])
 @pytest.mark.parametrize("own_noise", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_an_interrupt_of_a_model_that_is_told_changes_nothing(call, own_noise, monkeypatch):

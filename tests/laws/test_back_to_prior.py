@@ -72,6 +72,7 @@ def test_it_is_the_prior_of_tv_gp_ucb():
         ours.tell(x, reward(x, t))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("forgetting", [0.5, 0.9])
 def test_the_rate_in_force_predicted_best(forgetting):
     words = {"candidates": ARMS, "rates": RATES, "least_correlation": None, "block_size": 3, "beta": 1.5}

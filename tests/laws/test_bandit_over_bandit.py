@@ -111,6 +111,7 @@ def test_block_means_are_those_of_complete_blocks():
     assert chooser.block_means(History(Y[:0, None], Y[:0], rounds[:0])) == []
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("dictionary", [None, RidgeLeverageSampling(5.0)])
 def test_the_posterior_is_that_of_the_window_in_force(dictionary):
     bandit, seen = make(dictionary=dictionary), set()
@@ -183,6 +184,7 @@ def test_a_restart_on_demand_is_not_undone_by_a_change_of_memory():
         assert bandit._belief.num_observations == min(number, bandit.memory.size)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("shares_history", [True, False])
 def test_an_interrupted_change_of_memory_changes_nothing(shares_history, monkeypatch):
     bandit, twin = make(shares_history=shares_history), make(shares_history=shares_history)

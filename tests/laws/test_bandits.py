@@ -84,7 +84,7 @@ def same(asked, others):
     return len(asked) == len(others) and all(torch.equal(a, b) for a, b in zip(asked, others, strict=True))
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(15)
 @pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize("name", sorted(MAKERS))
 @pytest.mark.parametrize("q", [1, 3])
@@ -97,7 +97,7 @@ def test_replaying_the_history_gives_the_same_next_points(name, q):
     assert same(play(bandit, rounds, q), play(twin, rounds, q))
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize("name", sorted(MAKERS))
 def test_looking_changes_nothing(name):
@@ -111,6 +111,7 @@ def test_looking_changes_nothing(name):
         assert same(play(curious, 1), play(calm, 1))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", sorted(MAKERS))
 def test_asking_leaves_the_global_generator_alone(name):
     bandit = MAKERS[name]()
@@ -123,7 +124,7 @@ def test_asking_leaves_the_global_generator_alone(name):
     assert torch.equal(torch.rand(3), expected)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(9)
 @pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize("name", sorted(MAKERS))
 def test_a_loaded_state_continues_identically(name):
@@ -345,7 +346,7 @@ def four_rounds(domain):
     return bandit, play(deepcopy(bandit), 2)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(10)
 @pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize("name", sorted(BAD_TELLS))
 @pytest.mark.parametrize("domain", ["arms", "box"])

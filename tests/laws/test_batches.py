@@ -71,6 +71,7 @@ def test_local_batches_are_never_shorter_than_global_ones():
         assert torch.equal(shorter.ask(q=None), X[: len(shorter.pending)])
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("dictionary", [None, RidgeLeverageSampling(1.0)])
 @pytest.mark.parametrize("batches", [GlobalBatchRule(2.0), LocalBatchRule(2.0), StayRule(2.0)])
 def test_rewards_told_one_by_one_count_when_the_batch_is_complete(batches, dictionary):

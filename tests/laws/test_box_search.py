@@ -126,6 +126,7 @@ MAKERS = {
 }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize("name", sorted(MAKERS))
 def test_a_bandit_loaded_with_points_pending_searches_from_the_same_starts(name):

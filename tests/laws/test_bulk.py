@@ -103,6 +103,7 @@ def size_in_parts(rule):
     return len(told(make(RULES[rule]), PART)[0].inducing_points)
 
 
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize(("memory", "domain", "rule"), CASES)
 def test_told_at_once_dictionary_and_work_are_those_of_parts(rule, domain, memory):
     bandit, work = told(make(RULES[rule], domain, MEMORIES[memory]), N)
@@ -123,6 +124,7 @@ def test_told_at_once_in_single_precision(domain, memory):
     assert 0.5 * size_in_parts("fresh") <= len(bandit.inducing_points) <= 2.0 * size_in_parts("fresh")
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("rule", ["fresh", "coupled", "never", "kors"])
 def test_told_at_once_variances_are_within_a_constant_of_the_exact_ones(rule):
     bandit, _ = told(make(RULES[rule]), N)
@@ -132,6 +134,7 @@ def test_told_at_once_variances_are_within_a_constant_of_the_exact_ones(rule):
     assert ratio.max() < 3.0
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("rule", ["fresh", "coupled", "never", "kors", "capped", "capped kors"])
 def test_replayed_and_loaded_bandits_have_the_same_dictionary(rule):
     bandit, replayed, loaded = (make(RULES[rule]) for _ in range(3))
@@ -167,6 +170,7 @@ def test_a_long_batch_that_brings_little_is_learned_by_the_scores_of_its_start()
     torch.testing.assert_close(chances, 3.0 * scores)
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("batches", [GlobalBatchRule(1.2), LocalBatchRule(1.2)], ids=repr)
 @pytest.mark.parametrize(("domain", "rule"), [("arms", "fresh"), ("contexts", "fresh"), ("contexts", "kors")])
 def test_a_batch_rule_sees_that_many_points_are_a_batch_without_looking_at_all(domain, rule, batches):

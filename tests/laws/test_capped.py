@@ -177,7 +177,7 @@ def test_a_size_beyond_the_cap_follows_the_same_words(size):
 # ------------------------------------------------------------------------------------------------ in a bandit
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("resampling", ["fresh", "coupled", "never"])
 @pytest.mark.parametrize("name", ["bkb", "bbkb"])
 def test_a_bandit_keeps_to_its_cap_and_repeats(name, resampling):
@@ -197,6 +197,7 @@ def test_a_bandit_keeps_to_its_cap_and_repeats(name, resampling):
         assert torch.equal(loaded.inducing_points, bandit.inducing_points)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("resampling", ["fresh", "coupled", "never"])
 def test_a_cap_that_never_binds_changes_no_dictionary(resampling):
     """Also where the rule keeps its uniforms from round to round."""
@@ -229,6 +230,7 @@ def test_a_bandit_warns_once():
     assert len(caught) == 1
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize("domain", ["arms", "box"])
 def test_a_refusal_leaves_the_bandit_as_it_was(domain):

@@ -43,7 +43,7 @@ WAYS = {
 }
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(16)
 @pytest.mark.parametrize("way", WAYS)
 def test_times_of_all_kinds_are_the_same_times(way):
     read, hour = WAYS[way]
@@ -179,6 +179,7 @@ def test_a_bandit_without_a_memory_knows_no_time():
     assert bandit.state_dict()["clock"] == Clock().__dict__
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("posterior", ["exact", "fresh", "kors"])
 def test_a_history_whose_times_are_its_rounds_may_go_on_either_way(posterior):
     """It may be of a bandit without times or of one that was told 0.0, 1.0, …: both have learned the same."""

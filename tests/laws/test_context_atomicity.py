@@ -102,6 +102,7 @@ def broken_lines(case, call, lines):
     return broken
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("call", [tell, ask])
 @pytest.mark.parametrize("case", ["ek-ucb", "ek-ucb in batches", "k-ucb"])
 def test_an_interrupt_after_what_changes_something_changes_nothing(case, call):
@@ -117,6 +118,7 @@ def test_an_interrupt_at_any_line_changes_nothing(case, call):
     assert broken_lines(case, call, lambda _: count(1, 2)) == []
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("case", CASES)
 def test_a_failed_tell_changes_nothing(case):
     bandit, twin = prepared(case), prepared(case)
@@ -136,6 +138,7 @@ class KernelError(Exception):
     pass
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("row_memory", [2**30, 0, 8 * 30 * 20])
 def test_a_dictionary_that_fails_to_grow_leaves_no_trace(row_memory, monkeypatch):
     """The n-th kernel evaluation fails, for every n: buffers that hold more than they show are written over."""

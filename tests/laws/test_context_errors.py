@@ -73,6 +73,7 @@ CONTEXT_MISTAKES = {
 }
 
 
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize("mistake", CONTEXT_MISTAKES)
 def test_contexts_that_do_not_fit(mistake):
     context, parts = CONTEXT_MISTAKES[mistake]
@@ -89,6 +90,7 @@ def test_contexts_that_do_not_fit(mistake):
         assert_refused(bandit, call, *parts)
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", NAMES)
 def test_a_changed_number_of_columns_and_no_action_are_refused_by_every_algorithm(name):
     words = {"candidates": ACTIONS}
@@ -129,6 +131,7 @@ ACTION_MISTAKES = {
 }
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("mistake", ACTION_MISTAKES)
 def test_actions_that_do_not_fit(mistake):
     actions, parts = ACTION_MISTAKES[mistake]
@@ -177,6 +180,7 @@ ID_MISTAKES = {
 }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("mistake", ID_MISTAKES)
 def test_ids_that_are_not_pending(mistake):
     ids, parts = ID_MISTAKES[mistake]

@@ -15,6 +15,7 @@ from torch_kbandits import InputError, NumericalError
 # ---------------------------------------------------------------- ids
 
 
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize("name", NAMES)
 def test_rewards_told_by_id_are_those_told_by_point(name):
     by_id, by_point = make(name), make(name)
@@ -34,6 +35,7 @@ def test_rewards_told_by_id_are_those_told_by_point(name):
     assert torch.equal(by_id.ask(context=CONTEXTS[50]), by_point.ask(context=CONTEXTS[50]))
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", UPPER)
 def test_late_rewards_out_of_order_go_to_their_own_points(name):
     bandit = make(name)
@@ -257,7 +259,7 @@ class Program:
 STEPS = Counter(ask=8, tell_ids=5, tell_points=3, forget=1, save_and_load=1, look=2, fail=2)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize("seeds", [range(1), pytest.param(range(1, 3), marks=pytest.mark.slow)])
 @pytest.mark.parametrize("sets_change", [False, True])
 @pytest.mark.parametrize("name", UPPER)

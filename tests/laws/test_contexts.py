@@ -47,6 +47,7 @@ def some_actions(number):
 # ---------------------------------------------------------------- what may be asked for
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", NAMES)
 def test_what_is_asked_is_an_action_and_what_is_learned_a_joint_point(name):
     bandit = make(name)
@@ -61,7 +62,7 @@ def test_what_is_asked_is_an_action_and_what_is_learned_a_joint_point(name):
     assert members(bandit.recommend(context=CONTEXTS[3]), ACTIONS)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("context_dim", [0, 2])
 @pytest.mark.parametrize("name", NAMES)
 def test_sets_of_another_size_in_every_round(name, context_dim):
@@ -79,6 +80,7 @@ def test_sets_of_another_size_in_every_round(name, context_dim):
     assert members(bandit.recommend(candidates=ACTIONS, **words), ACTIONS)
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("name", UPPER)
 def test_the_best_upper_bound_is_asked_for_also_with_points_pending(name):
     """Three points in one context with one in another between them: of random points none are equal."""
@@ -94,6 +96,7 @@ def test_the_best_upper_bound_is_asked_for_also_with_points_pending(name):
     assert torch.equal(batch.ask(3, context=CONTEXTS[70]), one_by_one)
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", UPPER)
 def test_the_acquisition_function_of_a_round_is_what_is_maximised(name):
     bandit = make(name)
@@ -184,6 +187,7 @@ def test_a_box_of_actions_keeps_the_context_exactly(name):
     assert bandit.recommend(context=CONTEXTS[7]).shape == (1, 2)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", ["ek-ucb", "k-ucb"])
 def test_the_action_of_a_box_is_as_good_as_botorch_finds(name):
     bandit = make(name, box())
@@ -221,7 +225,7 @@ def same_future(bandit, twin, rounds, actions_of=None):
     return torch.equal(ours, theirs)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(15)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", NAMES)
 def test_a_loaded_and_a_replayed_bandit_go_on_alike(name, kind):
@@ -262,7 +266,7 @@ def test_a_new_process_goes_on_alike(tmp_path):
         assert torch.equal(play(bandit, 20, 200), torch.load(tmp_path / f"{name}-next.pt", weights_only=True)), name
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(9)
 @pytest.mark.parametrize("name", NAMES)
 def test_looking_changes_nothing(name):
     curious, calm = make(name), make(name)

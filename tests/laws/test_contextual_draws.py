@@ -57,6 +57,7 @@ def test_actions_are_played_as_often_as_they_are_the_best(oversampling):
     assert chisquare(counts, 600 * shares).pvalue > 1e-6
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("words", [{}, {"oversampling": 3.0}], ids=["exact", "nystrom"])
 def test_saved_and_replayed_bandits_go_on_alike(words):
     make = lambda: algorithms.GPTS(candidates=ACTIONS, context_dim=2, beta=1.0, seed=1, **words, **WORDS)  # noqa: E731

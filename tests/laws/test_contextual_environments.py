@@ -52,6 +52,7 @@ def make(name: str, seed: int) -> ContextualEnvironment:
 PROBLEMS = ["bump", "chessboard", "step-diagonal", "digits", "changing"]
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_regret_is_the_distance_to_the_best_available_action(name):
     env = make(name, 0)
@@ -69,6 +70,7 @@ def test_regret_is_the_distance_to_the_best_available_action(name):
         assert float(env.best_mean(number)) == pytest.approx(means.max(), abs=1e-14)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_contexts_and_noise_have_addresses(name):
     """Looking, measuring and pulling in any order change nothing, and consume nothing of torch's generator."""
@@ -87,6 +89,7 @@ def test_contexts_and_noise_have_addresses(name):
     assert torch.equal(torch.random.get_rng_state(), state)
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", ["bump", "chessboard", "step-diagonal", "changing"])
 def test_noise_has_the_stated_scale_and_differs_from_round_to_round(name):
     """500 rounds: the mean within 4.5 σ/√n and the deviation within 4.5 σ/√2n; false alarms below 2e-5 each."""

@@ -227,12 +227,13 @@ def count(case: Case, seed: int = 0) -> int:
     return misses_anywhere(case.width, weights, noise, case.noise_variance)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(18)
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 def test_theorems_cover_functions_of_bounded_norm(case):
     assert count(case) <= allowed(SIMULATIONS, case.delta)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("seed", [0, 1])
 def test_bayesian_width_covers_draws_from_the_prior(seed):
     rng = np.random.default_rng(seed)
@@ -241,7 +242,7 @@ def test_bayesian_width_covers_draws_from_the_prior(seed):
     assert misses_on_arms(width, prior_draws(SIMULATIONS, rng), noise, 0.1) <= allowed(SIMULATIONS, DELTA)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("case", WRONG.values(), ids=WRONG.keys())
 def test_a_width_without_a_part_is_caught(case):
     assert count(case) > allowed(SIMULATIONS, case.delta)
@@ -333,6 +334,7 @@ def significance(best: np.ndarray, bound: np.ndarray) -> float:
     return float((bound.mean() - best.mean()) / np.sqrt(best.var() / len(best) + bound.var() / len(bound)))
 
 
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("rounds", [0, 5, 40])
 @pytest.mark.parametrize("gram", [GRAM, np.eye(50), np.eye(2)], ids=["matern", "50 unrelated arms", "2 unrelated arms"])
 def test_randomised_width_is_above_the_best_value_on_average(gram, rounds):
@@ -382,6 +384,7 @@ def test_a_guess_far_too_small_is_doubled_and_stays_below_twice_the_norm():
     assert result.missed == GUESSERS
 
 
+@pytest.mark.slow
 def test_noise_alone_does_not_double_a_guess():
     """The mean's norm is many times 2B in every simulation, so the radius of the noise is what holds the guess."""
     result = guessing(norm=0.01, first_guess=0.01, noise_scale=0.5, noise_variance=0.25)
@@ -390,6 +393,7 @@ def test_noise_alone_does_not_double_a_guess():
     assert result.missed <= allowed(GUESSERS, DELTA)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("first_guess", [10.0, 15.0])
 def test_a_guess_that_is_large_enough_keeps_the_theorem(first_guess):
     result = guessing(norm=10.0, first_guess=first_guess, noise_scale=0.1, noise_variance=0.01)

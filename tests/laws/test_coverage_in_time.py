@@ -164,6 +164,7 @@ MEMORIES = {
 PROBLEMS = {"noise": (0.5, 0.01, 0.25), "noise, small λ": (0.5, 0.01, 0.0025), "norm": (0.1, 3.0, 1.0)}
 
 
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("problem", PROBLEMS.values(), ids=PROBLEMS.keys())
 @pytest.mark.parametrize(("memory", "number"), MEMORIES.values(), ids=MEMORIES.keys())
 def test_memory_width_covers_all_rounds_at_once(memory, number, problem):
@@ -172,6 +173,7 @@ def test_memory_width_covers_all_rounds_at_once(memory, number, problem):
     assert missed(width, memory, noise_scale, norm, level).any(0).sum() <= allowed(DELTA)
 
 
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("problem", PROBLEMS.values(), ids=PROBLEMS.keys())
 @pytest.mark.parametrize("memory", [memory for memory, _ in MEMORIES.values()], ids=MEMORIES.keys())
 def test_one_bound_covers_each_round(memory, problem):
@@ -186,6 +188,7 @@ def test_one_bound_covers_one_block():
         assert rounds[start : start + 10].any(0).sum() <= allowed(DELTA, FALSE_ALARM / 5)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("w", [1, 2, 3])
 def test_one_bound_for_all_rounds_of_a_window_is_caught(w):
     """Why n is not 1: a set of observations that changes altogether starts a bound of its own."""
@@ -200,6 +203,7 @@ WRONG = {
 }
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize(("width", "problem"), WRONG.values(), ids=WRONG.keys())
 @pytest.mark.parametrize("memory", [window(6), LINEAR], ids=["window", "linear"])
 def test_a_width_without_a_part_is_caught(memory, width, problem):
@@ -231,6 +235,7 @@ def sparq_misses(width: Width, expert_variance: float, level: float, norm: float
     return result
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("expert_variance", "level", "norm"), [(0.04, 0.25, 0.01), (4.0, 0.01, 0.01), (0.25, 0.25, 0.01), (0.5, 1.0, 3.0)]
 )

@@ -41,6 +41,7 @@ def played(X, *, kernel="matern", counts=None, scores=None):
     return PlayedPoints(X, KERNELS[kernel].make().requires_grad_(False), noise, counts, scores)
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("name", sorted(RULES))
 @given(n=st.integers(1, 30), copies=st.integers(0, 5), seed=st.integers(0, 10_000))
 def test_non_empty_members_of_the_history_and_deterministic(name, n, copies, seed):
@@ -60,6 +61,7 @@ def test_nothing_played_is_an_error(name):
         RULES[name].select(played(torch.empty(0, 2, dtype=DOUBLE)))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("with_counts", [False, True])
 def test_inclusion_frequencies_match_the_probabilities(with_counts):
     """1,000 draws of 12 points; |frequency − p| within 4.5 standard errors: false alarms 12 × 7e-6 < 1e-4."""

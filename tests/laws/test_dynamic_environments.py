@@ -51,6 +51,7 @@ def make(name: str, options: dict, seed: int) -> DynamicEnvironment:
 # ---------------------------------------------------------------- what all of them have
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("name", "options"), PROBLEMS)
 def test_regret_is_against_the_best_arm_of_the_round(name, options):
     env = make(name, options, 0)
@@ -72,6 +73,7 @@ def test_regret_is_against_the_best_arm_of_the_round(name, options):
     assert len(maximisers) > 1
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("name", "options"), PROBLEMS)
 def test_means_and_noise_have_addresses(name, options):
     """Looking at rounds in any order, measuring and pulling change nothing and consume nothing of torch's generator."""

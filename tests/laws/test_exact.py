@@ -262,6 +262,7 @@ def test_an_append_to_a_large_factor_copies_the_latest_rows_only():
     assert difference(factor.solve_transposed(T), np.linalg.solve(expected.T, T.numpy())) < 1e-11
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("batch", [(), (3,)])
 def test_autograd_goes_through_rows_held_apart(batch, monkeypatch):
     monkeypatch.setattr(bordered, "_HEAD", 0)

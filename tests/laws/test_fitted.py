@@ -69,6 +69,7 @@ def log_posterior(X, y, lengthscale, variance, noise):
     return likelihood + lengths + scale - np.log(noise) - 0.5 * (np.log(noise) + 4.0) ** 2  # log-normal
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_a_fit_is_a_maximum_of_the_marginal_posterior(seed):
     X, Y = data(40, 2, seed)
@@ -106,6 +107,7 @@ def test_a_fit_copies_the_kernel_given():
     assert difference(fit.kernel(X).to_dense(), kernel(X).to_dense()) > 0.01
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("value", [0.0, -3.0, 1e9])
 def test_equal_rewards_keep_their_unit(value):
     fit = fit_prior(data(6, 2)[0], torch.full((6,), value, dtype=DOUBLE))
@@ -222,6 +224,7 @@ def test_what_is_recommended_before_the_first_fit_does_not_depend_on_units():
 # ---------------------------------------------------------------- points that others evaluate
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", ["ek-ucb", "gp-ts", "bkb", "bbkb", "sup-kernel-ucb"])
 def test_points_marked_as_pending_count_like_points_asked_for(name):
     words = {"candidates": data(60, 2)[0], "kernel": matern(), "regularization": 0.1, "seed": 3, "beta": 1.5}
@@ -270,6 +273,7 @@ def same_choices(one, other, rounds=6):
             bandit.tell(x, bowl(x))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "algorithm", ["ek-ucb", *(pytest.param(n, marks=pytest.mark.slow) for n in ("gp-ts", "igp-ucb"))]
 )
@@ -283,6 +287,7 @@ def test_a_replayed_bandit_goes_on_alike(algorithm, rounds):
     same_choices(played, other)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize("rounds", [0, 3, 14])
 def test_a_saved_bandit_goes_on_alike(rounds):

@@ -131,6 +131,7 @@ STEPS = st.lists(
 )
 
 
+@pytest.mark.one_in(8)
 @settings(max_examples=2)
 @given(steps=STEPS, name=st.sampled_from(WINDOWS), seed=st.integers(0, 10_000))
 @pytest.mark.parametrize("rule", RULES)
@@ -164,6 +165,7 @@ def test_any_program_is_the_dense_posterior_and_plays_as_the_model(rule, steps, 
             assert torch.equal(bandit.inducing_points, model.inducing_points)
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("rule", ["exact", "fresh", "coupled", "kors"])
 def test_many_rounds_as_the_model(rule):
     bandit, model = bandit_of(rule, SlidingWindow(12)), bandit_of(rule, SlidingWindow(12), AskedArms(ARMS))
@@ -171,7 +173,7 @@ def test_many_rounds_as_the_model(rule):
     assert float(bandit.beta) == float(model.beta)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(18)
 @pytest.mark.parametrize("memory", [KeepAll(), SlidingWindow(math.inf), Restart(math.inf), SlidingWindow(60)], ids=repr)
 @pytest.mark.parametrize("rule", ["exact", "fresh", "coupled", "kors"])
 def test_what_forgets_nothing_is_the_static_table(rule, memory):
@@ -192,6 +194,7 @@ def test_what_forgets_nothing_is_the_static_table(rule, memory):
     assert torch.equal(bandit.inducing_points, static.inducing_points)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("rule", ["exact", "fresh", "kors"])
 def test_points_that_are_no_arms_are_forgotten_too(rule):
     bandit, strangers = bandit_of(rule, "window"), torch.rand(12, 2, dtype=DOUBLE) + 0.2
@@ -205,6 +208,7 @@ def test_points_that_are_no_arms_are_forgotten_too(rule):
         assert len(bandit._belief._table._log) == len(np.unique(wanted.X, axis=0))
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("rule", ["exact", "fresh", "kors", "capped"])
 def test_arms_maximise_the_acquisition_function_with_points_pending(rule):
     """As without a memory: points pending join the dictionary."""
@@ -239,6 +243,7 @@ def test_bounds_hold_while_variances_rise():
     assert min(shares[60:]) < 0.3
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("rule", ["exact", "fresh", "coupled"])
 def test_nothing_grows_with_the_rounds(rule):
     bandit, sizes = bandit_of(rule, SlidingWindow(10), Arms(data(400, 2, seed=3)[0])), []
@@ -300,6 +305,7 @@ def check_rolled(rule, rounds):
     assert torch.equal(rebuilt.ask(3), bandit.ask(3))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("rule", ["exact", "coupled"])
 def test_a_window_that_rolled_on_is_what_rebuilding_gives(rule, monkeypatch):
     monkeypatch.setattr(FeatureTable, "CHECK", 200)
@@ -313,6 +319,7 @@ def test_a_window_that_rolled_on_for_long_is_what_rebuilding_gives(rule, monkeyp
     check_rolled(rule, 10_000)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("rule", ["exact", "fresh", "kors"])
 def test_a_failed_tell_that_also_forgets_changes_nothing(rule):
     """The table is shared by the belief of now and that of later, which writes beyond the features of the former."""

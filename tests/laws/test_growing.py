@@ -72,6 +72,7 @@ def same(belief, other, tolerance):
 # ---------------------------------------------------------------- the formula
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", ["matern", "rbf", "scaled rbf"])
 def test_the_posterior_is_that_of_the_proposition(name):
     """At every stage, over a refreshed inverse, with points told one at a time, in pairs and all at once."""
@@ -114,6 +115,7 @@ def test_a_repeated_point_counts_each_time():
 # ---------------------------------------------------------------- points that are nearly one
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("gap", [1e-2, 1e-4, 1e-5, 1e-6])
 def test_nearly_equal_points_do_no_more_harm_than_rounding_must(gap):
     """Half of the points are neighbours of others. Below 1e-8 a neighbour is spanned to rounding and brings nothing."""
@@ -145,6 +147,7 @@ def test_points_that_are_one_to_rounding_span_once():
 # ---------------------------------------------------------------- single precision
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("row_memory", [2**30, 0])
 def test_single_precision_is_as_near_as_its_kernel_values(row_memory):
     X, Y = data(400, 3)
@@ -163,6 +166,7 @@ def test_single_precision_is_as_near_as_its_kernel_values(row_memory):
 # ---------------------------------------------------------------- memory and saving
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("row_memory", [pytest.param(0, marks=pytest.mark.slow), 8 * 15 * 60, 8 * 40 * 150])
 def test_features_need_not_be_kept(row_memory, monkeypatch):
     """Kept throughout, never, or until the budget is exceeded; blocks of 32 so that several are computed."""
@@ -192,6 +196,7 @@ def test_the_budget_of_features_holds_while_the_dictionary_stays():
     assert_near(belief, X, Y.squeeze(-1), oracles.rbf(0.6))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("row_memory", [2**30, 0])
 def test_a_restored_belief_is_the_one_that_learned(row_memory):
     X, Y = data(250, 3)

@@ -151,6 +151,7 @@ def attempt(act, into):
     assert len(message) < 5000
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(("kind", "share"), BY_KIND)
 def test_any_part_of_a_state_may_be_anything(kind, share):
@@ -164,6 +165,7 @@ def test_any_part_of_a_state_may_be_anything(kind, share):
     assert into.num_told == 7
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(("kind", "share"), BY_KIND)
 def test_any_part_of_a_file_may_be_anything(kind, share, tmp_path):
@@ -230,6 +232,7 @@ CRAFTED = {
 }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("attack", CRAFTED)
 def test_few_bytes_do_not_become_many(attack, tmp_path):
     content, first = content_of(played("bkb"), tmp_path)

@@ -90,6 +90,7 @@ def played(X, kernel=None):
     return PlayedPoints(X, kernel.requires_grad_(False), torch.tensor(0.05, dtype=DOUBLE), X.new_ones(X.shape[-2]))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", LEFT_TO_ENUMERATE)
 @pytest.mark.parametrize("steps", [1, *(pytest.param(steps, marks=pytest.mark.slow) for steps in (3, 40))])
 def test_law_after_steps_is_that_of_the_enumerated_chain(name, steps, monkeypatch):
@@ -176,6 +177,7 @@ def assert_factors_are_those_of_determinants(table, K, tolerance):
     assert np.abs(table.factors(slots, candidates) / expected - 1.0).max() < tolerance
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("kernel", ["matern", "scaled rbf"])
 def test_nothing_drifts_in_ten_thousand_swaps(kernel, monkeypatch):
     """Not once is the table computed afresh."""
@@ -212,6 +214,7 @@ def test_factors_equal_determinant_ratios_on_any_points(n, m, copies, near):
         assert abs(table.factors(np.array([i]), np.array([c]))[0] - ratio) < 1e-8 * (1.0 + ratio)
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("nu", [0.5, 2.5])
 @pytest.mark.parametrize("dtype", [torch.float32, DOUBLE])
 def test_copies_are_never_drawn_together(nu, dtype, monkeypatch):

@@ -94,6 +94,7 @@ def played(X, **known):
 # ------------------------------------------------------------------------------------------------ the formula
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("projection", "oversampling", "pool"),
     [(0.05, 0.2, None), (0.2, 1.0, 20), (1e-3, 0.03, None), (50.0, 0.5, None), (20.0, 4.0, 10)],
@@ -175,6 +176,7 @@ def test_a_restored_sample_equals_the_incremental_one(pool):
     assert difference(restored.offered(more, further).probabilities, sample.offered(more, further).probabilities) < 1e-9
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("with_values", [False, True])
 @pytest.mark.parametrize("sizes", [[1], [1, 7, 40], [300]])
 def test_points_may_be_offered_in_pieces_and_with_known_kernel_values(sizes, with_values):
@@ -269,7 +271,7 @@ def test_frequencies_match_the_probabilities():
 
 
 def test_dictionaries_are_drawn_as_often_as_the_paths_to_them_are_likely():
-    """1,500 selections from 4 points, against the products of (41) along each path to a dictionary.
+    """500 selections from 4 points, against the products of (41) along each path to a dictionary.
 
     Frequencies of the 8 dictionaries within 4.5 standard errors: false alarms 8 × 7e-6 < 1e-4.
     """
@@ -286,12 +288,12 @@ def test_dictionaries_are_drawn_as_often_as_the_paths_to_them_are_likely():
 
     follow([0], [1.0], 1, 1.0)
     points, hits = played(torch.tensor(X)), dict.fromkeys(expected, 0)
-    for number in range(1_500):
+    for number in range(500):
         hits[tuple(KORS(0.8).select(points, generator_for(3, number, "test")).indices.tolist())] += 1
     assert sum(expected.values()) == pytest.approx(1.0)
     assert len(expected) == 8
     for rows, p in expected.items():
-        assert abs(hits[rows] / 1_500 - p) <= 4.5 * np.sqrt(p * (1.0 - p) / 1_500), rows
+        assert abs(hits[rows] / 500 - p) <= 4.5 * np.sqrt(p * (1.0 - p) / 500), rows
 
 
 def projection_error(kernel, X, Z):
@@ -473,6 +475,7 @@ def remembered(bandit):
     return dict(zip(map(tuple, bandit.inducing_points.tolist()), weights.tolist(), strict=True))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("place", "rounds"), [("arms", 150), ("box", 25)])
 def test_a_bandit_offers_each_play_once(place, rounds):
     """So its dictionary is that of Alg. 5 on the stream of its plays, with the same uniforms."""
@@ -500,6 +503,7 @@ def test_plays_told_together_are_offered_in_order_of_first_play():
     assert remembered(ours) == pytest.approx(followed(offered, [6, 4]), rel=1e-12)
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize("cap", [None, 5])
 @pytest.mark.parametrize(("place", "rounds"), [("arms", 20), ("box", 4)])

@@ -128,6 +128,7 @@ def dictionary_rule(name: Literal["fixed", "coupled", "never"], arms: torch.Tens
     return FixedDictionary(arms[:150:6]) if name == "fixed" else RidgeLeverageSampling(3.0, name)
 
 
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("dictionary", ["fixed", "coupled", "never"])
 @pytest.mark.parametrize("width", WIDTHS)
 def test_the_arm_of_highest_upper_confidence_bound(dictionary, width):
@@ -139,6 +140,7 @@ def test_the_arm_of_highest_upper_confidence_bound(dictionary, width):
     assert min(eager.shares) == 1.0
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("dictionary", ["fixed", "coupled"])
 def test_the_arm_of_highest_expected_improvement(dictionary):
     arms, rounds = some_arms(), 40
@@ -148,6 +150,7 @@ def test_the_arm_of_highest_expected_improvement(dictionary):
     assert min(chosen.shares) < 0.3
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("rule", [UCB, EI], ids=["ucb", "ei"])
 def test_few_arms_are_visited_while_the_dictionary_stays(rule, monkeypatch):
     """Without bounds the share is 1."""
@@ -170,6 +173,7 @@ def test_ties_are_broken_alike():
     assert min(chosen.shares) < 0.3
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("rule", [UCB, EI], ids=["ucb", "ei"])
 @pytest.mark.parametrize("strangers", [False, True])
 def test_with_points_pending(rule, strangers):

@@ -49,7 +49,8 @@ def at(bandit, context, actions):
 
 @pytest.mark.parametrize("one_hot", [pytest.param(False, marks=pytest.mark.slow), True])
 @pytest.mark.parametrize("ridge", [pytest.param(1.0, marks=pytest.mark.slow), 0.01])
-def test_a_thousand_rounds_are_the_primal_formulas(one_hot, ridge):
+@pytest.mark.parametrize("num_rounds", [200, pytest.param(1000, marks=pytest.mark.slow)])
+def test_many_rounds_are_the_primal_formulas(num_rounds, one_hot, ridge):
     """Means and √λ √(xᵀA⁻¹x) to 1e-8, the same choices, and as many points as features."""
     num_actions, context_dim, beta = 4, 5, 0.7
     actions = torch.eye(num_actions, dtype=DOUBLE) if one_hot else torch.arange(4.0, dtype=DOUBLE).unsqueeze(-1)
@@ -58,7 +59,7 @@ def test_a_thousand_rounds_are_the_primal_formulas(one_hot, ridge):
     generator = torch.Generator().manual_seed(1)
     coefficients = torch.randn(num_actions, context_dim, generator=generator, dtype=DOUBLE)
     worst = 0.0
-    for context in contexts(1000, context_dim, 2):
+    for context in contexts(num_rounds, context_dim, 2):
         mean, norm = primal.marginals(context.numpy())
         means, deviations = at(bandit, context, actions)
         worst = max(worst, difference(means, mean), difference(deviations, math.sqrt(ridge) * norm))

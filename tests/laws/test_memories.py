@@ -96,6 +96,7 @@ def acquired(bandit, points, **words):
 # ---------------------------------------------------------------- what is believed
 
 
+@pytest.mark.one_in(8)
 @pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize(("domain", "posterior", "name"), sampled(11, DOMAINS, DICTIONARIES, MEMORIES))
 def test_the_posterior_is_that_of_dense_formulas_at_any_time(name, posterior, domain):
@@ -120,6 +121,7 @@ def test_the_exact_posterior_is_dense_whatever_is_told(seed, number, name):
     assert agrees(bandit, name, now)
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize(("posterior", "name"), sampled(7, DICTIONARIES, MEMORIES))
 def test_without_times_the_clock_is_the_round(name, posterior):
     """The choice of round t rests on observations of ages 1, 2, …"""
@@ -131,6 +133,7 @@ def test_without_times_the_clock_is_the_round(name, posterior):
         assert agrees(bandit, name, number + 1.0)
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(("posterior", "name"), sampled(7, ["exact", "fresh"], MEMORIES))
 def test_arms_are_those_of_the_dense_upper_bounds(name, posterior):
     """Also with points pending, which shrink the variance as fresh observations do."""
@@ -201,6 +204,7 @@ def test_a_window_that_rolled_on_for_long_is_what_rebuilding_gives():
     check_rolled(10_000)
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("posterior", ["fresh", "coupled", "kors"])
 @pytest.mark.parametrize("domain", ["contexts", "changing", "box"])
 def test_a_model_takes_back_what_a_window_forgets_without_a_rebuild(domain, posterior, monkeypatch):
@@ -233,6 +237,7 @@ def test_a_downdate_is_refused_where_it_would_leave_rounding():
     assert factors.forgotten(factors.embed(kernel[:, :1]), y[:1, 0], torch.full((1,), 1e-9, dtype=DOUBLE)) is None
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize(
     ("name", "domain", "posterior"),
@@ -264,6 +269,7 @@ def test_where_nothing_counts_any_more_the_prior_is_back(name, posterior, domain
 # ---------------------------------------------------------------- what forgets nothing
 
 
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize(
     ("domain", "posterior", "name"),
     sampled(13, ["arms", "contexts", "changing"], DICTIONARIES, FORGETS_NOTHING),
@@ -276,7 +282,7 @@ def test_what_forgets_nothing_plays_as_without_a_memory(name, posterior, domain)
     assert float(bandit.beta) == float(plain.beta)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize("name", ["keep all", "window", "restart"])
 @pytest.mark.parametrize("posterior", ["exact", "coupled"])
@@ -303,6 +309,7 @@ def restored(bandit, twin):
     return twin
 
 
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize(
     ("domain", "timed", "name", "posterior"),
     sampled(
@@ -353,7 +360,7 @@ def test_a_saved_bandit_keeps_points_pending_and_the_time():
     assert torch.equal(bandit.ask(2, time=12.0), twin.ask(2, time=12.0))
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize("posterior", DICTIONARIES)
 @pytest.mark.parametrize("name", ["window", "restart", "quadratic"])
 def test_looking_changes_nothing(name, posterior):
@@ -388,6 +395,7 @@ def test_what_is_asked_and_forgotten_leaves_the_time_and_nothing_else():
     assert torch.equal(bandit.ask(2, time=41.0), twin.ask(2, time=41.0))
 
 
+@pytest.mark.slow
 def test_a_coupled_dictionary_stays_coupled_where_points_are_forgotten():
     """Each point keeps its uniform, so few points come and go beside those that are told and forgotten."""
     arms = data(200, 2, seed=41)[0]
@@ -407,7 +415,7 @@ def test_a_coupled_dictionary_stays_coupled_where_points_are_forgotten():
 # ---------------------------------------------------------------- restarts on demand
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize("memory", [None, "window", "quadratic"])
 @pytest.mark.parametrize("posterior", DICTIONARIES)
 def test_a_restart_forgets_what_was_told_so_far(memory, posterior):
@@ -451,6 +459,7 @@ def test_a_restart_drops_what_a_batch_rule_holds():
 # ---------------------------------------------------------------- batches
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize(
     ("posterior", "name", "rule"),
     sampled(13, ["exact", "coupled"], MEMORIES, [GlobalBatchRule(50.0), LocalBatchRule(20.0), StayRule(12.0)]),
@@ -565,6 +574,7 @@ def broken_lines(case, call, lines):
     return broken
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("case", CASES)
 def test_an_interrupt_after_what_changes_something_changes_nothing(case):
     """One in twelve of these lines; other cases take others of those that they share."""
@@ -579,7 +589,7 @@ def test_an_interrupt_at_any_line_changes_nothing(case, call):
     assert broken_lines(case, call, lambda _: count(1, 3)) == []
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("case", CASES)
 def test_a_failed_tell_changes_nothing(case):
     bandit, twin = prepared(case), prepared(case)
@@ -749,6 +759,7 @@ def test_states_do_not_mix():
         make(None).load_state_dict(damaged)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("posterior", ["exact", "coupled"])
 def test_single_precision(posterior):
     """What counts is the same; what is believed agrees to the precision."""
@@ -766,6 +777,7 @@ def test_single_precision(posterior):
         assert single.ask(time=times[-1] + 1.0).dtype == torch.float32
 
 
+@pytest.mark.one_in(8)
 @pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize("rule", [ExpectedImprovementRule(), ProbabilityOfImprovementRule(), ThompsonRule()], ids=repr)
 @pytest.mark.parametrize("domain", DOMAINS)
@@ -780,6 +792,7 @@ def test_any_acquisition_goes_with_a_memory_also_where_nothing_counts(rule, doma
     assert agrees(bandit, "restart", 60.0)
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("growth", [Quadratic(0.7), Linear(0.04), Exponential(0.6)], ids=repr)
 @pytest.mark.parametrize("posterior", ["exact", "fresh"])
 def test_a_model_with_an_ageing_likelihood_believes_what_the_bandit_does(growth, posterior):

@@ -51,6 +51,7 @@ def log_density(history, start, stop, noise_of):
     return -0.5 * ((y[told] - posterior.mean) ** 2 / variance + np.log(2.0 * np.pi * variance)).sum()
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("q", [1, 2])
 @pytest.mark.parametrize("forgetting", [0.5, 0.9])
 def test_the_memory_in_force_predicted_best(q, forgetting):

@@ -1,10 +1,13 @@
 """Dictionaries whose Gram matrix is singular to rounding, though no two of their points are equal."""
 
+import pytest
+
 from torch_kbandits import algorithms
 from torch_kbandits.environments.anchors import chessboard
 from torch_kbandits.experiments.loop import play
 
 
+@pytest.mark.slow
 def test_no_more_is_explained_than_there_is():
     """In round 375 the smallest eigenvalue is 1e-16, and without a jitter 5 times the prior variance was explained."""
     environment = chessboard(seed=0)

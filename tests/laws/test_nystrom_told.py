@@ -91,6 +91,7 @@ class Fits:
 # -------------------------------------------------------------------- equal to a fresh model
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("kernel", ["rbf", "matern"])
 @pytest.mark.parametrize("heteroscedastic", [False, True])
 @pytest.mark.parametrize("k", [1, 3, 12])
@@ -252,6 +253,7 @@ def test_removing_everything_leaves_the_prior():
     assert_dtc(model, X, Y, torch.full((30,), LAMBDA, dtype=DOUBLE))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("w", [5, 40])
 def test_single_precision_stays_close(w):
     """After 300 rounds of a window: 5e-3 of the rewards' unit in the mean, 1e-3 of 1.7 in the variance."""
@@ -406,6 +408,7 @@ def test_sliding_window_bkb_in_ones_own_loop():
 # -------------------------------------------------------------------- outputs, transforms, prior mean, ageing
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("heteroscedastic", [False, True])
 @pytest.mark.parametrize("default_kernel", [False, True])
 @pytest.mark.filterwarnings("ignore:Data .outcome observations. is not standardized")
@@ -809,6 +812,7 @@ INTERRUPTED = {
 }
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("step", [19, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("call", sorted(INTERRUPTED))
 def test_an_interrupt_changes_nothing(call, step):

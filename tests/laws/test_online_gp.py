@@ -104,6 +104,7 @@ def pool_of(d, size=30):
 # -------------------------------------------------------------------- 2,000 changes
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("kernel", "heteroscedastic"), [("rbf", False), ("matern", True), ("linear", False), ("linear", True)]
 )
@@ -135,6 +136,7 @@ def test_2000_mixed_additions_and_removals(kernel, heteroscedastic):
     assert torch.equal(walk.model.train_targets, walk.Y[:, 0])
 
 
+@pytest.mark.slow
 def test_2000_changes_without_a_fresh_factor_drift_little(monkeypatch):
     monkeypatch.setattr(OnlineGP, "REFRESH", 10**9)
     walk = Walk(online(*nothing(), kernel="scaled rbf"), pool_of(2), 1, False)
@@ -187,6 +189,7 @@ def test_3000_changes_carry_what_widths_ask_for(kernel, heteroscedastic, monkeyp
     assert_exact(walk.model, walk.X, walk.Y, walk.noise, T, kernel)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("refresh", [500, 10**9])
 def test_600_distinct_points_one_by_one(refresh, monkeypatch):
     """So many that rows are held apart, with a repeat, a removal, a failure and a conditioned copy among them."""
@@ -512,6 +515,7 @@ def test_a_batch_of_models_equals_its_members(q, outputs):
         assert difference(batch.information_gain()[b], online(X[b], Y[b]).information_gain()) < 1e-10
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("heteroscedastic", [False, True])
 def test_outputs_equal_models_of_their_own(heteroscedastic):
     X, Y = data(15, 2)

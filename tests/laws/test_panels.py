@@ -244,6 +244,7 @@ def test_a_dictionary_that_grows_while_noise_is_tiny():
     assert grown_apart(1e-8)[1] < 1e-3
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("kind", [Drifting, Careless])
 def test_drift_of_the_inverse_is_cleared_at_the_next_look(kind):
     """M⁻¹ is made wrong by a part in 1e5. Seen after 16 more tells: 2e-15 where drift is cleared, else 9e-7."""

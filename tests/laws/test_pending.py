@@ -119,6 +119,7 @@ def assert_largest(bandit, words, values):
     assert value >= float(values.max()) - 1e-8 * max(1.0, abs(value))
 
 
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("name", ON_SETS)
 def test_pending_points_join_the_dictionary_and_the_largest_value_is_asked_for(name):
     case, seen = ON_SETS[name], 0
@@ -136,6 +137,7 @@ def test_pending_points_join_the_dictionary_and_the_largest_value_is_asked_for(n
     assert seen >= 5
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("rule", [ExpectedImprovementRule(), ProbabilityOfImprovementRule(), UpperConfidenceRule()])
 @pytest.mark.parametrize("context_dim", [0, 1])
 def test_whatever_the_rule_the_largest_value_is_asked_for(rule, context_dim):
@@ -160,6 +162,7 @@ ON_BOXES = {
 }
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("name", ON_BOXES)
 def test_what_is_asked_for_on_a_box_is_better_than_a_grid(name):
     """A search by gradients from a few starts: of a smooth function it misses less than the grid does."""

@@ -112,6 +112,7 @@ def test_low_rank_draws_are_exact_where_the_rank_is_the_number_of_points():
     assert standardised(sample(draws, 3000), 0.0, dense_matern()) < 5.0
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("rank", [1, 4])
 @pytest.mark.parametrize("first", [None, [7], [3, 8, 3, 1]])
 def test_low_rank_draws_have_exact_marginals_and_are_exact_with_the_first_points(rank, first, monkeypatch):

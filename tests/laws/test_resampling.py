@@ -75,6 +75,7 @@ def changes(dictionaries):
 # ------------------------------------------------------------------------------------------------ probabilities
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("resampling", ["fresh", "coupled"])
 def test_every_point_is_there_with_its_probability(resampling):
     """4,000 seeds, 12 points; |frequency − p| within 4.5 standard errors: false alarms 12 × 7e-6 < 1e-4."""
@@ -187,6 +188,7 @@ def test_kept_uniforms_make_dictionaries_monotone(first, more, seed):
 # ------------------------------------------------------------------------------------------------ in a bandit
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize("domain", ["arms", "box"])
 @pytest.mark.parametrize("resampling", WAYS)
@@ -234,6 +236,7 @@ def test_far_fewer_changes_at_the_same_size_and_regret():
     assert max(regret["coupled"].sum(), regret["never"].sum()) < 1.25 * regret["fresh"].sum()
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("domain", ["arms", "box"])
 @pytest.mark.parametrize("resampling", ["coupled", "never"])
 def test_replayed_loaded_and_looked_at_it_is_the_same_run(resampling, domain):

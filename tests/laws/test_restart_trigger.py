@@ -83,6 +83,7 @@ def restarts_by_hand(X, Y, probability):
     return numbers
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("domain", ["arms", "box", "contexts", "memory"])
 @given(st.lists(st.tuples(st.integers(0, 11), st.floats(-6.0, 6.0)), min_size=1, max_size=12))
 def test_restarts_are_those_of_the_dense_formulas(domain, told):
@@ -179,6 +180,7 @@ def test_false_alarms_are_rarer_than_stated():
     assert alarms(HalfAsWide(0.3), 150) > 71
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("seed", [*range(3), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(3, 10))])
 def test_a_switch_is_found_at_once(seed):
     """The best arm of a function becomes its worst: the first reward after that says so."""
@@ -221,6 +223,7 @@ def test_what_a_batch_rule_holds_is_forgotten_and_pending_points_stay():
     assert len(bandit.history.X) == 3
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", sorted(set(CASES) - {"stages"}))  # stages do not learn what none of them chose
 def test_a_failed_tell_restarts_nothing(name):
     """The rewards trigger a restart and then cannot be learned."""

@@ -116,6 +116,7 @@ def points(bandit, q):
     )
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("name", sorted(MAKERS))
 def test_rewards_may_be_any_real_numbers(name):
     bandit = MAKERS[name]()
@@ -134,6 +135,7 @@ def test_rewards_may_be_any_real_numbers(name):
         assert torch.equal(within, (bandit.history.Y - bandit.prior.center) / bandit.prior.scale)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", ["arms", "arms in single precision", "fitted"])
 def test_what_is_no_reward_is_refused_and_changes_nothing(name):
     bandit = MAKERS[name]()

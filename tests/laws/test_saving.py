@@ -78,9 +78,13 @@ def same(ours, theirs):
     return ours == theirs
 
 
-@pytest.mark.parametrize("domain", ["arms", pytest.param("box", marks=pytest.mark.slow)])
-def test_every_algorithm_goes_on_in_a_new_process(domain, tmp_path):
-    bandits = {name: make(name, domain) for name in NAMES if (name, domain) in CASES}
+@pytest.mark.parametrize(
+    ("domain", "names"),
+    [("arms", NAMES[::4]), *(pytest.param(domain, NAMES, marks=pytest.mark.slow) for domain in ("arms", "box"))],
+    ids=["arms, a quarter", "arms", "box"],
+)
+def test_every_algorithm_goes_on_in_a_new_process(domain, names, tmp_path):
+    bandits = {name: make(name, domain) for name in names if (name, domain) in CASES}
     for name, bandit in bandits.items():
         play(bandit, 10 if domain == "arms" else 3)
         bandit.save(tmp_path / f"{name}+{domain}.kb")
@@ -93,6 +97,7 @@ def test_every_algorithm_goes_on_in_a_new_process(domain, tmp_path):
         assert difference(theirs, play(bandit, rounds)) <= tolerance, name
 
 
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("name", NAMES)
 def test_all_of_the_state_and_of_the_configuration_comes_back(name, tmp_path):
     bandit = make(name)
@@ -137,6 +142,7 @@ MEMORIES = {
 }
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("memory", MEMORIES)
 @pytest.mark.parametrize(
     "dictionary", [pytest.param(None, id="exact"), pytest.param(KORS(3.0), id="kors", marks=pytest.mark.slow)]
@@ -212,6 +218,7 @@ def test_batches_keep_what_is_held_back(tmp_path):
 COLUMNS = ColumnSpec([Number("age", 0.0, 100.0), Category("city", ["Rome", "Paris"], other=True)])
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("kind", ["set", "rounds", pytest.param("box", marks=pytest.mark.slow), "rows"])
 def test_contexts(kind, tmp_path):
     actions = {
@@ -253,6 +260,7 @@ DICTIONARIES = {
 }
 
 
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("dictionary", DICTIONARIES)
 def test_pieces_within_pieces(width, dictionary, tmp_path):
@@ -319,6 +327,7 @@ NOT_MADE_AGAIN = {
 }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("what", NOT_MADE_AGAIN)
 def test_what_cannot_be_made_again_is_loaded_into_one_made_as_it_was(what, tmp_path):
     build, message = NOT_MADE_AGAIN[what]
@@ -394,6 +403,7 @@ def test_a_bandit_that_fits_its_kernel_goes_on(algorithm, tmp_path):
         Bandit.load(tmp_path / "bandit.kb")
 
 
+@pytest.mark.slow
 def test_a_fitted_bandit_with_a_snap_is_loaded_into_one_that_has_it(tmp_path):
     def make_one():
         return FittedBandit(dimension=1, snap=lambda points: (points * 8.0).round() / 8.0, num_initial=3, seed=2)

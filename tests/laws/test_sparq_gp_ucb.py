@@ -78,6 +78,7 @@ def play(bandit, rounds):
 # ---------------------------------------------------------------- the posterior, the width and the choice
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("arms", ["scattered", "twice", "nearly on a line"])
 @pytest.mark.parametrize("cutoff", ["log", 30.0])
 def test_a_round_is_that_of_the_dense_formulas(arms, cutoff):
@@ -135,6 +136,7 @@ def test_questions_are_distinct_past_inputs_as_many_as_the_theorem_says():
     assert [len(X) for X, _, _ in few.asked[1:]] == [2, 2, 2]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("variance", [0.0, 1e-12])
 def test_answers_without_noise_are_believed_and_break_nothing(variance):
     def exact(X, time):
@@ -157,6 +159,7 @@ def twin(growth, limit, candidates):
     return Bandit(candidates=candidates, memory=memory, **words)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("growth", [Quadratic(1.0), Linear(0.01)])
 def test_an_expert_that_always_fails_leaves_uncertainty_injection_with_a_cut_off(growth):
     bandit, plain = make(failing, growth=growth, cutoff=20.0), twin(growth, 20.0 * LAMBDA, Arms(ARMS))
@@ -410,6 +413,7 @@ def test_a_failed_tell_leaves_the_answers():
 # ---------------------------------------------------------------- saving
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("when", ["before asking", "after looking", "after asking"])
 def test_a_saved_bandit_goes_on_with_the_answers_that_it_had(when):
     expert = Oracle()
@@ -446,6 +450,7 @@ def test_a_replayed_bandit_asks_its_own_expert_in_the_present_round():
     assert torch.equal(replayed.inducing_points, bandit.inducing_points)
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("damage", ["none", "counts", "answers", "shape"])
 def test_a_damaged_state_changes_nothing(damage):
     bandit, other = make(Oracle()), make(Oracle())

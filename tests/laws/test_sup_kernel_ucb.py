@@ -116,6 +116,7 @@ def test_the_choices_are_the_dense_ones_round_for_round(num_actions, context_dim
     assert bandit.history.stages.tolist() == twin.stage_of
 
 
+@pytest.mark.slow
 def test_every_way_to_play_happens_and_the_sets_are_disjoint():
     """On seven actions with little noise: exploring in several stages, and playing by the upper bound."""
     actions = torch.linspace(0, 1, 7, dtype=DOUBLE).unsqueeze(-1)

@@ -214,6 +214,7 @@ def test_without_forgetting_the_posterior_is_the_static_one_exactly():
         assert torch.equal(ours.variance, theirs.variance)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("constraint", [None, Interval(0.0, 1.0)], ids=["bound", "mapped"])
 def test_forgetting_is_learned(constraint):
     """300 observations of a process whose ε is 0.3; the estimate's deviation over seeds is about 0.03."""

@@ -103,6 +103,7 @@ def deviations(belief, count):
 # ---------------------------------------------------------------- the law of the draws
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("beta", [1.0, 2.5])
 def test_joint_draws_are_the_posterior_scaled(name, beta):
@@ -119,6 +120,7 @@ def test_large_draws_are_the_posterior_scaled(name, large):
     assert standardised(draws, expected.mean, 2.5**2 * expected.covariance) < 5.0
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", ["nystrom", "online"])
 def test_low_rank_draws_are_the_posterior(name, large, monkeypatch):
     """Of a kernel without features; at the full rank, and with exact marginals at a small one."""
@@ -147,6 +149,7 @@ def test_low_rank_draws_do_not_extrapolate_their_residuals(large, monkeypatch):
     assert float((ratio - 1.0).abs().max()) < 0.16
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", ["nystrom", "online"])
 @pytest.mark.parametrize("limit", [2, 2000])
 def test_before_any_observation_draws_are_the_prior(name, limit, monkeypatch):
@@ -241,6 +244,7 @@ def acquisition(route, points, monkeypatch, seed=0, **kwargs):
     return DiscretizedThompsonSampling(model, points, seed=seed, **kwargs)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("route", ROUTES)
 def test_equal_points_have_equal_values(route, monkeypatch):
     points = torch.cat([ARMS, ARMS[[3, 0]], X[-2:], ARMS[3:4]])
@@ -270,6 +274,7 @@ def test_equal_arms_have_equal_deviations(kind, limit, kernel, monkeypatch):
         assert not torch.equal(belief.deviation(6), deviation)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("route", ROUTES)
 def test_draws_are_addressed_by_seed_and_number(route, monkeypatch):
     acqf = acquisition(route, ARMS, monkeypatch)
@@ -423,6 +428,7 @@ SINGULAR = {
 }
 
 
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("name", SINGULAR)
 @pytest.mark.parametrize("route", ["joint", "large"])
 @pytest.mark.parametrize("dtype", [DOUBLE, torch.float32])

@@ -41,6 +41,7 @@ CASES = {
 }
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", CASES)
 def test_choices_are_the_maximisers_of_the_dense_formula(name):
     bandit = algorithms.build(name, **SETTINGS, **CASES[name])
@@ -100,6 +101,7 @@ def test_nothing_forgotten_is_gp_ucb():
     assert difference(ours.variance, theirs.variance) < 1e-8
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("name", [*CASES, "tv-gp-ucb"])
 def test_contexts_boxes_and_dictionaries(name):
     from torch_kbandits import KORS, RidgeLeverageSampling
@@ -134,6 +136,7 @@ def test_a_point_of_tv_gp_ucb_may_be_told_later_than_it_was_asked_for():
     assert len(bandit.pending) == 0
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", ["r-gp-ucb", "sw-gp-ucb"])
 @pytest.mark.parametrize("budget", [None, 4.0])
 def test_the_theorem_sets_the_memory(name, budget):

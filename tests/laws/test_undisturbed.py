@@ -78,6 +78,7 @@ def play_in(surroundings, case, rounds=5, folder=None):
     return torch.cat([*asked, call(bandit.recommend), call(bandit.ask)]), bandit
 
 
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize(
     "case", [*NAMES, "fitted 3", pytest.param("bkb box", marks=pytest.mark.slow), "gp-ucb box", "gp-ts box"]
 )
@@ -89,6 +90,7 @@ def test_modes_and_defaults_of_torch_change_no_choice(case, tmp_path):
     assert not any(part.is_inference() for part in (found, bandit.history.X, bandit.history.Y, bandit.pending))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("case", ["ek-ucb", "igp-ucb", "gp-ei", "bkb", "gp-ucb box"])
 def test_what_was_told_in_inference_mode_can_be_differentiated(case):
     _, bandit = play_in(["inference"], case)
@@ -167,6 +169,7 @@ ONE_BANDIT = {
 }
 
 
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize("kind", ONE_BANDIT)
 def test_two_threads_on_one_bandit_see_rounds_in_some_order(kind):
     """Ids are given once, nothing told is lost, and who is told the same in that order goes on in the same way."""
@@ -248,6 +251,7 @@ def test_a_process_that_is_forked_does_not_wait_for_a_lock_held_before():
 # ---------------------------------------------------------------- copies
 
 
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("kind", ["bkb", "igp-ucb", "bkb contexts", "gp-ts box", "et-gp-ucb", "fitted 10"])
 @pytest.mark.parametrize(
     "copied", [copy, deepcopy, lambda bandit: loads(dumps(bandit))], ids=["copy", "deep", "pickle"]

@@ -140,6 +140,7 @@ def test_only_what_is_in_the_range_is_drawn():
     assert offsets[:, 0].max() <= 0.5
 
 
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("name", ["window", "restart", "discount", "linear to a limit"])
 @pytest.mark.parametrize("posterior", ["exact", "fresh"])
 def test_with_a_memory_the_belief_is_that_of_now_and_ages_fade(name, posterior):
@@ -216,6 +217,7 @@ def test_a_line_in_a_context_is_in_the_units_of_its_column():
         plot_line(shop)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("candidates", [None, contextual.box()], ids=["set", "box"])
 def test_the_recommended_action_is_that_of_the_bandit(candidates):
     bandit = contextual.make("igp-ucb", candidates)
@@ -242,6 +244,7 @@ def test_of_actions_that_differ_by_round_those_played_may_be_recommended():
     assert x[[0, -1]].tolist() == [float(played[:, 0].min()), float(played[:, 0].max())]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("name", "rate"), [("tv-gp-ucb", {"forgetting": 0.2}), ("dms-tv-gp-ucb", {"rates": [0.2]})])
 def test_time_in_the_kernel_fades_points_and_may_be_the_coordinate(name, rate):
     words = {"candidates": data(20, 1)[0], "kernel": rbf(0.3), "regularization": 0.05, "beta": 1.0, "seed": 0}

@@ -62,6 +62,7 @@ def look(bandit, **words):
 QUICK = {"bbkb", "bkb", "bob-gp-ucb", "ek-ucb", "gp-ts", "gp-ucb", "lin-ucb", "sparq-gp-ucb", "sw-gp-ucb", "tv-gp-ucb"}
 
 
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize(
     "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in algorithms.names()]
 )
@@ -84,6 +85,7 @@ def test_algorithms_do_not_notice(name):
         unseen.tell(X, reward(X))
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize(
     ("memory", "domain"), [("discount", "contexts"), ("window", "changing"), ("restart", "contexts"), ("linear", "box")]
@@ -123,6 +125,7 @@ def test_weights_are_of_what_was_learned():
     assert bandit.weights[:5].tolist() == [0.0] * 5
 
 
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize("number", [0, 1, 2, 3, 7, 8])
 @pytest.mark.parametrize("in_one_part", [False, True])
 def test_what_was_told_since(number, in_one_part):

@@ -46,6 +46,7 @@ def saved_and_fitted(path):
     return path
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("make", "format"), [(saved, "svg"), (saved_with_context, "pdf"), (saved_and_fitted, "png")])
 def test_the_command_writes_all_figures(tmp_path, make, format):
     make(tmp_path / "bandit.kb")
@@ -79,6 +80,7 @@ def test_what_is_asked_for_is_drawn(tmp_path):
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_one_coordinate_has_no_plane_and_no_rewards_have_no_leverage(tmp_path):
     written = plot_saved(saved(tmp_path / "line.kb", d=1), tmp_path / "line")
     assert [file.stem for file in written] == ["line", "leverage", "dictionary"]

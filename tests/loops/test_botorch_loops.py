@@ -188,6 +188,7 @@ def test_optimize_acqf_one_point(name, kind):
     assert float(value) >= float(acquisition(grid.unsqueeze(-2)).detach().max()) - 1e-6
 
 
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("kind", sorted(KINDS))
 @pytest.mark.parametrize("name", sorted(BATCH))
 def test_batches_one_after_another(name, kind):
@@ -261,6 +262,7 @@ def test_fantasies_carry_gradients_when_asked():
     assert float(new.grad.abs().sum()) > 0.0
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("kind", sorted(KINDS))
 def test_fitting_improves_the_bound_and_predicts(kind):
     m = model(covar_module=ScaleKernel(RBFKernel()), regularization=None, **KINDS[kind])
@@ -311,6 +313,7 @@ def test_subsets_of_outputs(outputs):
     assert difference(subset.variance, m.posterior(T).variance[..., outputs]) < 1e-9
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("kind", sorted(KINDS))
 def test_state_dict_round_trip(kind):
     """Also between dictionaries of different sizes: which points a rule draws is part of the state."""
@@ -383,6 +386,7 @@ def test_sets_of_new_data():
     assert difference(m.posterior(X).mean, fresh.posterior(X).mean) < 1e-12
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("kind", sorted(KINDS))
 def test_a_fitted_model_goes_on(kind):
     """The usual loop: fit, then condition, fantasise, copy, ask for a batch."""
@@ -485,6 +489,7 @@ def _sample_moments(m, T, num_samples=4_000, num_features=4_096):
     return values.mean(0), values.var(0)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("kind", sorted(KINDS))
 def test_paths_sample_this_posterior_and_not_the_exact_one(kind):
     """4,000 paths of 4,096 features at 6 points. Sampling errors: 4.5 σ/√4000 = 0.071 σ in the mean and 4.5 √(2/4000)

@@ -109,6 +109,7 @@ def test_pending_points_shrink_the_band_as_if_they_were_observed(kind):
     assert difference(acquisition(T), without) == 0.0
 
 
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("kind", sorted(KINDS))
 @pytest.mark.parametrize("name", sorted(ACQUISITIONS))
 def test_optimize_acqf_one_point(name, kind):
@@ -120,6 +121,7 @@ def test_optimize_acqf_one_point(name, kind):
     assert float(value) >= float(acquisition(grid.unsqueeze(-2)).detach().max()) - 1e-6
 
 
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("kind", sorted(KINDS))
 @pytest.mark.parametrize("name", sorted(BATCH))
 def test_batches_one_after_another(name, kind):
@@ -156,6 +158,7 @@ def test_max_posterior_sampling():
 # -------------------------------------------------------------------- fantasies
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("make", [built, told])
 @pytest.mark.parametrize("used", [False, True])
 def test_knowledge_gradients_equal_botorchs(make, used):
@@ -204,6 +207,7 @@ def test_fantasies_equal_conditioning_by_hand(kind, batch):
 # -------------------------------------------------------------------- fitting
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("make", [built, told])
 @pytest.mark.parametrize("kind", ["homoscedastic", "heteroscedastic"])
 def test_fitting_equals_botorchs_and_clears_the_factors(kind, make):
@@ -239,6 +243,7 @@ def test_a_given_regularization_is_not_fitted():
     assert float(m.regularization) == pytest.approx(NOISE, abs=1e-15)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("kind", sorted(KINDS))
 def test_a_fitted_model_goes_on(kind):
     """The usual loop: fit, tell, condition, fantasise, copy, ask for a batch, fit."""
@@ -264,6 +269,7 @@ def test_a_fitted_model_goes_on(kind):
 # -------------------------------------------------------------------- model methods
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("kind", sorted(KINDS))
 def test_state_dict_round_trip(kind):
     m = told(covar_module=ScaleKernel(MaternKernel()), **KINDS[kind])

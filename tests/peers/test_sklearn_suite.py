@@ -56,11 +56,13 @@ def with_callbacks(estimator, scoring):
     return KernelBanditSearchCV(estimator(), {"max_iter": randint(1, 4)}, **words)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("refit", [True, False])
 def test_callbacks_without_propagation(refit):
     theirs.test_search_callbacks_no_propagation(with_callbacks(theirs.NoCallbackEstimator, "accuracy"), refit)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("refit", [True, False])
 def test_callbacks_with_propagation(refit):
     theirs.test_search_callbacks_propagation(with_callbacks(theirs.MaxIterEstimator, "r2"), refit)
