@@ -30,7 +30,10 @@ def pytest_configure(config):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Cases of dear laws take turns: each law stays in the quick suite for some cases, and each case for some laws."""
+    """Let cases of dear laws take turns: each law stays quick for some cases, and each case for some laws.
+
+    Where a whole module is marked, its tests take turns as well.
+    """
     laws, cases = {}, Counter()
     for item in items:
         turn = item.get_closest_marker("one_in")

@@ -153,6 +153,7 @@ def test_figures_are_drawn(tmp_path, records):
         assert file.stat().st_size > 8_000
 
 
+@pytest.mark.slow
 def test_algorithms_are_told_apart_and_named_once(tmp_path, monkeypatch):
     drawn = []
     original = plots._draw

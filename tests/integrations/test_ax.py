@@ -26,6 +26,8 @@ from problems import exactly
 from torch_kbandits import EmptyHistoryError, InputError
 from torch_kbandits.integrations.ax import recommend
 
+pytestmark = pytest.mark.one_in(2)
+
 
 def kernel(lengthscale=0.2, outputscale=1.0):
     base = RBFKernel().double()

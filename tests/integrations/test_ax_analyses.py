@@ -20,6 +20,8 @@ from test_ax_models import LAMBDA, LENGTH, MEMORIES, SCALE, TRIALS, told
 from torch_kbandits import GreedyDictionary, InputError, Linear
 from torch_kbandits.memory import Discount, SlidingWindow, UncertaintyInjection
 
+pytestmark = pytest.mark.one_in(2)
+
 
 def kernel():
     base = RBFKernel().double()

@@ -18,6 +18,8 @@ from problems import rbf
 from torch_kbandits import GreedyDictionary, InputError
 from torch_kbandits.integrations.ax import recommend
 
+pytestmark = pytest.mark.one_in(2)
+
 LAMBDA, SCALE, LENGTH = 0.2, 4.0, 0.8
 TRIALS = 16
 COLORS, WIDTHS, SIZES = ("red", "green", "blue", "black"), (64, 8, 16), ("small", "middle", "large")

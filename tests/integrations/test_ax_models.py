@@ -12,6 +12,8 @@ from problems import rbf
 from torch_kbandits import FixedDictionary, GreedyDictionary, InputError, Linear, Quadratic
 from torch_kbandits.memory import Discount, Restart, SlidingWindow, UncertaintyInjection
 
+pytestmark = pytest.mark.one_in(2)
+
 LAMBDA, SCALE, LENGTH = 0.3, 900.0, 0.35
 TRIALS = 12
 

@@ -14,6 +14,8 @@ from problems import exactly
 from torch_kbandits import Linear
 from torch_kbandits.memory import Discount, Restart, SlidingWindow, UncertaintyInjection
 
+pytestmark = pytest.mark.one_in(2)
+
 SEEDS = range(10)
 
 

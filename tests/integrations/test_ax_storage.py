@@ -33,6 +33,8 @@ from torch_kbandits.integrations.ax.fitting import default_kernel
 from torch_kbandits.integrations.ax.models import ModelSettings
 from torch_kbandits.integrations.ax.storage import value_classes
 
+pytestmark = pytest.mark.one_in(2)
+
 ROOT = Path(__file__).parents[2]
 
 

@@ -24,6 +24,8 @@ from torch_kbandits.fitting import default_kernel
 from torch_kbandits.integrations.optuna import KernelBanditSampler, sampler
 from torch_kbandits.memory import SlidingWindow
 
+pytestmark = pytest.mark.one_in(3)
+
 UNIT = {"x": FloatDistribution(0.0, 1.0)}
 SQUARE = {"x": FloatDistribution(0.0, 1.0), "y": FloatDistribution(0.0, 1.0)}
 

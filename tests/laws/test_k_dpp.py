@@ -177,6 +177,7 @@ def assert_factors_are_those_of_determinants(table, K, tolerance):
     assert np.abs(table.factors(slots, candidates) / expected - 1.0).max() < tolerance
 
 
+@pytest.mark.slow
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("kernel", ["matern", "scaled rbf"])
 def test_nothing_drifts_in_ten_thousand_swaps(kernel, monkeypatch):
@@ -292,6 +293,7 @@ def test_single_precision_draws_as_double_does():
     assert kernel.lengthscale.dtype == torch.float32
 
 
+@pytest.mark.slow
 def test_draws_lie_between_the_greedy_set_and_the_uniform_one():
     """Means of log det over 30 draws; their standard deviations are about 1.5, the gaps at least 5."""
     X = data(200, 2)[0]

@@ -104,6 +104,7 @@ def pool_of(d, size=30):
 # -------------------------------------------------------------------- 2,000 changes
 
 
+@pytest.mark.slow
 @pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("kernel", "heteroscedastic"), [("rbf", False), ("matern", True), ("linear", False), ("linear", True)]

@@ -208,6 +208,7 @@ def drifted(kind: type[Drifting], rounds: int = 1500) -> tuple[float, float, int
     return *errors(belief, expected), belief.refits
 
 
+@pytest.mark.slow
 def test_tiny_noise_at_a_fixed_dictionary():
     """1,500 rewards, λ = 1e-8, prior variance 1.7. Seen: 2e-13 and 1e-14, where M alone would lose eps/λ = 2e-8."""
     mean, variance, refits = drifted(Drifting)

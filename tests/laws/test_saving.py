@@ -80,8 +80,8 @@ def same(ours, theirs):
 
 @pytest.mark.parametrize(
     ("domain", "names"),
-    [("arms", NAMES[::4]), *(pytest.param(domain, NAMES, marks=pytest.mark.slow) for domain in ("arms", "box"))],
-    ids=["arms, a quarter", "arms", "box"],
+    [("arms", NAMES[::8]), *(pytest.param(domain, NAMES, marks=pytest.mark.slow) for domain in ("arms", "box"))],
+    ids=["arms, an eighth", "arms", "box"],
 )
 def test_every_algorithm_goes_on_in_a_new_process(domain, names, tmp_path):
     bandits = {name: make(name, domain) for name in names if (name, domain) in CASES}

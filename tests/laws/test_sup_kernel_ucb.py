@@ -6,9 +6,9 @@ import numpy as np
 import oracles
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from problems import DOUBLE, dense, difference, matern, rbf
+from problems import DOUBLE, dense, difference, examples, matern, rbf
 
 from torch_kbandits import Arms, Bandit, Box, History, InputError, StateMismatchError, algorithms
 from torch_kbandits.acquisition import StagedRule
@@ -83,7 +83,7 @@ def rounds(number, context_dim, seed):
     return torch.rand(number, context_dim, generator=generator, dtype=DOUBLE)
 
 
-@settings(max_examples=12, deadline=None)
+@examples(12)
 @given(
     num_actions=st.integers(1, 7),
     context_dim=st.integers(0, 2),
@@ -171,6 +171,7 @@ def continued(bandit, number=25):
     return torch.cat(asked), bandit.history.stages
 
 
+@pytest.mark.slow
 def test_saved_loaded_and_replayed_bandits_go_on_alike():
     bandit, loaded, replayed = played(), played(0), played(0)
     waiting = bandit.ask(3)

@@ -78,6 +78,7 @@ def test_tv_gp_ucb_is_the_exact_posterior_on_space_and_time():
         X, Y, times = np.vstack([X, dense(x)[0]]), np.append(Y, dense(y)[0]), np.append(times, t)
 
 
+@pytest.mark.slow
 def test_nothing_forgotten_is_gp_ucb():
     static = algorithms.IGPUCB(**SETTINGS)
     same = [
