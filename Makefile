@@ -10,7 +10,7 @@ DEMO_INSTALLED := $(VENV)/.demo-installed
 .PHONY: demo test test-all check bench docs clean
 
 demo: $(DEMO_INSTALLED)
-	$(BIN)/python examples/tune_classifier.py --runs 3
+	$(BIN)/python examples/tune_classifier.py --runs 1 --evaluations 50
 
 test: $(INSTALLED)
 	$(BIN)/python -m pytest -m "not slow" -n 2 --dist worksteal -q
