@@ -3,8 +3,6 @@
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from decimal import Decimal
-from numbers import Real
 from operator import index
 from typing import Any, NamedTuple, Self
 
@@ -123,14 +121,7 @@ def _array(y: Any) -> np.ndarray:
         raise InputError(f"{hint}; got {checks.describe(y)}.") from None
     numbers = np.empty(entries.shape)
     for place, entry in np.ndenumerate(entries):
-        if isinstance(entry, bool) or not isinstance(entry, (Real, Decimal)):
-            raise InputError(f"{hint}; got {checks.describe(entry)}.")
-        try:
-            numbers[place] = float(entry)
-        except (OverflowError, ValueError):
-            raise InputError(
-                f"{hint}, which double precision holds; got a {type(entry).__name__} that it does not."
-            ) from None
+        numbers[place] = checks.number("y", entry)
     return numbers
 
 
