@@ -4,11 +4,11 @@ from functools import partial
 
 import hypothesis
 import pytest
-import torch
 
-# Each test process has a core of its own; threads on top of that only get in each other's way. Another number rounds
-# otherwise, which no law may depend on.
-torch.set_num_threads(int(os.environ.get("KBANDITS_TEST_THREADS", "1")))
+# Each test process has a core of its own; threads on top of that, be they torch's, NumPy's or a child's, only get in
+# each other's way. Another number rounds otherwise, which no law may depend on. Said before NumPy and torch are
+# imported, which pytest-xdist's first process needs neither of.
+os.environ["OMP_NUM_THREADS"] = os.environ.get("KBANDITS_TEST_THREADS", "1")
 
 # Derandomised: a failure here is a failure everywhere. Deadlines measure the machine, not the code.
 for name, examples in {"quick": 10, "thorough": 30}.items():
@@ -48,6 +48,8 @@ def pytest_collection_modifyitems(items):
 @pytest.fixture(autouse=True)
 def _fixed_global_generator():
     """BoTorch draws from torch's global generator; give every test the same."""
+    import torch
+
     torch.manual_seed(0)
 
 
