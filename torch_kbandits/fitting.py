@@ -20,6 +20,7 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.errors import InputError, KernelBanditWarning
+from torch_kbandits.gram import check_kernel
 from torch_kbandits.ledger import rewards
 from torch_kbandits.random import seeded
 
@@ -125,7 +126,7 @@ def fit_prior(
         seed: of the restarts that BoTorch makes where a fit fails.
 
     Raises:
-        InputError: if the data does not fit together.
+        InputError: if the data does not fit together, or the kernel to the data.
 
     Where no fit succeeds, the parameters that the kernel came with are kept, and a ``KernelBanditWarning`` says so.
 
@@ -135,6 +136,9 @@ def fit_prior(
     if X.dtype != torch.float64 or X.dim() != 2 or len(X) < 2:
         raise InputError(f"X (n, d) must be in double precision, n >= 2; got {checks.describe(X)}.")
     Y = rewards(Y, X)
+    if kernel is not None:
+        checks.instance("kernel", kernel, Kernel, "a GPyTorch kernel")
+        check_kernel(kernel, X[:1])
     floor = floor_below(Y) if floor is None else float(floor)
     center, scale = center_and_scale(Y.clamp_min(floor))
     kernel = default_kernel(X.shape[-1]) if kernel is None else deepcopy(kernel)
