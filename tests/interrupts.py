@@ -2,7 +2,7 @@
 
 import ast
 import sys
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import torch
@@ -10,12 +10,15 @@ import torch
 import torch_kbandits
 
 PACKAGE = str(Path(torch_kbandits.__file__).parent)
+#: What runs a public method of a bandit in torch's usual modes.
+WRAPPER = torch_kbandits.Bandit.ask.__code__
 
 
 class Interrupt:
     """Raises KeyboardInterrupt at the n-th line of the package that is run within the block.
 
-    Where that line leaves a block of ``torch.no_grad()``, Python does not leave it; so gradients are put back here.
+    Where that line leaves a block of ``torch.no_grad()``, Python does not leave it; so gradients are put back here. On
+    the way from a method through its wrapper to the caller everything is done: the next line after it is interrupted.
 
     Attributes:
         at: the file and line, None if the block ended before.
@@ -37,13 +40,24 @@ class Interrupt:
     def _trace(self, frame, event, argument):
         if not frame.f_code.co_filename.startswith(PACKAGE):
             return None
+        if frame.f_code is WRAPPER:
+            return partial(self._trace_wrapper, set())
         if event == "line":
-            self._left -= 1
-            if self._left == 0:
-                self.at = f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno} in {frame.f_code.co_name}"
-                sys.settrace(None)
-                raise KeyboardInterrupt
+            self._pass(frame)
         return self._trace
+
+    def _trace_wrapper(self, seen, frame, event, argument):
+        if event == "line":
+            self._pass(frame, is_over=frame.f_lineno in seen)
+            seen.add(frame.f_lineno)
+        return partial(self._trace_wrapper, seen)
+
+    def _pass(self, frame, is_over=False):
+        self._left -= 1
+        if self._left <= 0 and not is_over:
+            self.at = f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno} in {frame.f_code.co_name}"
+            sys.settrace(None)
+            raise KeyboardInterrupt
 
 
 def swaps(call):
