@@ -78,7 +78,7 @@ ON_SETS = {
 def with_pending(case, seed=0):
     """Play, and show the bandit again and again: with 0 to 5 points pending, and as they are told out of order."""
     bandit = case.make()
-    for number in range(4):
+    for number in range(3):
         words = {"context": CONTEXTS[number]} if case.context_dim else {}
         asked = bandit.ask(3, return_ids=True, **words)
         yield bandit, words
