@@ -333,7 +333,7 @@ BAD_TELLS = {
     "too many rewards": (ARMS[:1], torch.zeros(2, dtype=DOUBLE), "a reward for each of the 1 point"),
     "too few rewards": (ARMS[:3], torch.zeros(1, 3, dtype=DOUBLE), "a reward for each of the 3 point"),
     "one number for many": (ARMS[:3], 0.5, "a reward for each of the 3 point"),
-    "text": (ARMS[:1], "good", "y must be a reward, a real number"),
+    "text": (ARMS[:1], "good", "y must be a number, got .good."),
 }
 
 
