@@ -91,11 +91,11 @@ def spec(*environments: dict, **changes):
 
 def test_specs_play_problems_that_change(tmp_path):
     entries = [{"name": name, "num_arms": 9} for name in NAMES]
-    outcome = run_experiment(spec(*entries, seeds=1), tmp_path, workers=1)
+    outcome = run_experiment(spec(*entries, seeds=1, rounds=7), tmp_path, workers=1)
     assert not outcome.failures
     assert len(outcome.records) == 5 * 3
     for record in outcome.records:
-        assert record.recorded_rounds == [5, 10, 12]
+        assert record.recorded_rounds == [5, 7]
         assert record.cumulative_regret == sorted(record.cumulative_regret)
         assert (record.best_mean, record.recommended_mean) == (None, None)
     reread, losses = read_records(tmp_path)

@@ -18,7 +18,7 @@ from botorch.settings import propagate_grads
 from gpytorch.constraints import Interval, Positive
 from gpytorch.means import ZeroMean
 from gpytorch.mlls import ExactMarginalLogLikelihood
-from hypothesis import given, settings
+from hypothesis import given
 from problems import DOUBLE, data, difference, exactly, rbf, scaled
 
 from torch_kbandits import (
@@ -139,7 +139,6 @@ def test_nystrom_posteriors_are_the_dense_ones(growth, of_times):
     assert model.information_gain().item() == pytest.approx(gain, rel=1e-8)
 
 
-@settings(max_examples=15)
 @given(
     seed=st.integers(0, 1000),
     n=st.integers(1, 12),
