@@ -212,9 +212,10 @@ def test_an_interrupted_change_of_memory_changes_nothing(shares_history, monkeyp
 
 def test_a_failed_replay_leaves_the_bandit_empty():
     recorded, bandit = make(), make()
-    play(recorded, 16)
+    play(recorded, 18)
     history, first = recorded.history, bandit.memory
-    broken = history._replace(Y=torch.where(torch.arange(16) == 13, torch.nan, history.Y))
+    assert recorded.memory != first  # and the error comes in the same block
+    broken = history._replace(Y=torch.where(torch.arange(18) == 16, torch.nan, history.Y))
     with pytest.raises(InputError):
         bandit.replay(broken)
     assert (bandit.round, bandit.memory) == (0, first)
