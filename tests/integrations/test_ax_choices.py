@@ -64,10 +64,10 @@ def dense_kernel(A, B):
     return SCALE * np.exp(-squared / (2.0 * LENGTH**2))
 
 
-def told(parameters, **settings):
+def told(parameters, trials=TRIALS, **settings):
     client = client_of(parameters, **settings)
     rng = np.random.default_rng(1)
-    tried = drawn(TRIALS, seed=0)
+    tried = drawn(trials, seed=0)
     outcomes = [float(rng.normal()) + (2.0 if p["color"] == "green" else 0.0) + p["x"] for p in tried]
     for p, outcome in zip(tried, outcomes, strict=True):
         client.complete_trial(client.attach_trial(p), {"score": outcome})
@@ -85,10 +85,10 @@ MODELS = {"exact": {"model": "exact"}, "nystrom": {"dictionary": GreedyDictionar
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", MODELS)
 def test_the_belief_is_the_dense_one_wherever_a_value_is_in_its_list(name):
-    T = drawn(9, seed=2)
-    for colors in list(permutations(COLORS))[::7]:
-        client, tried, Y = told(space(colors), kernel=rbf(LENGTH, SCALE), regularization=LAMBDA, **MODELS[name])
-        dense = oracles.exact(dense_kernel, tried, Y, np.full(TRIALS, LAMBDA), T)
+    T, settings = drawn(9, seed=2), {"kernel": rbf(LENGTH, SCALE), "regularization": LAMBDA, **MODELS[name]}
+    for colors in list(permutations(COLORS))[::9]:
+        client, tried, Y = told(space(colors), trials=8, **settings)
+        dense = oracles.exact(dense_kernel, tried, Y, np.full(8, LAMBDA), T)
         mean, variance = believed(client, T)
         np.testing.assert_allclose(mean, dense.mean, rtol=1e-6, atol=1e-7)
         np.testing.assert_allclose(variance, dense.variance, rtol=1e-6, atol=1e-7)
@@ -154,7 +154,7 @@ def test_a_kernel_of_other_columns_is_refused_with_the_columns():
 
 
 def test_a_loaded_experiment_believes_the_same_of_choices(tmp_path):
-    client, _, _ = told(space(), kernel=rbf(LENGTH, SCALE), regularization=LAMBDA, model="exact")
+    client, _, _ = told(space(), trials=6, kernel=rbf(LENGTH, SCALE), regularization=LAMBDA, model="exact")
     client.save_to_json_file(str(tmp_path / "experiment.json"))
     loaded = Client.load_from_json_file(str(tmp_path / "experiment.json"))
     T = drawn(5, seed=3)

@@ -2,6 +2,7 @@
 
 import inspect
 from dataclasses import replace
+from functools import cache
 
 import oracles
 import pytest
@@ -134,12 +135,12 @@ def test_pending_points_are_taken_into_account(name, domain):
 @pytest.mark.parametrize("name", NAMES)
 def test_forgetting_pending_points(name):
     bandit = make(name)
-    X = bandit.ask(4)
-    bandit.forget(X[1:3])
-    assert torch.equal(actions(bandit.pending), X[[0, 3]])
+    X = bandit.ask(3)
+    bandit.forget(X[1:2])
+    assert torch.equal(actions(bandit.pending), X[[0, 2]])
     with pytest.raises(InputError, match="Not all of the 2 point"):
         bandit.forget(torch.cat([X[:1], ARMS[:1] + 0.5]))
-    assert torch.equal(actions(bandit.pending), X[[0, 3]])
+    assert torch.equal(actions(bandit.pending), X[[0, 2]])
     bandit.forget()
     assert len(bandit.pending) == 0
 
@@ -192,7 +193,7 @@ def test_the_model_and_the_recommendation(name):
 @pytest.mark.parametrize("name", sorted(set(NAMES) - {"random", "gp-ts", "mini-gp-ucb", "sup-kernel-ucb"}))
 def test_ask_maximises_the_botorch_acquisition(name):
     bandit = make(name)
-    play(bandit, 12)
+    play(bandit, 8)
     for _ in range(3):
         acquisition = bandit.acquisition()
         values = acquisition(ARMS.unsqueeze(-2)).detach()
@@ -209,9 +210,9 @@ def test_what_has_no_acquisition_function_says_so():
 
 def test_random_search_is_uniform_in_single_precision():
     """Whatever the order that breaks ties: Kolmogorov and Smirnov with a false alarm of 1e-6, on 10⁵ arms."""
-    arms = torch.rand(100_000, 1)
+    arms = torch.rand(100_000, 1).sort(0).values
     bandit = make("random", candidates=arms, kernel=rbf(0.5).float(), regularization=0.01)
-    rows = (bandit.ask(300) == arms.T).int().argmax(-1)
+    rows = torch.searchsorted(arms[:, 0], bandit.ask(300)[:, 0])
     assert kstest(bandit._belief.tie_rank[rows].numpy(), "uniform").pvalue > 1e-6
 
 
@@ -271,11 +272,14 @@ def test_the_width_of_a_batch_is_wider():
     assert float(make("bbkb", threshold=4.0, **words).beta) == pytest.approx(2.0 * float(make("bkb", **words).beta))
 
 
+untouched = cache(make)  # for what is refused
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_states_of_other_settings_are_refused(name):
     bandit = make(name)
-    play(bandit, 2)
-    other = make("bkb" if name != "bkb" else "gp-ei")
+    bandit.tell(ARMS[:1], 0.1)
+    other = untouched("bkb" if name != "bkb" else "gp-ei")
     with pytest.raises(StateMismatchError, match="algorithm: saved"):
         other.load_state_dict(bandit.state_dict())
 

@@ -11,7 +11,7 @@ import hypothesis.strategies as st
 import pytest
 import torch
 from gpytorch.kernels import MaternKernel, RBFKernel
-from hypothesis import given, settings
+from hypothesis import given
 from problems import DOUBLE, data, difference, matern, rbf, scaled
 
 from torch_kbandits import (
@@ -129,7 +129,7 @@ def test_asking_leaves_the_global_generator_alone(name):
 @pytest.mark.parametrize("name", sorted(MAKERS))
 def test_a_loaded_state_continues_identically(name):
     bandit = MAKERS[name]()
-    play(bandit, 10 if "arms" in name else 5)
+    play(bandit, 8 if "arms" in name else 4)
     file = io.BytesIO()
     torch.save(bandit.state_dict(), file)
     file.seek(0)
@@ -137,7 +137,7 @@ def test_a_loaded_state_continues_identically(name):
     play(twin, 2)  # what it knew is replaced
     twin.load_state_dict(torch.load(file, weights_only=True))
     assert twin.round == bandit.round
-    rounds = 20 if "arms" in name else 3
+    rounds = 8 if "arms" in name else 3
     assert same(play(bandit, rounds), play(twin, rounds))
 
 
@@ -157,8 +157,7 @@ def test_a_new_process_continues_identically(tmp_path):
     assert same(play(bandit, 20), torch.load(tmp_path / "next.pt", weights_only=True))
 
 
-@settings(max_examples=15)
-@given(seed=st.integers(0, 10_000), rounds=st.integers(1, 12), q=st.integers(1, 3))
+@given(seed=st.integers(0, 10_000), rounds=st.integers(1, 6), q=st.integers(1, 3))
 def test_the_table_and_the_model_believe_the_same(seed, rounds, q):
     bandit = bkb(seed=seed)
     play(bandit, rounds, q)
@@ -178,18 +177,18 @@ def test_bkb_finds_the_best_arm():
     env = environments.gaussian_bumps(300, 2, seed=0)
     bandit = algorithms.BKB(candidates=env.arms, kernel=rbf(0.5), regularization=0.01, beta=2.0, seed=0)
     regrets = []
-    for number in range(120):
+    for number in range(80):
         X = bandit.ask()
         regrets.append(float(env.regret(X)))
         bandit.tell(X, env.pull(X, number))
-    assert sum(regrets[-40:]) / 40 < 0.03
+    assert sum(regrets[-30:]) / 30 < 0.03
     assert sum(regrets[:10]) / 10 > 0.1
     assert len(bandit.inducing_points) < 60
 
 
 def test_bkb_finds_the_peak_of_a_box():
     bandit = bkb("box", kernel=rbf(0.8), seed=0)
-    for _ in range(20):
+    for _ in range(12):
         X = bandit.ask()
         assert bool(((BOUNDS[0] <= X) & (BOUNDS[1] >= X)).all())
         bandit.tell(X, -(X - torch.tensor([0.4, 0.7], dtype=DOUBLE)).square().sum(-1))
@@ -334,16 +333,16 @@ BAD_TELLS = {
     "too many rewards": (ARMS[:1], torch.zeros(2, dtype=DOUBLE), "a reward for each of the 1 point"),
     "too few rewards": (ARMS[:3], torch.zeros(1, 3, dtype=DOUBLE), "a reward for each of the 3 point"),
     "one number for many": (ARMS[:3], 0.5, "a reward for each of the 3 point"),
-    "text": (ARMS[:1], "good", "y must be a reward, a real number"),
+    "text": (ARMS[:1], "good", "y must be a number, got .good."),
 }
 
 
 @cache
 def four_rounds(domain):
-    """A bandit after four rounds, and what it asks in two more."""
+    """A bandit after four rounds, and what it asks in the next."""
     bandit = composed(RidgeLeverageSampling(2.0), domain)
     play(bandit, 4)
-    return bandit, play(deepcopy(bandit), 2)
+    return bandit, play(deepcopy(bandit), 1)
 
 
 @pytest.mark.one_in(10)
@@ -358,7 +357,7 @@ def test_a_bad_tell_is_named_and_changes_nothing(name, domain):
         bandit.tell(x, y)
     assert bandit.round == 4
     assert len(bandit.history.X) == 4
-    assert same(play(bandit, 2), expected)
+    assert same(play(bandit, 1), expected)
 
 
 class _Broken(RidgeLeverageSampling):
@@ -370,6 +369,7 @@ class _Broken(RidgeLeverageSampling):
         return super().select(played, generator)
 
 
+@pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize("domain", ["arms", "box"])
 def test_an_error_below_changes_nothing_either(domain):
     bandit, twin = composed(_Broken(1e6), domain), composed(_Broken(1e6), domain)
@@ -453,8 +453,8 @@ def test_a_bad_q_is_named(q):
 )
 def test_a_state_of_another_configuration_is_refused(other, difference):
     bandit, stranger = bkb(), bkb(**other)
-    play(bandit, 3)
-    play(stranger, 1)
+    bandit.tell(ARMS[:3], reward(ARMS[:3]))
+    stranger.tell(ARMS[:1], 0.1)
     with pytest.raises(StateMismatchError, match=difference):
         stranger.load_state_dict(bandit.state_dict())
     assert stranger.round == 1

@@ -51,10 +51,10 @@ def some_actions(number):
 @pytest.mark.parametrize("name", NAMES)
 def test_what_is_asked_is_an_action_and_what_is_learned_a_joint_point(name):
     bandit = make(name)
-    played = play(bandit, 12)
+    played = play(bandit, 8)
     assert members(played[:, 2:], ACTIONS)
     assert torch.equal(bandit.history.X, played)
-    assert torch.equal(played[:, :2], CONTEXTS[:12])
+    assert torch.equal(played[:, :2], CONTEXTS[:8])
     assert torch.equal(bandit.history.Y, reward(played))
     assert bandit.ask(3, context=CONTEXTS[50]).shape == (3, 2)
     assert bandit.pending.shape == (3, 4)
@@ -85,7 +85,7 @@ def test_sets_of_another_size_in_every_round(name, context_dim):
 def test_the_best_upper_bound_is_asked_for_also_with_points_pending(name):
     """Three points in one context with one in another between them: of random points none are equal."""
     bandit = make(name)
-    play(bandit, 25)
+    play(bandit, 12)
     for number in (60, 61, 60, 60):
         bounds = dense_upper_bounds(bandit, joint(CONTEXTS[number], ACTIONS))
         assert torch.equal(bandit.ask(context=CONTEXTS[number]), ACTIONS[int(bounds.argmax()), None])
@@ -100,7 +100,7 @@ def test_the_best_upper_bound_is_asked_for_also_with_points_pending(name):
 @pytest.mark.parametrize("name", UPPER)
 def test_the_acquisition_function_of_a_round_is_what_is_maximised(name):
     bandit = make(name)
-    play(bandit, 20)
+    play(bandit, 10)
     for number in (80, 81, 82):
         context = CONTEXTS[number]
         values = bandit.acquisition(context=context)(ACTIONS.unsqueeze(-2)).detach()
@@ -124,10 +124,10 @@ def test_expected_improvement_is_over_the_best_action_of_this_context():
 
 
 def test_thompson_sampling_draws_from_the_exact_joint_posterior():
-    """Over 400 seeds each action is the best of a draw as often as of 200,000 dense draws; false alarms below 1e-6."""
+    """Over 300 seeds each action is the best of a draw as often as of 200,000 dense draws; false alarms below 1e-6."""
     bandit = make("gp-ts", beta=1.0)
     play(bandit, 10)
-    history, context, number = bandit.history, CONTEXTS[95], 400
+    history, context, number = bandit.history, CONTEXTS[95], 300
     X, y, points = dense(history.X, history.Y, joint(context, ACTIONS))
     posterior = oracles.exact(KERNEL, X, y, np.full(10, LAMBDA), points)
     draws = np.random.default_rng(0).multivariate_normal(posterior.mean, posterior.covariance, 200_000)
@@ -137,13 +137,13 @@ def test_thompson_sampling_draws_from_the_exact_joint_posterior():
         bandit.seed = seed  # which addresses the draw, and on the exact posterior nothing else
         counts[int((bandit.ask(context=context, remember=False) == ACTIONS).all(-1).nonzero())] += 1
     assert (expected > 0.05).sum() >= 2
-    allowed = 6.0 * np.sqrt(number * expected * (1.0 - expected)) + 3.0
+    allowed = 5.3 * np.sqrt(number * expected * (1.0 - expected)) + 3.0
     assert (np.abs(counts - number * expected) < allowed).all()
 
 
 def test_ek_ucb_that_keeps_everything_is_k_ucb():
     exact, sparse = make("k-ucb"), make("ek-ucb", oversampling=1e9)
-    for number in range(40):
+    for number in range(20):
         context = CONTEXTS[number]
         x = exact.ask(context=context)
         assert torch.equal(sparse.ask(context=context), x)
@@ -160,11 +160,11 @@ def test_theorem_widths_read_the_posterior_of_joint_points():
     words = {"noise_scale": 0.5, "norm_bound": 2.0, "failure_probability": 0.05, "beta": None}
     for name, factor, root in (("k-ucb", 1.0, 1.0), ("ek-ucb", 2.0, 2.0)):
         bandit = make(name, **words)
-        play(bandit, 30)
-        X, Z, noise = *dense(bandit.history.X, bandit.inducing_points), np.full(30, LAMBDA)
+        play(bandit, 15)
+        X, Z, noise = *dense(bandit.history.X, bandit.inducing_points), np.full(15, LAMBDA)
         formula = oracles.exact if name == "k-ucb" else lambda *words, Z=Z: oracles.dtc(*words[:-1], Z, words[-1])
-        dimension = formula(KERNEL, X, np.zeros(30), noise, X).variance.sum() / LAMBDA
-        inside = root * (2.0 * np.log(1 / 0.05) + (1.0 + np.log1p(30 / LAMBDA)) * dimension)
+        dimension = formula(KERNEL, X, np.zeros(15), noise, X).variance.sum() / LAMBDA
+        inside = root * (2.0 * np.log(1 / 0.05) + (1.0 + np.log1p(15 / LAMBDA)) * dimension)
         assert float(bandit.beta) == pytest.approx(2.0 * factor + 0.5 * np.sqrt(inside / LAMBDA), abs=1e-8)
 
 
@@ -191,7 +191,8 @@ def test_a_box_of_actions_keeps_the_context_exactly(name):
 @pytest.mark.parametrize("name", ["ek-ucb", "k-ucb"])
 def test_the_action_of_a_box_is_as_good_as_botorch_finds(name):
     bandit = make(name, box())
-    play(bandit, 12)
+    actions = BOUNDS[0] + data(12, 2, seed=13)[0]
+    bandit.tell(actions, reward(torch.cat([CONTEXTS[:12], actions], dim=-1)), context=CONTEXTS[:12])
     for number in (30, 31):
         context = CONTEXTS[number]
         function = bandit.acquisition(context=context)
@@ -299,7 +300,7 @@ def test_contexts_and_actions_as_rows_are_the_tensors_that_they_become():
     rows, tensors, rounds = (
         make("ek-ucb", candidates, kernel=kernel.double()) for candidates in (of_rows, of_tensors, each_round)
     )
-    visits = pd.DataFrame({"hour": range(0, 24, 3), "device": ["phone", "desktop"] * 4, "visitor": range(8)})
+    visits = pd.DataFrame({"hour": range(0, 24, 6), "device": ["phone", "desktop"] * 2, "visitor": range(4)})
     for number, (_, visit) in enumerate(visits.iterrows()):
         context = (visit, visit.to_dict(), visits.iloc[[number]])[number % 3]
         (encoded,) = CONTEXT_SPEC.encode(visit)

@@ -35,7 +35,7 @@ from torch_kbandits.confidence import (
     Width,
 )
 
-SIMULATIONS, ROUNDS = 1000, 100
+SIMULATIONS, ROUNDS = 400, 100
 DELTA = 0.3
 FALSE_ALARM = 1e-6
 ARMS = np.linspace(0.0, 1.0, 25)[:, None]
@@ -154,20 +154,33 @@ def misses_on_arms(width: Width, functions: np.ndarray, noise: np.ndarray, noise
     return int(missed.sum())
 
 
+#: More than ``SIMULATIONS``: the width for one arm misses little more than δ.
+DRAWS = 1000
+
+
+def misses_of_draws(width: Width, seed: int) -> int:
+    """Return the misses of a width in 50 rounds on functions drawn from the prior."""
+    rng = np.random.default_rng(seed)
+    noise = gaussian(np.sqrt(0.1), (DRAWS, 50), rng)
+    return misses_on_arms(width, prior_draws(DRAWS, rng), noise, 0.1)
+
+
 def misses_anywhere(width: Width, weights: np.ndarray, noise: np.ndarray, noise_variance: float) -> int:
     """Return in how many simulations Σ h_a k(x_a, ·) leaves the band at any combination of arms at any time.
 
     The largest error of aᵀf over its standard deviation √(aᵀΣa), over all a, is √(eᵀΣ⁻¹e) with e = f − μ on the arms
     and Σ⁻¹ = K⁻¹ + diag(counts)/λ. It is what the theorems on bounded norms bound; a band at points follows.
     """
-    functions = weights @ GRAM
-    missed = np.zeros(len(functions), dtype=bool)
-    for posteriors, multiplier in run(width, functions, noise, noise_variance):
-        error = functions - posteriors.mean
-        squared = ((weights - posteriors.weights) * error).sum(1)
-        squared += (posteriors.counts * error**2).sum(1) / noise_variance
-        missed |= squared > multiplier**2 + 1e-9
-    return int(missed.sum())
+    played = run(width, weights @ GRAM, noise, noise_variance)
+    return int(np.any([leaves(weights, *now) for now in played], axis=0).sum())
+
+
+def leaves(weights: np.ndarray, posteriors: Posteriors, multiplier: np.ndarray) -> np.ndarray:
+    """Return in which simulations (N,) Σ h_a k(x_a, ·) is outside the band now, at any combination of arms."""
+    error = weights @ GRAM - posteriors.mean
+    squared = ((weights - posteriors.weights) * error).sum(1)
+    squared += (posteriors.counts * error**2).sum(1) / posteriors.noise_variance
+    return squared > multiplier**2 + 1e-9
 
 
 def allowed(number: int, delta: float) -> int:
@@ -227,7 +240,7 @@ def count(case: Case, seed: int = 0) -> int:
     return misses_anywhere(case.width, weights, noise, case.noise_variance)
 
 
-@pytest.mark.one_in(18)
+@pytest.mark.one_in(9)
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 def test_theorems_cover_functions_of_bounded_norm(case):
     assert count(case) <= allowed(SIMULATIONS, case.delta)
@@ -236,23 +249,17 @@ def test_theorems_cover_functions_of_bounded_norm(case):
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("seed", [0, 1])
 def test_bayesian_width_covers_draws_from_the_prior(seed):
-    rng = np.random.default_rng(seed)
-    noise = gaussian(np.sqrt(0.1), (SIMULATIONS, ROUNDS), rng)
-    width = BayesianGPUCBWidth(len(ARMS), DELTA)
-    assert misses_on_arms(width, prior_draws(SIMULATIONS, rng), noise, 0.1) <= allowed(SIMULATIONS, DELTA)
+    assert misses_of_draws(BayesianGPUCBWidth(len(ARMS), DELTA), seed) <= allowed(DRAWS, DELTA)
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("case", WRONG.values(), ids=WRONG.keys())
 def test_a_width_without_a_part_is_caught(case):
     assert count(case) > allowed(SIMULATIONS, case.delta)
 
 
 def test_a_bayesian_width_for_one_arm_is_caught_on_many():
-    rng = np.random.default_rng(0)
-    noise = gaussian(np.sqrt(0.1), (SIMULATIONS, ROUNDS), rng)
-    width = BayesianGPUCBWidth(1, DELTA)
-    assert misses_on_arms(width, prior_draws(SIMULATIONS, rng), noise, 0.1) > allowed(SIMULATIONS, DELTA)
+    assert misses_of_draws(BayesianGPUCBWidth(1, DELTA), 0) > allowed(DRAWS, DELTA)
 
 
 class Projected(Posteriors):
@@ -279,7 +286,7 @@ class Projected(Posteriors):
 def misses_of_projections(share: float, noise_scale: float, norm: float, dictionary: list[int]) -> int:
     """Return the misses of EK-UCB's width on random plays at λ = 0.01 with ``share`` of their projection error."""
     rng = np.random.default_rng(3)
-    number, rounds = 400, 60
+    number, rounds = 200, 40
     posteriors = Projected(number, 0.01, dictionary)
     plays = rng.integers(len(ARMS), size=(number, rounds))
     error = max(posteriors.projection_error(row) for row in plays)
@@ -299,11 +306,11 @@ def misses_of_projections(share: float, noise_scale: float, norm: float, diction
 @pytest.mark.parametrize("dictionary", [[12], [2, 12, 22], list(range(0, 25, 4))])
 @pytest.mark.parametrize(("noise_scale", "norm"), [(0.1, 0.01), (0.01, 3.0)])
 def test_ek_ucb_covers_with_the_error_of_its_projection(noise_scale, norm, dictionary):
-    assert misses_of_projections(1.0, noise_scale, norm, dictionary) <= allowed(400, DELTA)
+    assert misses_of_projections(1.0, noise_scale, norm, dictionary) <= allowed(200, DELTA)
 
 
 def test_ek_ucb_without_the_error_of_its_projection_is_caught():
-    assert misses_of_projections(1e-9, 0.01, 3.0, [12]) > allowed(400, DELTA)
+    assert misses_of_projections(1e-9, 0.01, 3.0, [12]) > allowed(200, DELTA)
 
 
 def test_certified_greedy_gain_is_never_below_the_realised_one():
@@ -324,8 +331,8 @@ def best_and_bound(width_arms: int, gram: np.ndarray, rounds: int) -> tuple[np.n
         arm = (posteriors.mean + 2.0 * posteriors.deviation).argmax(1)
         posteriors.observe(arm, function[arm] + np.sqrt(0.1) * rng.normal(size=1))
     factor = np.linalg.cholesky(posteriors.covariance[0] + 1e-10 * np.eye(len(gram)))
-    best = (posteriors.mean + rng.normal(size=(20_000, len(gram))) @ factor.T).max(1)
-    multipliers = np.array([float(RandomizedWidth(width_arms, seed)(posteriors)) for seed in range(4_000)])
+    best = (posteriors.mean + rng.normal(size=(8_000, len(gram))) @ factor.T).max(1)
+    multipliers = np.array([float(RandomizedWidth(width_arms, seed)(posteriors)) for seed in range(1_500)])
     return best, (posteriors.mean + multipliers[:, None] * posteriors.deviation).max(1)
 
 
@@ -360,17 +367,17 @@ class Guessing(NamedTuple):
 def guessing(norm: float, first_guess: float, noise_scale: float, noise_variance: float) -> Guessing:
     rng = np.random.default_rng(5)
     width = GuessAndDouble(SelfNormalizedWidth(noise_scale, first_guess, DELTA))
-    guesses, norms, missed = [], [], 0
+    played = []
     for _ in range(GUESSERS):
-        weights, noise = rkhs_weights(1, norm, rng), gaussian(noise_scale, (1, 40), rng)
-        played = [
-            (width.guess(posteriors), float(posteriors.mean_norm()))
-            for posteriors, _ in run(width, weights @ GRAM, noise, noise_variance)
-        ]
-        guesses.append([guess for guess, _ in played])
-        norms.append([mean_norm for _, mean_norm in played])
-        missed += misses_anywhere(width, weights, noise, noise_variance)
-    return Guessing(np.array(guesses), np.array(norms), missed)
+        weights, noise = rkhs_weights(1, norm, rng), gaussian(noise_scale, (1, 28), rng)
+        played.append(
+            [
+                (width.guess(now[0]), float(now[0].mean_norm()), bool(leaves(weights, *now)))
+                for now in run(width, weights @ GRAM, noise, noise_variance)
+            ]
+        )
+    guesses, norms, left = np.array(played).transpose(2, 0, 1)
+    return Guessing(guesses, norms, int(left.any(1).sum()))
 
 
 def test_a_guess_far_too_small_is_doubled_and_stays_below_twice_the_norm():

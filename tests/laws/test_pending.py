@@ -60,16 +60,16 @@ ON_SETS = {
     "arms, exact": on_arms("igp-ucb"),
     "arms, EK-UCB": on_arms("ek-ucb", **FEW),
     "arms, batches": on_arms("bbkb", **FEW),
-    "arms, window": on_arms("bkb", memory=SlidingWindow(7), **FEW),
-    "arms, exact, window": on_arms("sw-gp-ucb"),
+    "arms, window": on_arms("bkb", memory=SlidingWindow(2), **FEW),
+    "arms, exact, window": on_arms("sw-gp-ucb", window=2.0),
     "arms, ageing": on_arms("bkb", memory=UncertaintyInjection(Linear(0.01)), **FEW),
     "arms, exact, ageing": on_arms("ui-gp-ucb"),
     "contexts, EK-UCB": in_contexts("ek-ucb", **FEW),
     "contexts, CBKB": in_contexts("cbkb", **FEW),
     "contexts, batches": in_contexts("cbbkb", **FEW),
     "contexts, exact": in_contexts("k-ucb"),
-    "contexts, window": in_contexts("bkb", memory=SlidingWindow(7), **FEW),
-    "contexts, EK-UCB, window": in_contexts("ek-ucb", memory=SlidingWindow(7), **FEW),
+    "contexts, window": in_contexts("bkb", memory=SlidingWindow(2), **FEW),
+    "contexts, EK-UCB, window": in_contexts("ek-ucb", memory=SlidingWindow(2), **FEW),
     "contexts, ageing": in_contexts("ek-ucb", memory=UncertaintyInjection(Linear(0.01)), **FEW),
     "timed": Case(lambda: make("tv-gp-ucb", candidates=ARMS, forgetting=EPSILON), kernel=timed),
 }
@@ -78,7 +78,7 @@ ON_SETS = {
 def with_pending(case, seed=0):
     """Play, and show the bandit again and again: with 0 to 5 points pending, and as they are told out of order."""
     bandit = case.make()
-    for number in range(4):
+    for number in range(3):
         words = {"context": CONTEXTS[number]} if case.context_dim else {}
         asked = bandit.ask(3, return_ids=True, **words)
         yield bandit, words

@@ -88,8 +88,9 @@ class BanditOverBandit(MemoryChoice):
         # Σ y/p and Σ 1/p over the blocks of each memory: with them gains can be rescaled whenever the range changes.
         paid, owed = [0.0] * len(self.memories), [0.0] * len(self.memories)
         chances, drawn = self._drawn(paid, owed, (0.0, 0.0), seed, 0)
-        for number, mean in enumerate(summaries):
-            low, high = self.reward_bounds or (min(summaries[: number + 1]), max(summaries[: number + 1]))
+        ranges = zip(accumulate(summaries, min), accumulate(summaries, max), strict=True)
+        for number, (mean, seen) in enumerate(zip(summaries, ranges, strict=True)):
+            low, high = self.reward_bounds or seen
             paid[drawn] += min(max(mean, low), high) / chances[drawn]
             owed[drawn] += 1.0 / chances[drawn]
             chances, drawn = self._drawn(paid, owed, (low, high), seed, number + 1)
