@@ -117,7 +117,7 @@ def calls_of(names):
 
 def test_every_draw_says_where_and_in_which_precision():
     """So nothing of the package, bandit or not, draws something else under another default."""
-    needed = dict.fromkeys(["rand", "randn", "normal"], {"device", "dtype"})
+    needed = {name: {"device", "dtype"} for name in ("rand", "randn", "normal")}
     needed |= {"randint": {"device"}, "randperm": {"device"}}
     found = list(calls_of([*needed, "zeros", "ones", "eye", "linspace"]))
     assert sum(name in needed for _, name, _ in found) > 40
