@@ -306,8 +306,10 @@ def test_gain_and_norm_equal_their_dense_formulas():
 
 
 def test_draws_have_the_moments_of_the_posterior():
-    """4,000 draws at 3 points, ten at a time of copies that know nothing of each other: 4.5 σ/√4000 in each mean, 4.5 √2 σ²/√4000 in each covariance; 9 comparisons, so a
-    false alarm in about 6e-5 of the seeds.
+    """4,000 draws at 3 points, ten at a time of copies that know nothing of each other.
+
+    4.5 σ/√4000 in each mean, 4.5 √2 σ²/√4000 in each covariance; 9 comparisons, so a false alarm in about 6e-5 of the
+    seeds.
     """
     pool, held, T = covariance(7), list(range(4)), [4, 5, 6]
     alone, copies = pool[held][:, held], torch.eye(10, dtype=DOUBLE)
