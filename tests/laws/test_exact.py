@@ -321,11 +321,8 @@ def test_draws_have_the_moments_of_the_posterior():
         prior = torch.randn(10, 7, generator=generator, dtype=DOUBLE) @ root.mT
         correction = factors.draw_correction(prior[:, held].flatten(), generator) @ embedding
         draws.append(prior[:, T] + correction.reshape(10, 3))
-    draws, expected = (
-        torch.cat(draws),
-        pool[T][:, T]
-        - pool[T][:, held] @ torch.linalg.solve(alone + 0.2 * torch.eye(4, dtype=DOUBLE), pool[held][:, T]),
-    )
+    draws, noisy = torch.cat(draws), alone + 0.2 * torch.eye(4, dtype=DOUBLE)
+    expected = pool[T][:, T] - pool[T][:, held] @ torch.linalg.solve(noisy, pool[held][:, T])
     deviation = expected.diagonal().sqrt()
     assert bool((draws.mean(0).abs() < 4.5 * deviation / 4_000**0.5).all())
     assert bool(((draws.T.cov() - expected).abs() < 4.5 * torch.outer(deviation, deviation) * (2 / 4_000) ** 0.5).all())
