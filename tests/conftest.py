@@ -55,9 +55,14 @@ def _fixed_global_generator():
 
 @pytest.fixture
 def short_searches(request, monkeypatch):
-    """In the quick suite searches of boxes end after two steps: for laws that hold wherever a search ends."""
-    from botorch.optim import optimize_acqf  # which takes seconds, and pytest-xdist's first process needs none of it
+    """In the quick suite searches and fits end after two steps: for laws that hold wherever one ends."""
+    from botorch.fit import fit_gpytorch_mll  # both take seconds, and pytest-xdist's first process needs none of them
+    from botorch.optim import optimize_acqf
 
     if is_quick(request.config):
-        short = partial(optimize_acqf, options={"maxiter": 2})
-        monkeypatch.setattr("torch_kbandits.acquisition.rules.optimize_acqf", short)
+        few = {"maxiter": 2}
+        monkeypatch.setattr("torch_kbandits.acquisition.rules.optimize_acqf", partial(optimize_acqf, options=few))
+        short = partial(fit_gpytorch_mll, optimizer_kwargs={"options": few})
+        monkeypatch.setattr("torch_kbandits.fitting.fit_gpytorch_mll", short)
+        for name, value in {"_SPREAD": 64, "_NEAR": 8, "_RADII": (0.1, 0.01)}.items():
+            monkeypatch.setattr(f"torch_kbandits.fitted.{name}", value)

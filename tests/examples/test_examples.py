@@ -52,12 +52,20 @@ def main_of(script, monkeypatch):
 
 @pytest.fixture(params=["here", pytest.param("alone", marks=pytest.mark.slow)])
 def sized(request, monkeypatch, capsys):
-    """A function that runs an example and says how large: tiny in this process, or larger in a process of its own."""
+    """A function that runs an example and says how large: tiny in this process, or larger in a process of its own.
 
-    def play(script, folder, tiny, larger):
+    Tiny ones may have other constants, and their figures are coarse and not laid out, which is to draw them twice.
+    """
+
+    def play(script, folder, tiny, larger, **constants):
         if request.param == "alone":
             return *outcome(script, folder, *larger), False
-        main_of(script, monkeypatch)(["--output", str(folder), *map(str, tiny)])
+        main = main_of(script, monkeypatch)
+        monkeypatch.setattr("matplotlib.figure.Figure.get_layout_engine", lambda figure: None)
+        monkeypatch.setattr("torch_kbandits.looking.figures._DOTS_PER_INCH", 30)
+        for name, value in constants.items():
+            monkeypatch.setattr(f"{script.removesuffix('.py')}_task.{name}", value)
+        main(["--output", str(folder), *map(str, tiny)])
         printed = capsys.readouterr()
         return SimpleNamespace(stdout=printed.out, stderr=printed.err), written(folder), True
 
@@ -66,7 +74,8 @@ def sized(request, monkeypatch, capsys):
 
 def test_tune_classifier(tmp_path, sized):
     sizes = [["--runs", 1, "--evaluations", number] for number in (3, 4)]
-    process, record, tiny = sized("tune_classifier.py", tmp_path / "one", *sizes)
+    constants = {"DEVELOPMENT_SIZE": 160, "VALIDATION_SIZE": 32, "EPOCHS": 1, "REFITS": 2}
+    process, record, tiny = sized("tune_classifier.py", tmp_path / "one", *sizes, **constants)
     assert "random search" in process.stdout
     assert "Dictionary at the end of run 1" in process.stdout
     assert "training" in process.stderr  # the progress bar
@@ -145,12 +154,12 @@ def test_a_run_of_the_prices_is_a_function_of_its_seed(tmp_path):
 
 
 def test_follow_the_weather(tmp_path, sized):
-    sizes = ["--runs", 1, "--days", 8], ["--quick"]
+    sizes = ["--runs", 1, "--days", 3], ["--quick"]
     process, record, tiny = sized("follow_the_weather.py", tmp_path / "quick", *sizes)
     assert "UI-GP-UCB, memory that fades" in process.stdout
     (only,) = record["runs"]
     assert len(only["policies"]) == 5
-    assert (record["dates"][0], len(record["dates"])) == ("2013-01-01", 8 if tiny else 60)
+    assert (record["dates"][0], len(record["dates"])) == ("2013-01-01", 3 if tiny else 60)
     for played in only["policies"].values():
         # What is lost follows from the measured temperature and what was prepared for: the best arm is half a degree
         # off at most, and every arm is a whole degree.

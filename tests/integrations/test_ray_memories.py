@@ -35,9 +35,9 @@ RULES = {
 
 
 MEMORIES = {
-    "window": SlidingWindow(9.0),
+    "window": SlidingWindow(5.0),
     "observations": SlidingWindow(7, "observations"),
-    "restart": Restart(8.0),
+    "restart": Restart(6.0),
     "all": KeepAll(),
 }
 
@@ -45,7 +45,7 @@ MEMORIES = {
 @pytest.fixture(autouse=True)
 def _all_ways_are_taken(monkeypatch):
     """Everything is computed afresh every few rounds, and the one table is one of features."""
-    monkeypatch.setattr(FeatureTable, "CHECK", 11)
+    monkeypatch.setattr(FeatureTable, "CHECK", 7)
     monkeypatch.setattr(arms_module, "COVARIANCE_LIMIT", 0)
 
 
@@ -70,10 +70,10 @@ def assert_equal_posteriors(ours, theirs, tolerance=1e-9):
 @pytest.mark.parametrize(
     ("rule", "memory", "number", "count"),
     [
-        ("coupled", "window", 3, 18),
-        ("fresh", "restart", 2, 12),
-        ("exact", "observations", 3, 12),
-        ("fixed", "restart", 1, 12),
+        ("coupled", "window", 3, 10),
+        ("fresh", "restart", 2, 10),
+        ("exact", "observations", 3, 10),
+        ("fixed", "restart", 1, 10),
         *(
             pytest.param(rule, memory, number, 200, marks=pytest.mark.slow)
             for rule, memory, number in [
@@ -96,9 +96,9 @@ def test_shards_choose_the_arms_of_one_table(rule, memory, number, count):
     """With workers lost on the way."""
     arms = some_arms()
     bandits = [make(candidates, rule, memory) for candidates in (Arms(arms), sharded(arms, number, CUTS[number]))]
-    for first in range(0, count, 6):
-        rounds(bandits, 6, first)
-        if first % 4 == 2:
+    for first in range(0, count, 5):
+        rounds(bandits, 5, first)
+        if first % 2:
             bandits[1].candidates.workers.lose(first % number)
         assert_equal_posteriors(bandits[1], bandits[0])
 
@@ -121,17 +121,17 @@ def test_the_posterior_is_the_dense_one_of_what_counts():
 @pytest.mark.parametrize("name", ["sw-gp-ucb", "r-gp-ucb"])
 def test_named_algorithms(name):
     words = {"kernel": matern(0.4), "regularization": LAMBDA, "beta": 2.0, "seed": 0}
-    words |= {"window": 8.0} if name == "sw-gp-ucb" else {"period": 7.0}
+    words |= {"window": 4.0} if name == "sw-gp-ucb" else {"period": 4.0}
     arms = some_arms(90)
     bandits = [algorithms.build(name, candidates=given, **words) for given in (Arms(arms), sharded(arms, 2))]
-    rounds(bandits, 12)
+    rounds(bandits, 7)
     assert_equal_posteriors(bandits[1], bandits[0])
 
 
 def test_what_a_memory_of_your_own_forgets_in_the_middle():
     arms = some_arms()
-    bandits = [make(candidates, "fresh", Forgetful()) for candidates in (Arms(arms), sharded(arms, 3))]
-    rounds(bandits, 14)
+    bandits = [make(candidates, "fresh", Forgetful()) for candidates in (Arms(arms), sharded(arms, 2))]
+    rounds(bandits, 8)
     assert_equal_posteriors(bandits[1], bandits[0])
     assert 0 < bandits[1]._belief.num_observations < len(bandits[1].history.X)
 
@@ -148,9 +148,9 @@ class Forgetful(Memory):
 def test_times_of_ones_own(gap):
     """After the longest gap nothing counts any more, and the dictionary is one of points that are forgotten."""
     arms, time = some_arms(), 0.0
-    bandits = [make(candidates) for candidates in (Arms(arms), sharded(arms, 3))]
-    for number in range(12):
-        time += gap if number == 8 else 0.4
+    bandits = [make(candidates) for candidates in (Arms(arms), sharded(arms, 2))]
+    for number in range(7):
+        time += gap if number == 5 else 0.4
         X = [bandit.ask(2, time=time) for bandit in bandits]
         assert torch.equal(*X)
         assert_equal_posteriors(bandits[1], bandits[0])
@@ -231,23 +231,24 @@ def test_a_lost_worker_is_built_from_what_counts():
 def test_shards_that_are_far_behind_are_started_anew(behind, monkeypatch):
     monkeypatch.setattr(belief, "_MOST_STEPS", 10)
     arms = some_arms()
-    bandits = [make(candidates, "fresh", "observations") for candidates in (Arms(arms), sharded(arms, 3))]
-    rounds(bandits, 9)
+    bandits = [make(candidates, "fresh", "observations") for candidates in (Arms(arms), sharded(arms, 2))]
+    rounds(bandits, 6)
     starts = bandits[1].candidates.workers.starts
     starts.clear()
     for bandit in bandits:
         for number in range(behind):
             X = arms[number : number + 2]
             bandit.tell(X, noisy(X, number))
-    rounds(bandits, 3, 9)
+    rounds(bandits, 2, 6)
     assert_equal_posteriors(bandits[1], bandits[0])
-    assert [number for number, _ in starts] == ([0, 1, 2] if behind == 12 else [])
+    assert [number for number, _ in starts] == ([0, 1] if behind == 12 else [])
 
 
 def test_a_shard_that_fails_while_it_forgets_is_started_anew(monkeypatch):
     arms = some_arms()
-    bandits = [make(candidates) for candidates in (Arms(arms), sharded(arms, 2))]
-    rounds(bandits, 8)
+    memory = SlidingWindow(6.0)
+    bandits = [make(candidates, memory=memory) for candidates in (Arms(arms), sharded(arms, 2))]
+    rounds(bandits, 5)
     ours = bandits[1]
     ours.candidates.workers.starts.clear()
     calls, original = [], taking_back.plays_of

@@ -5,8 +5,8 @@ import math
 import hypothesis.strategies as st
 import pytest
 import torch
-from hypothesis import given, settings
-from problems import DOUBLE, data, difference, rbf
+from hypothesis import given
+from problems import DOUBLE, data, difference, examples, rbf
 
 from torch_kbandits import Bandit, ConstantWidth, InputError, RidgeLeverageSampling, algorithms
 from torch_kbandits.batches import GlobalBatchRule, LocalBatchRule, StayRule
@@ -25,14 +25,14 @@ def bandit_with(batches, seed=0, dictionary=None):
     return Bandit(candidates=Arms(ARMS), batches=batches, dictionary=dictionary, **words)
 
 
-@settings(max_examples=10)
+@examples(12)
 @given(seed=st.integers(0, 1000), threshold=st.sampled_from([1.2, 2.0, 5.0]))
 def test_the_global_rule_ends_a_batch_when_its_scores_exceed_the_threshold(seed, threshold):
     bandit = algorithms.BBKB(
         candidates=ARMS, kernel=rbf(0.3), regularization=LAMBDA, beta=1.5, threshold=threshold, seed=seed
     )
     sizes = []
-    for _ in range(8):
+    for _ in range(6):
         model = bandit.model
         X = bandit.ask(q=None)
         scores = model.posterior(X.unsqueeze(-2)).variance.flatten() / LAMBDA
@@ -49,7 +49,7 @@ def test_the_global_rule_ends_a_batch_when_its_scores_exceed_the_threshold(seed,
 @pytest.mark.parametrize("threshold", [1.5, 3.0])
 def test_the_local_rule_ends_a_batch_when_a_variance_has_shrunk_enough(threshold):
     bandit = bandit_with(LocalBatchRule(threshold))
-    for _ in range(8):
+    for _ in range(5):
         before = bandit.model.posterior(ARMS.unsqueeze(-2)).variance.flatten()
         X = bandit.ask(q=None)
         model = bandit.model
@@ -76,7 +76,7 @@ def test_local_batches_are_never_shorter_than_global_ones():
 @pytest.mark.parametrize("batches", [GlobalBatchRule(2.0), LocalBatchRule(2.0), StayRule(2.0)])
 def test_rewards_told_one_by_one_count_when_the_batch_is_complete(batches, dictionary):
     at_once, one_by_one = (bandit_with(batches, dictionary=dictionary) for _ in range(2))
-    for _ in range(6 if dictionary is None else 12):
+    for _ in range(4 if dictionary is None else 8):
         X = at_once.ask(q=None)
         at_once.tell(X, reward(X))
         for row in range(len(X)):
@@ -137,13 +137,14 @@ def test_a_complete_batch_wants_its_rewards():
         algorithms.BKB(candidates=ARMS, kernel=rbf(), regularization=LAMBDA, beta=1.0, seed=0).ask(q=None)
 
 
+@pytest.mark.usefixtures("short_searches")
 def test_batches_on_a_box():
     bounds = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=DOUBLE)
     for rule in ("global", "local"):
         bandit = algorithms.BBKB(
             bounds=bounds, kernel=rbf(0.5), regularization=LAMBDA, beta=1.5, rule=rule, threshold=3.0, seed=0
         )
-        for _ in range(4):
+        for _ in range(3):
             X = bandit.ask(q=None)
             bandit.tell(X, reward(X))
         assert bandit.model.num_observations == len(bandit.history.X)

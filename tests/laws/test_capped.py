@@ -203,13 +203,14 @@ def test_a_cap_that_never_binds_changes_no_dictionary(resampling):
     """Also where the rule keeps its uniforms from round to round."""
     capped = bkb(resampling=resampling, oversampling=1.0, max_dictionary=1_000, when_full="raise")
     free = bkb(resampling=resampling, oversampling=1.0)
-    for _ in range(25):
+    for _ in range(15):
         X = free.ask()
         for each in (capped, free):
             each.tell(X, reward(X))
         assert torch.equal(capped.inducing_points, free.inducing_points)
 
 
+@pytest.mark.usefixtures("short_searches")
 def test_a_box_keeps_to_its_cap():
     bandit = bkb(domain="box", max_dictionary=3, when_full="stop", resampling="coupled")
     assert max(play(bandit, 6)) == 3

@@ -18,10 +18,10 @@ from torch import Tensor
 
 from torch_kbandits.confidence import ConstantGain, Evidence, MemoryWidth, SparQWidth, Width
 
-SIMULATIONS, ROUNDS = 600, 50
+SIMULATIONS, ROUNDS = 400, 50
 DELTA = 0.3
 FALSE_ALARM = 1e-6
-ARMS = np.linspace(0.0, 1.0, 15)[:, None]
+ARMS = np.linspace(0.0, 1.0, 8)[:, None]
 GRAM = oracles.matern52(0.2)(ARMS, ARMS)
 ROWS = np.arange(SIMULATIONS)
 

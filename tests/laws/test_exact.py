@@ -306,18 +306,23 @@ def test_gain_and_norm_equal_their_dense_formulas():
 
 
 def test_draws_have_the_moments_of_the_posterior():
-    """4,000 draws at 3 points: 4.5 σ/√4000 in each mean, 4.5 √2 σ²/√4000 in each covariance; 9 comparisons, so a
-    false alarm in about 6e-5 of the seeds.
+    """4,000 draws at 3 points, ten at a time of copies that know nothing of each other.
+
+    4.5 σ/√4000 in each mean, 4.5 √2 σ²/√4000 in each covariance; 9 comparisons, so a false alarm in about 6e-5 of the
+    seeds.
     """
     pool, held, T = covariance(7), list(range(4)), [4, 5, 6]
-    factors = ExactFactors.fit(pool[held][:, held], random(4), torch.full((4,), 0.2, dtype=DOUBLE))
-    embedding, root = factors.embed(pool[held][:, T]), torch.linalg.cholesky(pool)
+    alone, copies = pool[held][:, held], torch.eye(10, dtype=DOUBLE)
+    factors = ExactFactors.fit(torch.kron(copies, alone), random(40), torch.full((40,), 0.2, dtype=DOUBLE))
+    embedding, root = factors.embed(torch.kron(copies, pool[held][:, T])), torch.linalg.cholesky(pool)
     generator = torch.Generator().manual_seed(0)
     draws = []
-    for _ in range(4_000):
-        prior = root @ torch.randn(7, generator=generator, dtype=DOUBLE)
-        draws.append(prior[T] + factors.draw_correction(prior[held], generator) @ embedding)
-    draws, expected = torch.stack(draws), factors.covariance(pool[T][:, T], embedding)
+    for _ in range(400):
+        prior = torch.randn(10, 7, generator=generator, dtype=DOUBLE) @ root.mT
+        correction = factors.draw_correction(prior[:, held].flatten(), generator) @ embedding
+        draws.append(prior[:, T] + correction.reshape(10, 3))
+    draws, noisy = torch.cat(draws), alone + 0.2 * torch.eye(4, dtype=DOUBLE)
+    expected = pool[T][:, T] - pool[T][:, held] @ torch.linalg.solve(noisy, pool[held][:, T])
     deviation = expected.diagonal().sqrt()
     assert bool((draws.mean(0).abs() < 4.5 * deviation / 4_000**0.5).all())
     assert bool(((draws.T.cov() - expected).abs() < 4.5 * torch.outer(deviation, deviation) * (2 / 4_000) ** 0.5).all())

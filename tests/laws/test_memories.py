@@ -114,7 +114,7 @@ def test_the_posterior_is_that_of_dense_formulas_at_any_time(name, posterior, do
 
 
 @examples(25)
-@given(seed=st.integers(0, 10_000), number=st.integers(1, 25), name=st.sampled_from(sorted(MEMORIES)))
+@given(seed=st.integers(0, 10_000), number=st.integers(1, 12), name=st.sampled_from(sorted(MEMORIES)))
 def test_the_exact_posterior_is_dense_whatever_is_told(seed, number, name):
     bandit = make(name, domain="box")
     now = tell_at_odd_times(bandit, number, seed)
@@ -167,22 +167,22 @@ def test_an_acquisition_function_counts_pending_points_as_fresh(name):
 
 
 def rolled(tells):
-    """A bandit with a window of 50 told so many random arms, one a round, and what was told."""
-    bandit = make(SlidingWindow(50), domain=Arms(data(300, 2, seed=30)[0]))
+    """A bandit with a window of 20 told so many random arms, one a round, and what was told."""
+    bandit = make(SlidingWindow(20), domain=Arms(data(300, 2, seed=30)[0]))
     arms, generator = bandit.candidates.source.tensor, torch.Generator().manual_seed(0)
     rows = torch.randint(len(arms), (tells,), generator=generator)
     noise = torch.randn(tells, generator=generator, dtype=DOUBLE)
     for row, error in zip(rows, noise, strict=True):
         bandit.tell(arms[row, None], reward(arms[row, None]) + error)
-    return bandit, arms[rows[-50:]], (reward(arms[rows]) + noise)[-50:]
+    return bandit, arms[rows[-20:]], (reward(arms[rows]) + noise)[-20:]
 
 
 def check_rolled(tells):
     bandit, X, Y = rolled(tells)
-    dense_one = oracles.exact(KERNEL, *dense(X, Y), np.full(50, LAMBDA), dense(TESTED)[0])
+    dense_one = oracles.exact(KERNEL, *dense(X, Y), np.full(20, LAMBDA), dense(TESTED)[0])
     belief = bandit._belief
-    assert belief.num_observations == 50
-    rebuilt = make(SlidingWindow(50), domain=bandit.candidates)
+    assert belief.num_observations == 20
+    rebuilt = make(SlidingWindow(20), domain=bandit.candidates)
     rebuilt.load_state_dict(bandit.state_dict())
     for mean, variance in (
         (dense_one.mean, dense_one.variance),
@@ -196,7 +196,7 @@ def check_rolled(tells):
 
 
 def test_a_window_that_rolled_on_is_what_rebuilding_gives():
-    check_rolled(120)
+    check_rolled(50)
 
 
 @pytest.mark.slow
@@ -561,7 +561,7 @@ def broken_lines(case, call, lines):
             call(bandit)
         if interrupt.at is None:
             break
-        if not (call is ask and interrupt.at.endswith(" in ask") and len(bandit.pending) > 1):
+        if not (call is ask and interrupt.at.endswith((" in ask", " in call")) and len(bandit.pending) > 1):
             try:
                 same = agree(outcome(bandit), before)
                 tell(bandit)

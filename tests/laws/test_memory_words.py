@@ -112,7 +112,7 @@ def test_what_counts_is_what_the_memory_says(name, memory, domain, tmp_path):
     bandit = make(name, memory, domain)
     play(bandit, 3)
     assert errors(bandit, memory)[0] < 1e3
-    play(bandit, 9, first=3)
+    play(bandit, 6, first=3)
     error, counts = errors(bandit, memory)
     assert error < 1e3
     assert not counts.all() or not MEMORIES[memory].memory.keeps_noise

@@ -217,32 +217,33 @@ def test_tiny_noise_at_a_fixed_dictionary():
     assert refits > 1  # the bound on drift that holds for all arms exceeds what it allows
 
 
-def grown_apart(noise: float, kind: type[FeatureTable] = Drifting) -> tuple[float, float]:
+def grown_apart(noise: float, rounds: int) -> tuple[float, float]:
     """Errors of mean and variance where three arms alone are played while the dictionary grows to forty others."""
-    arms, _ = data(120, 3)
-    belief = kind(arms, KERNELS["matern"].make(), noise, 0)
+    arms, _ = data(46, 3)
+    belief = Drifting(arms, KERNELS["matern"].make(), noise, 0)
     random, rows, Y = np.random.default_rng(0), [], []
-    for number in range(400):
-        rows.append(100 + int(random.integers(3)))
+    for number in range(rounds):
+        rows.append(43 + int(random.integers(3)))
         Y.append(random.standard_normal())
         x = arms[rows[-1], None]
-        rule = FixedDictionary(arms[: 2 + number // 10])
+        rule = FixedDictionary(arms[: 2 + 40 * number // rounds])
         belief.update(x, torch.tensor(Y[-1:], dtype=DOUBLE), rule.select(belief.preview(x)))
     X, Z = arms.numpy(), belief.inducing_points.numpy()
-    counts = np.bincount(rows)[100:]
-    means = np.bincount(rows, weights=Y)[100:] / counts
-    return errors(belief, oracles.dtc(DENSE, X[100:103], means, noise / counts, Z, X))
+    counts = np.bincount(rows)[43:]
+    means = np.bincount(rows, weights=Y)[43:] / counts
+    return errors(belief, oracles.dtc(DENSE, X[43:], means, noise / counts, Z, X))
 
 
 def test_drift_is_cleared_where_nobody_played():
     """Looked for at the played points alone it stood at 9e-4 and 4e-2."""
-    mean, variance = grown_apart(1e-6)
+    mean, variance = grown_apart(1e-6, 200)
     assert mean < 1e-5
     assert variance < 1e-5
 
 
 def test_a_dictionary_that_grows_while_noise_is_tiny():
-    assert grown_apart(1e-8)[1] < 1e-3
+    """Seen: 2e-5; 3e-3 where drift is not cleared."""
+    assert grown_apart(1e-8, 400)[1] < 1e-3
 
 
 @pytest.mark.one_in(2)

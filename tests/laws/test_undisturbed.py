@@ -78,6 +78,7 @@ def play_in(surroundings, case, rounds=5, folder=None):
     return torch.cat([*asked, call(bandit.recommend), call(bandit.ask)]), bandit
 
 
+@pytest.mark.usefixtures("short_searches")
 @pytest.mark.one_in(8)
 @pytest.mark.parametrize(
     "case", [*NAMES, "fitted 3", pytest.param("bkb box", marks=pytest.mark.slow), "gp-ucb box", "gp-ts box"]
@@ -102,7 +103,9 @@ def test_what_was_told_in_inference_mode_can_be_differentiated(case):
 def calls_of(names):
     """All calls of functions of torch with these names in the package: file, line, name and keywords."""
     for path in sorted(Path(torch_kbandits.__file__).parent.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
+        text = path.read_text()
+        mentioned = any(f"torch.{name}(" in text for name in names)
+        for node in ast.walk(ast.parse(text)) if mentioned else ():
             function = node.func if isinstance(node, ast.Call) else None
             if (
                 isinstance(function, ast.Attribute)
@@ -114,13 +117,15 @@ def calls_of(names):
 
 def test_every_draw_says_where_and_in_which_precision():
     """So nothing of the package, bandit or not, draws something else under another default."""
-    found = list(calls_of(["rand", "randn", "randint", "randperm", "normal"]))
-    assert len(found) > 40
+    needed = {name: {"device", "dtype"} for name in ("rand", "randn", "normal")}
+    needed |= {"randint": {"device"}, "randperm": {"device"}}
+    found = list(calls_of([*needed, "zeros", "ones", "eye", "linspace"]))
+    assert sum(name in needed for _, name, _ in found) > 40
     for place, name, keywords in found:
-        needed = {"device"} | ({"dtype"} if name in ("rand", "randn", "normal") else set())
-        assert None in keywords or needed <= keywords, place
-    for place, _, keywords in calls_of(["zeros", "ones", "eye", "linspace"]):
-        assert "dtype" in keywords, place
+        if name in needed:
+            assert None in keywords or needed[name] <= keywords, place
+        else:
+            assert "dtype" in keywords, place
 
 
 # ---------------------------------------------------------------- threads
@@ -169,6 +174,7 @@ ONE_BANDIT = {
 }
 
 
+@pytest.mark.usefixtures("short_searches")
 @pytest.mark.one_in(7)
 @pytest.mark.parametrize("kind", ONE_BANDIT)
 def test_two_threads_on_one_bandit_see_rounds_in_some_order(kind):
@@ -193,6 +199,7 @@ def test_two_threads_on_one_bandit_see_rounds_in_some_order(kind):
     assert difference(replayed.ask(), bandit.ask()) <= (1e-3 if kind == "box" else 0.0)
 
 
+@pytest.mark.usefixtures("short_searches")
 def test_two_bandits_in_two_threads_play_as_they_do_alone():
     """Also where their searches seed torch's global generator, which is in the end as it was."""
 
@@ -251,6 +258,7 @@ def test_a_process_that_is_forked_does_not_wait_for_a_lock_held_before():
 # ---------------------------------------------------------------- copies
 
 
+@pytest.mark.usefixtures("short_searches")
 @pytest.mark.one_in(8)
 @pytest.mark.parametrize("kind", ["bkb", "igp-ucb", "bkb contexts", "gp-ts box", "et-gp-ucb", "fitted 10"])
 @pytest.mark.parametrize(
