@@ -561,7 +561,7 @@ def broken_lines(case, call, lines):
             call(bandit)
         if interrupt.at is None:
             break
-        if not (call is ask and interrupt.at.endswith((" in ask", " in call")) and len(bandit.pending) > 1):
+        if not (call is ask and interrupt.at.endswith(" in ask") and len(bandit.pending) > 1):
             try:
                 same = agree(outcome(bandit), before)
                 tell(bandit)
