@@ -219,7 +219,7 @@ def test_the_first_asked_of_equal_points_is_told_first():
 
 
 def test_what_was_not_asked_for_enters_no_stage():
-    bandit, twin = played(), played()
+    bandit, twin = played(20), played(20)
     chosen = bandit.ask(remember=False)
     bandit.tell(chosen + 0.01, 100.0)
     assert bandit.history.stages[-1] == 0
