@@ -76,22 +76,22 @@ def test_it_is_the_prior_of_tv_gp_ucb():
 @pytest.mark.parametrize("forgetting", [0.5, 0.9])
 def test_the_rate_in_force_predicted_best(forgetting):
     words = {"candidates": ARMS, "rates": RATES, "least_correlation": None, "block_size": 3, "beta": 1.5}
-    bandit = play(algorithms.DMSTVGPUCB(forgetting=forgetting, **words, **WORDS), 24)
+    bandit = play(algorithms.DMSTVGPUCB(forgetting=forgetting, **words, **WORDS), 15)
     X, y, times = told(bandit)
     totals, chosen = np.zeros(len(RATES)), []
-    for start in range(0, 24, 3):
+    for start in range(0, 15, 3):
         block, before = slice(start, start + 3), slice(0, start)
         scores = []
         for rate in RATES:
             # Each reward on its own, at the time at which it was made.
-            moments = [posterior(rate, X[before], y[before], times[before], X[[s]], times[s]) for s in range(24)[block]]
+            moments = [posterior(rate, X[before], y[before], times[before], X[[s]], times[s]) for s in range(15)[block]]
             mean, variance = (np.concatenate(part) for part in zip(*moments, strict=True))
             scores.append(-0.5 * ((y[block] - mean) ** 2 / (variance + LAMBDA) + np.log(variance + LAMBDA)).sum())
         totals = forgetting**3 * totals + scores
         chosen.append(RATES[totals.argmax()])
     assert bandit.memory.forgetting == chosen[-1]
     assert len(set(chosen)) > 1
-    if bandit.memories.num_blocks >= 8:
+    if bandit.memories.num_blocks >= 5:
         expected = np.exp(totals - totals.max())
         assert bandit.memory_probabilities == pytest.approx(expected / expected.sum(), rel=1e-6)
 

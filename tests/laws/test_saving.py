@@ -384,7 +384,7 @@ def test_boxes_keep_the_effort_of_their_search(tmp_path):
 @pytest.mark.parametrize("algorithm", ["ek-ucb", pytest.param("gp-ts", marks=pytest.mark.slow)])
 def test_a_bandit_that_fits_its_kernel_goes_on(algorithm, tmp_path):
     bandit = FittedBandit(
-        dimension=2, algorithm=algorithm, num_initial=4, beta=1.5, memory=SlidingWindow(20, "observations"), seed=1
+        dimension=1, algorithm=algorithm, num_initial=4, beta=1.5, memory=SlidingWindow(20, "observations"), seed=1
     )
     x = bandit.ask(4)
     bandit.tell(x, 10.0 + reward(x))
