@@ -99,7 +99,7 @@ def test_the_rate_in_force_predicted_best(forgetting):
 def test_what_stays_leads_to_the_least_rate_and_what_jumps_to_a_large_one():
     words = {"candidates": ARMS, "rates": (0.3, 0.0), "beta": 1.5}
     stays, jumps = (algorithms.DMSTVGPUCB(**words, **WORDS) for _ in range(2))
-    for t in range(20):
+    for t in range(15):
         for bandit, sign in ((stays, 1.0), (jumps, (-1.0) ** (t // 4))):
             x = bandit.ask()
             bandit.tell(x, 2.0 * sign * torch.cos(4.0 * x.sum(-1)))
