@@ -255,6 +255,9 @@ def test_a_failed_tell_changes_nothing(monkeypatch):
         bandit.tell(X, reward(X))
     monkeypatch.undo()
     assert torch.equal(before["pending_stages"], bandit.state_dict()["pending_stages"])
+    assert before["pending_stages"].max() > 0  # so that a stage would have learned
+    for mine, theirs in zip(bandit._belief._stages, twin._belief._stages, strict=True):
+        assert torch.equal(mine.train_targets, theirs.train_targets)
     twin.ask(3)
     for each in (bandit, twin):
         each.tell(X, reward(X))
