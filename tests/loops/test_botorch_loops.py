@@ -490,10 +490,10 @@ def _sample_moments(m, T, num_samples=2_000, num_features=1_024):
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize("kind", sorted(KINDS))
 def test_paths_sample_this_posterior_and_not_the_exact_one(kind):
-    """2,000 paths of 1,024 features at 6 points. Were they independent, 0.071 σ would be 3.2 standard errors of the mean
-    and 0.10 σ² those of the variance; but weights are quasi-random, and features add at most 0.04 of the prior variance.
-    The seed is fixed; over 60 others no error was above 0.51 of what is allowed. The dictionary is so small that DTC and
-    exact are far apart.
+    """2,000 paths of 1,024 features at 6 points. Were they independent, 0.071 σ would be 3.2 standard errors of the
+    mean and 0.10 σ² as many of the variance, but their weights are quasi-random; random features add about
+    1/√512 = 0.04 of the prior variance. The seed is fixed; at 60 others no error was above 0.51 of what is allowed.
+    The dictionary is so small that DTC and exact are far apart.
     """
     coarse = {"inducing_points": X[:4], "covar_module": rbf(0.35), **KINDS[kind]}
     m, T = model(**coarse), torch.rand(6, 2, dtype=DOUBLE)
