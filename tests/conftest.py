@@ -45,6 +45,12 @@ def pytest_collection_modifyitems(items):
         cases[law] += 1
 
 
+@pytest.fixture
+def unrendered(monkeypatch):
+    """Figures are drawn, and their files hold a word: for laws of which figures there are, not of what is in them."""
+    monkeypatch.setattr("matplotlib.figure.Figure.savefig", lambda figure, file, **_: file.write(b"figure"))
+
+
 @pytest.fixture(autouse=True)
 def _fixed_global_generator():
     """BoTorch draws from torch's global generator; give every test the same."""

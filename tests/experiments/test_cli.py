@@ -1,11 +1,8 @@
 """The command line: what a newcomer types works, and what is wrong is said in a line with exit code 2."""
 
 import json
-import os
 import runpy
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
@@ -16,25 +13,11 @@ from torch_kbandits.cli import main
 from torch_kbandits.experiments import read_records
 from torch_kbandits.experiments import run as run_module
 
-ROOT = Path(__file__).parents[2]
-
 
 def kbandits(*arguments: str) -> Result:
     result = CliRunner().invoke(main, list(arguments))
     assert "Traceback" not in result.output
     return result
-
-
-def process(*arguments: str) -> subprocess.CompletedProcess:
-    return subprocess.run(
-        [sys.executable, *arguments],
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        env=os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "100"},
-        timeout=120,
-        check=False,
-    )
 
 
 @pytest.fixture
@@ -60,6 +43,7 @@ def test_list_shows_everything_with_its_options():
     assert "rkhs-function" not in kbandits("list", "algorithms").output
 
 
+@pytest.mark.usefixtures("unrendered")
 def test_run_summarize_plot(spec, tmp_path):
     directory = tmp_path / "records"
     arguments = ("run", spec, "--directory", str(directory), "--workers", "1", "--rounds", "6", "--seeds", "0,2")
@@ -89,6 +73,7 @@ def test_run_summarize_plot(spec, tmp_path):
     assert "line 5: it is cut" in cut.stderr
 
 
+@pytest.mark.usefixtures("unrendered")
 def test_compare_takes_options_as_in_toml(tmp_path):
     result = kbandits(
         "compare",
@@ -170,13 +155,18 @@ def test_failed_runs_make_the_exit_code_1(spec, tmp_path, monkeypatch):
     assert "4 run(s) failed" in result.stderr
 
 
-def test_a_real_process(spec, tmp_path):
+def test_the_module_is_the_command(spec, tmp_path, monkeypatch, capfd):
+    """As in ``python -m torch_kbandits.cli``, which tests of killed runs start in processes of their own."""
     directory = tmp_path / "records"
-    done = process("-m", "torch_kbandits.cli", "run", spec, "--directory", str(directory), "--workers", "1")
-    assert done.returncode == 0, done.stderr
-    assert "BKB" in done.stdout
+    words = ["run", spec, "--directory", str(directory), "--workers", "1", "--rounds", "4"]
+    monkeypatch.setattr(sys, "argv", [cli.__file__, *words])
+    with pytest.raises(SystemExit) as done:
+        runpy.run_path(cli.__file__, run_name="__main__")
+    out, err = capfd.readouterr()
+    assert done.value.code == 0, err
+    assert "BKB" in out
     # Standard error is no terminal: no progress bar, only the warnings, one for each algorithm.
-    assert [line.partition(":")[0] for line in done.stderr.splitlines()] == ["gp-ucb", "BKB"]
+    assert [line.partition(":")[0] for line in err.splitlines()] == ["gp-ucb", "BKB"]
     assert len(json.loads((directory / "experiment.json").read_text(encoding="utf-8"))["runs"]) == 4
 
 

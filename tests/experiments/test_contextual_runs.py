@@ -164,10 +164,10 @@ def test_an_algorithm_is_told_the_columns_of_actions_that_change():
 @pytest.mark.parametrize("batch", [1, 2])
 @pytest.mark.parametrize("name", ["bump", "chessboard", "step-diagonal", "digits"])
 def test_named_algorithms_learn(name, batch):
-    """GP-UCB's regret is below that of random actions over 120 rounds of one seed."""
+    """GP-UCB's regret is below that of random actions over 60 rounds of one seed."""
     spec = parse_spec(
         {
-            "rounds": 120,
+            "rounds": 60,
             "settings": {"beta": 1.0},
             "environments": [{"name": name}],
             "algorithms": [{"name": "gp-ucb", "batch": batch}, {"name": "random", "batch": batch}],

@@ -226,18 +226,18 @@ def test_a_directory_that_cannot_be_made_or_is_a_file(tmp_path):
             run_experiment(small(rounds=2), path, workers=1)
 
 
+#: Takes the lock of a directory as a run does, without the seconds that the imports of one take.
 HOLDER = """
 import sys, time
-from pathlib import Path
-from torch_kbandits.experiments.directory import sole_writer
-with sole_writer(Path(sys.argv[1])):
+from filelock import FileLock
+with FileLock(sys.argv[1]):
     print("held", flush=True)
     time.sleep(600)
 """
 
 
 def test_a_second_process_is_refused_and_a_killed_one_holds_nothing(tmp_path):
-    holder = subprocess.Popen([sys.executable, "-c", HOLDER, tmp_path], stdout=subprocess.PIPE, text=True)
+    holder = subprocess.Popen([sys.executable, "-c", HOLDER, tmp_path / ".lock"], stdout=subprocess.PIPE, text=True)
     try:
         assert holder.stdout.readline() == "held\n"
         with pytest.raises(InputError, match="Another run is writing to"):

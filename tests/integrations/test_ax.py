@@ -43,7 +43,8 @@ ON_GRID = {**FIXED, "candidates": GRID}
 
 def test_branin_is_minimised():
     client = client_of(BRANIN, "-branin")
-    _, seen = play(client, branin, 13, metric="branin")
+    play(client, branin, 1, parallel=5, metric="branin")
+    _, seen = play(client, branin, 5, metric="branin")
     assert min(seen) < 2.0
     best = recommend(client)
     assert branin(**best) < 2.0
@@ -65,7 +66,7 @@ def test_equal_seeds_get_equal_trials_and_others_do_not():
 def test_an_extra_look_changes_nothing():
     plain, looked = client_of(UNIT, **ON_GRID), client_of(UNIT, **ON_GRID)
     for client in (plain, looked):
-        play(client, lambda x: -((x - 0.3) ** 2), 6)
+        play(client, lambda x: -((x - 0.3) ** 2), 2, parallel=2)
     recommend(looked)
     recommend(looked, {"x": 0.5})
     assert plain.get_next_trials(2) == looked.get_next_trials(2)
@@ -116,8 +117,10 @@ def test_choices_may_be_tried_again():
     names = [ChoiceParameterConfig(name="arm", values=["a", "b", "c"], parameter_type="str", is_ordered=False)]
     client = client_of(names, initialization_trials=3, regularization=0.25, kernel=kernel(1.0))
     rng = np.random.default_rng(0)
-    tried, _ = play(client, lambda arm: {"a": 0.0, "b": 1.0, "c": -1.0}[arm] + 0.1 * rng.normal(), 12)
-    assert [p["arm"] for p in tried[-6:]].count("b") >= 5
+    reward = lambda arm: {"a": 0.0, "b": 1.0, "c": -1.0}[arm] + 0.1 * rng.normal()  # noqa: E731
+    play(client, reward, 1, parallel=3)
+    tried, _ = play(client, reward, 6)
+    assert [p["arm"] for p in tried].count("b") >= 5
 
 
 @pytest.mark.slow
@@ -158,7 +161,7 @@ def test_what_is_pending_in_one_context_counts_in_others():
 def test_a_pool_is_all_that_is_tried():
     pool = pool_of(300)
     client = client_of(MIXED, "-score", candidates=pool, kernel=ScaleKernel(MaternKernel()), regularization=0.01)
-    tried, seen = play(client, validation_error, 8, parallel=2)
+    tried, seen = play(client, validation_error, 4, parallel=3)
     rows = set(pool.itertuples(index=False, name=None))
     assert all((p["rate"], p["depth"], p["loss"]) in rows for p in tried)  # to the last digit
     assert len({tuple(sorted(p.items())) for p in tried[:5]}) == 5

@@ -65,7 +65,7 @@ def test_it_is_the_prior_of_tv_gp_ucb():
     theirs = algorithms.TVGPUCB(candidates=ARMS, forgetting=0.05, beta=1.5, **WORDS)
     words = {"width": ConstantWidth(1.5), "acquisition": None}
     ours = Bandit(candidates=TimedActions(ARMS), memory=BackToPrior(0.05), **words, **WORDS)
-    for t in range(30):
+    for t in range(15):
         x = theirs.ask()
         assert torch.equal(ours.ask(), x)
         theirs.tell(x, reward(x, t))
@@ -76,22 +76,22 @@ def test_it_is_the_prior_of_tv_gp_ucb():
 @pytest.mark.parametrize("forgetting", [0.5, 0.9])
 def test_the_rate_in_force_predicted_best(forgetting):
     words = {"candidates": ARMS, "rates": RATES, "least_correlation": None, "block_size": 3, "beta": 1.5}
-    bandit = play(algorithms.DMSTVGPUCB(forgetting=forgetting, **words, **WORDS), 24)
+    bandit = play(algorithms.DMSTVGPUCB(forgetting=forgetting, **words, **WORDS), 15)
     X, y, times = told(bandit)
     totals, chosen = np.zeros(len(RATES)), []
-    for start in range(0, 24, 3):
+    for start in range(0, 15, 3):
         block, before = slice(start, start + 3), slice(0, start)
         scores = []
         for rate in RATES:
             # Each reward on its own, at the time at which it was made.
-            moments = [posterior(rate, X[before], y[before], times[before], X[[s]], times[s]) for s in range(24)[block]]
+            moments = [posterior(rate, X[before], y[before], times[before], X[[s]], times[s]) for s in range(15)[block]]
             mean, variance = (np.concatenate(part) for part in zip(*moments, strict=True))
             scores.append(-0.5 * ((y[block] - mean) ** 2 / (variance + LAMBDA) + np.log(variance + LAMBDA)).sum())
         totals = forgetting**3 * totals + scores
         chosen.append(RATES[totals.argmax()])
     assert bandit.memory.forgetting == chosen[-1]
     assert len(set(chosen)) > 1
-    if bandit.memories.num_blocks >= 8:
+    if bandit.memories.num_blocks >= 5:
         expected = np.exp(totals - totals.max())
         assert bandit.memory_probabilities == pytest.approx(expected / expected.sum(), rel=1e-6)
 
@@ -99,7 +99,7 @@ def test_the_rate_in_force_predicted_best(forgetting):
 def test_what_stays_leads_to_the_least_rate_and_what_jumps_to_a_large_one():
     words = {"candidates": ARMS, "rates": (0.3, 0.0), "beta": 1.5}
     stays, jumps = (algorithms.DMSTVGPUCB(**words, **WORDS) for _ in range(2))
-    for t in range(40):
+    for t in range(15):
         for bandit, sign in ((stays, 1.0), (jumps, (-1.0) ** (t // 4))):
             x = bandit.ask()
             bandit.tell(x, 2.0 * sign * torch.cos(4.0 * x.sum(-1)))
@@ -115,11 +115,11 @@ def test_saved_replayed_and_bounded(tmp_path, posterior_kind):
     def made():
         return algorithms.DMSTVGPUCB(rates=(0.5, 0.2, 0.05), **words, **WORDS)
 
-    bandit = play(made(), 18)
+    bandit = play(made(), 10)
     bandit.save(tmp_path / "bandit.kb")
     again, replayed = Bandit.load(tmp_path / "bandit.kb"), made()
     replayed.replay(bandit.history)
-    for t in range(18, 24):
+    for t in range(10, 14):
         x = bandit.ask()
         assert torch.equal(again.ask(), x)
         assert torch.equal(replayed.ask(), x)

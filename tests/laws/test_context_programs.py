@@ -19,7 +19,7 @@ from torch_kbandits import InputError, NumericalError
 @pytest.mark.parametrize("name", NAMES)
 def test_rewards_told_by_id_are_those_told_by_point(name):
     by_id, by_point = make(name), make(name)
-    for number in range(12):
+    for number in range(6):
         context = CONTEXTS[number]
         asked = by_id.ask(2, context=context, return_ids=True)
         x = by_point.ask(2, context=context)
@@ -101,7 +101,7 @@ def test_ids_come_back_from_arrays_and_data_frames(as_given):
 @pytest.mark.parametrize("name", ["ek-ucb", "k-ucb", "cbbkb"])
 def test_ids_survive_saving(name):
     bandit, twin = make(name), make(name)
-    play(bandit, 6)
+    play(bandit, 3)
     ids = bandit.ask(3, context=CONTEXTS[10], return_ids=True).ids
     bandit.forget(ids=ids[1])
     file = io.BytesIO()

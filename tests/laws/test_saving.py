@@ -57,7 +57,7 @@ for file in sorted(Path(folder).glob("*.kb")):
         bandit = Bandit.load(file, into=make(*file.stem.split("+")))
     else:
         bandit = Bandit.load(file)
-    rounds = 20 if file.stem.endswith("arms") else 2
+    rounds = 10 if file.stem.endswith("arms") else 2
     torch.save(play(bandit, rounds), file.with_suffix(".pt"))
 """
 
@@ -86,12 +86,12 @@ def same(ours, theirs):
 def test_every_algorithm_goes_on_in_a_new_process(domain, names, tmp_path):
     bandits = {name: make(name, domain) for name in names if (name, domain) in CASES}
     for name, bandit in bandits.items():
-        play(bandit, 10 if domain == "arms" else 3)
+        play(bandit, 6 if domain == "arms" else 3)
         bandit.save(tmp_path / f"{name}+{domain}.kb")
     paths = [str(HERE), str(HERE.parent)]
     subprocess.run([sys.executable, "-c", IN_A_NEW_PROCESS, tmp_path, *paths], check=True, timeout=300)
     # Boxes are searched by gradients, which amplify the rounding of another order of computation.
-    rounds, tolerance = (20, 0.0) if domain == "arms" else (2, 1e-3)
+    rounds, tolerance = (10, 0.0) if domain == "arms" else (2, 1e-3)
     for name, bandit in bandits.items():
         theirs = torch.load(tmp_path / f"{name}+{domain}.pt", weights_only=True)
         assert difference(theirs, play(bandit, rounds)) <= tolerance, name
@@ -157,7 +157,7 @@ def test_memories_and_dates(memory, dictionary, tmp_path):
         memory=MEMORIES[memory],
         seed=1,
     )
-    days = [datetime(2024, 3, day, tzinfo=UTC) for day in range(1, 30)]
+    days = [datetime(2024, 3, day, tzinfo=UTC) for day in range(1, 18)]
     for day in days[:9]:
         x = bandit.ask(time=day)
         bandit.tell(x, reward(x), time=day)
@@ -176,11 +176,11 @@ def test_memories_and_dates(memory, dictionary, tmp_path):
 def test_an_adaptive_bandit_with_a_trigger_and_memories(tmp_path):
     words = {"candidates": ARMS, "kernel": rbf(0.3), "regularization": 0.05, "horizon": 60, "beta": 1.0, "seed": 4}
     bandit = algorithms.BOBGPUCB(**words, block_size=5, reward_bounds=(-1.0, 1.0))
-    play(bandit, 23)
+    play(bandit, 13)
     loaded = save_and_load(bandit, tmp_path)
     assert loaded.memory == bandit.memory
     assert loaded.memory_probabilities == bandit.memory_probabilities
-    assert torch.equal(play(loaded, 20), play(bandit, 20))
+    assert torch.equal(play(loaded, 9), play(bandit, 9))
     restarted = AdaptiveBandit(
         candidates=Arms(ARMS),
         kernel=rbf(0.3),
@@ -194,7 +194,7 @@ def test_an_adaptive_bandit_with_a_trigger_and_memories(tmp_path):
     assert restarted.num_since_restart == 1
     loaded = save_and_load(restarted, tmp_path)
     assert loaded.num_since_restart == 1
-    assert torch.equal(play(loaded, 10), play(restarted, 10))
+    assert torch.equal(play(loaded, 5), play(restarted, 5))
 
 
 def test_batches_keep_what_is_held_back(tmp_path):
@@ -230,13 +230,13 @@ def test_contexts(kind, tmp_path):
     words = {"kernel": rbf(0.5), "regularization": 0.1, "beta": 1.0, "seed": 0}
     bandit = algorithms.EKUCB(candidates=ContextualActions(**actions), **words)
     loaded = None
-    for number in range(12):
+    for number in range(8):
         context = (
             {"age": 10.0 * number, "city": "Rome"} if kind == "rows" else torch.tensor([number / 12], dtype=DOUBLE)
         )
         offered = {"candidates": data(5, 2, seed=number)[0]} if kind == "rounds" else {}
         x = bandit.ask(context=context, **offered)
-        if number == 6:
+        if number == 4:
             bandit.forget()
             loaded = save_and_load(bandit, tmp_path)
             theirs = loaded.ask(context=context, remember=False, **offered)
@@ -384,21 +384,19 @@ def test_boxes_keep_the_effort_of_their_search(tmp_path):
 @pytest.mark.parametrize("algorithm", ["ek-ucb", pytest.param("gp-ts", marks=pytest.mark.slow)])
 def test_a_bandit_that_fits_its_kernel_goes_on(algorithm, tmp_path):
     bandit = FittedBandit(
-        dimension=2, algorithm=algorithm, num_initial=4, beta=1.5, memory=SlidingWindow(20, "observations"), seed=1
+        dimension=1, algorithm=algorithm, num_initial=4, beta=1.5, memory=SlidingWindow(20, "observations"), seed=1
     )
-    for _ in range(7):
-        x = bandit.ask()
-        bandit.tell(x, 10.0 + reward(x))
+    x = bandit.ask(4)
+    bandit.tell(x, 10.0 + reward(x))
     pending = bandit.ask(2)
     bandit.save(tmp_path / "bandit.kb")
     loaded = FittedBandit.load(tmp_path / "bandit.kb")
     assert same(loaded.state_dict(), bandit.state_dict())
     assert torch.equal(loaded.pending, pending)
-    for _ in range(3):
-        x = bandit.ask()
-        assert torch.equal(loaded.ask(), x)
-        for each in (bandit, loaded):
-            each.tell(x, 10.0 + reward(x))
+    for each in (bandit, loaded):  # which is fitted again after each of these
+        each.tell(pending[:1], 10.0)
+    assert torch.equal(loaded.ask(), bandit.ask())
+    assert loaded.state_dict()["fit_size"] == 5
     with pytest.raises(StateMismatchError, match=r"holds a FittedBandit, and Bandit.load takes none: use FittedBandit"):
         Bandit.load(tmp_path / "bandit.kb")
 

@@ -1,6 +1,8 @@
 """SupKernelUCB against a dense one in NumPy that keeps its own sets of rounds; stages are told, saved and replayed."""
 
 import math
+from copy import deepcopy
+from functools import cache
 
 import numpy as np
 import oracles
@@ -98,7 +100,7 @@ def test_the_choices_are_the_dense_ones_round_for_round(num_actions, context_dim
     words = {"action_dim": 1} if changing else {"actions": actions}
     bandit = make(ContextualActions(context_dim=context_dim, **words), horizon, beta, matern(0.5, 1.7))
     twin = DenseSup(oracles.matern52(0.5, 1.7), horizon, beta)
-    for number, context in enumerate(rounds(60, context_dim, seed + 1)):
+    for number, context in enumerate(rounds(30, context_dim, seed + 1)):
         if changing:
             actions = torch.rand(1 + number % num_actions, 1, generator=generator, dtype=DOUBLE)
         joint = torch.cat([context.expand(len(actions), -1), actions], -1)
@@ -138,7 +140,7 @@ def test_several_points_pending_are_the_dense_ones():
     bandit = make(actions, context_dim=1, horizon=300)
     twin = DenseSup(oracles.rbf(0.5), 300, 0.6)
     joint = torch.cat([context.expand(6, 1), actions], -1).numpy()
-    for _ in range(12):
+    for _ in range(6):
         asked, pending = bandit.ask(4, context=context, return_ids=True), []
         for action, stage in zip(asked.actions, bandit._ledger.pending.stages.tolist(), strict=True):
             best, expected, near = twin.choose(joint, pending)
@@ -154,15 +156,20 @@ def test_several_points_pending_are_the_dense_ones():
     assert bandit.history.stages.tolist() == twin.stage_of
 
 
-def played(number=40, **words):
-    bandit = make(torch.linspace(0, 1, 9, dtype=DOUBLE).unsqueeze(-1), **words)
+@cache
+def original(number):
+    bandit = make(torch.linspace(0, 1, 9, dtype=DOUBLE).unsqueeze(-1))
     for _ in range(number):
         x = bandit.ask()
         bandit.tell(x, reward(x))
     return bandit
 
 
-def continued(bandit, number=25):
+def played(number=18):  # in the middle of the fourth stage
+    return deepcopy(original(number))
+
+
+def continued(bandit, number=10):
     asked = []
     for _ in range(number):
         x = bandit.ask()
@@ -202,17 +209,17 @@ def test_looking_changes_nothing_and_parts_are_the_whole():
 def test_the_first_asked_of_equal_points_is_told_first():
     """The same action twice in stage 1, then in stage 0: what is told by its value takes the stages in that order."""
     bandit = make(torch.zeros(1, 1, dtype=DOUBLE), horizon=4, beta=0.6, kernel=rbf(0.5))
-    asked = bandit.ask(30)
+    asked = bandit.ask(6)
     stages = bandit._ledger.pending.stages.clone()
     assert stages[0] == 1
     assert stages[-1] == 0
-    for _ in range(30):
+    for _ in range(6):
         bandit.tell(asked[:1], 0.5)
     assert torch.equal(bandit.history.stages, stages)
 
 
 def test_what_was_not_asked_for_enters_no_stage():
-    bandit, twin = played(), played()
+    bandit, twin = played(20), played(20)
     chosen = bandit.ask(remember=False)
     bandit.tell(chosen + 0.01, 100.0)
     assert bandit.history.stages[-1] == 0
@@ -248,6 +255,9 @@ def test_a_failed_tell_changes_nothing(monkeypatch):
         bandit.tell(X, reward(X))
     monkeypatch.undo()
     assert torch.equal(before["pending_stages"], bandit.state_dict()["pending_stages"])
+    assert before["pending_stages"].max() > 0  # so that a stage would have learned
+    for mine, theirs in zip(bandit._belief._stages, twin._belief._stages, strict=True):
+        assert torch.equal(mine.train_targets, theirs.train_targets)
     twin.ask(3)
     for each in (bandit, twin):
         each.tell(X, reward(X))

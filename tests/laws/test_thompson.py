@@ -108,7 +108,7 @@ def deviations(belief, count):
 @pytest.mark.parametrize("beta", [1.0, 2.5])
 def test_joint_draws_are_the_posterior_scaled(name, beta):
     make, expected = MODELS[name]
-    draws = DiscretizedThompsonSampling(make(), ARMS, beta=beta, seed=0).draws(3000)
+    draws = DiscretizedThompsonSampling(make(), ARMS, beta=beta, seed=0).draws(1000)
     assert standardised(draws, expected.mean, beta**2 * expected.covariance) < 5.0
 
 
@@ -128,12 +128,12 @@ def test_low_rank_draws_are_the_posterior(name, large, monkeypatch):
     make, _ = MODELS[name]
     posterior = make(kernel).posterior(ARMS)
     mean, covariance = dense(posterior.mean.squeeze(-1), posterior.distribution.covariance_matrix)
-    draws = DiscretizedThompsonSampling(make(kernel), ARMS, seed=0).draws(2000)
+    draws = DiscretizedThompsonSampling(make(kernel), ARMS, seed=0).draws(1000)
     assert standardised(draws, mean, covariance) < 5.0
     monkeypatch.setattr(prior_draws, "_RANK", 1)
-    draws = DiscretizedThompsonSampling(make(kernel), ARMS, seed=0).draws(2000).numpy()
+    draws = DiscretizedThompsonSampling(make(kernel), ARMS, seed=0).draws(1000).numpy()
     squares = (draws - mean) ** 2
-    assert np.abs((squares.mean(0) - np.diag(covariance)) / (squares.std(0) / math.sqrt(2000))).max() < 5.0
+    assert np.abs((squares.mean(0) - np.diag(covariance)) / (squares.std(0) / math.sqrt(1000))).max() < 5.0
 
 
 def test_low_rank_draws_do_not_extrapolate_their_residuals(large, monkeypatch):
@@ -221,12 +221,12 @@ def test_an_arm_is_chosen_as_often_as_it_is_best():
     belief = table(arms=arms)
     belief.update(X, Y.squeeze(-1), None)
     rule, beta = ThompsonRule(), torch.tensor(3.0, dtype=DOUBLE)
-    of_rule = [int(rule.on_arms(belief, beta, seed).argmax()) for seed in range(3000)]
-    chosen = DiscretizedThompsonSampling(online(), arms, beta=3.0, seed=0).maximizers(3000)
+    of_rule = [int(rule.on_arms(belief, beta, seed).argmax()) for seed in range(1500)]
+    chosen = DiscretizedThompsonSampling(online(), arms, beta=3.0, seed=0).maximizers(1500)
     of_function = (chosen[:, None] == arms).all(-1).nonzero()[:, 1].tolist()
     for choices in (of_rule, of_function):
         counts = np.bincount(choices, minlength=3)
-        assert ((counts - 3000 * share) ** 2 / (3000 * share)).sum() < 30.0
+        assert ((counts - 1500 * share) ** 2 / (1500 * share)).sum() < 30.0
 
 
 # ---------------------------------------------------------------- addresses, duplicates

@@ -92,7 +92,7 @@ def test_algorithms_do_not_notice(name):
 )
 def test_bandits_that_forget_do_not_notice(memory, domain):
     seen, unseen = (forgetting.make(memory, "coupled", domain) for _ in range(2))
-    rounds = 10 if domain != "box" else 4
+    rounds = 6 if domain != "box" else 4
     for bandit in (seen, unseen):
         forgetting.play(bandit, rounds)
     before = seen.state_dict()
@@ -106,11 +106,11 @@ def test_bandits_that_forget_do_not_notice(memory, domain):
 def test_contextual_boxes_do_not_notice():
     seen, unseen = (contextual.make("cbkb", contextual.box()) for _ in range(2))
     for bandit in (seen, unseen):
-        contextual.play(bandit, 6)
+        contextual.play(bandit, 3)
     before = seen.state_dict()
     look(seen, context=contextual.CONTEXTS[50])
     assert same(seen.state_dict(), before)
-    assert torch.equal(contextual.play(seen, 2, first=6), contextual.play(unseen, 2, first=6))
+    assert torch.equal(contextual.play(seen, 1, first=3), contextual.play(unseen, 1, first=3))
 
 
 def test_weights_are_of_what_was_learned():

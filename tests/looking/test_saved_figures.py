@@ -59,6 +59,7 @@ def test_the_command_writes_all_figures(tmp_path, make, format):
         assert (tmp_path / "bandit-figures" / name).read_bytes().startswith(START[format])
 
 
+@pytest.mark.usefixtures("unrendered")
 def test_what_is_asked_for_is_drawn(tmp_path):
     file = saved(tmp_path / "bandit.kb", d=3)
     words = [

@@ -103,7 +103,9 @@ class StagedBelief(Belief):
         models = list(self._stages)
         for stage in [] if stages is None else stages[stages > 0].unique().tolist():
             rows = stages == stage
-            models[stage - 1] = deepcopy(models[stage - 1])
+            before = models[stage - 1]
+            # Kernel, mean and likelihood are shared: nothing changes them.
+            models[stage - 1] = deepcopy(before, memo={id(part): part for part in before.children()})
             models[stage - 1].tell(X[rows], Y[rows].unsqueeze(-1))
         with torch.no_grad():
             bound = torch.maximum(self._kernel_bound, prior_variance(self.kernel, X).max())
