@@ -59,3 +59,13 @@ def short_searches(request, monkeypatch):
     if is_quick(request.config):
         short = partial(optimize_acqf, options={"maxiter": 2})
         monkeypatch.setattr("torch_kbandits.acquisition.rules.optimize_acqf", short)
+
+
+@pytest.fixture
+def short_fits(request, monkeypatch):
+    """In the quick suite fits of kernels end after two steps: for laws that hold whatever a fit finds."""
+    if is_quick(request.config):
+        from botorch import fit_gpytorch_mll
+
+        short = partial(fit_gpytorch_mll, optimizer_kwargs={"options": {"maxiter": 2}})
+        monkeypatch.setattr("torch_kbandits.fitting.fit_gpytorch_mll", short)

@@ -28,7 +28,7 @@ from torch_kbandits.extras import MissingExtraError
 from torch_kbandits.integrations.parameters import Float, Integer
 from torch_kbandits.integrations.sklearn import KernelBanditSearchCV
 
-pytestmark = pytest.mark.one_in(3)
+pytestmark = [pytest.mark.one_in(3), pytest.mark.usefixtures("short_fits")]
 
 X, Y = np.arange(40.0).reshape(20, 2), np.tile([0, 1], 10)
 SPACE = {"rate": loguniform(1e-4, 1.0), "depth": randint(1, 11), "kind": ["a", "b", "c"]}
@@ -138,8 +138,8 @@ def test_all_configurations_meet_the_same_splits():
                 splits.append(split)
                 yield split
 
-    search = searched(n_iter=6, num_initial=2, cv=Watched(3))
-    assert len(search.cv_results_["params"]) == 6
+    search = searched(n_iter=4, num_initial=2, cv=Watched(3))
+    assert len(search.cv_results_["params"]) == 4
     assert len(splits) == 3
 
 
@@ -198,7 +198,7 @@ def test_values_are_of_the_kinds_given_and_in_their_ranges():
         "limit": [None, 5],
         "seed": Integer(0, 100, step=10),
     }
-    rows = searched(Flat(), space, n_iter=12, num_initial=4).cv_results_["params"]
+    rows = searched(Flat(), space, n_iter=9, num_initial=5).cv_results_["params"]
     for row in rows:
         assert list(row) == list(space)
         assert 0.001 <= row["rate"] <= 0.1
@@ -251,10 +251,10 @@ def test_the_recommendation_is_the_largest_posterior_mean_where_asked_for():
 
 
 def test_words_of_the_bandit_are_passed_on():
-    search = searched(n_iter=8, num_initial=4, algorithm="gp-ts", bandit_options={"oversampling": 2.0})
+    search = searched(n_iter=5, num_initial=3, algorithm="gp-ts", bandit_options={"oversampling": 2.0})
     assert search.bandit_.algorithm == "gp-ts"
-    assert search.bandit_.num_initial == 4
-    assert search.bandit_.num_told == 8
+    assert search.bandit_.num_initial == 3
+    assert search.bandit_.num_told == 5
 
 
 # ---------------------------------------------------------------- fits that fail
@@ -334,7 +334,7 @@ def test_scores_that_are_not_finite_or_far_off_do_not_drown_the_others():
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of scikit-learn, that there are such scores
-        search = searched(scoring=diverging, n_iter=20, num_initial=10)
+        search = searched(scoring=diverging, n_iter=14, num_initial=10)
     assert search.bandit_.prior.scaled(search.bandit_.history.Y).min() > -20.0
     assert search.bandit_.history.Y.min() == -1e12
     assert search.best_score_ > 0.8

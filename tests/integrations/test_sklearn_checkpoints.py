@@ -24,7 +24,7 @@ from torch_kbandits import DamagedFileError, FileError, InputError, KernelBandit
 from torch_kbandits.integrations.sklearn import KernelBanditSearchCV
 from torch_kbandits.saving import read, write
 
-pytestmark = pytest.mark.one_in(3)
+pytestmark = [pytest.mark.one_in(3), pytest.mark.usefixtures("short_fits")]
 
 X, Y = np.arange(40.0).reshape(20, 2), np.tile([0, 1], 10)
 SPACE = {"rate": loguniform(1e-4, 1.0), "depth": randint(1, 11), "kind": ["a", "b", "c"]}
