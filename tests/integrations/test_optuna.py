@@ -24,7 +24,7 @@ from torch_kbandits.fitting import default_kernel
 from torch_kbandits.integrations.optuna import KernelBanditSampler, sampler
 from torch_kbandits.memory import SlidingWindow
 
-pytestmark = pytest.mark.one_in(3)
+pytestmark = [pytest.mark.one_in(3), pytest.mark.usefixtures("short_fits")]
 
 UNIT = {"x": FloatDistribution(0.0, 1.0)}
 SQUARE = {"x": FloatDistribution(0.0, 1.0), "y": FloatDistribution(0.0, 1.0)}
@@ -130,7 +130,7 @@ def test_what_fails_is_not_suggested_again_and_again(words):
     def half(trial):
         return peak(trial) if trial.suggest_float("x", 0.0, 1.0) < 0.5 else math.nan
 
-    play(study, half, 16)
+    play(study, half, 12)
     chosen = [tuple(trial.params.values()) for trial in study.trials]
     assert len(set(chosen)) == len(chosen)
     assert sum(trial.state == TrialState.COMPLETE for trial in study.trials) >= 4
@@ -225,9 +225,9 @@ def test_a_belief_is_built_once_and_told_each_trial_once(monkeypatch):
     )
     study = study_with(quick())
     made.clear()  # of the constructor, which tries the words
-    play(study, peak, 9)
+    play(study, peak, 6)
     assert len(made) == 1
-    assert len(tells) == 8  # the last is not needed yet
+    assert len(tells) == 5  # the last is not needed yet
 
 
 def test_points_that_others_evaluate_are_pending(tmp_path):
@@ -321,13 +321,13 @@ def test_algorithms_by_name_and_their_words(algorithm):
 def test_parameters_that_not_all_trials_have_are_sampled_on_their_own_and_named_once():
     study = study_with(quick(), direction="minimize")
     with pytest.warns(KernelBanditWarning) as warned:
-        study.optimize(network, n_trials=10)
+        study.optimize(network, n_trials=7)
     (message,) = [str(warning.message) for warning in warned]
     assert "'momentum' is sampled on its own" in message
     assert "not every completed trial has it" in message
     assert set(belief_of(study).distributions) == {"rate", "width", "layers", "dropout", "optimizer"}
     silent = study_with(quick(warn_independent_sampling=False), direction="minimize")
-    silent.optimize(network, n_trials=10)
+    silent.optimize(network, n_trials=7)
     assert parameters(silent) == parameters(study)
 
 
@@ -398,9 +398,9 @@ def test_every_kind_of_parameter_is_suggested_within_its_range():
         return float(values[1] > 1.0) + values[2]
 
     study = study_with(quick())
-    study.optimize(objective, n_trials=9)  # Optuna refuses values outside
+    study.optimize(objective, n_trials=6)  # Optuna refuses values outside
     assert {trial.params["c"] for trial in study.trials} <= {k / 10 for k in range(-3, 10)}
-    assert belief_of(study).bandit.num_told == 8
+    assert belief_of(study).bandit.num_told == 5
 
 
 # ---------------------------------------------------------------- time
