@@ -476,7 +476,7 @@ def remembered(bandit):
 
 
 @pytest.mark.one_in(2)
-@pytest.mark.parametrize(("place", "rounds"), [("arms", 150), ("box", 25)])
+@pytest.mark.parametrize(("place", "rounds"), [("arms", 50), ("box", 25)])
 def test_a_bandit_offers_each_play_once(place, rounds):
     """So its dictionary is that of Alg. 5 on the stream of its plays, with the same uniforms."""
     ours, asked, sizes, before = bandit(place), [], [], set()
