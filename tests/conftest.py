@@ -53,22 +53,34 @@ def unrendered(monkeypatch):
 
 @pytest.fixture(autouse=True)
 def _fixed_global_generator():
-    """BoTorch draws from torch's global generator; give every test the same."""
+    """BoTorch draws from torch's global generator; give every test the same.
+
+    ``torch.manual_seed`` would note the stack of every call for devices that are not there, in milliseconds.
+    """
     import torch
 
-    torch.manual_seed(0)
+    torch.default_generator.manual_seed(0)
+    if torch.cuda.is_initialized():
+        torch.cuda.manual_seed_all(0)
 
 
 @pytest.fixture
-def short_searches(request, monkeypatch):
-    """In the quick suite searches and fits end after two steps: for laws that hold wherever one ends."""
-    from botorch.fit import fit_gpytorch_mll  # both take seconds, and pytest-xdist's first process needs none of them
-    from botorch.optim import optimize_acqf
-
+def short_fits(request, monkeypatch):
+    """In the quick suite fits of kernels end after two steps: for laws that hold whatever a fit finds."""
     if is_quick(request.config):
-        few = {"maxiter": 2}
-        monkeypatch.setattr("torch_kbandits.acquisition.rules.optimize_acqf", partial(optimize_acqf, options=few))
-        short = partial(fit_gpytorch_mll, optimizer_kwargs={"options": few})
+        from botorch import fit_gpytorch_mll  # which takes seconds, and pytest-xdist's first process needs none of it
+
+        short = partial(fit_gpytorch_mll, optimizer_kwargs={"options": {"maxiter": 2}})
         monkeypatch.setattr("torch_kbandits.fitting.fit_gpytorch_mll", short)
+
+
+@pytest.fixture
+def short_searches(request, monkeypatch, short_fits):
+    """In the quick suite searches end after two steps as well: for laws that hold wherever one ends."""
+    if is_quick(request.config):
+        from botorch.optim import optimize_acqf
+
+        short = partial(optimize_acqf, options={"maxiter": 2})
+        monkeypatch.setattr("torch_kbandits.acquisition.rules.optimize_acqf", short)
         for name, value in {"_SPREAD": 64, "_NEAR": 8, "_RADII": (0.1, 0.01)}.items():
             monkeypatch.setattr(f"torch_kbandits.fitted.{name}", value)

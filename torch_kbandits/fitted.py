@@ -7,6 +7,7 @@ from copy import deepcopy
 from os import PathLike
 from typing import Any, Literal, Self, overload
 
+import numpy as np
 import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
@@ -422,7 +423,7 @@ class FittedBandit(Undisturbed):
         """Return the playable points nearest to some of the cube, each once."""
         if self._snap is not None:
             points = checks.points("what snap returns", self._snap(points), dimension=self.dimension, like=points)
-        return points.unique(dim=0)
+        return torch.from_numpy(np.unique(points.detach().numpy(), axis=0))  # torch's takes four times as long
 
     def _made(self, prior: FittedPrior) -> Bandit:
         """Return the bandit that plays under a prior."""

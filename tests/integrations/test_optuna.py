@@ -13,6 +13,8 @@ import optuna
 import pytest
 import torch
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
+from optuna.storages import JournalStorage
+from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState, create_trial
 from studies import network, parameters, peak, play, quick, study_with
 
@@ -24,7 +26,7 @@ from torch_kbandits.fitting import default_kernel
 from torch_kbandits.integrations.optuna import KernelBanditSampler, sampler
 from torch_kbandits.memory import SlidingWindow
 
-pytestmark = pytest.mark.one_in(3)
+pytestmark = pytest.mark.usefixtures("short_fits")
 
 UNIT = {"x": FloatDistribution(0.0, 1.0)}
 SQUARE = {"x": FloatDistribution(0.0, 1.0), "y": FloatDistribution(0.0, 1.0)}
@@ -73,8 +75,8 @@ def test_trials_are_told_in_the_order_in_which_they_ended():
 
 def test_minimising_is_maximising_the_negative():
     least, most = study_with(quick(), direction="minimize"), study_with(quick())
-    play(least, lambda trial: -peak(trial), 8)
-    play(most, peak, 8)
+    play(least, lambda trial: -peak(trial), 6)
+    play(most, peak, 6)
     assert parameters(least) == parameters(most)
 
 
@@ -130,7 +132,7 @@ def test_what_fails_is_not_suggested_again_and_again(words):
     def half(trial):
         return peak(trial) if trial.suggest_float("x", 0.0, 1.0) < 0.5 else math.nan
 
-    play(study, half, 16)
+    play(study, half, 12)
     chosen = [tuple(trial.params.values()) for trial in study.trials]
     assert len(set(chosen)) == len(chosen)
     assert sum(trial.state == TrialState.COMPLETE for trial in study.trials) >= 4
@@ -199,12 +201,13 @@ def unsteady(trial):
     return loss
 
 
+@pytest.mark.one_in(3)
 def test_a_study_goes_on_with_a_new_sampler_as_it_would_have_with_the_old():
     whole = study_with(quick(), direction="minimize")
-    play(whole, unsteady, 16, catch=ArithmeticError)
+    play(whole, unsteady, 9, catch=ArithmeticError)
     parts = study_with(quick(), direction="minimize")
-    for _ in range(4):
-        play(parts, unsteady, 4, catch=ArithmeticError)
+    for _ in range(3):
+        play(parts, unsteady, 3, catch=ArithmeticError)
         parts.sampler = quick()
     assert parameters(parts) == parameters(whole)
 
@@ -225,19 +228,23 @@ def test_a_belief_is_built_once_and_told_each_trial_once(monkeypatch):
     )
     study = study_with(quick())
     made.clear()  # of the constructor, which tries the words
-    play(study, peak, 9)
+    play(study, peak, 6)
     assert len(made) == 1
-    assert len(tells) == 8  # the last is not needed yet
+    assert len(tells) == 5  # the last is not needed yet
 
 
+@pytest.mark.one_in(3)
 def test_points_that_others_evaluate_are_pending(tmp_path):
     """In the same process, whose suggestions may not be stored yet, and in others that share the storage."""
-    storage = f"sqlite:///{tmp_path}/study.db"
-    here = study_with(quick(), storage=storage, study_name="shared")
+
+    def storage():
+        return JournalStorage(JournalFileBackend(str(tmp_path / "journal")))
+
+    here = study_with(quick(), storage=storage(), study_name="shared")
     for x, y in ((0.1, 0.2), (0.5, 0.9), (0.3, 0.3), (0.8, 0.1)):
         trial = create_trial(params={"x": x, "y": y}, distributions=SQUARE, value=-((x - 0.3) ** 2) - (y - 0.3) ** 2)
         here.add_trial(trial)
-    there = optuna.load_study(study_name="shared", storage=storage, sampler=quick(seed=1))
+    there = optuna.load_study(study_name="shared", storage=storage(), sampler=quick(seed=1))
     theirs = next_parameters(there, peak)
     started = here.ask()
     started.suggest_float("x", 0.0, 1.0)  # and not yet y
@@ -262,10 +269,10 @@ def test_threads_share_one_belief():
             together.wait()  # so that two do run at the same time
         return value
 
-    study.optimize(objective, n_trials=14, n_jobs=2)
-    assert [trial.state for trial in study.trials] == [TrialState.COMPLETE] * 14
+    study.optimize(objective, n_trials=9, n_jobs=2)
+    assert [trial.state for trial in study.trials] == [TrialState.COMPLETE] * 9
     study.sampler.recommend(study)
-    assert len({tuple(trial.params.values()) for trial in study.trials}) == 14
+    assert len({tuple(trial.params.values()) for trial in study.trials}) == 9
     assert sorted(belief_of(study).bandit.history.Y.tolist()) == sorted(trial.value for trial in study.trials)
 
 
@@ -321,20 +328,21 @@ def test_algorithms_by_name_and_their_words(algorithm):
 def test_parameters_that_not_all_trials_have_are_sampled_on_their_own_and_named_once():
     study = study_with(quick(), direction="minimize")
     with pytest.warns(KernelBanditWarning) as warned:
-        study.optimize(network, n_trials=10)
+        study.optimize(network, n_trials=7)
     (message,) = [str(warning.message) for warning in warned]
     assert "'momentum' is sampled on its own" in message
     assert "not every completed trial has it" in message
     assert set(belief_of(study).distributions) == {"rate", "width", "layers", "dropout", "optimizer"}
     silent = study_with(quick(warn_independent_sampling=False), direction="minimize")
-    silent.optimize(network, n_trials=10)
+    silent.optimize(network, n_trials=7)
     assert parameters(silent) == parameters(study)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.filterwarnings("ignore:PartialFixedSampler is experimental")
 def test_conditional_parameters_may_have_a_sampler_of_their_own():
     study = study_with(quick(independent_sampler=optuna.samplers.PartialFixedSampler({"momentum": 0.25}, quick())))
-    play(study, network, 12)
+    play(study, network, 9)
     momenta = [trial.params["momentum"] for trial in study.trials if "momentum" in trial.params]
     assert momenta
     assert set(momenta) == {0.25}
@@ -398,19 +406,20 @@ def test_every_kind_of_parameter_is_suggested_within_its_range():
         return float(values[1] > 1.0) + values[2]
 
     study = study_with(quick())
-    study.optimize(objective, n_trials=9)  # Optuna refuses values outside
+    study.optimize(objective, n_trials=6)  # Optuna refuses values outside
     assert {trial.params["c"] for trial in study.trials} <= {k / 10 for k in range(-3, 10)}
-    assert belief_of(study).bandit.num_told == 8
+    assert belief_of(study).bandit.num_told == 5
 
 
 # ---------------------------------------------------------------- time
 
 
+@pytest.mark.one_in(3)
 def test_time_is_counted_in_trials_or_told_by_the_calendar():
     study = study_with(quick(memory=SlidingWindow(6)))
-    play(study, peak, 12)
+    play(study, peak, 9)
     study.sampler.recommend(study)
-    assert belief_of(study).bandit.history.times.tolist() == list(range(12))
+    assert belief_of(study).bandit.history.times.tolist() == list(range(9))
     study.sampler = quick(memory=SlidingWindow(3600.0), clock="dates")
     play(study, peak, 3)
     study.sampler.recommend(study)
@@ -434,6 +443,7 @@ def test_a_window_forgets_what_an_objective_was():
 # ---------------------------------------------------------------- pruners
 
 
+@pytest.mark.one_in(3)
 def test_each_bracket_of_hyperband_keeps_its_belief(monkeypatch):
     made = []
     monkeypatch.setattr(sampler, "FittedBandit", lambda **words: made.append(words) or FittedBandit(**words))

@@ -10,6 +10,7 @@ import pytest
 import torch
 from hypothesis import example, given
 from problems import examples
+from torch.quasirandom import SobolEngine
 
 from torch_kbandits import InputError
 from torch_kbandits.integrations.parameters import Categorical, Float, Integer, ParameterSpace
@@ -252,10 +253,12 @@ def test_a_sequence_of_samples_can_be_drawn_bit_by_bit():
     assert torch.equal(space.sample(5, torch.Generator().manual_seed(0), first=3), whole[3:])
 
 
-def test_samples_of_very_many_parameters():
-    space = ParameterSpace({str(number): Categorical([0, 1]) for number in range(21_202)})
+def test_samples_of_very_many_parameters(monkeypatch):
+    """Of more than a Sobol sequence has, which are 21,201."""
+    monkeypatch.setattr(SobolEngine, "MAXDIM", 1_999)
+    space = ParameterSpace(dict.fromkeys(map(str, range(2_000)), Categorical([0, 1])))
     points = space.sample(2, torch.Generator().manual_seed(0))
-    assert abs(float(points.mean()) - 0.5) < 0.02  # six standard errors
+    assert abs(float(points.mean()) - 0.5) < 0.05  # six standard errors
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ from torch_kbandits.extras import MissingExtraError
 from torch_kbandits.integrations.parameters import Float, Integer
 from torch_kbandits.integrations.sklearn import KernelBanditSearchCV
 
-pytestmark = pytest.mark.one_in(3)
+pytestmark = pytest.mark.usefixtures("short_fits")
 
 X, Y = np.arange(40.0).reshape(20, 2), np.tile([0, 1], 10)
 SPACE = {"rate": loguniform(1e-4, 1.0), "depth": randint(1, 11), "kind": ["a", "b", "c"]}
@@ -75,6 +75,7 @@ def test_the_table_has_the_columns_and_kinds_of_randomized_search(settings):
     assert {name for name in vars(ours) if name.endswith("_")} == public | {"bandit_", "space_"}
 
 
+@pytest.mark.one_in(3)
 def test_scores_are_those_of_cross_validation_and_the_best_is_refitted():
     X, y = load_iris(return_X_y=True)
     model = make_pipeline(StandardScaler(), KNeighborsClassifier())
@@ -109,6 +110,7 @@ def test_clone_words_and_saving():
     assert cross_val_score(search, X, Y, cv=2).shape == (2,)  # nested
 
 
+@pytest.mark.one_in(3)
 def test_data_frames_groups_weights_and_routing():
     frame = pd.DataFrame(X, columns=["left", "right"])
     groups = np.repeat(np.arange(5), 4)
@@ -138,8 +140,8 @@ def test_all_configurations_meet_the_same_splits():
                 splits.append(split)
                 yield split
 
-    search = searched(n_iter=6, num_initial=2, cv=Watched(3))
-    assert len(search.cv_results_["params"]) == 6
+    search = searched(n_iter=4, num_initial=2, cv=Watched(3))
+    assert len(search.cv_results_["params"]) == 4
     assert len(splits) == 3
 
 
@@ -159,6 +161,7 @@ def test_several_metrics_are_all_kept_and_one_is_maximised():
         assert search.score(X, Y) == search.best_params_["depth"]
 
 
+@pytest.mark.one_in(3)
 def test_a_callable_refit_says_which_is_best():
     search = searched(refit=lambda results: int(np.argmin(results["mean_test_score"])))
     assert search.best_index_ == search.cv_results_["mean_test_score"].argmin()
@@ -167,8 +170,9 @@ def test_a_callable_refit_says_which_is_best():
 # ---------------------------------------------------------------- what is evaluated
 
 
+@pytest.mark.one_in(3)
 def test_the_same_seed_gives_the_same_search_and_another_seed_another():
-    first, again, other = (searched(num_initial=4, random_state=seed) for seed in (0, 0, 1))
+    first, again, other = (searched(n_iter=5, num_initial=4, random_state=seed) for seed in (0, 0, 1))
     assert table(first) == table(again)
     assert table(first)["params"] != table(other)["params"]
     state = np.random.RandomState(3)
@@ -198,7 +202,7 @@ def test_values_are_of_the_kinds_given_and_in_their_ranges():
         "limit": [None, 5],
         "seed": Integer(0, 100, step=10),
     }
-    rows = searched(Flat(), space, n_iter=12, num_initial=4).cv_results_["params"]
+    rows = searched(Flat(), space, n_iter=9, num_initial=5).cv_results_["params"]
     for row in rows:
         assert list(row) == list(space)
         assert 0.001 <= row["rate"] <= 0.1
@@ -221,12 +225,13 @@ class Flat(Tunable):
         return 0.5
 
 
+@pytest.mark.one_in(3)
 def test_no_configuration_is_evaluated_twice_and_small_spaces_end():
     space = {"depth": [2, 4, 6, 8], "kind": ["a", "b", "c"]}
-    search = searched(space=space, n_iter=11, num_initial=4)
+    search = searched(space=space, n_iter=11, num_initial=9)
     assert len({tuple(row.values()) for row in search.cv_results_["params"]}) == 11
     with pytest.warns(KernelBanditWarning, match="only 12 different configurations, fewer than n_iter=50"):
-        search = searched(space=space, n_iter=50, num_initial=4, batch_size=5)
+        search = searched(space=space, n_iter=50, num_initial=8, batch_size=5)
     grid = GridSearchCV(Tunable(), space, cv=2).fit(X, Y)
     assert sorted(map(repr, search.cv_results_["params"])) == sorted(map(repr, grid.cv_results_["params"]))
     assert search.best_params_ == grid.best_params_
@@ -241,8 +246,9 @@ def test_the_best_cell_of_a_grid_is_found_in_a_sixth_of_the_evaluations():
     assert search.best_params_ == {"rate": pytest.approx(10.0**-2.5), "depth": 6, "kind": "b"}
 
 
+@pytest.mark.one_in(3)
 def test_the_recommendation_is_the_largest_posterior_mean_where_asked_for():
-    search = searched(Tunable(noise=0.5), n_iter=20, num_initial=10, recommend="posterior")
+    search = searched(Tunable(noise=0.5), n_iter=10, num_initial=8, recommend="posterior")
     bandit = search.bandit_
     means = bandit.bandit.model.posterior(bandit.history.X.unsqueeze(-2)).mean.flatten()
     assert search.best_index_ == int(means.argmax())
@@ -251,10 +257,10 @@ def test_the_recommendation_is_the_largest_posterior_mean_where_asked_for():
 
 
 def test_words_of_the_bandit_are_passed_on():
-    search = searched(n_iter=8, num_initial=4, algorithm="gp-ts", bandit_options={"oversampling": 2.0})
+    search = searched(n_iter=5, num_initial=3, algorithm="gp-ts", bandit_options={"oversampling": 2.0})
     assert search.bandit_.algorithm == "gp-ts"
-    assert search.bandit_.num_initial == 4
-    assert search.bandit_.num_told == 8
+    assert search.bandit_.num_initial == 3
+    assert search.bandit_.num_told == 5
 
 
 # ---------------------------------------------------------------- fits that fail
@@ -334,7 +340,7 @@ def test_scores_that_are_not_finite_or_far_off_do_not_drown_the_others():
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of scikit-learn, that there are such scores
-        search = searched(scoring=diverging, n_iter=20, num_initial=10)
+        search = searched(scoring=diverging, n_iter=14, num_initial=10)
     assert search.bandit_.prior.scaled(search.bandit_.history.Y).min() > -20.0
     assert search.bandit_.history.Y.min() == -1e12
     assert search.best_score_ > 0.8

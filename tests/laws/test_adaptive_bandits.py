@@ -131,7 +131,8 @@ def test_loading_and_replaying_continue_alike(name):
 def test_something_happens(name):
     """The runs above have restarts, or changes of memory, in both halves."""
     bandit, restarts, memories = CASES[name](), 0, []
-    for t in range(16 if name.endswith("box") else 40):
+    late = name in ("et memory", "et dates")  # where fewer rewards count
+    for t in range(16 if name.endswith("box") else 40 if late else 28):
         known = bandit.num_since_restart
         play(bandit, name, t, 1)
         restarts += t > 0 and bandit.num_since_restart <= known
@@ -169,10 +170,10 @@ def test_a_used_bandit_loads_the_memory_of_the_state():
     saved, used = over_bandits(), over_bandits()
     play(saved, "bob arms", 0, 13)
     state = saved.state_dict()
-    play(used, "bob arms", 0, 43)
+    play(used, "bob arms", 0, 25)
     used.load_state_dict(state)
     assert used.memory == saved.memory
-    assert torch.equal(play(used, "bob arms", 13, 20), play(saved, "bob arms", 13, 20))
+    assert torch.equal(play(used, "bob arms", 13, 8), play(saved, "bob arms", 13, 8))
 
 
 def test_without_a_memory_there_is_no_time():

@@ -8,7 +8,7 @@ import pytest
 import torch
 from botorch.models.transforms import Normalize, Standardize
 from gpytorch.means import ConstantMean
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from problems import DOUBLE, data, dense, difference, exactly, matern, rbf
 
 from torch_kbandits import Box, NystromGP, OnlineGP, algorithms
@@ -73,6 +73,8 @@ def test_points_told_outside_the_box_start_at_its_border():
 # -------------------------------------------------------------------- what is found
 
 
+@pytest.mark.usefixtures("short_searches")
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])  # it stays as it is from example to example
 @given(
     rule=st.sampled_from(RULES), exact=st.booleans(), n=st.integers(2, 12), d=st.integers(1, 3), k=st.integers(0, 2),
     copies=st.booleans(), seed=st.integers(0, 99),
@@ -101,9 +103,9 @@ def test_warm_starts_find_a_needle_that_few_random_starts_miss(exact):
     belief = told(box, X, Y, exact=exact, lengthscale=0.02)
     lookahead = belief.lookahead(X[:0])
     rule = UpperConfidenceRule()
-    missed = [rule.on_box(belief.posterior_model, BETA, None, box.domain, seed) for seed in range(5)]
+    missed = [rule.on_box(belief.posterior_model, BETA, None, box.domain, seed) for seed in range(3)]
     assert all(difference(found[0], X[10]) > 0.1 for found in missed)
-    assert all(difference(lookahead.choose(rule, BETA, seed)[0], X[10]) < 0.02 for seed in range(5))
+    assert all(difference(lookahead.choose(rule, BETA, seed)[0], X[10]) < 0.02 for seed in range(3))
 
 
 def test_starts_add_to_the_random_ones_and_replace_none(monkeypatch):
@@ -132,12 +134,12 @@ MAKERS = {
 def test_a_bandit_loaded_with_points_pending_searches_from_the_same_starts(name):
     bounds = unit_box(2).bounds
     bandit, twin = MAKERS[name](bounds), MAKERS[name](bounds)
-    for _ in range(4):
+    for _ in range(2):
         X = bandit.ask(2)
         bandit.tell(X[:1], torch.sin(5.0 * X[:1]).sum(-1))  # the other one stays pending
     bandit.tell(torch.full((1, 2), 0.3, dtype=DOUBLE), 5.0)  # never asked for, and the best
     twin.load_state_dict(bandit.state_dict())
-    for _ in range(3):
+    for _ in range(2):
         X, other = bandit.ask(2), twin.ask(2)
         # The exact posterior is rebuilt on loading, so it agrees to rounding and the search to its tolerance.
         assert torch.equal(X, other) if name == "bkb" else difference(X, other) < 1e-6

@@ -43,7 +43,7 @@ def played(X, *, kernel="matern", counts=None, scores=None):
 
 @pytest.mark.one_in(5)
 @pytest.mark.parametrize("name", sorted(RULES))
-@given(n=st.integers(1, 30), copies=st.integers(0, 5), seed=st.integers(0, 10_000))
+@given(n=st.integers(1, 15), copies=st.integers(0, 5), seed=st.integers(0, 10_000))
 def test_non_empty_members_of_the_history_and_deterministic(name, n, copies, seed):
     X, _ = data(n, 2, seed)
     X = torch.cat([X, X[:1].expand(copies, -1)])
@@ -94,7 +94,7 @@ def test_certain_points_are_always_kept():
         assert selection.indices.tolist() == [0, 2]
 
 
-@pytest.mark.parametrize("n", [40, 700])
+@pytest.mark.parametrize("n", [40, 400])
 def test_estimated_scores_are_close_to_the_exact_ones(n):
     """Up to 256 points exact; beyond, within the factor that an accurate dictionary allows (3 for ε = 1/2)."""
     X, _ = data(n, 2)
@@ -130,11 +130,12 @@ def test_greedy_stops_when_everything_is_explained():
 
 
 def test_uniform_draws_every_point_equally_often():
-    """3,000 draws of 4 of 10; each frequency within 4.5 standard errors of 0.4: false alarms below 1e-4."""
+    """1,000 draws of 4 of 10, all different; frequencies within 4.5 standard errors of 0.4: false alarms below 1e-4."""
     points, hits = played(data(10, 2)[0]), np.zeros(10)
-    for number in range(3_000):
+    for number in range(1_000):
         hits[UniformDictionary(4).select(points, generator_for(2, number, "test")).indices.numpy()] += 1
-    assert (np.abs(hits / 3_000 - 0.4) < 4.5 * np.sqrt(0.4 * 0.6 / 3_000)).all()
+    assert hits.sum() == 4_000
+    assert (np.abs(hits / 1_000 - 0.4) < 4.5 * np.sqrt(0.4 * 0.6 / 1_000)).all()
 
 
 def test_fixed_points_stay():
@@ -152,9 +153,14 @@ def test_fixed_points_stay():
 
 
 @pytest.mark.parametrize(
-    "rule", [*RULES.values(), FixedDictionary(data(6, 2, seed=5)[0])], ids=lambda rule: type(rule).__name__
+    ("rule", "num_outputs"),
+    [
+        *((rule, 1) for rule in RULES.values()),
+        *((FixedDictionary(data(6, 2, seed=5)[0]), k) for k in (1, 2)),
+        (RULES["greedy"], 2),
+    ],
+    ids=lambda value: value if isinstance(value, int) else type(value).__name__,
 )
-@pytest.mark.parametrize("num_outputs", [1, 2])
 def test_every_rule_is_a_botorch_allocator(rule, num_outputs):
     X, Y = data(20, 2)
     model = SingleTaskVariationalGP(

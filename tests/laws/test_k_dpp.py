@@ -20,8 +20,8 @@ from torch_kbandits.dictionaries import PlayedPoints, default_num_swaps, k_dpp, 
 from torch_kbandits.dictionaries.swaps import SwapTable
 from torch_kbandits.random import generator_for
 
-DRAWS = 2_000
-FALSE_ALARM = 1e-6
+DRAWS = 1_100
+FALSE_ALARM = 1e-5
 
 
 def with_copies(n, copies, seed=0):
@@ -92,13 +92,17 @@ def played(X, kernel=None):
 
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", LEFT_TO_ENUMERATE)
-@pytest.mark.parametrize("steps", [1, *(pytest.param(steps, marks=pytest.mark.slow) for steps in (3, 40))])
+@pytest.mark.parametrize("steps", [3, *(pytest.param(steps, marks=pytest.mark.slow) for steps in (1, 40))])
 def test_law_after_steps_is_that_of_the_enumerated_chain(name, steps, monkeypatch):
-    """18 tests at 1e-6 each: false alarms below 2e-5. Blocks of at most 16 steps, so 40 go through several."""
+    """18 tests at 1e-5 each: false alarms below 2e-4. Blocks of at most 16 steps, so 40 go through several."""
     X, m, kernel = PROBLEMS[name]
     monkeypatch.setattr(k_dpp, "_BLOCK", 1)
     oracle, prior = Enumeration(mean_gram(X, kernel), m), KERNELS[kernel].make()
-    expected = oracle.after(sample_k_dpp(X, prior, m, 0), steps)
+    start = sample_k_dpp(X, prior, m, 0)
+    expected = oracle.after(start, steps)
+    different = (k_dpp._first_equal(X) == torch.arange(X.shape[-2])).nonzero().flatten()
+    pivots = torch.searchsorted(different, start)
+    monkeypatch.setattr(k_dpp, "greedy_pivots", lambda *_: pivots)  # which takes half the time of a draw
     generator, hits = generator_for(0, steps, name), np.zeros(len(expected))
     for _ in range(DRAWS):
         hits[oracle.place[tuple(sample_k_dpp(X, prior, m, steps, generator).tolist())]] += 1
@@ -120,7 +124,7 @@ WRONG = {
 
 @pytest.mark.parametrize("rule", WRONG)
 def test_the_law_tells_wrong_acceptance_rules_apart(rule):
-    """Twice the bound of the test above for at least one problem and number of steps: a miss is below 1e-6."""
+    """Twice the bound of the test above for at least one problem and number of steps: a miss is below 1e-5."""
     margins = []
     for X, m, kernel in PROBLEMS.values():
         K, start = mean_gram(X, kernel), sample_k_dpp(X, KERNELS[kernel].make(), m, 0)

@@ -94,8 +94,8 @@ def test_a_choice_weighs_late_blocks_more_and_takes_the_first_of_equals():
 
 
 def test_a_function_that_stays_leads_to_a_long_memory_and_one_that_jumps_to_a_short_one():
-    stays = play(made(memories=[SlidingWindow(3.0), KeepAll()]), 30)
-    jumps = play(made(memories=[SlidingWindow(3.0), KeepAll()]), 30, lambda t: 3.0 * (-1.0) ** (t // 6))
+    stays = play(made(memories=[SlidingWindow(3.0), KeepAll()]), 18)
+    jumps = play(made(memories=[SlidingWindow(3.0), KeepAll()]), 18, lambda t: 3.0 * (-1.0) ** (t // 6))
     assert stays.memory == KeepAll()
     assert jumps.memory == SlidingWindow(3.0)
 

@@ -112,7 +112,7 @@ def test_contexts_boxes_and_dictionaries(name):
     actions = data(6, 1, seed=1)[0]
     for rule in (None, RidgeLeverageSampling(3.0), KORS(1.0)):
         bandit = algorithms.build(name, candidates=actions, context_dim=1, dictionary=rule, **plain)
-        for t in range(12):
+        for t in range(8):
             x = bandit.ask(context=context + 0.01 * t)
             bandit.tell(x, float(x.sum()), context=context + 0.01 * t)
         assert bandit.recommend(context=context).shape == (1, 1)
@@ -120,7 +120,7 @@ def test_contexts_boxes_and_dictionaries(name):
         fresh.load_state_dict(bandit.state_dict())
         assert torch.equal(fresh.ask(context=context), bandit.ask(context=context))
     box = algorithms.build(name, bounds=torch.tensor([[0.0], [1.0]], dtype=DOUBLE), **plain)
-    for t in range(6):
+    for t in range(3):
         x = box.ask()
         assert 0.0 <= float(x) <= 1.0
         box.tell(x, float(torch.sin(3.0 * x + 0.1 * t)))

@@ -166,7 +166,7 @@ def test_with_a_memory_the_belief_is_that_of_now_and_ages_fade(name, posterior):
 
 def test_a_plane_has_the_mean_and_the_deviation():
     bandit = told(bkb())
-    bandit.ask(2)
+    bandit.mark_pending(data(2, 3, seed=9)[0])
     figure = plot_plane(bandit, ("x3", 0), at=FIXED, resolution=7, center=-1.0)
     mean, deviation = (ax.collections[0].get_array().reshape(7, 7) for ax in figure.axes[:2])
     first, second = np.linspace(0.0, 2.0, 7), np.linspace(0.0, 1.0, 7)
@@ -324,14 +324,14 @@ def test_axes_may_be_given():
     assert not other.legends
 
 
-def test_texts_are_large_enough_and_legends_hide_nothing(tmp_path):
+def test_texts_are_large_enough_and_legends_hide_nothing():
     bandit = told(bkb())
-    bandit.ask(2)
+    bandit.mark_pending(data(2, 3, seed=9)[0])
     for figure in (plot_line(bandit), plot_plane(bandit), plot_leverage(bandit), plot_dictionary(bandit)):
-        figure.savefig(tmp_path / "figure.png", dpi=60)
+        figure.set_dpi(60)
+        figure.draw_without_rendering()
         legends = [ax.get_legend() for ax in figure.axes if ax.get_legend()] + figure.legends
         (legend,) = legends
-        figure.set_dpi(60)
         window = legend.get_window_extent()
         assert all(not window.overlaps(ax.get_window_extent()) for ax in figure.axes)
         assert window.y0 >= 0.0

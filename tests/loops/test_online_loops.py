@@ -125,13 +125,13 @@ def test_optimize_acqf_one_point(name, kind):
 @pytest.mark.parametrize("kind", sorted(KINDS))
 @pytest.mark.parametrize("name", sorted(BATCH))
 def test_batches_one_after_another(name, kind):
-    m, options = told(**KINDS[kind]), {"maxiter": 10}
+    m, options = told(**KINDS[kind]), {"maxiter": 3}
     points, _ = optimize_acqf(
         BATCH[name](m), BOUNDS, q=3, num_restarts=2, raw_samples=16, sequential=True, options=options
     )
     assert in_box(points)
     assert float(torch.pdist(points).min()) > 1e-3
-    choices = torch.rand(200, 2, dtype=DOUBLE)
+    choices = torch.rand(50, 2, dtype=DOUBLE)
     chosen, _ = optimize_acqf_discrete(BATCH[name](m), q=3, choices=choices)
     assert bool((chosen[:, None] == choices).all(-1).any(-1).all())
     mixed, _ = optimize_acqf_mixed(
@@ -143,7 +143,7 @@ def test_batches_one_after_another(name, kind):
 
 def test_single_precision_loops():
     acquisition = KernelUCB(told(torch.float32), beta=2.0)
-    point, _ = optimize_acqf(acquisition, BOUNDS.float(), q=2, num_restarts=2, raw_samples=16, sequential=True)
+    point, _ = optimize_acqf(acquisition, BOUNDS.float(), q=2, num_restarts=1, raw_samples=8, sequential=True)
     assert point.dtype == torch.float32
     assert bool(torch.isfinite(point).all())
 
@@ -181,7 +181,7 @@ def test_knowledge_gradients_equal_botorchs(make, used):
 
 def test_knowledge_gradient_in_a_loop():
     acquisition = qKnowledgeGradient(told(), num_fantasies=4)
-    points, value = optimize_acqf(acquisition, BOUNDS, q=1, num_restarts=2, raw_samples=8, options={"maxiter": 5})
+    points, value = optimize_acqf(acquisition, BOUNDS, q=1, num_restarts=2, raw_samples=8, options={"maxiter": 2})
     assert points.shape == (1, 2)
     assert bool(torch.isfinite(value))
 
@@ -343,7 +343,10 @@ def test_botorchs_paths_sample_the_posterior(kind, make):
 
 
 def test_paths_honour_the_prior_mean_the_noise_and_the_inputs():
-    """As above, with inputs off the unit cube, a prior mean of 50 and much noise: 4.5 standard errors each."""
+    """As above, with inputs off the unit cube, a prior mean of 50 and much noise: 4.5 standard errors each.
+
+    Of 2,000 paths these are 0.10 σ and 0.142 σ²; of 2,048 features about 0.03 of the prior variance.
+    """
     wide, mean = 30.0 * X - 7.0, ConstantMean().double()
     mean.constant = exactly(50.0)
     m = OnlineGP(
@@ -353,12 +356,12 @@ def test_paths_honour_the_prior_mean_the_noise_and_the_inputs():
     m.tell(wide[8:15], Y[8:15] + 50.0)
     T = 30.0 * torch.rand(6, 2, dtype=DOUBLE) - 7.0
     posterior = m.posterior(T.unsqueeze(-2))
-    sampled_mean, sampled_variance = _sample_moments(m, T)
+    sampled_mean, sampled_variance = _sample_moments(m, T, 2_000, 2_048)
     expected = posterior.variance.flatten().detach()
     assert float(expected.min()) > 0.1
     error = (sampled_mean - posterior.mean.flatten().detach()).abs()
-    assert bool((error < 0.071 * expected.sqrt() + 0.05).all())
-    assert bool(((sampled_variance - expected).abs() < 0.10 * expected + 0.05).all())
+    assert bool((error < 0.10 * expected.sqrt() + 0.05).all())
+    assert bool(((sampled_variance - expected).abs() < 0.142 * expected + 0.05).all())
 
 
 @pytest.mark.filterwarnings("ignore:Data .outcome observations. is not standardized")
