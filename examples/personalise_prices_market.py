@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from torch_kbandits import Category, ColumnSpec, Number
-from torch_kbandits.random import generator_for
+from torch_kbandits.numerics.random import generator_for
 
 #: What a visit to the lounge costs its operator, in euros.
 COST = 12.0

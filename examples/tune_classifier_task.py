@@ -20,7 +20,7 @@ from sklearn.neural_network import MLPClassifier
 from threadpoolctl import threadpool_limits
 from torch import Tensor
 
-from torch_kbandits.random import seed_for
+from torch_kbandits.numerics.random import seed_for
 
 DEVELOPMENT_SIZE = 600
 VALIDATION_SIZE = 150

@@ -71,7 +71,7 @@ def short_fits(request, monkeypatch):
         from botorch import fit_gpytorch_mll  # which takes seconds, and pytest-xdist's first process needs none of it
 
         short = partial(fit_gpytorch_mll, optimizer_kwargs={"options": {"maxiter": 2}})
-        monkeypatch.setattr("torch_kbandits.fitting.fit_gpytorch_mll", short)
+        monkeypatch.setattr("torch_kbandits.priors.fitting.fit_gpytorch_mll", short)
 
 
 @pytest.fixture

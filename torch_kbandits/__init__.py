@@ -4,8 +4,6 @@ from torch_kbandits import algorithms, environments
 from torch_kbandits.acquisition import DiscretizedThompsonSampling, KernelUCB
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.candidates import ArmBlocks, Arms, Box, ContextualActions, MappedArms
-from torch_kbandits.column_spec import ColumnSpec
-from torch_kbandits.columns import Category, Number
 from torch_kbandits.confidence import BKBWidth, ConstantWidth, ScaledWidth, Width
 from torch_kbandits.dictionaries import (
     KDPP,
@@ -31,12 +29,14 @@ from torch_kbandits.errors import (
     TheoryWarning,
 )
 from torch_kbandits.fitted import FittedBandit
-from torch_kbandits.fitting import FittedPrior, fit_prior
 from torch_kbandits.kernels import ForgettingKernel, WienerKernel
-from torch_kbandits.ledger import History
 from torch_kbandits.likelihoods import UncertaintyInjectionLikelihood, at_time
 from torch_kbandits.memory import Exponential, Linear, Quadratic
 from torch_kbandits.models import NystromGP, OnlineGP
+from torch_kbandits.observations.column_spec import ColumnSpec
+from torch_kbandits.observations.columns import Category, Number
+from torch_kbandits.observations.ledger import History
+from torch_kbandits.priors.fitting import FittedPrior, fit_prior
 from torch_kbandits.version import __version__ as __version__
 
 __all__ = [

@@ -15,15 +15,16 @@ from torch import Tensor
 from torch_kbandits import checks
 from torch_kbandits.algorithms import registry
 from torch_kbandits.bandit import Asked, Bandit
+from torch_kbandits.bandit.saving import loaded, save
+from torch_kbandits.bandit.state import check_config, check_parts, describe_kernel
+from torch_kbandits.bandit.undisturbed import Undisturbed
 from torch_kbandits.candidates import ContextualActions
 from torch_kbandits.confidence import Width
 from torch_kbandits.errors import EmptyHistoryError, InputError, KernelBanditWarning, StateMismatchError
-from torch_kbandits.fitting import FittedPrior, default_kernel, fit_prior, floor_below
-from torch_kbandits.ledger import History, check_rounds, real_numbers
 from torch_kbandits.memory import Memory
-from torch_kbandits.random import Undisturbed, generator_for, seed_for
-from torch_kbandits.saving import loaded, save
-from torch_kbandits.state import check_config, check_parts, describe_kernel
+from torch_kbandits.numerics.random import generator_for, seed_for
+from torch_kbandits.observations.ledger import History, check_rounds, real_numbers
+from torch_kbandits.priors.fitting import FittedPrior, default_kernel, fit_prior, floor_below
 
 #: Version of the layout of ``FittedBandit.state_dict``.
 _STATE_FORMAT = 2

@@ -14,7 +14,7 @@ from torch_kbandits.environments import ContextualEnvironment, build
 from torch_kbandits.experiments import parse_spec, play, read_records, render, run_experiment, run_one, summarize
 from torch_kbandits.experiments import trial as trial_module
 from torch_kbandits.experiments.trial import build_bandit, build_environment
-from torch_kbandits.random import generator_for
+from torch_kbandits.numerics.random import generator_for
 
 
 class Changing(ContextualEnvironment):

@@ -22,9 +22,9 @@ from torch_kbandits import EmptyHistoryError, InputError
 from torch_kbandits.errors import KernelBanditWarning
 from torch_kbandits.extras import MissingExtraError
 from torch_kbandits.fitted import FittedBandit
-from torch_kbandits.fitting import default_kernel
 from torch_kbandits.integrations.optuna import KernelBanditSampler, sampler
 from torch_kbandits.memory import SlidingWindow
+from torch_kbandits.priors.fitting import default_kernel
 
 pytestmark = pytest.mark.usefixtures("short_fits")
 

@@ -21,8 +21,8 @@ from sklearn.preprocessing import MinMaxScaler, StandardScaler
 from tunable import Tunable
 
 from torch_kbandits import DamagedFileError, FileError, InputError, KernelBanditWarning, StateMismatchError
+from torch_kbandits.bandit.saving import read, write
 from torch_kbandits.integrations.sklearn import KernelBanditSearchCV
-from torch_kbandits.saving import read, write
 
 pytestmark = pytest.mark.usefixtures("short_fits")
 

@@ -9,9 +9,9 @@ from problems import DOUBLE, data, rbf
 
 from torch_kbandits import InputError, RidgeLeverageSampling, StateMismatchError, algorithms
 from torch_kbandits.acquisition import ThompsonRule
-from torch_kbandits.adaptation import BanditOverBandit, ResidualTrigger
-from torch_kbandits.adaptive import AdaptiveBandit
-from torch_kbandits.batches import GlobalBatchRule
+from torch_kbandits.bandit.adaptation import BanditOverBandit, ResidualTrigger
+from torch_kbandits.bandit.adaptive import AdaptiveBandit
+from torch_kbandits.bandit.batches import GlobalBatchRule
 from torch_kbandits.candidates import Arms
 from torch_kbandits.confidence import ConstantWidth
 from torch_kbandits.memory import Discount, SlidingWindow

@@ -14,8 +14,8 @@ from torch_kbandits import InputError, NystromGP, StateMismatchError, TheoryWarn
 from torch_kbandits.acquisition import DiscretizedThompsonSampling
 from torch_kbandits.confidence import BKBWidth, GPTSWidth, GPUCBWidth, IGPUCBWidth, RateGain, SelfNormalizedWidth
 from torch_kbandits.errors import EmptyHistoryError, KernelBanditWarning
-from torch_kbandits.ledger import Pending
 from torch_kbandits.models import OnlineGP
+from torch_kbandits.observations.ledger import Pending
 
 ARMS = data(60, 2)[0]
 BOUNDS = torch.tensor([[0.0, -1.0], [1.0, 2.0]], dtype=DOUBLE)

@@ -16,7 +16,7 @@ from torch_kbandits.candidates import CovarianceTable, FeatureTable
 from torch_kbandits.candidates.panels import Panel
 from torch_kbandits.dictionaries import FixedDictionary, PlayedPoints, RidgeLeverageSampling, Selection
 from torch_kbandits.errors import NotPositiveDefiniteError, NumericalError
-from torch_kbandits.random import generator_for
+from torch_kbandits.numerics.random import generator_for
 
 LAMBDA = 0.05
 

@@ -11,13 +11,14 @@ from gpytorch.kernels import RQKernel
 from interrupts import Interrupt, swaps
 from problems import DOUBLE, KERNELS, data, dense, difference, linear, matern, reward
 
-from torch_kbandits import Arms, Bandit, OnlineGP, algorithms, bordered
+from torch_kbandits import Arms, Bandit, OnlineGP, algorithms
 from torch_kbandits.candidates import columns, lazy, table
 from torch_kbandits.candidates.points import PointList
 from torch_kbandits.candidates.sources import as_source
 from torch_kbandits.confidence import ConstantWidth
 from torch_kbandits.dictionaries import GreedyDictionary
-from torch_kbandits.online_dtc import OnlineDTC
+from torch_kbandits.numerics import bordered
+from torch_kbandits.posteriors.online_dtc import OnlineDTC
 
 LAMBDA = 0.1
 STEP = 7  # lines from an interrupt to the next, in the slow tests
@@ -370,8 +371,8 @@ def test_an_interrupt_while_columns_are_kept():
 @pytest.mark.parametrize("num_arms", [150, 600])
 def test_a_draw_after_an_interrupted_set_up_of_draws(num_arms, monkeypatch):
     """Where a kernel has no random features the set-up depends on the dictionary, and is made anew as that grows."""
-    monkeypatch.setattr("torch_kbandits.prior_draws.JOINT_LIMIT", 100)
-    monkeypatch.setattr("torch_kbandits.prior_draws._RANK", 4)
+    monkeypatch.setattr("torch_kbandits.numerics.prior_draws.JOINT_LIMIT", 100)
+    monkeypatch.setattr("torch_kbandits.numerics.prior_draws._RANK", 4)
     arms, _ = data(num_arms, 2)
     kernel = RQKernel().double()
     kernel.lengthscale = 0.2

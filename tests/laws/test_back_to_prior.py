@@ -9,8 +9,8 @@ import torch
 from problems import DOUBLE, data, dense, difference, matern
 
 from torch_kbandits import Bandit, ConstantWidth, InputError, RidgeLeverageSampling, algorithms
-from torch_kbandits.adaptation import BanditOverBandit, DynamicModelSelection
-from torch_kbandits.adaptive import AdaptiveBandit
+from torch_kbandits.bandit.adaptation import BanditOverBandit, DynamicModelSelection
+from torch_kbandits.bandit.adaptive import AdaptiveBandit
 from torch_kbandits.candidates import Arms, TimedActions
 from torch_kbandits.memory import BackToPrior, KeepAll, SlidingWindow
 

@@ -11,16 +11,16 @@ from hypothesis import strategies as st
 from problems import DOUBLE, data, dense, difference, rbf, reward
 
 from torch_kbandits import Arms, Bandit, ConstantWidth, InputError, RidgeLeverageSampling, algorithms
-from torch_kbandits.adaptation import (
+from torch_kbandits.bandit.adaptation import (
     BanditOverBandit,
     block_windows,
     default_memories,
     exploration_rate,
     probabilities,
 )
-from torch_kbandits.adaptive import AdaptiveBandit
-from torch_kbandits.ledger import History
+from torch_kbandits.bandit.adaptive import AdaptiveBandit
 from torch_kbandits.memory import Discount, KeepAll, SlidingWindow
+from torch_kbandits.observations.ledger import History
 
 ARMS = data(30, 2)[0]
 KERNEL = oracles.rbf(0.3)

@@ -9,7 +9,7 @@ from hypothesis import given
 from problems import DOUBLE, data, difference, examples, rbf
 
 from torch_kbandits import Bandit, ConstantWidth, InputError, RidgeLeverageSampling, algorithms
-from torch_kbandits.batches import GlobalBatchRule, LocalBatchRule, StayRule
+from torch_kbandits.bandit.batches import GlobalBatchRule, LocalBatchRule, StayRule
 from torch_kbandits.candidates import Arms
 
 ARMS = data(60, 2)[0]

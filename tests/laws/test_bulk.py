@@ -21,12 +21,12 @@ from torch_kbandits import (
     NystromGP,
     RidgeLeverageSampling,
 )
-from torch_kbandits.batches import GlobalBatchRule, LocalBatchRule
+from torch_kbandits.bandit.batches import GlobalBatchRule, LocalBatchRule
 from torch_kbandits.dictionaries.base import PlayedPoints
 from torch_kbandits.errors import DictionaryFullError
 from torch_kbandits.memory import Discount, SlidingWindow, UncertaintyInjection
 from torch_kbandits.memory.growth import Linear
-from torch_kbandits.random import generator_for
+from torch_kbandits.numerics.random import generator_for
 
 LAMBDA = 0.02
 N, PART, CAP = 400, 80, 12

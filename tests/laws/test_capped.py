@@ -22,7 +22,7 @@ from torch_kbandits import (
 )
 from torch_kbandits.dictionaries import DictionaryRule, PlayedPoints, Selection
 from torch_kbandits.errors import KernelBanditWarning
-from torch_kbandits.random import generator_for
+from torch_kbandits.numerics.random import generator_for
 
 ARMS = data(60, 2)[0]
 BOUNDS = torch.tensor([[0.0, -1.0], [1.0, 2.0]], dtype=DOUBLE)

@@ -12,8 +12,8 @@ from forgetting import ARMS, TESTED, make, play, reward
 from problems import DOUBLE, difference
 
 from torch_kbandits import InputError
-from torch_kbandits.clock import Clock
 from torch_kbandits.memory import SlidingWindow
+from torch_kbandits.observations.clock import Clock
 
 START = datetime(2024, 2, 28, 23, 0)
 HOUR = timedelta(hours=1)

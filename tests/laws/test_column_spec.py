@@ -18,7 +18,7 @@ from hypothesis import given
 from problems import DOUBLE
 
 from torch_kbandits import Category, ColumnSpec, InputError, Number
-from torch_kbandits.state import check_config, describe_value
+from torch_kbandits.bandit.state import check_config, describe_value
 
 CITIES = ("Paris", "Rome", "Oslo")
 

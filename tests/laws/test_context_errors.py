@@ -20,7 +20,7 @@ from torch_kbandits import (
     algorithms,
 )
 from torch_kbandits.acquisition import ProbabilityOfImprovementRule
-from torch_kbandits.batches import GlobalBatchRule, StayRule
+from torch_kbandits.bandit.batches import GlobalBatchRule, StayRule
 
 CONTEXT = CONTEXTS[30]
 NAN = float("nan")

@@ -24,7 +24,7 @@ from torch_kbandits.environments import (
     step_diagonal,
 )
 from torch_kbandits.extras import MissingExtraError
-from torch_kbandits.random import generator_for
+from torch_kbandits.numerics.random import generator_for
 
 #: The actions of the authors' code, whose problem is that of the seed 123.
 ANCHORS = [0.08, 0.7, 0.82, 0.28, 0.63, 0.0, 0.05, 0.5, 0.81, 0.04]

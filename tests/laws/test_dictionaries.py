@@ -20,7 +20,7 @@ from torch_kbandits import (
     UniformDictionary,
 )
 from torch_kbandits.dictionaries import KORS, PlayedPoints, theoretical_oversampling
-from torch_kbandits.random import generator_for
+from torch_kbandits.numerics.random import generator_for
 
 LAMBDA = 0.05
 RULES = {

@@ -7,11 +7,11 @@ import torch
 from hypothesis import given
 from problems import DOUBLE, difference
 
-from torch_kbandits import bordered
-from torch_kbandits.bordered import BorderedFactor
 from torch_kbandits.errors import NotPositiveDefiniteError, NumericalError
-from torch_kbandits.exact import ExactFactors
-from torch_kbandits.linalg import cholesky_rank_one, cholesky_remove, schur_factor
+from torch_kbandits.numerics import bordered
+from torch_kbandits.numerics.bordered import BorderedFactor
+from torch_kbandits.numerics.linalg import cholesky_rank_one, cholesky_remove, schur_factor
+from torch_kbandits.posteriors.exact import ExactFactors
 
 SHAPES = st.sampled_from([(), (3,), (2, 1)])
 

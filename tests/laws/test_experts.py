@@ -9,7 +9,7 @@ from problems import DOUBLE, data
 
 from torch_kbandits import InputError
 from torch_kbandits.errors import ExpertWarning
-from torch_kbandits.experts import GuardedExpert
+from torch_kbandits.observations.experts import GuardedExpert
 
 X = data(4, 2)[0]
 VALUES = [0.5, -1.0, 2.0, 0.0]

@@ -22,9 +22,9 @@ from torch_kbandits import (
     StateMismatchError,
     algorithms,
     fit_prior,
-    fitting,
 )
 from torch_kbandits.memory import SlidingWindow
+from torch_kbandits.priors import fitting
 
 BRANIN = Branin(negate=True).double()
 SPAN = BRANIN.bounds[1] - BRANIN.bounds[0]

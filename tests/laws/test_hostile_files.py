@@ -24,7 +24,7 @@ from torch_kbandits import (
     StateMismatchError,
     algorithms,
 )
-from torch_kbandits.saving import schema
+from torch_kbandits.bandit.saving import schema
 
 WORDS = {"kernel": rbf(0.3), "regularization": 0.05, "beta": 1.0, "seed": 3}
 

@@ -17,15 +17,13 @@ from gpytorch.kernels import Kernel
 from problems import DOUBLE, data, rbf
 
 import torch_kbandits
-from torch_kbandits import Bandit, FittedBandit, Number
-from torch_kbandits.batches import GlobalBatchRule, LocalBatchRule, StayRule
+from torch_kbandits import Bandit, FittedBandit
+from torch_kbandits.bandit.state import describe_kernel
 from torch_kbandits.confidence import ConstantWidth
 from torch_kbandits.dictionaries import RidgeLeverageSampling
 from torch_kbandits.errors import KernelBanditError
-from torch_kbandits.experts import GuardedExpert
 from torch_kbandits.memory import Quadratic, SlidingWindow
 from torch_kbandits.models import OnlineGP
-from torch_kbandits.state import describe_kernel
 
 X = data(6, 2)[0]
 #: What is given for an argument of this name, whoever takes it. Floats are sums of few powers of two, so that they are
@@ -162,6 +160,8 @@ WITHOUT = {
 }
 #: Results that are returned, parts of the inside, and problems that are read from files.
 NOT_TAKEN = {
+    "Expert",
+    "FittedPrior",
     "AgeingNoise",
     "SeattleWeather",
     "Asked",
@@ -185,15 +185,14 @@ NOT_TAKEN = {
     "sensors",
     "update_with_observation_noise",
 }
-INSIDE = {"experiments", "integrations", "looking", "saving"}
+INSIDE = {"experiments", "integrations", "looking", "numerics", "posteriors"}
 
 
 def takers():
     """All that the package shows and that takes numbers, by name."""
-    loose = (Bandit, FittedBandit, GlobalBatchRule, GuardedExpert, LocalBatchRule, Number, StayRule)
-    found = {taker.__name__: taker for taker in loose}
+    found = {FittedBandit.__name__: FittedBandit}
     rooms = [each.name for each in pkgutil.iter_modules(torch_kbandits.__path__) if each.ispkg]
-    for room in set(rooms) - INSIDE:
+    for room in {*rooms, "bandit.adaptation"} - INSIDE:
         here = import_module(f"torch_kbandits.{room}")
         for name in here.__all__:
             taker = getattr(here, name)

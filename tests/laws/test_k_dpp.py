@@ -18,7 +18,7 @@ from problems import DOUBLE, KERNELS, data, dense, examples, linear, matern, rbf
 from torch_kbandits import KDPP, EmptyHistoryError, GreedyDictionary, InputError, NystromGP, UniformDictionary
 from torch_kbandits.dictionaries import PlayedPoints, default_num_swaps, k_dpp, sample_k_dpp, theoretical_num_swaps
 from torch_kbandits.dictionaries.swaps import SwapTable
-from torch_kbandits.random import generator_for
+from torch_kbandits.numerics.random import generator_for
 
 DRAWS = 1_100
 FALSE_ALARM = 1e-5

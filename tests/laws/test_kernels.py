@@ -10,8 +10,8 @@ from torch import Tensor
 
 from torch_kbandits import ForgettingKernel, InputError, NystromGP, OnlineGP, WienerKernel
 from torch_kbandits.errors import NotPositiveDefiniteError
-from torch_kbandits.gram import gram
 from torch_kbandits.kernels import PerActionLinearKernel, PrecomputedKernel, SpaceTimeKernel
+from torch_kbandits.numerics.gram import gram
 
 
 def covariance(size: int = 6, rank: int | None = None) -> Tensor:

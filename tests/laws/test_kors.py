@@ -33,8 +33,8 @@ from torch_kbandits.dictionaries import (
     PlayedPoints,
     theoretical_kors_oversampling,
 )
-from torch_kbandits.gram import gram, prior_variance
-from torch_kbandits.random import generator_for
+from torch_kbandits.numerics.gram import gram, prior_variance
+from torch_kbandits.numerics.random import generator_for
 
 RBF = oracles.rbf(0.4)
 

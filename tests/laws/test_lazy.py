@@ -10,7 +10,7 @@ from problems import DOUBLE, KERNELS, data, difference
 from torch_kbandits.acquisition import ExpectedImprovementRule, UpperConfidenceRule
 from torch_kbandits.candidates import FeatureTable, lazy
 from torch_kbandits.dictionaries import FixedDictionary, RidgeLeverageSampling
-from torch_kbandits.random import generator_for
+from torch_kbandits.numerics.random import generator_for
 
 LAMBDA = 0.05
 UCB, EI = UpperConfidenceRule(), ExpectedImprovementRule()

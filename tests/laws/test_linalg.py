@@ -7,8 +7,8 @@ from hypothesis import given
 from problems import DOUBLE, difference
 
 from torch_kbandits.errors import NotPositiveDefiniteError, NumericalError
-from torch_kbandits.linalg import jittered_cholesky, non_negative_variance
-from torch_kbandits.random import generator_for, seed_for
+from torch_kbandits.numerics.linalg import jittered_cholesky, non_negative_variance
+from torch_kbandits.numerics.random import generator_for, seed_for
 
 
 def gram(rows, columns, seed=0, scale=1.0):

@@ -45,9 +45,8 @@ from torch_kbandits import (
     UncertaintyInjectionLikelihood,
 )
 from torch_kbandits.acquisition import ExpectedImprovementRule, ProbabilityOfImprovementRule, ThompsonRule
-from torch_kbandits.batches import GlobalBatchRule, LocalBatchRule, StayRule
+from torch_kbandits.bandit.batches import GlobalBatchRule, LocalBatchRule, StayRule
 from torch_kbandits.candidates import Arms
-from torch_kbandits.dtc import DTCFactors
 from torch_kbandits.memory import (
     Discount,
     Exponential,
@@ -59,6 +58,7 @@ from torch_kbandits.memory import (
     SlidingWindow,
     UncertaintyInjection,
 )
+from torch_kbandits.posteriors.dtc import DTCFactors
 
 
 def sampled(every, *choices):

@@ -9,9 +9,9 @@ import torch
 from problems import DOUBLE, data, dense, rbf
 
 from torch_kbandits import InputError, StateMismatchError, algorithms
-from torch_kbandits.adaptation import DynamicModelSelection, ResidualTrigger
-from torch_kbandits.adaptation.model_selection import BlockScores
-from torch_kbandits.adaptive import AdaptiveBandit
+from torch_kbandits.bandit.adaptation import DynamicModelSelection, ResidualTrigger
+from torch_kbandits.bandit.adaptation.model_selection import BlockScores
+from torch_kbandits.bandit.adaptive import AdaptiveBandit
 from torch_kbandits.candidates import Arms
 from torch_kbandits.confidence import ConstantWidth
 from torch_kbandits.memory import Discount, KeepAll, SlidingWindow, UncertaintyInjection

@@ -32,8 +32,8 @@ from torch_kbandits import (
     at_time,
 )
 from torch_kbandits.dictionaries import GreedyDictionary
-from torch_kbandits.dtc import DTCFactors
 from torch_kbandits.errors import EmptyHistoryError, NotPositiveDefiniteError, NumericalError
+from torch_kbandits.posteriors.dtc import DTCFactors
 
 LAMBDA = 0.01
 T = data(8, 2, seed=1)[0]

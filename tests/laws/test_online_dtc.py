@@ -12,8 +12,8 @@ from hypothesis import given
 from problems import DOUBLE, KERNELS, difference, examples
 from torch import Tensor
 
-from torch_kbandits.online_dtc import OnlineDTC
-from torch_kbandits.squares import Squares
+from torch_kbandits.numerics.squares import Squares
+from torch_kbandits.posteriors.online_dtc import OnlineDTC
 
 LAMBDA = 0.05
 OPERATIONS = ["observe", "forget", "grow", "leave", "return", "exchange", "refresh"]
@@ -23,7 +23,7 @@ READINGS = ["factor", "precision", "inverse", "weights", "precision_factor"]
 @pytest.fixture(autouse=True)
 def _factors_of_few_parts(monkeypatch):
     """So that some walks put the factor together and others do not."""
-    monkeypatch.setattr("torch_kbandits.online_dtc._MOST_PARTS", 3)
+    monkeypatch.setattr("torch_kbandits.posteriors.online_dtc._MOST_PARTS", 3)
 
 
 class Walk:

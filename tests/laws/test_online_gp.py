@@ -21,9 +21,10 @@ from hypothesis import given
 from problems import DOUBLE, KERNELS, data, dense, difference, exactly, matern
 from test_models import exact_oracle, marginals
 
-from torch_kbandits import InputError, OnlineGP, bordered
+from torch_kbandits import InputError, OnlineGP
 from torch_kbandits.errors import NotPositiveDefiniteError, NumericalError
 from torch_kbandits.models import PosteriorDraws
+from torch_kbandits.numerics import bordered
 
 LAMBDA = 0.01
 

@@ -13,8 +13,8 @@ from problems import DOUBLE, KERNELS, data, difference, examples
 from torch_kbandits.candidates import FeatureTable, panels
 from torch_kbandits.candidates.panels import Change, FeatureStore, Panel
 from torch_kbandits.dictionaries import FixedDictionary, PlayedPoints, Selection
-from torch_kbandits.online_dtc import OnlineDTC
-from torch_kbandits.squares import Squares
+from torch_kbandits.numerics.squares import Squares
+from torch_kbandits.posteriors.online_dtc import OnlineDTC
 
 LAMBDA = 0.05
 DENSE = KERNELS["matern"].dense

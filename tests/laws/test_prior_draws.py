@@ -8,10 +8,10 @@ from botorch.exceptions.errors import UnsupportedError
 from gpytorch.kernels import MaternKernel, PeriodicKernel, RBFKernel, RQKernel
 from problems import DOUBLE, KERNELS, data, difference, exactly, linear, matern, rbf, scaled
 
-from torch_kbandits import prior_draws as module
-from torch_kbandits.prior_draws import FourierDraws, JointDraws, LowRankDraws, prior_draws
-from torch_kbandits.random import generator_for
-from torch_kbandits.rows import distinct
+from torch_kbandits.numerics import prior_draws as module
+from torch_kbandits.numerics.prior_draws import FourierDraws, JointDraws, LowRankDraws, prior_draws
+from torch_kbandits.numerics.random import generator_for
+from torch_kbandits.numerics.rows import distinct
 
 X, _ = data(10, 2)
 

@@ -21,7 +21,7 @@ from torch_kbandits import (
 )
 from torch_kbandits.dictionaries import PlayedPoints
 from torch_kbandits.dictionaries.leverage import kept_uniforms
-from torch_kbandits.random import generator_for
+from torch_kbandits.numerics.random import generator_for
 
 ARMS = data(60, 2)[0]
 BOUNDS = torch.tensor([[0.0, -1.0], [1.0, 2.0]], dtype=DOUBLE)

@@ -23,10 +23,10 @@ from torch_kbandits import (
     algorithms,
 )
 from torch_kbandits.acquisition import StagedRule
-from torch_kbandits.adaptation import ResidualTrigger
-from torch_kbandits.adaptation.restart_trigger import Prediction
-from torch_kbandits.adaptive import AdaptiveBandit
-from torch_kbandits.batches import GlobalBatchRule
+from torch_kbandits.bandit.adaptation import ResidualTrigger
+from torch_kbandits.bandit.adaptation.restart_trigger import Prediction
+from torch_kbandits.bandit.adaptive import AdaptiveBandit
+from torch_kbandits.bandit.batches import GlobalBatchRule
 from torch_kbandits.memory import SlidingWindow
 
 ARMS = data(30, 2)[0]

@@ -6,8 +6,8 @@ import torch
 from hypothesis import given
 from problems import DOUBLE
 
-from torch_kbandits import rows
-from torch_kbandits.rows import RowIndex, distinct, distinct_in_order, row_keys
+from torch_kbandits.numerics import rows
+from torch_kbandits.numerics.rows import RowIndex, distinct, distinct_in_order, row_keys
 
 
 @given(steps=st.lists(st.tuples(st.integers(0, 20), st.integers(0, 5)), max_size=15), most=st.integers(0, 6))

@@ -26,7 +26,7 @@ from torch_kbandits import (
     StateMismatchError,
     __version__,
 )
-from torch_kbandits.saving import container
+from torch_kbandits.bandit.saving import container
 
 _COMPLETE = {}
 
@@ -331,7 +331,7 @@ def test_an_interrupt_at_any_line_leaves_the_old_file_or_the_new_one(tmp_path):
 
 def _line(at):
     name, _, number = at.partition(" ")[0].partition(":")
-    source = next(Path(container.__file__).parent.parent.glob(name)).read_text().splitlines()
+    source = next(Path(container.__file__).parents[2].glob(name)).read_text().splitlines()
     return source[int(number) - 1]
 
 

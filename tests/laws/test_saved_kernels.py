@@ -26,10 +26,10 @@ from gpytorch.priors import GammaPrior, NormalPrior, UniformPrior
 from problems import DOUBLE, data, rbf
 
 from torch_kbandits import Bandit, ForgettingKernel, StateMismatchError, WienerKernel, algorithms
-from torch_kbandits.gram import gram
+from torch_kbandits.bandit.saving.kernels import describe, rebuild
+from torch_kbandits.bandit.state import describe_kernel
 from torch_kbandits.kernels import PerActionLinearKernel, PrecomputedKernel, SpaceTimeKernel
-from torch_kbandits.saving.kernels import describe, rebuild
-from torch_kbandits.state import describe_kernel
+from torch_kbandits.numerics.gram import gram
 
 X = data(12, 3)[0]
 

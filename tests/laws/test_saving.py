@@ -35,9 +35,9 @@ from torch_kbandits import (
     StateMismatchError,
     algorithms,
 )
-from torch_kbandits.adaptation import ResidualTrigger
-from torch_kbandits.adaptive import AdaptiveBandit
-from torch_kbandits.batches import GlobalBatchRule
+from torch_kbandits.bandit.adaptation import ResidualTrigger
+from torch_kbandits.bandit.adaptive import AdaptiveBandit
+from torch_kbandits.bandit.batches import GlobalBatchRule
 from torch_kbandits.confidence import GreedyGain, IGPUCBWidth, RateGain, SumGain
 from torch_kbandits.memory import Discount, Quadratic, Restart, SlidingWindow, UncertaintyInjection
 

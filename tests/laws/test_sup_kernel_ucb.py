@@ -14,7 +14,7 @@ from problems import DOUBLE, dense, difference, examples, matern, rbf
 
 from torch_kbandits import Arms, Bandit, Box, History, InputError, StateMismatchError, algorithms
 from torch_kbandits.acquisition import StagedRule
-from torch_kbandits.batches import GlobalBatchRule
+from torch_kbandits.bandit.batches import GlobalBatchRule
 from torch_kbandits.candidates import ContextualActions
 from torch_kbandits.confidence import ConstantWidth, FixedDesignWidth
 from torch_kbandits.dictionaries import GreedyDictionary

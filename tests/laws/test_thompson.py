@@ -22,7 +22,7 @@ from botorch.sampling.pathwise import draw_kernel_feature_paths, draw_matheron_p
 from gpytorch.kernels import RQKernel
 from problems import DOUBLE, KERNELS, data, dense, difference, linear, matern
 
-from torch_kbandits import ConstantWidth, InputError, NystromGP, OnlineGP, prior_draws
+from torch_kbandits import ConstantWidth, InputError, NystromGP, OnlineGP
 from torch_kbandits.acquisition import (
     DiscretizedThompsonSampling,
     Domain,
@@ -32,6 +32,7 @@ from torch_kbandits.acquisition import (
 )
 from torch_kbandits.candidates import CovarianceTable, FeatureTable
 from torch_kbandits.dictionaries import Selection
+from torch_kbandits.numerics import prior_draws
 
 LAMBDA = 0.05
 ARMS, _ = data(10, 2)

@@ -17,7 +17,7 @@ from test_algorithms import BOUNDS, NAMES, make
 import torch_kbandits
 from torch_kbandits import Bandit, Box, ContextualActions, FittedBandit, algorithms
 from torch_kbandits.memory import SlidingWindow
-from torch_kbandits.random import Lock, seeded
+from torch_kbandits.numerics.random import Lock, seeded
 
 NEEDS_INTO = {"sparq-gp-ucb"}
 SMALL_BOX = Box(BOUNDS, num_restarts=2, raw_samples=16)

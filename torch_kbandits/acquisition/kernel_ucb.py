@@ -1,3 +1,5 @@
+"""The upper confidence bound as a BoTorch acquisition function."""
+
 from typing import Any, cast
 
 import torch

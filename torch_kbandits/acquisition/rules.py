@@ -23,7 +23,7 @@ from torch_kbandits.acquisition.kernel_ucb import MIN_VARIANCE, KernelUCB
 from torch_kbandits.acquisition.pending import hallucinate
 from torch_kbandits.acquisition.thompson import DiscretizedThompsonSampling
 from torch_kbandits.errors import InputError
-from torch_kbandits.random import seeded
+from torch_kbandits.numerics.random import seeded
 
 
 class ArmPosterior(Protocol):

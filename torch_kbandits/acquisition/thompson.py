@@ -1,3 +1,5 @@
+"""Thompson sampling as a BoTorch acquisition function, on finitely many points."""
+
 import math
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
@@ -21,11 +23,11 @@ from torch_kbandits.acquisition.kernel_ucb import multiplier
 from torch_kbandits.acquisition.pending import has_changed, kept_posteriors
 from torch_kbandits.confidence import Width
 from torch_kbandits.errors import InputError
-from torch_kbandits.linalg import covariance_root
 from torch_kbandits.models import FactoredGP, PosteriorDraws
-from torch_kbandits.prior_draws import JOINT_LIMIT
-from torch_kbandits.random import generator_for, seeded
-from torch_kbandits.rows import distinct, row_keys
+from torch_kbandits.numerics.linalg import covariance_root
+from torch_kbandits.numerics.prior_draws import JOINT_LIMIT
+from torch_kbandits.numerics.random import generator_for, seeded
+from torch_kbandits.numerics.rows import distinct, row_keys
 
 #: Points that a path is evaluated at, at a time.
 _BLOCK = 2048

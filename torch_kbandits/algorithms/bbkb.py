@@ -1,3 +1,5 @@
+"""BBKB, batched BKB."""
+
 import math
 from typing import Literal
 
@@ -15,7 +17,7 @@ from torch_kbandits.algorithms.arguments import (
     theorem,
 )
 from torch_kbandits.bandit import Bandit
-from torch_kbandits.batches import GlobalBatchRule, LocalBatchRule
+from torch_kbandits.bandit.batches import GlobalBatchRule, LocalBatchRule
 from torch_kbandits.candidates import Candidates
 from torch_kbandits.confidence import BKBWidth, ScaledWidth, Width
 from torch_kbandits.dictionaries import Resampling, WhenFull

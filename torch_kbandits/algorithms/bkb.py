@@ -1,3 +1,5 @@
+"""BKB, the budgeted kernelized bandit."""
+
 from typing import Literal
 
 from gpytorch.kernels import Kernel

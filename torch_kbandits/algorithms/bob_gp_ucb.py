@@ -1,3 +1,5 @@
+"""BOB-GP-UCB, a bandit that chooses the window of another."""
+
 import math
 from collections.abc import Sequence
 
@@ -6,9 +8,9 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.acquisition import UpperConfidenceRule
-from torch_kbandits.adaptation import BanditOverBandit, block_windows, default_memories, exploration_rate
-from torch_kbandits.adaptive import AdaptiveBandit
 from torch_kbandits.algorithms.arguments import check_theory, refuse_memory, resolve_contextual, resolve_width, theorem
+from torch_kbandits.bandit.adaptation import BanditOverBandit, block_windows, default_memories, exploration_rate
+from torch_kbandits.bandit.adaptive import AdaptiveBandit
 from torch_kbandits.candidates import Candidates
 from torch_kbandits.confidence import IGPUCBWidth, InformationGain, RealizedGain, Width
 from torch_kbandits.dictionaries import DictionaryRule

@@ -1,3 +1,5 @@
+"""CBBKB, batched BKB with contexts."""
+
 from typing import Literal
 
 from gpytorch.kernels import Kernel

@@ -1,12 +1,14 @@
+"""DMS-GP-UCB, which chooses its memory by prediction."""
+
 from collections.abc import Sequence
 
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits.acquisition import UpperConfidenceRule
-from torch_kbandits.adaptation import DynamicModelSelection, default_discounts
-from torch_kbandits.adaptive import AdaptiveBandit
 from torch_kbandits.algorithms.arguments import check_theory, refuse_memory, resolve_contextual, resolve_width, theorem
+from torch_kbandits.bandit.adaptation import DynamicModelSelection, default_discounts
+from torch_kbandits.bandit.adaptive import AdaptiveBandit
 from torch_kbandits.candidates import Candidates
 from torch_kbandits.confidence import IGPUCBWidth, InformationGain, RealizedGain, Width
 from torch_kbandits.dictionaries import DictionaryRule

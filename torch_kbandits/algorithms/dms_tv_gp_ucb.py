@@ -1,3 +1,5 @@
+"""DMS-TV-GP-UCB, which chooses its rate of change by prediction."""
+
 from collections.abc import Sequence
 
 from gpytorch.kernels import Kernel
@@ -5,9 +7,9 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.acquisition import UpperConfidenceRule
-from torch_kbandits.adaptation import DynamicModelSelection
-from torch_kbandits.adaptive import AdaptiveBandit
 from torch_kbandits.algorithms.arguments import check_theory, refuse_memory, resolve_width, timed
+from torch_kbandits.bandit.adaptation import DynamicModelSelection
+from torch_kbandits.bandit.adaptive import AdaptiveBandit
 from torch_kbandits.confidence import TVGPUCBWidth, Width
 from torch_kbandits.dictionaries import DictionaryRule
 from torch_kbandits.memory import BackToPrior, Memory

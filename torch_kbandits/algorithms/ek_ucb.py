@@ -1,3 +1,5 @@
+"""EK-UCB, kernel UCB on a dictionary that grows."""
+
 import math
 from typing import Literal
 
@@ -14,7 +16,7 @@ from torch_kbandits.algorithms.arguments import (
     theorem,
 )
 from torch_kbandits.bandit import Bandit
-from torch_kbandits.batches import GlobalBatchRule
+from torch_kbandits.bandit.batches import GlobalBatchRule
 from torch_kbandits.candidates import Candidates
 from torch_kbandits.confidence import EKUCBWidth, ScaledWidth, Width
 from torch_kbandits.dictionaries import WhenFull

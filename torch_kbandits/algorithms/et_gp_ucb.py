@@ -1,10 +1,12 @@
+"""ET-GP-UCB, which restarts when a reward is a surprise."""
+
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits.acquisition import UpperConfidenceRule
-from torch_kbandits.adaptation import ResidualTrigger
-from torch_kbandits.adaptive import AdaptiveBandit
 from torch_kbandits.algorithms.arguments import check_theory, resolve_contextual, resolve_width, theorem
+from torch_kbandits.bandit.adaptation import ResidualTrigger
+from torch_kbandits.bandit.adaptive import AdaptiveBandit
 from torch_kbandits.candidates import Candidates
 from torch_kbandits.confidence import IGPUCBWidth, InformationGain, RealizedGain, Width
 from torch_kbandits.dictionaries import DictionaryRule

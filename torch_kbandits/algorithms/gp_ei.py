@@ -1,3 +1,5 @@
+"""GP-EI, a baseline."""
+
 from gpytorch.kernels import Kernel
 from torch import Tensor
 

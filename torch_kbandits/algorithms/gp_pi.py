@@ -1,3 +1,5 @@
+"""GP-PI, a baseline."""
+
 from gpytorch.kernels import Kernel
 from torch import Tensor
 

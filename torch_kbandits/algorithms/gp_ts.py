@@ -1,3 +1,5 @@
+"""GP-TS, Thompson sampling."""
+
 from gpytorch.kernels import Kernel
 from torch import Tensor
 

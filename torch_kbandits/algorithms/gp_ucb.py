@@ -1,3 +1,5 @@
+"""GP-UCB."""
+
 from gpytorch.kernels import Kernel
 from torch import Tensor
 

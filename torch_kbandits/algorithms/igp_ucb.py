@@ -1,3 +1,5 @@
+"""IGP-UCB, improved GP-UCB."""
+
 from gpytorch.kernels import Kernel
 from torch import Tensor
 

@@ -1,3 +1,5 @@
+"""K-UCB, kernel UCB with contexts."""
+
 from gpytorch.kernels import Kernel
 from torch import Tensor
 

@@ -1,3 +1,5 @@
+"""LinUCB, a baseline with contexts."""
+
 from gpytorch.kernels import Kernel
 from torch import Tensor
 

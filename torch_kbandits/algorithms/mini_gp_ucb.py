@@ -1,10 +1,12 @@
+"""mini-GP-UCB, which plays a candidate many times in a row."""
+
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits.acquisition import UpperConfidenceRule
 from torch_kbandits.algorithms.arguments import check_theory, resolve_candidates, resolve_width, theorem
 from torch_kbandits.bandit import Bandit
-from torch_kbandits.batches import StayRule
+from torch_kbandits.bandit.batches import StayRule
 from torch_kbandits.candidates import Candidates
 from torch_kbandits.confidence import InformationGain, RealizedGain, SelfNormalizedWidth, Width
 from torch_kbandits.memory import Memory

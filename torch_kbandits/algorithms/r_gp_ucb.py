@@ -1,3 +1,5 @@
+"""R-GP-UCB, restarts in regular intervals."""
+
 from gpytorch.kernels import Kernel
 from torch import Tensor
 

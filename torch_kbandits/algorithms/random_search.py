@@ -1,3 +1,5 @@
+"""Random search, the baseline of all."""
+
 from gpytorch.kernels import Kernel
 from torch import Tensor
 

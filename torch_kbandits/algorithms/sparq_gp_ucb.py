@@ -1,3 +1,5 @@
+"""SparQ-GP-UCB, which asks an expert few questions."""
+
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -11,16 +13,16 @@ from torch_kbandits import checks
 from torch_kbandits.acquisition import Domain, UpperConfidenceRule
 from torch_kbandits.algorithms.arguments import check_theory, refuse_memory, resolve_contextual, resolve_width
 from torch_kbandits.bandit import Bandit
+from torch_kbandits.bandit.state import SavedState, check_config, check_format, check_parts
 from torch_kbandits.candidates import Belief, Candidates
 from torch_kbandits.candidates.model_belief import ModelBelief
 from torch_kbandits.confidence import InformationGain, RealizedGain, SparQWidth, Width, sparq_cutoff, sparq_queries
 from torch_kbandits.dictionaries import sample_k_dpp
 from torch_kbandits.errors import InputError, StateMismatchError
-from torch_kbandits.experts import Answers, Expert, GuardedExpert
-from torch_kbandits.ledger import History, joined
 from torch_kbandits.memory import Growth, Memory, Quadratic, UncertaintyInjection, ages
-from torch_kbandits.random import generator_for
-from torch_kbandits.state import SavedState, check_config, check_format, check_parts
+from torch_kbandits.numerics.random import generator_for
+from torch_kbandits.observations.experts import Answers, Expert, GuardedExpert
+from torch_kbandits.observations.ledger import History, joined
 
 #: Answers count with at least this share of λ as their noise variance: without noise Gram matrices lose their rank.
 _LEAST_VARIANCE = 1e-6

@@ -1,3 +1,5 @@
+"""SupKernelUCB, stages of independent rewards."""
+
 from gpytorch.kernels import Kernel
 from torch import Tensor
 

@@ -1,3 +1,5 @@
+"""SW-GP-UCB, a sliding window."""
+
 from gpytorch.kernels import Kernel
 from torch import Tensor
 

@@ -1,3 +1,5 @@
+"""TV-GP-UCB, a prior on time."""
+
 from gpytorch.kernels import Kernel
 from torch import Tensor
 

@@ -1,3 +1,5 @@
+"""UI-GP-UCB, noise that grows with age."""
+
 from gpytorch.kernels import Kernel
 from torch import Tensor
 

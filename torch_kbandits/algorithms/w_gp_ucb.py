@@ -1,3 +1,5 @@
+"""W-GP-UCB, discounted rewards."""
+
 from gpytorch.kernels import Kernel
 from torch import Tensor
 

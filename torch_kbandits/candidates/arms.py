@@ -1,3 +1,5 @@
+"""Finite sets of arms."""
+
 import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor

@@ -1,3 +1,5 @@
+"""What every kind of candidates offers, and what every belief about them is asked."""
+
 from abc import ABC, abstractmethod
 from copy import copy, deepcopy
 from typing import Any, NamedTuple, Self
@@ -11,10 +13,10 @@ from torch_kbandits import checks
 from torch_kbandits.acquisition import AcquisitionRule, Domain, UpperConfidenceRule
 from torch_kbandits.dictionaries import DictionaryRule, PlayedPoints, Selection
 from torch_kbandits.errors import EmptyHistoryError, InputError, NumericalError
-from torch_kbandits.ledger import History
 from torch_kbandits.memory import Memory
 from torch_kbandits.models import NystromGP, OnlineGP
-from torch_kbandits.rows import row_keys
+from torch_kbandits.numerics.rows import row_keys
+from torch_kbandits.observations.ledger import History
 
 
 class Located(NamedTuple):

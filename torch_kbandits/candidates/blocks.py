@@ -1,3 +1,5 @@
+"""Arms that are computed when they are read."""
+
 import hashlib
 import zlib
 from collections.abc import Callable, Iterator

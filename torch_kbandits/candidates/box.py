@@ -1,3 +1,5 @@
+"""Boxes, and the search for the best point of one."""
+
 from dataclasses import replace
 from typing import cast
 
@@ -11,11 +13,11 @@ from torch_kbandits.acquisition import AcquisitionRule, Domain, hallucinate
 from torch_kbandits.candidates.base import Candidates
 from torch_kbandits.candidates.model_belief import ModelBelief, ModelLookahead
 from torch_kbandits.dictionaries import Selection
-from torch_kbandits.gram import prior_variance
 from torch_kbandits.memory import Memory
 from torch_kbandits.models import NystromGP, OnlineGP
-from torch_kbandits.random import seed_for
-from torch_kbandits.rows import distinct
+from torch_kbandits.numerics.gram import prior_variance
+from torch_kbandits.numerics.random import seed_for
+from torch_kbandits.numerics.rows import distinct
 
 #: Points of the box at which the largest prior variance, and the largest change of a variance, are sought.
 _PROBES = 512

@@ -1,3 +1,5 @@
+"""Kernel values of few points against many arms, within a budget of memory."""
+
 from copy import copy
 
 import torch
@@ -5,7 +7,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits.candidates.points import PointList
-from torch_kbandits.gram import gram, prior_variance
+from torch_kbandits.numerics.gram import gram, prior_variance
 
 #: Points against which a kernel is evaluated at a time: kernels need several temporaries of that width.
 _BLOCK = 16384

@@ -1,3 +1,5 @@
+"""Candidates in a context that each round brings."""
+
 from typing import Any
 
 import torch
@@ -10,9 +12,9 @@ from torch_kbandits.candidates.base import Belief, Candidates
 from torch_kbandits.candidates.growing import GrowingBelief
 from torch_kbandits.candidates.joint import JointBelief
 from torch_kbandits.candidates.sources import as_source
-from torch_kbandits.column_spec import ColumnSpec
 from torch_kbandits.errors import InputError
 from torch_kbandits.memory import Memory
+from torch_kbandits.observations.column_spec import ColumnSpec
 
 
 class ContextualActions(Candidates):

@@ -1,3 +1,5 @@
+"""Few arms with all their covariances."""
+
 from copy import copy
 from typing import Self
 
@@ -9,7 +11,7 @@ from torch_kbandits.candidates.base import Located, require_finite
 from torch_kbandits.candidates.sources import ArmSource
 from torch_kbandits.candidates.table import TableBelief, grouped
 from torch_kbandits.dictionaries import Selection
-from torch_kbandits.gram import gram
+from torch_kbandits.numerics.gram import gram
 
 
 class CovarianceTable(TableBelief):

@@ -1,3 +1,5 @@
+"""Joint points in the coordinates of a posterior."""
+
 from typing import NamedTuple
 
 from torch import Tensor

@@ -1,3 +1,5 @@
+"""Many arms in the coordinates of a dictionary, kept up to date."""
+
 from copy import copy
 from typing import ClassVar, NamedTuple, Self
 
@@ -15,10 +17,10 @@ from torch_kbandits.candidates.sources import ArmSource
 from torch_kbandits.candidates.table import TableBelief, grouped
 from torch_kbandits.dictionaries import PlayedPoints, Selection
 from torch_kbandits.dictionaries.greedy import greedy_pivots
-from torch_kbandits.dtc import embed
-from torch_kbandits.linalg import jittered_cholesky
-from torch_kbandits.online_dtc import OnlineDTC
-from torch_kbandits.squares import Squares
+from torch_kbandits.numerics.linalg import jittered_cholesky
+from torch_kbandits.numerics.squares import Squares
+from torch_kbandits.posteriors.dtc import embed
+from torch_kbandits.posteriors.online_dtc import OnlineDTC
 
 #: Arms embedded at a time when the dictionary changes, so that temporaries stay in cache.
 _BLOCK = 4096

@@ -10,10 +10,10 @@ from torch import Tensor
 from torch_kbandits.candidates.base import Belief, Lookahead, Plays
 from torch_kbandits.candidates.features import FeatureTable
 from torch_kbandits.dictionaries import DictionaryRule, OnlineRule, OnlineSample, PlayedPoints, Selection
-from torch_kbandits.ledger import History
 from torch_kbandits.memory import KeepAll, Memory
 from torch_kbandits.models import NystromGP, OnlineGP
-from torch_kbandits.rows import RowIndex, row_keys
+from torch_kbandits.numerics.rows import RowIndex, row_keys
+from torch_kbandits.observations.ledger import History
 
 
 class _Counted(NamedTuple):

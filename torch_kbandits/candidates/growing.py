@@ -15,11 +15,11 @@ from torch_kbandits.candidates.joint_lookahead import JointLookahead
 from torch_kbandits.candidates.played_rows import PlayedRows
 from torch_kbandits.dictionaries import DictionaryRule, OnlineRule, OnlineSample, PlayedPoints, Selection
 from torch_kbandits.dictionaries.greedy import greedy_pivots
-from torch_kbandits.dtc import DTCFactors
-from torch_kbandits.gram import gram, prior_variance
-from torch_kbandits.linalg import bordered, jittered_cholesky, non_negative_variance
 from torch_kbandits.models import NystromGP
-from torch_kbandits.online_dtc import OnlineDTC
+from torch_kbandits.numerics.gram import gram, prior_variance
+from torch_kbandits.numerics.linalg import bordered, jittered_cholesky, non_negative_variance
+from torch_kbandits.posteriors.dtc import DTCFactors
+from torch_kbandits.posteriors.online_dtc import OnlineDTC
 
 #: After so many rewards the inverse is computed afresh from the precision, which clears what rounding left in it.
 REFRESH = 512

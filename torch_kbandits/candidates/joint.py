@@ -1,3 +1,5 @@
+"""Beliefs of models about the actions of one context."""
+
 from copy import copy
 from typing import Self, cast
 
@@ -10,9 +12,9 @@ from torch_kbandits.candidates.embedded import Embedded
 from torch_kbandits.candidates.joint_lookahead import JointLookahead
 from torch_kbandits.candidates.model_belief import ModelBelief
 from torch_kbandits.dictionaries import Selection
-from torch_kbandits.gram import gram, prior_variance
 from torch_kbandits.memory import Memory
 from torch_kbandits.models import NystromGP, OnlineGP
+from torch_kbandits.numerics.gram import gram, prior_variance
 
 
 class JointBelief(ModelBelief):

@@ -14,10 +14,10 @@ from torch_kbandits.candidates.base import Lookahead
 from torch_kbandits.candidates.embedded import Embedded
 from torch_kbandits.candidates.ties import highest, tie_width
 from torch_kbandits.errors import InputError
-from torch_kbandits.linalg import covariance_root
 from torch_kbandits.models import NystromGP, OnlineGP
-from torch_kbandits.prior_draws import JOINT_LIMIT
-from torch_kbandits.rows import distinct
+from torch_kbandits.numerics.linalg import covariance_root
+from torch_kbandits.numerics.prior_draws import JOINT_LIMIT
+from torch_kbandits.numerics.rows import distinct
 
 
 class JointPosterior(Protocol):

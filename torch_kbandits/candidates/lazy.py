@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from torch_kbandits.candidates.panels import Change, FeatureStore, Panel
-from torch_kbandits.online_dtc import OnlineDTC
-from torch_kbandits.squares import Squares
+from torch_kbandits.numerics.squares import Squares
+from torch_kbandits.posteriors.online_dtc import OnlineDTC
 
 #: Below this many features in all a pass over them is cheaper than bounds.
 _WORTHWHILE = 2**20

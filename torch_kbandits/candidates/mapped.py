@@ -1,3 +1,5 @@
+"""Arms in files."""
+
 import os
 import stat
 from os import PathLike

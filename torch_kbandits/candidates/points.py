@@ -1,3 +1,5 @@
+"""The rows of a table: arms, and points told that are no arms."""
+
 from collections.abc import Iterator
 from typing import Self
 
@@ -5,7 +7,7 @@ import torch
 from torch import Tensor
 
 from torch_kbandits.candidates.sources import ArmSource
-from torch_kbandits.rows import row_keys
+from torch_kbandits.numerics.rows import row_keys
 
 #: So many points that were not looked up before are looked for in one pass through all arms.
 _TOGETHER_ABOVE = 32

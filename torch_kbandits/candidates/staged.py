@@ -13,9 +13,9 @@ from torch_kbandits.candidates.joint import JointBelief
 from torch_kbandits.candidates.joint_lookahead import best_of
 from torch_kbandits.dictionaries import DictionaryRule, Selection
 from torch_kbandits.errors import InputError
-from torch_kbandits.gram import prior_variance
-from torch_kbandits.ledger import History
 from torch_kbandits.models import OnlineGP
+from torch_kbandits.numerics.gram import prior_variance
+from torch_kbandits.observations.ledger import History
 
 
 class StagedBelief(Belief):

@@ -15,9 +15,9 @@ from torch_kbandits.candidates.points import PointList
 from torch_kbandits.candidates.sources import ArmSource, as_source
 from torch_kbandits.candidates.ties import highest, tie_rank, tie_width
 from torch_kbandits.dictionaries import PlayedPoints, Selection
-from torch_kbandits.gram import prior_variance
-from torch_kbandits.prior_draws import LowRankDraws, PriorDraws, prior_draws
-from torch_kbandits.rows import distinct, row_keys
+from torch_kbandits.numerics.gram import prior_variance
+from torch_kbandits.numerics.prior_draws import LowRankDraws, PriorDraws, prior_draws
+from torch_kbandits.numerics.rows import distinct, row_keys
 
 
 class TableBelief(SelectingBelief):

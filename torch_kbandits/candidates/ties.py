@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from torch_kbandits.random import generator_for
+from torch_kbandits.numerics.random import generator_for
 
 
 def tie_width(best: Tensor, beta: Tensor, kernel_bound: Tensor) -> Tensor:

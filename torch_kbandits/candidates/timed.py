@@ -1,3 +1,5 @@
+"""Candidates whose first column is the time of a play."""
+
 from typing import Any
 
 import torch

@@ -1,3 +1,5 @@
+"""What a confidence width is, and what it may know."""
+
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable

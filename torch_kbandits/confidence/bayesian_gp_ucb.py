@@ -1,3 +1,5 @@
+"""GP-UCB's width for functions drawn from the prior."""
+
 import math
 from dataclasses import dataclass
 

@@ -1,3 +1,5 @@
+"""BKB's width."""
+
 import math
 from dataclasses import dataclass
 

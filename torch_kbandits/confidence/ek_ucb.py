@@ -1,3 +1,5 @@
+"""EK-UCB's width."""
+
 import math
 from dataclasses import dataclass
 

@@ -1,3 +1,5 @@
+"""The width for designs that were fixed beforehand."""
+
 import math
 from dataclasses import dataclass
 

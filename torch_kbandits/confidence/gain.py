@@ -1,3 +1,5 @@
+"""Information gains that widths are made of."""
+
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field

@@ -1,3 +1,5 @@
+"""GP-TS's width."""
+
 from dataclasses import dataclass, field
 
 from torch import Tensor

@@ -1,3 +1,5 @@
+"""GP-UCB's width for functions of bounded norm."""
+
 import math
 from dataclasses import dataclass, field
 

@@ -1,3 +1,5 @@
+"""Widths for an unknown norm."""
+
 from dataclasses import dataclass, is_dataclass, replace
 from typing import Any, cast
 

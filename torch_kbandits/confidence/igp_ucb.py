@@ -1,3 +1,5 @@
+"""IGP-UCB's width."""
+
 import math
 from dataclasses import dataclass, field
 

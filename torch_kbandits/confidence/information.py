@@ -5,8 +5,8 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits import checks
-from torch_kbandits.gram import gram, prior_variance
-from torch_kbandits.linalg import jittered_cholesky
+from torch_kbandits.numerics.gram import gram, prior_variance
+from torch_kbandits.numerics.linalg import jittered_cholesky
 
 
 @torch.no_grad()

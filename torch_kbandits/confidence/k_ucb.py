@@ -1,3 +1,5 @@
+"""K-UCB's width."""
+
 import math
 from dataclasses import dataclass
 

@@ -1,3 +1,5 @@
+"""The self-normalised width under windows, restarts and discounts."""
+
 from dataclasses import dataclass, field
 
 from torch import Tensor

@@ -1,3 +1,5 @@
+"""IRGP-UCB's random width."""
+
 import math
 from dataclasses import dataclass
 
@@ -7,7 +9,7 @@ from torch import Tensor
 from torch_kbandits import checks
 from torch_kbandits.confidence.base import Evidence, TheoremWidth
 from torch_kbandits.errors import InputError
-from torch_kbandits.random import generator_for
+from torch_kbandits.numerics.random import generator_for
 
 
 @dataclass(frozen=True)

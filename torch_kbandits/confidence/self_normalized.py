@@ -1,3 +1,5 @@
+"""The self-normalised width."""
+
 import math
 from dataclasses import dataclass, field
 

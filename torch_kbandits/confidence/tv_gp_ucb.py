@@ -1,3 +1,5 @@
+"""TV-GP-UCB's width."""
+
 import math
 from dataclasses import dataclass
 

@@ -1,3 +1,5 @@
+"""What a dictionary rule is, and what it may know."""
+
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +17,7 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.errors import EmptyHistoryError
-from torch_kbandits.gram import prior_variance
+from torch_kbandits.numerics.gram import prior_variance
 
 
 @dataclass(frozen=True, eq=False)

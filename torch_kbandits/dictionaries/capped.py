@@ -1,3 +1,5 @@
+"""Dictionaries of at most so many points."""
+
 import warnings
 from dataclasses import dataclass, replace
 from typing import Literal, cast, get_args

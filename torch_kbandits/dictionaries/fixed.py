@@ -1,3 +1,5 @@
+"""Dictionaries given beforehand."""
+
 from dataclasses import dataclass
 
 import torch

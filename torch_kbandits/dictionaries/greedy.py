@@ -1,3 +1,5 @@
+"""Greedy dictionaries."""
+
 from dataclasses import dataclass
 
 import torch
@@ -5,7 +7,7 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.dictionaries.base import DictionaryRule, PlayedPoints, Selection
-from torch_kbandits.gram import gram, prior_variance
+from torch_kbandits.numerics.gram import gram, prior_variance
 
 
 @dataclass(frozen=True)

@@ -1,3 +1,5 @@
+"""Dictionaries drawn from a k-DPP."""
+
 import math
 from copy import deepcopy
 from dataclasses import dataclass
@@ -11,8 +13,8 @@ from torch_kbandits import checks
 from torch_kbandits.dictionaries.base import DictionaryRule, PlayedPoints, Selection
 from torch_kbandits.dictionaries.greedy import greedy_pivots
 from torch_kbandits.dictionaries.swaps import SwapTable
-from torch_kbandits.gram import gram, prior_variance
-from torch_kbandits.rows import distinct
+from torch_kbandits.numerics.gram import gram, prior_variance
+from torch_kbandits.numerics.rows import distinct
 
 #: A point whose conditional variance is below this fraction of the largest prior variance adds nothing to the rank.
 _RANK_TOLERANCE = 1e-10

@@ -1,3 +1,5 @@
+"""Dictionaries by kernel online row sampling."""
+
 import math
 from dataclasses import dataclass
 
@@ -9,7 +11,7 @@ from torch_kbandits import checks
 from torch_kbandits.dictionaries.base import DictionaryRule, PlayedPoints, Selection
 from torch_kbandits.dictionaries.leverage import inclusion_probabilities
 from torch_kbandits.dictionaries.online_sample import Offer, OnlineSample
-from torch_kbandits.gram import gram, prior_variance
+from torch_kbandits.numerics.gram import gram, prior_variance
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits.dictionaries.base import PlayedPoints
-from torch_kbandits.dtc import DTCFactors
-from torch_kbandits.gram import gram, prior_variance
+from torch_kbandits.numerics.gram import gram, prior_variance
+from torch_kbandits.posteriors.dtc import DTCFactors
 
 #: Of so many points the leverage scores are computed exactly, which is cheap.
 FEW_POINTS = 256

@@ -1,3 +1,5 @@
+"""What a rule is that decides about each point once."""
+
 from typing import Protocol
 
 from gpytorch.kernels import Kernel

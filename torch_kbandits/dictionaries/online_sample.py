@@ -9,9 +9,9 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.errors import InputError, NotPositiveDefiniteError
-from torch_kbandits.gram import gram, prior_variance
-from torch_kbandits.linalg import cholesky_rank_one, jittered_cholesky, non_negative_variance
-from torch_kbandits.rows import row_keys
+from torch_kbandits.numerics.gram import gram, prior_variance
+from torch_kbandits.numerics.linalg import cholesky_rank_one, jittered_cholesky, non_negative_variance
+from torch_kbandits.numerics.rows import row_keys
 
 #: So many points are offered with one evaluation of the kernel against the sample.
 _BLOCK = 1024

@@ -1,3 +1,5 @@
+"""Dictionaries by ridge leverage scores."""
+
 import math
 from dataclasses import dataclass
 from typing import Literal, get_args

@@ -1,3 +1,5 @@
+"""Dictionaries that lose nothing."""
+
 import sys
 from dataclasses import dataclass
 

@@ -1,9 +1,11 @@
+"""Determinants after swaps, for k-DPPs."""
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from torch_kbandits.linalg import jittered_cholesky
+from torch_kbandits.numerics.linalg import jittered_cholesky
 
 #: A conditional variance below this fraction of the largest prior variance is rounding: the determinant is 0.
 _ROUNDING = 1e-12

@@ -1,3 +1,5 @@
+"""Dictionaries drawn uniformly."""
+
 from dataclasses import dataclass
 
 import torch

@@ -1,3 +1,5 @@
+"""Functions that change all at once."""
+
 from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import pairwise

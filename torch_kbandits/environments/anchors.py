@@ -11,7 +11,7 @@ from torch_kbandits import checks
 from torch_kbandits.environments.contextual_function import ContextualFunction
 from torch_kbandits.environments.covariances import stationary_kernel
 from torch_kbandits.errors import InputError
-from torch_kbandits.random import seed_for
+from torch_kbandits.numerics.random import seed_for
 
 #: Anchor actions are drawn from these, without replacement.
 _GRID = np.arange(0, 1, 0.01)

@@ -1,3 +1,5 @@
+"""Problems on fixed arms."""
+
 import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
@@ -7,7 +9,7 @@ from torch_kbandits.environments.arm_index import ArmIndex, rows_of
 from torch_kbandits.environments.base import Environment
 from torch_kbandits.environments.options import check_size
 from torch_kbandits.errors import InputError
-from torch_kbandits.random import generator_for
+from torch_kbandits.numerics.random import generator_for
 
 
 class FiniteArms(Environment):

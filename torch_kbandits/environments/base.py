@@ -1,3 +1,5 @@
+"""What an environment is."""
+
 from abc import ABC, abstractmethod
 
 from torch import Tensor

@@ -1,3 +1,5 @@
+"""Problems on boxes."""
+
 from collections.abc import Callable
 
 import torch

@@ -8,7 +8,7 @@ from torch_kbandits import checks
 from torch_kbandits.environments.contextual import ContextualEnvironment
 from torch_kbandits.errors import InputError
 from torch_kbandits.extras import require
-from torch_kbandits.random import generator_for
+from torch_kbandits.numerics.random import generator_for
 
 
 class Classification(ContextualEnvironment):

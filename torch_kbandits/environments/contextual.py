@@ -1,3 +1,5 @@
+"""What a problem with contexts is."""
+
 from abc import ABC, abstractmethod
 
 import torch

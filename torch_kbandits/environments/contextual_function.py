@@ -1,3 +1,5 @@
+"""Problems with contexts and a known function."""
+
 from collections.abc import Callable
 
 import torch
@@ -7,7 +9,7 @@ from torch import Tensor
 from torch_kbandits import checks
 from torch_kbandits.environments.contextual import ContextualEnvironment
 from torch_kbandits.errors import InputError
-from torch_kbandits.random import generator_for
+from torch_kbandits.numerics.random import generator_for
 
 
 class ContextualFunction(ContextualEnvironment):

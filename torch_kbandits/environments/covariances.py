@@ -6,7 +6,7 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.environments.options import choice
-from torch_kbandits.linalg import jittered_cholesky
+from torch_kbandits.numerics.linalg import jittered_cholesky
 
 _SMOOTHNESS = {"rbf": None, "matern-0.5": 0.5, "matern-1.5": 1.5, "matern-2.5": 2.5}
 

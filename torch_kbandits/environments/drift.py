@@ -1,3 +1,5 @@
+"""Functions that drift."""
+
 import math
 
 from torch import Tensor

@@ -1,3 +1,5 @@
+"""What a problem that changes is."""
+
 from abc import ABC, abstractmethod
 
 from gpytorch.kernels import Kernel

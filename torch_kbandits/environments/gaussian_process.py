@@ -11,9 +11,9 @@ from torch_kbandits.environments.arms import FiniteArms
 from torch_kbandits.environments.covariances import norm_of_values, norm_of_weights, stationary_kernel
 from torch_kbandits.environments.options import check_size, choice
 from torch_kbandits.errors import InputError
-from torch_kbandits.gram import gram
-from torch_kbandits.linalg import jittered_cholesky
-from torch_kbandits.random import generator_for
+from torch_kbandits.numerics.gram import gram
+from torch_kbandits.numerics.linalg import jittered_cholesky
+from torch_kbandits.numerics.random import generator_for
 
 
 def rkhs_function(

@@ -1,3 +1,5 @@
+"""A peak that swings."""
+
 import math
 
 import torch

@@ -1,3 +1,5 @@
+"""Ozone over Central America."""
+
 from importlib import import_module
 
 import torch

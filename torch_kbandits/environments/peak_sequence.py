@@ -1,3 +1,5 @@
+"""A peak that moves along a line."""
+
 import math
 from abc import ABC, abstractmethod
 from itertools import pairwise

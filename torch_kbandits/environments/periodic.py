@@ -1,3 +1,5 @@
+"""Functions that come back."""
+
 import math
 
 from torch import Tensor

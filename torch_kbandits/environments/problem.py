@@ -1,9 +1,11 @@
+"""What all problems with known means share."""
+
 import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits import checks
-from torch_kbandits.random import generator_for
+from torch_kbandits.numerics.random import generator_for
 
 
 class Problem:

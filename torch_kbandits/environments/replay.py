@@ -1,3 +1,5 @@
+"""Recorded rewards of fixed arms."""
+
 import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
@@ -5,7 +7,7 @@ from torch import Tensor
 from torch_kbandits import checks
 from torch_kbandits.environments.arms import FiniteArms
 from torch_kbandits.errors import InputError
-from torch_kbandits.random import generator_for
+from torch_kbandits.numerics.random import generator_for
 
 
 class ReplayedArms(FiniteArms):

@@ -9,9 +9,9 @@ from torch_kbandits import checks
 from torch_kbandits.environments.covariances import stationary_kernel
 from torch_kbandits.environments.dynamic import DynamicEnvironment
 from torch_kbandits.environments.options import check_size
-from torch_kbandits.gram import gram
-from torch_kbandits.linalg import jittered_cholesky
-from torch_kbandits.random import generator_for
+from torch_kbandits.numerics.gram import gram
+from torch_kbandits.numerics.linalg import jittered_cholesky
+from torch_kbandits.numerics.random import generator_for
 
 #: s², in the posterior mean that a random function is.
 _POSTERIOR_NOISE = 0.01

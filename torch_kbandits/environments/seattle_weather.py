@@ -1,3 +1,5 @@
+"""Four years of weather in Seattle."""
+
 import csv
 from importlib import resources
 

@@ -20,8 +20,8 @@ from torch_kbandits.environments.box import BoxFunction
 from torch_kbandits.environments.covariances import norm_of_values, stationary_kernel
 from torch_kbandits.environments.options import check_size, choice, flag
 from torch_kbandits.errors import InputError
-from torch_kbandits.gram import gram
-from torch_kbandits.random import generator_for
+from torch_kbandits.numerics.gram import gram
+from torch_kbandits.numerics.random import generator_for
 
 _FUNCTIONS: dict[str, type[SyntheticTestFunction]] = {
     "ackley": synthetic.Ackley,

@@ -10,11 +10,11 @@ from warnings import warn
 import torch
 
 from torch_kbandits.bandit import Bandit
+from torch_kbandits.bandit.saving import read, write
 from torch_kbandits.errors import KernelBanditWarning, StateMismatchError
 from torch_kbandits.experiments.loop import Progress, Trace
 from torch_kbandits.experiments.records import versions
 from torch_kbandits.files import clear_drafts
-from torch_kbandits.saving import read, write
 
 #: Where in the directory of an experiment the runs on their way are.
 FOLDER = "checkpoints"

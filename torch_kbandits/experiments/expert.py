@@ -7,7 +7,7 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.environments import DynamicEnvironment
-from torch_kbandits.random import generator_for
+from torch_kbandits.numerics.random import generator_for
 
 
 class EnvironmentExpert:

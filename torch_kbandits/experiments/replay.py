@@ -10,7 +10,7 @@ from torch_kbandits.bandit import Bandit
 from torch_kbandits.environments import LoggedInteractions
 from torch_kbandits.errors import InputError
 from torch_kbandits.experiments.summary import Estimate, estimate
-from torch_kbandits.random import generator_for
+from torch_kbandits.numerics.random import generator_for
 
 
 @dataclass(frozen=True, eq=False)

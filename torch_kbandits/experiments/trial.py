@@ -25,7 +25,7 @@ from torch_kbandits.experiments.live import Report, watcher
 from torch_kbandits.experiments.loop import Progress, play
 from torch_kbandits.experiments.records import Record, versions
 from torch_kbandits.experiments.widths import build_gain, build_width
-from torch_kbandits.random import seed_for
+from torch_kbandits.numerics.random import seed_for
 
 #: Part of every key: a new number makes recorded runs run again. It changes when a run measures something else.
 _MEASURE = 1

@@ -1,3 +1,5 @@
+"""The kernel on time of TV-GP-UCB."""
+
 from typing import Any
 
 import torch

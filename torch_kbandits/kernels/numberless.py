@@ -1,3 +1,5 @@
+"""Batch shapes for kernels that have no parameters."""
+
 from typing import Any, cast
 
 import torch

@@ -1,3 +1,5 @@
+"""The kernel of LinUCB."""
+
 from typing import Any
 
 from torch import Tensor

@@ -1,3 +1,5 @@
+"""Kernels given as a matrix."""
+
 from typing import Any
 
 import torch
@@ -6,7 +8,7 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.errors import InputError
-from torch_kbandits.linalg import jittered_cholesky
+from torch_kbandits.numerics.linalg import jittered_cholesky
 
 #: Largest asymmetry, relative to the largest entry, that rounding alone explains.
 _ASYMMETRY_TOLERANCE = {torch.float64: 1e-8, torch.float32: 1e-4}

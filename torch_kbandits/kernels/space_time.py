@@ -1,3 +1,5 @@
+"""Kernels on time and space."""
+
 from collections.abc import Iterator
 from copy import deepcopy
 from typing import Any

@@ -1,3 +1,5 @@
+"""The check of columns of time."""
+
 from torch import Tensor
 
 from torch_kbandits import checks

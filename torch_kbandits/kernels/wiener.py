@@ -1,3 +1,5 @@
+"""The kernel of a random walk on time."""
+
 import math
 from typing import Any
 

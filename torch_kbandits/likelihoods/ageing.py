@@ -1,3 +1,5 @@
+"""Noise that grows with age."""
+
 from copy import deepcopy
 from typing import Any, Self, cast
 

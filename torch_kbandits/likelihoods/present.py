@@ -1,3 +1,5 @@
+"""The time at which a model is asked."""
+
 from gpytorch.models import ExactGP
 from torch.nn import Module
 

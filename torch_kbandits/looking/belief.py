@@ -9,7 +9,7 @@ from torch import Tensor
 
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.candidates import ContextualActions
-from torch_kbandits.rows import distinct
+from torch_kbandits.numerics.rows import distinct
 
 #: Points whose posterior is computed at a time.
 _BLOCK = 4096

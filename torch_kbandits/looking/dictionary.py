@@ -12,7 +12,7 @@ from torch_kbandits.looking.belief import moments
 from torch_kbandits.looking.legends import legend_below, marker_handle
 from torch_kbandits.looking.palette import BELIEF, DICTIONARY, SMALL, TEXT, clean
 from torch_kbandits.looking.units import plain_logarithmic
-from torch_kbandits.rows import row_keys
+from torch_kbandits.numerics.rows import row_keys
 
 #: In inches.
 _SIZE = (6.0, 4.2)

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.extras import require
-from torch_kbandits.gram import gram, prior_variance
 from torch_kbandits.looking.section import Section
+from torch_kbandits.numerics.gram import gram, prior_variance
 
 #: What would be drawn more faintly is left out.
 FAINTEST = 0.02

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.bandit import Bandit
+from torch_kbandits.bandit.saving import read
 from torch_kbandits.candidates import ContextualActions
 from torch_kbandits.errors import EmptyHistoryError, InputError
 from torch_kbandits.files import file_error
@@ -18,7 +19,6 @@ from torch_kbandits.looking.dictionary import plot_dictionary, plot_leverage
 from torch_kbandits.looking.figures import FORMATS, write_figure
 from torch_kbandits.looking.line import plot_line
 from torch_kbandits.looking.plane import plot_plane
-from torch_kbandits.saving import read
 
 
 def plot_saved(

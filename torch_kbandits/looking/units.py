@@ -7,8 +7,8 @@ from torch import Tensor
 
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.candidates import ContextualActions
-from torch_kbandits.columns import Number
 from torch_kbandits.extras import require
+from torch_kbandits.observations.columns import Number
 
 
 def number_column(bandit: Bandit, column: int) -> Number | None:

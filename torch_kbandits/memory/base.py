@@ -1,3 +1,5 @@
+"""What a memory is."""
+
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar

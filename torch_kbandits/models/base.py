@@ -23,12 +23,12 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.errors import InputError, NumericalError
-from torch_kbandits.gram import gram, prior_mean, prior_variance
 from torch_kbandits.likelihoods import GivenNoiseLikelihood, UncertaintyInjectionLikelihood
 from torch_kbandits.models.arguments import check_data, check_likelihood, check_variances, fixed_gaussian
 from torch_kbandits.models.cache import Cache, PosteriorFactors
 from torch_kbandits.models.leaving_out import cross_validation, left_out
 from torch_kbandits.models.shapes import concatenate, flatten_t_batch, unrepeated, with_column
+from torch_kbandits.numerics.gram import gram, prior_mean, prior_variance
 
 
 class FactoredGP(SingleTaskGP):

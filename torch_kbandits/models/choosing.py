@@ -5,10 +5,10 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits.dictionaries import PlayedPoints
-from torch_kbandits.dtc import DTCFactors
-from torch_kbandits.gram import gram, prior_variance
-from torch_kbandits.linalg import non_negative_variance
-from torch_kbandits.rows import distinct_in_order, row_keys
+from torch_kbandits.numerics.gram import gram, prior_variance
+from torch_kbandits.numerics.linalg import non_negative_variance
+from torch_kbandits.numerics.rows import distinct_in_order, row_keys
+from torch_kbandits.posteriors.dtc import DTCFactors
 
 #: A point is spanned if what the dictionary leaves of its prior variance is at most this fraction of it.
 _SPANNED = {torch.float64: 1e-10, torch.float32: 1e-4}

@@ -4,8 +4,8 @@ import torch
 from torch import Tensor
 
 from torch_kbandits.models.base import FactoredGP
-from torch_kbandits.prior_draws import prior_draws
-from torch_kbandits.rows import distinct
+from torch_kbandits.numerics.prior_draws import prior_draws
+from torch_kbandits.numerics.rows import distinct
 
 
 class PosteriorDraws:

@@ -6,7 +6,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from torch_kbandits.rows import RowIndex, row_keys
+from torch_kbandits.numerics.rows import RowIndex, row_keys
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,3 +1,5 @@
+"""The Nyström–DTC posterior as a BoTorch model."""
+
 from copy import deepcopy
 from dataclasses import replace
 from typing import Any, Self
@@ -16,15 +18,15 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.dictionaries import DictionaryRule, PlayedPoints, RidgeLeverageSampling
-from torch_kbandits.dtc import DTCFactors, embed
 from torch_kbandits.errors import EmptyHistoryError, InputError
-from torch_kbandits.gram import border, gram, prior_mean, prior_variance
 from torch_kbandits.likelihoods import UncertaintyInjectionLikelihood
-from torch_kbandits.linalg import jittered_cholesky
 from torch_kbandits.models.choosing import played_points, unspanned
 from torch_kbandits.models.collapsed_bound import LowRankNormal, TraceTerm
 from torch_kbandits.models.shapes import concatenate
 from torch_kbandits.models.telling import Change, Observations, ToldGP
+from torch_kbandits.numerics.gram import border, gram, prior_mean, prior_variance
+from torch_kbandits.numerics.linalg import jittered_cholesky
+from torch_kbandits.posteriors.dtc import DTCFactors, embed
 
 _TRACE_TERM = "nystrom_trace_term"
 

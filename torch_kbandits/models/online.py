@@ -1,3 +1,5 @@
+"""The exact posterior as a BoTorch model."""
+
 from dataclasses import replace
 from typing import Any, Self, cast
 
@@ -10,13 +12,13 @@ from gpytorch.likelihoods.gaussian_likelihood import _GaussianLikelihoodBase
 from gpytorch.means import Mean
 from torch import Tensor
 
-from torch_kbandits.exact import ExactFactors
-from torch_kbandits.gram import border, gram, prior_mean, prior_variance
 from torch_kbandits.models.cache import Cache
 from torch_kbandits.models.merged import Merged, sums
 from torch_kbandits.models.shapes import concatenate
 from torch_kbandits.models.telling import Change, Observations, ToldGP
-from torch_kbandits.rows import distinct, distinct_in_order
+from torch_kbandits.numerics.gram import border, gram, prior_mean, prior_variance
+from torch_kbandits.numerics.rows import distinct, distinct_in_order
+from torch_kbandits.posteriors.exact import ExactFactors
 
 
 class OnlineGP(ToldGP):

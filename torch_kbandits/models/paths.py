@@ -12,8 +12,8 @@ from botorch.sampling.pathwise.utils import get_input_transform, get_output_tran
 from botorch.utils.context_managers import delattr_ctx
 from torch import Size
 
-from torch_kbandits.gram import prior_mean
 from torch_kbandits.models.nystrom import NystromGP
+from torch_kbandits.numerics.gram import prior_mean
 
 
 @DrawMatheronPaths.register(NystromGP)

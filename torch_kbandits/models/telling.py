@@ -10,11 +10,11 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.errors import InputError
-from torch_kbandits.gram import prior_mean
 from torch_kbandits.likelihoods import UncertaintyInjectionLikelihood
 from torch_kbandits.models.arguments import check_variances
 from torch_kbandits.models.base import FactoredGP
 from torch_kbandits.models.cache import Cache
+from torch_kbandits.numerics.gram import prior_mean
 
 
 @dataclass(frozen=True, eq=False)

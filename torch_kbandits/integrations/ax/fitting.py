@@ -19,11 +19,11 @@ from gpytorch.priors import LogNormalPrior
 from gpytorch.settings import min_fixed_noise
 from torch import Tensor
 
-from torch_kbandits.fitting import center_and_scale
 from torch_kbandits.likelihoods import UncertaintyInjectionLikelihood
 from torch_kbandits.memory import Growth, Linear
 from torch_kbandits.models import OnlineGP
-from torch_kbandits.random import seeded
+from torch_kbandits.numerics.random import seeded
+from torch_kbandits.priors.fitting import center_and_scale
 
 
 @dataclass(frozen=True, eq=False)

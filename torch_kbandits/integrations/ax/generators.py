@@ -28,7 +28,7 @@ from torch_kbandits.errors import InputError
 from torch_kbandits.integrations.ax.pool import CandidatePool, ExactRows
 from torch_kbandits.integrations.ax.precision import AsSaved
 from torch_kbandits.integrations.ax.problem import check_fixed, check_objective, check_space
-from torch_kbandits.random import generator_for, seed_for
+from torch_kbandits.numerics.random import generator_for, seed_for
 
 #: How Ax hands the model its data: parameters as numbers, in their own units or the logarithm, and outcomes untouched.
 #: Choices stay discrete. Ax's one-hot columns are relaxed in the search, and what is uncertain between the choices is

@@ -16,7 +16,6 @@ from torch import Tensor
 
 from torch_kbandits.dictionaries import DictionaryRule, RidgeLeverageSampling
 from torch_kbandits.errors import InputError
-from torch_kbandits.gram import check_kernel
 from torch_kbandits.integrations.ax.cube import UnitCube
 from torch_kbandits.integrations.ax.fitting import (
     Ageing,
@@ -29,8 +28,9 @@ from torch_kbandits.integrations.ax.fitting import (
 from torch_kbandits.integrations.ax.trials import Trials
 from torch_kbandits.memory import Discount, Exponential, Growth, Memory, UncertaintyInjection
 from torch_kbandits.models import FactoredGP, NystromGP, OnlineGP
-from torch_kbandits.random import generator_for, seed_for
-from torch_kbandits.rows import distinct
+from torch_kbandits.numerics.gram import check_kernel
+from torch_kbandits.numerics.random import generator_for, seed_for
+from torch_kbandits.numerics.rows import distinct
 
 
 @dataclass(frozen=True)

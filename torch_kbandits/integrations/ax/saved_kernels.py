@@ -4,9 +4,9 @@ from typing import Any
 
 from gpytorch.kernels import Kernel
 
+from torch_kbandits.bandit.saving.kernels import describe, rebuild
+from torch_kbandits.bandit.saving.refusal import NotRebuildableError
 from torch_kbandits.errors import DamagedFileError, InputError, StateMismatchError
-from torch_kbandits.saving.kernels import describe, rebuild
-from torch_kbandits.saving.refusal import NotRebuildableError
 
 #: What Ax's decoder knows them by.
 KERNEL_TYPE = "kbandits.Kernel"

@@ -22,7 +22,7 @@ from torch_kbandits.fitted import FittedBandit
 from torch_kbandits.integrations.optuna.belief import Reading, StudyBelief, mark, refuse_constraints
 from torch_kbandits.integrations.optuna.distributions import space_of
 from torch_kbandits.memory import Memory
-from torch_kbandits.random import generator_for
+from torch_kbandits.numerics.random import generator_for
 
 #: So many beliefs are kept, for a sampler that serves several studies or the brackets of a pruner in turn.
 _REMEMBERED = 8

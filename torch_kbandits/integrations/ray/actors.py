@@ -1,3 +1,5 @@
+"""Workers that are Ray actors."""
+
 import math
 import os
 import warnings

@@ -1,3 +1,5 @@
+"""Arms split over workers."""
+
 from itertools import pairwise
 from os import PathLike
 

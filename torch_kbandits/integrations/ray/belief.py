@@ -1,3 +1,5 @@
+"""The posterior over arms that workers hold, seen from the bandit."""
+
 from dataclasses import replace
 from typing import Any, cast
 

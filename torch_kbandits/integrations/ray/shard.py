@@ -1,3 +1,5 @@
+"""The posterior over one block of arms, seen from its worker."""
+
 import time
 from typing import Any, NamedTuple
 

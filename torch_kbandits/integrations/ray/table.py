@@ -11,7 +11,7 @@ from torch_kbandits.candidates.sources import TensorArms
 from torch_kbandits.candidates.table import ArmLookahead, TableBelief
 from torch_kbandits.integrations.ray.course import TakenBack
 from torch_kbandits.integrations.ray.taking_back import plays_of
-from torch_kbandits.random import generator_for
+from torch_kbandits.numerics.random import generator_for
 
 #: Ranks drawn at a time to get at those of a shard.
 _BLOCK = 2**20

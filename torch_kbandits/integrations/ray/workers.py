@@ -1,3 +1,5 @@
+"""What is asked of workers, and what becomes of those that are lost."""
+
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, Self

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from torch_kbandits.bandit.saving import read, write
 from torch_kbandits.errors import DamagedFileError, FileError, InputError, KernelBanditWarning, StateMismatchError
-from torch_kbandits.saving import read, write
 
 _KIND = "search"
 

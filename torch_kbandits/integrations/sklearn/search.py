@@ -19,7 +19,7 @@ from torch_kbandits.integrations.sklearn.distributions import SearchSpace
 from torch_kbandits.integrations.sklearn.identity import classes_in, described, described_data
 from torch_kbandits.integrations.sklearn.sequential import Evaluate, FixedSplits, SequentialSearchCV
 from torch_kbandits.integrations.sklearn.untried import Untried
-from torch_kbandits.random import generator_for
+from torch_kbandits.numerics.random import generator_for
 
 
 class KernelBanditSearchCV(SequentialSearchCV):

@@ -8,8 +8,8 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.errors import InputError
-from torch_kbandits.ledger import History
 from torch_kbandits.memory import Memory
+from torch_kbandits.observations.ledger import History
 
 
 class Choice(NamedTuple):

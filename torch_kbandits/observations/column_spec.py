@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from torch_kbandits import checks
-from torch_kbandits.columns import Category, Number, ordered, refusal, repeated
 from torch_kbandits.errors import InputError
+from torch_kbandits.observations.columns import Category, Number, ordered, refusal, repeated
 
 
 @dataclass(frozen=True)

@@ -13,20 +13,21 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.acquisition import AcquisitionRule, Domain, UpperConfidenceRule
-from torch_kbandits.batches import BatchRule
+from torch_kbandits.bandit.batches import BatchRule
+from torch_kbandits.bandit.filling import fill, require_open
+from torch_kbandits.bandit.pieces import Pieces
+from torch_kbandits.bandit.saving import loaded, save
+from torch_kbandits.bandit.state import SavedState, check_config, check_format, saved_state, state_of
+from torch_kbandits.bandit.undisturbed import Undisturbed
 from torch_kbandits.candidates import Belief, Candidates, Lookahead
-from torch_kbandits.clock import Clock
 from torch_kbandits.confidence import Width
 from torch_kbandits.dictionaries import DictionaryRule
 from torch_kbandits.errors import InputError
-from torch_kbandits.filling import fill, require_open
-from torch_kbandits.ledger import History, Ledger, Pending, check_rounds, joined, replayed_rounds, rewards
 from torch_kbandits.memory import Memory
 from torch_kbandits.models import NystromGP, OnlineGP
-from torch_kbandits.pieces import Pieces
-from torch_kbandits.random import Undisturbed, seed_for
-from torch_kbandits.saving import loaded, save
-from torch_kbandits.state import SavedState, check_config, check_format, saved_state, state_of
+from torch_kbandits.numerics.random import seed_for
+from torch_kbandits.observations.clock import Clock
+from torch_kbandits.observations.ledger import History, Ledger, Pending, check_rounds, joined, replayed_rounds, rewards
 
 #: Points that ``ask(None)`` returns at most.
 _LARGEST_BATCH = 10_000

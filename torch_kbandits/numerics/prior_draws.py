@@ -10,9 +10,9 @@ from botorch.sampling.pathwise.features.generators import gen_kernel_features
 from gpytorch.kernels import Kernel, MaternKernel, RBFKernel, ScaleKernel
 from torch import Tensor
 
-from torch_kbandits.gram import gram, prior_variance
-from torch_kbandits.linalg import jittered_cholesky
-from torch_kbandits.random import seeded
+from torch_kbandits.numerics.gram import gram, prior_variance
+from torch_kbandits.numerics.linalg import jittered_cholesky
+from torch_kbandits.numerics.random import seeded
 
 #: Up to this many distinct points a prior draw comes from the joint covariance, beyond it from an approximation.
 JOINT_LIMIT = 2000

@@ -8,12 +8,12 @@ from itertools import accumulate
 import torch
 
 from torch_kbandits import checks
-from torch_kbandits.adaptation.exp3 import probabilities
-from torch_kbandits.adaptation.memory_choice import Believe, Choice, MemoryChoice, checked_memories
+from torch_kbandits.bandit.adaptation.exp3 import probabilities
+from torch_kbandits.bandit.adaptation.memory_choice import Believe, Choice, MemoryChoice, checked_memories
 from torch_kbandits.errors import InputError
-from torch_kbandits.ledger import History
 from torch_kbandits.memory import Memory, SlidingWindow
-from torch_kbandits.random import generator_for
+from torch_kbandits.numerics.random import generator_for
+from torch_kbandits.observations.ledger import History
 
 #: The ratio of two neighbouring windows of ``default_memories``.
 _RATIO = 4

@@ -5,15 +5,15 @@ from typing import Any, Self
 from torch import Tensor
 
 from torch_kbandits import checks
-from torch_kbandits.adaptation import MemoryChoice, RestartTrigger
-from torch_kbandits.adaptation.restart_trigger import Prediction
 from torch_kbandits.bandit import Bandit
+from torch_kbandits.bandit.adaptation import MemoryChoice, RestartTrigger
+from torch_kbandits.bandit.adaptation.restart_trigger import Prediction
+from torch_kbandits.bandit.state import SavedState, describe_value
 from torch_kbandits.candidates import Belief
-from torch_kbandits.clock import Clock
 from torch_kbandits.errors import InputError
-from torch_kbandits.ledger import History, Pending
 from torch_kbandits.memory import Memory
-from torch_kbandits.state import SavedState, describe_value
+from torch_kbandits.observations.clock import Clock
+from torch_kbandits.observations.ledger import History, Pending
 
 
 class AdaptiveBandit(Bandit):

@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 
 from torch_kbandits import checks
+from torch_kbandits.bandit.saving import values
+from torch_kbandits.bandit.saving.container import read, write
+from torch_kbandits.bandit.saving.refusal import NotRebuildableError
+from torch_kbandits.bandit.saving.schema import check_bandit, check_pieces
 from torch_kbandits.errors import DamagedFileError, InputError, KernelBanditError, StateMismatchError
-from torch_kbandits.saving import values
-from torch_kbandits.saving.container import read, write
-from torch_kbandits.saving.refusal import NotRebuildableError
-from torch_kbandits.saving.schema import check_bandit, check_pieces
 from torch_kbandits.version import __version__
 
 #: What the first line of a file calls it.

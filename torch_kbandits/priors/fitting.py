@@ -20,9 +20,9 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.errors import InputError, KernelBanditWarning
-from torch_kbandits.gram import check_kernel
-from torch_kbandits.ledger import rewards
-from torch_kbandits.random import seeded
+from torch_kbandits.numerics.gram import check_kernel
+from torch_kbandits.numerics.random import seeded
+from torch_kbandits.observations.ledger import rewards
 
 #: Rewards whose deviation is this fraction of their size are equal to rounding.
 _EQUAL = 1e-12

@@ -10,10 +10,10 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits import checks
-from torch_kbandits.clock import Clock, NoClock
 from torch_kbandits.dictionaries import Selection
 from torch_kbandits.errors import InputError, StateMismatchError
-from torch_kbandits.ledger import History, Ledger, Pending, check_rounds, checked_stages, rewards
+from torch_kbandits.observations.clock import Clock, NoClock
+from torch_kbandits.observations.ledger import History, Ledger, Pending, check_rounds, checked_stages, rewards
 
 #: Version of the layout of ``Bandit.state_dict``.
 STATE_FORMAT = 3

@@ -7,8 +7,8 @@ from typing import Self, cast
 import torch
 from torch import Tensor
 
-from torch_kbandits.bordered import BorderedFactor
-from torch_kbandits.linalg import is_finite, jittered_cholesky, magnitude, non_negative_variance, schur_factor
+from torch_kbandits.numerics.bordered import BorderedFactor
+from torch_kbandits.numerics.linalg import is_finite, jittered_cholesky, magnitude, non_negative_variance, schur_factor
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,16 +10,16 @@ from gpytorch.kernels import Kernel
 
 from torch_kbandits import checks
 from torch_kbandits.acquisition import AcquisitionRule
-from torch_kbandits.batches import BatchRule
+from torch_kbandits.bandit.batches import BatchRule
+from torch_kbandits.bandit.state import describe_kernel, describe_value
 from torch_kbandits.candidates import Belief, Candidates, StagedBelief
-from torch_kbandits.clock import Clock, NoClock
 from torch_kbandits.confidence import ConstantWidth, Width
 from torch_kbandits.dictionaries import DictionaryRule
 from torch_kbandits.errors import InputError, TheoryWarning
-from torch_kbandits.gram import check_kernel, prior_variance
 from torch_kbandits.memory import Memory
-from torch_kbandits.random import generator_for
-from torch_kbandits.state import describe_kernel, describe_value
+from torch_kbandits.numerics.gram import check_kernel, prior_variance
+from torch_kbandits.numerics.random import generator_for
+from torch_kbandits.observations.clock import Clock, NoClock
 
 #: In single precision a regularization below this fraction of the prior variance drowns in rounding.
 _FLOAT32_REGULARIZATION = 1e-4

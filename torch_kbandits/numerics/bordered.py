@@ -6,7 +6,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from torch_kbandits.linalg import bordered, cholesky_rank_one, cholesky_remove
+from torch_kbandits.numerics.linalg import bordered, cholesky_rank_one, cholesky_remove
 
 #: Rows from which on a factor is worth holding in parts; copying a smaller one costs less than the parts do.
 _HEAD = 400

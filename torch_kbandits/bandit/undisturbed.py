@@ -1,63 +1,15 @@
-"""What makes results depend on their inputs alone: draws with an address, and calls that nothing disturbs."""
+"""Calls that nothing disturbs: neither other threads nor the modes and the device that torch is in."""
 
-import hashlib
-import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import nullcontext
 from copy import deepcopy
 from functools import wraps
-from threading import RLock
 from types import FunctionType
 from typing import Any, Self
 
 import torch
 
-
-def seed_for(seed: int, round: int, purpose: str) -> int:
-    """Return the 63-bit seed of the draw made by ``seed`` in ``round`` for ``purpose``."""
-    address = f"{seed}/{round}/{purpose}".encode()
-    return int.from_bytes(hashlib.blake2b(address, digest_size=8).digest(), "big") >> 1
-
-
-def generator_for(seed: int, round: int, purpose: str) -> torch.Generator:
-    """Return a fresh CPU generator for the draw made by ``seed`` in ``round`` for ``purpose``.
-
-    Two calls with equal arguments return generators in the same state; calls that differ in any argument return
-    unrelated ones. So the randomness of a round depends on nothing that happened in other rounds.
-    """
-    return torch.Generator().manual_seed(seed_for(seed, round, purpose))
-
-
-class Lock:
-    """A reentrant lock. Copies, pickles and forked processes have one of their own, which nobody holds."""
-
-    def __init__(self) -> None:
-        self._process, self._lock = os.getpid(), RLock()
-
-    def __reduce__(self) -> tuple[type["Lock"], tuple[()]]:
-        return Lock, ()
-
-    @property
-    def held(self) -> Any:
-        """What a ``with`` statement takes. The lock itself, whose release no interrupt can come before."""
-        if self._process != os.getpid():  # of another thread that held it there is no trace here
-            Lock.__init__(self)
-        return self._lock
-
-
-#: Held by the thread that has seeded torch's global generators.
-_SEEDED = Lock()
-
-
-@contextmanager
-def seeded(seed: int) -> Iterator[None]:
-    """Seed torch's global generators for what knows no others, in one thread at a time, and put them back after."""
-    devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
-    with _SEEDED.held, torch.random.fork_rng(devices):
-        torch.default_generator.manual_seed(seed)
-        for device in devices:
-            torch.cuda.default_generators[device].manual_seed(seed)
-        yield
+from torch_kbandits.numerics.random import Lock
 
 
 class Undisturbed:

@@ -8,18 +8,20 @@ import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from torch_kbandits import acquisition, adaptation, batches, columns, confidence, dictionaries, memory
+from torch_kbandits import acquisition, confidence, dictionaries, memory
 from torch_kbandits.acquisition import AcquisitionRule
-from torch_kbandits.adaptation import MemoryChoice, RestartTrigger
-from torch_kbandits.batches import BatchRule
+from torch_kbandits.bandit import adaptation, batches
+from torch_kbandits.bandit.adaptation import MemoryChoice, RestartTrigger
+from torch_kbandits.bandit.batches import BatchRule
+from torch_kbandits.bandit.saving import kernels
+from torch_kbandits.bandit.saving.refusal import NotRebuildableError
 from torch_kbandits.candidates import Arms, Box, ContextualActions, MappedArms, TensorArms, TimedActions
-from torch_kbandits.column_spec import ColumnSpec
-from torch_kbandits.columns import Category, Number
 from torch_kbandits.confidence import InformationGain, Width
 from torch_kbandits.dictionaries import DictionaryRule
 from torch_kbandits.memory import Growth, Memory
-from torch_kbandits.saving import kernels
-from torch_kbandits.saving.refusal import NotRebuildableError
+from torch_kbandits.observations import columns
+from torch_kbandits.observations.column_spec import ColumnSpec
+from torch_kbandits.observations.columns import Category, Number
 
 _BASES = (
     AcquisitionRule,

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from torch import Tensor
 
-from torch_kbandits.batches import BatchRule
+from torch_kbandits.bandit.batches import BatchRule
 from torch_kbandits.candidates import Lookahead
 from torch_kbandits.errors import InputError
 

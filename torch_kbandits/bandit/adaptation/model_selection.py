@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from torch_kbandits import checks
-from torch_kbandits.adaptation.memory_choice import Believe, Choice, MemoryChoice, Predictor, checked_memories
+from torch_kbandits.bandit.adaptation.memory_choice import Believe, Choice, MemoryChoice, Predictor, checked_memories
 from torch_kbandits.errors import InputError
-from torch_kbandits.ledger import History
 from torch_kbandits.memory import Discount, KeepAll, Memory
+from torch_kbandits.observations.ledger import History
 
 #: A block of which less than this share is left counts no more.
 _LEAST = 1e-3

@@ -11,10 +11,10 @@ from gpytorch.priors import Prior
 from gpytorch.utils.transforms import inv_softplus
 from torch import Tensor
 
-from torch_kbandits.gram import gram
-from torch_kbandits.saving.recipes import CONSTRAINTS, PRIORS, RECIPES, TRANSFORMED, TRANSFORMS
-from torch_kbandits.saving.refusal import NotRebuildableError
-from torch_kbandits.state import describe_kernel
+from torch_kbandits.bandit.saving.recipes import CONSTRAINTS, PRIORS, RECIPES, TRANSFORMED, TRANSFORMS
+from torch_kbandits.bandit.saving.refusal import NotRebuildableError
+from torch_kbandits.bandit.state import describe_kernel
+from torch_kbandits.numerics.gram import gram
 
 
 def describe(kernel: Kernel, points: Tensor | None = None) -> dict[str, Any]:

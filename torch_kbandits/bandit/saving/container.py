@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torch_kbandits.bandit.saving.schema import check_archive, check_content
 from torch_kbandits.errors import DamagedFileError, InputError, StateMismatchError
 from torch_kbandits.files import read_whole, write_whole
-from torch_kbandits.saving.schema import check_archive, check_content
 from torch_kbandits.version import __version__
 
 #: Version of the layout of these files, and of what they hold.

@@ -1,3 +1,5 @@
+"""What saving says of values that it cannot make again."""
+
 from torch_kbandits.errors import KernelBanditError
 
 

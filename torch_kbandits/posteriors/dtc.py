@@ -6,7 +6,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from torch_kbandits.linalg import (
+from torch_kbandits.numerics.linalg import (
     LEAST_SHARE,
     bordered,
     cholesky_rank_one,
