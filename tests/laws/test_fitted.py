@@ -9,6 +9,7 @@ import pytest
 import torch
 from botorch.exceptions.errors import ModelFittingError
 from botorch.test_functions import Branin
+from gpytorch.kernels import RBFKernel
 from interrupts import Interrupt
 from problems import DOUBLE, data, dense, difference, matern
 from scipy.stats import wilcoxon
@@ -133,6 +134,9 @@ def test_fits_that_make_no_sense_are_refused():
     for bad in ((X[:1], Y[:1, 0]), (X, Y[None]), (X.float(), Y[:, 0].float()), (X, Y[:5, 0]), (X[0], Y[:2, 0])):
         with pytest.raises(InputError):
             fit_prior(*bad)
+    for kernel, words in (("rbf", "a GPyTorch kernel"), (RBFKernel(ard_num_dims=3), "points of 2 columns")):
+        with pytest.raises(InputError, match=words):
+            fit_prior(X, Y[:, 0], kernel)
     with pytest.raises(InputError, match="finite"):
         fit_prior(X, Y[:, 0].masked_fill(torch.arange(20) == 3, torch.nan))
 
