@@ -104,7 +104,7 @@ def test_shards_choose_the_arms_of_one_table(rule, memory, number, count):
 def test_the_posterior_is_the_dense_one_of_what_counts():
     arms = some_arms(90)
     bandit = make(sharded(arms, 4), memory="observations")
-    for number in range(8):
+    for number in range(7):
         X = bandit.ask(1 + number % 2)
         bandit.tell(X, noisy(X, number))
     history = bandit.history.rows(slice(len(bandit.history.X) - 7, None))

@@ -132,7 +132,7 @@ def test_batches_that_a_rule_decides(name, settings):
 def test_the_posterior_is_the_dense_one():
     arms = some_arms(90)
     bandit = make(sharded(arms, 4), kernel=rbf(0.4))
-    rounds([bandit], 9)
+    rounds([bandit], 5, 4)
     X, Y, Z, T = dense(bandit.history.X, bandit.history.Y, bandit.inducing_points, arms)
     expected = oracles.dtc(oracles.rbf(0.4), X, Y, np.full(len(Y), LAMBDA), Z, T)
     assert difference(bandit._belief.mean, expected.mean) < expected.rounding
@@ -257,8 +257,8 @@ def test_a_round_sends_the_same_to_many_arms_late_and_early():
             bandit.tell(known, noisy(known, 0))
             play(bandit, 1)  # in which shards learn of them
             workers.sent.clear()
-            play(bandit, 8)
-            assert len(workers.sent) == 2 * 8
+            play(bandit, 5)
+            assert len(workers.sent) == 2 * 5
             sent[count].append(max(workers.sent))
     m = len(bandit.inducing_points)
     assert max(sent[100] + sent[1000]) < 2500 + 8 * m
@@ -425,7 +425,7 @@ def test_bandits_that_share_workers_and_copies():
     candidates = sharded(arms, 2)
     ours = [make(candidates, seed=seed, resampling="never") for seed in (0, 1)]
     single = [make(Arms(arms), seed=seed, resampling="never") for seed in (0, 1)]
-    for number in range(5, 8):
+    for number in range(6, 8):
         for pair in zip(ours, single, strict=True):
             rounds(pair, 1, number)
     copied, twin = deepcopy(ours[0]), deepcopy(single[0])
@@ -479,10 +479,10 @@ def test_saved_states_go_from_one_form_to_the_other(source, tmp_path):
 def test_restart():
     arms = some_arms()
     bandits = [make(candidates) for candidates in (Arms(arms), sharded(arms, 3))]
-    rounds(bandits, 3)
+    rounds(bandits, 2, 4)
     for bandit in bandits:
         bandit.restart()
-    rounds(bandits, 3)
+    rounds(bandits, 2)
     assert_equal_posteriors(bandits[1], bandits[0])
 
 
