@@ -25,8 +25,6 @@ from torch_kbandits.integrations.ray import ShardedArms, ShardLostError, actors,
 from torch_kbandits.integrations.ray.arms import split
 from torch_kbandits.integrations.ray.questions import LocalBest, overall_best, undominated
 
-pytestmark = pytest.mark.one_in(3)
-
 LAMBDA = 0.02
 
 
@@ -134,7 +132,7 @@ def test_batches_that_a_rule_decides(name, settings):
 def test_the_posterior_is_the_dense_one():
     arms = some_arms(90)
     bandit = make(sharded(arms, 4), kernel=rbf(0.4))
-    rounds([bandit], 30)
+    rounds([bandit], 5, 4)
     X, Y, Z, T = dense(bandit.history.X, bandit.history.Y, bandit.inducing_points, arms)
     expected = oracles.dtc(oracles.rbf(0.4), X, Y, np.full(len(Y), LAMBDA), Z, T)
     assert difference(bandit._belief.mean, expected.mean) < expected.rounding
@@ -147,7 +145,7 @@ def test_a_dictionary_that_was_not_played_and_a_kernel_that_is_not_stationary():
     words = {"kernel": linear(0.7), "regularization": LAMBDA, "seed": 3, "width": ConstantWidth(2.0)}
     rule = FixedDictionary(arms[::13] + 0.01)
     bandits = [Bandit(candidates=candidates, dictionary=rule, **words) for candidates in (Arms(arms), sharded(arms, 3))]
-    rounds(bandits, 30)
+    rounds(bandits, 8)
     assert_equal_posteriors(bandits[1], bandits[0])
     assert float(bandits[1]._belief.kernel_bound()) == float(bandits[0]._belief.kernel_bound())
 
@@ -170,7 +168,7 @@ def test_few_arms_are_looked_at(monkeypatch):
     arms = some_arms(400)
     bandits = [make(candidates, resampling="never") for candidates in (Arms(arms), sharded(arms, 3))]
     shares = []
-    for number in range(40):
+    for number in range(12):
         X = [bandit.ask() for bandit in bandits]
         assert torch.equal(*X)
         shares.append(bandits[1].visited_share)
@@ -251,16 +249,20 @@ def test_arms_that_are_all_equal(seed):
 def test_a_round_sends_the_same_to_many_arms_late_and_early():
     sent = {}
     for count in (100, 1000):
-        bandit = make(sharded(some_arms(count), 2), resampling="never")
-        play(bandit, 10)
-        workers = bandit.candidates.workers
-        workers.sent.clear()
-        play(bandit, 60)
-        assert len(workers.sent) == 2 * 60
-        sent[count] = workers.sent
+        arms = some_arms(count)
+        bandit = make(sharded(arms, 2), resampling="never")
+        workers, sent[count] = bandit.candidates.workers, []
+        known = arms[:5].repeat(20, 1)
+        for _ in range(2):  # early rounds, and late ones of a hundred more observations
+            bandit.tell(known, noisy(known, 0))
+            play(bandit, 1)  # in which shards learn of them
+            workers.sent.clear()
+            play(bandit, 5)
+            assert len(workers.sent) == 2 * 5
+            sent[count].append(max(workers.sent))
     m = len(bandit.inducing_points)
     assert max(sent[100] + sent[1000]) < 2500 + 8 * m
-    assert max(sent[1000][60:]) < max(sent[1000][:60]) + 8 * m
+    assert sent[1000][1] < sent[1000][0] + 8 * m
 
 
 def test_telling_sends_nothing():
@@ -317,9 +319,9 @@ def test_lost_workers_are_built_from_the_history(name):
 def test_workers_that_were_closed():
     arms = some_arms()
     bandits = [make(candidates) for candidates in (Arms(arms), sharded(arms, 3))]
-    rounds(bandits, 5)
+    rounds(bandits, 2, 5)
     bandits[1].candidates.close()
-    rounds(bandits, 5, 5)
+    rounds(bandits, 1, 7)
     assert_equal_posteriors(bandits[1], bandits[0])
 
 
@@ -345,7 +347,7 @@ def assert_unchanged(bandit, before):
 def test_a_worker_that_cannot_be_replaced():
     arms = some_arms()
     bandits = [make(candidates) for candidates in (Arms(arms), sharded(arms, 3))]
-    rounds(bandits, 6)
+    rounds(bandits, 2)
     ours, workers = bandits[1], bandits[1].candidates.workers
     before = ours.state_dict()
     workers.lose(1)
@@ -358,7 +360,7 @@ def test_a_worker_that_cannot_be_replaced():
     for bandit in bandits:  # nothing that was told meanwhile is lost
         bandit.tell(X, noisy(X, 0))
     workers.refuses = set()
-    rounds(bandits, 6, 6)
+    rounds(bandits, 2, 2)
     assert_equal_posteriors(ours, bandits[0])
 
 
@@ -392,7 +394,7 @@ def test_a_shard_that_failed_half_way_is_started_anew(monkeypatch):
     """It may have learned some of what it was told."""
     arms = some_arms()
     bandits = [make(candidates) for candidates in (Arms(arms), sharded(arms, 2))]
-    rounds(bandits, 6)
+    rounds(bandits, 2)
     workers = bandits[1].candidates.workers
     workers.starts.clear()
     original, calls = table.ShardTable.update, []
@@ -410,7 +412,7 @@ def test_a_shard_that_failed_half_way_is_started_anew(monkeypatch):
     with pytest.raises(MemoryError):
         bandits[1].ask()
     monkeypatch.undo()
-    rounds(bandits, 6, 6)
+    rounds(bandits, 2, 2)
     assert_equal_posteriors(bandits[1], bandits[0])
     assert [shard for shard, _ in workers.starts] == [0]
 
@@ -418,20 +420,19 @@ def test_a_shard_that_failed_half_way_is_started_anew(monkeypatch):
 # ---------------------------------------------------------------- one object, many calls
 
 
-@pytest.mark.slow
 def test_bandits_that_share_workers_and_copies():
     arms = some_arms()
     candidates = sharded(arms, 2)
     ours = [make(candidates, seed=seed, resampling="never") for seed in (0, 1)]
     single = [make(Arms(arms), seed=seed, resampling="never") for seed in (0, 1)]
-    for number in range(4):
+    for number in range(6, 8):
         for pair in zip(ours, single, strict=True):
-            rounds(pair, 3, 3 * number)
+            rounds(pair, 1, number)
     copied, twin = deepcopy(ours[0]), deepcopy(single[0])
     assert copied.candidates.workers is candidates.workers
-    for number in range(4, 8):
-        rounds([ours[0], single[0]], 2, 3 * number)
-        rounds([copied, twin], 2, 5 * number)
+    for number in range(8, 10):
+        rounds([ours[0], single[0]], 1, number)
+        rounds([copied, twin], 1, 2 * number)
     assert_equal_posteriors(copied, twin)
     assert_equal_posteriors(ours[0], single[0])
 
@@ -439,7 +440,7 @@ def test_bandits_that_share_workers_and_copies():
 def test_looking_changes_nothing():
     arms = some_arms()
     bandits = [make(candidates) for candidates in (Arms(arms), sharded(arms, 3))]
-    rounds(bandits, 5)
+    rounds(bandits, 2)
     ours = bandits[1]
     seen = ours.ask(5, remember=False)
     first = ours.ask(2)
@@ -478,10 +479,10 @@ def test_saved_states_go_from_one_form_to_the_other(source, tmp_path):
 def test_restart():
     arms = some_arms()
     bandits = [make(candidates) for candidates in (Arms(arms), sharded(arms, 3))]
-    rounds(bandits, 5)
+    rounds(bandits, 2, 4)
     for bandit in bandits:
         bandit.restart()
-    rounds(bandits, 5)
+    rounds(bandits, 2)
     assert_equal_posteriors(bandits[1], bandits[0])
 
 

@@ -181,20 +181,20 @@ def assert_factors_are_those_of_determinants(table, K, tolerance):
     assert np.abs(table.factors(slots, candidates) / expected - 1.0).max() < tolerance
 
 
-@pytest.mark.slow
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("kernel", ["matern", "scaled rbf"])
-def test_nothing_drifts_in_ten_thousand_swaps(kernel, monkeypatch):
-    """Not once is the table computed afresh."""
+@pytest.mark.parametrize("swaps", [1_000, pytest.param(10_000, marks=pytest.mark.slow)])
+def test_nothing_drifts_in_many_swaps(swaps, kernel, monkeypatch):
+    """Not once is the table computed afresh; errors are allowed to grow with each swap."""
     refreshed = []
     monkeypatch.setattr(SwapTable, "_refresh", lambda self, real=SwapTable._refresh: (refreshed.append(1), real(self)))
-    table, K = walked(kernel, 40, 6, 10_000)
+    table, K = walked(kernel, 40, 6, swaps)
     Z = table.places[:6]
     fresh = np.linalg.inv(K[np.ix_(Z, Z)])
     assert refreshed == [1]
-    assert np.abs(table.inverse - fresh).max() < 1e-10 * np.abs(fresh).max()
+    assert np.abs(table.inverse - fresh).max() < 1e-14 * swaps * np.abs(fresh).max()
     assert sorted(table.places) == list(range(40))
-    assert_factors_are_those_of_determinants(table, K, 1e-8)
+    assert_factors_are_those_of_determinants(table, K, 1e-12 * swaps)
 
 
 def test_near_singular_sets_keep_their_factors():
@@ -297,17 +297,20 @@ def test_single_precision_draws_as_double_does():
     assert kernel.lengthscale.dtype == torch.float32
 
 
-@pytest.mark.slow
 def test_draws_lie_between_the_greedy_set_and_the_uniform_one():
-    """Means of log det over 30 draws; their standard deviations are about 1.5, the gaps at least 5."""
+    """Log dets: -11; 8 draws of mean -18 and standard deviation 2.5; 60 of -29 and 5.
+
+    The means of the draws differ by 11 ± 1.1: another seed would be a false alarm in 1e-7.
+    """
     X = data(200, 2)[0]
     K = KERNELS["matern"].dense(*dense(X, X))
 
-    def mean_log_det(rule):
-        sets = [rule.select(played(X), generator_for(seed, 0, "test")).indices for seed in range(30)]
+    def mean_log_det(rule, draws):
+        sets = [rule.select(played(X), generator_for(seed, 0, "test")).indices for seed in range(draws)]
         return np.mean([np.linalg.slogdet(K[np.ix_(Z, Z)])[1] for Z in sets])
 
-    greedy, drawn, uniform = (mean_log_det(rule) for rule in (GreedyDictionary(15), KDPP(15), UniformDictionary(15)))
+    rules = {GreedyDictionary(15): 1, KDPP(15): 8, UniformDictionary(15): 60}
+    greedy, drawn, uniform = (mean_log_det(rule, draws) for rule, draws in rules.items())
     assert greedy > drawn + 2.0
     assert drawn > uniform + 5.0
 

@@ -189,29 +189,29 @@ def errors(belief: FeatureTable, expected: oracles.Marginals) -> tuple[float, fl
     return difference(belief.mean, expected.mean), difference(belief.variance, variance)
 
 
-def drifted(kind: type[Drifting], rounds: int = 1500) -> tuple[float, float, int]:
+def drifted(num_arms: int, rounds: int) -> tuple[float, float, int]:
     """Errors of mean and variance and the number of refits, after plays in clusters with λ = 1e-8."""
-    arms, _ = data(120, 2)
+    arms, _ = data(num_arms, 2)
     Z, noise = arms[::8], 1e-8
-    belief = kind(arms, KERNELS["matern"].make(), noise, 0)
+    belief = Drifting(arms, KERNELS["matern"].make(), noise, 0)
     rule, random = FixedDictionary(Z), np.random.default_rng(0)
-    rows = (random.integers(3, size=rounds) + 3 * (np.arange(rounds) // 50)) % 120
+    rows = random.integers(3, size=rounds) + 3 * (np.arange(rounds) * num_arms // (4 * rounds))  # of three quarters
     Y = random.standard_normal(rounds)
     for row, y in zip(rows.tolist(), torch.tensor(Y), strict=True):
         x = arms[row, None]
         belief.update(x, y[None], rule.select(belief.preview(x)))
-    counts = np.bincount(rows, minlength=120)
+    counts = np.bincount(rows, minlength=num_arms)
     played = counts.nonzero()[0]
-    means = np.bincount(rows, weights=Y, minlength=120)[played] / counts[played]
+    means = np.bincount(rows, weights=Y, minlength=num_arms)[played] / counts[played]
     X = arms.numpy()
     expected = oracles.dtc(DENSE, X[played], means, noise / counts[played], Z.numpy(), X)
     return *errors(belief, expected), belief.refits
 
 
-@pytest.mark.slow
-def test_tiny_noise_at_a_fixed_dictionary():
-    """1,500 rewards, λ = 1e-8, prior variance 1.7. Seen: 2e-13 and 1e-14, where M alone would lose eps/λ = 2e-8."""
-    mean, variance, refits = drifted(Drifting)
+@pytest.mark.parametrize(("num_arms", "rounds"), [(40, 200), pytest.param(120, 1500, marks=pytest.mark.slow)])
+def test_tiny_noise_at_a_fixed_dictionary(num_arms, rounds):
+    """λ = 1e-8, prior variance 1.7. Seen: 2e-13 and 1e-14, where M alone would lose eps/λ = 2e-8."""
+    mean, variance, refits = drifted(num_arms, rounds)
     assert mean < 2e-11
     assert variance < 2e-11
     assert refits > 1  # the bound on drift that holds for all arms exceeds what it allows
