@@ -17,7 +17,7 @@ from gpytorch.kernels import RBFKernel, ScaleKernel
 from problems import exactly
 from test_ax_models import LAMBDA, LENGTH, MEMORIES, SCALE, TRIALS, told
 
-from torch_kbandits import GreedyDictionary, InputError, Linear
+from torch_kbandits import GreedyDictionary, InputError, Linear, UniformDictionary
 from torch_kbandits.memory import Discount, SlidingWindow, UncertaintyInjection
 
 
@@ -111,7 +111,9 @@ SURFACES = [SlicePlot("x", "score"), ParallelCoordinatesPlot("score")]
 
 def test_looking_at_an_experiment_changes_no_later_trial():
     settings = {"kernel": kernel(), "regularization": 0.01, "candidates": GRID, "initialization_trials": 3}
-    plain, looked = (client_of(UNIT, memory=SlidingWindow(5), **settings) for _ in range(2))
+    plain, looked = (
+        client_of(UNIT, memory=SlidingWindow(5), dictionary=UniformDictionary(3), **settings) for _ in range(2)
+    )
     for client in (plain, looked):
         play(client, lambda x: -((x - 0.3) ** 2), 2, parallel=3)
     names = names_of(looked.compute_analyses([ResultsAnalysis(), DiagnosticAnalysis(), *SURFACES], display=False))

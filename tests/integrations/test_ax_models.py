@@ -140,7 +140,6 @@ def _all_points(model):
     return GreedyDictionary(TRIALS) if model == "nystrom" else None
 
 
-@pytest.mark.slow
 def test_hyperparameters_of_the_default_model_maximise_the_likelihood_of_botorch():
     """The fit is that of BoTorch's exact model with the same kernel, priors and standardised outcomes."""
     from botorch.fit import fit_gpytorch_mll
