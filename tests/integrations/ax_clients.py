@@ -64,6 +64,15 @@ def play(client, reward, rounds, parallel=1, fixed=lambda t: None, metric="score
     return tried, seen
 
 
+def tell(client, trials, outcomes, metric="score"):
+    """Attach trials with their outcomes, as ``complete_trial`` does, whose words for its log take 40 ms a trial."""
+    experiment = client._experiment
+    for parameters, outcome in zip(trials, outcomes, strict=True):
+        trial = experiment.trials[client.attach_trial(parameters)]
+        experiment.attach_data(trial._raw_evaluations_to_data({trial.arm.name: [(math.nan, {metric: outcome})]}))
+        trial.mark_completed()
+
+
 def pool_of(size, seed=0):
     """Candidates for the mixed space."""
     rng = np.random.default_rng(seed)

@@ -26,8 +26,6 @@ from problems import exactly
 from torch_kbandits import EmptyHistoryError, InputError
 from torch_kbandits.integrations.ax import recommend
 
-pytestmark = pytest.mark.one_in(2)
-
 
 def kernel(lengthscale=0.2, outputscale=1.0):
     base = RBFKernel().double()
@@ -51,14 +49,13 @@ def test_branin_is_minimised():
 
 
 def test_minimising_and_maximising_the_negative_are_the_same():
-    down, _ = play(client_of(UNIT, "-score", **ON_GRID), lambda x: (x - 0.3) ** 2, 8)
-    up, _ = play(client_of(UNIT, "score", **ON_GRID), lambda x: -((x - 0.3) ** 2), 8)
+    down, _ = play(client_of(UNIT, "-score", **ON_GRID), lambda x: (x - 0.3) ** 2, 2, parallel=3)
+    up, _ = play(client_of(UNIT, "score", **ON_GRID), lambda x: -((x - 0.3) ** 2), 2, parallel=3)
     assert [p["x"] for p in down] == pytest.approx([p["x"] for p in up], abs=1e-6)
 
 
-@pytest.mark.slow
 def test_equal_seeds_get_equal_trials_and_others_do_not():
-    runs = [play(client_of(UNIT, seed=seed, **ON_GRID), lambda x: -x, 7)[0] for seed in (3, 3, 4)]
+    runs = [play(client_of(UNIT, seed=seed, **ON_GRID), lambda x: -x, 2, parallel=3)[0] for seed in (3, 3, 4)]
     assert runs[0] == runs[1]
     assert runs[0] != runs[2]
 
@@ -74,19 +71,19 @@ def test_an_extra_look_changes_nothing():
 
 def test_pending_trials_spread_and_shrink_the_variance_only():
     client = client_of(UNIT, **ON_GRID)
-    play(client, lambda x: -((x - 0.3) ** 2), 6)
+    play(client, lambda x: -((x - 0.3) ** 2), 1, parallel=3)
     asked = client.get_next_trials(4)
     points = sorted(p["x"] for p in asked.values())
     assert min(np.diff(points)) > 0.0
     alone = client_of(UNIT, **ON_GRID)
-    play(alone, lambda x: -((x - 0.3) ** 2), 6)
-    assert next(iter(alone.get_next_trials(1).values())) == asked[6]  # the first of a batch is the single one
+    play(alone, lambda x: -((x - 0.3) ** 2), 1, parallel=3)
+    assert next(iter(alone.get_next_trials(1).values())) == asked[3]  # the first of a batch is the single one
     # Told in any order, the experiment goes on.
     for index in reversed(asked):
         client.complete_trial(index, {"score": -((asked[index]["x"] - 0.3) ** 2)})
-    assert posterior_model(client).num_observations == 6
+    assert posterior_model(client).num_observations == 3
     client.get_next_trials(1)
-    assert posterior_model(client).num_observations == 10
+    assert posterior_model(client).num_observations == 7
 
 
 def test_trials_are_there_before_the_first_outcome():
@@ -100,7 +97,7 @@ def test_trials_are_there_before_the_first_outcome():
 
 def test_failed_trials_may_come_again_and_abandoned_ones_stay_pending():
     client = client_of(UNIT, **ON_GRID)
-    play(client, lambda x: -((x - 0.3) ** 2), 6)
+    play(client, lambda x: -((x - 0.3) ** 2), 1, parallel=3)
     (first,) = client.get_next_trials(1)
     failed = client._experiment.trials[first].arm.parameters["x"]
     client.mark_trial_failed(first)
@@ -110,7 +107,7 @@ def test_failed_trials_may_come_again_and_abandoned_ones_stay_pending():
     (third,) = client.get_next_trials(1)
     assert abs(client._experiment.trials[third].arm.parameters["x"] - failed) > 1e-3
     assert client._experiment.trials[second].status == TrialStatus.ABANDONED
-    assert posterior_model(client).num_observations == 6
+    assert posterior_model(client).num_observations == 3
 
 
 def test_choices_may_be_tried_again():
@@ -151,8 +148,8 @@ def test_a_context_is_fixed_and_tells_of_those_like_it():
 
 
 def test_what_is_pending_in_one_context_counts_in_others():
-    client = client_of([*CONTEXT, *UNIT], kernel=kernel(0.4), regularization=0.01)
-    play(client, lambda context, x: -((x - context) ** 2), 6)
+    client = client_of([*CONTEXT, *UNIT], kernel=kernel(0.4), regularization=0.01, initialization_trials=3)
+    play(client, lambda context, x: -((x - context) ** 2), 1, parallel=3)
     (first,) = client.get_next_trials(1, fixed_parameters={"context": 0.5}).values()
     (second,) = client.get_next_trials(1, fixed_parameters={"context": 0.501}).values()
     assert abs(first["x"] - second["x"]) > 1e-3
@@ -175,7 +172,7 @@ def test_a_pool_of_actions_is_played_in_every_context():
     pool = pd.DataFrame({"x": [0.1, 0.5, 0.9]})
     client = client_of([*CONTEXT, *UNIT], candidates=pool, kernel=kernel(0.5), regularization=0.01)
     tried, _ = play(
-        client, lambda context, x: -((x - context) ** 2), 12, fixed=lambda t: {"context": (0.1, 0.9)[t % 2]}
+        client, lambda context, x: -((x - context) ** 2), 2, parallel=4, fixed=lambda t: {"context": (0.1, 0.9)[t]}
     )
     assert {p["x"] for p in tried} <= {0.1, 0.5, 0.9}
     assert recommend(client, {"context": 0.15})["x"] == 0.1

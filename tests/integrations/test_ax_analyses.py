@@ -17,10 +17,8 @@ from gpytorch.kernels import RBFKernel, ScaleKernel
 from problems import exactly
 from test_ax_models import LAMBDA, LENGTH, MEMORIES, SCALE, TRIALS, told
 
-from torch_kbandits import GreedyDictionary, InputError, Linear
+from torch_kbandits import GreedyDictionary, InputError, Linear, UniformDictionary
 from torch_kbandits.memory import Discount, SlidingWindow, UncertaintyInjection
-
-pytestmark = pytest.mark.one_in(2)
 
 
 def kernel():
@@ -87,10 +85,11 @@ def test_leaving_out_trials_is_what_dense_formulas_give(name, model, known):
 
 
 def test_predictions_are_those_of_the_model_behind_the_last_trial():
-    client = client_of(UNIT, model="exact", kernel=kernel(), regularization=0.01, candidates=GRID)
-    tried, seen = play(client, lambda x: float(np.sin(5.0 * x)), 7)
+    settings = {"kernel": kernel(), "regularization": 0.01, "candidates": GRID, "initialization_trials": 3}
+    client = client_of(UNIT, model="exact", **settings)
+    tried, seen = play(client, lambda x: float(np.sin(5.0 * x)), 5)
     X, T = np.array([[p["x"]] for p in tried[:-1]]), np.array([[0.2], [0.7]])
-    dense = oracles.exact(oracles.rbf(0.2, float(np.log(2.0))), X, np.array(seen[:-1]), np.full(6, 0.01), T)
+    dense = oracles.exact(oracles.rbf(0.2, float(np.log(2.0))), X, np.array(seen[:-1]), np.full(4, 0.01), T)
     predicted = client.predict([{"x": 0.2}, {"x": 0.7}])
     np.testing.assert_allclose([p["score"][0] for p in predicted], dense.mean, rtol=1e-6)
     np.testing.assert_allclose([p["score"][1] for p in predicted], np.sqrt(dense.variance), rtol=1e-6)
@@ -110,29 +109,29 @@ def test_before_the_model_there_are_records_and_no_predictions():
 SURFACES = [SlicePlot("x", "score"), ParallelCoordinatesPlot("score")]
 
 
-@pytest.mark.slow
 def test_looking_at_an_experiment_changes_no_later_trial():
-    settings = {"kernel": kernel(), "regularization": 0.01, "candidates": GRID, "memory": SlidingWindow(5)}
-    plain, looked = client_of(UNIT, **settings), client_of(UNIT, **settings)
+    settings = {"kernel": kernel(), "regularization": 0.01, "candidates": GRID, "initialization_trials": 3}
+    plain, looked = (
+        client_of(UNIT, memory=SlidingWindow(5), dictionary=UniformDictionary(3), **settings) for _ in range(2)
+    )
     for client in (plain, looked):
-        play(client, lambda x: -((x - 0.3) ** 2), 7)
+        play(client, lambda x: -((x - 0.3) ** 2), 2, parallel=3)
     names = names_of(looked.compute_analyses([ResultsAnalysis(), DiagnosticAnalysis(), *SURFACES], display=False))
     assert {"ArmEffectsPlot", "BestTrials", "CrossValidationPlot", "SlicePlot", "ParallelCoordinatesPlot"} <= {*names}
-    assert len(looked.summarize()) == 7
+    assert len(looked.summarize()) == 6
     looked.get_best_parameterization()
     looked.predict([{"x": 0.5}])
     assert plain.get_next_trials(2) == looked.get_next_trials(2)
 
 
-@pytest.mark.slow
-def test_importances_need_a_lengthscale_for_each_parameter():
+def test_importances_need_a_lengthscale_for_each_parameter(short_fits):
     plain = client_of(BRANIN, "-score")
-    play(plain, branin, 6)
+    play(plain, branin, 1, parallel=3)
     shares = fitted(plain).feature_importances("score")
     assert list(shares) == ["x1", "x2"]
     assert sum(shares.values()) == pytest.approx(1.0)
     client = client_of(MIXED, "-score", candidates=pool_of(50))
-    play(client, validation_error, 6)
+    play(client, validation_error, 1, parallel=3)
     with pytest.raises(InputError, match=r"not one for each of the parameters \['rate', 'depth', 'loss'\]"):
         fitted(client).feature_importances("score")
 

@@ -11,14 +11,12 @@ import pandas as pd
 import pytest
 from ax import ChoiceParameterConfig, Client, RangeParameterConfig
 from ax.core.observation import ObservationFeatures
-from ax_clients import client_of, fitted
+from ax_clients import client_of, fitted, tell
 from gpytorch.kernels import RBFKernel
 from problems import rbf
 
 from torch_kbandits import GreedyDictionary, InputError
 from torch_kbandits.integrations.ax import recommend
-
-pytestmark = pytest.mark.one_in(2)
 
 LAMBDA, SCALE, LENGTH = 0.2, 4.0, 0.8
 TRIALS = 16
@@ -69,8 +67,7 @@ def told(parameters, trials=TRIALS, **settings):
     rng = np.random.default_rng(1)
     tried = drawn(trials, seed=0)
     outcomes = [float(rng.normal()) + (2.0 if p["color"] == "green" else 0.0) + p["x"] for p in tried]
-    for p, outcome in zip(tried, outcomes, strict=True):
-        client.complete_trial(client.attach_trial(p), {"score": outcome})
+    tell(client, tried, outcomes)
     return client, tried, np.array(outcomes)
 
 

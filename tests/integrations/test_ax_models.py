@@ -5,36 +5,35 @@ import oracles
 import pytest
 import torch
 from ax.core.observation import ObservationFeatures
-from ax_clients import BRANIN, UNIT, branin, client_of, fitted
+from ax_clients import BRANIN, UNIT, branin, client_of, fitted, tell
 from gpytorch.kernels import MaternKernel
 from problems import rbf
 
 from torch_kbandits import FixedDictionary, GreedyDictionary, InputError, Linear, Quadratic
 from torch_kbandits.memory import Discount, Restart, SlidingWindow, UncertaintyInjection
 
-pytestmark = pytest.mark.one_in(2)
-
 LAMBDA, SCALE, LENGTH = 0.3, 900.0, 0.35
 TRIALS = 12
+
+
+def in_the_box(x):
+    return {"x1": -5.0 + 15.0 * float(x[0]), "x2": 15.0 * float(x[1])}
 
 
 def told(sems=None, **settings):
     """A client that was told twelve trials, with the points in the unit cube and the outcomes."""
     client = client_of(BRANIN, "-y", kernel=rbf(LENGTH, SCALE), **settings)
     rng = np.random.default_rng(0)
-    X, Y = rng.uniform(size=(TRIALS, 2)), []
-    for t, (a, b) in enumerate(X):
-        parameters = {"x1": -5.0 + 15.0 * float(a), "x2": 15.0 * float(b)}
-        Y.append(branin(**parameters))
-        index = client.attach_trial(parameters)
-        client.complete_trial(index, {"y": Y[-1] if sems is None else (Y[-1], sems[t])})
+    X = rng.uniform(size=(TRIALS, 2))
+    trials = [in_the_box(x) for x in X]
+    Y = [branin(**parameters) for parameters in trials]
+    tell(client, trials, Y if sems is None else zip(Y, sems, strict=True), "y")
     return client, X, np.array(Y)
 
 
 def believed(client, T):
     """Means and variances of the model in Ax at points of the unit cube."""
-    features = [ObservationFeatures({"x1": -5.0 + 15.0 * float(a), "x2": 15.0 * float(b)}) for a, b in T]
-    mean, covariance = fitted(client).predict(features)
+    mean, covariance = fitted(client).predict([ObservationFeatures(in_the_box(x)) for x in T])
     return np.array(mean["y"]), np.array(covariance["y"]["y"])
 
 
@@ -64,7 +63,7 @@ MEMORIES = {
 }
 
 
-@pytest.mark.one_in(8)
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize("known", [False, True], ids=["regularization", "sem"])
 @pytest.mark.parametrize("name", MEMORIES)
 def test_memories_count_trials_as_dense_formulas_do(name, known):
@@ -120,7 +119,7 @@ def test_the_prior_mean_is_what_is_given():
     ],
     ids=["nystrom", "exact injection", "exact", "nystrom injection"],
 )
-def test_what_is_fitted_changes_units_with_the_outcome(model, memory):
+def test_what_is_fitted_changes_units_with_the_outcome(model, memory, short_fits):
     """Outcomes a y + b have the prior mean a m + b and variances that are a² times those of y."""
     a, b = 1000.0, -7e4
     beliefs = []
@@ -128,9 +127,8 @@ def test_what_is_fitted_changes_units_with_the_outcome(model, memory):
         growing = None if memory is None else UncertaintyInjection(Linear(scale**2 * memory.growth.rate))
         client = client_of(BRANIN, "y", model=model, memory=growing, dictionary=_all_points(model))
         rng = np.random.default_rng(0)
-        for _ in range(TRIALS):
-            parameters = {"x1": float(rng.uniform(-5, 10)), "x2": float(rng.uniform(0, 15))}
-            client.complete_trial(client.attach_trial(parameters), {"y": scale * branin(**parameters) + shift})
+        trials = [in_the_box(x) for x in rng.uniform(size=(TRIALS, 2))]
+        tell(client, trials, [scale * branin(**parameters) + shift for parameters in trials], "y")
         beliefs.append((*believed(client, rng.uniform(size=(7, 2))), fitted(client).generator.surrogate.model))
     (mean, variance, plain), (scaled_mean, scaled_variance, scaled) = beliefs
     np.testing.assert_allclose(scaled_mean, a * mean + b, rtol=1e-4)
@@ -142,7 +140,6 @@ def _all_points(model):
     return GreedyDictionary(TRIALS) if model == "nystrom" else None
 
 
-@pytest.mark.slow
 def test_hyperparameters_of_the_default_model_maximise_the_likelihood_of_botorch():
     """The fit is that of BoTorch's exact model with the same kernel, priors and standardised outcomes."""
     from botorch.fit import fit_gpytorch_mll
@@ -152,11 +149,10 @@ def test_hyperparameters_of_the_default_model_maximise_the_likelihood_of_botorch
 
     client = client_of(BRANIN, "-y", model="exact")
     rng = np.random.default_rng(0)
-    X, Y = rng.uniform(size=(30, 2)), []
-    for a, b in X:
-        parameters = {"x1": -5.0 + 15.0 * float(a), "x2": 15.0 * float(b)}
-        Y.append(branin(**parameters) + rng.normal())
-        client.complete_trial(client.attach_trial(parameters), {"y": Y[-1]})
+    X = rng.uniform(size=(30, 2))
+    trials = [in_the_box(x) for x in X]
+    Y = [branin(**parameters) + rng.normal() for parameters in trials]
+    tell(client, trials, Y, "y")
     ours = fitted(client).generator.surrogate.model
     theirs = SingleTaskGP(
         torch.tensor(X),

@@ -259,7 +259,7 @@ class Program:
 STEPS = Counter(ask=8, tell_ids=5, tell_points=3, forget=1, save_and_load=1, look=2, fail=2)
 
 
-@pytest.mark.one_in(12)
+@pytest.mark.one_in(10)
 @pytest.mark.parametrize("seeds", [range(1), pytest.param(range(1, 3), marks=pytest.mark.slow)])
 @pytest.mark.parametrize("sets_change", [False, True])
 @pytest.mark.parametrize("name", UPPER)

