@@ -150,9 +150,9 @@ def test_several_metrics_are_all_kept_and_one_is_maximised():
         return {"deep": estimator.depth, "accuracy": accuracy_score(y, estimator.predict(X))}
 
     for scoring in ({"deep": deep, "accuracy": "accuracy"}, both):
-        search = searched(space={"depth": randint(1, 11)}, scoring=scoring, refit="deep", num_initial=3)
-        assert search.best_params_["depth"] == 10
-        assert search.best_score_ == 10.0
+        search = searched(space={"depth": randint(1, 31)}, scoring=scoring, refit="deep", num_initial=3)
+        assert search.best_params_["depth"] == 30
+        assert search.best_score_ == 30.0
         assert {"mean_test_deep", "mean_test_accuracy"} <= {*search.cv_results_}
         assert search.score(X, Y) == search.best_params_["depth"]
 
