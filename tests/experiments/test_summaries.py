@@ -153,7 +153,7 @@ def test_figures_are_drawn(tmp_path, records):
         assert file.stat().st_size > 8_000
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("unrendered")
 def test_algorithms_are_told_apart_and_named_once(tmp_path, monkeypatch):
     drawn = []
     original = plots._draw
@@ -175,7 +175,7 @@ def test_algorithms_are_told_apart_and_named_once(tmp_path, monkeypatch):
     assert y == pytest.approx(0.02 * x)  # 0.01 · 2 seconds a round
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("unrendered")
 def test_regret_may_have_a_logarithmic_axis(tmp_path, monkeypatch):
     scales = []
     original = plots._draw

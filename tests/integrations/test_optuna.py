@@ -26,7 +26,7 @@ from torch_kbandits.integrations.optuna import KernelBanditSampler, sampler
 from torch_kbandits.memory import SlidingWindow
 from torch_kbandits.priors.fitting import default_kernel
 
-pytestmark = pytest.mark.usefixtures("short_fits")
+pytestmark = pytest.mark.usefixtures("short_searches")
 
 UNIT = {"x": FloatDistribution(0.0, 1.0)}
 SQUARE = {"x": FloatDistribution(0.0, 1.0), "y": FloatDistribution(0.0, 1.0)}
@@ -201,7 +201,6 @@ def unsteady(trial):
     return loss
 
 
-@pytest.mark.one_in(3)
 def test_a_study_goes_on_with_a_new_sampler_as_it_would_have_with_the_old():
     whole = study_with(quick(), direction="minimize")
     play(whole, unsteady, 9, catch=ArithmeticError)
@@ -233,7 +232,6 @@ def test_a_belief_is_built_once_and_told_each_trial_once(monkeypatch):
     assert len(tells) == 5  # the last is not needed yet
 
 
-@pytest.mark.one_in(3)
 def test_points_that_others_evaluate_are_pending(tmp_path):
     """In the same process, whose suggestions may not be stored yet, and in others that share the storage."""
 
@@ -302,11 +300,10 @@ def test_one_sampler_serves_several_studies():
     assert parameters(studies[0]) == parameters(studies[1]) == parameters(alone)
 
 
-@pytest.mark.slow
 def test_without_a_kernel_that_of_a_fitted_bandit_is_taken():
     studies = [study_with(quick(kernel=kernel)) for kernel in (None, default_kernel, default_kernel(2))]
     for study in studies:
-        play(study, peak, 7)
+        play(study, peak, 6)
     assert parameters(studies[0]) == parameters(studies[1]) == parameters(studies[2])
     alone = FittedBandit(dimension=2, seed=0)
     assert str(alone.prior.kernel) == str(default_kernel(2))
@@ -338,7 +335,6 @@ def test_parameters_that_not_all_trials_have_are_sampled_on_their_own_and_named_
     assert parameters(silent) == parameters(study)
 
 
-@pytest.mark.one_in(3)
 @pytest.mark.filterwarnings("ignore:PartialFixedSampler is experimental")
 def test_conditional_parameters_may_have_a_sampler_of_their_own():
     study = study_with(quick(independent_sampler=optuna.samplers.PartialFixedSampler({"momentum": 0.25}, quick())))
@@ -414,12 +410,11 @@ def test_every_kind_of_parameter_is_suggested_within_its_range():
 # ---------------------------------------------------------------- time
 
 
-@pytest.mark.one_in(3)
 def test_time_is_counted_in_trials_or_told_by_the_calendar():
     study = study_with(quick(memory=SlidingWindow(6)))
-    play(study, peak, 9)
+    play(study, peak, 6)
     study.sampler.recommend(study)
-    assert belief_of(study).bandit.history.times.tolist() == list(range(9))
+    assert belief_of(study).bandit.history.times.tolist() == list(range(6))
     study.sampler = quick(memory=SlidingWindow(3600.0), clock="dates")
     play(study, peak, 3)
     study.sampler.recommend(study)
@@ -443,7 +438,6 @@ def test_a_window_forgets_what_an_objective_was():
 # ---------------------------------------------------------------- pruners
 
 
-@pytest.mark.one_in(3)
 def test_each_bracket_of_hyperband_keeps_its_belief(monkeypatch):
     made = []
     monkeypatch.setattr(sampler, "FittedBandit", lambda **words: made.append(words) or FittedBandit(**words))
@@ -457,7 +451,7 @@ def test_each_bracket_of_hyperband_keeps_its_belief(monkeypatch):
         return value
 
     study = study_with(quick(), pruner=optuna.pruners.HyperbandPruner(1, 9, 3), study_name="brackets")
-    study.optimize(learning, n_trials=24)
+    study.optimize(learning, n_trials=18)
     assert any(trial.state == TrialState.PRUNED for trial in study.trials)
     assert len(made) <= 1 + 3  # the constructor's, and one for each bracket
 

@@ -48,12 +48,12 @@ def test_less_regret_than_random_search(objective, least, share, first):
     assert wins >= 9
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("short_searches")
 def test_a_few_trials_are_enough_to_beat_random_search_on_a_peak():
     """Five of five seeds; by chance with probability 1/32."""
     for seed in range(5):
-        theirs = best(lambda trial: -peak(trial), optuna.samplers.RandomSampler(seed=seed), 14)
-        assert best(lambda trial: -peak(trial), quick(seed=seed), 14) < theirs
+        theirs = best(lambda trial: -peak(trial), optuna.samplers.RandomSampler(seed=seed), 8)
+        assert best(lambda trial: -peak(trial), quick(seed=seed), 8) < theirs
 
 
 def kills_itself(trial):

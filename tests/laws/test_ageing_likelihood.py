@@ -390,7 +390,7 @@ def heteroscedastic_bound(X, y, noise, Z):
     return density - 0.5 * float(((1.0 - np.diag(Q)) / noise).sum())
 
 
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(
     ("true", "start", "constraint", "tolerance"),
     [

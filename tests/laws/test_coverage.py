@@ -391,7 +391,6 @@ def test_a_guess_far_too_small_is_doubled_and_stays_below_twice_the_norm():
     assert result.missed == GUESSERS
 
 
-@pytest.mark.slow
 def test_noise_alone_does_not_double_a_guess():
     """The mean's norm is many times 2B in every simulation, so the radius of the noise is what holds the guess."""
     result = guessing(norm=0.01, first_guess=0.01, noise_scale=0.5, noise_variance=0.25)

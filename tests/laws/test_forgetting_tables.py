@@ -173,7 +173,7 @@ def test_many_rounds_as_the_model(rule):
     assert float(bandit.beta) == float(model.beta)
 
 
-@pytest.mark.one_in(18)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("memory", [KeepAll(), SlidingWindow(math.inf), Restart(math.inf), SlidingWindow(60)], ids=repr)
 @pytest.mark.parametrize("rule", ["exact", "fresh", "coupled", "kors"])
 def test_what_forgets_nothing_is_the_static_table(rule, memory):

@@ -395,18 +395,17 @@ def test_what_is_asked_and_forgotten_leaves_the_time_and_nothing_else():
     assert torch.equal(bandit.ask(2, time=41.0), twin.ask(2, time=41.0))
 
 
-@pytest.mark.slow
 def test_a_coupled_dictionary_stays_coupled_where_points_are_forgotten():
     """Each point keeps its uniform, so few points come and go beside those that are told and forgotten."""
     arms = data(200, 2, seed=41)[0]
     changes = {}
     for posterior in ("fresh", "coupled"):
-        bandit, before, changes[posterior] = make(SlidingWindow(40), posterior, Arms(arms)), set(), 0
-        for number in range(90):
+        bandit, before, changes[posterior] = make(SlidingWindow(20), posterior, Arms(arms)), set(), 0
+        for number in range(40):
             told = arms[number % 200, None]
             bandit.tell(told, reward(told))
             now = {tuple(row) for row in bandit.inducing_points.tolist()}
-            counts = {tuple(row) for row in arms[max(0, number - 38) : number].tolist()}
+            counts = {tuple(row) for row in arms[max(0, number - 18) : number].tolist()}
             changes[posterior] += len((now ^ before) & counts)
             before = now
     assert changes["coupled"] < 0.5 * changes["fresh"]

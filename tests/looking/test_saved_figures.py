@@ -81,7 +81,7 @@ def test_what_is_asked_for_is_drawn(tmp_path):
     ]  # fmt: skip
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("unrendered")
 def test_one_coordinate_has_no_plane_and_no_rewards_have_no_leverage(tmp_path):
     written = plot_saved(saved(tmp_path / "line.kb", d=1), tmp_path / "line")
     assert [file.stem for file in written] == ["line", "leverage", "dictionary"]
