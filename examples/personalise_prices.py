@@ -234,7 +234,7 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
     parser = argparse.ArgumentParser(
         description=(__doc__ or "").splitlines()[0], formatter_class=argparse.ArgumentDefaultsHelpFormatter
     )
-    parser.add_argument("--offers", type=whole_number(), default=3_000, help="travellers in a run")
+    parser.add_argument("--offers", type=whole_number(50), default=3_000, help="travellers in a run, at least 50")
     parser.add_argument(
         "--runs", type=whole_number(), default=4, help="how often all policies start anew, two runs at a time"
     )

@@ -124,11 +124,11 @@ def test_variance_starvation_reproduces_the_figure_of_the_paper(tmp_path):
 
 
 def test_personalise_prices(tmp_path, sized):
-    sizes = ["--runs", 1, "--offers", 21], ["--quick"]
+    sizes = ["--runs", 1, "--offers", 50], ["--quick"]
     process, record, tiny = sized(
         "personalise_prices.py", tmp_path / "quick", *sizes, **{".believed.__defaults__": (5,)}
     )
-    offers = 21 if tiny else 300
+    offers = 50 if tiny else 300
     assert "EK-UCB, traveller and price" in process.stdout
     (only,) = record["runs"]
     assert len(only["policies"]) == 4
@@ -231,7 +231,7 @@ def refusal(script, arguments, monkeypatch, capsys):
         ("tune_classifier.py", ["--runs", "0"], "argument --runs: must be at least 1, got 0"),
         ("tune_classifier.py", ["--runs", "many"], "argument --runs: invalid whole number value: 'many'"),
         ("variance_starvation.py", ["--seed", "none"], "invalid int value"),
-        ("personalise_prices.py", ["--offers", "0"], "argument --offers: must be at least 1, got 0"),
+        ("personalise_prices.py", ["--offers", "0"], "argument --offers: must be at least 50, got 0"),
         ("tune_pipeline.py", ["--runs", "0"], "argument --runs: must be at least 1, got 0"),
         ("choose_learning_rate.py", ["--epochs", "0"], "argument --epochs: must be at least 1, got 0"),
     ],
