@@ -86,7 +86,7 @@ def test_on_a_terminal_workers_say_how_their_runs_are_doing(tmp_path):
         "--rounds", "600", "--seeds", "2", "--beta", "2", "--workers", "2",
     ]  # fmt: skip
     ours, theirs = pty.openpty()
-    environment = os.environ | {"COLUMNS": "140", "TERM": "xterm", "OMP_NUM_THREADS": "1"}
+    environment = os.environ | {"COLUMNS": "140", "TERM": "xterm"}
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=theirs, cwd=ROOT, env=environment)
     os.close(theirs)
     shown = b""

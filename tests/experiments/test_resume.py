@@ -1,7 +1,6 @@
 """Experiments that are stopped at any moment go on, come out as if they had not been, and have one writer."""
 
 import json
-import os
 import random
 import signal
 import subprocess
@@ -262,8 +261,7 @@ def test_a_lock_file_that_nobody_holds_blocks_nobody(tmp_path):
 
 def start(*arguments):
     command = [sys.executable, "-m", "torch_kbandits.cli", *map(str, arguments)]
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
 @pytest.mark.slow

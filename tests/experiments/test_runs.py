@@ -266,7 +266,6 @@ def start(directory: Path, workers: int) -> subprocess.Popen:
         stderr=subprocess.PIPE,
         text=True,
         cwd=Path(__file__).parents[2],
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
         start_new_session=True,
         # Where the tests run in the background interrupts are ignored, and children would inherit that.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),

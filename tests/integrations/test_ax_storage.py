@@ -229,7 +229,7 @@ def test_a_new_process_goes_on_as_it_would_have(tmp_path):
         capture_output=True,
         text=True,
         check=False,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
     )
     assert run.returncode == 0, run.stderr[-3000:]
     found = json.loads(run.stdout.partition("FOUND")[2])
