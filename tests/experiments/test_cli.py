@@ -1,7 +1,9 @@
 """The command line: what a newcomer types works, and what is wrong is said in a line with exit code 2."""
 
 import json
+import os
 import runpy
+import subprocess
 import sys
 
 import pytest
@@ -155,18 +157,21 @@ def test_failed_runs_make_the_exit_code_1(spec, tmp_path, monkeypatch):
     assert "4 run(s) failed" in result.stderr
 
 
-def test_the_module_is_the_command(spec, tmp_path, monkeypatch, capfd):
-    """As in ``python -m torch_kbandits.cli``, which tests of killed runs start in processes of their own."""
+def test_a_real_process(spec, tmp_path):
     directory = tmp_path / "records"
     words = ["run", spec, "--directory", str(directory), "--workers", "1", "--rounds", "4"]
-    monkeypatch.setattr(sys, "argv", [cli.__file__, *words])
-    with pytest.raises(SystemExit) as done:
-        runpy.run_path(cli.__file__, run_name="__main__")
-    out, err = capfd.readouterr()
-    assert done.value.code == 0, err
-    assert "BKB" in out
+    done = subprocess.run(
+        [sys.executable, "-m", "torch_kbandits.cli", *words],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"COLUMNS": "100"},
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "BKB" in done.stdout
     # Standard error is no terminal: no progress bar, only the warnings, one for each algorithm.
-    assert [line.partition(":")[0] for line in err.splitlines()] == ["gp-ucb", "BKB"]
+    assert [line.partition(":")[0] for line in done.stderr.splitlines()] == ["gp-ucb", "BKB"]
     assert len(json.loads((directory / "experiment.json").read_text(encoding="utf-8"))["runs"]) == 4
 
 
