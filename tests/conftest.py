@@ -30,19 +30,16 @@ def pytest_configure(config):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Let cases of dear laws take turns: each law stays quick for some cases, and each case for some laws.
-
-    Where a whole module is marked, its tests take turns as well.
-    """
-    laws, cases = {}, Counter()
-    for item in items:
-        turn = item.get_closest_marker("one_in")
-        if turn is None or item.get_closest_marker("slow"):
-            continue
-        law, of_file = item.nodeid.partition("[")[0], laws.setdefault(item.path, {})
-        if (cases[law] + of_file.setdefault(law, len(of_file))) % turn.args[0]:
+    """Let cases of dear laws take turns: each law stays quick for a case at least, and each case for some laws."""
+    dear = [item for item in items if item.get_closest_marker("one_in") and not item.get_closest_marker("slow")]
+    law_of = {item: item.nodeid.partition("[")[0] for item in dear}
+    cases, seen, laws = Counter(law_of.values()), Counter(), {}
+    for item, law in law_of.items():
+        of_file = laws.setdefault(item.path, {})
+        turn = min(item.get_closest_marker("one_in").args[0], cases[law])
+        if (seen[law] + of_file.setdefault(law, len(of_file))) % turn:
             item.add_marker(pytest.mark.slow)
-        cases[law] += 1
+        seen[law] += 1
 
 
 @pytest.fixture
