@@ -147,12 +147,26 @@ def test_fits_that_make_no_sense_are_refused():
 def test_the_floor_is_where_it_is_said_to_be_in_any_units():
     Y = torch.tensor([-1e6, 2.0, 0.0, -1e6, 3.0, 1.0, -1e6, -1e6, -1e6], dtype=DOUBLE)
     assert fitting.floor_below(Y) == 1.0 - 5.0 * (3.0 - 1.0)
-    assert fitting.floor_below(Y[Y > -1.0]) == 1.0 - 20.0 * (3.0 - 1.0)
-    assert fitting.floor_below(Y[Y > -1.0], -40.0) == 1.0 - 5.0 * (3.0 - 1.0)
+    assert fitting.floor_below(Y[Y > -1.0]) == 1.0 - 20.0**2 * (3.0 - 1.0)
+    assert fitting.floor_below(Y[Y > -1.0], -900.0) == 1.0 - 5.0 * (3.0 - 1.0)
+    many = torch.arange(10.0, dtype=DOUBLE)
+    assert fitting.floor_below(many) == 4.0 - 20.0 * (9.0 - 4.0)
+    assert fitting.floor_below(many, -100.0) == 4.0 - 5.0 * (9.0 - 4.0)
     for factor, shift in ((0.5, 0.0), (8.0, 1024.0), (2.0**-40, 0.0)):
         assert fitting.floor_below(factor * Y + shift) == factor * fitting.floor_below(Y) + shift
     for few in (Y[:0], Y[:2], Y[[0, 1, 0, 1]]):
         assert fitting.floor_below(few, -1e9) == -math.inf
+
+
+def test_few_points_of_a_bowl_are_seldom_clipped():
+    # Of 2,000 designs of each size at most one was. At that rate four of these 900 come once in 800 sets of seeds.
+    clipped = 0
+    for number in range(3, 12):
+        for seed in range(100):
+            X = torch.quasirandom.SobolEngine(2, scramble=True, seed=10_000 + seed).draw(number, dtype=DOUBLE)
+            Y = -(X - 0.3).square().sum(-1)
+            clipped += bool((fitting.floor_below(Y) > Y).any())
+    assert clipped < 4
 
 
 def test_means_and_scales_do_not_overflow():
