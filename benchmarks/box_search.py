@@ -18,6 +18,7 @@ from tqdm import tqdm
 from benchmarks.report import Report, Table, spread
 from torch_kbandits import Box, KernelUCB, NystromGP
 from torch_kbandits.acquisition import Domain, UpperConfidenceRule
+from torch_kbandits.beliefs.box import BoxBelief
 from torch_kbandits.dictionaries import Selection
 from torch_kbandits.environments import BoxFunction, synthetic_function
 
@@ -157,7 +158,7 @@ def _rounds(n: int, sizes: Sizes, rounds: Any) -> list[dict[str, Any]]:
     environment = _environment(sizes)
     X, Y = _data(environment, n)
     box, rule, beta = Box(environment.bounds), UpperConfidenceRule(), torch.tensor(2.0, dtype=X.dtype)
-    belief = box.belief(_kernel(), _REGULARIZATION, seed=0, exact=False)
+    belief = BoxBelief(box, _kernel(), _REGULARIZATION, seed=0, exact=False)
     dictionary = X[: sizes.dictionary]
     belief.update(X, Y.squeeze(-1), _selection(dictionary))
     found: list[dict[str, Any]] = [

@@ -16,7 +16,7 @@ from benchmarks.memory import resident_bytes
 from benchmarks.references import Array
 from benchmarks.report import Report, Table, spread
 from torch_kbandits.algorithms import EKUCB
-from torch_kbandits.candidates import GrowingBelief
+from torch_kbandits.beliefs import GrowingBelief
 from torch_kbandits.environments.anchors import bump
 from torch_kbandits.environments.covariances import stationary_kernel
 

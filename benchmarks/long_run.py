@@ -20,8 +20,8 @@ from benchmarks.memory import resident_bytes
 from benchmarks.references import Array, Problem, bkb_posterior
 from benchmarks.report import Report, Table, run_module
 from torch_kbandits.algorithms import BKB
+from torch_kbandits.beliefs.table import TableBelief
 from torch_kbandits.candidates import Arms
-from torch_kbandits.candidates.table import TableBelief
 from torch_kbandits.environments import gaussian_bumps
 from torch_kbandits.environments.arms import FiniteArms
 

@@ -17,7 +17,7 @@ from tqdm import tqdm
 from benchmarks.report import Report, Table, spread
 from torch_kbandits import NystromGP
 from torch_kbandits.acquisition import DiscretizedThompsonSampling
-from torch_kbandits.candidates import FeatureTable
+from torch_kbandits.beliefs import FeatureTable
 from torch_kbandits.dictionaries import Selection
 from torch_kbandits.environments import gaussian_bumps
 

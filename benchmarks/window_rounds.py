@@ -13,12 +13,13 @@ from tqdm import tqdm
 from benchmarks.arm_bandits import BETA, OVERSAMPLING, REGULARIZATION, kernel
 from benchmarks.report import Report, Table, spread
 from torch_kbandits.algorithms import BKB
-from torch_kbandits.candidates import Arms, JointBelief
-from torch_kbandits.candidates.ties import tie_rank
+from torch_kbandits.beliefs import JointBelief
+from torch_kbandits.candidates import Arms
 from torch_kbandits.dictionaries import Resampling
 from torch_kbandits.environments import gaussian_bumps
 from torch_kbandits.environments.arms import FiniteArms
 from torch_kbandits.memory import Memory, SlidingWindow
+from torch_kbandits.numerics.ties import tie_rank
 
 
 @dataclass(frozen=True)

@@ -11,14 +11,13 @@ from problems import DOUBLE, data, dense, difference, matern
 from sharded_play import CUTS, noisy, rounds, some_arms
 
 from torch_kbandits import KORS, Arms, Bandit, ConstantWidth, RidgeLeverageSampling, algorithms
-from torch_kbandits.candidates import FeatureTable
-from torch_kbandits.candidates import arms as arms_module
-from torch_kbandits.candidates.base import Plays
+from torch_kbandits.beliefs import FeatureTable, choice
 from torch_kbandits.dictionaries import FixedDictionary
 from torch_kbandits.errors import InputError
 from torch_kbandits.integrations.ray import belief, taking_back
 from torch_kbandits.memory import Discount, KeepAll, Memory, Restart, SlidingWindow
 from torch_kbandits.memory.base import where_counted
+from torch_kbandits.observations.played import Plays
 
 LAMBDA = 0.02
 
@@ -44,7 +43,7 @@ MEMORIES = {
 def _all_ways_are_taken(monkeypatch):
     """Everything is computed afresh every few rounds, and the one table is one of features."""
     monkeypatch.setattr(FeatureTable, "CHECK", 7)
-    monkeypatch.setattr(arms_module, "COVARIANCE_LIMIT", 0)
+    monkeypatch.setattr(choice, "COVARIANCE_LIMIT", 0)
 
 
 def make(candidates, rule="coupled", memory="window", **settings):

@@ -16,14 +16,14 @@ from problems import DOUBLE, dense, difference, linear, matern, play, rbf
 from sharded_play import CUTS, noisy, rounds, some_arms
 
 from torch_kbandits import ArmBlocks, Arms, ArmsChangedError, Bandit, InputError, MappedArms, algorithms
-from torch_kbandits.candidates import lazy
-from torch_kbandits.candidates.ties import highest, tie_rank, tie_width
 from torch_kbandits.confidence import ConstantWidth
 from torch_kbandits.dictionaries import FixedDictionary
 from torch_kbandits.extras import MissingExtraError
 from torch_kbandits.integrations.ray import ShardedArms, ShardLostError, actors, belief, table
 from torch_kbandits.integrations.ray.arms import split
 from torch_kbandits.integrations.ray.questions import LocalBest, overall_best, undominated
+from torch_kbandits.numerics.ties import highest, tie_rank, tie_width
+from torch_kbandits.tables import lazy
 
 LAMBDA = 0.02
 

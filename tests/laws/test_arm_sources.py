@@ -32,8 +32,8 @@ from torch_kbandits.acquisition import (
     UniformRule,
 )
 from torch_kbandits.candidates import TensorArms
-from torch_kbandits.candidates.columns import KernelColumns
-from torch_kbandits.candidates.points import PointList
+from torch_kbandits.tables.columns import KernelColumns
+from torch_kbandits.tables.points import PointList
 
 #: More arms than an exact posterior keeps the covariance of; two rows come twice.
 MANY = torch.cat([data(700, 2)[0], data(700, 2)[0][[3, 0]]])
@@ -128,7 +128,7 @@ def test_a_list_of_points_is_the_arms_and_then_the_others(size, others, seed):
 
 @pytest.mark.parametrize("memory", [0, 101 * 8 * 2, 2**20])
 def test_kernel_columns_are_kernel_values_whatever_is_kept(memory, monkeypatch):
-    monkeypatch.setattr("torch_kbandits.candidates.columns._BLOCK", 24)
+    monkeypatch.setattr("torch_kbandits.tables.columns._BLOCK", 24)
     arms, others = data(101, 3)[0], data(9, 3, seed=1)[0] + 1.0
     points = PointList(in_blocks(arms, 40)).with_points(others)
     everything = torch.cat([arms, others]).numpy()
@@ -175,7 +175,7 @@ BANDITS = {
 @pytest.mark.parametrize("arms", [FEW, MANY], ids=["few", "many"])
 @pytest.mark.parametrize("name", sorted(BANDITS))
 def test_a_bandit_chooses_the_arms_that_it_chooses_from_a_tensor(name, arms, kind, saved, monkeypatch):
-    monkeypatch.setattr("torch_kbandits.candidates.columns._BLOCK", 100)
+    monkeypatch.setattr("torch_kbandits.tables.columns._BLOCK", 100)
     source = source_of(kind, arms, saved)
     make = BANDITS[name]
     ours, theirs = make(Arms(source) if "columns" not in name else source), make(arms)
@@ -249,7 +249,7 @@ def test_a_point_told_in_vain_is_not_taken_for_a_row(exact, monkeypatch):
     bandit, twin = (Bandit(**words, width=ConstantWidth(2.0), seed=0) for _ in range(2))
     first, second = data(2, 2, seed=9)[0].split(1)
     with monkeypatch.context() as patch:
-        name = "torch_kbandits.candidates.features.require_finite"
+        name = "torch_kbandits.beliefs.features.require_finite"
         patch.setattr(name, lambda *_: (_ for _ in ()).throw(RuntimeError("in vain")))
         with pytest.raises(RuntimeError, match="in vain"):
             bandit.tell(first, 5.0)

@@ -12,11 +12,11 @@ from problems import DOUBLE, KERNELS, data, dense, difference, examples, rbf, sc
 
 from torch_kbandits import Arms, KernelUCB
 from torch_kbandits.acquisition import UpperConfidenceRule
-from torch_kbandits.candidates import CovarianceTable, FeatureTable
-from torch_kbandits.candidates.panels import Panel
+from torch_kbandits.beliefs import CovarianceTable, FeatureTable, belief_over
 from torch_kbandits.dictionaries import FixedDictionary, PlayedPoints, RidgeLeverageSampling, Selection
 from torch_kbandits.errors import NotPositiveDefiniteError, NumericalError
 from torch_kbandits.numerics.random import generator_for
+from torch_kbandits.tables.panels import Panel
 
 LAMBDA = 0.05
 
@@ -265,8 +265,8 @@ def test_the_memory_of_kernel_columns_changes_nothing(column_memory):
 
 
 def test_many_blocks_of_arms_equal_the_model(monkeypatch):
-    monkeypatch.setattr("torch_kbandits.candidates.features._BLOCK", 16)
-    monkeypatch.setattr("torch_kbandits.candidates.columns._BLOCK", 24)
+    monkeypatch.setattr("torch_kbandits.beliefs.features._BLOCK", 16)
+    monkeypatch.setattr("torch_kbandits.tables.columns._BLOCK", 24)
     arms, _ = data(101, 2)
     belief = table(arms)
     X, Y = arms[torch.randint(101, (20,))], torch.randn(20, dtype=DOUBLE)
@@ -333,7 +333,7 @@ def test_units_do_not_matter(scale):
     played = []
     for s in (1.0, scale):
         kernel = scaled(rbf(0.3), s**2)
-        belief, rows = Arms(arms).belief(kernel, LAMBDA * s**2, seed=0, exact=False), []
+        belief, rows = belief_over(Arms(arms), kernel, LAMBDA * s**2, seed=0, exact=False), []
         for number in range(12):
             x = choose(belief, torch.tensor(2.0, dtype=DOUBLE), 1)
             tell(belief, x, s * torch.sin(5.0 * x).sum(-1), RidgeLeverageSampling(2.0), number)
@@ -384,7 +384,7 @@ def test_ties_are_broken_by_the_seed():
     arms, _ = data(30, 2)
     chosen = set()
     for seed in range(40):
-        belief = Arms(arms).belief(KERNELS["matern"].make(), LAMBDA, seed, exact=False)
+        belief = belief_over(Arms(arms), KERNELS["matern"].make(), LAMBDA, seed, exact=False)
         chosen.add(tuple(choose(belief, torch.tensor(2.0), 1)[0].tolist()))
     assert len(chosen) > 15  # 40 uniform draws of 30 arms give 22 different ones on average, 16 or fewer in 1 of 1,000
 

@@ -12,13 +12,14 @@ from interrupts import Interrupt, swaps
 from problems import DOUBLE, KERNELS, data, dense, difference, linear, matern, reward
 
 from torch_kbandits import Arms, Bandit, OnlineGP, algorithms
-from torch_kbandits.candidates import columns, lazy, table
-from torch_kbandits.candidates.points import PointList
+from torch_kbandits.beliefs import table
 from torch_kbandits.candidates.sources import as_source
 from torch_kbandits.confidence import ConstantWidth
 from torch_kbandits.dictionaries import GreedyDictionary
 from torch_kbandits.numerics import bordered
 from torch_kbandits.posteriors.online_dtc import OnlineDTC
+from torch_kbandits.tables import columns, lazy
+from torch_kbandits.tables.points import PointList
 
 LAMBDA = 0.1
 
@@ -144,7 +145,7 @@ def assert_twins(bandit, twin):
 )
 def test_a_rebuild_that_fails_half_way_leaves_no_trace(times, error, monkeypatch):
     """The features are written over in place; what puts them right again may itself fail, and be asked for again."""
-    monkeypatch.setattr("torch_kbandits.candidates.features._BLOCK", 16)
+    monkeypatch.setattr("torch_kbandits.beliefs.features._BLOCK", 16)
     arms, _ = data(60, 2)
     start, first, failed = greedy_bandit(arms, matern(), 8), 0, True
     start.tell(arms[:8], reward(arms[:8]))

@@ -18,6 +18,7 @@ from torch_kbandits.acquisition import (
     UpperConfidenceRule,
     rules,
 )
+from torch_kbandits.beliefs import belief_over
 from torch_kbandits.dictionaries import Selection
 
 LAMBDA = 0.05
@@ -31,7 +32,7 @@ def unit_box(d, **effort):
 
 def told(box, X, Y, *, exact, lengthscale=0.4):
     """A belief that was told rewards Y (n,) at X (n, d); the Nyström one has every other point in its dictionary."""
-    belief = box.belief(rbf(lengthscale), LAMBDA, seed=0, exact=exact)
+    belief = belief_over(box, rbf(lengthscale), LAMBDA, seed=0, exact=exact)
     dictionary = X[::2]
     belief.update(X, Y, None if exact else Selection(dictionary, dictionary.new_ones(len(dictionary)), None))
     return belief
@@ -56,7 +57,7 @@ def test_the_search_starts_at_the_last_and_at_the_best_point_learned(exact):
     assert rows(belief.domain.starts) == rows(torch.stack([X[-1], best]))
     belief.update(best.unsqueeze(0), exactly(9.0).unsqueeze(0), None if exact else Selection(Z, Z[:, 0], None))
     assert torch.equal(belief.domain.starts, best.unsqueeze(0))  # each start once
-    empty = belief.box.belief(rbf(), LAMBDA, seed=0, exact=exact)
+    empty = belief_over(belief.box, rbf(), LAMBDA, seed=0, exact=exact)
     assert empty.domain.starts is None
     empty.restore(X[:3], Y[:3, 0], Selection(X[:3], X[:3, 0], None))
     assert rows(empty.domain.starts) <= rows(X[:3])

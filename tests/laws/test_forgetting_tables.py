@@ -22,13 +22,13 @@ from torch_kbandits import (
     NumericalError,
     RidgeLeverageSampling,
 )
-from torch_kbandits.candidates import FeatureTable, lazy
-from torch_kbandits.candidates import arms as arms_module
-from torch_kbandits.candidates.forgetting import ForgettingTable
-from torch_kbandits.candidates.joint import JointBelief
-from torch_kbandits.candidates.ties import tie_rank
+from torch_kbandits.beliefs import FeatureTable, choice
+from torch_kbandits.beliefs.forgetting import ForgettingTable
+from torch_kbandits.beliefs.joint import JointBelief
 from torch_kbandits.dictionaries import FixedDictionary, GreedyDictionary
 from torch_kbandits.memory import KeepAll, Restart, SlidingWindow
+from torch_kbandits.numerics.ties import tie_rank
+from torch_kbandits.tables import lazy
 
 SOME = data(30, 2, seed=51)[0]
 ARMS = torch.cat([SOME, SOME[:6]])
@@ -53,7 +53,7 @@ def _all_ways_are_taken(monkeypatch):
     for name, number in {"_WORTHWHILE": 0, "_FIRST": 3, "_LONGEST": 7, "_SHARE": 4}.items():
         monkeypatch.setattr(lazy, name, number)
     monkeypatch.setattr(FeatureTable, "CHECK", 11)
-    monkeypatch.setattr(arms_module, "COVARIANCE_LIMIT", 0)
+    monkeypatch.setattr(choice, "COVARIANCE_LIMIT", 0)
 
 
 class AskedArms(Arms):

@@ -185,7 +185,7 @@ NOT_TAKEN = {
     "sensors",
     "update_with_observation_noise",
 }
-INSIDE = {"experiments", "integrations", "looking", "numerics", "posteriors"}
+INSIDE = {"beliefs", "experiments", "integrations", "looking", "numerics", "posteriors", "tables"}
 
 
 def takers():
@@ -196,8 +196,6 @@ def takers():
         here = import_module(f"torch_kbandits.{room}")
         for name in here.__all__:
             taker = getattr(here, name)
-            if name.endswith(("Belief", "Table")):
-                continue
             if callable(taker) and not inspect.isabstract(taker) and name not in NOT_TAKEN and numbers_of(taker):
                 found[name] = taker
     return found

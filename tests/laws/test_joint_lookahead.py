@@ -11,7 +11,8 @@ from problems import DOUBLE, data, dense, difference, exactly, examples, rbf
 
 from torch_kbandits import KORS, ContextualActions
 from torch_kbandits.acquisition import Domain, ThompsonRule, UpperConfidenceRule
-from torch_kbandits.candidates.joint_lookahead import _Offer
+from torch_kbandits.beliefs import belief_over
+from torch_kbandits.beliefs.joint_lookahead import _Offer
 
 LAMBDA = 0.1
 KERNEL = oracles.rbf(0.6)
@@ -22,7 +23,7 @@ def told(n=40, seed=0, kernel=None):
     """A belief that learned n rewards, and what it learned."""
     X, Y = data(n, 2, seed)
     candidates = ContextualActions(action_dim=2, context_dim=0)
-    belief = candidates.belief(kernel or rbf(0.6), LAMBDA, 0, exact=False, online=True)
+    belief = belief_over(candidates, kernel or rbf(0.6), LAMBDA, 0, exact=False, online=True)
     for row in range(n):
         belief.learn(X[row, None], Y[row], KORS(0.3), torch.Generator().manual_seed(row))
     return belief, X, Y.squeeze(-1)
@@ -122,7 +123,7 @@ def test_equal_actions_get_equal_draws_whatever_their_order():
 
 def test_draws_over_many_actions_have_the_marginals_of_the_posterior(monkeypatch):
     """Beyond the limit of joint draws: 200 draws of fixed seeds, 6 standard errors; false alarms below 1e-5 in all."""
-    monkeypatch.setattr("torch_kbandits.candidates.joint_lookahead.JOINT_LIMIT", 10)
+    monkeypatch.setattr("torch_kbandits.beliefs.joint_lookahead.JOINT_LIMIT", 10)
     belief, X, Y = told(12)
     posterior = oracles.dtc(KERNEL, *dense(X, Y), np.full(12, LAMBDA), *dense(belief.inducing_points, ARMS))
     offer, number = _Offer(belief.lookahead(ARMS[:0]), ARMS), 200

@@ -8,9 +8,10 @@ import torch
 from problems import DOUBLE, KERNELS, data, difference
 
 from torch_kbandits.acquisition import ExpectedImprovementRule, UpperConfidenceRule
-from torch_kbandits.candidates import FeatureTable, lazy
+from torch_kbandits.beliefs import FeatureTable
 from torch_kbandits.dictionaries import FixedDictionary, RidgeLeverageSampling
 from torch_kbandits.numerics.random import generator_for
+from torch_kbandits.tables import lazy
 
 LAMBDA = 0.05
 UCB, EI = UpperConfidenceRule(), ExpectedImprovementRule()

@@ -12,7 +12,7 @@ from test_algorithms import make
 
 from torch_kbandits import Bandit, Box, ConstantWidth, ContextualActions, RidgeLeverageSampling
 from torch_kbandits.acquisition import ExpectedImprovementRule, ProbabilityOfImprovementRule, UpperConfidenceRule
-from torch_kbandits.candidates.joint_lookahead import JointLookahead, _Offer
+from torch_kbandits.beliefs.joint_lookahead import JointLookahead, _Offer
 from torch_kbandits.memory import Linear, SlidingWindow, UncertaintyInjection
 
 LAMBDA, BETA, EPSILON = 0.05, 1.5, 0.1

@@ -75,7 +75,6 @@ def test_nothing_else_is_loose_in_the_root():
     assert {Path(name).stem for name in sources() if "/" not in name} - LOOSE == set()
 
 
-@to_come("beliefs meet engines and candidates")
 def test_candidates_know_no_posterior():
     above = tuple(f"torch_kbandits.{room}" for room in ("posteriors", "models", "tables", "beliefs", "dictionaries"))
     found = [

@@ -30,7 +30,7 @@ from torch_kbandits.acquisition import (
     theoretical_discretization_size,
     thompson,
 )
-from torch_kbandits.candidates import CovarianceTable, FeatureTable
+from torch_kbandits.beliefs import CovarianceTable, FeatureTable
 from torch_kbandits.dictionaries import Selection
 from torch_kbandits.numerics import prior_draws
 

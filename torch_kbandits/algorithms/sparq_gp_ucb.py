@@ -14,8 +14,9 @@ from torch_kbandits.acquisition import Domain, UpperConfidenceRule
 from torch_kbandits.algorithms.arguments import check_theory, refuse_memory, resolve_contextual, resolve_width
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.bandit.state import SavedState, check_config, check_format, check_parts
-from torch_kbandits.candidates import Belief, Candidates
-from torch_kbandits.candidates.model_belief import ModelBelief
+from torch_kbandits.beliefs import Belief
+from torch_kbandits.beliefs.model_belief import ModelBelief
+from torch_kbandits.candidates import Candidates
 from torch_kbandits.confidence import InformationGain, RealizedGain, SparQWidth, Width, sparq_cutoff, sparq_queries
 from torch_kbandits.dictionaries import sample_k_dpp
 from torch_kbandits.errors import InputError, StateMismatchError

@@ -9,7 +9,7 @@ from torch_kbandits.bandit import Bandit
 from torch_kbandits.bandit.adaptation import MemoryChoice, RestartTrigger
 from torch_kbandits.bandit.adaptation.restart_trigger import Prediction
 from torch_kbandits.bandit.state import SavedState, describe_value
-from torch_kbandits.candidates import Belief
+from torch_kbandits.beliefs import Belief
 from torch_kbandits.errors import InputError
 from torch_kbandits.memory import Memory
 from torch_kbandits.observations.clock import Clock

@@ -19,7 +19,8 @@ from torch_kbandits.bandit.pieces import Pieces
 from torch_kbandits.bandit.saving import loaded, save
 from torch_kbandits.bandit.state import SavedState, check_config, check_format, saved_state, state_of
 from torch_kbandits.bandit.undisturbed import Undisturbed
-from torch_kbandits.candidates import Belief, Candidates, Lookahead
+from torch_kbandits.beliefs import Belief, Lookahead
+from torch_kbandits.candidates import Candidates
 from torch_kbandits.confidence import Width
 from torch_kbandits.dictionaries import DictionaryRule
 from torch_kbandits.errors import InputError

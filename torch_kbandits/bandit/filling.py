@@ -5,7 +5,7 @@ from collections.abc import Callable
 from torch import Tensor
 
 from torch_kbandits.bandit.batches import BatchRule
-from torch_kbandits.candidates import Lookahead
+from torch_kbandits.beliefs import Lookahead
 from torch_kbandits.errors import InputError
 
 

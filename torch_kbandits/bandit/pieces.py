@@ -12,7 +12,8 @@ from torch_kbandits import checks
 from torch_kbandits.acquisition import AcquisitionRule
 from torch_kbandits.bandit.batches import BatchRule
 from torch_kbandits.bandit.state import describe_kernel, describe_value
-from torch_kbandits.candidates import Belief, Candidates, StagedBelief
+from torch_kbandits.beliefs import Belief, StagedBelief, belief_over
+from torch_kbandits.candidates import Candidates
 from torch_kbandits.confidence import ConstantWidth, Width
 from torch_kbandits.dictionaries import DictionaryRule
 from torch_kbandits.errors import InputError, TheoryWarning
@@ -103,7 +104,8 @@ class Pieces:
         if num_stages:
             return StagedBelief(self.candidates.example, self.kernel, self.regularization, num_stages)
         online = self.dictionary is not None and self.dictionary.is_online
-        return self.candidates.belief(
+        return belief_over(
+            self.candidates,
             _kernel_under(memory, self.kernel),
             self.regularization,
             self.seed,

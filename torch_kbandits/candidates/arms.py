@@ -1,24 +1,12 @@
 """Finite sets of arms."""
 
-import torch
-from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.acquisition import Domain
 from torch_kbandits.candidates.base import Candidates
-from torch_kbandits.candidates.covariances import CovarianceTable
-from torch_kbandits.candidates.features import FeatureTable
-from torch_kbandits.candidates.forgetting import ForgettingTable
-from torch_kbandits.candidates.joint import JointBelief
 from torch_kbandits.candidates.sources import ArmSource, as_source
-from torch_kbandits.candidates.table import TableBelief
-from torch_kbandits.candidates.ties import tie_rank
 from torch_kbandits.errors import InputError
-from torch_kbandits.memory import Memory
-
-#: Up to this many arms an exact posterior is kept as the covariance of all of them.
-COVARIANCE_LIMIT = 512
 
 
 class Arms(Candidates):
@@ -54,36 +42,6 @@ class Arms(Candidates):
     def domain(self) -> Domain:
         """The arms, to maximise BoTorch acquisition functions over; none if they are not in memory."""
         return Domain(arms=self.source.tensor)
-
-    def belief(
-        self,
-        kernel: Kernel,
-        regularization: float,
-        seed: int,
-        *,
-        exact: bool,
-        online: bool = False,
-        memory: Memory | None = None,
-    ) -> TableBelief | ForgettingTable | JointBelief:
-        """Return the table before any observation: of covariances if that is exact and small, else of features.
-
-        With a memory under which observations age, or for an exact posterior on few arms with any memory, it is no
-        table but a model that is asked about all arms, which must be in memory.
-        """
-        is_small = exact and len(self.source) <= COVARIANCE_LIMIT and self.source.dtype == torch.float64
-        if memory is None and is_small:
-            return CovarianceTable(self.source, kernel, regularization, seed)
-        if memory is None or (memory.keeps_noise and not is_small):
-            table = FeatureTable(self.source, kernel, regularization, seed, self.column_memory, exact=exact)
-            return table if memory is None else ForgettingTable(table, memory, online=online)
-        arms = self.domain.arms
-        if arms is None:
-            raise InputError(
-                f"{memory!r} needs arms in memory here: give Arms a tensor, or take a memory such as "
-                "SlidingWindow(500), with a dictionary."
-            )
-        rank = tie_rank(len(arms), seed)
-        return JointBelief(arms, kernel, regularization, exact=exact, online=online, memory=memory, tie_rank=rank)
 
     def describe(self) -> dict[str, object]:
         """Return the shape, dtype and a digest of the arms, the same wherever the arms come from."""

@@ -3,17 +3,13 @@
 from typing import Any
 
 import torch
-from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.acquisition import Domain
-from torch_kbandits.candidates.base import Belief, Candidates
-from torch_kbandits.candidates.growing import GrowingBelief
-from torch_kbandits.candidates.joint import JointBelief
+from torch_kbandits.candidates.base import Candidates
 from torch_kbandits.candidates.sources import as_source
 from torch_kbandits.errors import InputError
-from torch_kbandits.memory import Memory
 from torch_kbandits.observations.column_spec import ColumnSpec
 
 
@@ -135,21 +131,6 @@ class ContextualActions(Candidates):
     def actions(self, X: Tensor) -> Tensor:
         """Return the actions (q, a) of joint points (q, c + a)."""
         return X[:, self.context_dim :]
-
-    def belief(
-        self,
-        kernel: Kernel,
-        regularization: float,
-        seed: int,
-        *,
-        exact: bool,
-        online: bool = False,
-        memory: Memory | None = None,
-    ) -> Belief:
-        """Return the belief before any observation: one that grows if the dictionary rule decides about points once."""
-        if online and memory is None:
-            return GrowingBelief(self.example, kernel, regularization, self.row_memory)
-        return JointBelief(self.example, kernel, regularization, exact=exact, online=online, memory=memory)
 
     def describe(self) -> dict[str, object]:
         """Return what tells these actions and contexts from others."""

@@ -8,7 +8,8 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.acquisition import Domain
-from torch_kbandits.candidates import ArmSource, Candidates, ForgettingTable, MappedArms
+from torch_kbandits.beliefs import ForgettingTable, belief_over
+from torch_kbandits.candidates import ArmSource, Candidates, MappedArms
 from torch_kbandits.candidates.sources import as_source
 from torch_kbandits.errors import InputError
 from torch_kbandits.integrations.ray.actors import Actors, Resources
@@ -80,31 +81,6 @@ class ShardedArms(Candidates):
         """No arms: they are not all in this process."""
         return Domain()
 
-    def belief(
-        self,
-        kernel: Kernel,
-        regularization: float,
-        seed: int,
-        *,
-        exact: bool,
-        online: bool = False,
-        memory: Memory | None = None,
-    ) -> ShardedTable | ForgettingTable:
-        """Return the posterior before any observation; the workers are started if they are not there.
-
-        Raises:
-            InputError: if there is a memory under which observations age.
-            ShardLostError: if a worker cannot be had.
-        """
-        if memory is not None and not memory.keeps_noise:
-            raise InputError(
-                f"Under {memory!r} observations age, which changes all of them in every round: shards take memories "
-                "under which they keep their noise while they count, SlidingWindow and Restart. Or give Arms a tensor."
-            )
-        own = self._example, self.source, kernel, regularization, seed, self.workers, self.column_memory
-        table = ShardedTable(*own, exact=exact)
-        return table if memory is None else ForgettingTable(table, memory, online=online)
-
     def close(self) -> None:
         """End the workers and free what they hold. What was learned is not lost: the next ``ask`` starts others."""
         self.workers.close()
@@ -113,6 +89,41 @@ class ShardedArms(Candidates):
         """Return what ``Arms`` says of the same arms, so that saved states go from one to the other."""
         source = self.source
         return {"arms": f"{(len(source), source.dimension)} {source.dtype} {source.fingerprint()}"}
+
+
+@belief_over.register
+def _over_shards(
+    candidates: ShardedArms,
+    kernel: Kernel,
+    regularization: float,
+    seed: int,
+    *,
+    exact: bool,
+    online: bool = False,
+    memory: Memory | None = None,
+) -> ShardedTable | ForgettingTable:
+    """Return the posterior before any observation; the workers are started if they are not there.
+
+    Raises:
+        InputError: if there is a memory under which observations age.
+        ShardLostError: if a worker cannot be had.
+    """
+    if memory is not None and not memory.keeps_noise:
+        raise InputError(
+            f"Under {memory!r} observations age, which changes all of them in every round: shards take memories "
+            "under which they keep their noise while they count, SlidingWindow and Restart. Or give Arms a tensor."
+        )
+    own = (
+        candidates.example,
+        candidates.source,
+        kernel,
+        regularization,
+        seed,
+        candidates.workers,
+        candidates.column_memory,
+    )
+    table = ShardedTable(*own, exact=exact)
+    return table if memory is None else ForgettingTable(table, memory, online=online)
 
 
 def split(num_arms: int, num_shards: int) -> list[range]:

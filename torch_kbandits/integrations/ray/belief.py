@@ -9,8 +9,8 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits.acquisition import AcquisitionRule, Domain
-from torch_kbandits.candidates.base import Lookahead, Plays
-from torch_kbandits.candidates.features import FeatureTable
+from torch_kbandits.beliefs.base import Lookahead
+from torch_kbandits.beliefs.features import FeatureTable
 from torch_kbandits.candidates.sources import ArmSource
 from torch_kbandits.dictionaries import Selection
 from torch_kbandits.errors import InputError
@@ -19,6 +19,7 @@ from torch_kbandits.integrations.ray.questions import Best, KernelBound, Moments
 from torch_kbandits.integrations.ray.table import UnsearchedArms
 from torch_kbandits.integrations.ray.taking_back import taken_back
 from torch_kbandits.integrations.ray.workers import Workers
+from torch_kbandits.observations.played import Plays
 
 #: So many steps are remembered one by one for shards that are behind; those further behind are started anew.
 _MOST_STEPS = 64

@@ -6,9 +6,9 @@ import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from torch_kbandits.candidates.features import FeatureTable
+from torch_kbandits.beliefs.features import FeatureTable
+from torch_kbandits.beliefs.table import ArmLookahead, TableBelief
 from torch_kbandits.candidates.sources import TensorArms
-from torch_kbandits.candidates.table import ArmLookahead, TableBelief
 from torch_kbandits.integrations.ray.course import TakenBack
 from torch_kbandits.integrations.ray.taking_back import plays_of
 from torch_kbandits.numerics.random import generator_for

@@ -4,8 +4,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from torch_kbandits.candidates.base import Plays
 from torch_kbandits.integrations.ray.course import TakenBack
+from torch_kbandits.observations.played import Plays
 
 
 def taken_back(version: str, left: Plays, gone: Plays, size: int) -> TakenBack:

@@ -8,19 +8,20 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits.acquisition import AcquisitionRule
-from torch_kbandits.candidates.base import Located, Plays, require_finite
-from torch_kbandits.candidates.columns import KernelColumns
-from torch_kbandits.candidates.growth import SPAN_TOLERANCE, Columns, Growth, spanning_factor
-from torch_kbandits.candidates.lazy import LazyPanel, SomeArms
-from torch_kbandits.candidates.panels import Change, FeatureStore, Panel
+from torch_kbandits.beliefs.base import require_finite
+from torch_kbandits.beliefs.table import TableBelief, grouped
 from torch_kbandits.candidates.sources import ArmSource
-from torch_kbandits.candidates.table import TableBelief, grouped
 from torch_kbandits.dictionaries import PlayedPoints, Selection
 from torch_kbandits.dictionaries.greedy import greedy_pivots
 from torch_kbandits.numerics.linalg import jittered_cholesky
 from torch_kbandits.numerics.squares import Squares
+from torch_kbandits.observations.played import Located, Plays
 from torch_kbandits.posteriors.dtc import embed
 from torch_kbandits.posteriors.online_dtc import OnlineDTC
+from torch_kbandits.tables.columns import KernelColumns
+from torch_kbandits.tables.growth import SPAN_TOLERANCE, Columns, Growth, spanning_factor
+from torch_kbandits.tables.lazy import LazyPanel, SomeArms
+from torch_kbandits.tables.panels import Change, FeatureStore, Panel
 
 #: Arms embedded at a time when the dictionary changes, so that temporaries stay in cache.
 _BLOCK = 4096

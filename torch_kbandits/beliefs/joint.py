@@ -8,9 +8,9 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits.acquisition import hallucinate
-from torch_kbandits.candidates.embedded import Embedded
-from torch_kbandits.candidates.joint_lookahead import JointLookahead
-from torch_kbandits.candidates.model_belief import ModelBelief
+from torch_kbandits.beliefs.embedded import Embedded
+from torch_kbandits.beliefs.joint_lookahead import JointLookahead
+from torch_kbandits.beliefs.model_belief import ModelBelief
 from torch_kbandits.dictionaries import Selection
 from torch_kbandits.memory import Memory
 from torch_kbandits.models import NystromGP, OnlineGP

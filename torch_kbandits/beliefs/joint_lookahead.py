@@ -10,14 +10,14 @@ from botorch.exceptions import BadInitialCandidatesWarning
 from torch import Tensor
 
 from torch_kbandits.acquisition import AcquisitionRule, DiscretizedThompsonSampling, Domain
-from torch_kbandits.candidates.base import Lookahead
-from torch_kbandits.candidates.embedded import Embedded
-from torch_kbandits.candidates.ties import highest, tie_width
+from torch_kbandits.beliefs.base import Lookahead
+from torch_kbandits.beliefs.embedded import Embedded
 from torch_kbandits.errors import InputError
 from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.numerics.linalg import covariance_root
 from torch_kbandits.numerics.prior_draws import JOINT_LIMIT
 from torch_kbandits.numerics.rows import distinct
+from torch_kbandits.numerics.ties import highest, tie_width
 
 
 class JointPosterior(Protocol):

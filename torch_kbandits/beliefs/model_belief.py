@@ -8,12 +8,13 @@ import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from torch_kbandits.candidates.base import Lookahead, PlayedLog, SelectingBelief, require_finite
+from torch_kbandits.beliefs.base import Lookahead, SelectingBelief, require_finite
 from torch_kbandits.dictionaries import DictionaryRule, OnlineRule, OnlineSample, PlayedPoints, Selection
 from torch_kbandits.memory import KeepAll, Memory
 from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.numerics.rows import RowIndex, row_keys
 from torch_kbandits.observations.ledger import History
+from torch_kbandits.observations.played import PlayedLog
 
 
 class ModelBelief(SelectingBelief):

@@ -6,10 +6,10 @@ from typing import NamedTuple, Self
 import torch
 from torch import Tensor
 
-from torch_kbandits.candidates.panels import Change
 from torch_kbandits.errors import NumericalError
 from torch_kbandits.numerics.squares import Squares
 from torch_kbandits.posteriors.online_dtc import OnlineDTC
+from torch_kbandits.tables.panels import Change
 
 #: A point whose Schur complement is below this fraction of its prior variance is in the dictionary's span already.
 SPAN_TOLERANCE = {torch.float64: 1e-13, torch.float32: 1e-5}

@@ -7,13 +7,14 @@ from typing import NamedTuple, Self, cast
 import torch
 from torch import Tensor
 
-from torch_kbandits.candidates.base import Belief, Lookahead, Plays
-from torch_kbandits.candidates.features import FeatureTable
+from torch_kbandits.beliefs.base import Belief, Lookahead
+from torch_kbandits.beliefs.features import FeatureTable
 from torch_kbandits.dictionaries import DictionaryRule, OnlineRule, OnlineSample, PlayedPoints, Selection
 from torch_kbandits.memory import KeepAll, Memory
 from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.numerics.rows import RowIndex, row_keys
 from torch_kbandits.observations.ledger import History
+from torch_kbandits.observations.played import Plays
 
 
 class _Counted(NamedTuple):

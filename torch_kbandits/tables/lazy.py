@@ -8,9 +8,9 @@ from typing import NamedTuple, Self
 import torch
 from torch import Tensor
 
-from torch_kbandits.candidates.panels import Change, FeatureStore, Panel
 from torch_kbandits.numerics.squares import Squares
 from torch_kbandits.posteriors.online_dtc import OnlineDTC
+from torch_kbandits.tables.panels import Change, FeatureStore, Panel
 
 #: Below this many features in all a pass over them is cheaper than bounds.
 _WORTHWHILE = 2**20

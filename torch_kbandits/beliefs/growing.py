@@ -8,11 +8,10 @@ import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from torch_kbandits.candidates.base import Belief, require_finite
-from torch_kbandits.candidates.embedded import Embedded
-from torch_kbandits.candidates.growth import SPAN_TOLERANCE, spanning_factor
-from torch_kbandits.candidates.joint_lookahead import JointLookahead
-from torch_kbandits.candidates.played_rows import PlayedRows
+from torch_kbandits.beliefs.base import Belief, require_finite
+from torch_kbandits.beliefs.embedded import Embedded
+from torch_kbandits.beliefs.joint_lookahead import JointLookahead
+from torch_kbandits.beliefs.played_rows import PlayedRows
 from torch_kbandits.dictionaries import DictionaryRule, OnlineRule, OnlineSample, PlayedPoints, Selection
 from torch_kbandits.dictionaries.greedy import greedy_pivots
 from torch_kbandits.models import NystromGP
@@ -20,6 +19,7 @@ from torch_kbandits.numerics.gram import gram, prior_variance
 from torch_kbandits.numerics.linalg import bordered, jittered_cholesky, non_negative_variance
 from torch_kbandits.posteriors.dtc import DTCFactors
 from torch_kbandits.posteriors.online_dtc import OnlineDTC
+from torch_kbandits.tables.growth import SPAN_TOLERANCE, spanning_factor
 
 #: After so many rewards the inverse is computed afresh from the precision, which clears what rounding left in it.
 REFRESH = 512

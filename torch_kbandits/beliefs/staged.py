@@ -8,14 +8,15 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits.acquisition import AcquisitionRule, Domain, StagedRule, hallucinate
-from torch_kbandits.candidates.base import Belief, Lookahead, PlayedLog
-from torch_kbandits.candidates.joint import JointBelief
-from torch_kbandits.candidates.joint_lookahead import best_of
+from torch_kbandits.beliefs.base import Belief, Lookahead
+from torch_kbandits.beliefs.joint import JointBelief
+from torch_kbandits.beliefs.joint_lookahead import best_of
 from torch_kbandits.dictionaries import DictionaryRule, Selection
 from torch_kbandits.errors import InputError
 from torch_kbandits.models import OnlineGP
 from torch_kbandits.numerics.gram import prior_variance
 from torch_kbandits.observations.ledger import History
+from torch_kbandits.observations.played import PlayedLog
 
 
 class StagedBelief(Belief):

@@ -9,15 +9,16 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits.acquisition import AcquisitionRule, Domain
-from torch_kbandits.candidates.base import Located, Lookahead, PlayedLog, SelectingBelief, padded
-from torch_kbandits.candidates.columns import prior_variances
-from torch_kbandits.candidates.points import PointList
+from torch_kbandits.beliefs.base import Lookahead, SelectingBelief, padded
 from torch_kbandits.candidates.sources import ArmSource, as_source
-from torch_kbandits.candidates.ties import highest, tie_rank, tie_width
 from torch_kbandits.dictionaries import PlayedPoints, Selection
 from torch_kbandits.numerics.gram import prior_variance
 from torch_kbandits.numerics.prior_draws import LowRankDraws, PriorDraws, prior_draws
 from torch_kbandits.numerics.rows import distinct, row_keys
+from torch_kbandits.numerics.ties import highest, tie_rank, tie_width
+from torch_kbandits.observations.played import Located, PlayedLog
+from torch_kbandits.tables.columns import prior_variances
+from torch_kbandits.tables.points import PointList
 
 
 class TableBelief(SelectingBelief):
@@ -155,7 +156,7 @@ class TableBelief(SelectingBelief):
         located, played_rows = self._located(X)
         self._condition(X, Y, selection, located, played_rows)
         self._log = self._log.with_rewards(X, Y, located)
-        self._rule_weights = self._log.weights_of(selection)
+        self._rule_weights = _weights_of(selection, self._log)
         self._played_rows = played_rows
         self._last_located = None
         self._num_observations += len(X)
@@ -307,6 +308,17 @@ class TableBelief(SelectingBelief):
     @abstractmethod
     def _extend_rows(self, points: Tensor) -> None:
         """Compute the posterior at the last rows, points (k, d) that were just appended."""
+
+
+def _weights_of(selection: Selection | None, log: PlayedLog) -> Tensor | None:
+    """Return what a rule wants handed back, (u,), 0 where a point of the log was not selected; None if nothing."""
+    if selection is None or selection.weights is None:
+        return None
+    indices = selection.indices
+    if indices is None:
+        indices = torch.tensor(log.locate(selection.points).positions, device=log.points.device)
+    weights = selection.weights
+    return weights.new_zeros(len(log)).index_copy(0, indices, weights)
 
 
 def grouped(positions: Sequence[int], Y: Tensor) -> dict[int, tuple[int, Tensor]]:

@@ -6,8 +6,8 @@ import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from torch_kbandits.candidates.points import PointList
 from torch_kbandits.numerics.gram import gram, prior_variance
+from torch_kbandits.tables.points import PointList
 
 #: Points against which a kernel is evaluated at a time: kernels need several temporaries of that width.
 _BLOCK = 16384

@@ -7,11 +7,12 @@ import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from torch_kbandits.candidates.base import Located, require_finite
+from torch_kbandits.beliefs.base import require_finite
+from torch_kbandits.beliefs.table import TableBelief, grouped
 from torch_kbandits.candidates.sources import ArmSource
-from torch_kbandits.candidates.table import TableBelief, grouped
 from torch_kbandits.dictionaries import Selection
 from torch_kbandits.numerics.gram import gram
+from torch_kbandits.observations.played import Located
 
 
 class CovarianceTable(TableBelief):

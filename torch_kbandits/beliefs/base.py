@@ -1,0 +1,236 @@
+"""What every belief is asked, and the posterior with points pending."""
+
+from abc import ABC, abstractmethod
+from copy import deepcopy
+from typing import Any, Self
+
+import torch
+from gpytorch.kernels import Kernel
+from gpytorch.settings import min_fixed_noise
+from torch import Tensor
+
+from torch_kbandits.acquisition import AcquisitionRule, Domain, UpperConfidenceRule
+from torch_kbandits.dictionaries import DictionaryRule, PlayedPoints, Selection
+from torch_kbandits.errors import EmptyHistoryError, NumericalError
+from torch_kbandits.models import NystromGP, OnlineGP
+from torch_kbandits.observations.ledger import History
+
+
+class Lookahead(ABC):
+    """The posterior with points pending, from which the next is chosen. Telling makes it out of date.
+
+    Args:
+        pending: (k, d).
+    """
+
+    def __init__(self, pending: Tensor) -> None:
+        self._pending = [pending]
+
+    @property
+    def pending(self) -> Tensor:
+        """The points pending, (k, d), in the order added."""
+        self._pending = [torch.cat(self._pending)]
+        return self._pending[0]
+
+    @property
+    def stages(self) -> Tensor | None:
+        """The stage that chose each of the pending points, (k,), 0 for none; None where there are no stages."""
+        return None
+
+    @abstractmethod
+    def choose(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain | None = None) -> Tensor:
+        """Return the point (1, d) that a rule chooses.
+
+        Args:
+            rule: how to choose.
+            beta: the multiplier of σ, 0-dim.
+            seed: all randomness of the choice.
+            domain: what may be played in this round; None where that is the same in every round.
+        """
+
+    def add(self, point: Tensor, times: int = 1) -> None:
+        """Make a point (1, d) pending, as often as is said."""
+        self._pending = [*self._pending, point.expand(times, -1)]  # copies of this object share the old list
+
+    @abstractmethod
+    def pending_scores(self) -> Tensor:
+        """Return the ridge leverage scores of the pending points without anything pending, (k,)."""
+
+    @abstractmethod
+    def variance_ratio(self) -> Tensor:
+        """Return the largest ratio over the candidates of the variance without and with pending points, 0-dim."""
+
+
+class Belief(ABC):
+    """The posterior of a bandit in the form that suits its candidates, and the search for the best of them.
+
+    A belief is also the ``Evidence`` that confidence widths read. It checks nothing that ``Bandit`` has checked.
+
+    Args:
+        example: a point (1, d) whose dtype and device all tensors have.
+        kernel: the prior covariance; a copy is kept.
+        regularization: λ.
+        exact: whether the posterior is the exact one; else it is the Nyström–DTC one at a selected dictionary.
+    """
+
+    #: The share of the candidates that was looked at for the last choice.
+    visited_share: float = 1.0
+
+    #: The order in which ties between arms are broken, (A,); None where a lot of the round decides.
+    tie_rank: Tensor | None = None
+
+    def __init__(self, example: Tensor, kernel: Kernel, regularization: float, *, exact: bool) -> None:
+        self.exact = exact
+        self.kernel = deepcopy(kernel).to(example).requires_grad_(False).eval()
+        self.regularization = example.new_tensor(regularization)
+
+    def model(self, X: Tensor, Y: Tensor, inducing_points: Tensor, noise: Tensor | None = None) -> NystromGP | OnlineGP:
+        """Return the BoTorch model of rewards Y (n,) at X (n, d), with this prior and noise.
+
+        Without an exact posterior it has the dictionary (m, d). With ``noise`` (n,) the observations have these noise
+        variances and λ is that of the next ones.
+        """
+        prior: dict[str, Any] = {
+            "covar_module": deepcopy(self.kernel),
+            "regularization": float(self.regularization),
+        }
+        if noise is not None:  # the constructor rounds small ones up, with a warning, so they are set afterwards
+            prior["train_Yvar"] = noise.clamp_min(min_fixed_noise.value(noise.dtype) or 0.0).unsqueeze(-1)
+        if self.exact:
+            model = OnlineGP(X, Y.unsqueeze(-1), **prior)
+        else:
+            model = NystromGP(X, Y.unsqueeze(-1), inducing_points=inducing_points, **prior)
+        if noise is not None:
+            likelihood: Any = model.likelihood
+            likelihood.noise_covar.noise = noise
+        return model
+
+    @property
+    @abstractmethod
+    def num_observations(self) -> int:
+        """Number t of observations."""
+
+    @property
+    @abstractmethod
+    def inducing_points(self) -> Tensor:
+        """The dictionary, (m, d)."""
+
+    @property
+    def dictionary_weights(self) -> Tensor | None:
+        """What the dictionary rule wants handed back of each of ``inducing_points``, (m,); None if nothing."""
+        return None
+
+    @abstractmethod
+    def effective_dimension(self) -> Tensor:
+        """Σ_s τ̃(x_s), 0-dim."""
+
+    @abstractmethod
+    def information_gain(self) -> Tensor:
+        """½ log det V, 0-dim, in nats."""
+
+    @abstractmethod
+    def kernel_bound(self) -> Tensor:
+        """The largest k(x, x) known of, 0-dim."""
+
+    @abstractmethod
+    def mean_norm(self) -> Tensor:
+        """The RKHS norm of the posterior mean, 0-dim, in reward units."""
+
+    @abstractmethod
+    def recommend(self) -> Tensor:
+        """Return the played point (1, d) of the largest posterior mean."""
+
+    def recommend_in(self, domain: Domain | None) -> Tensor:
+        """Return the point (1, d) of the largest posterior mean: of a round's domain, or of those played without one.
+
+        Raises:
+            EmptyHistoryError: if there is no observation.
+        """
+        if self.num_observations == 0:
+            raise EmptyHistoryError("Nothing was learned that counts, so there is no point to recommend: tell first.")
+        if domain is None:
+            return self.recommend()
+        ahead, nothing = self.lookahead(self.inducing_points[:0]), torch.zeros_like(self.regularization)
+        return ahead.choose(UpperConfidenceRule(), nothing, 0, domain)
+
+    @abstractmethod
+    def moments(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the posterior means and variances of the function at points X (q, d), each (q,)."""
+
+    @abstractmethod
+    def learn(self, X: Tensor, Y: Tensor, rule: DictionaryRule | None, generator: torch.Generator | None) -> None:
+        """Condition on rewards Y (q,) at X (q, d), with the dictionary that a rule chooses; everything or nothing.
+
+        Args:
+            X: (q, d).
+            Y: (q,).
+            rule: None for the exact posterior.
+            generator: all randomness of the rule.
+        """
+
+    @abstractmethod
+    def restore(self, X: Tensor, Y: Tensor, dictionary: Selection) -> None:
+        """Condition the empty belief on a whole history at a known dictionary; everything or nothing.
+
+        Args:
+            X: (n, d).
+            Y: (n,).
+            dictionary: points, and weights if its rule has any; no indices.
+        """
+
+    @abstractmethod
+    def lookahead(self, pending: Tensor) -> Lookahead:
+        """Return the posterior with points (k, d) pending."""
+
+    # What a bandit calls: it also hands over which stage chose each point and when, which few beliefs have to know.
+
+    def learn_history(self, told: History, rule: DictionaryRule | None, generator: torch.Generator | None) -> None:
+        """Do as ``learn`` with rewards of which stages and times are known, where the bandit has any."""
+        self.learn(told.X, told.Y, rule, generator)
+
+    def restore_history(self, told: History, dictionary: Selection) -> None:
+        """Do as ``restore`` with a history of which stages and times are known, where the bandit has any."""
+        self.restore(told.X, told.Y, dictionary)
+
+    def lookahead_in_stages(self, pending: Tensor, stages: Tensor | None) -> Lookahead:
+        """Do as ``lookahead`` with points that stages (k,) chose; None where there are no stages."""
+        return self.lookahead(pending)
+
+    def at(self, now: float) -> Self:
+        """Return the belief at a time, which is not before the present one: itself if it has no memory."""
+        return self
+
+    def shown(self, told: History) -> NystromGP | OnlineGP:
+        """Return the posterior of the rewards learned as a BoTorch model of its own."""
+        return self.model(told.X, told.Y, self.inducing_points)
+
+
+class SelectingBelief(Belief):
+    """A belief whose dictionary is chosen anew from all played points whenever something is learned."""
+
+    def learn(self, X: Tensor, Y: Tensor, rule: DictionaryRule | None, generator: torch.Generator | None) -> None:
+        """Condition on rewards Y (q,) at X (q, d), with the dictionary that a rule chooses; everything or nothing."""
+        self.update(X, Y, None if rule is None else rule.select(self.preview(X), generator))
+
+    @abstractmethod
+    def preview(self, X: Tensor) -> PlayedPoints:
+        """Return the unique played points together with X (q, d), scored by the posterior before X is told."""
+
+    @abstractmethod
+    def update(self, X: Tensor, Y: Tensor, selection: Selection | None) -> None:
+        """Condition on rewards Y (q,) at X (q, d) and move to the dictionary selected from ``preview(X)``.
+
+        Without a selection the posterior is the exact one, or must become it: all played points are in the dictionary.
+        Either everything is done or, if an error is raised, nothing.
+        """
+
+
+def padded(values: Tensor | None, size: int) -> Tensor | None:
+    """Return values (k,) with zeros appended, (size,); None as it is."""
+    return values if values is None else torch.nn.functional.pad(values, (0, size - len(values)))
+
+
+def require_finite(*values: Tensor) -> None:
+    """Refuse a posterior that has values which are not finite."""
+    if not all(bool(torch.isfinite(value).all()) for value in values):
+        raise NumericalError("The posterior is not finite: rewards or hyperparameters are too large for the dtype.")

@@ -1,0 +1,118 @@
+"""Which belief meets which candidates: the one place that dispatches."""
+
+from functools import singledispatch
+
+import torch
+from gpytorch.kernels import Kernel
+
+from torch_kbandits.beliefs.base import Belief
+from torch_kbandits.beliefs.box import BoxBelief
+from torch_kbandits.beliefs.covariances import CovarianceTable
+from torch_kbandits.beliefs.features import FeatureTable
+from torch_kbandits.beliefs.forgetting import ForgettingTable
+from torch_kbandits.beliefs.growing import GrowingBelief
+from torch_kbandits.beliefs.joint import JointBelief
+from torch_kbandits.candidates import Arms, Box, Candidates, ContextualActions
+from torch_kbandits.errors import InputError
+from torch_kbandits.memory import Memory
+from torch_kbandits.numerics.ties import tie_rank
+
+#: Up to this many arms an exact posterior is kept as the covariance of all of them.
+COVARIANCE_LIMIT = 512
+
+
+@singledispatch
+def belief_over(
+    candidates: Candidates,
+    kernel: Kernel,
+    regularization: float,
+    seed: int,
+    *,
+    exact: bool,
+    online: bool = False,
+    memory: Memory | None = None,
+) -> Belief:
+    """Return the belief before any observation. ``belief_over.register`` takes that of candidates of your own.
+
+    Args:
+        candidates: what may be played.
+        kernel: the prior covariance.
+        regularization: λ.
+        seed: addresses what is drawn once.
+        exact: whether the posterior is the exact one.
+        online: whether the dictionary rule decides about each point once, when it is told.
+        memory: which observations count at a time; None where all do for ever.
+
+    Raises:
+        InputError: if nothing is known of such candidates, or they do not go with the memory.
+    """
+    raise InputError(
+        f"There is no belief about {type(candidates).__name__}: give Arms, a Box or ContextualActions, or register one "
+        "with torch_kbandits.beliefs.belief_over.register."
+    )
+
+
+@belief_over.register
+def _over_arms(
+    candidates: Arms,
+    kernel: Kernel,
+    regularization: float,
+    seed: int,
+    *,
+    exact: bool,
+    online: bool = False,
+    memory: Memory | None = None,
+) -> Belief:
+    """Return a table: of covariances if that is exact and small, else of features.
+
+    With a memory under which observations age, or for an exact posterior on few arms with any memory, it is no
+    table but a model that is asked about all arms, which must be in memory.
+    """
+    source = candidates.source
+    is_small = exact and len(source) <= COVARIANCE_LIMIT and source.dtype == torch.float64
+    if memory is None and is_small:
+        return CovarianceTable(source, kernel, regularization, seed)
+    if memory is None or (memory.keeps_noise and not is_small):
+        table = FeatureTable(source, kernel, regularization, seed, candidates.column_memory, exact=exact)
+        return table if memory is None else ForgettingTable(table, memory, online=online)
+    arms = candidates.domain.arms
+    if arms is None:
+        raise InputError(
+            f"{memory!r} needs arms in memory here: give Arms a tensor, or take a memory such as "
+            "SlidingWindow(500), with a dictionary."
+        )
+    rank = tie_rank(len(arms), seed)
+    return JointBelief(arms, kernel, regularization, exact=exact, online=online, memory=memory, tie_rank=rank)
+
+
+@belief_over.register
+def _over_a_box(
+    candidates: Box,
+    kernel: Kernel,
+    regularization: float,
+    seed: int,
+    *,
+    exact: bool,
+    online: bool = False,
+    memory: Memory | None = None,
+) -> Belief:
+    """Return a model that is searched by gradients."""
+    online = online and memory is not None  # else the rule chooses from all that was played
+    return BoxBelief(candidates, kernel, regularization, seed, exact=exact, online=online, memory=memory)
+
+
+@belief_over.register
+def _over_joint_points(
+    candidates: ContextualActions,
+    kernel: Kernel,
+    regularization: float,
+    seed: int,
+    *,
+    exact: bool,
+    online: bool = False,
+    memory: Memory | None = None,
+) -> Belief:
+    """Return a belief over joint points: one that grows if the dictionary rule decides about points once."""
+    if online and memory is None:
+        return GrowingBelief(candidates.example, kernel, regularization, candidates.row_memory)
+    return JointBelief(candidates.example, kernel, regularization, exact=exact, online=online, memory=memory)

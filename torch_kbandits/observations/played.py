@@ -1,0 +1,109 @@
+"""The unique played points, each with how often it was played and the sum of its rewards."""
+
+from copy import copy
+from typing import NamedTuple, Self
+
+import torch
+from torch import Tensor
+
+from torch_kbandits.numerics.rows import row_keys
+
+
+class Located(NamedTuple):
+    """Where points told stand among the unique played ones.
+
+    Attributes:
+        positions: of each point, as they will be once the points are added.
+        fresh: rows of the points that are played for the first time, each point once.
+    """
+
+    positions: list[int]
+    fresh: list[int]
+
+
+class Plays(NamedTuple):
+    """Rewards of some of the unique played points.
+
+    Attributes:
+        places: of the points, (k,).
+        counts: how many there are of each, (k,), in double precision like the next.
+        sums: of the rewards of each, (k,).
+    """
+
+    places: Tensor
+    counts: Tensor
+    sums: Tensor
+
+
+class PlayedLog:
+    """The unique played points with how often each was played and the sum of its rewards, in order of first play.
+
+    Counts and sums are in double precision, so that a million plays add up.
+    """
+
+    def __init__(self, example: Tensor) -> None:
+        self.points = example[:0]
+        self.counts = example.new_zeros(0, dtype=torch.float64)
+        self.sums = example.new_zeros(0, dtype=torch.float64)
+        self._positions: dict[bytes, int] = {}
+
+    def __len__(self) -> int:
+        return len(self.points)
+
+    def locate(self, X: Tensor) -> Located:
+        """Return where the rows of X (q, d) stand.
+
+        New points get the positions that they will have once they are added. Points are equal when all their
+        numbers are (so 0 and -0 are one point).
+        """
+        new: dict[bytes, int] = {}
+        positions, fresh = [], []
+        for row, key in enumerate(row_keys(X)):
+            position = self._positions.get(key, new.get(key))
+            if position is None:
+                position = new[key] = len(self) + len(new)
+                fresh.append(row)
+            positions.append(position)
+        return Located(positions, fresh)
+
+    def points_with(self, X: Tensor, located: Located) -> tuple[Tensor, Tensor]:
+        """Return the unique points and their counts as they will be once X (q, d) is added."""
+        return self._points_with(X, located), self._added(self.counts, torch.ones_like(X[:, 0]), located)
+
+    def sums_with(self, Y: Tensor, located: Located) -> Tensor:
+        """Return the sums of rewards as they will be once rewards Y (q,) are added."""
+        return self._added(self.sums, Y, located)
+
+    def new_counts(self, X: Tensor, located: Located) -> Tensor:
+        """Return how many rows of X (q, d) are each of the unique points as they will be once X is added, (u,)."""
+        return self._added(torch.zeros_like(self.counts), X.new_ones(len(X)), located)
+
+    def with_rewards(self, X: Tensor, Y: Tensor, located: Located, weights: Tensor | None = None) -> Self:
+        """Return the log with rewards Y (q,) at X (q, d) added; this one stays as it is. Cost: O(u).
+
+        With weights (q,) each counts so many times.
+        """
+        other = copy(self)
+        other.counts = self._added(self.counts, torch.ones_like(Y) if weights is None else weights, located)
+        other.sums = self.sums_with(Y if weights is None else Y * weights, located)
+        other.points = self._points_with(X, located)
+        if located.fresh:
+            other._positions = self._positions | dict(zip(row_keys(X), located.positions, strict=True))
+        return other
+
+    def recounted(self, places: Tensor, counts: Tensor, sums: Tensor) -> Self:
+        """Return the log of the points at these places alone, in this order, with other rewards. Cost: O(u)."""
+        other = copy(self)
+        other.points, other.counts, other.sums = self.points[places], counts, sums
+        keys = list(self._positions)  # in the order in which they came, which is that of the positions
+        other._positions = {keys[old]: new for new, old in enumerate(places.tolist())}
+        return other
+
+    def _points_with(self, X: Tensor, located: Located) -> Tensor:
+        return torch.cat([self.points, X[located.fresh]]) if located.fresh else self.points
+
+    def _added(self, old: Tensor, new: Tensor, located: Located) -> Tensor:
+        positions = torch.tensor(located.positions, dtype=torch.long, device=new.device)
+        new = new.to(old)
+        grown = torch.cat([old, old.new_zeros(len(located.fresh))]) if located.fresh else old
+        return grown.index_add(0, positions, new)
