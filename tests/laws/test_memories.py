@@ -744,6 +744,7 @@ def test_states_do_not_mix():
         ({"clock": {"now": math.nan, "kind": "numbers"}}, "before what was told"),
         ({"clock": {"now": 5.0, "kind": "moons"}}, "unknown kind"),
         ({"clock": {"hour": 5.0}}, "damaged"),
+        ({"clock": {"now": 50.0, "kind": "numbers", "matters": False}}, "damaged"),
         ({"num_forgotten": 4}, "forgotten"),
     ):
         twin = make("window")

@@ -20,7 +20,7 @@ from torch_kbandits.errors import InputError, TheoryWarning
 from torch_kbandits.memory import Memory
 from torch_kbandits.numerics.gram import check_kernel, prior_variance
 from torch_kbandits.numerics.random import generator_for
-from torch_kbandits.observations.clock import Clock, NoClock
+from torch_kbandits.observations.clock import Clock
 
 #: In single precision a regularization below this fraction of the prior variance drowns in rounding.
 _FLOAT32_REGULARIZATION = 1e-4
@@ -91,7 +91,7 @@ class Pieces:
     @property
     def clock(self) -> Clock:
         """The clock before anything is asked or told."""
-        return Clock() if self.has_clock else NoClock()
+        return Clock(matters=self.has_clock)
 
     @property
     def own_columns(self) -> int:

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch_kbandits import checks
 from torch_kbandits.dictionaries import Selection
 from torch_kbandits.errors import InputError, StateMismatchError
-from torch_kbandits.observations.clock import Clock, NoClock
+from torch_kbandits.observations.clock import Clock
 from torch_kbandits.observations.ledger import History, Ledger, Pending, check_rounds, checked_stages, rewards
 
 #: Version of the layout of ``Bandit.state_dict``.
@@ -237,7 +237,7 @@ def saved_state(state: Mapping[str, Any], example: Tensor, num_stages: int = 0, 
         if not 0 <= num_learned <= len(X):
             raise InputError(f"{num_learned} rewards were learned of {len(X)} told.")
         num_forgotten = int(state.get("num_forgotten", 0))
-        clock = Clock(**state.get("clock", {})) if timed else NoClock()
+        clock = Clock(**(state.get("clock", {}) if timed else {}), matters=timed)
         if not 0 <= num_forgotten <= num_learned:
             raise InputError(f"{num_forgotten} rewards were forgotten of {num_learned} learned.")
         if timed != (saved.times is not None):
