@@ -159,14 +159,18 @@ class AcquisitionRule(ABC):
     def on_box(self, model: Model, beta: Tensor, X_pending: Tensor | None, domain: Domain, seed: int) -> Tensor:
         """Return the maximiser (1, d) over a box; torch's global generator is left as it was.
 
-        Every start is searched from on its own, so the value found is at least that at ``domain.starts``.
+        Every start is searched from on its own, so the value found is at least that at ``domain.starts``. A function
+        on a discretisation is maximised there.
         """
         if domain.bounds is None:
             raise InputError("on_box needs a domain with bounds.")
         starts = None if domain.starts is None else domain.starts.unsqueeze(-2)
         with seeded(seed % 2**31):
+            function = self.function(model, beta, X_pending, domain, seed)
+            if isinstance(function, DiscretizedThompsonSampling):
+                return function.maximizers(1)
             X, _ = optimize_acqf(
-                self.function(model, beta, X_pending, domain, seed),
+                function,
                 domain.bounds,
                 q=1,
                 num_restarts=domain.num_restarts + (0 if starts is None else len(starts)),
@@ -286,10 +290,6 @@ class ThompsonRule(AcquisitionRule):
             size = self.discretization_size
             points = domain.in_context(draw_sobol_samples(domain.bounds, n=size, q=1, seed=seed % 2**31).squeeze(-2))
         return DiscretizedThompsonSampling(model, points, beta=beta, seed=seed)
-
-    def on_box(self, model: Model, beta: Tensor, X_pending: Tensor | None, domain: Domain, seed: int) -> Tensor:
-        """Return the maximiser (1, d) of a draw over D_t."""
-        return self.function(model, beta, X_pending, domain, seed).maximizers(1)
 
 
 @dataclass(frozen=True)
