@@ -160,7 +160,7 @@ def _rounds(n: int, sizes: Sizes, rounds: Any) -> list[dict[str, Any]]:
     box, rule, beta = Box(environment.bounds), UpperConfidenceRule(), torch.tensor(2.0, dtype=X.dtype)
     belief = BoxBelief(box, _kernel(), _REGULARIZATION, seed=0, exact=False)
     dictionary = X[: sizes.dictionary]
-    belief.update(X, Y.squeeze(-1), _selection(dictionary))
+    belief = belief.updated(X, Y.squeeze(-1), _selection(dictionary))
     found: list[dict[str, Any]] = [
         {"n": n, "restarts": restarts, "raw_samples": raw, "warm": warm, "seconds": [], "shortfall": []}
         for restarts, raw, warm in sizes.searches
@@ -172,10 +172,13 @@ def _rounds(n: int, sizes: Sizes, rounds: Any) -> list[dict[str, Any]]:
         acquisition = KernelUCB(belief.posterior_model, beta)
 
         def search(
-            domain: Domain, acquisition: AcquisitionFunction = acquisition, number: int = number
+            domain: Domain,
+            acquisition: AcquisitionFunction = acquisition,
+            number: int = number,
+            model: Any = belief.posterior_model,
         ) -> tuple[Tensor, float, float]:
             begin = time.perf_counter()
-            x = rule.on_box(belief.posterior_model, beta, None, domain, seed=number)
+            x = rule.on_box(model, beta, None, domain, seed=number)
             seconds = time.perf_counter() - begin
             with torch.no_grad():
                 return x, float(acquisition(x.unsqueeze(0))), seconds
@@ -193,7 +196,7 @@ def _rounds(n: int, sizes: Sizes, rounds: Any) -> list[dict[str, Any]]:
         x = best[0]
         dictionary = torch.cat([dictionary, x])
         noise = _NOISE * torch.randn(1, generator=_generator(number), dtype=X.dtype)
-        belief.update(x, environment.mean(x) + noise, _selection(dictionary))
+        belief = belief.updated(x, environment.mean(x) + noise, _selection(dictionary))
     return found
 
 

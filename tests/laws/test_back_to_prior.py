@@ -10,9 +10,8 @@ from problems import DOUBLE, data, dense, difference, matern
 
 from torch_kbandits import Bandit, ConstantWidth, InputError, RidgeLeverageSampling, algorithms
 from torch_kbandits.bandit.adaptation import BanditOverBandit, DynamicModelSelection
-from torch_kbandits.bandit.adaptive import AdaptiveBandit
 from torch_kbandits.candidates import Arms, TimedActions
-from torch_kbandits.memory import BackToPrior, KeepAll, SlidingWindow
+from torch_kbandits.memory import BackToPrior, SlidingWindow
 
 LAMBDA = 0.05
 ARMS = data(20, 2, seed=3)[0]
@@ -155,11 +154,8 @@ def test_what_does_not_fit_is_refused():
         (lambda: BackToPrior(0.1, 1.0), "least_correlation must lie strictly between 0 and 1"),
         (lambda: Bandit(memory=BackToPrior(0.1), **still), "needs points whose first column is the time"),
         (lambda: algorithms.BKB(candidates=ARMS, beta=1.0, memory=BackToPrior(0.1), **WORDS), "take TVGPUCB"),
-        (lambda: AdaptiveBandit(memories=mixed, **timed), "Either all memories are priors on time"),
-        (
-            lambda: AdaptiveBandit(memories=BanditOverBandit((KeepAll(), BackToPrior(0.1)), 5, 0.5), **still),
-            "needs points",
-        ),
+        (lambda: Bandit(memories=mixed, **timed), "Either all memories are priors on time"),
+        (lambda: Bandit(memories=BanditOverBandit((BackToPrior(0.1),), 5, 0.5), **still), "needs points"),
         (lambda: algorithms.DMSTVGPUCB(candidates=ARMS, rates=0.1, **WORDS), "rates must be several rates"),
         (lambda: algorithms.DMSTVGPUCB(candidates=ARMS, rates=(0.1, math.nan), **WORDS), "at least 0 and below 1"),
         (lambda: algorithms.DMSTVGPUCB(candidates=ARMS, rates=(), **WORDS), "memories must be one or more"),

@@ -9,7 +9,7 @@ import torch
 from botorch.models.transforms import Normalize, Standardize
 from gpytorch.means import ConstantMean
 from hypothesis import HealthCheck, given, settings
-from problems import DOUBLE, data, dense, difference, exactly, matern, rbf
+from problems import DOUBLE, as_told, data, dense, difference, exactly, matern, rbf
 
 from torch_kbandits import Box, NystromGP, OnlineGP, algorithms
 from torch_kbandits.acquisition import (
@@ -34,8 +34,7 @@ def told(box, X, Y, *, exact, lengthscale=0.4):
     """A belief that was told rewards Y (n,) at X (n, d); the Nyström one has every other point in its dictionary."""
     belief = belief_over(box, rbf(lengthscale), LAMBDA, seed=0, exact=exact)
     dictionary = X[::2]
-    belief.update(X, Y, None if exact else Selection(dictionary, dictionary.new_ones(len(dictionary)), None))
-    return belief
+    return belief.updated(X, Y, None if exact else Selection(dictionary, dictionary.new_ones(len(dictionary)), None))
 
 
 def rows(points):
@@ -55,11 +54,13 @@ def test_the_search_starts_at_the_last_and_at_the_best_point_learned(exact):
     best = X[int(posterior.mean.argmax())]
     assert not torch.equal(best, X[-1])
     assert rows(belief.domain.starts) == rows(torch.stack([X[-1], best]))
-    belief.update(best.unsqueeze(0), exactly(9.0).unsqueeze(0), None if exact else Selection(Z, Z[:, 0], None))
+    belief = belief.updated(
+        best.unsqueeze(0), exactly(9.0).unsqueeze(0), None if exact else Selection(Z, Z[:, 0], None)
+    )
     assert torch.equal(belief.domain.starts, best.unsqueeze(0))  # each start once
     empty = belief_over(belief.box, rbf(), LAMBDA, seed=0, exact=exact)
     assert empty.domain.starts is None
-    empty.restore(X[:3], Y[:3, 0], Selection(X[:3], X[:3, 0], None))
+    empty = empty.restored(as_told(X[:3], Y[:3, 0]), Selection(X[:3], X[:3, 0], None))
     assert rows(empty.domain.starts) <= rows(X[:3])
 
 

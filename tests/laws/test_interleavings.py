@@ -46,7 +46,7 @@ def test_an_interrupted_ask_leaves_nothing_pending(name, monkeypatch):
     bandit = make(name)
     play(bandit, 5)
     expected = bandit.ask(5, remember=False)
-    lookahead = type(bandit._lookahead())
+    lookahead = type(bandit._ahead_of(bandit._standing))
     original, calls = lookahead.choose, []
 
     def interrupted(*args):

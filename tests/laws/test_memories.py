@@ -450,7 +450,7 @@ def test_a_restart_drops_what_a_batch_rule_holds():
     bandit.tell(ARMS[:1], 0.4)
     assert bandit.model.num_observations == 0
     bandit.restart()
-    assert len(bandit._ledger.outstanding) == 0
+    assert len(bandit._standing.ledger.outstanding) == 0
     twin = restored(bandit, make("window", batches=GlobalBatchRule(50.0)))
     assert torch.equal(twin.ask(3), bandit.ask(3))
 
@@ -469,14 +469,14 @@ def test_in_batches_what_was_learned_counts_as_at_other_times(rule, name, poster
     for number in range(10):
         X = bandit.ask()
         bandit.tell(X, reward(X))
-        learned = bandit._ledger.num_learned
+        learned = bandit._standing.ledger.num_learned
         assert agrees(bandit, name, number + 1.0, learned=learned)
         held += learned not in (0, number + 1)
     assert held > 0
     replayed = make(name, posterior, batches=rule)
     replayed.replay(bandit.history)
     twin = restored(bandit, make(name, posterior, batches=rule))
-    assert replayed._ledger.num_learned == bandit._ledger.num_learned
+    assert replayed._standing.ledger.num_learned == bandit._standing.ledger.num_learned
     batch = bandit.ask(None)
     assert torch.equal(replayed.ask(None), batch)
     assert torch.equal(twin.ask(None), batch)
@@ -504,7 +504,7 @@ def prepared(case):
 
 def late(bandit):
     """A time at which something, but not everything, is forgotten."""
-    return bandit._clock.now + 3.0
+    return bandit._standing.clock.now + 3.0
 
 
 def tell(bandit):
@@ -523,7 +523,7 @@ def ask(bandit):
 def look(bandit):
     bandit.ask(2, time=late(bandit), remember=False, **offer(bandit, 9))
     bandit.acquisition(time=late(bandit), **offer(bandit, 9))
-    bandit.recommend(time=bandit._clock.now + 0.1, **offer(bandit, 9))
+    bandit.recommend(time=bandit._standing.clock.now + 0.1, **offer(bandit, 9))
 
 
 def outcome(bandit):

@@ -66,7 +66,7 @@ def in_time(A, B):
 
 def errors(bandit, memory):
     """By how much the model and the table differ from dense formulas of what counts, in units of their rounding."""
-    ledger, now = bandit._ledger, float(bandit.round)
+    ledger, now = bandit._standing.ledger, float(bandit.round)
     told = slice(ledger.num_forgotten, ledger.num_learned)
     X, y, times = dense(*(part[told] for part in (bandit.history.X, bandit.history.Y, bandit.history.times)))
     noise = MEMORIES[memory].noise(times, now)

@@ -93,14 +93,14 @@ def with_pending(case, seed=0):
 
 def points_of(bandit, case, words):
     """The points that the kernel sees, and what may be played."""
-    return bandit._domain_at(None, words.get("context"), None).arms
+    return bandit._now(None, words.get("context"), None)[1].arms
 
 
 def dense_moments(bandit, case, points):
     """Mean and variance from all that counts, the dictionary and what is outstanding, which joins it."""
     counts = bandit.weights > 0.0
     history = bandit.history
-    X, y, P, T = dense(history.X[counts], history.Y[counts], bandit._ledger.outstanding, points)
+    X, y, P, T = dense(history.X[counts], history.Y[counts], bandit._standing.ledger.outstanding, points)
     noise = (LAMBDA / bandit.weights[counts]).numpy()
     everything, ahead = np.concatenate([X, P]), np.concatenate([noise, np.full(len(P), LAMBDA)])
     if bandit.dictionary is None:
@@ -126,7 +126,7 @@ def test_pending_points_join_the_dictionary_and_the_largest_value_is_asked_for(n
     for bandit, words in with_pending(case):
         points = points_of(bandit, case, words)
         mean, variance = dense_moments(bandit, case, points)
-        ahead = bandit._lookahead()
+        ahead = bandit._ahead_of(bandit._standing)
         looked = _Offer(ahead, points) if isinstance(ahead, JointLookahead) else ahead
         assert difference(looked.mean, mean) < 1e-8
         assert difference(looked.variance, variance) < 1e-8

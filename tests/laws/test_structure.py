@@ -87,7 +87,6 @@ def test_candidates_know_no_posterior():
     assert found == []
 
 
-@to_come("what a reward carries, and adaptation as a piece")
 def test_algorithms_compose_only():
     found = {
         f"{kind.__name__}.{name}"
@@ -109,7 +108,6 @@ def test_classes_are_at_most_three_levels_deep():
     assert [kind.__qualname__ for kind in classes() if levels(kind) > 3] == []
 
 
-@to_come("one frozen state that is swapped")
 def test_nothing_is_restored_by_hand():
     rooms = ("bandit/", "beliefs/", "candidates/", "posteriors/", "tables/")
     by_hand = re.compile(r"except BaseException|vars\(\w+\)\.update")

@@ -8,14 +8,14 @@ from torch import Tensor
 from torch_kbandits import checks
 from torch_kbandits.acquisition import UpperConfidenceRule
 from torch_kbandits.algorithms.arguments import check_theory, refuse_memory, resolve_width, timed
+from torch_kbandits.bandit import Bandit
 from torch_kbandits.bandit.adaptation import DynamicModelSelection
-from torch_kbandits.bandit.adaptive import AdaptiveBandit
 from torch_kbandits.confidence import TVGPUCBWidth, Width
 from torch_kbandits.dictionaries import DictionaryRule
 from torch_kbandits.memory import BackToPrior, Memory
 
 
-class DMSTVGPUCB(AdaptiveBandit):
+class DMSTVGPUCB(Bandit):
     """DMS-TV-GP-UCB: TV-GP-UCB with the rate of change under which the latest rewards were predicted best.
 
     It needs no rate of change. The prior is on space and time, of which each round replaces a share ε; every five

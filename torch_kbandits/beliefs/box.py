@@ -11,10 +11,8 @@ from torch import Tensor
 from torch_kbandits.acquisition import AcquisitionRule, Domain, hallucinate
 from torch_kbandits.beliefs.model_belief import ModelBelief, ModelLookahead
 from torch_kbandits.candidates import Box
-from torch_kbandits.dictionaries import Selection
 from torch_kbandits.memory import Memory
 from torch_kbandits.models import NystromGP, OnlineGP
-from torch_kbandits.numerics.gram import prior_variance
 from torch_kbandits.numerics.random import seed_for
 from torch_kbandits.numerics.rows import distinct
 
@@ -36,17 +34,12 @@ class BoxBelief(ModelBelief):
         online: bool = False,
         memory: Memory | None = None,
     ) -> None:
-        super().__init__(box.example, kernel, regularization, exact=exact, online=online, memory=memory)
+        probes = torch.cat([box.bounds, draw_sobol_samples(box.bounds, n=_PROBES, q=1, seed=0).squeeze(-2)])
+        super().__init__(probes, kernel, regularization, exact=exact, online=online, memory=memory)
         self.box = box
         self.seed = seed_for(seed, 0, "sobol") % 2**31
-        self._incumbent: Tensor | None = None
-        self.probes = torch.cat([box.bounds, draw_sobol_samples(box.bounds, n=_PROBES, q=1, seed=0).squeeze(-2)])
-        with torch.no_grad():
-            self._kernel_bound = prior_variance(self.kernel, self.probes).max()
-
-    def kernel_bound(self) -> Tensor:
-        """Return the largest prior variance in the box, 0-dim: the largest over its two corners and a Sobol set."""
-        return self._kernel_bound
+        self.probes = probes
+        self._known_incumbent = self._model, box.example
 
     @property
     def domain(self) -> Domain:
@@ -62,25 +55,14 @@ class BoxBelief(ModelBelief):
         """
         if self.num_observations == 0:
             return self.box.domain
-        if self._incumbent is None:
-            self._incumbent = self._X[self._model.observed_means().argmax(), None]
-        starts = torch.cat([self._X[-1:], self._incumbent]).clamp(*self.box.bounds)
+        model, incumbent = self._known_incumbent
+        if model is not self._model:
+            incumbent = self._X[self._model.observed_means().argmax(), None]
+            self._known_incumbent = self._model, incumbent
+        starts = torch.cat([self._X[-1:], incumbent]).clamp(*self.box.bounds)
         return replace(self.box.domain, starts=distinct(starts)[0])
 
-    def update(self, X: Tensor, Y: Tensor, selection: Selection | None, noise: Tensor | None = None) -> None:
-        """Condition on rewards Y (q,) at X (q, d) and move to the selected dictionary; everything or nothing."""
-        super().update(X, Y, selection, noise)
-        self._incumbent = None
-
-    def _restore(self, X: Tensor, Y: Tensor, times: Tensor, noise: Tensor, dictionary: Selection) -> None:
-        super()._restore(X, Y, times, noise, dictionary)
-        self._incumbent = None
-
-    def _forget(self, noise: Tensor) -> None:
-        super()._forget(noise)
-        self._incumbent = None
-
-    def lookahead(self, pending: Tensor) -> "BoxLookahead":
+    def lookahead(self, pending: Tensor, stages: Tensor | None = None) -> "BoxLookahead":
         """Return the model with points (k, d) pending."""
         return BoxLookahead(self, pending)
 

@@ -11,7 +11,6 @@ from torch_kbandits.acquisition import hallucinate
 from torch_kbandits.beliefs.embedded import Embedded
 from torch_kbandits.beliefs.joint_lookahead import JointLookahead
 from torch_kbandits.beliefs.model_belief import ModelBelief
-from torch_kbandits.dictionaries import Selection
 from torch_kbandits.memory import Memory
 from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.numerics.gram import gram, prior_variance
@@ -43,27 +42,8 @@ class JointBelief(ModelBelief):
     ) -> None:
         super().__init__(example, kernel, regularization, exact=exact, online=online, memory=memory)
         self.tie_rank = None if tie_rank is None else tie_rank.to(example.device)
-        with torch.no_grad():
-            self._kernel_bound = prior_variance(self.kernel, example).max()
 
-    def kernel_bound(self) -> Tensor:
-        """Return the largest prior variance of a played point, 0-dim; for stationary kernels that of all points."""
-        return self._kernel_bound
-
-    def update(self, X: Tensor, Y: Tensor, selection: Selection | None, noise: Tensor | None = None) -> None:
-        """Condition on rewards Y (q,) at X (q, d) and move to the selected dictionary; everything or nothing."""
-        with torch.no_grad():
-            bound = torch.maximum(self._kernel_bound, prior_variance(self.kernel, X).max())
-        super().update(X, Y, selection, noise)
-        self._kernel_bound = bound
-
-    def _restore(self, X: Tensor, Y: Tensor, times: Tensor, noise: Tensor, dictionary: Selection) -> None:
-        super()._restore(X, Y, times, noise, dictionary)
-        if len(X):
-            with torch.no_grad():
-                self._kernel_bound = torch.maximum(self._kernel_bound, prior_variance(self.kernel, X).max())
-
-    def lookahead(self, pending: Tensor) -> JointLookahead:
+    def lookahead(self, pending: Tensor, stages: Tensor | None = None) -> JointLookahead:
         """Return the model with points (k, d) pending."""
         return JointLookahead(self, pending)
 

@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from copy import copy
 from typing import Self
 
 import torch
@@ -9,19 +10,20 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits.acquisition import AcquisitionRule, Domain
-from torch_kbandits.beliefs.base import Lookahead, SelectingBelief, padded
+from torch_kbandits.beliefs.base import Belief, Lookahead, padded
 from torch_kbandits.candidates.sources import ArmSource, as_source
-from torch_kbandits.dictionaries import PlayedPoints, Selection
+from torch_kbandits.dictionaries import DictionaryRule, PlayedPoints, Selection
 from torch_kbandits.numerics.gram import prior_variance
 from torch_kbandits.numerics.prior_draws import LowRankDraws, PriorDraws, prior_draws
 from torch_kbandits.numerics.rows import distinct, row_keys
 from torch_kbandits.numerics.ties import highest, tie_rank, tie_width
+from torch_kbandits.observations.ledger import History
 from torch_kbandits.observations.played import Located, PlayedLog
 from torch_kbandits.tables.columns import prior_variances
 from torch_kbandits.tables.points import PointList
 
 
-class TableBelief(SelectingBelief):
+class TableBelief(Belief):
     """Mean and variance of every arm, kept up to date.
 
     Rewards of one arm are kept as a count and a sum. Points told that are no arms take part as further rows that have
@@ -34,6 +36,9 @@ class TableBelief(SelectingBelief):
         seed: addresses the order in which ties between arms are broken.
         exact: whether the posterior is the exact one.
     """
+
+    #: The share of the arms that was looked at for the last choice.
+    visited_share: float = 1.0
 
     #: What the dictionary rule wants handed back, (u,) over the unique played points; None if nothing.
     _rule_weights: Tensor | None = None
@@ -118,13 +123,22 @@ class TableBelief(SelectingBelief):
 
     def moments(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Return the posterior means and variances at points X (q, d), each (q,)."""
-        rows = self.rows_of(X)
-        return self._mean_at(rows), self._variance_at(rows).clamp_min(0.0)
+        table = self.with_points(X)
+        rows = table.rows_of(X)
+        return table._mean_at(rows), table._variance_at(rows).clamp_min(0.0)
 
     # ---------------------------------------------------------------- telling
 
+    def learned(self, told: History, rule: DictionaryRule | None, generator: torch.Generator | None) -> Self:
+        """Return the table conditioned on more rewards, with the dictionary that a rule chooses."""
+        table = self.with_points(told.X)
+        selection = None if rule is None else rule.select(table.preview(told.X), generator)
+        return table.updated(told.X, told.Y, selection)
+
     def preview(self, X: Tensor) -> PlayedPoints:
         """Return the unique played points together with X, scored by the current posterior."""
+        if (table := self.with_points(X)) is not self:
+            return table.preview(X)
         located, rows = self._located(X)
         fresh = rows[len(self._log) :]
         points, counts = self._log.points_with(X, located)
@@ -150,22 +164,27 @@ class TableBelief(SelectingBelief):
         """Return the ridge leverage scores of rows (k,) under the current posterior, (k,)."""
         return self._variance_at(rows).clamp_min(0.0) / self.regularization
 
-    def update(self, X: Tensor, Y: Tensor, selection: Selection | None) -> None:
-        """Condition on rewards Y (q,) at X (q, d) and move to the selected dictionary; everything or nothing."""
-        self._points.verify()
-        located, played_rows = self._located(X)
-        self._condition(X, Y, selection, located, played_rows)
-        self._log = self._log.with_rewards(X, Y, located)
-        self._rule_weights = _weights_of(selection, self._log)
-        self._played_rows = played_rows
-        self._last_located = None
-        self._num_observations += len(X)
+    def updated(self, X: Tensor, Y: Tensor, selection: Selection | None) -> Self:
+        """Return the table conditioned on rewards Y (q,) at X (q, d), at the dictionary selected from ``preview(X)``.
+
+        Without a selection the posterior is the exact one, or must become it: all played points are in the dictionary.
+        """
+        table = self.with_points(X)
+        table._points.verify()
+        located, played_rows = table._located(X)
+        after = table._conditioned(X, Y, selection, located, played_rows)
+        after._log = self._log.with_rewards(X, Y, located)
+        after._rule_weights = _weights_of(selection, after._log)
+        after._played_rows = played_rows
+        after._last_located = None
+        after._num_observations += len(X)
+        return after
 
     @abstractmethod
-    def _condition(
+    def _conditioned(
         self, X: Tensor, Y: Tensor, selection: Selection | None, located: Located, played_rows: Tensor
-    ) -> None:
-        """Change the posterior as ``update`` says; everything or nothing.
+    ) -> Self:
+        """Return a table whose posterior is as ``updated`` says; what was played is that of this one still.
 
         Args:
             X: (q, d).
@@ -248,9 +267,9 @@ class TableBelief(SelectingBelief):
         self._prior_draws, self._drawn_at = prior_draws(self.kernel, self._distinct_points, first), drawn_at
         return self._prior_draws
 
-    def lookahead(self, pending: Tensor) -> "ArmLookahead":
+    def lookahead(self, pending: Tensor, stages: Tensor | None = None) -> "ArmLookahead":
         """Return the table with points (k, d) pending."""
-        return ArmLookahead(self, pending)
+        return ArmLookahead(self.with_points(pending), pending)
 
     # ---------------------------------------------------------------- rows of the table
 
@@ -267,13 +286,23 @@ class TableBelief(SelectingBelief):
         return self._points.rows(rows) if None in played else self._log.points[played]
 
     def rows_of(self, points: Tensor) -> Tensor:
-        """Return the row of each point (k, d); points that are not in the table are appended to it."""
+        """Return the row of each point (k, d), all of which are in the table."""
+        return torch.tensor(self._points.find(points), dtype=torch.long, device=points.device)
+
+    def with_points(self, points: Tensor) -> Self:
+        """Return a table that has rows for points (k, d): itself if it has them."""
         rows = self._points.find(points)
-        if None in rows:
-            unknown = {key: index for index, key in enumerate(row_keys(points)) if rows[index] is None}
-            self._append(points[list(unknown.values())])
-            rows = self._points.find(points)
-        return torch.tensor(rows, dtype=torch.long, device=points.device)
+        if None not in rows:
+            return self
+        unknown = {key: index for index, key in enumerate(row_keys(points)) if rows[index] is None}
+        points = points[list(unknown.values())]
+        other = copy(self)
+        other._points = self._points.with_points(points)
+        with torch.no_grad():
+            other._prior_variance = torch.cat([self._prior_variance, prior_variance(self.kernel, points)])
+        other._prior_draws = None
+        other._extend_rows(points)
+        return other
 
     def places_of(self, X: Tensor) -> Tensor:
         """Return where points (q, d), all of which were played, stand among the unique played ones, (q,)."""
@@ -291,19 +320,6 @@ class TableBelief(SelectingBelief):
         if not located.fresh:
             return self._played_rows
         return torch.cat([self._played_rows, self.rows_of(X[located.fresh])])
-
-    def _append(self, points: Tensor) -> None:
-        """Append points (k, d) that are no arms; everything or nothing."""
-        old = dict(vars(self))
-        try:
-            self._points = self._points.with_points(points)
-            with torch.no_grad():
-                self._prior_variance = torch.cat([self._prior_variance, prior_variance(self.kernel, points)])
-            self._prior_draws = None
-            self._extend_rows(points)
-        except BaseException:
-            vars(self).update(old)
-            raise
 
     @abstractmethod
     def _extend_rows(self, points: Tensor) -> None:
@@ -368,15 +384,16 @@ class ArmLookahead(Lookahead):
         if rule.grows_with_mean_and_variance:
             table = self._with_pending()
             row = table.best_row(rule, beta, seed)
-            self._table.visited_share = table.visited_share
+            self.visited_share = table.visited_share
         else:
-            self._table.visited_share = 1.0
+            self.visited_share = 1.0
             row = self._table.highest(rule.on_arms(self, beta, seed), beta)
         return self._table.arm(row)
 
     def add(self, point: Tensor, times: int = 1) -> None:
         """Make a point (1, d) pending, as often as is said."""
         super().add(point, times)
+        self._table, self._hallucinated = self._table.with_points(point), self._hallucinated.with_points(point)
         row = int(self._table.rows_of(point))
         self._rows = [*self._rows, *[row] * times]
         self._waiting = [*self._waiting, (row, times)]
