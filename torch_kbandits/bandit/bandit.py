@@ -167,8 +167,7 @@ class Bandit(Undisturbed):
         present = self._present
         ids: tuple[int, ...] = ()
         try:
-            domain = self._domain_at(time, context, candidates)
-            self._acquisition.check(domain)
+            domain = self._belief.in_round(self._domain_at(time, context, candidates), self._acquisition)
             if q is None:
                 require_open(self.batches, self._lookahead, len(self.pending_ids))
             ahead = self._lookahead() if remember else copy(self._lookahead())
@@ -412,7 +411,7 @@ class Bandit(Undisturbed):
         """
         present = self._present
         try:
-            domain = self._domain_at(time, context, candidates)
+            domain = self._belief.in_round(self._domain_at(time, context, candidates), self._acquisition)
             outstanding = self._ledger.outstanding
             seed = seed_for(self.seed, self.round, f"ask {len(outstanding)}")
             pending = outstanding if len(outstanding) else None
