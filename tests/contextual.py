@@ -58,8 +58,8 @@ def play(bandit, rounds, first=0, actions_of=None):
     return torch.cat(asked)
 
 
-def dense_upper_bounds(bandit, points: Tensor, pending: Tensor | None = None) -> np.ndarray:
-    """μ + β σ at joint points (A, d), computed from what the bandit was told, its dictionary and what is pending.
+def dense_moments(bandit, points: Tensor, pending: Tensor | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """μ and σ² at joint points (A, d), computed from what the bandit was told, its dictionary and what is pending.
 
     Pending points shrink the variance alone, as members of the dictionary if there is one.
     """
@@ -77,4 +77,10 @@ def dense_upper_bounds(bandit, points: Tensor, pending: Tensor | None = None) ->
         mean = oracles.dtc(KERNEL, X, y, noise, Z, T).mean
         more = np.unique(np.concatenate([Z, P]), axis=0)
         variance = oracles.dtc(KERNEL, np.concatenate([X, P]), np.zeros(n + len(P)), ahead, more, T).variance
-    return mean + BETA * np.sqrt(np.maximum(variance, 0.0))
+    return mean, np.maximum(variance, 0.0)
+
+
+def dense_upper_bounds(bandit, points: Tensor, pending: Tensor | None = None) -> np.ndarray:
+    """μ + β σ at joint points (A, d); see ``dense_moments``."""
+    mean, variance = dense_moments(bandit, points, pending)
+    return mean + BETA * np.sqrt(variance)

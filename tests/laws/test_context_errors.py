@@ -20,7 +20,7 @@ from torch_kbandits import (
     algorithms,
 )
 from torch_kbandits.acquisition import ProbabilityOfImprovementRule
-from torch_kbandits.bandit.batches import GlobalBatchRule, StayRule
+from torch_kbandits.bandit.batches import StayRule
 
 CONTEXT = CONTEXTS[30]
 NAN = float("nan")
@@ -288,17 +288,12 @@ def test_algorithms_refuse_what_their_actions_know_already():
         assert torch.equal(short.ask(context=CONTEXT), make(name, beta=1.0).ask(context=CONTEXT))
 
 
-def test_rules_that_no_context_allows():
-    """A point cannot be played again in another context, and there is no best one so far on a box beside a context."""
+def test_a_point_cannot_be_played_again_in_another_context():
     words = {"kernel": rbf(0.6), "regularization": LAMBDA, "seed": 0}
     with pytest.raises(InputError, match="StayRule plays a point again and again"):
         algorithms.build("mini-gp-ucb", candidates=changing(), beta=1.0, **words)
     with pytest.raises(InputError, match="StayRule"):
         Bandit(candidates=box(), batches=StayRule(2.0), acquisition=ProbabilityOfImprovementRule(), **words)
-    bandit = Bandit(candidates=box(), batches=GlobalBatchRule(2.0), acquisition=ProbabilityOfImprovementRule(), **words)
-    with pytest.raises(InputError, match="no incumbent"):
-        bandit.ask(None, context=CONTEXT)
-    assert bandit.pending_ids == ()
 
 
 def test_a_state_of_other_contexts_or_actions_is_refused():

@@ -31,7 +31,7 @@ from contextual import (
 from gpytorch.kernels import MaternKernel, RBFKernel
 from problems import DOUBLE, data, dense, difference, exactly, rbf
 
-from torch_kbandits import Category, ColumnSpec, ContextualActions, InputError, Number, algorithms
+from torch_kbandits import Category, ColumnSpec, ContextualActions, Number
 
 
 def members(X, actions):
@@ -203,13 +203,6 @@ def test_the_action_of_a_box_is_as_good_as_botorch_finds(name):
         assert ours > float(value) - 1e-4
         grid = torch.cartesian_prod(torch.linspace(0, 1, 25).double(), torch.linspace(-0.5, 0.5, 25).double())
         assert ours > dense_upper_bounds(bandit, joint(context, grid)).max() - 1e-4
-
-
-def test_improvement_over_a_box_beside_a_context_is_refused_at_the_first_ask():
-    for name in ("gp-ei", "gp-pi"):
-        bandit = algorithms.build(name, candidates=box(), kernel=rbf(0.6), regularization=LAMBDA, seed=0)
-        with pytest.raises(InputError, match="no incumbent"):
-            bandit.ask(context=CONTEXTS[0])
 
 
 # ---------------------------------------------------------------- state

@@ -43,7 +43,7 @@ class ArmPosterior(Protocol):
     def incumbent(self) -> Tensor:
         """What is to be improved on, 0-dim: the largest posterior mean of a played point, 0 before any.
 
-        With contexts, the largest posterior mean of the arms.
+        With contexts, the largest posterior mean of the arms in this one.
         """
         ...
 
@@ -63,6 +63,7 @@ class Domain:
         raw_samples: random points from which it chooses them.
         starts: points of the box (s, d) that it also starts from.
         context: (c,) what the first columns are in this round, whatever the bounds say of them; None without contexts.
+        incumbent: the point (1, d) whose posterior mean is to be improved on, for a box of actions in a context.
     """
 
     arms: Tensor | None = None
@@ -71,6 +72,7 @@ class Domain:
     raw_samples: int = 128
     starts: Tensor | None = None
     context: Tensor | None = None
+    incumbent: Tensor | None = None
 
     @property
     def fixed_features(self) -> dict[int, float] | None:
@@ -133,15 +135,6 @@ class AcquisitionRule(ABC):
     #: Whether the rule looks for what is better than an incumbent.
     needs_incumbent: ClassVar[bool] = False
 
-    def check(self, domain: Domain) -> None:
-        """Refuse a domain on which the rule is not defined, before anything is chosen there.
-
-        Raises:
-            InputError: if the rule needs an incumbent and the domain is a box of actions beside a context.
-        """
-        if self.needs_incumbent:
-            _check_incumbent(domain)
-
     def drawn_row(self, num_arms: int, seed: int) -> int | None:
         """Return the row of the arm that is chosen whatever is believed of the arms; None where that matters."""
         return None
@@ -203,7 +196,8 @@ class UpperConfidenceRule(AcquisitionRule):
 class ExpectedImprovementRule(AcquisitionRule):
     """Maximise the expected improvement over the largest posterior mean of a played point.
 
-    Scores are logarithms, which rank alike and do not underflow. Pending points are hallucinated at their mean.
+    In a context it is over the largest posterior mean of an action there, which on a box is searched for. Scores are
+    logarithms, which rank alike and do not underflow. Pending points are hallucinated at their mean.
 
     Source: Mockus, 1975; Ament et al., NeurIPS 2023 (BoTorch's logarithm). With noise there is no best observed value;
     the posterior mean takes its place.
@@ -228,8 +222,11 @@ class ExpectedImprovementRule(AcquisitionRule):
 class ProbabilityOfImprovementRule(AcquisitionRule):
     """Maximise the probability of improving on the largest posterior mean of a played point.
 
+    In a context it is that of an action there, as for expected improvement. Pending points are hallucinated at their
+    mean.
+
     Source: Kushner, 1964. The score on arms is the standardised improvement, of which the probability is a monotone
-    function. Pending points are hallucinated at their mean.
+    function.
 
     Args:
         margin: improvements count above this many units of reward; at 0 the best point so far would be played for ever.
@@ -323,22 +320,22 @@ class UniformRule(AcquisitionRule):
         return domain.in_context(lower + (upper - lower) * uniform)
 
 
-def _check_incumbent(domain: Domain) -> None:
-    if domain.context is not None and domain.arms is None:
-        raise InputError(
-            "Improvement on a box of actions beside a context has no incumbent: the best observation is of another "
-            "context. Use UpperConfidenceRule or ThompsonRule, or give a finite set of actions."
-        )
-
-
 def _incumbent(model: Model, domain: Domain) -> Tensor:
     """Return what is to be improved on, 0-dim: the largest posterior mean at an observation, 0 if there are none.
 
     Where there are contexts an observation is of another context than this one. Then it is the largest posterior mean
     of the actions.
     """
-    _check_incumbent(domain)
-    X = cast(tuple[Tensor], model.train_inputs)[0] if domain.context is None else domain.arms_in_memory()
+    X = cast(tuple[Tensor], model.train_inputs)[0]
+    if domain.arms is not None and domain.context is not None:
+        X = domain.arms
+    elif domain.context is not None and len(X):
+        X = domain.incumbent
+    if X is None:
+        raise InputError(
+            "Improvement on a box of actions beside a context is over the best mean in that context: "
+            "Domain.incumbent is missing. Search for the point (1, d) of the largest posterior mean and give that."
+        )
     if len(X) == 0:
         return X.new_zeros(())
     with torch.no_grad():

@@ -201,7 +201,7 @@ class Bandit(Undisturbed):
         if return_ids and not remember:
             raise InputError("return_ids=True needs remember=True: what is not remembered cannot be told by its id.")
         standing, domain = self._now(time, context, candidates)
-        self._acquisition.check(domain)
+        domain = standing.belief.in_round(domain, self._acquisition)
         known = self._ahead_of(standing)
         if q is None:
             require_open(self.batches, lambda: known, len(self.pending_ids))
@@ -439,6 +439,7 @@ class Bandit(Undisturbed):
             time: as in ``ask``; nothing changes for the bandit.
         """
         standing, domain = self._now(time, context, candidates)
+        domain = standing.belief.in_round(domain, self._acquisition)
         outstanding = standing.ledger.outstanding
         seed = seed_for(self.seed, standing.round, f"ask {len(outstanding)}")
         pending, model = outstanding if len(outstanding) else None, self._shown_by(standing)

@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from copy import deepcopy
+from dataclasses import replace
 from typing import Any, Self
 
 import torch
@@ -154,6 +155,15 @@ class Belief(ABC):
             return self.recommend()
         ahead, nothing = self.lookahead(self.inducing_points[:0]), torch.zeros_like(self.regularization)
         return ahead.choose(UpperConfidenceRule(), nothing, 0, domain)
+
+    def in_round(self, domain: Domain, rule: AcquisitionRule) -> Domain:
+        """Return a round's domain with the point that a rule is to improve on, if that has to be searched for.
+
+        Cost: one search over the box, of which all points asked for at once make use.
+        """
+        if not rule.needs_incumbent or domain.context is None or domain.arms is not None or not self.num_observations:
+            return domain
+        return replace(domain, incumbent=self.recommend_in(domain))
 
     @abstractmethod
     def moments(self, X: Tensor) -> tuple[Tensor, Tensor]:

@@ -215,8 +215,9 @@ def on_box(
 ) -> Tensor:
     """Return the joint point (1, d) that a rule finds over a box of actions; a uniform one before any reward.
 
-    The search also starts from the action told last, which is no context's optimum but often near one. In a context far
-    from all that was seen every action is as good; BoTorch's warning of that is not passed on.
+    The search also starts from the action told last, which is no context's optimum but often near one, and from what is
+    to be improved on. In a context far from all that was seen every action is as good; BoTorch's warning of that is not
+    passed on.
     """
     if rule.needs_observations and num_observations == 0:
         lower, upper = cast(Tensor, domain.bounds)
@@ -224,7 +225,9 @@ def on_box(
             1, len(lower), generator=torch.Generator().manual_seed(seed), dtype=torch.float64, device="cpu"
         )
         return domain.in_context(lower + (upper - lower) * uniform.to(lower))
-    last = domain.in_context(model.train_inputs[0][-1:]).clamp(*cast(Tensor, domain.bounds))
+    starts = domain.in_context(model.train_inputs[0][-1:]).clamp(*cast(Tensor, domain.bounds))
+    if domain.incumbent is not None:
+        starts = torch.cat([starts, domain.incumbent])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", BadInitialCandidatesWarning)
-        return rule.on_box(model, beta, pending, replace(domain, starts=last), seed)
+        return rule.on_box(model, beta, pending, replace(domain, starts=starts), seed)
