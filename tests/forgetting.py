@@ -10,6 +10,7 @@ import torch
 from problems import DOUBLE, data, dense, matern
 
 from torch_kbandits import KORS, Arms, Bandit, Box, ConstantWidth, ContextualActions, RidgeLeverageSampling
+from torch_kbandits.candidates.timed import untimed
 from torch_kbandits.memory import (
     Discount,
     Exponential,
@@ -117,7 +118,7 @@ def reward(X):
 
 def offer(bandit, number):
     """What ``ask`` is given in a round beside the time."""
-    candidates = bandit.candidates
+    candidates = untimed(bandit.candidates)
     if not candidates.is_contextual:
         return {}
     words = {"context": CONTEXTS[number % len(CONTEXTS)]}

@@ -64,6 +64,7 @@ class Bandit(Undisturbed):
         acquisition: how the next point is chosen from the posterior.
         batches: when rewards are learned; None: at once.
         memory: which observations count at a time, and with what noise, where the function changes; None where all do.
+            Under a prior on time, ``BackToPrior``, the points of any candidates get the time as their first column.
         seed: addresses all randomness.
 
     With a memory there is a time. Unless ``ask`` and ``tell`` are given times, it is the round, counted from 0: a
@@ -88,7 +89,7 @@ class Bandit(Undisturbed):
     ) -> None:
         rule = UpperConfidenceRule() if acquisition is None else acquisition
         self._pieces = Pieces(candidates, kernel, regularization, dictionary, width, rule, batches, memory, seed)
-        self.candidates = candidates
+        self.candidates = self._pieces.candidates
         self.regularization = self._pieces.regularization
         self.dictionary = dictionary
         self.width = cast(Width, self._pieces.width)
@@ -98,7 +99,7 @@ class Bandit(Undisturbed):
         self._acquisition, self._kernel = rule, self._pieces.kernel
         self._clock = self._pieces.clock
         self._belief = self._prior()
-        self._ledger = Ledger.empty(candidates.example, staged=rule.num_stages > 0, timed=self._pieces.has_clock)
+        self._ledger = Ledger.empty(self.candidates.example, staged=rule.num_stages > 0, timed=self._pieces.has_clock)
         self._ahead: Lookahead | None = None
         self._model: NystromGP | OnlineGP | None = None
         self.round = 0
@@ -205,7 +206,7 @@ class Bandit(Undisturbed):
         present = self._present
         try:
             clock = self._clock.moved_to(time, self.round)
-            X = self.candidates.points(x, self.candidates.with_time(context, clock.now)).detach().clone()
+            X = self.candidates.points(x, context, clock.now).detach().clone()
             self._move_to(clock)
             ledger = self._ledger.with_asked(X)
         except BaseException:
@@ -247,8 +248,7 @@ class Bandit(Undisturbed):
             raise InputError("y is missing: give a reward for each point, tell(x, y) or tell(ids=ids, y=y).")
         clock = self._clock.at_reward(time, self.round)
         if ids is None:
-            context = self.candidates.with_time(context, clock.now)
-            X = self.candidates.points(x, context).detach().clone()
+            X = self.candidates.points(x, context, clock.now).detach().clone()
             asked = self._ledger.pending
             pending, stages = asked.without(X, self._pieces.own_columns), asked.stages_of(X)
             if not self._warned_of_stale_points:
@@ -306,7 +306,7 @@ class Bandit(Undisturbed):
         elif x is None and context is None:
             remaining = pending.without(pending.points)
         else:
-            X = self.candidates.points(x, self.candidates.with_time(context, self._clock.now))
+            X = self.candidates.points(x, context, self._clock.now)
             remaining = pending.without(X, self._pieces.own_columns)
             if len(pending.ids) - len(remaining.ids) != len(X):
                 raise InputError(f"Not all of the {len(X)} point(s) are pending; {len(pending.ids)} are.")
@@ -583,7 +583,7 @@ class Bandit(Undisturbed):
     def _domain_at(self, time: Any, context: Any, candidates: Any) -> Domain:
         """Move on to a time, and return what may be played then."""
         clock = self._clock.moved_to(time, self.round)
-        domain = self.candidates.in_round(self.candidates.with_time(context, clock.now), candidates)
+        domain = self.candidates.in_round(context, candidates, clock.now)
         self._move_to(clock)
         return domain
 

@@ -14,6 +14,7 @@ from torch_kbandits.bandit.batches import BatchRule
 from torch_kbandits.bandit.state import describe_kernel, describe_value
 from torch_kbandits.beliefs import Belief, StagedBelief, belief_over
 from torch_kbandits.candidates import Candidates
+from torch_kbandits.candidates.timed import timed
 from torch_kbandits.confidence import ConstantWidth, Width
 from torch_kbandits.dictionaries import DictionaryRule
 from torch_kbandits.errors import InputError, TheoryWarning
@@ -31,7 +32,7 @@ class Pieces:
     """What a bandit is made of, checked when put together. A value: what is learned is elsewhere.
 
     Args:
-        candidates: what may be played.
+        candidates: what may be played; under a memory that is a prior on time their points get a column of it.
         kernel: the prior covariance; a copy is kept.
         regularization: λ > 0, in reward units squared.
         dictionary: which played points span the approximation; None for the exact posterior.
@@ -59,6 +60,11 @@ class Pieces:
         checks.instance("candidates", self.candidates, Candidates, "Arms or a Box")
         checks.instance("kernel", self.kernel, Kernel, "a GPyTorch kernel")
         checks.keep(self, regularization=checks.positive, seed=checks.whole_number)
+        if self.memory is not None:
+            checks.instance("memory", self.memory, Memory, "a memory such as SlidingWindow(500)")
+            self.check_memory(self.memory)
+            if self.memory.needs_time_column:
+                object.__setattr__(self, "candidates", timed(self.candidates))
         if self.dictionary is not None:
             checks.instance("dictionary", self.dictionary, DictionaryRule, "a rule such as RidgeLeverageSampling()")
         checks.instance("acquisition", self.acquisition, AcquisitionRule, "a rule such as UpperConfidenceRule()")
@@ -69,11 +75,9 @@ class Pieces:
             if self.batches.repeats_points and self.candidates.is_contextual:
                 raise InputError(
                     f"{type(self.batches).__name__} plays a point again and again, and each round brings another "
-                    "context or other actions: use GlobalBatchRule or LocalBatchRule, or candidates that stay."
+                    "context, other actions or a time that the points know: use GlobalBatchRule or LocalBatchRule, or "
+                    "candidates that stay under a memory that is no prior on time."
                 )
-        if self.memory is not None:
-            checks.instance("memory", self.memory, Memory, "a memory such as SlidingWindow(500)")
-            self.check_memory(self.memory)
         check_kernel(_kernel_under(self.memory, self.kernel), self.candidates.example)
         if self.acquisition.num_stages and (self.dictionary, self.batches, self.memory) != (None, None, None):
             raise InputError(
@@ -115,7 +119,7 @@ class Pieces:
         )
 
     def check_memory(self, memory: Memory) -> None:
-        """Refuse a memory in which nothing ever counts, or that needs points of another kind.
+        """Refuse a memory in which nothing ever counts.
 
         Raises:
             InputError: if it does not fit.
@@ -125,11 +129,6 @@ class Pieces:
             raise InputError(
                 f"{memory!r} drops an observation of noise variance {level:g} as soon as it is made: let the largest "
                 "variance be above the regularization."
-            )
-        if memory.needs_time_column and not self.candidates.is_timed:
-            raise InputError(
-                f"{memory!r} needs points whose first column is the time: give candidates=TimedActions(...), or take "
-                "TVGPUCB, DMSTVGPUCB or another memory."
             )
 
     def dictionary_generator(self, num_learned: int) -> torch.Generator | None:

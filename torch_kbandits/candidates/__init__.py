@@ -7,7 +7,7 @@ from torch_kbandits.candidates.box import Box
 from torch_kbandits.candidates.contextual import ContextualActions
 from torch_kbandits.candidates.mapped import MappedArms
 from torch_kbandits.candidates.sources import ArmSource, TensorArms
-from torch_kbandits.candidates.timed import TimedActions
+from torch_kbandits.candidates.timed import Timed, TimedActions
 
 __all__ = [
     "ArmBlocks",
@@ -18,5 +18,6 @@ __all__ = [
     "ContextualActions",
     "MappedArms",
     "TensorArms",
+    "Timed",
     "TimedActions",
 ]
