@@ -121,8 +121,9 @@ def offer(bandit, number):
     candidates = untimed(bandit.candidates)
     if not candidates.is_contextual:
         return {}
-    words = {"context": CONTEXTS[number % len(CONTEXTS)]}
-    return words if candidates.set is not None else words | {"candidates": ACTIONS[: 3 + number % 4]}
+    words = {"context": CONTEXTS[number % len(CONTEXTS)]} if candidates.context_dim else {}
+    lasting = candidates.set is not None or candidates.bounds is not None
+    return words if lasting else words | {"candidates": ACTIONS[: 3 + number % 4]}
 
 
 def joint(x, words):
