@@ -59,11 +59,6 @@ def make(name, memory, domain="arms"):
     return algorithms.build(name, memory=MEMORIES[memory].memory, **words_of(name, domain))
 
 
-def in_time(kept):
-    """The kernel on points whose first column is the time, in a unit of which a share of the function is kept."""
-    return lambda A, B: KERNEL(A[:, 1:], B[:, 1:]) * kept ** (0.5 * np.abs(A[:, :1] - B[:, 0]))
-
-
 def errors(bandit, memory):
     """By how much the model and the table differ from dense formulas of what counts, in units of their rounding."""
     ledger, now = bandit._ledger, float(bandit.round)
@@ -75,7 +70,7 @@ def errors(bandit, memory):
     is_timed = bandit.candidates.is_timed
     points = torch.cat([torch.full_like(TESTED[:, :1], now), TESTED], dim=-1) if is_timed else TESTED
     rates = [RATE] * isinstance(bandit, algorithms.TVGPUCB) + [OTHER_RATE] * (memory == PRIOR)
-    kernel = in_time(math.prod(1.0 - rate for rate in rates)) if is_timed else KERNEL
+    kernel = oracles.in_time(KERNEL, 1.0 - math.prod(1.0 - rate for rate in rates)) if is_timed else KERNEL
     T, Z = dense(points, bandit.inducing_points)
     if len(X) == 0:
         expected = np.zeros(len(T)), np.diag(kernel(T, T))

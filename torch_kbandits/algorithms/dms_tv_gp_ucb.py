@@ -37,7 +37,8 @@ class DMSTVGPUCB(AdaptiveBandit):
             round unless ε is 0; see ``BackToPrior``. None drops none.
         block_size: H, rounds between two choices.
         forgetting: α in (0, 1), by which a score loses weight in each round.
-        candidates: arms (A, d), with contexts actions (A, a).
+        candidates: arms (A, d), with contexts actions (A, a), or any ``Candidates``; their points get the time as their
+            first column, see ``Timed``.
         bounds: a box (2, d) instead of arms, with contexts (2, a).
         context_dim: c, the number of context columns; without it there is no context.
         action_dim: a, where each round brings its own actions.

@@ -28,7 +28,8 @@ class TVGPUCB(Bandit):
         regularization: λ > 0, the noise variance, in reward units squared.
         forgetting: ε in [0, 1), the share of the function that a round, or unit of time, replaces.
         time_kernel: a kernel on one column, the time, in place of the forgetting one.
-        candidates: arms (A, d), with contexts actions (A, a).
+        candidates: arms (A, d), with contexts actions (A, a), or any ``Candidates``; their points get the time as their
+            first column, see ``Timed``.
         bounds: a box (2, d) instead of arms, with contexts (2, a).
         context_dim: c, the number of context columns; without it there is no context.
         action_dim: a, where each round brings its own actions.

@@ -1,7 +1,7 @@
 """What may be played."""
 
 from torch_kbandits.candidates.arms import Arms
-from torch_kbandits.candidates.base import Candidates
+from torch_kbandits.candidates.base import Candidates, LastingCandidates
 from torch_kbandits.candidates.blocks import ArmBlocks
 from torch_kbandits.candidates.box import Box
 from torch_kbandits.candidates.contextual import ContextualActions
@@ -16,6 +16,7 @@ __all__ = [
     "Box",
     "Candidates",
     "ContextualActions",
+    "LastingCandidates",
     "MappedArms",
     "TensorArms",
     "Timed",

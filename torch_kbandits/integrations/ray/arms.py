@@ -9,8 +9,7 @@ from torch import Tensor
 from torch_kbandits import checks
 from torch_kbandits.acquisition import Domain
 from torch_kbandits.beliefs import ForgettingTable, belief_over
-from torch_kbandits.candidates import ArmSource, MappedArms
-from torch_kbandits.candidates.base import LastingCandidates
+from torch_kbandits.candidates import ArmSource, LastingCandidates, MappedArms
 from torch_kbandits.candidates.sources import as_source
 from torch_kbandits.errors import InputError
 from torch_kbandits.integrations.ray.actors import Actors, Resources
