@@ -24,10 +24,6 @@ RBF = oracles.rbf(0.3)
 FEW = {"oversampling": 0.3}
 
 
-def timed(A, B):
-    return RBF(A[:, 1:], B[:, 1:]) * (1.0 - EPSILON) ** (np.abs(A[:, :1] - B[:, :1].T) / 2.0)
-
-
 class Case(NamedTuple):
     """A bandit, the actions among which its choice is compared, whether there are contexts, and its dense kernel."""
 
@@ -71,7 +67,7 @@ ON_SETS = {
     "contexts, window": in_contexts("bkb", memory=SlidingWindow(2), **FEW),
     "contexts, EK-UCB, window": in_contexts("ek-ucb", memory=SlidingWindow(2), **FEW),
     "contexts, ageing": in_contexts("ek-ucb", memory=UncertaintyInjection(Linear(0.01)), **FEW),
-    "timed": Case(lambda: make("tv-gp-ucb", candidates=ARMS, forgetting=EPSILON), kernel=timed),
+    "timed": Case(lambda: make("tv-gp-ucb", candidates=ARMS, forgetting=EPSILON), kernel=oracles.in_time(RBF, EPSILON)),
 }
 
 
