@@ -306,8 +306,13 @@ class Refused(NamedTuple):
     at_ask: bool
 
 
-def played(combination: Combination, folder: Path) -> Refused | None:
+def played(combination: Combination, folder: Path, turns: int = 1) -> Refused | None:
     """Play a combination for a few rounds, or return how it is refused.
+
+    Args:
+        combination: of what.
+        folder: where arms are stored.
+        turns: how often several points are asked for, and told in another order.
 
     Raises:
         Exception: whatever is raised later or is no ``InputError``; ``AssertionError`` if something is not finite, is
@@ -323,20 +328,22 @@ def played(combination: Combination, folder: Path) -> Refused | None:
     except InputError as error:
         return Refused(str(error), at_ask=True)
     loop.tell(x)
-    several = bandit.ask(3, return_ids=True, **loop.words())
-    bandit.mark_pending(loop.some, **loop.context(), **loop.date())
-    loop.ask(remember=False)
-    bandit.tell(ids=several.ids[1:], y=reward(several.actions[1:]), **loop.date())
-    loop.look()
-    bandit.forget(ids=several.ids[0])
+    for _ in range(turns):
+        several = bandit.ask(3, return_ids=True, **loop.words())
+        bandit.mark_pending(loop.some, **loop.context(), **loop.date())
+        loop.ask(remember=False)
+        bandit.tell(ids=several.ids[1:], y=reward(several.actions[1:]), **loop.date())
+        loop.look()
+        bandit.forget(ids=several.ids[0])
     loop.tell(loop.some + 0.01)
     if bandit.batches is not None:
         bandit.forget()
         loop.tell(loop.ask(None))
     loop.ask()
-    twin = combination.bandit(folder)
-    twin.load_state_dict(bandit.state_dict())
-    loop.compare(Loop(combination, twin, loop.turn))
+    if bool(bandit.weights.any()):  # else an exact table of many arms cannot be loaded: laws/test_forgetting_tables.py
+        twin = combination.bandit(folder)
+        twin.load_state_dict(bandit.state_dict())
+        loop.compare(Loop(combination, twin, loop.turn))
     if combination.dated:
         loop.turn += 400  # by then nothing may count
         loop.ask()
@@ -421,9 +428,17 @@ class Loop:
         assert difference(ours.covariance_matrix, theirs.covariance_matrix) < 1e-8
         assert torch.equal(self.bandit.pending, other.bandit.pending)
         chosen = [each.ask(remember=False) for each in (self, other)]
-        # A draw at joint points is amplified rounding too: a strict expected failure in laws/test_contextual_draws.py.
-        amplified = self.space.actions is None or (self.of.rule == "Thompson" and self.bandit.candidates.is_contextual)
-        assert amplified or torch.equal(*chosen), chosen
+        assert self.space.actions is None or self.draws_anew or torch.equal(*chosen), chosen
+
+    @property
+    def draws_anew(self) -> bool:
+        """Whether a loaded bandit draws otherwise today: held by laws/test_contextual_draws.py, test_interleavings.py.
+
+        At joint points a draw amplifies rounding; with more points in a dictionary than it needs it depends on which
+        came first.
+        """
+        degenerate = self.of.kernel == "linear" and self.of.dictionary != "none"
+        return self.of.rule == "Thompson" and (self.bandit.candidates.is_contextual or degenerate)
 
 
 def reward(x: Tensor) -> Tensor:
@@ -450,12 +465,12 @@ class Found(NamedTuple):
     broke: str | None = None
 
 
-def found(combinations: list[Combination], folder: Path) -> list[Found]:
+def found(combinations: list[Combination], folder: Path, turns: int = 1) -> list[Found]:
     """Play them all. Warnings are errors where the caller's filters say so."""
 
     def one(it: Combination) -> Found:
         try:
-            return Found(it, played(it, folder))
+            return Found(it, played(it, folder, turns))
         except Exception as error:
             return Found(it, broke=repr(error))
 
@@ -486,12 +501,13 @@ def main() -> None:
     parser = ArgumentParser(description=__doc__)
     parser.add_argument("--number", type=int, default=1500)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--turns", type=int, default=2)
     arguments = parser.parse_args()
     warnings.simplefilter("error")
     for message in ("Optimization failed", "Negative variance values"):
         warnings.filterwarnings("ignore", message)
     with TemporaryDirectory() as folder:
-        results = found(drawn(arguments.seed, arguments.number), Path(folder))
+        results = found(drawn(arguments.seed, arguments.number), Path(folder), arguments.turns)
     for result in results:
         if result.broke is not None or (result.refused is None) is bool(reasons(result.combination)):
             print(result)  # noqa: T201
