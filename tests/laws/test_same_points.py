@@ -150,7 +150,7 @@ def test_the_description_of_points_changes_neither_belief_nor_choice(dictionary,
                 if description.is_set:
                     bounds, rounding = told.bounds(Z, POINTS, bandit.pending)
                     chosen = bandit.ask(remember=False, **description.brings)
-                    row = int((POINTS == chosen).all(-1).nonzero())
+                    row = int((chosen == POINTS).all(-1).nonzero())
                     # So it is the same for all, or scores tie.
                     assert bounds[row] >= bounds.max() - 2.0 * rounding, (name, number)
                 elif len(marked):
