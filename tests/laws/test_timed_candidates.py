@@ -19,8 +19,8 @@ from torch_kbandits import (
     ContextualActions,
     Number,
 )
+from torch_kbandits.bandit import Bandit
 from torch_kbandits.bandit.adaptation import BanditOverBandit, ResidualTrigger
-from torch_kbandits.bandit.adaptive import AdaptiveBandit
 from torch_kbandits.bandit.batches import GlobalBatchRule, LocalBatchRule
 from torch_kbandits.candidates import Timed, TimedActions
 from torch_kbandits.kernels import ForgettingKernel, PrecomputedKernel, SpaceTimeKernel
@@ -239,7 +239,7 @@ def test_points_are_known_again_whenever_they_are_told():
     ids=["memories", "trigger"],
 )
 def test_bandits_that_adapt_take_any_candidates(words, tmp_path):
-    bandits = [make(candidates(), AdaptiveBandit, **words) for candidates in SAME["arms"]]
+    bandits = [make(candidates(), Bandit, **words) for candidates in SAME["arms"]]
     for number in range(12):
         x = bandits[0].ask()
         assert number == 0 or all(torch.equal(bandit.ask(remember=False), x) for bandit in bandits[1:])
