@@ -275,18 +275,12 @@ TO_COME = {
         lambda it: it.rule == "stages" and (it.dictionary, it.memory, it.batches) != ("none",) * 3, "exact posteriors"
     ),
     "stages on stored arms": Reason(lambda it: it.rule == "stages" and it.where.stored, "finite set of actions"),
-    "a prior on time on candidates without time": Reason(
-        lambda it: it.memory in PRIORS_ON_TIME and not it.where.timed, "first column is the time"
-    ),
     "an ageing memory on stored arms": Reason(
         lambda it: it.memory in AGEING and it.where.stored, "needs arms in memory here"
     ),
     "a window or restart on few stored arms, exactly": Reason(
         lambda it: it.memory in KEEPING and it.where.stored and it.dictionary == "none" and len(it.where.actions) < 512,
         "needs arms in memory here",
-    ),
-    "improvement on a box beside a context": Reason(
-        lambda it: it.rule in IMPROVEMENT and it.where.actions is None and it.space != "box", "has no incumbent"
     ),
     "Thompson sampling on stored arms": Reason(
         lambda it: it.rule == "Thompson" and it.where.stored and it.kernel in WITH_WAVES, "draws at all arms at once"
