@@ -76,6 +76,7 @@ class Bandit(Undisturbed):
         acquisition: how the next point is chosen from the posterior.
         batches: when rewards are learned; None: at once.
         memory: which observations count at a time, and with what noise, where the function changes; None where all do.
+            Under a prior on time, ``BackToPrior``, the points of any candidates get the time as their first column.
         seed: addresses all randomness.
         trigger: when to restart; None for never. The rewards of the round that triggered count after the restart: they
             are the first of the function that is new. What a batch rule held back before is forgotten.
@@ -125,7 +126,7 @@ class Bandit(Undisturbed):
             memories,
             advice,
         )
-        self.candidates = candidates
+        self.candidates = self._pieces.candidates
         self.regularization = self._pieces.regularization
         self.dictionary = dictionary
         self.width = cast(Width, self._pieces.width)
@@ -232,7 +233,7 @@ class Bandit(Undisturbed):
             InputError: if they do not fit; then nothing changes.
         """
         clock = self._standing.clock.moved_to(time, self.round)
-        X = self.candidates.points(x, self.candidates.with_time(context, clock.now)).detach().clone()
+        X = self.candidates.points(x, context, clock.now).detach().clone()
         standing = self._standing.at(clock)
         ledger = standing.ledger.with_asked(X)
         self._become(replace(standing, ledger=ledger))
@@ -271,8 +272,7 @@ class Bandit(Undisturbed):
             raise InputError("y is missing: give a reward for each point, tell(x, y) or tell(ids=ids, y=y).")
         ledger, clock = self._standing.ledger, self._standing.clock.at_reward(time, self.round)
         if ids is None:
-            context = self.candidates.with_time(context, clock.now)
-            X = self.candidates.points(x, context).detach().clone()
+            X = self.candidates.points(x, context, clock.now).detach().clone()
             asked = ledger.pending
             pending, stages = asked.without(X, self._pieces.own_columns), asked.stages_of(X)
             if not self._warned_of_stale_points:
@@ -315,7 +315,7 @@ class Bandit(Undisturbed):
         elif x is None and context is None:
             remaining = pending.without(pending.points)
         else:
-            X = self.candidates.points(x, self.candidates.with_time(context, standing.clock.now))
+            X = self.candidates.points(x, context, standing.clock.now)
             remaining = pending.without(X, self._pieces.own_columns)
             if len(pending.ids) - len(remaining.ids) != len(X):
                 raise InputError(f"Not all of the {len(X)} point(s) are pending; {len(pending.ids)} are.")
@@ -576,7 +576,7 @@ class Bandit(Undisturbed):
     def _now(self, time: Any, context: Any, candidates: Any) -> tuple[Standing, Domain]:
         """Return what is known at a time, and what may be played then; who gives advice is asked if not done yet."""
         clock = self._standing.clock.moved_to(time, self.round)
-        domain = self.candidates.in_round(self.candidates.with_time(context, clock.now), candidates)
+        domain = self.candidates.in_round(context, candidates, clock.now)
         standing = self._standing.at(clock)
         if self._pieces.advice is None:
             return standing, domain

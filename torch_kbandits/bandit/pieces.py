@@ -16,6 +16,7 @@ from torch_kbandits.bandit.batches import BatchRule
 from torch_kbandits.bandit.state import describe_kernel, describe_value
 from torch_kbandits.beliefs import Belief, StagedBelief, belief_over
 from torch_kbandits.candidates import Candidates
+from torch_kbandits.candidates.timed import timed
 from torch_kbandits.confidence import ConstantWidth, Width
 from torch_kbandits.dictionaries import DictionaryRule
 from torch_kbandits.errors import InputError, TheoryWarning
@@ -33,7 +34,7 @@ class Pieces:
     """What a bandit is made of, checked when put together. A value: what is learned is elsewhere.
 
     Args:
-        candidates: what may be played.
+        candidates: what may be played; under a memory that is a prior on time their points get a column of it.
         kernel: the prior covariance; a copy is kept.
         regularization: λ > 0, in reward units squared.
         dictionary: which played points span the approximation; None for the exact posterior.
@@ -67,6 +68,17 @@ class Pieces:
         checks.instance("candidates", self.candidates, Candidates, "Arms or a Box")
         checks.instance("kernel", self.kernel, Kernel, "a GPyTorch kernel")
         checks.keep(self, regularization=checks.positive, seed=checks.whole_number)
+        if self.memory is not None:
+            checks.instance("memory", self.memory, Memory, "a memory such as SlidingWindow(500)")
+        if self.trigger is not None:
+            checks.instance("trigger", self.trigger, RestartTrigger, "a trigger such as ResidualTrigger()")
+        if self.memories is not None:
+            checks.instance("memories", self.memories, MemoryChoice, "a BanditOverBandit or a DynamicModelSelection")
+            self._check_choice(self.memories)
+        for memory in self._all_memories:
+            self._check_memory(memory)
+        if any(memory.needs_time_column for memory in self._all_memories):
+            object.__setattr__(self, "candidates", timed(self.candidates))
         if self.dictionary is not None:
             checks.instance("dictionary", self.dictionary, DictionaryRule, "a rule such as RidgeLeverageSampling()")
         checks.instance("acquisition", self.acquisition, AcquisitionRule, "a rule such as UpperConfidenceRule()")
@@ -77,19 +89,11 @@ class Pieces:
             if self.batches.repeats_points and self.candidates.is_contextual:
                 raise InputError(
                     f"{type(self.batches).__name__} plays a point again and again, and each round brings another "
-                    "context or other actions: use GlobalBatchRule or LocalBatchRule, or candidates that stay."
+                    "context, other actions or a time that the points know: use GlobalBatchRule or LocalBatchRule, or "
+                    "candidates that stay under a memory that is no prior on time."
                 )
-        if self.memory is not None:
-            checks.instance("memory", self.memory, Memory, "a memory such as SlidingWindow(500)")
-        if self.trigger is not None:
-            checks.instance("trigger", self.trigger, RestartTrigger, "a trigger such as ResidualTrigger()")
-        if self.memories is not None:
-            checks.instance("memories", self.memories, MemoryChoice, "a BanditOverBandit or a DynamicModelSelection")
-            self._check_choice(self.memories)
-        for memory in self._all_memories:
-            self._check_memory(memory)
-            check_kernel(memory.prior(self.kernel), self.candidates.example)
-        check_kernel(self.kernel, self.candidates.example)
+        for memory in self._all_memories or (None,):
+            check_kernel(_kernel_under(memory, self.kernel), self.candidates.example)
         if self.acquisition.num_stages and (self.dictionary, self.batches, *self._all_memories) != (None, None):
             raise InputError(
                 "A rule that chooses through stages needs exact posteriors, each of rewards of one function that are "
@@ -158,7 +162,7 @@ class Pieces:
             )
 
     def _check_memory(self, memory: Memory) -> None:
-        """Refuse a memory in which nothing ever counts, or that needs points of another kind.
+        """Refuse a memory in which nothing ever counts.
 
         Raises:
             InputError: if it does not fit.
@@ -168,11 +172,6 @@ class Pieces:
             raise InputError(
                 f"{memory!r} drops an observation of noise variance {level:g} as soon as it is made: let the largest "
                 "variance be above the regularization."
-            )
-        if memory.needs_time_column and not self.candidates.is_timed:
-            raise InputError(
-                f"{memory!r} needs points whose first column is the time: give candidates=TimedActions(...), or take "
-                "TVGPUCB, DMSTVGPUCB or another memory."
             )
 
     def dictionary_generator(self, num_learned: int) -> torch.Generator | None:

@@ -12,7 +12,8 @@ from torch_kbandits.beliefs.features import FeatureTable
 from torch_kbandits.beliefs.forgetting import ForgettingTable
 from torch_kbandits.beliefs.growing import GrowingBelief
 from torch_kbandits.beliefs.joint import JointBelief
-from torch_kbandits.candidates import Arms, Box, Candidates, ContextualActions
+from torch_kbandits.candidates import Arms, Box, Candidates, ContextualActions, Timed
+from torch_kbandits.candidates.timed import untimed
 from torch_kbandits.errors import InputError
 from torch_kbandits.memory import Memory
 from torch_kbandits.numerics.ties import tie_rank
@@ -101,9 +102,10 @@ def _over_a_box(
     return BoxBelief(candidates, kernel, regularization, seed, exact=exact, online=online, memory=memory)
 
 
-@belief_over.register
+@belief_over.register(ContextualActions)
+@belief_over.register(Timed)
 def _over_joint_points(
-    candidates: ContextualActions,
+    candidates: ContextualActions | Timed,
     kernel: Kernel,
     regularization: float,
     seed: int,
@@ -112,7 +114,13 @@ def _over_joint_points(
     online: bool = False,
     memory: Memory | None = None,
 ) -> Belief:
-    """Return a belief over joint points: one that grows if the dictionary rule decides about points once."""
+    """Return a belief over joint points: one that grows if the dictionary rule decides about points once.
+
+    Arms that know the time keep the order in which ties between them are broken.
+    """
     if online and memory is None:
         return GrowingBelief(candidates.example, kernel, regularization, candidates.row_memory)
-    return JointBelief(candidates.example, kernel, regularization, exact=exact, online=online, memory=memory)
+    kind = untimed(candidates)
+    rank = tie_rank(len(kind.source), seed) if isinstance(kind, Arms) else None
+    words = {"exact": exact, "online": online, "memory": memory, "tie_rank": rank}
+    return JointBelief(candidates.example, kernel, regularization, **words)

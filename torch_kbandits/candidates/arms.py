@@ -4,12 +4,12 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.acquisition import Domain
-from torch_kbandits.candidates.base import Candidates
+from torch_kbandits.candidates.base import LastingCandidates
 from torch_kbandits.candidates.sources import ArmSource, as_source
 from torch_kbandits.errors import InputError
 
 
-class Arms(Candidates):
+class Arms(LastingCandidates):
     """A finite set of arms. Duplicate rows are allowed.
 
     Args:
