@@ -202,7 +202,7 @@ def shown(combination, folder):
             if more:
                 loop.bandit.ask(more, **loop.words())
             yield loop, loop.bandit.acquisition(**loop.words())
-        loop.bandit.forget(loop.bandit.pending[1:]) if not combination.where.is_contextual else loop.bandit.forget()
+        loop.bandit.forget(ids=loop.bandit.pending_ids[1:])
 
 
 @pytest.mark.filterwarnings("ignore:Negative variance values")
