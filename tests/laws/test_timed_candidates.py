@@ -19,7 +19,6 @@ from torch_kbandits import (
     ContextualActions,
     Number,
 )
-from torch_kbandits.bandit import Bandit
 from torch_kbandits.bandit.adaptation import BanditOverBandit, ResidualTrigger
 from torch_kbandits.bandit.batches import GlobalBatchRule, LocalBatchRule
 from torch_kbandits.candidates import Timed, TimedActions
