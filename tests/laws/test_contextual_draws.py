@@ -85,7 +85,7 @@ def test_a_draw_of_a_loaded_bandit_is_off_by_a_root_of_rounding():
         action = bandit.ask()
         bandit.tell(action, reward(action, action))
     loaded.load_state_dict(bandit.state_dict())
-    ours, theirs = (_Offer(each._lookahead(), actions) for each in (bandit, loaded))
+    ours, theirs = (_Offer(each._ahead_of(each._standing), actions) for each in (bandit, loaded))
     assert difference(ours.variance, theirs.variance) < 1e-13
     assert difference(ours.deviation(7), theirs.deviation(7)) < 1e-6
 

@@ -16,12 +16,6 @@ LOOSE = {"__init__", "checks", "cli", "errors", "extras", "files", "version"}
 #: Defaults that are said anew, where nearly all classes keep them or a base class of another package asks for it.
 DEFAULTS = {
     "acquisition": {"UniformRule.drawn_row", "UniformRule.on_box"},
-    "candidates": {
-        "ContextualActions.actions",
-        "ContextualActions.in_round",
-        "ContextualActions.points",
-        "TimedActions.with_time",
-    },
     "confidence": {"ConstantGain.smallest", "RateGain.smallest", "SumGain.smallest"},
     "memory": {"BackToPrior.prior"},
     "models": {

@@ -17,7 +17,7 @@ from torch_kbandits.numerics.linalg import jittered_cholesky
 from torch_kbandits.numerics.squares import Squares
 from torch_kbandits.observations.ledger import History
 from torch_kbandits.observations.played import Located, Plays
-from torch_kbandits.posteriors.dtc import embed
+from torch_kbandits.posteriors.dtc import DTCFactors, embed
 from torch_kbandits.posteriors.online_dtc import OnlineDTC
 from torch_kbandits.tables.columns import KernelColumns
 from torch_kbandits.tables.growth import SPAN_TOLERANCE, Columns, Growth, spanning_factor
@@ -168,6 +168,27 @@ class FeatureTable(TableBelief):
     def mean_norm(self) -> Tensor:
         """Return the RKHS norm of the posterior mean, 0-dim. Cost: O(m)."""
         return self._weights.norm().to(self._points.dtype)
+
+    @property
+    def posterior(self) -> OnlineDTC:
+        """The posterior in the coordinates of the spanning points."""
+        return self._dtc
+
+    @property
+    def spanning_points(self) -> Tensor:
+        """The points whose features there are, (m, d); some may have left the dictionary."""
+        return self.points_of(self._feature_rows)
+
+    def restricted_factors(self) -> tuple[Tensor, DTCFactors]:
+        """Return the points (m, d) that span the dictionary, and the factors of the posterior at them.
+
+        In the dtype of the arms. Cost: O(m³).
+        """
+        dtc, kept = self._dtc, self.spanning_points
+        if dtc.left_out:
+            dtc, kept = dtc.restricted(), kept[list(dtc.kept)]
+        parts = (dtc.factor, dtc.precision_factor, dtc.weights)
+        return kept, DTCFactors(*(part.to(self._points.dtype) for part in parts))
 
     # ---------------------------------------------------------------- choosing
 

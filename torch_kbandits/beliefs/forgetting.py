@@ -55,17 +55,17 @@ class ForgettingTable(Belief):
 
     Args:
         table: before any observation; taken over.
-        memory: which observations count at a time.
+        memory: which observations count at a time; None where all do for ever.
         online: whether the dictionary rule decides about each point once, when it is told.
 
     Cost of a round: that of the table, and one more change of rank one.
     """
 
-    def __init__(self, table: FeatureTable, memory: Memory, *, online: bool = False) -> None:
-        example = table.arm(0)
+    def __init__(self, table: FeatureTable, memory: Memory | None, *, online: bool = False) -> None:
+        example = table.no_points
         super().__init__(example, table.kernel, float(table.regularization), exact=table.exact)
         self.tie_rank = table.tie_rank
-        self._table, self._memory, self._online = table, memory, online
+        self._table, self._memory, self._online = table, KeepAll() if memory is None else memory, online
         self._now = -torch.inf
         nothing = example.new_zeros(0, dtype=torch.float64)
         self._counted = _Counted(example[:0], example.new_zeros(0), nothing, nothing.long())
@@ -79,6 +79,16 @@ class ForgettingTable(Belief):
     def num_observations(self) -> int:
         """Number t of observations that count."""
         return len(self._counted.X)
+
+    @property
+    def table(self) -> FeatureTable:
+        """The table of what counts."""
+        return self._table
+
+    @property
+    def observations(self) -> tuple[Tensor, Tensor]:
+        """The points (n, d) and the rewards (n,) that count, in the order told."""
+        return self._counted.X, self._counted.Y
 
     @property
     def inducing_points(self) -> Tensor:
@@ -152,7 +162,8 @@ class ForgettingTable(Belief):
     def learned(self, told: History, rule: DictionaryRule | None, generator: torch.Generator | None) -> Self:
         """Return the belief conditioned on more rewards, made now if they have no times."""
         other, times = copy(self), self._times_of(told)
-        other._numbers = self._numbers.with_rows(told.X)
+        if told.times is not None:
+            other._numbers = self._numbers.with_rows(told.X)
         counts = self._counts(torch.cat([self._counted.times, times]), self._now)
         before, new = counts.tensor_split([len(self._counted.X)])
         other._keep(before)
@@ -208,7 +219,8 @@ class ForgettingTable(Belief):
         """Return the empty belief conditioned, at the present time, on what counts of a history."""
         other, times = copy(self), self._times_of(told)
         counts = self._counts(times, self._now)
-        other._numbers = self._numbers.with_rows(told.X)
+        if told.times is not None:
+            other._numbers = self._numbers.with_rows(told.X)
         selection = None if self.exact else dictionary
         other._condition(self._table, told.X[counts], told.Y[counts], times[counts], selection)
         return other

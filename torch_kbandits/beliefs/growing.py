@@ -9,6 +9,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits.beliefs.base import Belief, require_finite
+from torch_kbandits.beliefs.box_search import BoxSearch
 from torch_kbandits.beliefs.embedded import Embedded
 from torch_kbandits.beliefs.joint_lookahead import JointLookahead
 from torch_kbandits.beliefs.played_rows import PlayedRows
@@ -45,8 +46,11 @@ class GrowingBelief(Belief):
     point that joins costs O(n m²).
     """
 
-    def __init__(self, example: Tensor, kernel: Kernel, regularization: float, row_memory: int) -> None:
+    def __init__(
+        self, example: Tensor, kernel: Kernel, regularization: float, row_memory: int, search: BoxSearch | None = None
+    ) -> None:
         super().__init__(example, kernel, regularization, exact=False)
+        self._search = search
         self._noise = float(regularization)
         self._row_memory = row_memory
         self._rows = PlayedRows.empty(example, 0, features=row_memory > 0)
@@ -69,6 +73,11 @@ class GrowingBelief(Belief):
     def num_observations(self) -> int:
         """Number t of observations."""
         return self._rows.number
+
+    @property
+    def latest(self) -> Tensor:
+        """The point learned last, (1, d); none before any."""
+        return self._rows.points[-1:]
 
     @property
     def inducing_points(self) -> Tensor:
@@ -175,7 +184,7 @@ class GrowingBelief(Belief):
 
     def lookahead(self, pending: Tensor, stages: Tensor | None = None) -> JointLookahead:
         """Return the posterior with points (k, d) pending."""
-        return JointLookahead(self, pending)
+        return JointLookahead(self, pending, self._search)
 
     # ---------------------------------------------------------------- learning
 

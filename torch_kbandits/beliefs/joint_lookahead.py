@@ -12,6 +12,7 @@ from torch import Tensor
 
 from torch_kbandits.acquisition import AcquisitionRule, DiscretizedThompsonSampling, Domain
 from torch_kbandits.beliefs.base import Lookahead
+from torch_kbandits.beliefs.box_search import BoxSearch
 from torch_kbandits.beliefs.embedded import Embedded
 from torch_kbandits.errors import InputError
 from torch_kbandits.models import NystromGP, OnlineGP
@@ -42,6 +43,15 @@ class JointPosterior(Protocol):
     @property
     def tie_rank(self) -> Tensor | None:
         """The order in which ties between arms are broken, (A,); None where a lot of the round decides."""
+        ...
+
+    @property
+    def latest(self) -> Tensor:
+        """The point learned last, (1, d); none before any."""
+        ...
+
+    def recommend(self) -> Tensor:
+        """Return the played point (1, d) of the largest posterior mean."""
         ...
 
     def kernel_bound(self) -> Tensor:
@@ -76,8 +86,16 @@ class JointPosterior(Protocol):
 class _Start:
     """The posterior with the points pending from which a lookahead starts; computed once for it and its copies."""
 
-    def __init__(self, belief: JointPosterior, pending: Tensor) -> None:
-        self._belief, self._pending, self.number = belief, pending, len(pending)
+    def __init__(self, belief: JointPosterior, pending: Tensor, search: BoxSearch | None) -> None:
+        self._belief, self._pending, self._search, self.number = belief, pending, search, len(pending)
+
+    @cached_property
+    def domain(self) -> Domain:
+        """What may be played in a box that stays, with where to start the search."""
+        search = cast(BoxSearch, self._search)
+        if self._belief.num_observations == 0:
+            return search.box.domain
+        return search.domain(self._belief.latest, self._belief.recommend())
 
     @cached_property
     def ahead(self) -> JointPosterior:
@@ -93,17 +111,21 @@ class JointLookahead(Lookahead):
     pay for them. Cost: one pass over the history for a point that the dictionary does not span; see ``hallucinated``.
     """
 
-    def __init__(self, belief: JointPosterior, pending: Tensor) -> None:
+    def __init__(self, belief: JointPosterior, pending: Tensor, search: BoxSearch | None = None) -> None:
         super().__init__(pending)
-        self._belief = belief
-        self._start = _Start(belief, pending)
+        self._belief, self._search = belief, search
+        self._start = _Start(belief, pending, search)
         self._ahead: tuple[JointPosterior, int] | None = None  # with so many of the pending points
 
     def choose(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain | None = None) -> Tensor:
         """Return the joint point (1, d) of the highest score; equals are broken by lot."""
-        domain, belief = required(domain), self._belief
+        belief, pending = self._belief, self.pending if len(self.pending) else None
+        if self._search is not None:
+            if rule.needs_observations and belief.num_observations == 0:
+                return self._search.first(len(self.pending))
+            return rule.on_box(belief.posterior_model, beta, pending, self.domain, seed)
+        domain = required(domain)
         if domain.bounds is not None:
-            pending = self.pending if len(self.pending) else None
             return on_box(rule, belief.posterior_model, belief.num_observations, beta, pending, domain, seed)
         with torch.no_grad():
             offer = _Offer(self, domain.arms) if domain.arms is not None else _StoredOffer(self, domain)
@@ -113,11 +135,15 @@ class JointLookahead(Lookahead):
 
     def pending_scores(self) -> Tensor:
         """Return the scores of the pending points without anything pending, (k,)."""
-        return (self._before() / self._belief.regularization.double()).to(self._belief.regularization)
+        return (self._before(self.pending) / self._belief.regularization.double()).to(self._belief.regularization)
 
     def variance_ratio(self) -> Tensor:
-        """Return the largest ratio over the pending points, 0-dim: the contexts to come are not known."""
-        before, after = self._before(), self.variance_at(self.pending)
+        """Return the largest ratio, 0-dim: over points of a box that stays, and the pending ones.
+
+        It is over the pending points alone where the contexts to come are not known.
+        """
+        X = self.pending if self._search is None else torch.cat([self._search.probes, self.pending])
+        before, after = self._before(X), self.variance_at(X)
         least = torch.finfo(torch.float64).eps * self._belief.kernel_bound()
         return ((before + least) / (after + least)).max()
 
@@ -130,10 +156,15 @@ class JointLookahead(Lookahead):
             self._ahead = ahead, len(self.pending)
             return ahead.variance_at(ahead.embed(X))
 
-    def _before(self) -> Tensor:
-        """Return the variances of the pending points without anything pending, (k,)."""
+    @property
+    def domain(self) -> Domain:
+        """What may be played in a box that stays, with where to start the search."""
+        return self._start.domain
+
+    def _before(self, X: Tensor) -> Tensor:
+        """Return the variances at points (k, d) without anything pending, (k,)."""
         with torch.no_grad():
-            return self._belief.variance_at(self._belief.embed(self.pending))
+            return self._belief.variance_at(self._belief.embed(X))
 
 
 class _Offer:

@@ -7,11 +7,15 @@ import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from torch_kbandits.beliefs.base import Belief, Lookahead, require_finite
+from torch_kbandits.acquisition import hallucinate
+from torch_kbandits.beliefs.base import Belief, require_finite
+from torch_kbandits.beliefs.box_search import BoxSearch
+from torch_kbandits.beliefs.embedded import Embedded
+from torch_kbandits.beliefs.joint_lookahead import JointLookahead
 from torch_kbandits.dictionaries import DictionaryRule, OnlineRule, OnlineSample, PlayedPoints, Selection
 from torch_kbandits.memory import KeepAll, Memory
 from torch_kbandits.models import NystromGP, OnlineGP
-from torch_kbandits.numerics.gram import prior_variance
+from torch_kbandits.numerics.gram import gram, prior_variance
 from torch_kbandits.numerics.rows import RowIndex, row_keys
 from torch_kbandits.observations.experts import Answers
 from torch_kbandits.observations.ledger import History
@@ -22,7 +26,7 @@ _LEAST_VARIANCE = 1e-6
 
 
 class ModelBelief(Belief):
-    """A BoTorch model on the history, for candidates that cannot be listed once for all rounds, and for memories.
+    """A BoTorch model on the history, for exact posteriors of joint points and boxes, and for memories that let age.
 
     The exact posterior is an ``OnlineGP`` that is told; the Nyström one is rebuilt, so that it is a function of history
     and dictionary alone. Cost of a tell: O(u²) or O(n m²).
@@ -38,6 +42,8 @@ class ModelBelief(Belief):
         exact: whether the posterior is the exact one.
         online: whether the dictionary rule decides about each point once, when it is told.
         memory: which observations count at a time; None where all do for ever.
+        tie_rank: the order in which ties between arms are broken, (A,), if the candidates are always the same.
+        search: where in a box the next point is sought, if it is always the same.
     """
 
     def __init__(
@@ -49,8 +55,12 @@ class ModelBelief(Belief):
         exact: bool,
         online: bool = False,
         memory: Memory | None = None,
+        tie_rank: Tensor | None = None,
+        search: BoxSearch | None = None,
     ) -> None:
         super().__init__(example, kernel, regularization, exact=exact)
+        self.tie_rank = None if tie_rank is None else tie_rank.to(example.device)
+        self._search = search
         self._memory, self._online = KeepAll() if memory is None else memory, online
         self._now = -torch.inf
         self._log = PlayedLog(example)
@@ -72,6 +82,11 @@ class ModelBelief(Belief):
     def posterior_model(self) -> NystromGP | OnlineGP:
         """The model that points are chosen by."""
         return self._model
+
+    @property
+    def latest(self) -> Tensor:
+        """The point learned last, (1, d); none before any."""
+        return self._X[-1:]
 
     @property
     def inducing_points(self) -> Tensor:
@@ -281,6 +296,39 @@ class ModelBelief(Belief):
         """Return the posterior of what counts as a BoTorch model of its own."""
         return self._model_of(self._X, self._Y, self._noise, self.inducing_points)
 
+    def lookahead(self, pending: Tensor, stages: Tensor | None = None) -> JointLookahead:
+        """Return the model with points (k, d) pending."""
+        return JointLookahead(self, pending, self._search)
+
+    # ---------------------------------------------------------------- the posterior at points, see ``JointPosterior``
+
+    def embed(self, X: Tensor) -> Embedded:
+        """Return points (k, d) as the posterior sees them."""
+        return Embedded(X, self._model.embed(X), prior_variance(self.kernel, X))
+
+    def mean_at(self, at: Embedded) -> Tensor:
+        """Return posterior means, (k,)."""
+        return self._model.factors.mean(at.coordinates)
+
+    def variance_at(self, at: Embedded) -> Tensor:
+        """Return posterior variances, (k,)."""
+        return self._model.factors.variance(at.prior_variance, at.coordinates)
+
+    def hallucinated(self, points: Tensor) -> Self:
+        """Return the belief conditioned on its mean at points (k, d), which join the dictionary; this one stays."""
+        other = copy(self)
+        with torch.no_grad():
+            other._model = cast(NystromGP | OnlineGP, hallucinate(self._model, points))
+        return other
+
+    def covariance_at(self, left: Embedded, right: Embedded) -> Tensor:
+        """Return posterior covariances, (k, l)."""
+        prior = gram(self.kernel, left.points, right.points)
+        return prior - self._model.factors.explained(left.coordinates, right.coordinates)
+
+    def remember(self, at: Embedded) -> None:
+        """Keep nothing: the model embeds what it is told."""
+
     # ---------------------------------------------------------------- inside
 
     def _model_of(self, X: Tensor, Y: Tensor, noise: Tensor, dictionary: Tensor) -> NystromGP | OnlineGP:
@@ -304,15 +352,3 @@ class ModelBelief(Belief):
             mean = cast(Tensor, model.posterior(X[:1]).mean)
         require_finite(mean)
         return model
-
-
-class ModelLookahead(Lookahead):
-    """The model with points pending, which acquisition functions hallucinate themselves."""
-
-    def __init__(self, belief: ModelBelief, pending: Tensor) -> None:
-        super().__init__(pending)
-        self._belief = belief
-
-    def pending_scores(self) -> Tensor:
-        """Return the scores of the pending points without anything pending, (k,)."""
-        return self._belief.leverage_scores(self.pending)

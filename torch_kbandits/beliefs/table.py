@@ -47,19 +47,19 @@ class TableBelief(Belief):
         self, arms: Tensor | ArmSource, kernel: Kernel, regularization: float, seed: int, *, exact: bool
     ) -> None:
         self._points = PointList(as_source(arms))
-        example = self._points.block(0, 1).clone()
-        super().__init__(example, kernel, regularization, exact=exact)
+        self.no_points = self._points.block(0, 0).clone()
+        super().__init__(self.no_points, kernel, regularization, exact=exact)
         self._num_arms = self._points.num_arms
         self._prior_variance = prior_variances(self.kernel, self._points)
-        self._kernel_bound = self._prior_variance.max()
-        self._log = PlayedLog(example)
-        self._played_rows = torch.zeros(0, dtype=torch.long, device=example.device)
+        self._kernel_bound = self._prior_variance.max() if self._num_arms else self._prior_variance.sum()
+        self._log = PlayedLog(self.no_points)
+        self._played_rows = torch.zeros(0, dtype=torch.long, device=self.no_points.device)
         self._dictionary_rows = self._played_rows
         self._last_located: tuple[Tensor, Located, Tensor] | None = None
         self._known_held = (self._played_rows, self._dictionary_rows, self._played_rows.bool())
         self._num_observations = 0
         self._prior_draws: PriorDraws | None = None
-        self.tie_rank: Tensor = tie_rank(self._num_arms, seed).to(example.device)
+        self.tie_rank: Tensor = tie_rank(self._num_arms, seed).to(self.no_points.device)
 
     # ---------------------------------------------------------------- what is known
 
@@ -118,7 +118,7 @@ class TableBelief(Belief):
         return (self._log.counts * self._played_variance.clamp_min(0.0)).sum() / self.regularization
 
     def kernel_bound(self) -> Tensor:
-        """Return the largest prior variance of an arm, 0-dim."""
+        """Return the largest prior variance of an arm, 0-dim; without arms that of the points told."""
         return self._kernel_bound
 
     def moments(self, X: Tensor) -> tuple[Tensor, Tensor]:
@@ -300,6 +300,8 @@ class TableBelief(Belief):
         other._points = self._points.with_points(points)
         with torch.no_grad():
             other._prior_variance = torch.cat([self._prior_variance, prior_variance(self.kernel, points)])
+        if self._num_arms == 0:
+            other._kernel_bound = torch.maximum(self._kernel_bound, other._prior_variance.max())
         other._prior_draws = None
         other._extend_rows(points)
         return other

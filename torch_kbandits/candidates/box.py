@@ -10,7 +10,7 @@ from torch_kbandits.candidates.base import LastingCandidates
 class Box(LastingCandidates):
     """A box of points, searched by BoTorch's ``optimize_acqf``.
 
-    The search also starts where the last one may have ended; see ``BoxBelief.domain``.
+    The search also starts where the last one may have ended; see ``BoxSearch.domain``.
 
     Args:
         bounds: (2, d), finite lower bounds, then upper bounds above them.

@@ -99,7 +99,7 @@ class TensorArms(ArmSource):
 
     def __init__(self, arms: Tensor) -> None:
         checks.points("candidates", arms)
-        if arms.dim() != 2 or len(arms) == 0:
+        if arms.dim() != 2 or (self.is_searched and len(arms) == 0):
             raise InputError(f"candidates must be (A, d) with at least one arm, got {checks.describe(arms)}.")
         self.tensor = self._arms = arms.detach().clone()
 
@@ -131,6 +131,16 @@ class TensorArms(ArmSource):
 
     def verify(self) -> None:
         """Do nothing: nobody else has the copy."""
+
+
+class UnsearchedArms(TensorArms):
+    """Arms in memory, of which there may be none, among which nobody looks for what was told.
+
+    Where it would seldom be found looking costs a pass. A point told that is one of the arms is a row of its own beside
+    it, and has the same posterior.
+    """
+
+    is_searched = False
 
 
 def as_source(arms: Tensor | ArmSource) -> ArmSource:

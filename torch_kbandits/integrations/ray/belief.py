@@ -11,12 +11,11 @@ from torch import Tensor
 from torch_kbandits.acquisition import AcquisitionRule, Domain
 from torch_kbandits.beliefs.base import Lookahead
 from torch_kbandits.beliefs.features import FeatureTable
-from torch_kbandits.candidates.sources import ArmSource
+from torch_kbandits.candidates.sources import ArmSource, UnsearchedArms
 from torch_kbandits.dictionaries import Selection
 from torch_kbandits.errors import InputError
 from torch_kbandits.integrations.ray.course import Added, Array, Course, Prior, Start, Step, Told, new_version
 from torch_kbandits.integrations.ray.questions import Best, KernelBound, Moments, Question, VarianceRatio, overall_best
-from torch_kbandits.integrations.ray.table import UnsearchedArms
 from torch_kbandits.integrations.ray.taking_back import taken_back
 from torch_kbandits.integrations.ray.workers import Workers
 from torch_kbandits.observations.played import Plays

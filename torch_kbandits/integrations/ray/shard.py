@@ -7,11 +7,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from torch_kbandits.candidates.sources import ArmSource
+from torch_kbandits.candidates.sources import ArmSource, UnsearchedArms
 from torch_kbandits.dictionaries import Selection
 from torch_kbandits.integrations.ray.course import Added, Array, Held, Message, Start, TakenBack, Told
 from torch_kbandits.integrations.ray.questions import Question
-from torch_kbandits.integrations.ray.table import ShardLookahead, ShardTable, UnsearchedArms, ranks_of
+from torch_kbandits.integrations.ray.table import ShardLookahead, ShardTable, ranks_of
 
 
 class Reply(NamedTuple):

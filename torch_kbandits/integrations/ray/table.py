@@ -8,23 +8,13 @@ from torch import Tensor
 
 from torch_kbandits.beliefs.features import FeatureTable
 from torch_kbandits.beliefs.table import ArmLookahead, TableBelief
-from torch_kbandits.candidates.sources import TensorArms
+from torch_kbandits.candidates.sources import UnsearchedArms
 from torch_kbandits.integrations.ray.course import TakenBack
 from torch_kbandits.integrations.ray.taking_back import plays_of
 from torch_kbandits.numerics.random import generator_for
 
 #: Ranks drawn at a time to get at those of a shard.
 _BLOCK = 2**20
-
-
-class UnsearchedArms(TensorArms):
-    """Arms in memory among which nobody looks for what was told.
-
-    In most shards it would not be found, and looking costs a pass. A point told that is one of the arms is a row of
-    its own beside it, and has the same posterior.
-    """
-
-    is_searched = False
 
 
 class ShardTable(FeatureTable):
