@@ -33,6 +33,7 @@ from torch_kbandits.acquisition import (
     UpperConfidenceRule,
 )
 from torch_kbandits.candidates import TensorArms
+from torch_kbandits.looking.belief import recommended_point
 from torch_kbandits.memory import BackToPrior, Discount, SlidingWindow
 from torch_kbandits.tables.columns import KernelColumns
 from torch_kbandits.tables.points import PointList
@@ -511,6 +512,8 @@ def test_where_there_is_no_table_arms_are_read_for_every_choice(name, rule, save
             bandit.tell(asked[0], reward(asked[0]) * (-1.0) ** (number // 2))
         best = [bandit.recommend() for bandit in bandits]
         assert all(torch.equal(x, best[0]) for x in best)
+    if bandits[1].candidates.is_timed:
+        assert torch.equal(bandits[1].candidates.actions(recommended_point(bandits[1])), best[0])
     functions = [bandit.acquisition() for bandit in bandits]
     x = bandits[0].ask(remember=False).unsqueeze(0)
     assert [float(function(x)) for function in functions] == pytest.approx([float(functions[0](x))] * 3, rel=1e-9)
