@@ -208,7 +208,7 @@ class Combination:
     def bandit(self, folder: Path, seed: int = 0) -> Bandit:
         """Compose it by hand."""
         dictionary, rule = DICTIONARIES[self.dictionary], RULES[self.rule]
-        if self.where.timed and isinstance(dictionary, FixedDictionary):
+        if (self.where.timed or self.memory in PRIORS_ON_TIME) and isinstance(dictionary, FixedDictionary):
             dictionary = FixedDictionary(torch.cat([torch.arange(5.0, dtype=DOUBLE).unsqueeze(-1), ARMS[:5]], dim=-1))
         return Bandit(
             candidates=self.where.make(folder),
@@ -275,13 +275,6 @@ TO_COME = {
         lambda it: it.rule == "stages" and (it.dictionary, it.memory, it.batches) != ("none",) * 3, "exact posteriors"
     ),
     "stages on stored arms": Reason(lambda it: it.rule == "stages" and it.where.stored, "finite set of actions"),
-    "an ageing memory on stored arms": Reason(
-        lambda it: it.memory in AGEING and it.where.stored, "needs arms in memory here"
-    ),
-    "a window or restart on few stored arms, exactly": Reason(
-        lambda it: it.memory in KEEPING and it.where.stored and it.dictionary == "none" and len(it.where.actions) < 512,
-        "needs arms in memory here",
-    ),
     "Thompson sampling on stored arms": Reason(
         lambda it: it.rule == "Thompson" and it.where.stored and it.kernel in WITH_WAVES, "draws at all arms at once"
     ),

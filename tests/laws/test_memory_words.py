@@ -41,8 +41,6 @@ MEMORIES = MEMORIES | {
 }
 #: It plays a point again and again, which is another point at another time.
 REPEATING = "mini-gp-ucb"
-#: They look for what is better than the best observed, which is of another time.
-IMPROVING = {"gp-ei", "gp-pi"}
 
 
 def words_of(name, domain="arms"):
@@ -92,7 +90,7 @@ def cases(*domains, quick=True):
         for number, name in enumerate(TAKING)
         for memory, domain in product(NAMES, domains)
         if domain != "contexts" or name in CONTEXTUAL
-        if memory != PRIOR or not (name == REPEATING or (domain == "box" and name in IMPROVING))
+        if memory != PRIOR or name != REPEATING
     ]
 
 

@@ -60,10 +60,6 @@ REMEDIES = {
     "repetition of a point of actions that stay": {"batches": "local"},
     "stages with a dictionary, a memory or batches": {"dictionary": "none", "memory": "none", "batches": "none"},
     "stages on stored arms": {"space": "actions"},
-    "a prior on time on candidates without time": {"space": "timed actions"},
-    "an ageing memory on stored arms": {"space": "arms"},
-    "a window or restart on few stored arms, exactly": {"memory": "window", "dictionary": "fresh"},
-    "improvement on a box beside a context": {"rule": "Thompson"},
     "Thompson sampling on stored arms": {"space": "arms"},
 }
 

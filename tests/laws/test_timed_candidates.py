@@ -7,6 +7,7 @@ import oracles
 import pytest
 import torch
 from forgetting import ACTIONS, ARMS, BETA, BOUNDS, DICTIONARIES, KERNEL, LAMBDA, offer, reward
+from gpytorch.kernels import RBFKernel
 from problems import DOUBLE, dense, difference, matern
 
 from torch_kbandits import (
@@ -17,6 +18,7 @@ from torch_kbandits import (
     ColumnSpec,
     ConstantWidth,
     ContextualActions,
+    InputError,
     Number,
 )
 from torch_kbandits.bandit.adaptation import BanditOverBandit, ResidualTrigger
@@ -139,6 +141,23 @@ def test_the_kernel_may_know_the_time_itself():
     product = make(Arms(ARMS), memory=BackToPrior(1.0 - 0.8 * 0.9))
     for one, other in ((alone, as_memory), (twice, product)):
         assert torch.equal(torch.cat(play(one, range(5))), torch.cat(play(other, range(5))))
+
+
+def test_a_kernel_that_counts_its_columns_counts_them_without_the_time():
+    kernel = RBFKernel(ard_num_dims=2).double()
+    kernel.lengthscale = torch.tensor([[0.3, 0.6]], dtype=DOUBLE)
+    bandit = make(Arms(ARMS), kernel=kernel)
+    play(bandit, range(3))
+    X, y, T = dense(bandit.history.X, bandit.history.Y, bandit.candidates.points(ARMS, None, 3.0))
+    squares = oracles.in_time(oracles.rbf(1.0), RATE)
+    scale = np.array([1.0, 0.3, 0.6])
+    bandit.ask(time=3.0)
+    expected = oracles.exact(squares, X / scale, y, np.full(3, LAMBDA), T / scale)
+    found = bandit.model.posterior(torch.from_numpy(T).unsqueeze(-2))
+    assert difference(found.mean.flatten(), expected.mean) < expected.rounding
+    assert difference(found.variance.flatten(), expected.variance) < expected.rounding
+    with pytest.raises(InputError):
+        make(Arms(ARMS), kernel=RBFKernel(ard_num_dims=3).double())
 
 
 def test_arms_that_a_kernel_knows_by_number():

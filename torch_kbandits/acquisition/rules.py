@@ -1,6 +1,7 @@
 """How a bandit chooses by an acquisition function: over a table of arms, over a box, and as a BoTorch function."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import ClassVar, Protocol, cast
 
@@ -64,6 +65,7 @@ class Domain:
         starts: points of the box (s, d) that it also starts from.
         context: (c,) what the first columns are in this round, whatever the bounds say of them; None without contexts.
         incumbent: the point (1, d) whose posterior mean is to be improved on, for a box of actions in a context.
+        blocks: reads arms that are not in memory part by part, (k, d) each, in order.
     """
 
     arms: Tensor | None = None
@@ -73,6 +75,7 @@ class Domain:
     starts: Tensor | None = None
     context: Tensor | None = None
     incumbent: Tensor | None = None
+    blocks: Callable[[], Iterable[Tensor]] | None = None
 
     @property
     def fixed_features(self) -> dict[int, float] | None:

@@ -72,7 +72,7 @@ def _over_arms(
     """Return a table: of covariances if that is exact and small, else of features.
 
     With a memory under which observations age, or for an exact posterior on few arms with any memory, it is no
-    table but a model that is asked about all arms, which must be in memory.
+    table but a model that is asked about all arms.
     """
     source = candidates.source
     is_small = exact and len(source) <= COVARIANCE_LIMIT and source.dtype == torch.float64
@@ -81,14 +81,9 @@ def _over_arms(
     if memory is None or (memory.keeps_noise and not is_small):
         table = FeatureTable(source, kernel, regularization, seed, candidates.column_memory, exact=exact)
         return table if memory is None and not online else ForgettingTable(table, memory, online=online)
-    arms = candidates.domain.arms
-    if arms is None:
-        raise InputError(
-            f"{memory!r} needs arms in memory here: give Arms a tensor, or take a memory such as "
-            "SlidingWindow(500), with a dictionary."
-        )
+    example = candidates.example if source.tensor is None else source.tensor
     words = {"exact": exact, "online": online, "memory": memory}
-    return ModelBelief(arms, kernel, regularization, **words, tie_rank=tie_rank(len(arms), seed))
+    return ModelBelief(example, kernel, regularization, **words, tie_rank=tie_rank(len(source), seed))
 
 
 @belief_over.register

@@ -1,6 +1,7 @@
 """What is chosen next among the actions of a round, with points pending."""
 
 import warnings
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import cached_property
 from typing import Protocol, cast
@@ -124,15 +125,13 @@ class JointLookahead(Lookahead):
                 return self._search.first(len(self.pending))
             return rule.on_box(belief.posterior_model, beta, pending, self.domain, seed)
         domain = required(domain)
-        if domain.arms is None:
+        if domain.bounds is not None:
             return on_box(rule, belief.posterior_model, belief.num_observations, beta, pending, domain, seed)
         with torch.no_grad():
-            offer = _Offer(self, domain.arms)
+            offer = _Offer(self, domain.arms) if domain.arms is not None else _StoredOffer(self, domain)
             scores = rule.on_arms(offer, beta, seed)
             row = best_of(scores, beta, belief.kernel_bound(), seed, belief.tie_rank)
-            if offer.is_embedded:
-                belief.remember(offer.at.column(row))
-        return domain.arms[row, None].clone()
+            return offer.chosen(row)
 
     def pending_scores(self) -> Tensor:
         """Return the scores of the pending points without anything pending, (k,)."""
@@ -175,10 +174,11 @@ class _Offer:
         self._ahead, self._belief, self._arms = ahead, ahead._belief, arms
         self._embedded: Embedded | None = None
 
-    @property
-    def is_embedded(self) -> bool:
-        """Whether the rule looked at the posterior at all."""
-        return self._embedded is not None
+    def chosen(self, row: int) -> Tensor:
+        """Return the action of a row, (1, d), which the belief may keep if the rule looked at the posterior at all."""
+        if self._embedded is not None:
+            self._belief.remember(self._embedded.column(row))
+        return self._arms[row, None].clone()
 
     @property
     def at(self) -> Embedded:
@@ -213,6 +213,52 @@ class _Offer:
         generator = torch.Generator().manual_seed(seed)
         normals = torch.randn(len(points), generator=generator, dtype=torch.float64, device="cpu")
         return (root @ normals.to(root))[rows]
+
+
+class _StoredOffer:
+    """The posterior at arms that are not in memory, as ``ArmPosterior``: read once for all means and variances."""
+
+    def __init__(self, ahead: JointLookahead, domain: Domain) -> None:
+        self._ahead, self._belief, self._domain = ahead, ahead._belief, domain
+
+    def chosen(self, row: int) -> Tensor:
+        """Return the arm of a row, (1, d)."""
+        for block in self._blocks():
+            if row < len(block):
+                return block[row, None].clone()
+            row -= len(block)
+        raise IndexError(row)
+
+    @cached_property
+    def _moments(self) -> tuple[Tensor, Tensor]:
+        means, variances = [], []
+        for block in self._blocks():
+            offer = _Offer(self._ahead, block)
+            means.append(offer.mean)
+            variances.append(offer.variance)
+        return torch.cat(means), torch.cat(variances)
+
+    @property
+    def mean(self) -> Tensor:
+        """Posterior means, (A,)."""
+        return self._moments[0]
+
+    @property
+    def variance(self) -> Tensor:
+        """Posterior variances with the pending points hallucinated, (A,)."""
+        return self._moments[1]
+
+    @property
+    def incumbent(self) -> Tensor:
+        """The largest posterior mean of an arm, 0-dim."""
+        return self.mean.max()
+
+    def deviation(self, seed: int) -> Tensor:
+        """Raise: a draw is at all arms at once."""
+        return self._domain.arms_in_memory()
+
+    def _blocks(self) -> Iterable[Tensor]:
+        return () if self._domain.blocks is None else self._domain.blocks()
 
 
 def required(domain: Domain | None) -> Domain:

@@ -20,10 +20,10 @@ class Timed(Candidates):
     time.
 
     Args:
-        candidates: arms in memory, a box, or contextual actions of any kind.
+        candidates: arms, a box, or contextual actions of any kind.
 
     Raises:
-        InputError: if they are none, know the time already, or are arms that are not in memory.
+        InputError: if they are none, know the time already, or are arms split over workers.
     """
 
     is_contextual = True
@@ -33,10 +33,10 @@ class Timed(Candidates):
         checks.instance("candidates", candidates, Candidates, "Arms, a Box or ContextualActions")
         if candidates.is_timed:
             raise InputError("The points of these candidates know the time already: give them as they are.")
-        if not candidates.is_contextual and candidates.domain.arms is None and candidates.domain.bounds is None:
+        if not candidates.is_contextual and _is_empty(candidates.domain):
             raise InputError(
-                f"The arms of {type(candidates).__name__} are not in memory, and as points that know the time all of "
-                "them are new in every round: give Arms a tensor, or a memory that is no prior on time, such as "
+                f"The arms of {type(candidates).__name__} are not read here, and as points that know the time all of "
+                "them are new in every round: give Arms, or take a memory that is no prior on time, such as "
                 "SlidingWindow(500)."
             )
         self.untimed = candidates
@@ -66,7 +66,9 @@ class Timed(Candidates):
         bounds = None if domain.bounds is None else _at(now, domain.bounds)
         if bounds is not None:  # a search needs some width, and the context says what the time is
             bounds[:, 0] += bounds.new_tensor([-1.0, 1.0])
-        return replace(domain, arms=arms, bounds=bounds, context=_at(now, known))
+        read = domain.blocks
+        blocks = None if read is None else lambda: (_at(now, block) for block in read())
+        return replace(domain, arms=arms, blocks=blocks, bounds=bounds, context=_at(now, known))
 
     def points(self, x: Any, context: Any, now: float) -> Tensor:
         """Return the points (q, 1 + d) that were played at a time."""
@@ -124,6 +126,10 @@ def timed(candidates: Candidates) -> Candidates:
 def untimed(candidates: Candidates) -> Candidates:
     """Return candidates without the column of time that they may have."""
     return candidates.untimed if isinstance(candidates, Timed) else candidates
+
+
+def _is_empty(domain: Domain) -> bool:
+    return domain.arms is None and domain.bounds is None and domain.blocks is None
 
 
 def _at(now: float, X: Tensor) -> Tensor:

@@ -66,6 +66,8 @@ def recommended_point(bandit: Bandit, context: Any = None, candidates: Any = Non
         domain = kinds.in_round(context, candidates, now)
         if domain.arms is not None:
             offered = domain.arms
+        elif domain.blocks is not None:
+            offered = torch.cat([block[moments(bandit, block).mean.argmax(), None] for block in domain.blocks()])
         else:
             spread = draw_sobol_samples(cast(Any, offers).bounds, n=_SPREAD, q=1, seed=0).squeeze(-2)
             actions = torch.cat([spread, kinds.actions(played)])
