@@ -114,8 +114,8 @@ class AcquisitionRule(ABC):
     #: Then bounds on these bound the score, and not every arm need be looked at.
     grows_with_mean_and_variance: ClassVar[bool] = False
 
-    #: Whether the score of an arm depends on its own mean and variance and the incumbent alone, without growing with
-    #: both. Then, and where it does, arms may be scored where nobody has all of them.
+    #: Whether the score of an arm depends on its own mean, variance and deviation in a draw and the incumbent alone,
+    #: without growing with both. Then, and where it does, arms may be scored where nobody has all of them.
     scores_arms_apart: ClassVar[bool] = False
 
     #: Whether the rule looks for what is better than an incumbent.
@@ -251,6 +251,7 @@ class ThompsonRule(AcquisitionRule):
     discretization_size: int = 1024
 
     uses_width = True
+    scores_arms_apart = True
 
     def __post_init__(self) -> None:
         checks.keep(self, discretization_size=checks.positive_integer)

@@ -352,7 +352,7 @@ class FeatureTable(TableBelief):
         """
         counts = self._log.counts
         played = self._played.features
-        if self.exact and self._points.dtype == torch.float64:
+        if self.exact:
             # The same in terms of the played points, so that a draw does not depend on the order of the features.
             noise = self.regularization / counts
             normals = torch.randn(len(noise), generator=generator, dtype=torch.float64, device="cpu").to(noise)

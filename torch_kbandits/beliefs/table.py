@@ -184,11 +184,6 @@ class TableBelief(SelectingBelief):
 
     # ---------------------------------------------------------------- looking ahead
 
-    def best_row(self, rule: AcquisitionRule, beta: Tensor, seed: int) -> int:
-        """Return the row of the arm that a rule chooses, given what this table knows."""
-        rows, scores = self.contenders(rule, beta, seed)
-        return self.highest(scores, beta, rows)
-
     def contenders(self, rule: AcquisitionRule, beta: Tensor, seed: int) -> tuple[Tensor | None, Tensor]:
         """Return rows (k,) among which are all arms of the highest score, None for all arms, and their scores (k,)."""
         return None, rule.on_arms(self, beta, seed)
@@ -394,16 +389,20 @@ class ArmLookahead(Lookahead):
         """A draw of f − mean, (A,)."""
         return self._table.deviation(seed)
 
+    def contenders(self, rule: AcquisitionRule, beta: Tensor, seed: int) -> tuple[Tensor | None, Tensor]:
+        """Return rows (k,) among which are all arms of the highest score, None for all arms, and their scores (k,)."""
+        if not rule.grows_with_mean_and_variance:
+            self._table.visited_share = 1.0
+            return None, rule.on_arms(self, beta, seed)
+        table = self._with_pending()
+        contenders = table.contenders(rule, beta, seed)
+        self._table.visited_share = table.visited_share
+        return contenders
+
     def choose(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain | None = None) -> Tensor:
         """Return the arm (1, d) of the highest score."""
-        if rule.grows_with_mean_and_variance:
-            table = self._with_pending()
-            row = table.best_row(rule, beta, seed)
-            self._table.visited_share = table.visited_share
-        else:
-            self._table.visited_share = 1.0
-            row = self._table.highest(rule.on_arms(self, beta, seed), beta)
-        return self._table.arm(row)
+        rows, scores = self.contenders(rule, beta, seed)
+        return self._table.arm(self._table.highest(scores, beta, rows))
 
     def add(self, point: Tensor, times: int = 1) -> None:
         """Make a point (1, d) pending, as often as is said."""

@@ -30,6 +30,9 @@ class UnsearchedArms(TensorArms):
 class ShardTable(FeatureTable):
     """Mean and variance of the arms of one shard; what was told is all of it rows beside them.
 
+    A draw from the posterior is one function on the arms of all shards: its waves, and the weights of their correction,
+    follow from the seed and from what was told, so that each shard makes them for itself.
+
     Args:
         arms: of the shard.
         kernel: the prior covariance.
@@ -39,6 +42,8 @@ class ShardTable(FeatureTable):
         kernel_bound: the largest prior variance of the arms of all shards; None for that of these.
         exact: whether every played point is in the dictionary.
     """
+
+    is_part = True
 
     def __init__(
         self,
@@ -79,10 +84,6 @@ class ShardLookahead(ArmLookahead):
         """Make a point (1, d) pending, as often as is said."""
         super().add(point, times)
         self._unlisted = [*self._unlisted, point]
-
-    def with_pending(self) -> TableBelief:
-        """Return the table with the pending points hallucinated."""
-        return self._with_pending()
 
     def _with_pending(self) -> TableBelief:
         if self._unlisted:
