@@ -167,7 +167,8 @@ class Bandit(Undisturbed):
         present = self._present
         ids: tuple[int, ...] = ()
         try:
-            domain = self._belief.in_round(self._domain_at(time, context, candidates), self._acquisition)
+            domain = self._domain_at(time, context, candidates)
+            domain = self._belief.in_round(domain, self._acquisition)
             if q is None:
                 require_open(self.batches, self._lookahead, len(self.pending_ids))
             ahead = self._lookahead() if remember else copy(self._lookahead())
@@ -411,7 +412,8 @@ class Bandit(Undisturbed):
         """
         present = self._present
         try:
-            domain = self._belief.in_round(self._domain_at(time, context, candidates), self._acquisition)
+            domain = self._domain_at(time, context, candidates)
+            domain = self._belief.in_round(domain, self._acquisition)
             outstanding = self._ledger.outstanding
             seed = seed_for(self.seed, self.round, f"ask {len(outstanding)}")
             pending = outstanding if len(outstanding) else None

@@ -239,7 +239,7 @@ class TableBelief(SelectingBelief):
         Cost: that of the prior draw, and O(A m); memory of a block of arms and O(A) numbers. See ``Waves``.
         """
         arms, generator = slice(self._num_arms), torch.Generator().manual_seed(seed)
-        if self.is_part or self._points.tensor is None:
+        if self.is_part or self._points.source.tensor is None:
             waves = self._wave_prior.draw(generator)
             prior = torch.cat([waves.at(block) for _, block in self._points.source.blocks()])
             correction = self._draw_correction(lambda rows: waves.at(self.points_of(rows)), generator)

@@ -138,8 +138,7 @@ class WavePrior:
         phases = torch.atan2(weights[0], weights[1])
         with torch.no_grad(), seeded(int(torch.randint(2**31, (), generator=generator, device="cpu"))):
             features = gen_kernel_features(self._kernel, num_inputs=len(self._directions), num_outputs=_FEATURES)
-            to_inputs = cast(
-                Any, features.input_transform
-            )  # linear: selects active dimensions, divides by lengthscales
+            # It is linear: it selects active dimensions and divides by lengthscales.
+            to_inputs = cast(Any, features.input_transform)
             frequencies = to_inputs(self._directions) @ features.weight.mT
         return Waves(frequencies / (2.0 * pi), phases / (2.0 * pi), amplitudes)
