@@ -127,7 +127,7 @@ def program(seed, turns):
         yield POINTS[rows[2:4]], told + 0.01 if turn % 5 == 3 else told
 
 
-@pytest.mark.one_in(9)
+@pytest.mark.one_in(18)
 @pytest.mark.parametrize("memory", MEMORIES)
 @pytest.mark.parametrize("dictionary", DICTIONARIES)
 def test_the_description_of_points_changes_neither_belief_nor_choice(dictionary, memory):
