@@ -557,7 +557,7 @@ def test_interrupts_leave_the_bandit_as_it_was(call, monkeypatch):
             calls[call](bandit)
         assert_unchanged(bandit, expected)
         assert torch.equal(bandit.ask(), after), interrupt.at
-    ours = {"belief.py", "course.py"}
+    ours = {"belief.py"}
     assert places >= (ours if call == "tell" else ours | {"shard.py", "table.py", "workers.py"})
 
 

@@ -232,7 +232,7 @@ class Bandit(Undisturbed):
         Raises:
             InputError: if they do not fit; then nothing changes.
         """
-        clock = self._standing.clock.moved_to(time, self.round)
+        clock = self._standing.clock.moved_to(time, self._standing.round)
         X = self.candidates.points(x, context, clock.now).detach().clone()
         standing = self._standing.at(clock)
         ledger = standing.ledger.with_asked(X)
@@ -270,7 +270,7 @@ class Bandit(Undisturbed):
         """
         if y is None:
             raise InputError("y is missing: give a reward for each point, tell(x, y) or tell(ids=ids, y=y).")
-        ledger, clock = self._standing.ledger, self._standing.clock.at_reward(time, self.round)
+        ledger, clock = self._standing.ledger, self._standing.clock.at_reward(time, self._standing.round)
         if ids is None:
             X = self.candidates.points(x, context, clock.now).detach().clone()
             asked = ledger.pending
@@ -575,7 +575,7 @@ class Bandit(Undisturbed):
 
     def _now(self, time: Any, context: Any, candidates: Any) -> tuple[Standing, Domain]:
         """Return what is known at a time, and what may be played then; who gives advice is asked if not done yet."""
-        clock = self._standing.clock.moved_to(time, self.round)
+        clock = self._standing.clock.moved_to(time, self._standing.round)
         domain = self.candidates.in_round(context, candidates, clock.now)
         standing = self._standing.at(clock)
         if self._pieces.advice is None:

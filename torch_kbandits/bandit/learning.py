@@ -68,17 +68,18 @@ def learned(
     parts = joined([*standing.ledger.held, told]) if standing.ledger.held else told
     held = () if _is_complete(pieces.batches, parts, standing.told, ahead) else (parts,)
     ledger, number = standing.ledger.with_told(told, held, pending), standing.round + 1
-    after = replace(standing, ledger=ledger, round=number, answers=(), clock=clock.after_reward(number))
+    changes = {"ledger": ledger, "round": number, "answers": (), "clock": clock.after_reward(number)}
     if pieces.memories is not None and number % pieces.memories.block_size == 0:
         # Blocks may be judged by the whole history, in which rewards count that a batch rule keeps aside.
-        after = _with_memory(pieces, after, restarts=not pieces.memories.shares_history)
-    if after.ledger.num_forgotten == ledger.num_forgotten and after.memory == standing.memory:
-        belief = standing.told
-        if not held:
-            generator = pieces.dictionary_generator(standing.ledger.num_learned)
-            belief = belief.learned(parts, pieces.dictionary, generator)
-        return replace(after, told=belief.at(after.clock.now))
-    return replace(after, told=_relearned_from(pieces, after))
+        after = _with_memory(pieces, replace(standing, **changes), restarts=not pieces.memories.shares_history)
+        if after.ledger.num_forgotten > ledger.num_forgotten or after.memory != standing.memory:
+            return replace(after, told=_relearned_from(pieces, after))
+        changes |= {"ledger": after.ledger, "summaries": after.summaries}
+    belief = standing.told
+    if not held:
+        generator = pieces.dictionary_generator(standing.ledger.num_learned)
+        belief = belief.learned(parts, pieces.dictionary, generator)
+    return replace(standing, **changes, told=belief.at(changes["clock"].now))
 
 
 def restored(pieces: Pieces, saved: SavedState) -> Standing:
