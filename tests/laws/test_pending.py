@@ -10,7 +10,7 @@ import torch
 from problems import DOUBLE, data, dense, difference, rbf, reward
 from test_algorithms import make
 
-from torch_kbandits import Bandit, Box, ConstantWidth, ContextualActions, RidgeLeverageSampling
+from torch_kbandits import Arms, Bandit, Box, ConstantWidth, ContextualActions, RidgeLeverageSampling
 from torch_kbandits.acquisition import ExpectedImprovementRule, ProbabilityOfImprovementRule, UpperConfidenceRule
 from torch_kbandits.beliefs.joint_lookahead import JointLookahead, _Offer
 from torch_kbandits.memory import Linear, SlidingWindow, UncertaintyInjection
@@ -46,10 +46,11 @@ def in_contexts(name, **words):
     return Case(lambda: make(name, candidates=ContextualActions(actions, context_dim=1), **words), actions, 1)
 
 
-def composed(candidates, rule):
+def composed(candidates, rule, memory=None):
     def made():
         width = ConstantWidth(BETA) if rule.uses_width else None
         words = {"kernel": rbf(0.3), "regularization": LAMBDA, "width": width, "acquisition": rule, "seed": 0}
+        words["memory"] = memory
         return Bandit(candidates=candidates, dictionary=RidgeLeverageSampling(0.3), **words)
 
     return made
@@ -139,18 +140,37 @@ def test_pending_points_join_the_dictionary_and_the_largest_value_is_asked_for(n
 
 @pytest.mark.one_in(6)
 @pytest.mark.parametrize("rule", [ExpectedImprovementRule(), ProbabilityOfImprovementRule(), UpperConfidenceRule()])
-@pytest.mark.parametrize("context_dim", [0, 1])
+@pytest.mark.parametrize("context_dim", [None, 0, 1])
 def test_whatever_the_rule_the_largest_value_is_asked_for(rule, context_dim):
-    actions = ARMS[:, context_dim:]
-    case = Case(composed(ContextualActions(actions, context_dim=context_dim), rule), actions, context_dim)
+    """In contexts of so many columns, and on arms of which observations age."""
+    actions, memory = ARMS[:, context_dim or 0 :], None
+    candidates = ContextualActions(actions, context_dim=context_dim or 0)
+    if context_dim is None:
+        candidates, memory = Arms(ARMS), UncertaintyInjection(Linear(0.01))
+    case = Case(composed(candidates, rule, memory), actions, context_dim or 0)
     for bandit, words in with_pending(case):
         assert_largest(bandit, words, bandit.acquisition(**words)(actions.unsqueeze(-2)))
+
+
+def test_improvement_on_arms_of_which_observations_age_is_over_a_played_point():
+    rule = ExpectedImprovementRule()
+    bandit = composed(Arms(ARMS), rule, UncertaintyInjection(Linear(0.01)))()
+    for rows in ([], [0, 1, 2]):
+        if rows:
+            bandit.tell(ARMS[rows], -torch.ones(3))
+        offer = _Offer(bandit._lookahead(), ARMS, in_context=False)
+        values = bandit.acquisition()(ARMS.unsqueeze(-2)).detach()
+        assert difference(rule.on_arms(offer, bandit.beta, 0), values) < 1e-6
+    assert float(offer.mean.max() - offer.incumbent) > 1e-3  # arms far from what was played have a larger mean
 
 
 ON_BOXES = {
     "BKB": Case(lambda: make("bkb", candidates=Box(BOUNDS), **FEW), GRID),
     "exact": Case(lambda: make("igp-ucb", candidates=Box(BOUNDS)), GRID),
     "EI": Case(composed(Box(BOUNDS), ExpectedImprovementRule()), GRID),
+    "EI in contexts": Case(
+        composed(ContextualActions(bounds=BOUNDS[:, :1], context_dim=1), ExpectedImprovementRule()), GRID[:12, 1:], 1
+    ),
     "EK-UCB in contexts": Case(
         lambda: make("ek-ucb", candidates=ContextualActions(bounds=BOUNDS[:, :1], context_dim=1), **FEW),
         GRID[:12, 1:],

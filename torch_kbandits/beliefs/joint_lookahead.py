@@ -105,7 +105,7 @@ class JointLookahead(Lookahead):
             pending = self.pending if len(self.pending) else None
             return on_box(rule, belief.posterior_model, belief.num_observations, beta, pending, domain, seed)
         with torch.no_grad():
-            offer = _Offer(self, domain.arms)
+            offer = _Offer(self, domain.arms, in_context=domain.context is not None)
             scores = rule.on_arms(offer, beta, seed)
             row = best_of(scores, beta, belief.kernel_bound(), seed, belief.tie_rank)
             if offer.is_embedded:
@@ -140,8 +140,8 @@ class JointLookahead(Lookahead):
 class _Offer:
     """The posterior at the actions of a round, as ``ArmPosterior``; computed as far as a rule reads it."""
 
-    def __init__(self, ahead: JointLookahead, arms: Tensor) -> None:
-        self._ahead, self._belief, self._arms = ahead, ahead._belief, arms
+    def __init__(self, ahead: JointLookahead, arms: Tensor, *, in_context: bool = True) -> None:
+        self._ahead, self._belief, self._arms, self._in_context = ahead, ahead._belief, arms, in_context
         self._embedded: Embedded | None = None
 
     @property
@@ -168,8 +168,12 @@ class _Offer:
 
     @property
     def incumbent(self) -> Tensor:
-        """The largest posterior mean of an action in this context, 0-dim."""
-        return self.mean.max()
+        """The largest posterior mean of an action in this context, 0-dim; without contexts that of a played point."""
+        if self._in_context:
+            return self.mean.max()
+        if self._belief.num_observations == 0:
+            return self.mean.new_zeros(())
+        return self._belief.posterior_model.observed_means().max()
 
     def deviation(self, seed: int) -> Tensor:
         """Return a draw of f − mean from the joint posterior of the actions, (A,); equal actions get equal values."""
