@@ -18,7 +18,8 @@ from tqdm import tqdm
 from benchmarks.report import Report, Table, spread
 from torch_kbandits import Box, KernelUCB, NystromGP
 from torch_kbandits.acquisition import Domain, UpperConfidenceRule
-from torch_kbandits.beliefs.box import BoxBelief
+from torch_kbandits.beliefs import ModelBelief
+from torch_kbandits.beliefs.box_search import BoxSearch
 from torch_kbandits.dictionaries import Selection
 from torch_kbandits.environments import BoxFunction, synthetic_function
 
@@ -158,24 +159,28 @@ def _rounds(n: int, sizes: Sizes, rounds: Any) -> list[dict[str, Any]]:
     environment = _environment(sizes)
     X, Y = _data(environment, n)
     box, rule, beta = Box(environment.bounds), UpperConfidenceRule(), torch.tensor(2.0, dtype=X.dtype)
-    belief = BoxBelief(box, _kernel(), _REGULARIZATION, seed=0, exact=False)
+    place = BoxSearch.of(box, 0)
+    belief = ModelBelief(place.probes, _kernel(), _REGULARIZATION, exact=False, search=place)
     dictionary = X[: sizes.dictionary]
-    belief.update(X, Y.squeeze(-1), _selection(dictionary))
+    belief = belief.updated(X, Y.squeeze(-1), _selection(dictionary))
     found: list[dict[str, Any]] = [
         {"n": n, "restarts": restarts, "raw_samples": raw, "warm": warm, "seconds": [], "shortfall": []}
         for restarts, raw, warm in sizes.searches
     ]
     for number in rounds:
         begin = time.perf_counter()
-        starts = belief.domain.starts
+        starts = belief.lookahead(X[:0]).domain.starts
         finding_starts = time.perf_counter() - begin
         acquisition = KernelUCB(belief.posterior_model, beta)
 
         def search(
-            domain: Domain, acquisition: AcquisitionFunction = acquisition, number: int = number
+            domain: Domain,
+            acquisition: AcquisitionFunction = acquisition,
+            number: int = number,
+            model: Any = belief.posterior_model,
         ) -> tuple[Tensor, float, float]:
             begin = time.perf_counter()
-            x = rule.on_box(belief.posterior_model, beta, None, domain, seed=number)
+            x = rule.on_box(model, beta, None, domain, seed=number)
             seconds = time.perf_counter() - begin
             with torch.no_grad():
                 return x, float(acquisition(x.unsqueeze(0))), seconds
@@ -193,7 +198,7 @@ def _rounds(n: int, sizes: Sizes, rounds: Any) -> list[dict[str, Any]]:
         x = best[0]
         dictionary = torch.cat([dictionary, x])
         noise = _NOISE * torch.randn(1, generator=_generator(number), dtype=X.dtype)
-        belief.update(x, environment.mean(x) + noise, _selection(dictionary))
+        belief = belief.updated(x, environment.mean(x) + noise, _selection(dictionary))
     return found
 
 

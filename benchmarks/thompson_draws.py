@@ -86,7 +86,7 @@ def _function(arms: Tensor, Y: Tensor, kernel: Kernel, sizes: Sizes) -> Callable
 def _arm_table(arms: Tensor, Y: Tensor, kernel: Kernel, sizes: Sizes) -> Callable[[int], Any]:
     table = FeatureTable(arms, kernel, _REGULARIZATION, 0)
     dictionary = arms[: sizes.dictionary]
-    table.update(arms[: len(Y)], Y, Selection(dictionary, dictionary.new_ones(len(dictionary)), None))
+    table = table.updated(arms[: len(Y)], Y, Selection(dictionary, dictionary.new_ones(len(dictionary)), None))
     table.deviation(sizes.repeats)  # the first one sets up the prior draws
     return table.deviation
 

@@ -13,7 +13,7 @@ from tqdm import tqdm
 from benchmarks.arm_bandits import BETA, OVERSAMPLING, REGULARIZATION, kernel
 from benchmarks.report import Report, Table, spread
 from torch_kbandits.algorithms import BKB
-from torch_kbandits.beliefs import JointBelief
+from torch_kbandits.beliefs import ModelBelief
 from torch_kbandits.candidates import Arms
 from torch_kbandits.dictionaries import Resampling
 from torch_kbandits.environments import gaussian_bumps
@@ -61,10 +61,10 @@ class AskedArms(Arms):
         exact: bool,
         online: bool = False,
         memory: Memory | None = None,
-    ) -> JointBelief:
+    ) -> ModelBelief:
         """Return the model before any observation."""
         arms, rank = self.source.block(0, len(self.source)), tie_rank(len(self.source), seed)
-        return JointBelief(arms, kernel, regularization, exact=exact, online=online, memory=memory, tie_rank=rank)
+        return ModelBelief(arms, kernel, regularization, exact=exact, online=online, memory=memory, tie_rank=rank)
 
 
 def make_bandit(arms: Arms, setting: Setting, window: int | None, seed: int) -> BKB:

@@ -10,6 +10,7 @@ import torch
 from problems import DOUBLE, data, dense, matern
 
 from torch_kbandits import KORS, Arms, Bandit, Box, ConstantWidth, ContextualActions, RidgeLeverageSampling
+from torch_kbandits.candidates.timed import untimed
 from torch_kbandits.memory import (
     Discount,
     Exponential,
@@ -117,11 +118,12 @@ def reward(X):
 
 def offer(bandit, number):
     """What ``ask`` is given in a round beside the time."""
-    candidates = bandit.candidates
+    candidates = untimed(bandit.candidates)
     if not candidates.is_contextual:
         return {}
-    words = {"context": CONTEXTS[number % len(CONTEXTS)]}
-    return words if candidates.set is not None else words | {"candidates": ACTIONS[: 3 + number % 4]}
+    words = {"context": CONTEXTS[number % len(CONTEXTS)]} if candidates.context_dim else {}
+    lasting = candidates.set is not None or candidates.bounds is not None
+    return words if lasting else words | {"candidates": ACTIONS[: 3 + number % 4]}
 
 
 def joint(x, words):

@@ -61,6 +61,11 @@ def linear(variance: float) -> DenseKernel:
     return lambda A, B: variance * A @ B.T
 
 
+def in_time(kernel: DenseKernel, rate: float) -> DenseKernel:
+    """Return k(x, x') (1 − ε)^(|t − t'| / 2) at points (t, x), whose first column is the time."""
+    return lambda A, B: kernel(A[:, 1:], B[:, 1:]) * (1.0 - rate) ** (0.5 * np.abs(A[:, :1] - B[:, 0]))
+
+
 def exact(kernel: DenseKernel, X: Array, y: Array, noise: Array, T: Array) -> Marginals:
     """Exact GP posterior at T with noise variances ``noise`` (n,)."""
     gram, cross, prior = kernel(X, X), kernel(X, T), kernel(T, T)

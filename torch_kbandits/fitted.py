@@ -101,7 +101,8 @@ class FittedBandit(Undisturbed):
         kernel: any GPyTorch kernel whose free parameters are fitted; ``fitting.default_kernel`` unless given.
         beta: as in the algorithms; 2 unless given, where the algorithm takes one.
         memory: as in ``Bandit``, with variances in units of the variance of the rewards. Then fits use the latest
-            rewards that count.
+            rewards that count, as if the function had not changed meanwhile. Under a prior on time the points of
+            ``history`` and ``pending`` have the time as their first column.
         clip: whether rewards far below the others count as less far below, so that a penalty for what fails does not
             become the unit in which all others are equal; see ``fitting.floor_below``, of the first ``num_initial``
             different rewards. A warning says so the first time. Rare losses lose weight in a mean by that. With a
@@ -277,7 +278,7 @@ class FittedBandit(Undisturbed):
         history = self.history
         if size == 0 and len(history.Y) > 1:
             bandit = self._replayed(self._fit(history), history)
-        played = history.X.unique(dim=0)
+        played = bandit.candidates.actions(history.X).unique(dim=0)
         return bandit.recommend(candidates=played if len(played) else self._spread(1), time=time)
 
     # ---------------------------------------------------------------- saving
@@ -393,7 +394,8 @@ class FittedBandit(Undisturbed):
         recent = slice(-_PLAYED, None) if self._memory is not None else told.Y.argsort(descending=True)[:_PLAYED]
         points = self._spread(_SPREAD, number)
         try:
-            best = bandit.recommend(candidates=told.X[recent].unique(dim=0), time=time)
+            played = bandit.candidates.actions(told.X[recent]).unique(dim=0)
+            best = bandit.recommend(candidates=played, time=time)
             points = torch.cat([points, best, *(self._near(best, radius, generator) for radius in _RADII)])
         except EmptyHistoryError:  # all is forgotten by now
             pass
@@ -480,7 +482,8 @@ class FittedBandit(Undisturbed):
             first = [*dict.fromkeys(history.Y.tolist())][: self.num_initial]
             floor = floor_below(history.Y.new_tensor(first), float(history.Y.min()))
         seed = seed_for(self.seed, size, "fit")
-        return fit_prior(history.X[rows], history.Y[rows], self._kernel, floor=floor, seed=seed)
+        points = self.bandit.candidates.actions(history.X[rows])
+        return fit_prior(points, history.Y[rows], self._kernel, floor=floor, seed=seed)
 
     def _replayed(self, prior: FittedPrior, history: History) -> Bandit:
         """Return the bandit that plays under a prior once it was told a history."""

@@ -23,7 +23,7 @@ from torch_kbandits.errors import KernelBanditWarning
 from torch_kbandits.extras import MissingExtraError
 from torch_kbandits.fitted import FittedBandit
 from torch_kbandits.integrations.optuna import KernelBanditSampler, sampler
-from torch_kbandits.memory import SlidingWindow
+from torch_kbandits.memory import BackToPrior, SlidingWindow
 from torch_kbandits.priors.fitting import default_kernel
 
 pytestmark = pytest.mark.usefixtures("short_searches")
@@ -410,10 +410,11 @@ def test_every_kind_of_parameter_is_suggested_within_its_range():
 # ---------------------------------------------------------------- time
 
 
-def test_time_is_counted_in_trials_or_told_by_the_calendar():
-    study = study_with(quick(memory=SlidingWindow(6)))
+@pytest.mark.parametrize("memory", [SlidingWindow(6), BackToPrior(0.1)])
+def test_time_is_counted_in_trials_or_told_by_the_calendar(memory):
+    study = study_with(quick(memory=memory))
     play(study, peak, 6)
-    study.sampler.recommend(study)
+    assert study.sampler.recommend(study) in study.trials
     assert belief_of(study).bandit.history.times.tolist() == list(range(6))
     study.sampler = quick(memory=SlidingWindow(3600.0), clock="dates")
     play(study, peak, 3)

@@ -441,18 +441,19 @@ def test_a_shard_that_failed_half_way_is_started_anew(monkeypatch):
     rounds(bandits, 2)
     workers = bandits[1].candidates.workers
     workers.starts.clear()
-    original, calls = table.ShardTable.update, []
+    original, calls = table.ShardTable.updated, []
 
     def failing(self, *arguments):
         calls.append(original(self, *arguments))
         if len(calls) == 1:
             raise MemoryError("too many arms")
+        return calls[-1]
 
     for bandit in bandits:
         for number in range(3):
             X = arms[number : number + 2]
             bandit.tell(X, noisy(X, number))
-    monkeypatch.setattr(table.ShardTable, "update", failing, raising=False)
+    monkeypatch.setattr(table.ShardTable, "updated", failing, raising=False)
     with pytest.raises(MemoryError):
         bandits[1].ask()
     monkeypatch.undo()
@@ -557,7 +558,7 @@ def test_interrupts_leave_the_bandit_as_it_was(call, monkeypatch):
         assert_unchanged(bandit, expected)
         assert torch.equal(bandit.ask(), after), interrupt.at
     ours = {"belief.py", "course.py"}
-    assert places >= (ours if call == "tell" else ours | {"questions.py", "shard.py", "table.py", "workers.py"})
+    assert places >= (ours if call == "tell" else ours | {"shard.py", "table.py", "workers.py"})
 
 
 # ---------------------------------------------------------------- bad input

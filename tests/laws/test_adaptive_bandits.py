@@ -9,8 +9,8 @@ from problems import DOUBLE, data, rbf
 
 from torch_kbandits import InputError, RidgeLeverageSampling, StateMismatchError, algorithms
 from torch_kbandits.acquisition import ThompsonRule
+from torch_kbandits.bandit import Bandit
 from torch_kbandits.bandit.adaptation import BanditOverBandit, ResidualTrigger
-from torch_kbandits.bandit.adaptive import AdaptiveBandit
 from torch_kbandits.bandit.batches import GlobalBatchRule
 from torch_kbandits.candidates import Arms
 from torch_kbandits.confidence import ConstantWidth
@@ -33,7 +33,7 @@ def over_bandits(**settings):
 
 def composed(**settings):
     words = {"candidates": Arms(ARMS), "kernel": rbf(0.3), "regularization": 0.01, "width": ConstantWidth(1.5)}
-    return AdaptiveBandit(**(words | {"seed": 3} | settings))
+    return Bandit(**(words | {"seed": 3} | settings))
 
 
 def selecting(**settings):

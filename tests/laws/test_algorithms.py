@@ -150,7 +150,8 @@ def test_points_that_are_never_told_as_asked_are_said_once():
     for number in range(51):
         x = bandit.candidates.example + 0.01 * number
         pending = Pending(torch.cat([bandit.pending, x]), (*bandit.pending_ids, number))
-        bandit._ledger = replace(bandit._ledger, pending=pending)
+        ledger = replace(bandit._standing.ledger, pending=pending)
+        bandit._standing = replace(bandit._standing, ledger=ledger)
         if number == 49:
             with pytest.warns(KernelBanditWarning, match="not among the 50 pending points"):
                 bandit.tell(x + 1e-9, 0.0)

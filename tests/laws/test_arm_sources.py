@@ -30,9 +30,12 @@ from torch_kbandits.acquisition import (
     ProbabilityOfImprovementRule,
     ThompsonRule,
     UniformRule,
+    UpperConfidenceRule,
 )
 from torch_kbandits.beliefs.table import TableBelief
 from torch_kbandits.candidates import TensorArms
+from torch_kbandits.looking.belief import recommended_point
+from torch_kbandits.memory import BackToPrior, Discount, SlidingWindow
 from torch_kbandits.numerics.waves import Waves
 from torch_kbandits.tables.columns import KernelColumns
 from torch_kbandits.tables.points import PointList
@@ -522,3 +525,61 @@ def test_arms_in_a_file_are_never_all_in_memory(tmp_path):
     }  # fmt: skip
     assert growth["mapped"] < arms.nbytes / 4, growth
     assert growth["tensor"] > arms.nbytes, growth
+
+
+#: Memories under which there is no table of arms but a model that is asked about all of them, block by block.
+UNTABLED = {
+    "window, exact, few": (SlidingWindow(4.0), None),
+    "ageing": (Discount(0.8), None),
+    "ageing, dictionary": (Discount(0.8), RidgeLeverageSampling(2.0)),
+    "prior on time": (BackToPrior(0.1, 0.6), None),
+    "prior on time, dictionary": (BackToPrior(0.1, 0.6), RidgeLeverageSampling(2.0)),
+}
+
+
+@pytest.mark.one_in(5)
+@pytest.mark.parametrize("rule", [UpperConfidenceRule(), ExpectedImprovementRule(), ProbabilityOfImprovementRule()])
+@pytest.mark.parametrize("name", UNTABLED)
+def test_where_there_is_no_table_arms_are_read_for_every_choice(name, rule, saved, tmp_path):
+    memory, dictionary = UNTABLED[name]
+    bandits = [
+        Bandit(
+            candidates=Arms(arms), kernel=rbf(0.3), regularization=0.1, memory=memory, dictionary=dictionary,
+            acquisition=rule, width=ConstantWidth(1.5), seed=2,
+        )
+        for arms in (FEW, in_blocks(FEW, 7), saved(FEW))
+    ]  # fmt: skip
+    for number in range(4):
+        asked = [bandit.ask(2) for bandit in bandits]
+        assert all(torch.equal(x, asked[0]) for x in asked)
+        for bandit in bandits:
+            bandit.forget()
+            bandit.tell(asked[0], reward(asked[0]) * (-1.0) ** (number // 2))
+        best = [bandit.recommend() for bandit in bandits]
+        assert all(torch.equal(x, best[0]) for x in best)
+    if bandits[1].candidates.is_timed:
+        assert torch.equal(bandits[1].candidates.actions(recommended_point(bandits[1])), best[0])
+    functions = [bandit.acquisition() for bandit in bandits]
+    x = bandits[0].ask(remember=False).unsqueeze(0)
+    assert [float(function(x)) for function in functions] == pytest.approx([float(functions[0](x))] * 3, rel=1e-9)
+    bandits[2].save(tmp_path / "bandit")
+    assert torch.equal(Bandit.load(tmp_path / "bandit").ask(), bandits[0].ask())
+    bandits[1].load_state_dict(bandits[0].state_dict())
+
+
+@pytest.mark.parametrize("name", ["ageing", "prior on time"])
+def test_where_there_is_no_table_arms_that_change_are_noticed_and_draws_refused(name, saved):
+    memory, _ = UNTABLED[name]
+    words = {"kernel": rbf(0.3), "regularization": 0.1, "memory": memory, "width": ConstantWidth(1.5), "seed": 2}
+    arms = saved(FEW)
+    bandit = Bandit(candidates=Arms(arms), **words)
+    play(bandit, 3)
+    before = bandit.state_dict()
+    scramble(arms.path)
+    with pytest.raises(ArmsChangedError):
+        bandit.ask()
+    assert torch.equal(bandit.state_dict()["history"]["X"], before["history"]["X"])
+    assert len(bandit.pending) == 0
+    drawing = Bandit(candidates=Arms(in_blocks(FEW, 7)), acquisition=ThompsonRule(), **words)
+    with pytest.raises(InputError, match="draws at all arms at once"):
+        drawing.ask()

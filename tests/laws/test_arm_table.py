@@ -8,7 +8,7 @@ import oracles
 import pytest
 import torch
 from hypothesis import given
-from problems import DOUBLE, KERNELS, data, dense, difference, examples, rbf, scaled
+from problems import DOUBLE, KERNELS, as_told, data, dense, difference, examples, rbf, scaled
 
 from torch_kbandits import Arms, KernelUCB
 from torch_kbandits.acquisition import UpperConfidenceRule
@@ -49,7 +49,7 @@ def choose(belief, beta, q, rule=None):
 
 
 def tell(belief, X, Y, rule, number):
-    belief.update(X, Y, rule.select(belief.preview(X), generator_for(0, number, "dictionary")))
+    return belief.updated(X, Y, rule.select(belief.preview(X), generator_for(0, number, "dictionary")))
 
 
 def assert_equals_model(belief, arms, X, Y, tolerance=1e-8):
@@ -83,7 +83,7 @@ def test_any_sequence_of_tells_and_dictionary_changes(num_arms, rounds, q, overs
         if number % 5 == 3:
             X[0] = torch.rand(2, generator=generator, dtype=DOUBLE)
         Y = torch.randn(q, generator=generator, dtype=DOUBLE)
-        tell(belief, X, Y, rule, number)
+        belief = tell(belief, X, Y, rule, number)
         told_X.append(X)
         told_Y.append(Y)
     assert belief.mean.shape == belief.variance.shape == (len(arms),)
@@ -97,7 +97,7 @@ def test_every_point_as_dictionary_is_the_exact_posterior():
     X = arms[torch.randint(60, (80,))]
     Y = torch.randn(80, dtype=DOUBLE)
     for number in range(80):
-        tell(belief, X[number : number + 1], Y[number : number + 1], EveryPoint(), number)
+        belief = tell(belief, X[number : number + 1], Y[number : number + 1], EveryPoint(), number)
     expected = oracles.exact(KERNELS["matern"].dense, *dense(X, Y, torch.full((80,), LAMBDA, dtype=DOUBLE), arms))
     assert difference(belief.mean, expected.mean) < expected.rounding
     assert difference(belief.variance, expected.variance) < expected.rounding
@@ -126,14 +126,14 @@ def test_an_exact_table_is_the_exact_posterior_after_any_tells(form, num_arms, r
         if number % 5 == 3:
             X[0] = torch.rand(2, generator=generator, dtype=DOUBLE)
         Y = torch.randn(q, generator=generator, dtype=DOUBLE)
-        belief.update(X, Y, None)
+        belief = belief.updated(X, Y, None)
         told_X.append(X)
         told_Y.append(Y)
     X, Y = torch.cat(told_X), torch.cat(told_Y)
     noise = torch.full((len(X),), LAMBDA, dtype=DOUBLE)
     expected = oracles.exact(KERNELS[kernel].dense, *dense(X, Y, noise, arms))
     restored = EXACT[form](arms, kernel)
-    restored.restore(X, Y, Selection(X[:1], X.new_ones(1), None))
+    restored = restored.restored(as_told(X, Y), Selection(X[:1], X.new_ones(1), None))
     gram = KERNELS[kernel].dense(X.numpy(), X.numpy())
     weights = np.linalg.solve(gram + LAMBDA * np.eye(len(X)), Y.numpy())
     for each in (belief, restored):
@@ -153,7 +153,7 @@ def test_an_exact_table_embeds_no_more_than_the_points_span():
     arms, _ = data(60, 1)
     belief = table(arms, "rbf", exact=True)
     for number in range(0, 90, 3):
-        belief.update(arms[torch.arange(number, number + 3) % 60], torch.ones(3, dtype=DOUBLE), None)
+        belief = belief.updated(arms[torch.arange(number, number + 3) % 60], torch.ones(3, dtype=DOUBLE), None)
     assert len(belief.inducing_points) == 60
     assert belief._dtc.size < 30
 
@@ -169,7 +169,7 @@ def test_rounding_stays_small_where_the_gram_matrix_is_singular(form):
     for number in range(600):
         row = int(torch.randint(3 + number // 20, (), generator=generator))
         y = torch.randn(1, generator=generator, dtype=DOUBLE)
-        belief.update(arms[row, None], y, None)
+        belief = belief.updated(arms[row, None], y, None)
         told.append((row, float(y)))
     rows = np.array([row for row, _ in told])
     played, counts = np.unique(rows, return_counts=True)
@@ -183,11 +183,11 @@ def test_rounding_stays_small_where_the_gram_matrix_is_singular(form):
 def test_an_unchanged_dictionary_is_not_embedded_again(monkeypatch):
     arms, _ = data(40, 2)
     belief, rule = table(arms), FixedDictionary(arms[::5])
-    tell(belief, arms[:1], torch.ones(1, dtype=DOUBLE), rule, 0)
+    belief = tell(belief, arms[:1], torch.ones(1, dtype=DOUBLE), rule, 0)
     monkeypatch.setattr(FeatureTable, "_embedded", lambda *_: pytest.fail("the table embedded all arms again"))
     X, Y = arms[torch.randint(40, (30,))], torch.randn(30, dtype=DOUBLE)
     for number in range(30):
-        tell(belief, X[number : number + 1], Y[number : number + 1], rule, number)
+        belief = tell(belief, X[number : number + 1], Y[number : number + 1], rule, number)
     assert_equals_model(belief, arms, torch.cat([arms[:1], X]), torch.cat([torch.ones(1, dtype=DOUBLE), Y]))
 
 
@@ -215,7 +215,7 @@ def test_dictionaries_drawn_afresh_cost_what_is_absent_and_not_what_changes(monk
     arms, _ = data(60, 2)
     generator = torch.Generator().manual_seed(every)
     belief, rule = table(arms), Absent(5)
-    tell(belief, arms[:40], torch.randn(40, generator=generator, dtype=DOUBLE), EveryPoint(), 0)
+    belief = tell(belief, arms[:40], torch.randn(40, generator=generator, dtype=DOUBLE), EveryPoint(), 0)
     X, Y = [arms[:40]], [belief._log.sums.clone()]
     applied, following = [], Panel.following
 
@@ -233,7 +233,7 @@ def test_dictionaries_drawn_afresh_cost_what_is_absent_and_not_what_changes(monk
         X.append(arms[torch.randint(40, (1,), generator=generator)])
         Y.append(torch.randn(1, generator=generator, dtype=DOUBLE))
         applied.clear()
-        tell(belief, X[-1], Y[-1], rule, number)
+        belief = tell(belief, X[-1], Y[-1], rule, number)
         most = max(most, sum(applied)) if number else most
         if number % 30 == 29:
             assert_equals_model(belief, arms, torch.cat(X), torch.cat(Y))
@@ -244,7 +244,7 @@ def test_repeated_plays_are_counts_and_sums():
     arms, _ = data(5, 2)
     belief = table(arms)
     for number in range(40):
-        tell(belief, arms[number % 2, None], torch.tensor([float(number)], dtype=DOUBLE), EveryPoint(), number)
+        belief = tell(belief, arms[number % 2, None], torch.tensor([float(number)], dtype=DOUBLE), EveryPoint(), number)
     played = belief.preview(arms[:1])
     assert played.size == 2
     assert played.counts.tolist() == [21.0, 20.0]
@@ -258,7 +258,7 @@ def test_the_memory_of_kernel_columns_changes_nothing(column_memory):
     X, Y = arms[torch.randint(40, (25,))], torch.randn(25, dtype=DOUBLE)
     for number in range(25):
         for belief in (few, many):
-            tell(belief, X[number : number + 1], Y[number : number + 1], RidgeLeverageSampling(1.0), number)
+            belief = tell(belief, X[number : number + 1], Y[number : number + 1], RidgeLeverageSampling(1.0), number)
     assert difference(few.mean, many.mean) < 1e-12
     assert difference(few.variance, many.variance) < 1e-12
     assert few._columns._buffer.element_size() * few._columns._buffer.numel() <= max(column_memory, 0)
@@ -271,7 +271,7 @@ def test_many_blocks_of_arms_equal_the_model(monkeypatch):
     belief = table(arms)
     X, Y = arms[torch.randint(101, (20,))], torch.randn(20, dtype=DOUBLE)
     for number in range(20):
-        tell(belief, X[number : number + 1], Y[number : number + 1], RidgeLeverageSampling(1.0), number)
+        belief = tell(belief, X[number : number + 1], Y[number : number + 1], RidgeLeverageSampling(1.0), number)
     assert_equals_model(belief, arms, X, Y)
 
 
@@ -279,7 +279,7 @@ def test_previewed_scores_are_those_of_the_posterior_before():
     arms, _ = data(30, 2)
     belief = table(arms)
     X, Y = arms[:12], torch.randn(12, dtype=DOUBLE)
-    tell(belief, X, Y, RidgeLeverageSampling(1.0), 0)
+    belief = tell(belief, X, Y, RidgeLeverageSampling(1.0), 0)
     new = torch.cat([arms[20:22], torch.full((1, 2), 0.37, dtype=DOUBLE), arms[:1]])
     points = torch.cat([X, new[:3]])
     model = belief.model(X, Y, belief.inducing_points)
@@ -295,7 +295,7 @@ def test_asked_arms_maximise_the_botorch_acquisition(q):
     arms, _ = data(50, 2)
     belief, beta = table(arms), torch.tensor(2.0, dtype=DOUBLE)
     X, Y = arms[:20], torch.randn(20, dtype=DOUBLE)
-    tell(belief, X, Y, RidgeLeverageSampling(0.5), 0)
+    belief = tell(belief, X, Y, RidgeLeverageSampling(0.5), 0)
     before = belief.mean.clone(), belief.variance.clone()
     chosen = choose(belief, beta, q)
     recorder = _Recorder()
@@ -313,7 +313,7 @@ def test_asked_arms_maximise_the_botorch_acquisition(q):
     assert torch.equal(belief.mean, before[0])
     assert torch.equal(belief.variance, before[1])
     assert torch.equal(choose(belief, beta, q), chosen)
-    tell(belief, chosen, torch.randn(q, dtype=DOUBLE), RidgeLeverageSampling(0.5), 1)
+    belief = tell(belief, chosen, torch.randn(q, dtype=DOUBLE), RidgeLeverageSampling(0.5), 1)
 
 
 class _Recorder(UpperConfidenceRule):
@@ -336,7 +336,7 @@ def test_units_do_not_matter(scale):
         belief, rows = belief_over(Arms(arms), kernel, LAMBDA * s**2, seed=0, exact=False), []
         for number in range(12):
             x = choose(belief, torch.tensor(2.0, dtype=DOUBLE), 1)
-            tell(belief, x, s * torch.sin(5.0 * x).sum(-1), RidgeLeverageSampling(2.0), number)
+            belief = tell(belief, x, s * torch.sin(5.0 * x).sum(-1), RidgeLeverageSampling(2.0), number)
             rows.append(x)
         played.append(torch.cat(rows))
     assert torch.equal(played[0], played[1])
@@ -345,18 +345,18 @@ def test_units_do_not_matter(scale):
 def test_overflow_is_named_and_changes_nothing():
     arms, _ = data(20, 2)
     belief = table(arms)
-    tell(belief, arms[:1], torch.tensor([1e300], dtype=DOUBLE), EveryPoint(), 0)
+    belief = tell(belief, arms[:1], torch.tensor([1e300], dtype=DOUBLE), EveryPoint(), 0)
     before = belief.mean
     for rule in (EveryPoint(), FixedDictionary(arms[5:15])):
         with pytest.raises(NumericalError, match="not finite"):
-            tell(belief, arms[:1].expand(30, 2), torch.full((30,), 1e308, dtype=DOUBLE), rule, 1)
+            belief = tell(belief, arms[:1].expand(30, 2), torch.full((30,), 1e308, dtype=DOUBLE), rule, 1)
         assert difference(belief.mean / 1e300, before / 1e300) < 1e-12
 
 
 def test_an_interrupt_changes_nothing(monkeypatch):
     arms, _ = data(20, 2)
     belief, rule = table(arms), FixedDictionary(arms[::3])
-    tell(belief, arms[:1], torch.ones(1, dtype=DOUBLE), rule, 0)
+    belief = tell(belief, arms[:1], torch.ones(1, dtype=DOUBLE), rule, 0)
     before, settle = belief.mean, FeatureTable._settle
 
     def interrupted(*args):
@@ -365,7 +365,7 @@ def test_an_interrupt_changes_nothing(monkeypatch):
 
     monkeypatch.setattr(FeatureTable, "_settle", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        tell(belief, arms[3:5], torch.ones(2, dtype=DOUBLE), rule, 1)
+        belief = tell(belief, arms[3:5], torch.ones(2, dtype=DOUBLE), rule, 1)
     assert torch.equal(belief.mean, before)
 
 
@@ -376,7 +376,7 @@ def test_a_kernel_that_vanishes_somewhere():
     belief = table(arms, "linear")
     X, Y = arms[[0, 0, 2, 1]], torch.tensor([1.0, -1.0, 0.5, 0.2], dtype=DOUBLE)
     for number in range(4):
-        tell(belief, X[number, None], Y[number, None], EveryPoint(), number)
+        belief = tell(belief, X[number, None], Y[number, None], EveryPoint(), number)
         assert_equals_model(belief, arms, X[: number + 1], Y[: number + 1])
 
 
@@ -392,12 +392,12 @@ def test_ties_are_broken_by_the_seed():
 def test_a_failed_update_leaves_the_table_as_it_was():
     arms, _ = data(30, 1)
     belief = table(arms)
-    tell(belief, arms[:6], torch.randn(6, dtype=DOUBLE), RidgeLeverageSampling(2.0), 0)
+    belief = tell(belief, arms[:6], torch.randn(6, dtype=DOUBLE), RidgeLeverageSampling(2.0), 0)
     before = belief.mean.clone(), belief.variance.clone(), belief.inducing_points.clone()
     original = belief._columns._kernel
     belief._columns._kernel = _NotACovariance()
     with pytest.raises(NotPositiveDefiniteError, match="not a valid covariance"):
-        tell(belief, arms[10:25], torch.randn(15, dtype=DOUBLE), EveryPoint(), 1)
+        belief = tell(belief, arms[10:25], torch.randn(15, dtype=DOUBLE), EveryPoint(), 1)
     belief._columns._kernel = original
     assert difference(belief.mean, before[0]) < 1e-12
     assert difference(belief.variance, before[1]) < 1e-12
@@ -408,15 +408,15 @@ def test_a_failed_update_leaves_the_table_as_it_was():
 def test_a_failed_extension_leaves_the_table_as_it_was(monkeypatch):
     arms, _ = data(30, 2)
     belief = table(arms)
-    tell(belief, arms[:1], torch.ones(1, dtype=DOUBLE), EveryPoint(), 0)
+    belief = tell(belief, arms[:1], torch.ones(1, dtype=DOUBLE), EveryPoint(), 0)
     before = belief.mean, belief.variance, belief.inducing_points, belief.information_gain()
     monkeypatch.setattr(FeatureTable, "_settle", lambda *_: (_ for _ in ()).throw(RuntimeError("half way")))
     with pytest.raises(RuntimeError, match="half way"):
-        tell(belief, arms[5:6], torch.ones(1, dtype=DOUBLE), EveryPoint(), 1)
+        belief = tell(belief, arms[5:6], torch.ones(1, dtype=DOUBLE), EveryPoint(), 1)
     monkeypatch.undo()
     after = belief.mean, belief.variance, belief.inducing_points, belief.information_gain()
     assert all(torch.equal(a, b) for a, b in zip(before, after, strict=True))
-    tell(belief, arms[5:6], torch.ones(1, dtype=DOUBLE), EveryPoint(), 1)
+    belief = tell(belief, arms[5:6], torch.ones(1, dtype=DOUBLE), EveryPoint(), 1)
     assert_equals_model(belief, arms, arms[[0, 5]], torch.ones(2, dtype=DOUBLE))
 
 
@@ -425,9 +425,9 @@ def test_growth_refuses_what_is_no_covariance():
     arms, _ = data(6, 2)
     belief = table(arms)
     belief._columns._kernel = _Overcorrelated()
-    tell(belief, arms[:1], torch.ones(1, dtype=DOUBLE), EveryPoint(), 0)
+    belief = tell(belief, arms[:1], torch.ones(1, dtype=DOUBLE), EveryPoint(), 0)
     with pytest.raises(NumericalError, match="times the prior variance"):
-        tell(belief, arms[1:2], torch.ones(1, dtype=DOUBLE), EveryPoint(), 1)
+        belief = tell(belief, arms[1:2], torch.ones(1, dtype=DOUBLE), EveryPoint(), 1)
     assert belief.num_observations == 1
 
 
@@ -449,8 +449,8 @@ def test_single_precision():
     double, single = table(arms), table(arms.float())
     X, Y = arms[torch.randint(100, (30,))], torch.randn(30, dtype=DOUBLE)
     for number in range(30):
-        tell(double, X[number, None], Y[number, None], EveryPoint(), number)
-        tell(single, X[number, None].float(), Y[number, None].float(), EveryPoint(), number)
+        double = tell(double, X[number, None], Y[number, None], EveryPoint(), number)
+        single = tell(single, X[number, None].float(), Y[number, None].float(), EveryPoint(), number)
     assert single.mean.dtype == torch.float32
     assert difference(single.mean, double.mean) < 1e-2
     assert difference(single.variance, double.variance) < 1e-3
@@ -464,7 +464,7 @@ def test_rounding_does_not_build_up(rounds):
     rows = torch.randint(40, (rounds,), generator=generator)
     Y = torch.randn(rounds, generator=generator, dtype=DOUBLE)
     for number in range(rounds):
-        tell(belief, arms[rows[number], None], Y[number, None], rule, number)
+        belief = tell(belief, arms[rows[number], None], Y[number, None], rule, number)
     counts = np.bincount(rows.numpy(), minlength=40)
     means = np.bincount(rows.numpy(), weights=Y.numpy(), minlength=40) / counts
     expected = oracles.dtc(
@@ -481,5 +481,6 @@ def test_many_points_are_found_at_once():
     belief = covariances(arms)
     strangers = arms[:50] + 0.5
     points = torch.cat([-arms[:1], arms[61:], strangers])
+    belief = belief.with_points(points)
     assert belief.rows_of(points).tolist() == [*range(61), *range(121, 171)]
     assert belief.rows_of(points[70:]).tolist() == [*range(130, 171)]

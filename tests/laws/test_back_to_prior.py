@@ -9,9 +9,10 @@ import torch
 from problems import DOUBLE, data, dense, difference, matern
 
 from torch_kbandits import Bandit, ConstantWidth, InputError, RidgeLeverageSampling, algorithms
+from torch_kbandits.acquisition import Domain
 from torch_kbandits.bandit.adaptation import BanditOverBandit, DynamicModelSelection
-from torch_kbandits.bandit.adaptive import AdaptiveBandit
-from torch_kbandits.candidates import Arms, TimedActions
+from torch_kbandits.bandit.batches import StayRule
+from torch_kbandits.candidates import Arms, Timed, TimedActions
 from torch_kbandits.memory import BackToPrior, KeepAll, SlidingWindow
 
 LAMBDA = 0.05
@@ -50,8 +51,7 @@ def told(bandit):
 @pytest.mark.parametrize("least", [None, 0.5])
 def test_the_posterior_is_the_dense_one_at_odd_times(least):
     moments = [0.0, 1.0, 1.0, 2.5, 4.0, 9.0, 9.5, 20.0]
-    candidates = TimedActions(ARMS)
-    bandit = Bandit(candidates=candidates, memory=BackToPrior(0.1, least), width=ConstantWidth(1.5), **WORDS)
+    bandit = Bandit(candidates=Arms(ARMS), memory=BackToPrior(0.1, least), width=ConstantWidth(1.5), **WORDS)
     play(bandit, len(moments), moments)
     bandit.ask(time=21.0)
     at = torch.cat([torch.full((len(ARMS), 1), 21.0, dtype=DOUBLE), ARMS], -1)
@@ -64,7 +64,7 @@ def test_the_posterior_is_the_dense_one_at_odd_times(least):
 def test_it_is_the_prior_of_tv_gp_ucb():
     theirs = algorithms.TVGPUCB(candidates=ARMS, forgetting=0.05, beta=1.5, **WORDS)
     words = {"width": ConstantWidth(1.5), "acquisition": None}
-    ours = Bandit(candidates=TimedActions(ARMS), memory=BackToPrior(0.05), **words, **WORDS)
+    ours = Bandit(candidates=Arms(ARMS), memory=BackToPrior(0.05), **words, **WORDS)
     for t in range(15):
         x = theirs.ask()
         assert torch.equal(ours.ask(), x)
@@ -143,9 +143,16 @@ def test_contexts_boxes_and_actions_of_the_round():
     assert box.history.X.shape == (5, 3)
 
 
+class Scattered(Arms):
+    """Arms of which nobody here has any, as those of shards."""
+
+    domain = Domain()
+
+
 def test_what_does_not_fit_is_refused():
     timed = {"candidates": TimedActions(ARMS), "width": ConstantWidth(1.0)} | WORDS
     still = {"candidates": Arms(ARMS), "width": ConstantWidth(1.0)} | WORDS
+    blocks = BanditOverBandit((KeepAll(), BackToPrior(0.1)), 5, 0.5)
     mixed = DynamicModelSelection((SlidingWindow(9), BackToPrior(0.1)))
     for call, message in (
         (lambda: BackToPrior(1.0), "forgetting must be at least 0 and below 1, got 1.0"),
@@ -153,13 +160,14 @@ def test_what_does_not_fit_is_refused():
         (lambda: BackToPrior(math.nan), "forgetting must be"),
         (lambda: BackToPrior(True), "forgetting must be a number"),
         (lambda: BackToPrior(0.1, 1.0), "least_correlation must lie strictly between 0 and 1"),
-        (lambda: Bandit(memory=BackToPrior(0.1), **still), "needs points whose first column is the time"),
-        (lambda: algorithms.BKB(candidates=ARMS, beta=1.0, memory=BackToPrior(0.1), **WORDS), "take TVGPUCB"),
-        (lambda: AdaptiveBandit(memories=mixed, **timed), "Either all memories are priors on time"),
-        (
-            lambda: AdaptiveBandit(memories=BanditOverBandit((KeepAll(), BackToPrior(0.1)), 5, 0.5), **still),
-            "needs points",
-        ),
+        (lambda: Timed(ARMS), "candidates must be"),
+        (lambda: Timed(TimedActions(ARMS)), "know the time already"),
+        (lambda: Timed(Scattered(ARMS)), "The arms of Scattered are not read here"),
+        (lambda: Bandit(memory=BackToPrior(0.1), batches=StayRule(), **still), "a time that the points know"),
+        (lambda: algorithms.MiniGPUCB(candidates=ARMS, beta=1.0, memory=BackToPrior(0.1), **WORDS), "a time that"),
+        (lambda: Bandit(memories=mixed, **timed), "Either all memories are priors on time"),
+        (lambda: Bandit(memories=mixed, **still), "Either all memories are priors on time"),
+        (lambda: Bandit(memories=blocks, **still), "Either all memories are priors on time"),
         (lambda: algorithms.DMSTVGPUCB(candidates=ARMS, rates=0.1, **WORDS), "rates must be several rates"),
         (lambda: algorithms.DMSTVGPUCB(candidates=ARMS, rates=(0.1, math.nan), **WORDS), "at least 0 and below 1"),
         (lambda: algorithms.DMSTVGPUCB(candidates=ARMS, rates=(), **WORDS), "memories must be one or more"),

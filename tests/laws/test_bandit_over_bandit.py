@@ -18,7 +18,6 @@ from torch_kbandits.bandit.adaptation import (
     exploration_rate,
     probabilities,
 )
-from torch_kbandits.bandit.adaptive import AdaptiveBandit
 from torch_kbandits.memory import Discount, KeepAll, SlidingWindow
 from torch_kbandits.observations.ledger import History
 
@@ -31,7 +30,7 @@ MEMORIES = tuple(SlidingWindow(size, "observations") for size in (3, 8, math.inf
 def make(memories=MEMORIES, block_size=5, exploration=0.6, reward_bounds=None, shares_history=True, **settings):
     chooser = BanditOverBandit(memories, block_size, exploration, reward_bounds, shares_history)
     words = {"candidates": Arms(ARMS), "kernel": rbf(0.3), "regularization": NOISE, "width": ConstantWidth(1.5)}
-    return AdaptiveBandit(**(words | {"memories": chooser, "seed": 3} | settings))
+    return Bandit(**(words | {"memories": chooser, "seed": 3} | settings))
 
 
 def play(bandit, rounds):
@@ -197,7 +196,7 @@ def test_an_interrupted_change_of_memory_changes_nothing(shares_history, monkeyp
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(AdaptiveBandit, "_start_block", interrupted)
+    monkeypatch.setattr(BanditOverBandit, "choice", interrupted)
     with pytest.raises(KeyboardInterrupt):
         bandit.tell(x, reward(x))
     monkeypatch.undo()

@@ -7,7 +7,7 @@ import pytest
 import torch
 from contextual import ACTIONS, CONTEXTS, changing, joint, make, play, reward
 from interrupts import Interrupt, swaps
-from problems import DOUBLE, data, difference
+from problems import DOUBLE, as_told, data, difference
 
 from torch_kbandits import KORS, NumericalError
 from torch_kbandits.beliefs import belief_over, growing
@@ -151,14 +151,14 @@ def test_a_dictionary_that_fails_to_grow_leaves_no_trace(row_memory, monkeypatch
         belief.row_memory = row_memory
         belief = belief_over(belief, make("ek-ucb")._kernel, 0.1, 0, exact=False, online=True)
         for row in range(n):
-            belief.learn(X[row, None], Y[row, None], KORS(0.5), torch.Generator().manual_seed(row))
+            belief = belief.learned(as_told(X[row, None], Y[row, None]), KORS(0.5), torch.Generator().manual_seed(row))
         return belief
 
     original, failed, number = growing.gram, True, 0
     expected = learned(12)
     known = len(expected.inducing_points)
     for part in (slice(12, 20), slice(20, 28)):
-        expected.learn(X[part], Y[part], KORS(0.5), torch.Generator())
+        expected = expected.learned(as_told(X[part], Y[part]), KORS(0.5), torch.Generator())
     assert len(expected.inducing_points) > known + 4
     at = X[30:]
     while failed:
@@ -174,11 +174,11 @@ def test_a_dictionary_that_fails_to_grow_leaves_no_trace(row_memory, monkeypatch
         with monkeypatch.context() as patch:
             patch.setattr(growing, "gram", failing)
             try:
-                belief.learn(X[12:20], Y[12:20], KORS(0.5), torch.Generator())
+                belief = belief.learned(as_told(X[12:20], Y[12:20]), KORS(0.5), torch.Generator())
                 failed = False
             except KernelError:
-                belief.learn(X[12:20], Y[12:20], KORS(0.5), torch.Generator())
-        belief.learn(X[20:28], Y[20:28], KORS(0.5), torch.Generator())
+                belief = belief.learned(as_told(X[12:20], Y[12:20]), KORS(0.5), torch.Generator())
+        belief = belief.learned(as_told(X[20:28], Y[20:28]), KORS(0.5), torch.Generator())
         assert torch.equal(belief.inducing_points, expected.inducing_points)
         assert difference(belief.mean_at(belief.embed(at)), expected.mean_at(expected.embed(at))) < 1e-10
         assert difference(belief.variance_at(belief.embed(at)), expected.variance_at(expected.embed(at))) < 1e-10

@@ -173,6 +173,18 @@ def test_a_problem_of_ones_own_needs_only_means():
     assert env.values.tolist() == [0.25, 1.0]
 
 
+def test_a_problem_of_ones_own_may_know_its_budget_and_its_noise():
+    values = torch.tensor([0.25, 1.0], dtype=DOUBLE)
+    env = Own(
+        values, rounds=5, variation_budget=lambda T: 0.5 * T, noise=lambda X, means, t: 10.0 * t + means - X[:, 0]
+    )
+    assert env.variation_budget(3) == 1.5
+    with pytest.raises(InputError, match="There are 5 rounds in this environment, and 6"):
+        env.variation_budget(6)
+    assert env.pull(env.arms, 2).tolist() == [20.25, 20.0]
+    assert env.regret(env.arms, 2).tolist() == [0.75, 0.0]
+
+
 @pytest.mark.parametrize(
     ("values", "message"),
     [

@@ -68,6 +68,30 @@ def test_one_arm_cannot_be_scaled():
         gaussian_bumps(1, 2, seed=0)
 
 
+class Own(Environment):
+    """Two arms with given means; what is said to be the best mean need not be."""
+
+    def __init__(self, best_mean: float, **words):
+        super().__init__(0.5, 0, **words)
+        self.arms, self.best_mean = torch.tensor([[0.0], [1.0]], dtype=DOUBLE), torch.tensor(best_mean, dtype=DOUBLE)
+
+    def mean(self, X: Tensor) -> Tensor:
+        return 2.0 * X[:, 0]
+
+
+def test_noise_of_ones_own_makes_rewards_of_points_means_and_round():
+    env, plain = Own(2.0, noise=lambda X, means, t: 10.0 * t + means + 3.0 * X[:, 0]), Own(2.0)
+    assert env.pull(env.arms, 2).tolist() == [20.0, 25.0]
+    assert plain.pull(plain.arms, 2).tolist() != plain.mean(plain.arms).tolist()
+    assert env.regret(env.arms).tolist() == plain.regret(plain.arms).tolist() == [2.0, 0.0]
+
+
+def test_a_best_mean_that_is_exceeded_is_no_best_mean():
+    with pytest.raises(NumericalError, match=r"best_mean 1.9 is not the maximum: row 1 of X has mean 2"):
+        Own(1.9).regret(Own(1.9).arms)
+    assert Own(2.0 - 1e-12).regret(Own(2.0).arms)[1] == 0.0
+
+
 def test_what_is_no_arm_has_no_mean():
     env = gaussian_bumps(5, 2, seed=0)
     with pytest.raises(InputError, match=r"Row\(s\) \[1\] of X are no arms"):

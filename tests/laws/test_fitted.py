@@ -24,7 +24,7 @@ from torch_kbandits import (
     algorithms,
     fit_prior,
 )
-from torch_kbandits.memory import SlidingWindow
+from torch_kbandits.memory import BackToPrior, SlidingWindow
 from torch_kbandits.priors import fitting
 
 BRANIN = Branin(negate=True).double()
@@ -504,13 +504,19 @@ def test_a_memory_follows_an_optimum_that_moves():
 
 
 @pytest.mark.usefixtures("short_searches")
-def test_times_may_be_given():
-    bandit = made(dimension=1, memory=SlidingWindow(5.0), algorithm="igp-ucb", num_initial=4)
+@pytest.mark.parametrize("memory", [SlidingWindow(25.0), BackToPrior(0.01)])
+def test_times_may_be_given(memory, tmp_path):
+    bandit = made(dimension=1, memory=memory, algorithm="igp-ucb", num_initial=4)
     for t in range(6):
-        bandit.tell(bandit.ask(time=10.0 * t), float(t), time=10.0 * t + 1.0)
+        x = bandit.ask(time=10.0 * t)
+        assert x.shape == (1, 1)
+        bandit.tell(x, float(t), time=10.0 * t + 1.0)
     assert bandit.history.times.tolist() == [10.0 * t + 1.0 for t in range(6)]
+    assert bandit.recommend(time=60.0).shape == (1, 1)
     with pytest.raises(InputError, match="backwards"):
         bandit.ask(time=3.0)
+    bandit.save(tmp_path / "bandit")
+    assert torch.equal(FittedBandit.load(tmp_path / "bandit").ask(time=60.0), bandit.ask(time=60.0))
 
 
 def test_what_makes_no_sense_is_refused():

@@ -5,7 +5,7 @@ import numpy as np
 import oracles
 import pytest
 import torch
-from problems import DOUBLE, KERNELS, data, dense, difference, rbf, reward
+from problems import DOUBLE, KERNELS, as_told, data, dense, difference, rbf, reward
 
 from torch_kbandits import KORS, CappedDictionary, ContextualActions, DictionaryFullError, algorithms
 from torch_kbandits.beliefs import belief_over, growing
@@ -27,7 +27,7 @@ def learn(belief, X, Y, rule=SAMPLING, first=0):
     """Tell rewards one at a time."""
     for number in range(len(X)):
         generator = torch.Generator().manual_seed(first + number)
-        belief.learn(X[number : number + 1], Y[number : number + 1], rule, generator)
+        belief = belief.learned(as_told(X[number : number + 1], Y[number : number + 1]), rule, generator)
     return belief
 
 
@@ -84,7 +84,7 @@ def test_the_posterior_is_that_of_the_proposition(name, monkeypatch):
     for stage, size in ((1, 1), (2, 1), (5, 1), (40, 1), (41, 1), (60, 2), (150, 1), (270, 120)):
         while told < stage:
             generator = torch.Generator().manual_seed(told)
-            belief.learn(X[told : told + size], Y[told : told + size], KORS(0.3), generator)
+            belief = belief.learned(as_told(X[told : told + size], Y[told : told + size]), KORS(0.3), generator)
             told += size
         told = min(told, len(X))
         assert belief.num_observations == told
@@ -153,7 +153,7 @@ def test_points_that_are_one_to_rounding_span_once():
 def test_single_precision_is_as_near_as_its_kernel_values(row_memory):
     X, Y = data(150, 3)
     belief = make(kernel=rbf(0.6).float(), dtype=torch.float32, row_memory=row_memory)
-    learn(belief, X.float(), Y.squeeze(-1).float())
+    belief = learn(belief, X.float(), Y.squeeze(-1).float())
     X, Y, T = X.float(), Y.squeeze(-1).float(), TEST_POINTS.float()
     expected = extended.dtc(oracles.rbf(0.6), *dense(X, Y), LAMBDA, *dense(belief.inducing_points, T))
     found = errors(belief, expected, T)
@@ -177,8 +177,8 @@ def test_features_need_not_be_kept(row_memory, monkeypatch):
     kept, short = make(), make(row_memory=row_memory)
     for start in range(0, 120, 20):
         part = slice(start, start + 20)
-        learn(kept, X[part], Y[part], first=start)
-        learn(short, X[part], Y[part], first=start)
+        kept = learn(kept, X[part], Y[part], first=start)
+        short = learn(short, X[part], Y[part], first=start)
         assert same(short, kept, 1e-9)
     assert kept._rows.features
     assert not short._rows.features
@@ -189,10 +189,10 @@ def test_features_need_not_be_kept(row_memory, monkeypatch):
 def test_the_budget_of_features_holds_while_the_dictionary_stays():
     X, Y = data(80, 3)
     belief = make(row_memory=8 * 40)
-    belief.learn(X[:1], Y[0], KORS(0.3), torch.Generator())
+    belief = belief.learned(as_told(X[:1], Y[0]), KORS(0.3), torch.Generator())
     rule = CappedDictionary(KORS(0.3), 1, "stop")
     for number in range(1, 80):
-        belief.learn(X[number : number + 1], Y[number], rule, torch.Generator())
+        belief = belief.learned(as_told(X[number : number + 1], Y[number]), rule, torch.Generator())
         assert 8 * belief._rows.coordinates.numel() <= 8 * 40
     assert_near(belief, X, Y.squeeze(-1), oracles.rbf(0.6))
 
@@ -205,11 +205,12 @@ def test_a_restored_belief_is_the_one_that_learned(row_memory):
     belief = learn(make(), X[:80], Y[:80])
     restored = make(row_memory=row_memory)
     Z = belief.inducing_points
-    restored.restore(X[:80], Y[:80], Selection(Z, Z.new_ones(len(Z)), None, belief.dictionary_weights))
+    restored = restored.restored(
+        as_told(X[:80], Y[:80]), Selection(Z, Z.new_ones(len(Z)), None, belief.dictionary_weights)
+    )
     assert same(restored, belief, 1e-8)
     assert restored.num_observations == 80
-    for each in (belief, restored):
-        learn(each, X[80:], Y[80:], first=80)
+    belief, restored = (learn(each, X[80:], Y[80:], first=80) for each in (belief, restored))
     assert same(restored, belief, 1e-8)
     assert len(belief.inducing_points) > len(restored._dictionary)
 
@@ -219,7 +220,7 @@ def test_a_log_told_at_once_costs_no_gram_matrix_of_its_points(monkeypatch):
     monkeypatch.setattr(growing.OnlineDTC, "observed", lambda *_: pytest.fail("the rewards were followed one by one"))
     X, Y = data(500, 3)
     belief = make()
-    belief.learn(X, Y.squeeze(-1), KORS(0.3), torch.Generator().manual_seed(0))
+    belief = belief.learned(as_told(X, Y.squeeze(-1)), KORS(0.3), torch.Generator().manual_seed(0))
     assert_near(belief, X, Y.squeeze(-1), oracles.rbf(0.6))
 
 
@@ -236,7 +237,7 @@ def test_a_full_dictionary_stays_and_the_posterior_follows():
     assert_near(belief, X, Y, oracles.rbf(0.6))
     # At once: those that come first and fit.
     batch = make()
-    batch.learn(X, Y, rule, torch.Generator().manual_seed(0))
+    batch = batch.learned(as_told(X, Y), rule, torch.Generator().manual_seed(0))
     assert len(batch.inducing_points) == 12
     assert_near(batch, X, Y, oracles.rbf(0.6))
 
@@ -248,7 +249,7 @@ def test_a_cap_that_refuses_leaves_everything_as_it_was():
     belief, twin = learn(make(), X[:20], Y[:20], rule), learn(make(), X[:20], Y[:20], rule)
     for number in (1, 5, 40):
         with pytest.raises(DictionaryFullError):
-            belief.learn(X[20 : 20 + number], Y[20 : 20 + number], rule, torch.Generator())
+            belief = belief.learned(as_told(X[20 : 20 + number], Y[20 : 20 + number]), rule, torch.Generator())
         assert same(belief, twin, 1e-15)
         assert belief.num_observations == 20
 
@@ -317,7 +318,7 @@ def test_a_batch_told_in_other_pieces_ends_in_the_same_state():
             for other in (grouped, at_once):
                 assert torch.equal(other.ask(context=context), x)
             C, asked, number = [*C, context], [*asked, x], number + 1
-            ahead = single._lookahead()
+            ahead = single._ahead_of(single._standing)
             if 1.0 + float(ahead.pending_scores().sum()) > 2.5:
                 break
         C, X = torch.stack(C), torch.cat(asked)

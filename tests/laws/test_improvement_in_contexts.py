@@ -111,6 +111,6 @@ def test_the_incumbent_is_that_of_what_counts_now():
 
 def test_a_rule_on_its_own_says_what_it_is_to_improve_on():
     bandit, context = told(make("expected", "exact"))
-    domain = bandit.candidates.in_round(context, None)
+    domain = bandit.candidates.in_round(context, None, 0.0)
     with pytest.raises(InputError, match="incumbent is missing"):
         bandit.rule.on_box(bandit.model, bandit.beta, None, domain, 0)

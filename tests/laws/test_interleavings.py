@@ -5,7 +5,8 @@ import torch
 from gpytorch.kernels import LinearKernel
 from problems import DOUBLE, data, difference, play, rbf, reward
 
-from torch_kbandits import NumericalError, algorithms
+from torch_kbandits import Arms, Bandit, ConstantWidth, NumericalError, RidgeLeverageSampling, algorithms
+from torch_kbandits.acquisition import ThompsonRule
 
 
 def make(name, num_arms=100, seed=0, **settings):
@@ -46,7 +47,7 @@ def test_an_interrupted_ask_leaves_nothing_pending(name, monkeypatch):
     bandit = make(name)
     play(bandit, 5)
     expected = bandit.ask(5, remember=False)
-    lookahead = type(bandit._lookahead())
+    lookahead = type(bandit._ahead_of(bandit._standing))
     original, calls = lookahead.choose, []
 
     def interrupted(*args):
@@ -89,6 +90,19 @@ def test_a_batch_told_in_another_order_is_replayed(name):
     replayed.replay(bandit.history)
     assert replayed.model.num_observations == bandit.model.num_observations
     assert difference(replayed.ask(), bandit.ask()) == 0.0
+
+
+@pytest.mark.xfail(strict=True, raises=AssertionError, reason="draws are in the basis that the dictionary came by")
+def test_draws_of_a_loaded_bandit_whose_dictionary_spans_more_than_it_needs():
+    """A linear function of two columns: any two points span it, and which do depends on who came first."""
+    arms = data(100, 2, 1)[0]
+    words = {"kernel": LinearKernel().double(), "regularization": 0.1, "acquisition": ThompsonRule(), "seed": 0}
+    words |= {"dictionary": RidgeLeverageSampling(2.0, "coupled"), "width": ConstantWidth(1.5)}
+    bandit, loaded = (Bandit(candidates=Arms(arms), **words) for _ in range(2))
+    for _ in range(12):
+        play(bandit, 1)
+        loaded.load_state_dict(bandit.state_dict())
+        assert difference(loaded._belief.deviation(7), bandit._belief.deviation(7)) < 1e-6
 
 
 @pytest.mark.parametrize(("name", "settings"), [("mini-gp-ucb", {}), ("bbkb", {}), ("bbkb", {"rule": "local"})])

@@ -7,7 +7,7 @@ import pytest
 import torch
 from gpytorch.kernels import RBFKernel
 from hypothesis import given
-from problems import DOUBLE, data, dense, difference, exactly, examples, rbf
+from problems import DOUBLE, as_told, data, dense, difference, exactly, examples, rbf
 
 from torch_kbandits import KORS, ContextualActions
 from torch_kbandits.acquisition import Domain, ThompsonRule, UpperConfidenceRule
@@ -25,7 +25,7 @@ def told(n=40, seed=0, kernel=None):
     candidates = ContextualActions(action_dim=2, context_dim=0)
     belief = belief_over(candidates, kernel or rbf(0.6), LAMBDA, 0, exact=False, online=True)
     for row in range(n):
-        belief.learn(X[row, None], Y[row], KORS(0.3), torch.Generator().manual_seed(row))
+        belief = belief.learned(as_told(X[row, None], Y[row]), KORS(0.3), torch.Generator().manual_seed(row))
     return belief, X, Y.squeeze(-1)
 
 

@@ -120,7 +120,7 @@ def play(arms, rule, dictionary_rule, width, rounds, *, is_lazy, dense=None) -> 
         shares.append(belief.visited_share)
         x = belief.arm(row)
         y = reward(x, number)
-        belief.update(x, y, dictionary_rule.select(belief.preview(x), generator_for(0, 0, "dictionary")))
+        belief = belief.updated(x, y, dictionary_rule.select(belief.preview(x), generator_for(0, 0, "dictionary")))
         if dense is not None:
             dense.played.append((x[0].numpy(), float(y)))
     return Choices(rows, shares)
@@ -201,7 +201,7 @@ def test_with_points_pending(rule, strangers):
             pending.append(x[0])
         X = torch.stack(pending[-3:])
         Y = torch.cat([reward(x[None], number) for x in X])
-        belief.update(X, Y, fixed.select(belief.preview(X)))
+        belief = belief.updated(X, Y, fixed.select(belief.preview(X)))
         dense.played += [(x.numpy(), float(y)) for x, y in zip(X, Y, strict=True)]
     assert strangers or min(shares) < 0.3
 
@@ -218,7 +218,7 @@ def test_points_off_the_list_in_a_dictionary_that_comes_and_goes():
         X = points[random.integers(len(points), size=2)]
         Y = torch.tensor(random.standard_normal(2))
         members = torch.tensor(np.sort(random.permutation(len(points))[: random.integers(9, 12)]))
-        belief.update(X, Y, FixedDictionary(points[members]).select(belief.preview(X)))
+        belief = belief.updated(X, Y, FixedDictionary(points[members]).select(belief.preview(X)))
         dense.played += [(x.numpy(), float(y)) for x, y in zip(X, Y, strict=True)]
         mean, variance = dense.marginals(points[members].numpy())
         assert difference(belief.mean, mean) < 1e-8
@@ -242,7 +242,9 @@ def test_a_point_that_only_a_left_out_point_spans(told):
     steps = [([0, 5], [0, 5, 9, 12]), ([1], [0, 5, 9, 12]), ([2], [5, 9, 12]), ([3], [5, 9, 12, 30])]
     for rows, members in steps if told else steps[:-1]:
         X = arms[rows]
-        belief.update(X, torch.ones(len(rows), dtype=DOUBLE), FixedDictionary(arms[members]).select(belief.preview(X)))
+        belief = belief.updated(
+            X, torch.ones(len(rows), dtype=DOUBLE), FixedDictionary(arms[members]).select(belief.preview(X))
+        )
         dense.played += [(x.numpy(), 1.0) for x in X]
     ahead = belief.lookahead(arms[:0] if told else arms[30:])
     expected = dense.marginals(

@@ -46,6 +46,7 @@ from torch_kbandits import (
 )
 from torch_kbandits.acquisition import ExpectedImprovementRule, ProbabilityOfImprovementRule, ThompsonRule
 from torch_kbandits.bandit.batches import GlobalBatchRule, LocalBatchRule, StayRule
+from torch_kbandits.beliefs import FeatureTable
 from torch_kbandits.candidates import Arms
 from torch_kbandits.memory import (
     Discount,
@@ -211,14 +212,12 @@ def test_a_model_takes_back_what_a_window_forgets_without_a_rebuild(domain, post
     bandit = make("window of observations", posterior, domain)
     now = tell_at_odd_times(bandit, 10, seed=6)
     belief, rebuilt = bandit._belief, []
-    original = DTCFactors.fit
-    monkeypatch.setattr(DTCFactors, "fit", lambda *words: (rebuilt.append(0), original(*words))[1])
+    monkeypatch.setattr(FeatureTable, "_refit", lambda *_: rebuilt.append(0))
     for number in range(1, 4):
         kept = torch.arange(7) >= number
-        belief = copy(belief)
-        noise = torch.full((8 - number,), LAMBDA, dtype=DOUBLE)
-        noise[0] = math.inf
-        belief._forget(noise)
+        counted = copy(belief._counted)
+        counted._keep(torch.arange(8 - number) > 0)
+        belief = belief._of(counted)
         X, y = dense(bandit.history.X[-7:][kept], bandit.history.Y[-7:][kept])
         wanted = oracles.dtc(KERNEL, X, y, np.full(7 - number, LAMBDA), *dense(bandit.inducing_points, TESTED))
         mean, variance = belief.moments(TESTED)
@@ -450,7 +449,7 @@ def test_a_restart_drops_what_a_batch_rule_holds():
     bandit.tell(ARMS[:1], 0.4)
     assert bandit.model.num_observations == 0
     bandit.restart()
-    assert len(bandit._ledger.outstanding) == 0
+    assert len(bandit._standing.ledger.outstanding) == 0
     twin = restored(bandit, make("window", batches=GlobalBatchRule(50.0)))
     assert torch.equal(twin.ask(3), bandit.ask(3))
 
@@ -469,14 +468,14 @@ def test_in_batches_what_was_learned_counts_as_at_other_times(rule, name, poster
     for number in range(10):
         X = bandit.ask()
         bandit.tell(X, reward(X))
-        learned = bandit._ledger.num_learned
+        learned = bandit._standing.ledger.num_learned
         assert agrees(bandit, name, number + 1.0, learned=learned)
         held += learned not in (0, number + 1)
     assert held > 0
     replayed = make(name, posterior, batches=rule)
     replayed.replay(bandit.history)
     twin = restored(bandit, make(name, posterior, batches=rule))
-    assert replayed._ledger.num_learned == bandit._ledger.num_learned
+    assert replayed._standing.ledger.num_learned == bandit._standing.ledger.num_learned
     batch = bandit.ask(None)
     assert torch.equal(replayed.ask(None), batch)
     assert torch.equal(twin.ask(None), batch)
@@ -504,7 +503,7 @@ def prepared(case):
 
 def late(bandit):
     """A time at which something, but not everything, is forgotten."""
-    return bandit._clock.now + 3.0
+    return bandit._standing.clock.now + 3.0
 
 
 def tell(bandit):
@@ -523,7 +522,7 @@ def ask(bandit):
 def look(bandit):
     bandit.ask(2, time=late(bandit), remember=False, **offer(bandit, 9))
     bandit.acquisition(time=late(bandit), **offer(bandit, 9))
-    bandit.recommend(time=bandit._clock.now + 0.1, **offer(bandit, 9))
+    bandit.recommend(time=bandit._standing.clock.now + 0.1, **offer(bandit, 9))
 
 
 def outcome(bandit):
@@ -744,6 +743,7 @@ def test_states_do_not_mix():
         ({"clock": {"now": math.nan, "kind": "numbers"}}, "before what was told"),
         ({"clock": {"now": 5.0, "kind": "moons"}}, "unknown kind"),
         ({"clock": {"hour": 5.0}}, "damaged"),
+        ({"clock": {"now": 50.0, "kind": "numbers", "matters": False}}, "damaged"),
         ({"num_forgotten": 4}, "forgotten"),
     ):
         twin = make("window")

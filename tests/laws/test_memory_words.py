@@ -1,17 +1,18 @@
 """``memory=`` goes with every named algorithm: it forgets what it should, and is refused by those that are a memory."""
 
 import inspect
+import math
 from itertools import product
 
 import numpy as np
 import oracles
 import pytest
 import torch
-from forgetting import ARMS, BETA, DOMAINS, KERNEL, LAMBDA, MEMORIES, TESTED, joint, offer, reward
+from forgetting import ARMS, BETA, DOMAINS, KERNEL, LAMBDA, MEMORIES, TESTED, Forgetting, play
 from problems import dense, difference, matern
 
 from torch_kbandits import Bandit, InputError, algorithms
-from torch_kbandits.memory import SlidingWindow
+from torch_kbandits.memory import BackToPrior, SlidingWindow
 
 #: What is a memory itself, and what else it needs.
 OWN = {
@@ -26,18 +27,25 @@ OWN = {
     "w-gp-ucb": {},
 }
 TAKING = sorted(set(algorithms.names()) - set(OWN))
-CONTEXTUAL = {"k-ucb", "cbkb", "cbbkb", "ek-ucb", "et-gp-ucb", "lin-ucb", "gp-ts", "random"}
-NAMES = ["window", "restart", "discount", "linear"]
+CONTEXTUAL = {"k-ucb", "cbkb", "cbbkb", "ek-ucb", "et-gp-ucb", "lin-ucb", "gp-ts", "random", "tv-gp-ucb"}
+PRIOR = "back to prior"
+NAMES = ["window", "restart", "discount", "linear", PRIOR]
 SLOW = [pytest.mark.slow]
-#: The rate at which TV-GP-UCB's prior forgets unless told otherwise.
-RATE = 0.01
+#: The rate at which TV-GP-UCB's prior forgets unless told otherwise, and that of the prior on time given as a memory.
+RATE, OTHER_RATE = 0.01, 0.1
+MEMORIES = MEMORIES | {
+    PRIOR: Forgetting(
+        BackToPrior(OTHER_RATE, 0.8),
+        lambda t, now: np.where((1.0 - OTHER_RATE) ** (0.5 * (now - t)) >= 0.8, LAMBDA, np.inf),
+    )
+}
+#: It plays a point again and again, which is another point at another time.
+REPEATING = "mini-gp-ucb"
 
 
 def words_of(name, domain="arms"):
     words = {"kernel": matern(0.5, 1.7), "regularization": LAMBDA, "beta": BETA, "seed": 5}
     words["candidates"] = ARMS if domain == "arms" else DOMAINS[domain]()
-    if name in ("tv-gp-ucb", "dms-tv-gp-ucb") and domain == "box":
-        words["bounds"] = words.pop("candidates").bounds
     words |= OWN.get(name, {})
     taken = algorithms.registry.signature(name).parameters
     if "features" in taken:
@@ -49,24 +57,9 @@ def make(name, memory, domain="arms"):
     return algorithms.build(name, memory=MEMORIES[memory].memory, **words_of(name, domain))
 
 
-def play(bandit, rounds, first=0):
-    """Ask and tell; return what was asked for."""
-    asked = []
-    for number in range(first, first + rounds):
-        words = {} if bandit.candidates.is_timed else offer(bandit, number)
-        asked.append(bandit.ask(**words))
-        bandit.tell(asked[-1], reward(joint(asked[-1], words)), **words)
-    return torch.cat(asked)
-
-
-def in_time(A, B):
-    """TV-GP-UCB's kernel on points whose first column is the time."""
-    return KERNEL(A[:, 1:], B[:, 1:]) * (1.0 - RATE) ** (0.5 * np.abs(A[:, :1] - B[:, 0]))
-
-
 def errors(bandit, memory):
     """By how much the model and the table differ from dense formulas of what counts, in units of their rounding."""
-    ledger, now = bandit._ledger, float(bandit.round)
+    ledger, now = bandit._standing.ledger, float(bandit.round)
     told = slice(ledger.num_forgotten, ledger.num_learned)
     X, y, times = dense(*(part[told] for part in (bandit.history.X, bandit.history.Y, bandit.history.times)))
     noise = MEMORIES[memory].noise(times, now)
@@ -74,7 +67,8 @@ def errors(bandit, memory):
     X, y, noise = X[counts], y[counts], noise[counts]
     is_timed = bandit.candidates.is_timed
     points = torch.cat([torch.full_like(TESTED[:, :1], now), TESTED], dim=-1) if is_timed else TESTED
-    kernel = in_time if is_timed else KERNEL
+    rates = [RATE] * isinstance(bandit, algorithms.TVGPUCB) + [OTHER_RATE] * (memory == PRIOR)
+    kernel = oracles.in_time(KERNEL, 1.0 - math.prod(1.0 - rate for rate in rates)) if is_timed else KERNEL
     T, Z = dense(points, bandit.inducing_points)
     if len(X) == 0:
         expected = np.zeros(len(T)), np.diag(kernel(T, T))
@@ -96,6 +90,7 @@ def cases(*domains, quick=True):
         for number, name in enumerate(TAKING)
         for memory, domain in product(NAMES, domains)
         if domain != "contexts" or name in CONTEXTUAL
+        if memory != PRIOR or name != REPEATING
     ]
 
 

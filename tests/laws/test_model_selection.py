@@ -9,9 +9,9 @@ import torch
 from problems import DOUBLE, data, dense, rbf
 
 from torch_kbandits import InputError, StateMismatchError, algorithms
+from torch_kbandits.bandit import Bandit
 from torch_kbandits.bandit.adaptation import DynamicModelSelection, ResidualTrigger
 from torch_kbandits.bandit.adaptation.model_selection import BlockScores
-from torch_kbandits.bandit.adaptive import AdaptiveBandit
 from torch_kbandits.candidates import Arms
 from torch_kbandits.confidence import ConstantWidth
 from torch_kbandits.memory import Discount, KeepAll, SlidingWindow, UncertaintyInjection
@@ -100,13 +100,18 @@ def test_a_function_that_stays_leads_to_a_long_memory_and_one_that_jumps_to_a_sh
     assert jumps.memory == SlidingWindow(3.0)
 
 
-def test_scores_are_computed_once():
+def test_scores_are_computed_once(monkeypatch):
     bandit = made(forgetting=0.5)
     calls = []
-    believed = bandit._believed
-    bandit._believed = lambda history, memory, now: (calls.append(now), believed(history, memory, now))[1]
+    scored = DynamicModelSelection._scored
+
+    def counted(self, block, *words):
+        calls.append(block)
+        return scored(self, block, *words)
+
+    monkeypatch.setattr(DynamicModelSelection, "_scored", counted)
     play(bandit, 12)
-    assert calls == [float(start) for start in (0, 3, 6, 9) for _ in MEMORIES]
+    assert calls == [0, 1, 2, 3]
 
 
 def test_what_makes_no_sense_is_refused():
@@ -115,7 +120,7 @@ def test_what_makes_no_sense_is_refused():
             made(**bad)
     words = {"candidates": Arms(ARMS), "kernel": rbf(0.3), "regularization": 0.1, "width": ConstantWidth(1.0)}
     with pytest.raises(InputError, match="does not say when a trigger restarted"):
-        AdaptiveBandit(**words, seed=0, trigger=ResidualTrigger(0.1), memories=DynamicModelSelection((KeepAll(),)))
+        Bandit(**words, seed=0, trigger=ResidualTrigger(0.1), memories=DynamicModelSelection((KeepAll(),)))
     with pytest.raises(StateMismatchError, match="memories"):
         made(forgetting=0.9).load_state_dict(play(made(), 4).state_dict())
     history = play(algorithms.GPUCB(candidates=ARMS, kernel=rbf(0.3), regularization=0.1, beta=1.0, seed=0), 4).history

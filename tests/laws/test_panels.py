@@ -200,7 +200,7 @@ def drifted(num_arms: int, rounds: int) -> tuple[float, float, int]:
     Y = random.standard_normal(rounds)
     for row, y in zip(rows.tolist(), torch.tensor(Y), strict=True):
         x = arms[row, None]
-        belief.update(x, y[None], rule.select(belief.preview(x)))
+        belief = belief.updated(x, y[None], rule.select(belief.preview(x)))
     counts = np.bincount(rows, minlength=num_arms)
     played = counts.nonzero()[0]
     means = np.bincount(rows, weights=Y, minlength=num_arms)[played] / counts[played]
@@ -228,7 +228,7 @@ def grown_apart(noise: float, rounds: int) -> tuple[float, float]:
         Y.append(random.standard_normal())
         x = arms[rows[-1], None]
         rule = FixedDictionary(arms[: 2 + 40 * number // rounds])
-        belief.update(x, torch.tensor(Y[-1:], dtype=DOUBLE), rule.select(belief.preview(x)))
+        belief = belief.updated(x, torch.tensor(Y[-1:], dtype=DOUBLE), rule.select(belief.preview(x)))
     X, Z = arms.numpy(), belief.inducing_points.numpy()
     counts = np.bincount(rows)[43:]
     means = np.bincount(rows, weights=Y)[43:] / counts
@@ -257,7 +257,7 @@ def test_drift_of_the_inverse_is_cleared_at_the_next_look(kind):
     rows, Y = random.integers(80, size=49), random.standard_normal(49)
     for number, row in enumerate(rows.tolist()):
         x = arms[row, None]
-        belief.update(x, torch.tensor(Y[number, None]), rule.select(belief.preview(x)))
+        belief = belief.updated(x, torch.tensor(Y[number, None]), rule.select(belief.preview(x)))
         if number == 32:
             inverse = belief._dtc.inverse * (1.0 + 1e-5)
             belief._dtc = replace(belief._dtc, inverse_base=inverse, last=Squares.none(len(inverse), inverse))
@@ -278,7 +278,7 @@ def float32_errors(rounds: int = 500) -> np.ndarray:
         stays = random.random(40) < 0.9
         for belief in tables:
             x = belief.arm(row)
-            belief.update(x, x.new_tensor([y]), _some(belief.preview(x), stays))
+            belief = belief.updated(x, x.new_tensor([y]), _some(belief.preview(x), stays))
         double, single = tables
         errors.append((difference(single.mean, double.mean), difference(single.variance, double.variance)))
     return np.array(errors)
@@ -295,7 +295,9 @@ def test_more_played_points_than_a_block_while_the_dictionary_grows():
     belief = FeatureTable(arms, KERNELS["matern"].make(), LAMBDA, 0)
     for row in range(12):
         x = arms[row, None]
-        belief.update(x, torch.ones(1, dtype=DOUBLE), FixedDictionary(arms[: 3 + row]).select(belief.preview(x)))
+        belief = belief.updated(
+            x, torch.ones(1, dtype=DOUBLE), FixedDictionary(arms[: 3 + row]).select(belief.preview(x))
+        )
 
 
 @pytest.mark.slow

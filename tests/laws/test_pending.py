@@ -1,6 +1,8 @@
 """Points pending join the dictionary, everywhere: what ``ask`` maximises is ``acquisition()`` and the dense formula."""
 
 from collections.abc import Callable
+from dataclasses import replace
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
@@ -8,6 +10,7 @@ import oracles
 import pytest
 import torch
 from problems import DOUBLE, data, dense, difference, rbf, reward
+from product import AGEING, IMPROVEMENT, KEEPING, SEARCH, Loop, drawn, reasons
 from test_algorithms import make
 
 from torch_kbandits import Arms, Bandit, Box, ConstantWidth, ContextualActions, RidgeLeverageSampling
@@ -22,10 +25,6 @@ GRID = torch.cartesian_prod(*[torch.linspace(0.0, 1.0, 12, dtype=DOUBLE)] * 2)
 CONTEXTS = data(20, 1, seed=5)[0]
 RBF = oracles.rbf(0.3)
 FEW = {"oversampling": 0.3}
-
-
-def timed(A, B):
-    return RBF(A[:, 1:], B[:, 1:]) * (1.0 - EPSILON) ** (np.abs(A[:, :1] - B[:, :1].T) / 2.0)
 
 
 class Case(NamedTuple):
@@ -72,7 +71,7 @@ ON_SETS = {
     "contexts, window": in_contexts("bkb", memory=SlidingWindow(2), **FEW),
     "contexts, EK-UCB, window": in_contexts("ek-ucb", memory=SlidingWindow(2), **FEW),
     "contexts, ageing": in_contexts("ek-ucb", memory=UncertaintyInjection(Linear(0.01)), **FEW),
-    "timed": Case(lambda: make("tv-gp-ucb", candidates=ARMS, forgetting=EPSILON), kernel=timed),
+    "timed": Case(lambda: make("tv-gp-ucb", candidates=ARMS, forgetting=EPSILON), kernel=oracles.in_time(RBF, EPSILON)),
 }
 
 
@@ -94,14 +93,14 @@ def with_pending(case, seed=0):
 
 def points_of(bandit, case, words):
     """The points that the kernel sees, and what may be played."""
-    return bandit._domain_at(None, words.get("context"), None).arms
+    return bandit._now(None, words.get("context"), None)[1].arms
 
 
 def dense_moments(bandit, case, points):
     """Mean and variance from all that counts, the dictionary and what is outstanding, which joins it."""
     counts = bandit.weights > 0.0
     history = bandit.history
-    X, y, P, T = dense(history.X[counts], history.Y[counts], bandit._ledger.outstanding, points)
+    X, y, P, T = dense(history.X[counts], history.Y[counts], bandit._standing.ledger.outstanding, points)
     noise = (LAMBDA / bandit.weights[counts]).numpy()
     everything, ahead = np.concatenate([X, P]), np.concatenate([noise, np.full(len(P), LAMBDA)])
     if bandit.dictionary is None:
@@ -127,7 +126,7 @@ def test_pending_points_join_the_dictionary_and_the_largest_value_is_asked_for(n
     for bandit, words in with_pending(case):
         points = points_of(bandit, case, words)
         mean, variance = dense_moments(bandit, case, points)
-        ahead = bandit._lookahead()
+        ahead = bandit._ahead_of(bandit._standing)
         looked = _Offer(ahead, points) if isinstance(ahead, JointLookahead) else ahead
         assert difference(looked.mean, mean) < 1e-8
         assert difference(looked.variance, variance) < 1e-8
@@ -150,18 +149,6 @@ def test_whatever_the_rule_the_largest_value_is_asked_for(rule, context_dim):
     case = Case(composed(candidates, rule, memory), actions, context_dim or 0)
     for bandit, words in with_pending(case):
         assert_largest(bandit, words, bandit.acquisition(**words)(actions.unsqueeze(-2)))
-
-
-def test_improvement_on_arms_of_which_observations_age_is_over_a_played_point():
-    rule = ExpectedImprovementRule()
-    bandit = composed(Arms(ARMS), rule, UncertaintyInjection(Linear(0.01)))()
-    for rows in ([], [0, 1, 2]):
-        if rows:
-            bandit.tell(ARMS[rows], -torch.ones(3))
-        offer = _Offer(bandit._lookahead(), ARMS, in_context=False)
-        values = bandit.acquisition()(ARMS.unsqueeze(-2)).detach()
-        assert difference(rule.on_arms(offer, bandit.beta, 0), values) < 1e-6
-    assert float(offer.mean.max() - offer.incumbent) > 1e-3  # arms far from what was played have a larger mean
 
 
 ON_BOXES = {
@@ -195,3 +182,65 @@ def test_what_is_asked_for_on_a_box_is_better_than_a_grid(name):
         function = bandit.acquisition(**words)
         best = float(function(case.actions.unsqueeze(-2)).max())
         assert float(function(bandit.ask(remember=False, **words).unsqueeze(-2))) >= best - 1e-6
+
+
+# ---------------------------------------------------------------- whatever is put together
+
+
+def maximising(seed, number, *, on_a_box):
+    """So many combinations that play, of a rule that maximises a function. (``StayRule`` plays its first again.)"""
+    rules = ["upper bound", *IMPROVEMENT]
+    combinations = (replace(it, rule=rules[count % 3]) for count, it in enumerate(drawn(seed, 100 * number)))
+    fits = (it for it in combinations if (it.where.actions is None) is on_a_box and it.batches != "stay")
+    return list(islice((it for it in fits if not reasons(it)), number))
+
+
+def improves_on_what_was_not_played(it):
+    """Where arms are asked about a model, improvement is over the largest mean of all arms: see the law below."""
+    is_model = it.memory in AGEING or (it.memory in KEEPING and it.dictionary == "none" and it.space == "arms")
+    return it.rule in IMPROVEMENT and not it.where.is_contextual and it.space != "actions" and is_model
+
+
+def shown(combination, folder):
+    """A bandit of a combination with 0 and 2 points pending, in three rounds, and what the round brings."""
+    loop = Loop(combination, combination.bandit(folder))
+    for q in (1, 3, 2):
+        loop.tell(loop.ask(q)[:2])
+        for more in (0, 2):
+            if more:
+                loop.bandit.ask(more, **loop.words())
+            yield loop, loop.bandit.acquisition(**loop.words())
+        loop.bandit.forget(ids=loop.bandit.pending_ids[1:])
+
+
+@pytest.mark.filterwarnings("ignore:Negative variance values")
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 31))])
+def test_whatever_is_put_together_the_largest_value_of_a_set_is_asked_for(seed, tmp_path):
+    for combination in maximising(seed, 7, on_a_box=False):
+        if not improves_on_what_was_not_played(combination):
+            for loop, function in shown(combination, tmp_path):
+                assert_largest(loop.bandit, loop.words(), function(loop.offered.unsqueeze(-2)).detach())
+
+
+@pytest.mark.filterwarnings("ignore:Negative variance values")
+@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 41))])
+def test_whatever_is_put_together_on_a_box_nothing_is_better_than_what_is_asked_for(seed, tmp_path, monkeypatch):
+    """Neither 200 random points nor what was played. (Before any reward that counts points fill the box instead.)"""
+    monkeypatch.setitem(SEARCH, "num_restarts", 8)
+    monkeypatch.setitem(SEARCH, "raw_samples", 128)
+    (combination,) = maximising(seed, 1, on_a_box=True)
+    for loop, function in shown(combination, tmp_path):
+        bandit, columns = loop.bandit, 2 - combination.where.context_dim
+        played = bandit.candidates.actions(bandit.history.X)
+        values = function(torch.cat([data(200, columns, 9)[0], played]).unsqueeze(-2)).detach()
+        value = float(function(bandit.ask(remember=False, **loop.words()).unsqueeze(-2)))
+        assert value >= float(values.max()) - 1e-6 * max(1.0, abs(value)) or not bool(bandit.weights.any())
+
+
+def test_improvement_on_arms_is_over_the_best_that_was_played():
+    """A window on few arms, whose posterior is exact: as without a window, and as ``acquisition()`` has it."""
+    rule, words = ProbabilityOfImprovementRule(), {"kernel": rbf(0.3), "regularization": LAMBDA, "seed": 0}
+    for number in range(1, 9):
+        bandit = Bandit(candidates=Arms(ARMS), acquisition=rule, memory=SlidingWindow(9.0), **words)
+        bandit.tell(ARMS[:number], reward(ARMS[:number]))
+        assert_largest(bandit, {}, bandit.acquisition()(ARMS.unsqueeze(-2)).detach())

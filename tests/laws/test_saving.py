@@ -36,7 +36,6 @@ from torch_kbandits import (
     algorithms,
 )
 from torch_kbandits.bandit.adaptation import ResidualTrigger
-from torch_kbandits.bandit.adaptive import AdaptiveBandit
 from torch_kbandits.bandit.batches import GlobalBatchRule
 from torch_kbandits.confidence import GreedyGain, IGPUCBWidth, RateGain, SumGain
 from torch_kbandits.memory import Discount, Quadratic, Restart, SlidingWindow, UncertaintyInjection
@@ -181,7 +180,7 @@ def test_an_adaptive_bandit_with_a_trigger_and_memories(tmp_path):
     assert loaded.memory == bandit.memory
     assert loaded.memory_probabilities == bandit.memory_probabilities
     assert torch.equal(play(loaded, 9), play(bandit, 9))
-    restarted = AdaptiveBandit(
+    restarted = Bandit(
         candidates=Arms(ARMS),
         kernel=rbf(0.3),
         regularization=0.05,

@@ -474,9 +474,9 @@ def test_a_damaged_state_changes_nothing(damage):
     [
         ({"questions": 2.0}, "questions: saved 6.0 ln t, here 2.0 ln t"),
         ({"questions": lambda t: 3}, "questions: saved 6.0 ln t, here <lambda>"),
-        ({"cutoff": 1.5}, "cutoff: saved log, here 1.5"),
+        ({"cutoff": 1.5}, "memories.cutoff: saved log, here _Constant"),
         ({"budget": 500}, "budget: saved None, here 500"),
-        ({"growth": Quadratic(0.5)}, "memory.growth.rate: saved"),
+        ({"growth": Quadratic(0.5)}, "memories.memories.0.growth.rate: saved"),
     ],
 )
 def test_a_state_of_other_settings_is_refused(setting, message):

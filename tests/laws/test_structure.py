@@ -13,8 +13,17 @@ import torch_kbandits
 
 ROOT = Path(torch_kbandits.__file__).parent
 LOOSE = {"__init__", "checks", "cli", "errors", "extras", "files", "version"}
-#: Where a class says what it is and no other class says otherwise.
-FINAL = ("algorithms", "bandit", "beliefs", "posteriors")
+#: Defaults that are said anew, where nearly all classes keep them or a base class of another package asks for it.
+DEFAULTS = {
+    "acquisition": {"UniformRule.drawn_row", "UniformRule.on_box"},
+    "confidence": {"ConstantGain.smallest", "RateGain.smallest", "SumGain.smallest"},
+    "memory": {"BackToPrior.prior"},
+    "models": {
+        "NystromGP._is_batch",
+        "NystromGP._load_from_state_dict",
+        "NystromGP.condition_on_observations",
+    },
+}
 
 
 def to_come(what):
@@ -45,6 +54,13 @@ def is_ours(kind):
 
 def room(kind):
     return kind.__module__.split(".")[1]
+
+
+def rooms(**waiting):
+    """Each room of the package; a law of those that wait for something, which is named, is yet to come."""
+    found = sorted({name.removesuffix(".py").split("/")[0] for name in sources()} - {"__init__", "integrations"})
+    assert waiting.keys() <= set(found)
+    return [pytest.param(each, marks=to_come(waiting[each])) if each in waiting else each for each in found]
 
 
 def levels(kind):
@@ -87,7 +103,6 @@ def test_candidates_know_no_posterior():
     assert found == []
 
 
-@to_come("what a reward carries, and adaptation as a piece")
 def test_algorithms_compose_only():
     found = {
         f"{kind.__name__}.{name}"
@@ -99,17 +114,17 @@ def test_algorithms_compose_only():
     assert found == set()
 
 
-@to_come("adaptive bandits are compositions")
-def test_no_concrete_method_is_overridden():
-    assert [name for kind in classes() if room(kind) in FINAL for name in overridden(kind)] == []
+@pytest.mark.parametrize("here", rooms(beliefs="tables and beliefs are views of one engine"))
+def test_no_concrete_method_is_overridden(here):
+    found = {name for kind in classes() if room(kind) == here for name in overridden(kind)}
+    assert found == DEFAULTS.get(here, set())
 
 
-@to_come("tables and beliefs are views of one engine")
-def test_classes_are_at_most_three_levels_deep():
-    assert [kind.__qualname__ for kind in classes() if levels(kind) > 3] == []
+@pytest.mark.parametrize("here", rooms(algorithms="CBKB and CBBKB are compositions"))
+def test_classes_are_at_most_three_levels_deep(here):
+    assert [kind.__qualname__ for kind in classes() if room(kind) == here and levels(kind) > 3] == []
 
 
-@to_come("one frozen state that is swapped")
 def test_nothing_is_restored_by_hand():
     rooms = ("bandit/", "beliefs/", "candidates/", "posteriors/", "tables/")
     by_hand = re.compile(r"except BaseException|vars\(\w+\)\.update")

@@ -105,7 +105,7 @@ def test_the_choices_are_the_dense_ones_round_for_round(num_actions, context_dim
             actions = torch.rand(1 + number % num_actions, 1, generator=generator, dtype=DOUBLE)
         joint = torch.cat([context.expand(len(actions), -1), actions], -1)
         action = bandit.ask(context=context, candidates=actions if changing else None)
-        (stage,) = bandit._ledger.pending.stages.tolist()
+        (stage,) = bandit._standing.ledger.pending.stages.tolist()
         best, expected, near = twin.choose(joint.numpy())
         if near:
             return  # rounding decides which side of a threshold a width is on
@@ -141,7 +141,7 @@ def test_several_points_pending_are_the_dense_ones():
     joint = torch.cat([context.expand(6, 1), actions], -1).numpy()
     for _ in range(6):
         asked, pending = bandit.ask(4, context=context, return_ids=True), []
-        for action, stage in zip(asked.actions, bandit._ledger.pending.stages.tolist(), strict=True):
+        for action, stage in zip(asked.actions, bandit._standing.ledger.pending.stages.tolist(), strict=True):
             best, expected, near = twin.choose(joint, pending)
             assert not near
             assert stage == expected
@@ -181,7 +181,7 @@ def test_saved_loaded_and_replayed_bandits_go_on_alike():
     bandit, loaded, replayed = played(), played(0), played(0)
     waiting = bandit.ask(3)
     loaded.load_state_dict(bandit.state_dict())
-    assert torch.equal(loaded._ledger.pending.stages, bandit._ledger.pending.stages)
+    assert torch.equal(loaded._standing.ledger.pending.stages, bandit._standing.ledger.pending.stages)
     replayed.replay(bandit.history)
     bandit.tell(waiting[1:2], 0.3)
     loaded.tell(waiting[1:2], 0.3)
@@ -201,14 +201,14 @@ def test_looking_changes_nothing_and_parts_are_the_whole():
     looked = bandit.ask(5, remember=False)
     assert torch.equal(bandit.ask(5), looked)
     assert torch.equal(torch.cat([parts.ask(3), parts.ask(), parts.ask()]), looked)
-    assert torch.equal(bandit._ledger.pending.stages, parts._ledger.pending.stages)
+    assert torch.equal(bandit._standing.ledger.pending.stages, parts._standing.ledger.pending.stages)
 
 
 def test_the_first_asked_of_equal_points_is_told_first():
     """The same action twice in stage 1, then in stage 0: what is told by its value takes the stages in that order."""
     bandit = make(torch.zeros(1, 1, dtype=DOUBLE), horizon=4, beta=0.6, kernel=rbf(0.5))
     asked = bandit.ask(6)
-    stages = bandit._ledger.pending.stages.clone()
+    stages = bandit._standing.ledger.pending.stages.clone()
     assert stages[0] == 1
     assert stages[-1] == 0
     for _ in range(6):

@@ -177,7 +177,7 @@ def test_deviations_of_a_table_are_the_posterior_after_many_tells(kind, route, r
         # A dictionary of played points only: the others join as they are played.
         known = [row for row in (0, 2, 9) if row <= part[-1]]
         selection = None if kind != "features" else Selection(X[known], torch.ones(len(known), dtype=DOUBLE), None)
-        belief.update(X[part], Y[part].squeeze(-1), selection)
+        belief = belief.updated(X[part], Y[part].squeeze(-1), selection)
     expected = DTC if kind == "features" else EXACT
     assert difference(belief.mean, expected.mean) < expected.rounding
     assert standardised(deviations(belief, 1500 if route == "joint" else 250), 0.0, expected.covariance) < 5.0
@@ -220,7 +220,7 @@ def test_an_arm_is_chosen_as_often_as_it_is_best():
     share = np.bincount(best, minlength=3) / len(best)
     assert share.min() > 0.01
     belief = table(arms=arms)
-    belief.update(X, Y.squeeze(-1), None)
+    belief = belief.updated(X, Y.squeeze(-1), None)
     rule, beta = ThompsonRule(), torch.tensor(3.0, dtype=DOUBLE)
     of_rule = [int(rule.on_arms(belief, beta, seed).argmax()) for seed in range(1500)]
     chosen = DiscretizedThompsonSampling(online(), arms, beta=3.0, seed=0).maximizers(1500)
@@ -265,7 +265,7 @@ def test_equal_arms_have_equal_deviations(kind, limit, kernel, monkeypatch):
     belief = table(kind, torch.cat([ARMS, ARMS[[3, 0]]]), kernel())
     for part in (X[:3], X[3:9], X[9:]):
         selection = None if kind != "features" else Selection(part[:1], torch.ones(1, dtype=DOUBLE), None)
-        belief.update(part, part.sum(-1), selection)
+        belief = belief.updated(part, part.sum(-1), selection)
         state = torch.random.get_rng_state()
         deviation = belief.deviation(5)
         assert torch.equal(torch.random.get_rng_state(), state)
@@ -447,10 +447,10 @@ def test_singular_covariances_can_be_drawn_from(name, route, dtype, kind, monkey
     arms = arms.to(dtype)
     told, rewards = arms.repeat(times, 1), arms.sum(-1).repeat(times)
     exact = table("exact features", arms, kernel, noise)
-    exact.update(told, rewards, None)
+    exact = exact.updated(told, rewards, None)
     if kind in TABLES:
         belief = table(kind, arms, kernel, noise)
-        belief.update(told, rewards, None)
+        belief = belief.updated(told, rewards, None)
         draws = deviations(belief, 20)
     else:
         given = {"covar_module": kernel, "regularization": noise}
@@ -470,7 +470,7 @@ def test_low_rank_deviations_of_a_table_do_not_extrapolate_their_residuals(large
     monkeypatch.setattr(prior_draws, "_RANK", 2)
     close = 0.5 + 0.1 * ARMS
     belief = table("features", torch.cat([close, ARMS]), RQKernel().double())
-    belief.update(close, close[:, 0], Selection(close, torch.ones(10, dtype=DOUBLE), None))
+    belief = belief.updated(close, close[:, 0], Selection(close, torch.ones(10, dtype=DOUBLE), None))
     ratio = deviations(belief, 500).std(0) / belief.variance.sqrt()
     assert float((ratio - 1.0).abs().max()) < 0.16
 

@@ -18,6 +18,7 @@ from torch_kbandits.kernels import PrecomputedKernel
 from torch_kbandits.looking import plot_dictionary, plot_leverage, plot_line, plot_plane
 from torch_kbandits.looking.belief import recommended_point
 from torch_kbandits.looking.palette import PLAYED
+from torch_kbandits.memory import BackToPrior
 
 FIXED = torch.tensor([0.3, 0.6, 0.1], dtype=DOUBLE)
 UNIT = torch.tensor([[0.0, 0.0, 0.0], [1.0, 1.0, 2.0]], dtype=DOUBLE)
@@ -185,13 +186,14 @@ def test_a_plane_has_the_mean_and_the_deviation():
     assert f"dictionary ({len(bandit.inducing_points)}" in " ".join(labels(figure))
 
 
-def test_a_line_in_a_context_is_in_the_units_of_its_column():
+@pytest.mark.parametrize("memory", [None, BackToPrior(0.2)], ids=["lasting", "in time"])
+def test_a_line_in_a_context_is_in_the_units_of_its_column(memory):
     context = ColumnSpec([Number("hours", 1.0, 8.0, log=True), Category("channel", ["app", "web"])])
     action = ColumnSpec([Number("price", 16.0, 72.0)])
     prices = [{"price": price} for price in (16.0, 30.0, 44.0, 58.0, 72.0)]
     shop = algorithms.CBKB(
         candidates=ContextualActions(prices, context_columns=context, action_columns=action),
-        kernel=rbf(0.5), regularization=0.05, beta=1.0, seed=0,
+        kernel=rbf(0.5), regularization=0.05, beta=1.0, memory=memory, seed=0,
     )  # fmt: skip
     visitors = [{"hours": 1.0 + t, "channel": "web" if t % 2 else "app"} for t in range(6)]
     for visitor in visitors:
@@ -203,8 +205,12 @@ def test_a_line_in_a_context_is_in_the_units_of_its_column():
     joint = torch.cat([context.encode(visitors[3], dtype=DOUBLE).expand(8, -1), action.encode(
         [{"price": float(price)} for price in x], dtype=DOUBLE
     )], dim=-1)  # fmt: skip
+    kernel = oracles.rbf(0.5)
+    if memory is not None:
+        joint = torch.cat([torch.full((8, 1), 6.0, dtype=DOUBLE), joint], dim=-1)
+        kernel = oracles.in_time(kernel, 0.2)
     X, y, Z, T = dense(shop.history.X, shop.history.Y, shop.inducing_points, joint)
-    expected = oracles.dtc(oracles.rbf(0.5), X, y, np.full(6, 0.05), Z, T)
+    expected = oracles.dtc(kernel, X, y, np.full(6, 0.05), Z, T)
     assert np.abs(mean - expected.mean).max() < expected.rounding
     hours = plot_line(shop, "hours", context=visitors[3])
     assert hours.axes[0].get_xscale() == "log"
@@ -218,13 +224,15 @@ def test_a_line_in_a_context_is_in_the_units_of_its_column():
 
 
 @pytest.mark.one_in(2)
+@pytest.mark.parametrize("memory", [None, BackToPrior(0.2)], ids=["lasting", "in time"])
 @pytest.mark.parametrize("candidates", [None, contextual.box()], ids=["set", "box"])
-def test_the_recommended_action_is_that_of_the_bandit(candidates):
-    bandit = contextual.make("igp-ucb", candidates)
+def test_the_recommended_action_is_that_of_the_bandit(candidates, memory):
+    bandit = contextual.make("igp-ucb", candidates, memory=memory)
     contextual.play(bandit, 12)
     context = contextual.CONTEXTS[40]
     ours, theirs = recommended_point(bandit, context), bandit.recommend(context=context)
-    points = [torch.cat([context, action.flatten()[-2:]]).reshape(1, -1) for action in (ours, theirs)]
+    actions = [action.flatten()[-2:].unsqueeze(0) for action in (ours, theirs)]
+    points = [bandit.candidates.points(action, context, bandit.now) for action in actions]
     means = [float(bandit.model.posterior(point).mean) for point in points]
     # On a box one of many spread points stands for a search.
     assert means[0] >= means[1] - (1e-9 if candidates is None else 0.05)
@@ -296,11 +304,12 @@ def test_dictionary_growth_is_by_round():
     assert list(played.get_ydata()) == sizes == list(members.get_ydata())
 
 
-def test_arms_that_have_only_numbers_are_shown_themselves():
+@pytest.mark.parametrize("memory", [None, BackToPrior(0.0)], ids=["lasting", "in time"])
+def test_arms_that_have_only_numbers_are_shown_themselves(memory):
     covariance = torch.eye(4, dtype=DOUBLE) * 2.0
     bandit = algorithms.GPUCB(
         candidates=torch.arange(4, dtype=DOUBLE).unsqueeze(-1), kernel=PrecomputedKernel(covariance),
-        regularization=0.5, beta=1.0, seed=0,
+        regularization=0.5, beta=1.0, memory=memory, seed=0,
     )  # fmt: skip
     bandit.tell(torch.tensor([[2.0]], dtype=DOUBLE), 1.0)
     x, mean, _, upper = curve(plot_line(bandit))

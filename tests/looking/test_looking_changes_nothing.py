@@ -10,6 +10,7 @@ from problems import DOUBLE, data, rbf, reward
 
 from torch_kbandits import algorithms
 from torch_kbandits.looking import plot_dictionary, plot_leverage, plot_line, plot_plane
+from torch_kbandits.memory import BackToPrior
 
 ARMS = data(25, 2)[0]
 #: What some algorithms need beside the rest.
@@ -88,7 +89,15 @@ def test_algorithms_do_not_notice(name):
 @pytest.mark.one_in(4)
 @pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize(
-    ("memory", "domain"), [("discount", "contexts"), ("window", "changing"), ("restart", "contexts"), ("linear", "box")]
+    ("memory", "domain"),
+    [
+        ("discount", "contexts"),
+        ("window", "changing"),
+        ("restart", "contexts"),
+        ("linear", "box"),
+        (BackToPrior(0.1), "arms"),
+        (BackToPrior(0.1), "box"),
+    ],
 )
 def test_bandits_that_forget_do_not_notice(memory, domain):
     seen, unseen = (forgetting.make(memory, "coupled", domain) for _ in range(2))

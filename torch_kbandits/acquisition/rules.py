@@ -1,6 +1,7 @@
 """How a bandit chooses by an acquisition function: over a table of arms, over a box, and as a BoTorch function."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import ClassVar, Protocol, cast
 
@@ -64,6 +65,7 @@ class Domain:
         starts: points of the box (s, d) that it also starts from.
         context: (c,) what the first columns are in this round, whatever the bounds say of them; None without contexts.
         incumbent: the point (1, d) whose posterior mean is to be improved on, for a box of actions in a context.
+        blocks: reads arms that are not in memory part by part, (k, d) each, in order.
     """
 
     arms: Tensor | None = None
@@ -73,6 +75,7 @@ class Domain:
     starts: Tensor | None = None
     context: Tensor | None = None
     incumbent: Tensor | None = None
+    blocks: Callable[[], Iterable[Tensor]] | None = None
 
     @property
     def fixed_features(self) -> dict[int, float] | None:
@@ -138,14 +141,18 @@ class AcquisitionRule(ABC):
     def on_box(self, model: Model, beta: Tensor, X_pending: Tensor | None, domain: Domain, seed: int) -> Tensor:
         """Return the maximiser (1, d) over a box; torch's global generator is left as it was.
 
-        Every start is searched from on its own, so the value found is at least that at ``domain.starts``.
+        Every start is searched from on its own, so the value found is at least that at ``domain.starts``. A function
+        on a discretisation is maximised there.
         """
         if domain.bounds is None:
             raise InputError("on_box needs a domain with bounds.")
         starts = None if domain.starts is None else domain.starts.unsqueeze(-2)
         with seeded(seed % 2**31):
+            function = self.function(model, beta, X_pending, domain, seed)
+            if isinstance(function, DiscretizedThompsonSampling):
+                return function.maximizers(1)
             X, _ = optimize_acqf(
-                self.function(model, beta, X_pending, domain, seed),
+                function,
                 domain.bounds,
                 q=1,
                 num_restarts=domain.num_restarts + (0 if starts is None else len(starts)),
@@ -275,10 +282,6 @@ class ThompsonRule(AcquisitionRule):
                 "in memory; or give DiscretizedThompsonSampling points of your choice."
             )
         return DiscretizedThompsonSampling(model, points, beta=beta, seed=seed)
-
-    def on_box(self, model: Model, beta: Tensor, X_pending: Tensor | None, domain: Domain, seed: int) -> Tensor:
-        """Return the maximiser (1, d) of a draw over D_t."""
-        return self.function(model, beta, X_pending, domain, seed).maximizers(1)
 
 
 @dataclass(frozen=True)

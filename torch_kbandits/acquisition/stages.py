@@ -8,7 +8,8 @@ from botorch.models.model import Model
 from torch import Tensor
 
 from torch_kbandits import checks
-from torch_kbandits.acquisition.rules import Domain, UpperConfidenceRule
+from torch_kbandits.acquisition.kernel_ucb import KernelUCB
+from torch_kbandits.acquisition.rules import AcquisitionRule, ArmPosterior, Domain
 from torch_kbandits.errors import InputError
 
 
@@ -27,7 +28,7 @@ class Verdict(NamedTuple):
 
 
 @dataclass(frozen=True)
-class StagedRule(UpperConfidenceRule):
+class StagedRule(AcquisitionRule):
     """Look at the actions stage by stage, each conditioned on its own rounds only, until one of them decides.
 
     In stage s, with widths w = β σ and bounds u = μ + w of the actions left:
@@ -47,15 +48,12 @@ class StagedRule(UpperConfidenceRule):
 
     horizon: int
 
-    grows_with_mean_and_variance = False
+    uses_width = True
 
     def __post_init__(self) -> None:
         checks.keep(self, horizon=checks.positive_integer)
-
-    @property
-    def num_stages(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """S = ⌈½ log₂ T⌉, at least 1: there 2⁻ˢ is at most 1/√T, and one of the two ways to play applies."""
-        return max(1, ((self.horizon - 1).bit_length() + 1) // 2)
+        # S = ⌈½ log₂ T⌉, at least 1: there 2⁻ˢ is at most 1/√T, and one of the two ways to play applies.
+        object.__setattr__(self, "num_stages", max(1, ((self.horizon - 1).bit_length() + 1) // 2))
 
     def verdict(self, stage: int, mean: Tensor, width: Tensor) -> Verdict:
         """Return what a stage says of actions with posterior means (A,) and widths (A,).
@@ -71,6 +69,10 @@ class StagedRule(UpperConfidenceRule):
         if widest <= 2.0**-stage:
             return Verdict(None, 0, bounds >= bounds.max() - 2.0 ** (1 - stage))
         return Verdict(width, stage, width > 2.0**-stage)
+
+    def on_arms(self, posterior: ArmPosterior, beta: Tensor, seed: int) -> Tensor:
+        """Return μ + β σ, (A,), of a posterior that is that of no stage."""
+        return KernelUCB.score(posterior.mean, posterior.variance, beta)
 
     def function(
         self, model: Model, beta: Tensor, X_pending: Tensor | None, domain: Domain, seed: int

@@ -9,7 +9,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits import checks
-from torch_kbandits.candidates import Arms, Box, Candidates, ContextualActions, TimedActions
+from torch_kbandits.candidates import Arms, Box, Candidates, ContextualActions
 from torch_kbandits.confidence import ConstantWidth, TheoremWidth, Width, greedy_information_gain
 from torch_kbandits.dictionaries import (
     KORS,
@@ -48,18 +48,6 @@ def resolve_contextual(
             raise InputError(f"Leave out context_dim and action_dim: {type(candidates).__name__} know them.")
         return resolve_candidates(candidates, bounds)
     return ContextualActions(candidates, context_dim=context_dim or 0, bounds=bounds, action_dim=action_dim)
-
-
-def timed(
-    candidates: Tensor | None, bounds: Tensor | None, context_dim: int | None, action_dim: int | None
-) -> TimedActions:
-    """Return actions whose points know the time."""
-    if candidates is not None and not isinstance(candidates, Tensor):
-        raise InputError(
-            f"candidates must be a tensor of arms (A, d), got {checks.describe(candidates)}: the points of this "
-            "algorithm know their time as well."
-        )
-    return TimedActions(candidates, context_dim=context_dim or 0, bounds=bounds, action_dim=action_dim)
 
 
 def rounds_to_remember(

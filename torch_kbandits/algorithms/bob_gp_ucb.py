@@ -9,8 +9,8 @@ from torch import Tensor
 from torch_kbandits import checks
 from torch_kbandits.acquisition import UpperConfidenceRule
 from torch_kbandits.algorithms.arguments import check_theory, refuse_memory, resolve_contextual, resolve_width, theorem
+from torch_kbandits.bandit import Bandit
 from torch_kbandits.bandit.adaptation import BanditOverBandit, block_windows, default_memories, exploration_rate
-from torch_kbandits.bandit.adaptive import AdaptiveBandit
 from torch_kbandits.candidates import Candidates
 from torch_kbandits.confidence import IGPUCBWidth, InformationGain, RealizedGain, Width
 from torch_kbandits.dictionaries import DictionaryRule
@@ -18,7 +18,7 @@ from torch_kbandits.errors import InputError
 from torch_kbandits.memory import Memory, SlidingWindow
 
 
-class BOBGPUCB(AdaptiveBandit):
+class BOBGPUCB(Bandit):
     """BOB-GP-UCB, bandit over bandit: SW-GP-UCB whose window is learned from what windows earned, block by block.
 
     It needs no rate of change.

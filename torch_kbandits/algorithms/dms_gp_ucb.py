@@ -7,15 +7,15 @@ from torch import Tensor
 
 from torch_kbandits.acquisition import UpperConfidenceRule
 from torch_kbandits.algorithms.arguments import check_theory, refuse_memory, resolve_contextual, resolve_width, theorem
+from torch_kbandits.bandit import Bandit
 from torch_kbandits.bandit.adaptation import DynamicModelSelection, default_discounts
-from torch_kbandits.bandit.adaptive import AdaptiveBandit
 from torch_kbandits.candidates import Candidates
 from torch_kbandits.confidence import IGPUCBWidth, InformationGain, RealizedGain, Width
 from torch_kbandits.dictionaries import DictionaryRule
 from torch_kbandits.memory import Memory
 
 
-class DMSGPUCB(AdaptiveBandit):
+class DMSGPUCB(Bandit):
     """DMS-GP-UCB, dynamic model selection: GP-UCB under the memory that predicted the latest rewards best.
 
     It needs no rate of change. Every reward scores every memory, so none has to be played in order to be judged.

@@ -7,15 +7,16 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.acquisition import UpperConfidenceRule
-from torch_kbandits.algorithms.arguments import check_theory, refuse_memory, resolve_width, timed
+from torch_kbandits.algorithms.arguments import check_theory, refuse_memory, resolve_contextual, resolve_width
+from torch_kbandits.bandit import Bandit
 from torch_kbandits.bandit.adaptation import DynamicModelSelection
-from torch_kbandits.bandit.adaptive import AdaptiveBandit
+from torch_kbandits.candidates import Candidates
 from torch_kbandits.confidence import TVGPUCBWidth, Width
 from torch_kbandits.dictionaries import DictionaryRule
 from torch_kbandits.memory import BackToPrior, Memory
 
 
-class DMSTVGPUCB(AdaptiveBandit):
+class DMSTVGPUCB(Bandit):
     """DMS-TV-GP-UCB: TV-GP-UCB with the rate of change under which the latest rewards were predicted best.
 
     It needs no rate of change. The prior is on space and time, of which each round replaces a share ε; every five
@@ -36,7 +37,8 @@ class DMSTVGPUCB(AdaptiveBandit):
             round unless ε is 0; see ``BackToPrior``. None drops none.
         block_size: H, rounds between two choices.
         forgetting: α in (0, 1), by which a score loses weight in each round.
-        candidates: arms (A, d), with contexts actions (A, a).
+        candidates: arms (A, d), with contexts actions (A, a), or any ``Candidates``; their points get the time as their
+            first column, see ``Timed``.
         bounds: a box (2, d) instead of arms, with contexts (2, a).
         context_dim: c, the number of context columns; without it there is no context.
         action_dim: a, where each round brings its own actions.
@@ -61,7 +63,7 @@ class DMSTVGPUCB(AdaptiveBandit):
         least_correlation: float | None = 1e-3,
         block_size: int = 5,
         forgetting: float = 0.95,
-        candidates: Tensor | None = None,
+        candidates: Tensor | Candidates | None = None,
         bounds: Tensor | None = None,
         context_dim: int | None = None,
         action_dim: int | None = None,
@@ -76,7 +78,7 @@ class DMSTVGPUCB(AdaptiveBandit):
         memories = tuple(BackToPrior(rate, least_correlation) for rate in rates)
         super().__init__(
             memories=DynamicModelSelection(memories, block_size, forgetting),
-            candidates=timed(candidates, bounds, context_dim, action_dim),
+            candidates=resolve_contextual(candidates, bounds, context_dim, action_dim),
             kernel=kernel,
             regularization=regularization,
             dictionary=dictionary,

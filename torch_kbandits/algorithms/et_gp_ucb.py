@@ -5,15 +5,15 @@ from torch import Tensor
 
 from torch_kbandits.acquisition import UpperConfidenceRule
 from torch_kbandits.algorithms.arguments import check_theory, resolve_contextual, resolve_width, theorem
+from torch_kbandits.bandit import Bandit
 from torch_kbandits.bandit.adaptation import ResidualTrigger
-from torch_kbandits.bandit.adaptive import AdaptiveBandit
 from torch_kbandits.candidates import Candidates
 from torch_kbandits.confidence import IGPUCBWidth, InformationGain, RealizedGain, Width
 from torch_kbandits.dictionaries import DictionaryRule
 from torch_kbandits.memory import Memory
 
 
-class ETGPUCB(AdaptiveBandit):
+class ETGPUCB(Bandit):
     """ET-GP-UCB, event-triggered GP-UCB: GP-UCB that forgets everything when a reward leaves its confidence band.
 
     It needs no rate of change. The reward that triggered a restart counts after it.
@@ -21,7 +21,7 @@ class ETGPUCB(AdaptiveBandit):
     Source: Brunzema, von Rohr, Solowjow and Trimpe, "Event-triggered time-varying Bayesian optimization", TMLR 2025.
     Differs: the default width of the choice is IGP-UCB's; on arms theirs is
     ``beta=BayesianGPUCBWidth(num_arms, failure_probability)``. Rewards may be told several at a time, see
-    ``ResidualTrigger``; a trigger for functions of an RKHS is ``AdaptiveBandit(trigger=ResidualTrigger(width=...))``.
+    ``ResidualTrigger``; a trigger for functions of an RKHS is ``Bandit(trigger=ResidualTrigger(width=...))``.
 
     Args:
         kernel: the prior covariance, any GPyTorch kernel, in reward units squared. Its scale sets what counts as a

@@ -6,7 +6,8 @@ from torch import Tensor
 from torch_kbandits.acquisition import UpperConfidenceRule
 from torch_kbandits.algorithms.arguments import check_theory, resolve_contextual, resolve_width, theorem
 from torch_kbandits.bandit import Bandit
-from torch_kbandits.candidates import Box, Candidates, ContextualActions
+from torch_kbandits.candidates import Candidates
+from torch_kbandits.candidates.timed import untimed
 from torch_kbandits.confidence import FixedDesignWidth, Width
 from torch_kbandits.dictionaries import SpanningDictionary
 from torch_kbandits.errors import InputError
@@ -67,7 +68,7 @@ class LinUCB(Bandit):
         theory = theorem(FixedDesignWidth, noise_scale, norm_bound, failure_probability)
         super().__init__(
             candidates=actions,
-            kernel=_kernel(actions) if features is None else features,
+            kernel=_kernel(actions, memory) if features is None else features,
             regularization=regularization,
             dictionary=SpanningDictionary(),
             width=theory if beta is None and theory is not None else resolve_width(beta, None, regularization),
@@ -77,8 +78,10 @@ class LinUCB(Bandit):
         )
 
 
-def _kernel(candidates: Candidates) -> Kernel:
-    """Return the kernel of a linear model for each action."""
-    if isinstance(candidates, Box) or getattr(candidates, "bounds", None) is not None:
+def _kernel(candidates: Candidates, memory: Memory | None) -> Kernel:
+    """Return the kernel of a linear model for each action; a prior on time has the column of time for itself."""
+    actions = untimed(candidates)
+    if getattr(actions, "bounds", None) is not None:
         raise InputError("LinUCB has a model for each action, of which a box has too many: give actions, or features.")
-    return PerActionLinearKernel(candidates.context_dim if isinstance(candidates, ContextualActions) else 0)
+    seen = actions if isinstance(memory, Memory) and memory.needs_time_column else candidates
+    return PerActionLinearKernel(seen.context_dim)

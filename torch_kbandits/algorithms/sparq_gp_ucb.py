@@ -1,39 +1,28 @@
 """SparQ-GP-UCB, which asks an expert few questions."""
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, NamedTuple, cast
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
 
-import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits import checks
-from torch_kbandits.acquisition import Domain, UpperConfidenceRule
+from torch_kbandits.acquisition import UpperConfidenceRule
 from torch_kbandits.algorithms.arguments import check_theory, refuse_memory, resolve_contextual, resolve_width
 from torch_kbandits.bandit import Bandit
-from torch_kbandits.bandit.state import SavedState, check_config, check_format, check_parts
-from torch_kbandits.beliefs import Belief
-from torch_kbandits.beliefs.model_belief import ModelBelief
+from torch_kbandits.bandit.adaptation import Choice, MemoryChoice
+from torch_kbandits.bandit.adaptation.memory_choice import Believe
+from torch_kbandits.bandit.advice import Advice
 from torch_kbandits.candidates import Candidates
 from torch_kbandits.confidence import InformationGain, RealizedGain, SparQWidth, Width, sparq_cutoff, sparq_queries
 from torch_kbandits.dictionaries import sample_k_dpp
-from torch_kbandits.errors import InputError, StateMismatchError
-from torch_kbandits.memory import Growth, Memory, Quadratic, UncertaintyInjection, ages
+from torch_kbandits.memory import Growth, Memory, Quadratic, UncertaintyInjection
 from torch_kbandits.numerics.random import generator_for
+from torch_kbandits.observations.clock import Clock
 from torch_kbandits.observations.experts import Answers, Expert, GuardedExpert
-from torch_kbandits.observations.ledger import History, joined
-
-#: Answers count with at least this share of λ as their noise variance: without noise Gram matrices lose their rank.
-_LEAST_VARIANCE = 1e-6
-
-
-class Consultation(NamedTuple):
-    """What the expert said in a round, and what is believed since."""
-
-    answers: Answers
-    belief: ModelBelief
+from torch_kbandits.observations.ledger import History
 
 
 class SparQGPUCB(Bandit):
@@ -116,136 +105,85 @@ class SparQGPUCB(Bandit):
             cutoff = _Constant(checks.non_negative("cutoff", cutoff))
         if num_swaps is not None:
             num_swaps = checks.non_negative_integer("num_swaps", num_swaps)
-        self.expert = GuardedExpert(expert, budget)
-        self.growth = Quadratic() if growth is None else growth
-        self._questions, self._cutoff, self._num_swaps = questions, cutoff, num_swaps
-        self._consultations: dict[tuple[int, float, int], Consultation] = {}
+        self.expert, self.growth = GuardedExpert(expert, budget), Quadratic() if growth is None else growth
+        level = checks.positive("regularization", regularization)
         super().__init__(
             candidates=resolve_contextual(candidates, bounds, context_dim, action_dim),
             kernel=kernel,
-            regularization=regularization,
+            regularization=level,
             width=resolve_width(beta, theory, regularization, needed="norm_bound"),
             acquisition=UpperConfidenceRule(),
-            memory=UncertaintyInjection(self.growth),
+            memories=SparQCutoff((UncertaintyInjection(self.growth),), cutoff, level),
+            advice=Questions(self.expert, questions, num_swaps),
             seed=seed,
         )
 
-    @property
-    def weights(self) -> Tensor:
-        """What each reward of ``history`` counts for now, (n,); answers of the expert are not among them."""
-        weights = super().weights
-        cutoff = sparq_cutoff(self.round + 1, self.regularization, self._cutoff)
-        return weights.masked_fill(weights * cutoff < self.regularization, 0.0)
 
-    # ---------------------------------------------------------------- what is believed in a round
+@dataclass(frozen=True)
+class SparQCutoff(MemoryChoice):
+    """Uncertainty injection whose largest noise variance that counts is a function of the round.
 
-    def _domain_at(self, time: Any, context: Any, candidates: Any) -> Domain:
-        """Move on to a time, ask the expert if it was not asked yet, and return what may be played."""
-        domain = super()._domain_at(time, context, candidates)
-        moment = self._moment
-        if moment not in self._consultations:
-            answers = self._consulted()
-            belief = self._believed(self._told, answers, self._clock.now, self.round + 1)
-            self._consultations = {**self._consultations, moment: Consultation(answers, belief)}
-        belief = self._consultations[moment].belief
-        if belief is not self._belief:
-            self._belief, self._ahead, self._model = belief, None, None
-        return domain
+    Source: Mauduit, Berthier and Simonetto, 2025, Algorithm 1.
 
-    def _learn(self, told: History) -> None:
-        """Believe what the rewards that count in the next round say; the expert is asked when that begins."""
-        history = joined([*self._ledger.told, told]).rows(slice(self._ledger.num_forgotten, None))
-        self._belief = self._believed(history, Answers.none(told.X), self._clock.now, self.round + 2)
-        self._consultations = {}
+    Args:
+        memories: the one without a cut-off.
+        cutoff: g, a function of the round t = 1, 2, …
+        regularization: λ, in reward units squared.
+    """
 
-    def _restored(self, saved: SavedState) -> Belief:
-        """Return what the rewards of a saved bandit say."""
-        told = saved.history.rows(slice(saved.num_forgotten, None))
-        return self._believed(told, Answers.none(told.X), saved.clock.now, saved.history.next_round + 1)
+    memories: tuple[UncertaintyInjection, ...]
+    cutoff: Callable[[int], float]
+    regularization: float
+    block_size: int = 1
 
-    @property
-    def _moment(self) -> tuple[int, float, int]:
-        """What the questions and the answers depend on."""
-        return self.round, self._clock.now, self._ledger.num_forgotten
+    def summaries(self, history: History, known: tuple[int, ...], believe: Believe) -> tuple[int, ...]:
+        """Return the number of rounds."""
+        return (history.next_round,)
 
-    @property
-    def _told(self) -> History:
-        """All that was told, but what was forgotten on demand."""
-        self._ledger = self._ledger.in_one_part
-        return self._ledger.told[0].rows(slice(self._ledger.num_forgotten, None))
+    def choice(self, summaries: tuple[int, ...], seed: int) -> Choice:
+        """Return the memory of the next round. Nothing is drawn."""
+        limit = sparq_cutoff(1 + sum(summaries), self.regularization, self.cutoff)
+        # No observation has less noise than λ, so half of it drops all.
+        return Choice(replace(self.memories[0], max_variance=max(limit, 0.5 * self.regularization)), (1.0,))
 
-    def _consulted(self) -> Answers:
-        """Ask the expert the questions of this round, if there are any."""
-        X, t = self._told.X, self.round + 1
-        wanted = checks.non_negative_integer(f"questions({t})", self._questions(t)) if len(X) else 0
+
+@dataclass(frozen=True, eq=False)
+class Questions(Advice):
+    """An expert who is asked about past inputs that a k-DPP draws, far apart yet at random.
+
+    Source: Mauduit, Berthier and Simonetto, 2025, Algorithm 1.
+
+    Args:
+        expert: who answers.
+        number: how many questions in round t = 1, 2, …
+        num_swaps: steps of the k-DPP's chain; None for ``default_num_swaps``.
+    """
+
+    expert: GuardedExpert
+    number: Callable[[int], int]
+    num_swaps: int | None
+
+    def answers(self, told: History, kernel: Kernel, round: int, clock: Clock, seed: int) -> Answers:
+        """Ask the questions of a round, if there are any, and return what was said."""
+        X, t = told.X, round + 1
+        wanted = checks.non_negative_integer(f"questions({t})", self.number(t)) if len(X) else 0
         wanted = self.expert.allowed(wanted)
         if wanted == 0:
             return Answers.none(X)
-        generator = generator_for(self.seed, self.round, "questions")
-        rows = sample_k_dpp(X, self._belief.kernel, wanted, self._num_swaps, generator)
-        now = self._clock.now
-        return self.expert.answers(X[rows], int(now) if self._clock.kind == "rounds" else now)
+        rows = sample_k_dpp(X, kernel, wanted, self.num_swaps, generator_for(seed, round, "questions"))
+        return self.expert.answers(X[rows], int(clock.now) if clock.kind == "rounds" else clock.now)
 
-    def _believed(self, told: History, answers: Answers, now: float, t: int) -> ModelBelief:
-        """Return the posterior of answers and of the rewards that count in round t."""
-        belief = cast(ModelBelief, self._prior().at(now))
-        if told.times is None:
-            raise InputError("The history of a bandit with a memory has times.")
-        level = belief.regularization.double()
-        noise = self.growth.noise(ages(told.times, told.times.new_tensor(now)), level)
-        counts = noise <= sparq_cutoff(t, float(level), self._cutoff)
-        belief.restore_noisy(
-            torch.cat([answers.X, told.X[counts]]),
-            torch.cat([answers.Y, told.Y[counts]]),
-            torch.cat([answers.variance.clamp_min(_LEAST_VARIANCE * float(level)), noise[counts]]),
-        )
-        return belief
+    def counts(self) -> dict[str, int]:
+        """Return what was counted, by name."""
+        return self.expert.counts()
 
-    # ---------------------------------------------------------------- saving
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the whole state, with the answers of the present round; see ``Bandit.state_dict``."""
-        here = self._moment
-        answers = [
-            {"now": now, **known.answers.copied()._asdict()}
-            for (number, now, forgotten), known in self._consultations.items()
-            if (number, forgotten) == (here[0], here[2])
-        ]
-        return super().state_dict() | {"expert": {"counts": self.expert.counts(), "answers": answers}}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue where a bandit was saved, with the answers that it had; see ``Bandit.load_state_dict``."""
-        check_format(state)
-        check_config(state["config"], self._config())
-        check_parts(state, {"expert": (Mapping,)})
-        check_parts(state["expert"], {"counts": (Mapping,), "answers": (list, tuple)}, prefix="expert.")
-        counts = {name: state["expert"]["counts"].get(name) for name in self.expert.counts()}
-        check_parts(counts, dict.fromkeys(counts, (int,)), prefix="expert.counts.")
-        before = dict(vars(self))
-        try:
-            super().load_state_dict(state)
-            known = {}
-            for now, answers in _saved_answers(state, self.candidates.example):
-                belief = self._believed(self._told, answers, now, self.round + 1)
-                known[self.round, now, self._ledger.num_forgotten] = Consultation(answers, belief)
-            self._consultations = known
-            if self._moment in known:
-                self._belief = known[self._moment].belief
-        except BaseException:
-            vars(self).update(before)
-            raise
+    def restore(self, counts: dict[str, int]) -> None:
+        """Go on from what ``counts`` returned."""
         self.expert.restore(counts)
 
-    def _words(self) -> dict[str, Any]:
-        return super()._words() | {"expert": self.expert}
-
-    def _config(self) -> dict[str, Any]:
-        return super()._config() | {
-            "questions": _name_of(self._questions),
-            "cutoff": _name_of(self._cutoff),
-            "num_swaps": self._num_swaps,
-            "budget": self.expert.budget,
-        }
+    def config(self) -> dict[str, Any]:
+        """Return what must agree between a saved state and the bandit that loads it, by name."""
+        return {"questions": _name_of(self.number), "num_swaps": self.num_swaps, "budget": self.expert.budget}
 
 
 @dataclass(frozen=True)
@@ -279,28 +217,3 @@ def _name_of(function: Callable[[int], float]) -> str:
     if isinstance(function, _Logarithmic | _Constant):
         return str(function)
     return getattr(function, "__qualname__", type(function).__name__)
-
-
-_ANSWER: dict[str, tuple[type, ...]] = {
-    "now": (int, float),
-    "X": (Tensor,),
-    "Y": (Tensor,),
-    "variance": (Tensor,),
-}
-
-
-def _saved_answers(state: Mapping[str, Any], example: Tensor) -> list[tuple[float, Answers]]:
-    """Return what an expert said before a state was saved, with the time of each."""
-    found = []
-    for saved in state["expert"]["answers"]:
-        if not isinstance(saved, Mapping):
-            raise StateMismatchError(f"The state is damaged: an answer is {checks.describe(saved)}.")
-        check_parts(saved, _ANSWER, prefix="expert.answers.")
-        X = checks.points("the saved questions", saved["X"].to(example.device), dimension=example.shape[-1])
-        Y, variance = saved["Y"].to(example), saved["variance"].to(example.device, torch.float64)
-        if not (X.dim() == 2 and Y.shape == variance.shape == X.shape[:1]):
-            raise StateMismatchError(
-                f"The state is damaged: {len(X)} questions have {len(Y)} answers and {len(variance)} variances."
-            )
-        found.append((float(saved["now"]), Answers(X.clone(), Y.clone(), variance.clone())))
-    return found

@@ -7,7 +7,8 @@ from torch_kbandits import checks
 from torch_kbandits.acquisition import StagedRule
 from torch_kbandits.algorithms.arguments import check_theory, resolve_contextual, resolve_width, theorem
 from torch_kbandits.bandit import Bandit
-from torch_kbandits.candidates import Arms, Box, Candidates
+from torch_kbandits.candidates import Arms, Candidates
+from torch_kbandits.candidates.timed import untimed
 from torch_kbandits.confidence import FixedDesignWidth, Width
 from torch_kbandits.errors import InputError
 from torch_kbandits.memory import Memory
@@ -83,8 +84,9 @@ class SupKernelUCB(Bandit):
 
 def _finite(candidates: Candidates) -> Candidates:
     """Return candidates of which there are finitely many in memory."""
-    unlisted = isinstance(candidates, Arms) and candidates.source.tensor is None
-    if unlisted or isinstance(candidates, Box) or getattr(candidates, "bounds", None) is not None:
+    actions = untimed(candidates)
+    unlisted = isinstance(actions, Arms) and actions.source.tensor is None
+    if unlisted or getattr(actions, "bounds", None) is not None:
         raise InputError(
             "SupKernelUCB looks at all actions one by one: give a finite set in memory, candidates (A, a), or "
             "action_dim where each round brings its own. On a box use KUCB or EKUCB, or a grid."
@@ -94,7 +96,8 @@ def _finite(candidates: Candidates) -> Candidates:
 
 def _most(candidates: Candidates, num_actions: int | None) -> int | None:
     """Return the most actions of a round, None where it is not known."""
-    known = candidates.source.tensor if isinstance(candidates, Arms) else getattr(candidates, "set", None)
+    actions = untimed(candidates)
+    known = actions.source.tensor if isinstance(actions, Arms) else getattr(actions, "set", None)
     if num_actions is None:
         return None if known is None else len(known)
     if known is not None:

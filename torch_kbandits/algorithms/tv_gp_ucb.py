@@ -4,8 +4,10 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits.acquisition import UpperConfidenceRule
-from torch_kbandits.algorithms.arguments import check_theory, resolve_width, timed
+from torch_kbandits.algorithms.arguments import check_theory, resolve_contextual, resolve_width
 from torch_kbandits.bandit import Bandit
+from torch_kbandits.candidates import Candidates
+from torch_kbandits.candidates.timed import timed
 from torch_kbandits.confidence import TVGPUCBWidth, Width
 from torch_kbandits.dictionaries import DictionaryRule
 from torch_kbandits.kernels import ForgettingKernel, SpaceTimeKernel
@@ -26,7 +28,8 @@ class TVGPUCB(Bandit):
         regularization: λ > 0, the noise variance, in reward units squared.
         forgetting: ε in [0, 1), the share of the function that a round, or unit of time, replaces.
         time_kernel: a kernel on one column, the time, in place of the forgetting one.
-        candidates: arms (A, d), with contexts actions (A, a).
+        candidates: arms (A, d), with contexts actions (A, a), or any ``Candidates``; their points get the time as their
+            first column, see ``Timed``.
         bounds: a box (2, d) instead of arms, with contexts (2, a).
         context_dim: c, the number of context columns; without it there is no context.
         action_dim: a, where each round brings its own actions.
@@ -48,7 +51,7 @@ class TVGPUCB(Bandit):
         seed: int,
         forgetting: float = 0.01,
         time_kernel: Kernel | None = None,
-        candidates: Tensor | None = None,
+        candidates: Tensor | Candidates | None = None,
         bounds: Tensor | None = None,
         context_dim: int | None = None,
         action_dim: int | None = None,
@@ -60,7 +63,7 @@ class TVGPUCB(Bandit):
         check_theory(None, None, 0.5, horizon)
         in_time = ForgettingKernel(forgetting) if time_kernel is None else time_kernel
         super().__init__(
-            candidates=timed(candidates, bounds, context_dim, action_dim),
+            candidates=timed(resolve_contextual(candidates, bounds, context_dim, action_dim)),
             kernel=SpaceTimeKernel(kernel, in_time),
             regularization=regularization,
             dictionary=dictionary,

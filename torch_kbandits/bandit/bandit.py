@@ -13,11 +13,15 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.acquisition import AcquisitionRule, Domain, UpperConfidenceRule
+from torch_kbandits.bandit.adaptation import MemoryChoice, RestartTrigger
+from torch_kbandits.bandit.advice import Advice
 from torch_kbandits.bandit.batches import BatchRule
 from torch_kbandits.bandit.filling import fill, require_open
+from torch_kbandits.bandit.learning import before_any, consulted, learned, probabilities, restarted, restored
 from torch_kbandits.bandit.pieces import Pieces
 from torch_kbandits.bandit.saving import loaded, save
-from torch_kbandits.bandit.state import SavedState, check_config, check_format, saved_state, state_of
+from torch_kbandits.bandit.standing import Standing
+from torch_kbandits.bandit.state import check_config, check_format, saved_answers, saved_state, state_of
 from torch_kbandits.bandit.undisturbed import Undisturbed
 from torch_kbandits.beliefs import Belief, Lookahead
 from torch_kbandits.candidates import Candidates
@@ -27,14 +31,14 @@ from torch_kbandits.errors import InputError
 from torch_kbandits.memory import Memory
 from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.numerics.random import seed_for
-from torch_kbandits.observations.clock import Clock
-from torch_kbandits.observations.ledger import History, Ledger, Pending, check_rounds, joined, replayed_rounds, rewards
+from torch_kbandits.observations.ledger import History, Ledger, check_rounds, replayed_rounds, rewards
 
 #: Points that ``ask(None)`` returns at most.
 _LARGEST_BATCH = 10_000
 
-#: Of the points of a batch that are told at once so many are looked at first, to see whether it is complete.
-_FIRST_LOOKED_AT = 256
+
+#: Words that files have only where they say something: those of version 0.1.0 have them so.
+_ADDED_LAST = ("trigger", "memories", "advice")
 
 
 class Asked(NamedTuple):
@@ -47,6 +51,14 @@ class Asked(NamedTuple):
 
     actions: Tensor
     ids: tuple[int, ...]
+
+
+class _Outlook(NamedTuple):
+    """The posterior with points pending, and of what it is."""
+
+    belief: Belief
+    ledger: Ledger
+    ahead: Lookahead
 
 
 class Bandit(Undisturbed):
@@ -64,10 +76,20 @@ class Bandit(Undisturbed):
         acquisition: how the next point is chosen from the posterior.
         batches: when rewards are learned; None: at once.
         memory: which observations count at a time, and with what noise, where the function changes; None where all do.
+            Under a prior on time, ``BackToPrior``, the points of any candidates get the time as their first column.
         seed: addresses all randomness.
+        trigger: when to restart; None for never. The rewards of the round that triggered count after the restart: they
+            are the first of the function that is new. What a batch rule held back before is forgotten.
+        memories: which memory is in force, block by block, instead of ``memory``; None for the same in all rounds.
+        advice: who is asked about the present function before a choice; None for nobody.
 
     With a memory there is a time. Unless ``ask`` and ``tell`` are given times, it is the round, counted from 0: a
     reward has that of the round in which it is told.
+
+    All that is known is one value, which a call that succeeds replaces: after an error or an interrupt it is as it was.
+
+    Cost of adapting: a trigger reads the posterior at the points told. A change of memory computes the posterior of
+    what counts afresh: O(u³), or O(n m²) for a dictionary chosen anew, once a block.
 
     Raises:
         InputError: if an argument does not fit; the message says what was expected.
@@ -85,23 +107,38 @@ class Bandit(Undisturbed):
         batches: BatchRule | None = None,
         memory: Memory | None = None,
         seed: int,
+        trigger: RestartTrigger | None = None,
+        memories: MemoryChoice | None = None,
+        advice: Advice | None = None,
     ) -> None:
         rule = UpperConfidenceRule() if acquisition is None else acquisition
-        self._pieces = Pieces(candidates, kernel, regularization, dictionary, width, rule, batches, memory, seed)
-        self.candidates = candidates
+        self._pieces = Pieces(
+            candidates,
+            kernel,
+            regularization,
+            dictionary,
+            width,
+            rule,
+            batches,
+            memory,
+            seed,
+            trigger,
+            memories,
+            advice,
+        )
+        self.candidates = self._pieces.candidates
         self.regularization = self._pieces.regularization
         self.dictionary = dictionary
         self.width = cast(Width, self._pieces.width)
         self.batches = batches
-        self.memory = memory
+        self.trigger = trigger
+        self.memories = memories
         self.seed = self._pieces.seed
         self._acquisition, self._kernel = rule, self._pieces.kernel
-        self._clock = self._pieces.clock
-        self._belief = self._prior()
-        self._ledger = Ledger.empty(candidates.example, staged=rule.num_stages > 0, timed=self._pieces.has_clock)
-        self._ahead: Lookahead | None = None
-        self._model: NystromGP | OnlineGP | None = None
-        self.round = 0
+        self._standing = before_any(self._pieces)
+        self._outlook: _Outlook | None = None
+        self._shown: tuple[Belief, NystromGP | OnlineGP] | None = None
+        self._visited_share = 1.0
         self._warned_of_stale_points = False
         self._pieces.warn_of_single_precision(3)
 
@@ -164,30 +201,23 @@ class Bandit(Undisturbed):
             q = checks.positive_integer("q", q)
         if return_ids and not remember:
             raise InputError("return_ids=True needs remember=True: what is not remembered cannot be told by its id.")
-        present = self._present
-        ids: tuple[int, ...] = ()
-        try:
-            domain = self._domain_at(time, context, candidates)
-            domain = self._belief.in_round(domain, self._acquisition)
-            if q is None:
-                require_open(self.batches, self._lookahead, len(self.pending_ids))
-            ahead = self._lookahead() if remember else copy(self._lookahead())
-            before = len(ahead.pending)
-            size, choose = before + (_LARGEST_BATCH if q is None else q), self._chooser(ahead, domain)
-            fill(ahead, size, self.batches, choose, until_complete=q is None)
-            X = ahead.pending[before:].clone()
-            actions = self.candidates.actions(X)
-            if remember:
-                stages = ahead.stages
-                self._ledger = self._ledger.with_asked(X, None if stages is None else stages[before:])
-                ids = self._ledger.pending.ids[-len(X) :]
-            else:
-                self._present = present
-        except BaseException:
-            self._present = present
-            self._ahead = None  # it may hold points that were chosen and are not returned
-            raise
-        return Asked(actions, ids) if return_ids else actions
+        standing, domain = self._now(time, context, candidates)
+        domain = standing.belief.in_round(domain, self._acquisition)
+        known = self._ahead_of(standing)
+        if q is None:
+            require_open(self.batches, lambda: known, len(self.pending_ids))
+        ahead, before = copy(known), len(known.pending)
+        size, choose = before + (_LARGEST_BATCH if q is None else q), self._chooser(standing, ahead, domain)
+        fill(ahead, size, self.batches, choose, until_complete=q is None)
+        X = ahead.pending[before:].clone()
+        actions = self.candidates.actions(X)
+        if not remember:
+            return actions
+        stages = ahead.stages
+        ledger = standing.ledger.with_asked(X, None if stages is None else stages[before:])
+        self._become(replace(standing, ledger=ledger), ahead)
+        self._visited_share = ahead.visited_share
+        return Asked(actions, ledger.pending.ids[-len(X) :]) if return_ids else actions
 
     def mark_pending(self, x: Any, *, context: Any = None, time: Any = None) -> tuple[int, ...]:
         """Make points pending that this bandit did not choose, as those that other workers evaluate; return their ids.
@@ -202,16 +232,11 @@ class Bandit(Undisturbed):
         Raises:
             InputError: if they do not fit; then nothing changes.
         """
-        present = self._present
-        try:
-            clock = self._clock.moved_to(time, self.round)
-            X = self.candidates.points(x, self.candidates.with_time(context, clock.now)).detach().clone()
-            self._move_to(clock)
-            ledger = self._ledger.with_asked(X)
-        except BaseException:
-            self._present = present
-            raise
-        self._ledger, self._ahead = ledger, None
+        clock = self._standing.clock.moved_to(time, self.round)
+        X = self.candidates.points(x, context, clock.now).detach().clone()
+        standing = self._standing.at(clock)
+        ledger = standing.ledger.with_asked(X)
+        self._become(replace(standing, ledger=ledger))
         return ledger.pending.ids[len(ledger.pending.ids) - len(X) :]
 
     def tell(
@@ -245,44 +270,27 @@ class Bandit(Undisturbed):
         """
         if y is None:
             raise InputError("y is missing: give a reward for each point, tell(x, y) or tell(ids=ids, y=y).")
-        clock = self._clock.at_reward(time, self.round)
+        ledger, clock = self._standing.ledger, self._standing.clock.at_reward(time, self.round)
         if ids is None:
-            context = self.candidates.with_time(context, clock.now)
-            X = self.candidates.points(x, context).detach().clone()
-            asked = self._ledger.pending
+            X = self.candidates.points(x, context, clock.now).detach().clone()
+            asked = ledger.pending
             pending, stages = asked.without(X, self._pieces.own_columns), asked.stages_of(X)
             if not self._warned_of_stale_points:
                 self._warned_of_stale_points = asked.warn_if_stale(pending, stacklevel=4)
         else:
             if x is not None or context is not None:
                 raise InputError("Give either x (and its context) or ids, not both: an id stands for its point.")
-            numbers, pending = self._ledger.pending_ids(ids), self._ledger.pending
+            numbers, pending = ledger.pending_ids(ids), ledger.pending
             X, stages = pending.at_ids(numbers), pending.stages_at(numbers)
             pending = pending.without_ids(numbers)
-        self._learn_round(X, rewards(y, X).detach().clone(), stages, pending, clock)
-
-    def _learn_round(self, X: Tensor, Y: Tensor, stages: Tensor | None, pending: Pending, clock: Clock) -> None:
-        """Learn rewards Y (q,) at X (q, d) as one round and leave these points pending; everything or nothing."""
-        told = History(X, Y, torch.full((len(X),), self.round, device=X.device), stages, clock.stamps(X))
-        # The lookahead shares buffers with what is about to change, and failed changes may leave points in the belief.
-        ahead, self._ahead = self._ahead, None
-        before, belief, known = dict(vars(self)), dict(vars(self._belief)), self._belief
-        try:
-            self._move_to(clock)
-            self._clock = clock.after_reward(self.round + 1)
-            ahead = ahead if self._belief is known else None
-            held = self._learn_if_complete(told, ahead)
-            self._ledger = self._ledger.with_told(told, held, pending)
-            if not held:
-                self._model = None
-            elif ahead is not None and len(pending.ids) == 0 and torch.equal(ahead.pending, held[0].X):
-                self._ahead = ahead  # the batch stays what it was: all of it is told now
-            self.round += 1
-            self._move_to(self._clock)
-        except BaseException:
-            vars(known).update(belief)
-            vars(self).update(before)
-            raise
+        Y = rewards(y, X).detach().clone()
+        # What learns shares buffers with the lookahead, and writes to them.
+        ahead, self._outlook = self._known_ahead(self._standing), None
+        after = learned(self._pieces, self._standing, X, Y, stages, pending, clock, ahead)
+        # A batch of which all is told and nothing learned stays what it was.
+        held = after.ledger.held
+        stays = ahead is not None and held and not pending.ids and torch.equal(ahead.pending, held[0].X)
+        self._become(after, ahead if stays and after.told is self._standing.told else None)
 
     def forget(self, x: Any = None, *, context: Any = None, ids: int | Sequence[int] | None = None) -> None:
         """Drop pending points that will not be told; all of them if none are given.
@@ -298,32 +306,54 @@ class Bandit(Undisturbed):
         Raises:
             InputError: if a point is not pending; then nothing is dropped.
         """
-        pending = self._ledger.pending
+        standing = self._standing
+        pending = standing.ledger.pending
         if ids is not None:
             if x is not None or context is not None:
                 raise InputError("Give either x (and its context) or ids, not both: an id stands for its point.")
-            remaining = pending.without_ids(self._ledger.pending_ids(ids))
+            remaining = pending.without_ids(standing.ledger.pending_ids(ids))
         elif x is None and context is None:
             remaining = pending.without(pending.points)
         else:
-            X = self.candidates.points(x, self.candidates.with_time(context, self._clock.now))
+            X = self.candidates.points(x, context, standing.clock.now)
             remaining = pending.without(X, self._pieces.own_columns)
             if len(pending.ids) - len(remaining.ids) != len(X):
                 raise InputError(f"Not all of the {len(X)} point(s) are pending; {len(pending.ids)} are.")
-        self._ledger, self._ahead = replace(self._ledger, pending=remaining), None
+        self._become(replace(standing, ledger=replace(standing.ledger, pending=remaining)))
 
     # ---------------------------------------------------------------- what is believed
 
     @property
+    def round(self) -> int:
+        """The number of the present round, counted from 0."""
+        return self._standing.round
+
+    @property
+    def memory(self) -> Memory | None:
+        """Which observations count, as it is in force now; None where all do."""
+        return self._standing.memory
+
+    @property
+    def num_since_restart(self) -> int:
+        """How many rewards were told since the last restart; all of them if there was none."""
+        return self._standing.num_since_restart
+
+    @property
+    def memory_probabilities(self) -> tuple[float, ...]:
+        """The probabilities from which the memory in force was drawn, in the order of ``memories``; none without."""
+        return probabilities(self._pieces, self._standing)
+
+    @property
     def beta(self) -> Tensor:
         """The multiplier of the posterior standard deviation in force now, 0-dim."""
-        return self.width(self._belief)
+        return self.width(self._standing.belief)
 
     @property
     def history(self) -> History:
         """All that was told, in order; a copy."""
-        self._ledger = self._ledger.in_one_part
-        return self._ledger.told[0].copied()
+        ledger = self._standing.ledger.in_one_part
+        self._standing = replace(self._standing, ledger=ledger)
+        return ledger.told[0].copied()
 
     @property
     def rule(self) -> AcquisitionRule:
@@ -333,16 +363,16 @@ class Bandit(Undisturbed):
     @property
     def num_asked(self) -> int:
         """How many points were ever asked for or marked as pending."""
-        return self._ledger.num_asked
+        return self._standing.ledger.num_asked
 
     @property
     def num_told(self) -> int:
         """How many rewards were ever told."""
-        return self._ledger.num_told
+        return self._standing.ledger.num_told
 
     def told_since(self, number: int) -> History:
         """Return the history without its first ``number`` rewards. Cost: O(what is returned), not O(n)."""
-        return self._ledger.told_since(checks.non_negative_integer("number", number))
+        return self._standing.ledger.told_since(checks.non_negative_integer("number", number))
 
     @property
     def weights(self) -> Tensor:
@@ -350,13 +380,13 @@ class Bandit(Undisturbed):
 
         It is 1 in full, and 0 for what was forgotten or what a batch rule keeps aside.
         """
-        ledger, times = self._ledger, self.history.times
+        ledger, times = self._standing.ledger, self.history.times
         weights = torch.zeros(ledger.num_told, dtype=torch.float64, device=self.candidates.example.device)
         learned = slice(ledger.num_forgotten, ledger.num_learned)
         weights[learned] = 1.0
         if self.memory is not None and times is not None:
             weights[learned] = self.regularization / self.memory.noise(
-                times[learned], self._clock.now, self.regularization
+                times[learned], self._standing.clock.now, self.regularization
             )
         return weights
 
@@ -366,22 +396,23 @@ class Bandit(Undisturbed):
 
         It is minus infinity before the first time.
         """
-        return float(self.round) if self._ledger.told[0].times is None else self._clock.now
+        standing = self._standing
+        return float(standing.round) if standing.ledger.told[0].times is None else standing.clock.now
 
     @property
     def pending(self) -> Tensor:
         """The points asked for and not yet told, (k, d), in the order asked; a copy. With contexts joint points."""
-        return self._ledger.pending.points.clone()
+        return self._standing.ledger.pending.points.clone()
 
     @property
     def pending_ids(self) -> tuple[int, ...]:
         """The ids of the points asked for and not yet told, in the order asked."""
-        return self._ledger.pending.ids
+        return self._standing.ledger.pending.ids
 
     @property
     def inducing_points(self) -> Tensor:
         """The dictionary, (m, d), all points learned if the posterior is exact; a copy."""
-        return self._belief.inducing_points.clone()
+        return self._standing.belief.inducing_points.clone()
 
     @property
     def visited_share(self) -> float:
@@ -389,15 +420,12 @@ class Bandit(Undisturbed):
 
         On many arms bounds certify that the others cannot be chosen.
         """
-        return self._belief.visited_share
+        return self._visited_share
 
     @property
     def model(self) -> NystromGP | OnlineGP:
         """The posterior as a BoTorch model, built when asked for, O(n m²); without rewards that a batch rule holds."""
-        if self._model is None:
-            learned = slice(self._ledger.num_forgotten, self._ledger.num_learned)
-            self._model = self._belief.shown(self.history.rows(learned))
-        return self._model
+        return self._shown_by(self._standing)
 
     def acquisition(self, *, context: Any = None, candidates: Any = None, time: Any = None) -> AcquisitionFunction:
         """Return the acquisition function that ``ask`` maximises, given what is pending, as a BoTorch one on ``model``.
@@ -410,18 +438,12 @@ class Bandit(Undisturbed):
             candidates: as in ``ask``.
             time: as in ``ask``; nothing changes for the bandit.
         """
-        present = self._present
-        try:
-            domain = self._domain_at(time, context, candidates)
-            domain = self._belief.in_round(domain, self._acquisition)
-            outstanding = self._ledger.outstanding
-            seed = seed_for(self.seed, self.round, f"ask {len(outstanding)}")
-            pending = outstanding if len(outstanding) else None
-            function = self._acquisition.function(self.model, self.beta, pending, domain, seed)
-            self._present = present
-        except BaseException:  # no finally: that may itself be interrupted
-            self._present = present
-            raise
+        standing, domain = self._now(time, context, candidates)
+        domain = standing.belief.in_round(domain, self._acquisition)
+        outstanding = standing.ledger.outstanding
+        seed = seed_for(self.seed, standing.round, f"ask {len(outstanding)}")
+        pending, model = outstanding if len(outstanding) else None, self._shown_by(standing)
+        function = self._acquisition.function(model, self.width(standing.belief), pending, domain, seed)
         return domain.of_action(function, self.candidates.example.shape[-1])
 
     def recommend(self, *, context: Any = None, candidates: Any = None, time: Any = None) -> Tensor:
@@ -438,30 +460,21 @@ class Bandit(Undisturbed):
         Raises:
             EmptyHistoryError: if nothing was learned yet, or nothing of it counts any more.
         """
-        present = self._present
-        try:
-            domain = self._domain_at(time, context, candidates)
-            best = self._belief.recommend_in(domain if self.candidates.is_contextual else None)
-            self._present = present
-        except BaseException:
-            self._present = present
-            raise
-        return self.candidates.actions(best)
+        standing, domain = self._now(time, context, candidates)
+        return self.candidates.actions(standing.belief.recommend_in(domain if self.candidates.is_contextual else None))
 
     def restart(self) -> None:
         """Forget all that was told so far, as where the function has become another; points stay pending.
 
         The history keeps it. The next choice is from the prior. Rewards of points pending that are told later count.
         """
-        belief = self._prior().at(self._clock.now)
-        self._ledger, self._belief, self._ahead, self._model = self._ledger.restarted, belief, None, None
+        self._become(restarted(self._pieces, self._standing))
 
     # ---------------------------------------------------------------- saving
 
     def state_dict(self) -> dict[str, Any]:
         """Return the whole state: tensors, numbers and strings, which ``torch.load(weights_only=True)`` reads."""
-        belief = self._belief
-        return state_of(self._config(), self._ledger, self._clock, belief.inducing_points, belief.dictionary_weights)
+        return state_of(self._config(), self._standing, self._pieces.advice)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue where a bandit of the same configuration was saved; what this one knew is replaced.
@@ -475,14 +488,13 @@ class Bandit(Undisturbed):
         """
         check_format(state)
         check_config(state["config"], self._config())
-        saved = saved_state(state, self.candidates.example, self._acquisition.num_stages, timed=self._pieces.has_clock)
-        self._belief = self._restored(saved)
-        self._ledger = Ledger.restored(
-            saved.history, saved.pending, saved.num_asked, saved.num_learned, saved.num_forgotten
-        )
-        self._clock = saved.clock
-        self._ahead = self._model = None
-        self.round = saved.history.next_round
+        rule, timed = self._acquisition, self._pieces.has_clock
+        saved = saved_state(state, self.candidates.example, rule.num_stages, timed=timed)
+        answers, counts = saved_answers(state, self.candidates.example, self._pieces.advice)
+        after = replace(restored(self._pieces, saved), answers=answers)
+        self._become(after)
+        if self._pieces.advice is not None:
+            self._pieces.advice.restore(counts)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write this bandit to one file, from which ``load`` makes it again, here or in another process.
@@ -495,7 +507,7 @@ class Bandit(Undisturbed):
 
         Cost: that of ``state_dict``, and a copy of the arms where they are in memory.
         """
-        save(self, path, self._words(), torch.cat([self.candidates.example, self._belief.inducing_points]))
+        save(self, path, self._words(), torch.cat([self.candidates.example, self._standing.told.inducing_points]))
 
     @classmethod
     def load(
@@ -540,17 +552,13 @@ class Bandit(Undisturbed):
         check_rounds(history)
         if self.round:
             raise InputError(f"replay needs a bandit that was told nothing; this one was told {self.round} round(s).")
-        fresh, before, clock = self._prior(), self._ledger, self._clock
-        clocks = clock.replayed(history.times, history.rounds)
+        standing, own = self._standing, self._pieces.own_columns
+        clocks = standing.clock.replayed(history.times, history.rounds)
         rounds = replayed_rounds(history, self.candidates.example, self._acquisition.num_stages)
-        try:
-            for now, (X, Y, stages) in zip(clocks, rounds, strict=True):
-                self._learn_round(X, Y, stages, self._ledger.pending.without(X, self._pieces.own_columns), now)
-            self._clock = self._clock.undecided
-        except BaseException:
-            self._belief, self._ledger, self._clock, self.round = fresh, before, clock, 0
-            self._ahead = self._model = None
-            raise
+        for now, (X, Y, stages) in zip(clocks, rounds, strict=True):
+            pending = standing.ledger.pending.without(X, own)
+            standing = learned(self._pieces, standing, X, Y, stages, pending, now, None)
+        self._become(replace(standing, clock=standing.clock.undecided))
 
     def __repr__(self) -> str:
         return (
@@ -560,80 +568,61 @@ class Bandit(Undisturbed):
 
     # ---------------------------------------------------------------- inside
 
-    def _prior(self) -> Belief:
-        """Return the belief before any reward, under the memory that is in force."""
-        return self._pieces.prior(self.memory)
-
-    def _restored(self, saved: SavedState) -> Belief:
-        """Return the belief of a saved bandit, computed afresh."""
-        belief = self._prior().at(saved.clock.now)
-        learned = saved.history.rows(slice(saved.num_forgotten, saved.num_learned))
-        if len(learned.X):
-            belief.restore_history(learned, saved.dictionary)
-        return belief
-
     @property
-    def _present(self) -> tuple[Clock, Belief, Lookahead | None, NystromGP | OnlineGP | None]:
-        """What depends on the time that it is."""
-        return self._clock, self._belief, self._ahead, self._model
+    def _belief(self) -> Belief:
+        """The posterior of what counts now."""
+        return self._standing.belief
 
-    @_present.setter
-    def _present(self, present: tuple[Clock, Belief, Lookahead | None, NystromGP | OnlineGP | None]) -> None:
-        self._clock, self._belief, self._ahead, self._model = present
+    def _now(self, time: Any, context: Any, candidates: Any) -> tuple[Standing, Domain]:
+        """Return what is known at a time, and what may be played then; who gives advice is asked if not done yet."""
+        clock = self._standing.clock.moved_to(time, self.round)
+        domain = self.candidates.in_round(context, candidates, clock.now)
+        standing = self._standing.at(clock)
+        if self._pieces.advice is None:
+            return standing, domain
+        answers = consulted(self._pieces, standing)
+        self._standing = replace(self._standing, answers=answers)  # what was asked is asked, whatever comes of it
+        return replace(standing, answers=answers), domain
 
-    def _domain_at(self, time: Any, context: Any, candidates: Any) -> Domain:
-        """Move on to a time, and return what may be played then."""
-        clock = self._clock.moved_to(time, self.round)
-        domain = self.candidates.in_round(self.candidates.with_time(context, clock.now), candidates)
-        self._move_to(clock)
-        return domain
+    def _become(self, standing: Standing, ahead: Lookahead | None = None) -> None:
+        """Take over what is known from now on, and the posterior with its batch pending, if that is known."""
+        self._outlook = None if ahead is None else _Outlook(standing.belief, standing.ledger, ahead)
+        self._standing = standing
 
-    def _move_to(self, clock: Clock) -> None:
-        """Make it the time of a clock."""
-        belief = self._belief.at(clock.now)
-        if belief is not self._belief:
-            self._belief, self._ahead, self._model = belief, None, None
-        self._clock = clock
+    def _known_ahead(self, standing: Standing) -> Lookahead | None:
+        """Return the posterior with the batch so far pending if it was computed already."""
+        known, ledger = self._outlook, standing.ledger
+        if known is None or known.belief is not standing.belief:
+            return None
+        same = known.ledger.pending is ledger.pending and known.ledger.held is ledger.held
+        return known.ahead if same else None
 
-    def _learn_if_complete(self, told: History, ahead: Lookahead | None) -> tuple[History, ...]:
-        """Learn what is told and what was kept aside, or keep all of it aside; return what is kept aside."""
-        if self.batches is None:
-            self._learn(told)
-            return ()
-        held = joined([*self._ledger.held, told])
-        if not self._is_complete(self.batches, held.X, ahead):
-            return (held,)
-        self._learn(held)
-        return ()
-
-    def _is_complete(self, batches: BatchRule, X: Tensor, ahead: Lookahead | None) -> bool:
-        """Say whether points (k, d) are a complete batch; of thousands, which cost their square, the first may do."""
-        if ahead is not None and torch.equal(ahead.pending, X):
-            return batches.is_complete(ahead)
-        first, belief = X[:_FIRST_LOOKED_AT], self._belief
-        is_complete = batches.is_complete(belief.lookahead(first))
-        return is_complete or (len(X) > len(first) and batches.is_complete(belief.lookahead(X)))
-
-    def _learn(self, told: History) -> None:
-        """Condition on rewards told."""
-        generator = self._pieces.dictionary_generator(self._ledger.num_learned)
-        self._belief.learn_history(told, self.dictionary, generator)
-
-    def _lookahead(self) -> Lookahead:
+    def _ahead_of(self, standing: Standing) -> Lookahead:
         """Return the posterior with the batch so far pending, kept from ask to ask."""
-        if self._ahead is None:
-            stages = self._ledger.pending.stages
-            self._ahead = self._belief.lookahead_in_stages(self._ledger.outstanding, stages)
-        return self._ahead
+        ahead, ledger = self._known_ahead(standing), standing.ledger
+        if ahead is None:
+            ahead = standing.belief.lookahead(ledger.outstanding, ledger.pending.stages)
+            self._outlook = _Outlook(standing.belief, ledger, ahead)
+        return ahead
 
-    def _chooser(self, ahead: Lookahead, domain: Domain) -> Callable[[int], Tensor]:
+    def _chooser(self, standing: Standing, ahead: Lookahead, domain: Domain) -> Callable[[int], Tensor]:
         """Return what chooses the next point (1, d) in this round when so many are pending."""
-        rule, beta, seed, number = self._acquisition, self.beta, self.seed, self.round
+        rule, seed, number = self._acquisition, self.seed, standing.round
+        beta = self.width(standing.belief)
         return lambda pending: ahead.choose(rule, beta, seed_for(seed, number, f"ask {pending}"), domain)
+
+    def _shown_by(self, standing: Standing) -> NystromGP | OnlineGP:
+        """Return the posterior as a BoTorch model of its own, remembered while it stays."""
+        belief, ledger = standing.belief, standing.ledger
+        if self._shown is None or self._shown[0] is not belief:
+            learned = ledger.in_one_part.told[0].rows(slice(ledger.num_forgotten, ledger.num_learned))
+            self._shown = belief, belief.shown(learned.copied())
+        return self._shown[1]
 
     def _words(self) -> dict[str, Any]:
         """Return the arguments of the constructor that makes this bandit again, without choosing its pieces anew."""
-        return {field.name: getattr(self._pieces, field.name) for field in fields(self._pieces)}
+        words = {field.name: getattr(self._pieces, field.name) for field in fields(self._pieces)}
+        return {name: word for name, word in words.items() if word is not None or name not in _ADDED_LAST}
 
     @classmethod
     def _made_of(cls, words: dict[str, Any]) -> Self:

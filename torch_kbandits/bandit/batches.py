@@ -37,7 +37,7 @@ class BatchRule(ABC):
     The points of the batch shrink the variance meanwhile, as pending points do. A value without state.
     """
 
-    #: Whether a point may be played again without being chosen, which it cannot in another context.
+    #: Whether a point may be played again without being chosen, which it cannot in another context: ``RepeatingRule``.
     repeats_points: ClassVar[bool] = False
 
     @abstractmethod
@@ -47,9 +47,13 @@ class BatchRule(ABC):
         A batch that is complete with its first points stays so with more.
         """
 
+
+class RepeatingRule(Protocol):
+    """A ``BatchRule`` whose ``repeats_points`` is true."""
+
     def repeats(self, posterior: BatchPosterior) -> int:
-        """Return how often the batch's first point is to be played again before anything else; 0 for most rules."""
-        return 0
+        """Return how often the batch's first point is to be played again before anything else."""
+        ...
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,11 @@
 """How a batch fills with points: one chosen after the other, or the first again where its rule says so."""
 
 from collections.abc import Callable
+from typing import cast
 
 from torch import Tensor
 
-from torch_kbandits.bandit.batches import BatchRule
+from torch_kbandits.bandit.batches import BatchRule, RepeatingRule
 from torch_kbandits.beliefs import Lookahead
 from torch_kbandits.errors import InputError
 
@@ -23,7 +24,8 @@ def fill(
     """
     while len(ahead.pending) < size:
         number = len(ahead.pending)
-        again = rule.repeats(ahead) if rule is not None and number else 0
+        repeats = rule is not None and rule.repeats_points
+        again = cast(RepeatingRule, rule).repeats(ahead) if repeats and number else 0
         if again:
             ahead.add(ahead.pending[:1], min(again, size - number))
         else:

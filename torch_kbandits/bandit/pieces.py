@@ -10,17 +10,20 @@ from gpytorch.kernels import Kernel
 
 from torch_kbandits import checks
 from torch_kbandits.acquisition import AcquisitionRule
+from torch_kbandits.bandit.adaptation import MemoryChoice, RestartTrigger
+from torch_kbandits.bandit.advice import Advice, Advised
 from torch_kbandits.bandit.batches import BatchRule
 from torch_kbandits.bandit.state import describe_kernel, describe_value
 from torch_kbandits.beliefs import Belief, StagedBelief, belief_over
 from torch_kbandits.candidates import Candidates
+from torch_kbandits.candidates.timed import timed
 from torch_kbandits.confidence import ConstantWidth, Width
 from torch_kbandits.dictionaries import DictionaryRule
 from torch_kbandits.errors import InputError, TheoryWarning
 from torch_kbandits.memory import Memory
 from torch_kbandits.numerics.gram import check_kernel, prior_variance
 from torch_kbandits.numerics.random import generator_for
-from torch_kbandits.observations.clock import Clock, NoClock
+from torch_kbandits.observations.clock import Clock
 
 #: In single precision a regularization below this fraction of the prior variance drowns in rounding.
 _FLOAT32_REGULARIZATION = 1e-4
@@ -31,7 +34,7 @@ class Pieces:
     """What a bandit is made of, checked when put together. A value: what is learned is elsewhere.
 
     Args:
-        candidates: what may be played.
+        candidates: what may be played; under a memory that is a prior on time their points get a column of it.
         kernel: the prior covariance; a copy is kept.
         regularization: λ > 0, in reward units squared.
         dictionary: which played points span the approximation; None for the exact posterior.
@@ -40,6 +43,9 @@ class Pieces:
         batches: when rewards are learned; None: at once.
         memory: which observations count at a time; None where all do.
         seed: addresses all randomness.
+        trigger: when to restart; None for never.
+        memories: which memory is in force, block by block; None for the same in all rounds.
+        advice: who is asked about the present before a choice; None for nobody.
 
     Raises:
         InputError: if a piece does not fit, or two of them do not go together.
@@ -54,11 +60,25 @@ class Pieces:
     batches: BatchRule | None
     memory: Memory | None
     seed: int
+    trigger: RestartTrigger | None = None
+    memories: MemoryChoice | None = None
+    advice: Advice | None = None
 
     def __post_init__(self) -> None:
         checks.instance("candidates", self.candidates, Candidates, "Arms or a Box")
         checks.instance("kernel", self.kernel, Kernel, "a GPyTorch kernel")
         checks.keep(self, regularization=checks.positive, seed=checks.whole_number)
+        if self.memory is not None:
+            checks.instance("memory", self.memory, Memory, "a memory such as SlidingWindow(500)")
+        if self.trigger is not None:
+            checks.instance("trigger", self.trigger, RestartTrigger, "a trigger such as ResidualTrigger()")
+        if self.memories is not None:
+            checks.instance("memories", self.memories, MemoryChoice, "a BanditOverBandit or a DynamicModelSelection")
+            self._check_choice(self.memories)
+        for memory in self._all_memories:
+            self._check_memory(memory)
+        if any(memory.needs_time_column for memory in self._all_memories):
+            object.__setattr__(self, "candidates", timed(self.candidates))
         if self.dictionary is not None:
             checks.instance("dictionary", self.dictionary, DictionaryRule, "a rule such as RidgeLeverageSampling()")
         checks.instance("acquisition", self.acquisition, AcquisitionRule, "a rule such as UpperConfidenceRule()")
@@ -69,13 +89,12 @@ class Pieces:
             if self.batches.repeats_points and self.candidates.is_contextual:
                 raise InputError(
                     f"{type(self.batches).__name__} plays a point again and again, and each round brings another "
-                    "context or other actions: use GlobalBatchRule or LocalBatchRule, or candidates that stay."
+                    "context, other actions or a time that the points know: use GlobalBatchRule or LocalBatchRule, or "
+                    "candidates that stay under a memory that is no prior on time."
                 )
-        if self.memory is not None:
-            checks.instance("memory", self.memory, Memory, "a memory such as SlidingWindow(500)")
-            self.check_memory(self.memory)
-        check_kernel(_kernel_under(self.memory, self.kernel), self.candidates.example)
-        if self.acquisition.num_stages and (self.dictionary, self.batches, self.memory) != (None, None, None):
+        for memory in self._all_memories or (None,):
+            check_kernel(_kernel_under(memory, self.kernel), self.candidates.example)
+        if self.acquisition.num_stages and (self.dictionary, self.batches, *self._all_memories) != (None, None):
             raise InputError(
                 "A rule that chooses through stages needs exact posteriors, each of rewards of one function that are "
                 "independent given the points of its stage: leave out dictionary, batches and memory."
@@ -86,12 +105,19 @@ class Pieces:
     @property
     def has_clock(self) -> bool:
         """Whether it matters when something is asked or told."""
-        return self.memory is not None or self.candidates.is_timed
+        return bool(self._all_memories) or self.candidates.is_timed
+
+    @property
+    def _all_memories(self) -> tuple[Memory, ...]:
+        """The memories that may be in force."""
+        if self.memories is not None:
+            return self.memories.memories
+        return () if self.memory is None else (self.memory,)
 
     @property
     def clock(self) -> Clock:
         """The clock before anything is asked or told."""
-        return Clock() if self.has_clock else NoClock()
+        return Clock(matters=self.has_clock)
 
     @property
     def own_columns(self) -> int:
@@ -104,7 +130,7 @@ class Pieces:
         if num_stages:
             return StagedBelief(self.candidates.example, self.kernel, self.regularization, num_stages)
         online = self.dictionary is not None and self.dictionary.is_online
-        return belief_over(
+        belief = belief_over(
             self.candidates,
             _kernel_under(memory, self.kernel),
             self.regularization,
@@ -113,9 +139,30 @@ class Pieces:
             online=online,
             memory=memory,
         )
+        if self.advice is not None and not isinstance(belief, Advised):
+            raise InputError(
+                "An expert's answers need a posterior whose observations age: give memory=UncertaintyInjection(...), "
+                "or leave out advice."
+            )
+        return belief
 
-    def check_memory(self, memory: Memory) -> None:
-        """Refuse a memory in which nothing ever counts, or that needs points of another kind.
+    def _check_choice(self, memories: MemoryChoice) -> None:
+        """Refuse memories to choose from that do not go together or with the other pieces."""
+        if self.memory is not None:
+            raise InputError("Give either memory or memories: one of memories is in force at any time.")
+        if self.trigger is not None and not memories.allows_restarts:
+            raise InputError(
+                f"{type(memories).__name__} compares memories on the whole history, which does not say when a "
+                "trigger restarted: give one of the two, or BanditOverBandit."
+            )
+        if len({each.needs_time_column for each in memories.memories}) > 1:
+            raise InputError(
+                "Either all memories are priors on time, such as BackToPrior(0.01), or none: BackToPrior(0.0) is the "
+                "one that keeps all."
+            )
+
+    def _check_memory(self, memory: Memory) -> None:
+        """Refuse a memory in which nothing ever counts.
 
         Raises:
             InputError: if it does not fit.
@@ -125,11 +172,6 @@ class Pieces:
             raise InputError(
                 f"{memory!r} drops an observation of noise variance {level:g} as soon as it is made: let the largest "
                 "variance be above the regularization."
-            )
-        if memory.needs_time_column and not self.candidates.is_timed:
-            raise InputError(
-                f"{memory!r} needs points whose first column is the time: give candidates=TimedActions(...), or take "
-                "TVGPUCB, DMSTVGPUCB or another memory."
             )
 
     def dictionary_generator(self, num_learned: int) -> torch.Generator | None:
@@ -145,9 +187,12 @@ class Pieces:
         config |= {f"candidates.{key}": value for key, value in self.candidates.describe().items()}
         config |= describe_kernel(self.kernel)
         config["regularization"] = self.regularization
-        for name in ("acquisition", "batches", "dictionary", "memory", "width"):
+        names = ["acquisition", "batches", "dictionary", "width"]
+        names += ["memory"] if self.memories is None else []  # which one is in force is state
+        names += ["memories", "trigger"] if self.memories is not None or self.trigger is not None else []
+        for name in names:
             describe_value(name, getattr(self, name), config)
-        return config
+        return config | ({} if self.advice is None else self.advice.config())
 
     def warn_of_single_precision(self, stacklevel: int) -> None:
         """Say that λ is too small for the dtype, if so, ``stacklevel`` calls above this one."""

@@ -10,10 +10,13 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits import checks
+from torch_kbandits.bandit.advice import Advice
+from torch_kbandits.bandit.standing import Standing
 from torch_kbandits.dictionaries import Selection
 from torch_kbandits.errors import InputError, StateMismatchError
-from torch_kbandits.observations.clock import Clock, NoClock
-from torch_kbandits.observations.ledger import History, Ledger, Pending, check_rounds, checked_stages, rewards
+from torch_kbandits.observations.clock import Clock
+from torch_kbandits.observations.experts import Answers
+from torch_kbandits.observations.ledger import History, Pending, check_rounds, checked_stages, rewards
 
 #: Version of the layout of ``Bandit.state_dict``.
 STATE_FORMAT = 3
@@ -63,18 +66,14 @@ def describe_value(name: str, value: Any, config: dict[str, Any]) -> None:
     elif isinstance(value, (bool, int, float, str, type(None))):
         config[name] = value
     else:
-        config[name] = type(value).__name__
+        config[name] = getattr(value, "__qualname__", type(value).__name__)
 
 
-def state_of(
-    config: dict[str, Any],
-    ledger: Ledger,
-    clock: Clock,
-    inducing_points: Tensor,
-    dictionary_weights: Tensor | None,
-) -> dict[str, Any]:
+def state_of(config: dict[str, Any], standing: Standing, advice: Advice | None) -> dict[str, Any]:
     """Return the state of a bandit: tensors of its own, numbers and strings."""
-    return {
+    ledger, clock = standing.ledger, standing.clock
+    inducing_points, dictionary_weights = standing.told.inducing_points, standing.told.dictionary_weights
+    state = {
         "format": STATE_FORMAT,
         "config": config,
         "history": ledger.in_one_part.told[0].copied()._asdict(),
@@ -88,6 +87,10 @@ def state_of(
         "num_forgotten": ledger.num_forgotten,
         "clock": {"now": clock.now, "kind": clock.kind},
     }
+    if advice is None:
+        return state
+    answers = [{"now": now, **said.copied()._asdict()} for now, said in standing.answers]
+    return state | {"expert": {"counts": advice.counts(), "answers": answers}}
 
 
 #: What a state has, of which kinds; what is not needed may be missing.
@@ -106,6 +109,12 @@ _OTHER_PARTS: dict[str, tuple[type, ...]] = {
     "pending_stages": (Tensor, type(None)),
     "num_forgotten": (int,),
     "clock": (Mapping,),
+}
+_ANSWER: dict[str, tuple[type, ...]] = {
+    "now": (int, float),
+    "X": (Tensor,),
+    "Y": (Tensor,),
+    "variance": (Tensor,),
 }
 _COLUMNS: dict[str, tuple[type, ...]] = {"X": (Tensor,), "Y": (Tensor,), "rounds": (Tensor,)}
 _OTHER_COLUMNS: dict[str, tuple[type, ...]] = {"stages": (Tensor, type(None)), "times": (Tensor, type(None))}
@@ -237,7 +246,7 @@ def saved_state(state: Mapping[str, Any], example: Tensor, num_stages: int = 0, 
         if not 0 <= num_learned <= len(X):
             raise InputError(f"{num_learned} rewards were learned of {len(X)} told.")
         num_forgotten = int(state.get("num_forgotten", 0))
-        clock = Clock(**state.get("clock", {})) if timed else NoClock()
+        clock = Clock(**(state.get("clock", {}) if timed else {}), matters=timed)
         if not 0 <= num_forgotten <= num_learned:
             raise InputError(f"{num_forgotten} rewards were forgotten of {num_learned} learned.")
         if timed != (saved.times is not None):
@@ -257,6 +266,35 @@ def saved_state(state: Mapping[str, Any], example: Tensor, num_stages: int = 0, 
     history = History(X.clone(), Y.clone(), saved.rounds.to(example.device).clone(), stages, times)
     outstanding = Pending(pending.clone(), ids, pending_stages)
     return SavedState(history, dictionary, outstanding, num_asked, num_learned, num_forgotten, clock)
+
+
+def saved_answers(
+    state: Mapping[str, Any], example: Tensor, advice: Advice | None
+) -> tuple[tuple[tuple[float, Answers], ...], dict[str, int]]:
+    """Return what an expert said before a state was saved, with the time of each, and what was counted.
+
+    Raises:
+        StateMismatchError: if something is missing or does not fit together.
+    """
+    if advice is None:
+        return (), {}
+    check_parts(state, {"expert": (Mapping,)})
+    check_parts(state["expert"], {"counts": (Mapping,), "answers": (list, tuple)}, prefix="expert.")
+    counts = {name: state["expert"]["counts"].get(name) for name in advice.counts()}
+    check_parts(counts, dict.fromkeys(counts, (int,)), prefix="expert.counts.")
+    found = []
+    for saved in state["expert"]["answers"]:
+        if not isinstance(saved, Mapping):
+            raise StateMismatchError(f"The state is damaged: an answer is {checks.describe(saved)}.")
+        check_parts(saved, _ANSWER, prefix="expert.answers.")
+        X = checks.points("the saved questions", saved["X"].to(example.device), dimension=example.shape[-1])
+        Y, variance = saved["Y"].to(example), saved["variance"].to(example.device, torch.float64)
+        if not (X.dim() == 2 and Y.shape == variance.shape == X.shape[:1]):
+            raise StateMismatchError(
+                f"The state is damaged: {len(X)} questions have {len(Y)} answers and {len(variance)} variances."
+            )
+        found.append((float(saved["now"]), Answers(X.clone(), Y.clone(), variance.clone())))
+    return tuple(found), counts
 
 
 def _saved_dictionary(points: Tensor, weights: Tensor | None, example: Tensor) -> Selection:

@@ -46,7 +46,7 @@ class Undisturbed:
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         with self._lock.held:
             other = memo[id(self)] = type(self).__new__(type(self))
-            vars(other).update(deepcopy(vars(self), memo))
+            other.__dict__.update(deepcopy(vars(self), memo))
             return other
 
 

@@ -6,7 +6,8 @@ from torch_kbandits.beliefs.covariances import CovarianceTable
 from torch_kbandits.beliefs.features import FeatureTable
 from torch_kbandits.beliefs.forgetting import ForgettingTable
 from torch_kbandits.beliefs.growing import GrowingBelief
-from torch_kbandits.beliefs.joint import JointBelief
+from torch_kbandits.beliefs.model_belief import ModelBelief
+from torch_kbandits.beliefs.nystrom import NystromBelief
 from torch_kbandits.beliefs.staged import StagedBelief
 from torch_kbandits.beliefs.table import TableBelief
 
@@ -16,8 +17,9 @@ __all__ = [
     "FeatureTable",
     "ForgettingTable",
     "GrowingBelief",
-    "JointBelief",
     "Lookahead",
+    "ModelBelief",
+    "NystromBelief",
     "StagedBelief",
     "TableBelief",
     "belief_over",

@@ -11,7 +11,7 @@ from gpytorch.settings import min_fixed_noise
 from torch import Tensor
 
 from torch_kbandits.acquisition import AcquisitionRule, Domain, UpperConfidenceRule
-from torch_kbandits.dictionaries import DictionaryRule, PlayedPoints, Selection
+from torch_kbandits.dictionaries import DictionaryRule, Selection
 from torch_kbandits.errors import EmptyHistoryError, NumericalError
 from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.observations.ledger import History
@@ -23,6 +23,9 @@ class Lookahead(ABC):
     Args:
         pending: (k, d).
     """
+
+    #: The share of the candidates that was looked at for the last choice.
+    visited_share: float = 1.0
 
     def __init__(self, pending: Tensor) -> None:
         self._pending = [pending]
@@ -65,7 +68,9 @@ class Lookahead(ABC):
 class Belief(ABC):
     """The posterior of a bandit in the form that suits its candidates, and the search for the best of them.
 
-    A belief is also the ``Evidence`` that confidence widths read. It checks nothing that ``Bandit`` has checked.
+    A value: what is learned makes another, and this one stays as it is; they may share memory, in which the newest
+    writes behind what the others show, so values must form a chain. A belief is also the ``Evidence`` that confidence
+    widths read. It checks nothing that ``Bandit`` has checked.
 
     Args:
         example: a point (1, d) whose dtype and device all tensors have.
@@ -73,9 +78,6 @@ class Belief(ABC):
         regularization: λ.
         exact: whether the posterior is the exact one; else it is the Nyström–DTC one at a selected dictionary.
     """
-
-    #: The share of the candidates that was looked at for the last choice.
-    visited_share: float = 1.0
 
     #: The order in which ties between arms are broken, (A,); None where a lot of the round decides.
     tie_rank: Tensor | None = None
@@ -168,43 +170,27 @@ class Belief(ABC):
         """Return the posterior means and variances of the function at points X (q, d), each (q,)."""
 
     @abstractmethod
-    def learn(self, X: Tensor, Y: Tensor, rule: DictionaryRule | None, generator: torch.Generator | None) -> None:
-        """Condition on rewards Y (q,) at X (q, d), with the dictionary that a rule chooses; everything or nothing.
+    def learned(self, told: History, rule: DictionaryRule | None, generator: torch.Generator | None) -> Self:
+        """Return the belief conditioned on more rewards, with the dictionary that a rule chooses.
 
         Args:
-            X: (q, d).
-            Y: (q,).
+            told: the rewards; with the stages that chose their points, and times, where the bandit has any.
             rule: None for the exact posterior.
             generator: all randomness of the rule.
         """
 
     @abstractmethod
-    def restore(self, X: Tensor, Y: Tensor, dictionary: Selection) -> None:
-        """Condition the empty belief on a whole history at a known dictionary; everything or nothing.
+    def restored(self, told: History, dictionary: Selection) -> Self:
+        """Return the empty belief conditioned on a whole history at a known dictionary.
 
         Args:
-            X: (n, d).
-            Y: (n,).
+            told: as in ``learned``.
             dictionary: points, and weights if its rule has any; no indices.
         """
 
     @abstractmethod
-    def lookahead(self, pending: Tensor) -> Lookahead:
-        """Return the posterior with points (k, d) pending."""
-
-    # What a bandit calls: it also hands over which stage chose each point and when, which few beliefs have to know.
-
-    def learn_history(self, told: History, rule: DictionaryRule | None, generator: torch.Generator | None) -> None:
-        """Do as ``learn`` with rewards of which stages and times are known, where the bandit has any."""
-        self.learn(told.X, told.Y, rule, generator)
-
-    def restore_history(self, told: History, dictionary: Selection) -> None:
-        """Do as ``restore`` with a history of which stages and times are known, where the bandit has any."""
-        self.restore(told.X, told.Y, dictionary)
-
-    def lookahead_in_stages(self, pending: Tensor, stages: Tensor | None) -> Lookahead:
-        """Do as ``lookahead`` with points that stages (k,) chose; None where there are no stages."""
-        return self.lookahead(pending)
+    def lookahead(self, pending: Tensor, stages: Tensor | None = None) -> Lookahead:
+        """Return the posterior with points (k, d) pending, which stages (k,) chose; None where there are no stages."""
 
     def at(self, now: float) -> Self:
         """Return the belief at a time, which is not before the present one: itself if it has no memory."""
@@ -213,26 +199,6 @@ class Belief(ABC):
     def shown(self, told: History) -> NystromGP | OnlineGP:
         """Return the posterior of the rewards learned as a BoTorch model of its own."""
         return self.model(told.X, told.Y, self.inducing_points)
-
-
-class SelectingBelief(Belief):
-    """A belief whose dictionary is chosen anew from all played points whenever something is learned."""
-
-    def learn(self, X: Tensor, Y: Tensor, rule: DictionaryRule | None, generator: torch.Generator | None) -> None:
-        """Condition on rewards Y (q,) at X (q, d), with the dictionary that a rule chooses; everything or nothing."""
-        self.update(X, Y, None if rule is None else rule.select(self.preview(X), generator))
-
-    @abstractmethod
-    def preview(self, X: Tensor) -> PlayedPoints:
-        """Return the unique played points together with X (q, d), scored by the posterior before X is told."""
-
-    @abstractmethod
-    def update(self, X: Tensor, Y: Tensor, selection: Selection | None) -> None:
-        """Condition on rewards Y (q,) at X (q, d) and move to the dictionary selected from ``preview(X)``.
-
-        Without a selection the posterior is the exact one, or must become it: all played points are in the dictionary.
-        Either everything is done or, if an error is raised, nothing.
-        """
 
 
 def padded(values: Tensor | None, size: int) -> Tensor | None:

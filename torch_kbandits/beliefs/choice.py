@@ -4,18 +4,24 @@ from functools import singledispatch
 
 import torch
 from gpytorch.kernels import Kernel
+from torch import Tensor
 
 from torch_kbandits.beliefs.base import Belief
-from torch_kbandits.beliefs.box import BoxBelief
+from torch_kbandits.beliefs.box_search import BoxSearch
 from torch_kbandits.beliefs.covariances import CovarianceTable
 from torch_kbandits.beliefs.features import FeatureTable
 from torch_kbandits.beliefs.forgetting import ForgettingTable
 from torch_kbandits.beliefs.growing import GrowingBelief
-from torch_kbandits.beliefs.joint import JointBelief
-from torch_kbandits.candidates import Arms, Box, Candidates, ContextualActions
+from torch_kbandits.beliefs.model_belief import ModelBelief
+from torch_kbandits.beliefs.nystrom import NystromBelief
+from torch_kbandits.candidates import Arms, Box, Candidates, ContextualActions, Timed
+from torch_kbandits.candidates.timed import untimed
 from torch_kbandits.errors import InputError
 from torch_kbandits.memory import Memory
 from torch_kbandits.numerics.ties import tie_rank
+
+#: Bytes that the features of points played in a box may occupy under a dictionary that only grows.
+_ROW_MEMORY = 2**30
 
 #: Up to this many arms an exact posterior is kept as the covariance of all of them.
 COVARIANCE_LIMIT = 512
@@ -66,7 +72,7 @@ def _over_arms(
     """Return a table: of covariances if that is exact and small, else of features.
 
     With a memory under which observations age, or for an exact posterior on few arms with any memory, it is no
-    table but a model that is asked about all arms, which must be in memory.
+    table but a model that is asked about all arms.
     """
     source = candidates.source
     is_small = exact and len(source) <= COVARIANCE_LIMIT and source.dtype == torch.float64
@@ -74,15 +80,10 @@ def _over_arms(
         return CovarianceTable(source, kernel, regularization, seed)
     if memory is None or (memory.keeps_noise and not is_small):
         table = FeatureTable(source, kernel, regularization, seed, candidates.column_memory, exact=exact)
-        return table if memory is None else ForgettingTable(table, memory, online=online)
-    arms = candidates.domain.arms
-    if arms is None:
-        raise InputError(
-            f"{memory!r} needs arms in memory here: give Arms a tensor, or take a memory such as "
-            "SlidingWindow(500), with a dictionary."
-        )
-    rank = tie_rank(len(arms), seed)
-    return JointBelief(arms, kernel, regularization, exact=exact, online=online, memory=memory, tie_rank=rank)
+        return table if memory is None and not online else ForgettingTable(table, memory, online=online)
+    example = candidates.example if source.tensor is None else source.tensor
+    words = {"exact": exact, "online": online, "memory": memory}
+    return ModelBelief(example, kernel, regularization, **words, tie_rank=tie_rank(len(source), seed))
 
 
 @belief_over.register
@@ -96,14 +97,16 @@ def _over_a_box(
     online: bool = False,
     memory: Memory | None = None,
 ) -> Belief:
-    """Return a model that is searched by gradients."""
-    online = online and memory is not None  # else the rule chooses from all that was played
-    return BoxBelief(candidates, kernel, regularization, seed, exact=exact, online=online, memory=memory)
+    """Return a posterior that is searched by gradients."""
+    search = BoxSearch.of(candidates, seed)
+    words = {"exact": exact, "online": online, "memory": memory, "search": search}
+    return _over_points(search.probes, kernel, regularization, _ROW_MEMORY, **words)
 
 
-@belief_over.register
+@belief_over.register(ContextualActions)
+@belief_over.register(Timed)
 def _over_joint_points(
-    candidates: ContextualActions,
+    candidates: ContextualActions | Timed,
     kernel: Kernel,
     regularization: float,
     seed: int,
@@ -112,7 +115,30 @@ def _over_joint_points(
     online: bool = False,
     memory: Memory | None = None,
 ) -> Belief:
-    """Return a belief over joint points: one that grows if the dictionary rule decides about points once."""
-    if online and memory is None:
-        return GrowingBelief(candidates.example, kernel, regularization, candidates.row_memory)
-    return JointBelief(candidates.example, kernel, regularization, exact=exact, online=online, memory=memory)
+    """Return a posterior over joint points. Arms that know the time keep the order in which ties are broken."""
+    kind = untimed(candidates)
+    rank = tie_rank(len(kind.source), seed) if isinstance(kind, Arms) else None
+    words = {"exact": exact, "online": online, "memory": memory, "tie_rank": rank}
+    return _over_points(candidates.example, kernel, regularization, candidates.row_memory, **words)
+
+
+def _over_points(
+    example: Tensor,
+    kernel: Kernel,
+    regularization: float,
+    row_memory: int,
+    *,
+    exact: bool,
+    online: bool,
+    memory: Memory | None,
+    tie_rank: Tensor | None = None,
+    search: BoxSearch | None = None,
+) -> Belief:
+    """Return the posterior over points that are not listed: a model if it is exact or observations age."""
+    if exact or (memory is not None and not memory.keeps_noise):
+        words = {"exact": exact, "online": online, "memory": memory, "tie_rank": tie_rank, "search": search}
+        return ModelBelief(example, kernel, regularization, **words)
+    if online and memory is None and tie_rank is None:
+        return GrowingBelief(example, kernel, regularization, row_memory, search)
+    words = {"online": online, "memory": memory, "tie_rank": tie_rank, "search": search}
+    return NystromBelief(example, kernel, regularization, **words)

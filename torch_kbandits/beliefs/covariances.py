@@ -13,6 +13,7 @@ from torch_kbandits.beliefs.table import TableBelief, grouped
 from torch_kbandits.candidates.sources import ArmSource
 from torch_kbandits.dictionaries import Selection
 from torch_kbandits.numerics.gram import gram
+from torch_kbandits.observations.ledger import History
 from torch_kbandits.observations.played import Located
 
 
@@ -80,9 +81,9 @@ class CovarianceTable(TableBelief):
         weights = (self._log.sums - self._log.counts * means) / self.regularization
         return (weights @ means).clamp_min(0.0).sqrt()
 
-    def restore(self, X: Tensor, Y: Tensor, dictionary: Selection) -> None:
-        """Condition the empty table on a whole history. Cost: O(u A²)."""
-        self.update(X, Y, None)
+    def restored(self, told: History, dictionary: Selection) -> Self:
+        """Return the empty table conditioned on a whole history. Cost: O(u A²)."""
+        return self.updated(told.X, told.Y, None)
 
     def hallucinated(self, row: int, times: int = 1) -> Self:
         """Return the table conditioned so many times on the posterior mean at a row. Cost: O(A²)."""
@@ -90,17 +91,14 @@ class CovarianceTable(TableBelief):
         ahead._observe(row, times, times * ahead._mean[row])
         return ahead
 
-    def _condition(
+    def _conditioned(
         self, X: Tensor, Y: Tensor, selection: Selection | None, located: Located, played_rows: Tensor
-    ) -> None:
-        before = dict(vars(self))
-        try:
-            for position, (count, total) in grouped(located.positions, Y).items():
-                self._observe(int(played_rows[position]), count, total)
-            require_finite(self._mean, self._covariance.diagonal())
-        except BaseException:
-            vars(self).update(before)
-            raise
+    ) -> Self:
+        after = copy(self)
+        for position, (count, total) in grouped(located.positions, Y).items():
+            after._observe(int(played_rows[position]), count, total)
+        require_finite(after._mean, after._covariance.diagonal())
+        return after
 
     def _observe(self, row: int, count: int, total: Tensor) -> None:
         """Condition on ``count`` rewards of one row, given their sum. Cost: O(A²)."""

@@ -16,8 +16,9 @@ from torch_kbandits.dictionaries import PlayedPoints, Selection
 from torch_kbandits.dictionaries.greedy import greedy_pivots
 from torch_kbandits.numerics.linalg import jittered_cholesky
 from torch_kbandits.numerics.squares import Squares
+from torch_kbandits.observations.ledger import History
 from torch_kbandits.observations.played import Located, Plays
-from torch_kbandits.posteriors.dtc import embed
+from torch_kbandits.posteriors.dtc import DTCFactors, embed
 from torch_kbandits.posteriors.online_dtc import OnlineDTC
 from torch_kbandits.tables.columns import KernelColumns
 from torch_kbandits.tables.growth import SPAN_TOLERANCE, Columns, Growth, spanning_factor
@@ -97,7 +98,7 @@ class FeatureTable(TableBelief):
         super().__init__(arms, kernel, regularization, seed, exact=exact)
         self._columns = KernelColumns(self.kernel, self._points, column_memory)
         self._dictionary_rows = self._feature_rows = self._played_rows
-        self._listed_dictionary: tuple[Tensor, Tensor] | None = None  # points and rows, where a rule gave no indices
+        self._listed_dictionary = self._log.points, self._played_rows  # points and rows, where a rule gave no indices
         self._positions: dict[int, int | None] = {}  # of rows among the features; None where spanned without one
         self._dtc = OnlineDTC.empty(self._prior_variance)
         self._weights = self._dtc.weights
@@ -169,6 +170,27 @@ class FeatureTable(TableBelief):
         """Return the RKHS norm of the posterior mean, 0-dim. Cost: O(m)."""
         return self._weights.norm().to(self._points.dtype)
 
+    @property
+    def posterior(self) -> OnlineDTC:
+        """The posterior in the coordinates of the spanning points."""
+        return self._dtc
+
+    @property
+    def spanning_points(self) -> Tensor:
+        """The points whose features there are, (m, d); some may have left the dictionary."""
+        return self.points_of(self._feature_rows)
+
+    def restricted_factors(self) -> tuple[Tensor, DTCFactors]:
+        """Return the points (m, d) that span the dictionary, and the factors of the posterior at them.
+
+        In the dtype of the arms. Cost: O(m³).
+        """
+        dtc, kept = self._dtc, self.spanning_points
+        if dtc.left_out:
+            dtc, kept = dtc.restricted(), kept[list(dtc.kept)]
+        parts = (dtc.factor, dtc.precision_factor, dtc.weights)
+        return kept, DTCFactors(*(part.to(self._points.dtype) for part in parts))
+
     # ---------------------------------------------------------------- choosing
 
     def contenders(self, rule: AcquisitionRule, beta: Tensor, seed: int) -> tuple[Tensor | None, Tensor]:
@@ -185,43 +207,43 @@ class FeatureTable(TableBelief):
 
     # ---------------------------------------------------------------- telling
 
-    def restore(self, X: Tensor, Y: Tensor, dictionary: Selection) -> None:
-        """Condition the empty table on a whole history at a known dictionary."""
-        self.update(X, Y, None if self.exact else dictionary)
+    def restored(self, told: History, dictionary: Selection) -> Self:
+        """Return the empty table conditioned on a whole history at a known dictionary."""
+        return self.updated(told.X, told.Y, None if self.exact else dictionary)
 
-    def _condition(
+    def _conditioned(
         self, X: Tensor, Y: Tensor, selection: Selection | None, located: Located, played_rows: Tensor
-    ) -> None:
-        fresh = played_rows[len(self._played_rows) :]
-        if selection is None:
-            dictionary = torch.cat([self._dictionary_rows, fresh])
-        elif selection.indices is None:
-            dictionary = self._rows_of_dictionary(selection.points)
-        else:
+    ) -> Self:
+        if selection is not None and selection.indices is None:
+            listing = self._listing(selection.points)
+            if listing is not self:
+                return listing._conditioned(X, Y, selection, located, played_rows)
+            dictionary = self._listed_dictionary[1]
+        elif selection is not None:
             dictionary = played_rows[selection.indices]
+        else:
+            dictionary = torch.cat([self._dictionary_rows, played_rows[len(self._played_rows) :]])
         if torch.equal(dictionary, self._dictionary_rows):
             dictionary = self._dictionary_rows  # the same object, by which others know that nothing changed
         groups = grouped(located.positions, Y)
         joining, left_out = self._difference(dictionary)
         if groups and left_out is not None and self._is_cheap(joining, left_out, dictionary, played_rows, len(groups)):
-            before = dict(vars(self))  # values are replaced, and features written beyond those in use only
-            followed = False
-            try:
-                followed = self._advance(joining, left_out, dictionary, played_rows, groups)
-            finally:
-                if not followed:
-                    vars(self).update(before)
-            if followed:
-                return
+            after = copy(self)  # features are written beyond those in use only
+            if after._advance(joining, left_out, dictionary, played_rows, groups):
+                return after
         if self.exact:
             dictionary = self._spanning(dictionary if len(dictionary) <= len(played_rows) else played_rows)
-        self._replace(dictionary, played_rows, X, Y, located)
+        after = copy(self)
+        after._replace(dictionary, played_rows, X, Y, located)
+        return after
 
-    def _rows_of_dictionary(self, points: Tensor) -> Tensor:
-        """Return the rows of a dictionary (m, d), which need not be looked up while it stays."""
-        if self._listed_dictionary is None or not torch.equal(points, self._listed_dictionary[0]):
-            self._listed_dictionary = points, self.rows_of(points)
-        return self._listed_dictionary[1]
+    def _listing(self, points: Tensor) -> Self:
+        """Return the table that knows the rows of a dictionary (m, d), which are not looked up again while it stays."""
+        if torch.equal(points, self._listed_dictionary[0]):
+            return self
+        other = copy(self.with_points(points))
+        other._listed_dictionary = points, other.rows_of(points)
+        return other
 
     def _difference(self, dictionary: Tensor) -> tuple[Tensor, tuple[int, ...] | None]:
         """Return the rows of a dictionary that are not spanned yet, and which features it lacks; None for unknown."""
@@ -262,39 +284,39 @@ class FeatureTable(TableBelief):
 
     # ---------------------------------------------------------------- forgetting
 
-    def take_back(self, left: Plays, gone: Plays) -> None:
-        """Take back rewards told before; the dictionary stays.
+    def forgotten(self, left: Plays, gone: Plays) -> Self:
+        """Return the table without rewards told before; the dictionary stays.
 
         Args:
             left: what is left, by the old places of the played points, in the order in which they stand from now on.
             gone: what is taken back, by these places.
 
-        After an error the table is out of order: take rewards back from a copy.
-
         Cost: O(u m + m²) and one pass of a row for each point taken back, O(A m²) if they are many.
         """
-        noise, points = self.regularization.double(), self._played.features.columns(gone.places)
+        after = copy(self)
+        noise, points = after.regularization.double(), after._played.features.columns(gone.places)
         order = left.places
-        if len(order) < len(self._log) or not torch.equal(order, torch.arange(len(order), device=order.device)):
-            self._played_rows, self._played = self._played_rows[order], self._played.at(order)
-        self._log, self._last_located = self._log.recounted(*left), None
-        self._num_observations = int(left.counts.sum())
+        if len(order) < len(after._log) or not torch.equal(order, torch.arange(len(order), device=order.device)):
+            after._played_rows, after._played = after._played_rows[order], after._played.at(order)
+        after._log, after._last_located = after._log.recounted(*left), None
+        after._num_observations = int(left.counts.sum())
         if len(order) == 0:
-            self._dtc, arms = self._dtc.without_rewards(), self._arms.features
-            self._weights = self._dtc.weights
-            prior = Panel.prior(self._prior_variance[: self._num_arms], arms)
-            self._lazy_panel = LazyPanel(prior, self._dtc, self._weights)
-            return
+            after._dtc, arms = after._dtc.without_rewards(), after._arms.features
+            after._weights = after._dtc.weights
+            prior = Panel.prior(after._prior_variance[: after._num_arms], arms)
+            after._lazy_panel = LazyPanel(prior, after._dtc, after._weights)
+            return after
         followed = None
-        if 2 * len(gone.places) <= self._dtc.size:
-            followed = self._dtc.forgotten(points, gone.counts / noise, gone.sums / noise)
-        self._num_shed += len(gone.places)
-        if followed is None or self._num_shed >= self.CHECK:
-            self._recount()
-            return
+        if 2 * len(gone.places) <= after._dtc.size:
+            followed = after._dtc.forgotten(points, gone.counts / noise, gone.sums / noise)
+        after._num_shed += len(gone.places)
+        if followed is None or after._num_shed >= after.CHECK:
+            after._recount()
+            return after
         dtc, squares = followed
-        require_finite(dtc.weights.to(self._points.dtype), squares.risen)
-        self._settle(Growth.none(self._dtc, order[:0], self._played.mean), self._played, dtc, squares, dtc.weights)
+        require_finite(dtc.weights.to(after._points.dtype), squares.risen)
+        after._settle(Growth.none(after._dtc, order[:0], after._played.mean), after._played, dtc, squares, dtc.weights)
+        return after
 
     def _recount(self) -> None:
         """Compute everything afresh from the features and what was told of what counts. Cost: O((A + u) m²)."""
@@ -507,26 +529,21 @@ class FeatureTable(TableBelief):
     # ---------------------------------------------------------------- from scratch
 
     def _replace(self, dictionary_rows: Tensor, played_rows: Tensor, X: Tensor, Y: Tensor, located: Located) -> None:
-        """Embed all arms at another dictionary, with rewards Y (q,) at X added; everything or nothing."""
-        before = dict(vars(self))
+        """Embed all arms at another dictionary, with rewards Y (q,) at X added."""
         _, counts = self._log.points_with(X, located)
         noise = self.regularization.double()
         factor = jittered_cholesky(self._columns.between(dictionary_rows, dictionary_rows))
         at_played = embed(factor.double(), self._columns.between(dictionary_rows, played_rows).double())
         dtc = OnlineDTC.fit(factor.double(), at_played, counts / noise, self._log.sums_with(Y, located) / noise)
         require_finite(dtc.weights.to(self._points.dtype))
-        try:
-            self._embedding = object()  # the memory is that of the old features
-            self._embedded_last[0] = None
-            features = self._embedded(dictionary_rows, factor)
-            self._refit(dtc, FeatureStore.holding(at_played), self._prior_at(played_rows), features)
-            self._dictionary_rows = self._feature_rows = dictionary_rows
-            self._positions = {row: position for position, row in enumerate(dictionary_rows.tolist())}
-            self._is_fragile = False
-            self._embedded_last[0] = self._embedding
-        except BaseException:
-            vars(self).update(before)
-            raise
+        self._embedding = object()  # the memory is that of the old features
+        self._embedded_last[0] = None
+        features = self._embedded(dictionary_rows, factor)
+        self._refit(dtc, FeatureStore.holding(at_played), self._prior_at(played_rows), features)
+        self._dictionary_rows = self._feature_rows = dictionary_rows
+        self._positions = {row: position for position, row in enumerate(dictionary_rows.tolist())}
+        self._is_fragile = False
+        self._embedded_last[0] = self._embedding
 
     def _embedded(self, rows: Tensor, factor: Tensor) -> FeatureStore:
         """Write L⁻¹k(rows, ·) of all arms over the features, for a factor L (m, m). Cost: O(A m²)."""

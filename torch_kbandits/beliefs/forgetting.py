@@ -53,21 +53,19 @@ class ForgettingTable(Belief):
     What no longer counts is taken back from the table as it was told to it, by changes of low rank. A dictionary stays
     as it is until the next reward, whatever is forgotten.
 
-    A value, but for ``learn`` and ``restore``: tables are copied before they change, which shares their tensors.
-
     Args:
         table: before any observation; taken over.
-        memory: which observations count at a time.
+        memory: which observations count at a time; None where all do for ever.
         online: whether the dictionary rule decides about each point once, when it is told.
 
     Cost of a round: that of the table, and one more change of rank one.
     """
 
-    def __init__(self, table: FeatureTable, memory: Memory, *, online: bool = False) -> None:
-        example = table.arm(0)
+    def __init__(self, table: FeatureTable, memory: Memory | None, *, online: bool = False) -> None:
+        example = table.no_points
         super().__init__(example, table.kernel, float(table.regularization), exact=table.exact)
         self.tie_rank = table.tie_rank
-        self._table, self._memory, self._online = table, memory, online
+        self._table, self._memory, self._online = table, KeepAll() if memory is None else memory, online
         self._now = -torch.inf
         nothing = example.new_zeros(0, dtype=torch.float64)
         self._counted = _Counted(example[:0], example.new_zeros(0), nothing, nothing.long())
@@ -83,9 +81,14 @@ class ForgettingTable(Belief):
         return len(self._counted.X)
 
     @property
-    def visited_share(self) -> float:
-        """The share of the arms that was looked at for the last choice."""
-        return self._table.visited_share
+    def table(self) -> FeatureTable:
+        """The table of what counts."""
+        return self._table
+
+    @property
+    def observations(self) -> tuple[Tensor, Tensor]:
+        """The points (n, d) and the rewards (n,) that count, in the order told."""
+        return self._counted.X, self._counted.Y
 
     @property
     def inducing_points(self) -> Tensor:
@@ -119,9 +122,9 @@ class ForgettingTable(Belief):
 
     def moments(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Return the posterior means and variances at points X (q, d), each (q,)."""
-        return copy(self._table).moments(X)  # points that are no arms are not kept
+        return self._table.moments(X)
 
-    def lookahead(self, pending: Tensor) -> Lookahead:
+    def lookahead(self, pending: Tensor, stages: Tensor | None = None) -> Lookahead:
         """Return the table with points (k, d) pending."""
         return self._table.lookahead(pending)
 
@@ -148,39 +151,33 @@ class ForgettingTable(Belief):
         """Forget all observations but those that count, (n,) bool."""
         if bool(counts.all()):
             return
-        table, kept = copy(self._table), self._counted.rows(counts)
+        kept = self._counted.rows(counts)
         left, gone = kept.plays(), self._counted.rows(~counts).plays()
-        table.take_back(left, gone)
         moved = torch.empty_like(self._counted.places)
         moved[left.places] = torch.arange(len(left.places), device=moved.device)
-        self._table, self._counted = table, kept._replace(places=moved[kept.places])
+        self._table, self._counted = self._table.forgotten(left, gone), kept._replace(places=moved[kept.places])
 
     # ---------------------------------------------------------------- learning
 
-    def learn_history(self, told: History, rule: DictionaryRule | None, generator: torch.Generator | None) -> None:
-        """Condition on rewards of known times, with the dictionary that a rule chooses; everything or nothing."""
-        if told.times is None:
-            self.learn(told.X, told.Y, rule, generator)
-            return
-        other = copy(self)
-        other._numbers = self._numbers.with_rows(told.X)
-        counts = self._counts(torch.cat([self._counted.times, told.times]), self._now)
+    def learned(self, told: History, rule: DictionaryRule | None, generator: torch.Generator | None) -> Self:
+        """Return the belief conditioned on more rewards, made now if they have no times."""
+        other, times = copy(self), self._times_of(told)
+        if told.times is not None:
+            other._numbers = self._numbers.with_rows(told.X)
+        counts = self._counts(torch.cat([self._counted.times, times]), self._now)
         before, new = counts.tensor_split([len(self._counted.X)])
         other._keep(before)
         if bool(new.any()):
-            other._learn(told.X[new], told.Y[new], told.times[new], rule, generator)
-        vars(self).update(vars(other))
+            other._learn(told.X[new], told.Y[new], times[new], rule, generator)
+        return other
 
-    def learn(self, X: Tensor, Y: Tensor, rule: DictionaryRule | None, generator: torch.Generator | None) -> None:
-        """Condition on rewards Y (q,) at X (q, d), made now; everything or nothing."""
-        other = copy(self)
-        other._learn(X, Y, X.new_full((len(X),), self._now, dtype=torch.float64), rule, generator)
-        vars(self).update(vars(other))
+    def _times_of(self, told: History) -> Tensor:
+        return told.Y.new_full((len(told.Y),), self._now, dtype=torch.float64) if told.times is None else told.times
 
     def _learn(
         self, X: Tensor, Y: Tensor, times: Tensor, rule: DictionaryRule | None, generator: torch.Generator | None
     ) -> None:
-        table, selection = copy(self._table), None
+        table, selection = self._table.with_points(X), None
         if rule is not None and self._online:
             self._sample = self._offered(X, cast(OnlineRule, rule), generator)
             points = self._sample.points
@@ -210,29 +207,20 @@ class ForgettingTable(Belief):
         return replace(played, numbers=numbers, weights=weights)
 
     def _condition(self, table: FeatureTable, X: Tensor, Y: Tensor, times: Tensor, selection: Selection | None) -> None:
-        """Let a copy of the table learn rewards Y (q,) at X (q, d), made at times (q,), and take it over."""
+        """Take over a table once it learned rewards Y (q,) at X (q, d), made at times (q,)."""
         if selection is not None:
             self._dictionary = selection
         # The table keeps what a rule wants handed back with played points, and these may be gone.
-        table.update(X, Y, None if selection is None else selection._replace(weights=None))
-        more = _Counted(X, Y, times, table.places_of(X))
+        self._table = table.updated(X, Y, None if selection is None else selection._replace(weights=None))
+        more = _Counted(X, Y, times, self._table.places_of(X))
         self._counted = _Counted(*(torch.cat(pair) for pair in zip(self._counted, more, strict=True)))
-        self._table = table
 
-    def restore(self, X: Tensor, Y: Tensor, dictionary: Selection) -> None:
-        """Condition the empty table on a whole history, made now, at a known dictionary."""
-        self._restore(X, Y, X.new_full((len(X),), self._now, dtype=torch.float64), dictionary)
-
-    def restore_history(self, told: History, dictionary: Selection) -> None:
-        """Condition the empty table, at the present time, on what counts of a history of which times are known."""
-        if told.times is None:
-            self.restore(told.X, told.Y, dictionary)
-            return
-        counts = self._counts(told.times, self._now)
-        self._numbers = self._numbers.with_rows(told.X)
-        self._restore(told.X[counts], told.Y[counts], told.times[counts], dictionary)
-
-    def _restore(self, X: Tensor, Y: Tensor, times: Tensor, dictionary: Selection) -> None:
-        other = copy(self)
-        other._condition(copy(self._table), X, Y, times, None if self.exact else dictionary)
-        vars(self).update(vars(other))
+    def restored(self, told: History, dictionary: Selection) -> Self:
+        """Return the empty belief conditioned, at the present time, on what counts of a history."""
+        other, times = copy(self), self._times_of(told)
+        counts = self._counts(times, self._now)
+        if told.times is not None:
+            other._numbers = self._numbers.with_rows(told.X)
+        selection = None if self.exact else dictionary
+        other._condition(self._table, told.X[counts], told.Y[counts], times[counts], selection)
+        return other

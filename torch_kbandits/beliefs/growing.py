@@ -9,6 +9,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits.beliefs.base import Belief, require_finite
+from torch_kbandits.beliefs.box_search import BoxSearch
 from torch_kbandits.beliefs.embedded import Embedded
 from torch_kbandits.beliefs.joint_lookahead import JointLookahead
 from torch_kbandits.beliefs.played_rows import PlayedRows
@@ -17,6 +18,7 @@ from torch_kbandits.dictionaries.greedy import greedy_pivots
 from torch_kbandits.models import NystromGP
 from torch_kbandits.numerics.gram import gram, prior_variance
 from torch_kbandits.numerics.linalg import bordered, jittered_cholesky, non_negative_variance
+from torch_kbandits.observations.ledger import History
 from torch_kbandits.posteriors.dtc import DTCFactors
 from torch_kbandits.posteriors.online_dtc import OnlineDTC
 from torch_kbandits.tables.growth import SPAN_TOLERANCE, spanning_factor
@@ -44,8 +46,11 @@ class GrowingBelief(Belief):
     point that joins costs O(n m²).
     """
 
-    def __init__(self, example: Tensor, kernel: Kernel, regularization: float, row_memory: int) -> None:
+    def __init__(
+        self, example: Tensor, kernel: Kernel, regularization: float, row_memory: int, search: BoxSearch | None = None
+    ) -> None:
         super().__init__(example, kernel, regularization, exact=False)
+        self._search = search
         self._noise = float(regularization)
         self._row_memory = row_memory
         self._rows = PlayedRows.empty(example, 0, features=row_memory > 0)
@@ -68,6 +73,11 @@ class GrowingBelief(Belief):
     def num_observations(self) -> int:
         """Number t of observations."""
         return self._rows.number
+
+    @property
+    def latest(self) -> Tensor:
+        """The point learned last, (1, d); none before any."""
+        return self._rows.points[-1:]
 
     @property
     def inducing_points(self) -> Tensor:
@@ -172,22 +182,19 @@ class GrowingBelief(Belief):
             )
         return self._built
 
-    def lookahead(self, pending: Tensor) -> JointLookahead:
+    def lookahead(self, pending: Tensor, stages: Tensor | None = None) -> JointLookahead:
         """Return the posterior with points (k, d) pending."""
-        return JointLookahead(self, pending)
+        return JointLookahead(self, pending, self._search)
 
     # ---------------------------------------------------------------- learning
 
-    def learn(self, X: Tensor, Y: Tensor, rule: DictionaryRule | None, generator: torch.Generator | None) -> None:
-        """Condition on rewards Y (q,) at X (q, d) and offer the points to the dictionary; everything or nothing."""
-        before = dict(vars(self))
-        uniforms = torch.rand(len(X), generator=generator, dtype=torch.float64, device="cpu")
-        try:
-            with torch.no_grad():
-                self._learn(X, Y.double(), cast(OnlineRule, rule), uniforms)
-        except BaseException:
-            vars(self).update(before)
-            raise
+    def learned(self, told: History, rule: DictionaryRule | None, generator: torch.Generator | None) -> Self:
+        """Return the belief conditioned on more rewards, whose points were offered to the dictionary."""
+        other = copy(self)
+        uniforms = torch.rand(len(told.X), generator=generator, dtype=torch.float64, device="cpu")
+        with torch.no_grad():
+            other._learn(told.X, told.Y.double(), cast(OnlineRule, rule), uniforms)
+        return other
 
     def _learn(self, X: Tensor, Y: Tensor, rule: OnlineRule, uniforms: Tensor) -> None:
         sample = self._sample
@@ -253,15 +260,17 @@ class GrowingBelief(Belief):
         for block in self._rows.points.split(_BLOCK):
             yield self.embed(block).coordinates.mT
 
-    def restore(self, X: Tensor, Y: Tensor, dictionary: Selection) -> None:
-        """Condition the empty belief on a whole history at a known dictionary. Cost: O(n m² + m³)."""
+    def restored(self, told: History, dictionary: Selection) -> Self:
+        """Return the empty belief conditioned on a whole history at a known dictionary. Cost: O(n m² + m³)."""
+        other = copy(self)
         with torch.no_grad():
-            self._fit(X, Y.double(), dictionary.points)
-            for points in X.split(_BLOCK):
-                self._count_prior(prior_variance(self.kernel, points).double())
-        require_finite(self._dtc.moment, self._dtc.weights)
-        self._dictionary, weights = dictionary.points, dictionary.weights
-        self._weights = self._dtc.moment.new_ones(len(self._dictionary)) if weights is None else weights
+            other._fit(told.X, told.Y.double(), dictionary.points)
+            for points in told.X.split(_BLOCK):
+                other._count_prior(prior_variance(self.kernel, points).double())
+        require_finite(other._dtc.moment, other._dtc.weights)
+        other._dictionary, weights = dictionary.points, dictionary.weights
+        other._weights = other._dtc.moment.new_ones(len(other._dictionary)) if weights is None else weights
+        return other
 
     def _fit(self, X: Tensor, Y: Tensor, dictionary: Tensor) -> None:
         """Condition on rewards Y (n,) at X (n, d) from scratch, the least explained point of the dictionary first.

@@ -1,6 +1,7 @@
 """What is chosen next among the actions of a round, with points pending."""
 
 import warnings
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import cached_property
 from typing import Protocol, cast
@@ -11,6 +12,7 @@ from torch import Tensor
 
 from torch_kbandits.acquisition import AcquisitionRule, DiscretizedThompsonSampling, Domain
 from torch_kbandits.beliefs.base import Lookahead
+from torch_kbandits.beliefs.box_search import BoxSearch
 from torch_kbandits.beliefs.embedded import Embedded
 from torch_kbandits.errors import InputError
 from torch_kbandits.models import NystromGP, OnlineGP
@@ -41,6 +43,15 @@ class JointPosterior(Protocol):
     @property
     def tie_rank(self) -> Tensor | None:
         """The order in which ties between arms are broken, (A,); None where a lot of the round decides."""
+        ...
+
+    @property
+    def latest(self) -> Tensor:
+        """The point learned last, (1, d); none before any."""
+        ...
+
+    def recommend(self) -> Tensor:
+        """Return the played point (1, d) of the largest posterior mean."""
         ...
 
     def kernel_bound(self) -> Tensor:
@@ -75,8 +86,16 @@ class JointPosterior(Protocol):
 class _Start:
     """The posterior with the points pending from which a lookahead starts; computed once for it and its copies."""
 
-    def __init__(self, belief: JointPosterior, pending: Tensor) -> None:
-        self._belief, self._pending, self.number = belief, pending, len(pending)
+    def __init__(self, belief: JointPosterior, pending: Tensor, search: BoxSearch | None) -> None:
+        self._belief, self._pending, self._search, self.number = belief, pending, search, len(pending)
+
+    @cached_property
+    def domain(self) -> Domain:
+        """What may be played in a box that stays, with where to start the search."""
+        search = cast(BoxSearch, self._search)
+        if self._belief.num_observations == 0:
+            return search.box.domain
+        return search.domain(self._belief.latest, self._belief.recommend())
 
     @cached_property
     def ahead(self) -> JointPosterior:
@@ -92,33 +111,39 @@ class JointLookahead(Lookahead):
     pay for them. Cost: one pass over the history for a point that the dictionary does not span; see ``hallucinated``.
     """
 
-    def __init__(self, belief: JointPosterior, pending: Tensor) -> None:
+    def __init__(self, belief: JointPosterior, pending: Tensor, search: BoxSearch | None = None) -> None:
         super().__init__(pending)
-        self._belief = belief
-        self._start = _Start(belief, pending)
+        self._belief, self._search = belief, search
+        self._start = _Start(belief, pending, search)
         self._ahead: tuple[JointPosterior, int] | None = None  # with so many of the pending points
 
     def choose(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain | None = None) -> Tensor:
         """Return the joint point (1, d) of the highest score; equals are broken by lot."""
-        domain, belief = required(domain), self._belief
-        if domain.arms is None:
-            pending = self.pending if len(self.pending) else None
+        belief, pending = self._belief, self.pending if len(self.pending) else None
+        if self._search is not None:
+            if rule.needs_observations and belief.num_observations == 0:
+                return self._search.first(len(self.pending))
+            return rule.on_box(belief.posterior_model, beta, pending, self.domain, seed)
+        domain = required(domain)
+        if domain.bounds is not None:
             return on_box(rule, belief.posterior_model, belief.num_observations, beta, pending, domain, seed)
         with torch.no_grad():
-            offer = _Offer(self, domain.arms, in_context=domain.context is not None)
+            offer = _StoredOffer(self, domain) if domain.arms is None else _Offer(self, domain.arms, domain.context)
             scores = rule.on_arms(offer, beta, seed)
             row = best_of(scores, beta, belief.kernel_bound(), seed, belief.tie_rank)
-            if offer.is_embedded:
-                belief.remember(offer.at.column(row))
-        return domain.arms[row, None].clone()
+            return offer.chosen(row)
 
     def pending_scores(self) -> Tensor:
         """Return the scores of the pending points without anything pending, (k,)."""
-        return (self._before() / self._belief.regularization.double()).to(self._belief.regularization)
+        return (self._before(self.pending) / self._belief.regularization.double()).to(self._belief.regularization)
 
     def variance_ratio(self) -> Tensor:
-        """Return the largest ratio over the pending points, 0-dim: the contexts to come are not known."""
-        before, after = self._before(), self.variance_at(self.pending)
+        """Return the largest ratio, 0-dim: over points of a box that stays, and the pending ones.
+
+        It is over the pending points alone where the contexts to come are not known.
+        """
+        X = self.pending if self._search is None else torch.cat([self._search.probes, self.pending])
+        before, after = self._before(X), self.variance_at(X)
         least = torch.finfo(torch.float64).eps * self._belief.kernel_bound()
         return ((before + least) / (after + least)).max()
 
@@ -131,23 +156,29 @@ class JointLookahead(Lookahead):
             self._ahead = ahead, len(self.pending)
             return ahead.variance_at(ahead.embed(X))
 
-    def _before(self) -> Tensor:
-        """Return the variances of the pending points without anything pending, (k,)."""
+    @property
+    def domain(self) -> Domain:
+        """What may be played in a box that stays, with where to start the search."""
+        return self._start.domain
+
+    def _before(self, X: Tensor) -> Tensor:
+        """Return the variances at points (k, d) without anything pending, (k,)."""
         with torch.no_grad():
-            return self._belief.variance_at(self._belief.embed(self.pending))
+            return self._belief.variance_at(self._belief.embed(X))
 
 
 class _Offer:
     """The posterior at the actions of a round, as ``ArmPosterior``; computed as far as a rule reads it."""
 
-    def __init__(self, ahead: JointLookahead, arms: Tensor, *, in_context: bool = True) -> None:
-        self._ahead, self._belief, self._arms, self._in_context = ahead, ahead._belief, arms, in_context
+    def __init__(self, ahead: JointLookahead, arms: Tensor, context: Tensor | None = None) -> None:
+        self._ahead, self._belief, self._arms, self._context = ahead, ahead._belief, arms, context
         self._embedded: Embedded | None = None
 
-    @property
-    def is_embedded(self) -> bool:
-        """Whether the rule looked at the posterior at all."""
-        return self._embedded is not None
+    def chosen(self, row: int) -> Tensor:
+        """Return the action of a row, (1, d), which the belief may keep if the rule looked at the posterior at all."""
+        if self._embedded is not None:
+            self._belief.remember(self._embedded.column(row))
+        return self._arms[row, None].clone()
 
     @property
     def at(self) -> Embedded:
@@ -169,11 +200,7 @@ class _Offer:
     @property
     def incumbent(self) -> Tensor:
         """The largest posterior mean of an action in this context, 0-dim; without contexts that of a played point."""
-        if self._in_context:
-            return self.mean.max()
-        if self._belief.num_observations == 0:
-            return self.mean.new_zeros(())
-        return self._belief.posterior_model.observed_means().max()
+        return best_played(self._belief) if self._context is None else self.mean.max()
 
     def deviation(self, seed: int) -> Tensor:
         """Return a draw of f − mean from the joint posterior of the actions, (A,); equal actions get equal values."""
@@ -186,6 +213,62 @@ class _Offer:
         generator = torch.Generator().manual_seed(seed)
         normals = torch.randn(len(points), generator=generator, dtype=torch.float64, device="cpu")
         return (root @ normals.to(root))[rows]
+
+
+class _StoredOffer:
+    """The posterior at arms that are not in memory, as ``ArmPosterior``: read once for all means and variances."""
+
+    def __init__(self, ahead: JointLookahead, domain: Domain) -> None:
+        self._ahead, self._belief, self._domain = ahead, ahead._belief, domain
+
+    def chosen(self, row: int) -> Tensor:
+        """Return the arm of a row, (1, d)."""
+        for block in self._blocks():
+            if row < len(block):
+                return block[row, None].clone()
+            row -= len(block)
+        raise IndexError(row)
+
+    @cached_property
+    def _moments(self) -> tuple[Tensor, Tensor]:
+        means, variances = [], []
+        for block in self._blocks():
+            offer = _Offer(self._ahead, block)
+            means.append(offer.mean)
+            variances.append(offer.variance)
+        return torch.cat(means), torch.cat(variances)
+
+    @property
+    def mean(self) -> Tensor:
+        """Posterior means, (A,)."""
+        return self._moments[0]
+
+    @property
+    def variance(self) -> Tensor:
+        """Posterior variances with the pending points hallucinated, (A,)."""
+        return self._moments[1]
+
+    @property
+    def incumbent(self) -> Tensor:
+        """The largest posterior mean of an arm in this context, 0-dim; without contexts that of a played point."""
+        return best_played(self._belief) if self._domain.context is None else self.mean.max()
+
+    def deviation(self, seed: int) -> Tensor:
+        """Raise: a draw of the joint posterior is at all arms at once."""
+        raise InputError(
+            "Thompson sampling under a prior on time, or a memory under which observations age, draws at all arms at "
+            "once, and these are not in memory: give Arms a tensor, or take SlidingWindow or Restart."
+        )
+
+    def _blocks(self) -> Iterable[Tensor]:
+        return () if self._domain.blocks is None else self._domain.blocks()
+
+
+def best_played(belief: JointPosterior) -> Tensor:
+    """Return the largest posterior mean of a played point, 0-dim; 0 before any."""
+    if belief.num_observations == 0:
+        return torch.zeros_like(belief.regularization)
+    return belief.posterior_model.observed_means().max()
 
 
 def required(domain: Domain | None) -> Domain:

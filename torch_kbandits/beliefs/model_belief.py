@@ -1,6 +1,5 @@
 """Beliefs of BoTorch models told the whole history."""
 
-from abc import abstractmethod
 from copy import copy
 from typing import Self, cast
 
@@ -8,17 +7,26 @@ import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from torch_kbandits.beliefs.base import Lookahead, SelectingBelief, require_finite
+from torch_kbandits.acquisition import hallucinate
+from torch_kbandits.beliefs.base import Belief, require_finite
+from torch_kbandits.beliefs.box_search import BoxSearch
+from torch_kbandits.beliefs.embedded import Embedded
+from torch_kbandits.beliefs.joint_lookahead import JointLookahead
 from torch_kbandits.dictionaries import DictionaryRule, OnlineRule, OnlineSample, PlayedPoints, Selection
 from torch_kbandits.memory import KeepAll, Memory
 from torch_kbandits.models import NystromGP, OnlineGP
+from torch_kbandits.numerics.gram import gram, prior_variance
 from torch_kbandits.numerics.rows import RowIndex, row_keys
+from torch_kbandits.observations.experts import Answers
 from torch_kbandits.observations.ledger import History
 from torch_kbandits.observations.played import PlayedLog
 
+#: Answers of an expert have at least this share of λ as their noise variance.
+_LEAST_VARIANCE = 1e-6
 
-class ModelBelief(SelectingBelief):
-    """A BoTorch model on the history, for candidates that cannot be listed once for all rounds, and for memories.
+
+class ModelBelief(Belief):
+    """A BoTorch model on the history, for exact posteriors of joint points and boxes, and for memories that let age.
 
     The exact posterior is an ``OnlineGP`` that is told; the Nyström one is rebuilt, so that it is a function of history
     and dictionary alone. Cost of a tell: O(u²) or O(n m²).
@@ -28,12 +36,14 @@ class ModelBelief(SelectingBelief):
     each; else they are computed afresh. A dictionary stays as it is until the next reward, whatever is forgotten.
 
     Args:
-        example: points (k, d), k >= 1, whose dtype and device all tensors have.
+        example: points (k, d), k >= 1, whose dtype and device all tensors have, and whose prior variance is known of.
         kernel: the prior covariance.
         regularization: λ.
         exact: whether the posterior is the exact one.
         online: whether the dictionary rule decides about each point once, when it is told.
         memory: which observations count at a time; None where all do for ever.
+        tie_rank: the order in which ties between arms are broken, (A,), if the candidates are always the same.
+        search: where in a box the next point is sought, if it is always the same.
     """
 
     def __init__(
@@ -45,8 +55,12 @@ class ModelBelief(SelectingBelief):
         exact: bool,
         online: bool = False,
         memory: Memory | None = None,
+        tie_rank: Tensor | None = None,
+        search: BoxSearch | None = None,
     ) -> None:
         super().__init__(example, kernel, regularization, exact=exact)
+        self.tie_rank = None if tie_rank is None else tie_rank.to(example.device)
+        self._search = search
         self._memory, self._online = KeepAll() if memory is None else memory, online
         self._now = -torch.inf
         self._log = PlayedLog(example)
@@ -56,6 +70,8 @@ class ModelBelief(SelectingBelief):
         self._dictionary_weights: Tensor | None = None
         self._sample: OnlineSample | None = None
         self._model = self._model_of(self._X, self._Y, self._noise, self._X)
+        with torch.no_grad():
+            self._kernel_bound = prior_variance(self.kernel, example).max()
 
     @property
     def num_observations(self) -> int:
@@ -66,6 +82,11 @@ class ModelBelief(SelectingBelief):
     def posterior_model(self) -> NystromGP | OnlineGP:
         """The model that points are chosen by."""
         return self._model
+
+    @property
+    def latest(self) -> Tensor:
+        """The point learned last, (1, d); none before any."""
+        return self._X[-1:]
 
     @property
     def inducing_points(self) -> Tensor:
@@ -89,9 +110,9 @@ class ModelBelief(SelectingBelief):
         """Return the RKHS norm of the posterior mean, 0-dim."""
         return self._model.mean_norm()
 
-    @abstractmethod
     def kernel_bound(self) -> Tensor:
-        """The largest k(x, x) known of, 0-dim."""
+        """Return the largest prior variance of the example and the played points, 0-dim."""
+        return self._kernel_bound
 
     def mean(self, X: Tensor) -> Tensor:
         """Return the posterior means at X (q, d), (q,)."""
@@ -144,27 +165,25 @@ class ModelBelief(SelectingBelief):
         empty = PlayedLog(X)
         self._log = empty.with_rewards(X, Y, empty.locate(X), self._weights_of(noise))
 
-    def learn_history(self, told: History, rule: DictionaryRule | None, generator: torch.Generator | None) -> None:
-        """Condition on rewards of known times, with the dictionary that a rule chooses; everything or nothing."""
-        if told.times is None:
-            self.learn(told.X, told.Y, rule, generator)
-            return
-        self._seen = self._seen.with_rows(told.X)
-        times = torch.cat([self._times, told.times])
-        before, noise = self._memory.noise(times, self._now, self.regularization.double()).tensor_split([len(self._X)])
+    def learned(self, told: History, rule: DictionaryRule | None, generator: torch.Generator | None) -> Self:
+        """Return the belief conditioned on more rewards, made now if they have no times."""
+        other, number = copy(self), len(self._X)
+        if told.times is not None:
+            other._seen = self._seen.with_rows(told.X)
+        new = self._times_of(told)
+        times = torch.cat([self._times, new])
+        before, noise = self._memory.noise(times, self._now, self.regularization.double()).tensor_split([number])
         if not torch.equal(before, self._noise):
-            self._forget(before)
+            other._forget(before)
         counts = noise.isfinite()
         if bool(counts.any()):
-            self._learn_at(told.X[counts], told.Y[counts], told.times[counts], noise[counts], rule, generator)
+            other._learn(told.X[counts], told.Y[counts], new[counts], noise[counts], rule, generator)
+        return other
 
-    def learn(self, X: Tensor, Y: Tensor, rule: DictionaryRule | None, generator: torch.Generator | None) -> None:
-        """Condition on rewards Y (q,) at X (q, d), with the dictionary that a rule chooses; everything or nothing."""
-        times = X.new_full((len(X),), self._now, dtype=torch.float64)
-        noise = torch.full_like(times, float(self.regularization))
-        self._learn_at(X, Y, times, noise, rule, generator)
+    def _times_of(self, told: History) -> Tensor:
+        return told.Y.new_full((len(told.Y),), self._now, dtype=torch.float64) if told.times is None else told.times
 
-    def _learn_at(
+    def _learn(
         self,
         X: Tensor,
         Y: Tensor,
@@ -173,15 +192,15 @@ class ModelBelief(SelectingBelief):
         rule: DictionaryRule | None,
         generator: torch.Generator | None,
     ) -> None:
-        """Condition on rewards Y (q,) of noise variances (q,); everything or nothing."""
+        """Condition on rewards Y (q,) of noise variances (q,), made at times (q,)."""
         sample, selection = self._sample, None
         if rule is not None and self._online:
             sample = self._offered(X, cast(OnlineRule, rule), generator)
             selection = Selection(sample.points, X.new_ones(len(sample.points)), None, sample.weights)
         elif rule is not None:
             selection = rule.select(self.preview(X, noise), generator)
-        self.update(X, Y, selection, noise)
-        self._times, self._sample = torch.cat([self._times, times]), sample
+        self._update(X, Y, times, noise, selection)
+        self._sample = sample
 
     def _offered(self, X: Tensor, rule: OnlineRule, generator: torch.Generator | None) -> OnlineSample:
         """Return the dictionary once points (q, d) were offered to it; forgetting takes nothing out of it."""
@@ -213,17 +232,14 @@ class ModelBelief(SelectingBelief):
             after.points, self.kernel, self.regularization, after.counts, scores, held, new, weights, numbers
         )
 
-    def update(self, X: Tensor, Y: Tensor, selection: Selection | None, noise: Tensor | None = None) -> None:
-        """Condition on rewards Y (q,) at X (q, d) and move to the selected dictionary; everything or nothing.
+    def updated(self, X: Tensor, Y: Tensor, selection: Selection | None) -> Self:
+        """Return the belief conditioned on rewards Y (q,) at X (q, d), made now, at the selected dictionary."""
+        other, times = copy(self), X.new_full((len(X),), self._now, dtype=torch.float64)
+        other._update(X, Y, times, torch.full_like(times, float(self.regularization)), selection)
+        return other
 
-        Args:
-            X: (q, d).
-            Y: (q,).
-            selection: the dictionary; None for the exact posterior.
-            noise: noise variances (q,); λ for each unless given.
-        """
-        if noise is None:
-            noise = torch.full_like(Y, float(self.regularization), dtype=torch.float64)
+    def _update(self, X: Tensor, Y: Tensor, times: Tensor, noise: Tensor, selection: Selection | None) -> None:
+        """Condition on rewards Y (q,) at X (q, d) of noise variances (q,), made at times (q,)."""
         everything, rewards, noises = torch.cat([self._X, X]), torch.cat([self._Y, Y]), torch.cat([self._noise, noise])
         if isinstance(self._model, OnlineGP) and self._memory.keeps_noise:
             # What it knows is replaced and never written into, so the model told before stays as it was.
@@ -232,44 +248,86 @@ class ModelBelief(SelectingBelief):
         else:
             dictionary = everything if selection is None else selection.points
             model = self._checked(self._model_of(everything, rewards, noises, dictionary), X)
-        log = self._log.with_rewards(X, Y, self._log.locate(X), self._weights_of(noise))
-        self._X, self._Y, self._noise, self._model, self._log = everything, rewards, noises, model, log
+        self._take_over(model, X, Y, noise)
+        self._X, self._Y, self._times, self._noise = everything, rewards, torch.cat([self._times, times]), noises
         self._dictionary_weights = None if selection is None else selection.weights
 
-    def restore(self, X: Tensor, Y: Tensor, dictionary: Selection) -> None:
-        """Condition the prior on a whole history at a known dictionary."""
-        times = X.new_full((len(X),), self._now, dtype=torch.float64)
-        self._restore(X, Y, times, torch.full_like(times, float(self.regularization)), dictionary)
-
-    def restore_history(self, told: History, dictionary: Selection) -> None:
-        """Condition the prior, brought to the present time, on what counts of a history of which times are known."""
-        if told.times is None:
-            self.restore(told.X, told.Y, dictionary)
-            return
-        self._seen = self._seen.with_rows(told.X)
-        noise = self._memory.noise(told.times, self._now, self.regularization.double())
+    def restored(self, told: History, dictionary: Selection) -> Self:
+        """Return the empty belief conditioned, at the present time, on what counts of a history."""
+        other, times = copy(self), self._times_of(told)
+        if told.times is not None:
+            other._seen = self._seen.with_rows(told.X)
+        noise = self._memory.noise(times, self._now, self.regularization.double())
         counts = noise.isfinite()
-        self._restore(told.X[counts], told.Y[counts], told.times[counts], noise[counts], dictionary)
+        other._restore(told.X[counts], told.Y[counts], times[counts], noise[counts], dictionary)
+        return other
 
-    def restore_noisy(self, X: Tensor, Y: Tensor, noise: Tensor) -> None:
-        """Condition the prior, at the present time, on rewards Y (n,) at X (n, d) of noise variances (n,); exactly.
+    def advised(self, answers: Answers) -> Self:
+        """Return the belief conditioned on an expert's answers as well, which are made now; this one stays as it is.
 
-        It needs a memory under which observations do not keep their noise.
+        It needs a memory under which observations age. Answers have at least 1e-6 λ as their noise variance: without
+        noise Gram matrices lose their rank.
         """
-        if len(X):
-            times = X.new_full((len(X),), self._now, dtype=torch.float64)
-            self._restore(X, Y, times, noise.double(), Selection(X, X.new_ones(len(X)), None))
+        if len(answers.X) == 0:
+            return self
+        other, level = copy(self), self.regularization.double()
+        other._log = PlayedLog(self._X)
+        X, Y = torch.cat([answers.X, self._X]), torch.cat([answers.Y, self._Y])
+        noise = torch.cat([answers.variance.clamp_min(_LEAST_VARIANCE * level), self._noise])
+        times = torch.cat([torch.full_like(answers.variance, self._now), self._times])
+        other._restore(X, Y, times, noise, Selection(X, X.new_ones(len(X)), None))
+        return other
 
     def _restore(self, X: Tensor, Y: Tensor, times: Tensor, noise: Tensor, dictionary: Selection) -> None:
         model = self._model_of(X, Y, noise, dictionary.points)
-        self._model = self._checked(model, X) if len(X) else model
+        self._take_over(self._checked(model, X) if len(X) else model, X, Y, noise)
         self._X, self._Y, self._times, self._noise = X, Y, times, noise
-        self._log = self._log.with_rewards(X, Y, self._log.locate(X), self._weights_of(noise))
         self._dictionary_weights = dictionary.weights
+
+    def _take_over(self, model: NystromGP | OnlineGP, X: Tensor, Y: Tensor, noise: Tensor) -> None:
+        """Believe a model that learned rewards Y (q,) at X (q, d), and count these among what was played."""
+        self._model = model
+        self._log = self._log.with_rewards(X, Y, self._log.locate(X), self._weights_of(noise))
+        if len(X):
+            with torch.no_grad():
+                self._kernel_bound = torch.maximum(self._kernel_bound, prior_variance(self.kernel, X).max())
 
     def shown(self, told: History) -> NystromGP | OnlineGP:
         """Return the posterior of what counts as a BoTorch model of its own."""
         return self._model_of(self._X, self._Y, self._noise, self.inducing_points)
+
+    def lookahead(self, pending: Tensor, stages: Tensor | None = None) -> JointLookahead:
+        """Return the model with points (k, d) pending."""
+        return JointLookahead(self, pending, self._search)
+
+    # ---------------------------------------------------------------- the posterior at points, see ``JointPosterior``
+
+    def embed(self, X: Tensor) -> Embedded:
+        """Return points (k, d) as the posterior sees them."""
+        return Embedded(X, self._model.embed(X), prior_variance(self.kernel, X))
+
+    def mean_at(self, at: Embedded) -> Tensor:
+        """Return posterior means, (k,)."""
+        return self._model.factors.mean(at.coordinates)
+
+    def variance_at(self, at: Embedded) -> Tensor:
+        """Return posterior variances, (k,)."""
+        return self._model.factors.variance(at.prior_variance, at.coordinates)
+
+    def hallucinated(self, points: Tensor) -> Self:
+        """Return the belief conditioned on its mean at points (k, d), which join the dictionary; this one stays."""
+        other = copy(self)
+        with torch.no_grad():
+            other._model = cast(NystromGP | OnlineGP, hallucinate(self._model, points))
+        return other
+
+    def covariance_at(self, left: Embedded, right: Embedded) -> Tensor:
+        """Return posterior covariances, (k, l)."""
+        prior = gram(self.kernel, left.points, right.points)
+        return prior - self._model.factors.explained(left.coordinates, right.coordinates)
+
+    def remember(self, at: Embedded) -> None:
+        """Keep nothing: the model embeds what it is told."""
 
     # ---------------------------------------------------------------- inside
 
@@ -294,15 +352,3 @@ class ModelBelief(SelectingBelief):
             mean = cast(Tensor, model.posterior(X[:1]).mean)
         require_finite(mean)
         return model
-
-
-class ModelLookahead(Lookahead):
-    """The model with points pending, which acquisition functions hallucinate themselves."""
-
-    def __init__(self, belief: ModelBelief, pending: Tensor) -> None:
-        super().__init__(pending)
-        self._belief = belief
-
-    def pending_scores(self) -> Tensor:
-        """Return the scores of the pending points without anything pending, (k,)."""
-        return self._belief.leverage_scores(self.pending)

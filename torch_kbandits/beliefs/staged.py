@@ -1,7 +1,7 @@
 """One posterior for each stage of a choice, and one of everything told."""
 
-from copy import deepcopy
-from typing import cast
+from copy import copy
+from typing import Self, cast
 
 import torch
 from gpytorch.kernels import Kernel
@@ -9,8 +9,8 @@ from torch import Tensor
 
 from torch_kbandits.acquisition import AcquisitionRule, Domain, StagedRule, hallucinate
 from torch_kbandits.beliefs.base import Belief, Lookahead
-from torch_kbandits.beliefs.joint import JointBelief
 from torch_kbandits.beliefs.joint_lookahead import best_of
+from torch_kbandits.beliefs.model_belief import ModelBelief
 from torch_kbandits.dictionaries import DictionaryRule, Selection
 from torch_kbandits.errors import InputError
 from torch_kbandits.models import OnlineGP
@@ -41,7 +41,7 @@ class StagedBelief(Belief):
         self._stages = tuple(cast(OnlineGP, self.model(empty, empty.new_zeros(0), empty)) for _ in range(num_stages))
         self._log = PlayedLog(example)
         self._X, self._Y = empty, empty.new_zeros(0)
-        self._example, self._everything = example, JointBelief(example, kernel, regularization, exact=True)
+        self._everything = ModelBelief(example, kernel, regularization, exact=True)
         self._kernel_bound = self._everything.kernel_bound()
 
     @property
@@ -55,13 +55,12 @@ class StagedBelief(Belief):
         return self._log.points
 
     @property
-    def everything(self) -> JointBelief:
+    def everything(self) -> ModelBelief:
         """The posterior of all that was told. Cost: O(u²) for each reward since it was last asked for."""
-        known, rule = self._everything.num_observations, None
-        if known > len(self._X):  # a tell failed after this was brought up to date
-            self._everything, known = JointBelief(self._example, self.kernel, float(self.regularization), exact=True), 0
+        known = self._everything.num_observations
         if known < len(self._X):
-            self._everything.learn(self._X[known:], self._Y[known:], rule, None)
+            since = History(self._X[known:], self._Y[known:], torch.zeros_like(self._Y[known:]).long())
+            self._everything = self._everything.learned(since, None, None)
         return self._everything
 
     def effective_dimension(self) -> Tensor:
@@ -92,42 +91,26 @@ class StagedBelief(Belief):
         """Return the model of a stage, counted from 1."""
         return self._stages[stage - 1]
 
-    def learn(self, X: Tensor, Y: Tensor, rule: DictionaryRule | None, generator: torch.Generator | None) -> None:
-        """Condition on rewards Y (q,) at X (q, d) that no stage chose; everything or nothing."""
-        self._learn_in_stages(X, Y, None)
-
-    def learn_history(self, told: History, rule: DictionaryRule | None, generator: torch.Generator | None) -> None:
-        """Condition the stages on what is told; everything or nothing."""
-        self._learn_in_stages(told.X, told.Y, told.stages)
-
-    def _learn_in_stages(self, X: Tensor, Y: Tensor, stages: Tensor | None) -> None:
+    def learned(self, told: History, rule: DictionaryRule | None, generator: torch.Generator | None) -> Self:
+        """Return the belief with more rewards, each in the stage that chose its point, if any."""
+        X, Y, stages, other = told.X, told.Y, told.stages, copy(self)
         models = list(self._stages)
         for stage in [] if stages is None else stages[stages > 0].unique().tolist():
             rows = stages == stage
-            before = models[stage - 1]
-            # Kernel, mean and likelihood are shared: nothing changes them.
-            models[stage - 1] = deepcopy(before, memo={id(part): part for part in before.children()})
+            models[stage - 1] = copy(models[stage - 1])  # what it knows is replaced and never written into
             models[stage - 1].tell(X[rows], Y[rows].unsqueeze(-1))
         with torch.no_grad():
-            bound = torch.maximum(self._kernel_bound, prior_variance(self.kernel, X).max())
-        log = self._log.with_rewards(X, Y, self._log.locate(X))
-        self._X, self._Y = torch.cat([self._X, X]), torch.cat([self._Y, Y])
-        self._stages, self._log, self._kernel_bound = tuple(models), log, bound
+            other._kernel_bound = torch.maximum(self._kernel_bound, prior_variance(self.kernel, X).max())
+        other._log = self._log.with_rewards(X, Y, self._log.locate(X))
+        other._X, other._Y, other._stages = torch.cat([self._X, X]), torch.cat([self._Y, Y]), tuple(models)
+        return other
 
-    def restore(self, X: Tensor, Y: Tensor, dictionary: Selection) -> None:
-        """Condition the empty belief on a whole history that no stage chose."""
-        self.learn(X, Y, None, None)
+    def restored(self, told: History, dictionary: Selection) -> Self:
+        """Return the empty belief with a whole history."""
+        return self.learned(told, None, None)
 
-    def restore_history(self, told: History, dictionary: Selection) -> None:
-        """Condition the empty belief on a whole history of which the stages are known."""
-        self._learn_in_stages(told.X, told.Y, told.stages)
-
-    def lookahead(self, pending: Tensor) -> "StagedLookahead":
-        """Return the posterior with points (k, d) pending that no stage chose."""
-        return self.lookahead_in_stages(pending, None)
-
-    def lookahead_in_stages(self, pending: Tensor, stages: Tensor | None) -> "StagedLookahead":
-        """Return the posterior with points (k, d) pending that stages (k,) chose."""
+    def lookahead(self, pending: Tensor, stages: Tensor | None = None) -> "StagedLookahead":
+        """Return the posterior with points (k, d) pending that stages (k,) chose; no stage chose any without them."""
         none = torch.zeros(len(pending), dtype=torch.long, device=pending.device)
         return StagedLookahead(self, pending, none if stages is None else stages)
 

@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from copy import copy
 from functools import cached_property
 from typing import ClassVar, Self, cast
 
@@ -11,21 +12,22 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits.acquisition import AcquisitionRule, Domain
-from torch_kbandits.beliefs.base import Lookahead, SelectingBelief, padded
+from torch_kbandits.beliefs.base import Belief, Lookahead, padded
 from torch_kbandits.candidates.sources import ArmSource, as_source
-from torch_kbandits.dictionaries import PlayedPoints, Selection
+from torch_kbandits.dictionaries import DictionaryRule, PlayedPoints, Selection
 from torch_kbandits.errors import InputError
 from torch_kbandits.numerics.gram import prior_variance
 from torch_kbandits.numerics.prior_draws import LowRankDraws, PriorDraws, prior_draws
 from torch_kbandits.numerics.rows import distinct, row_keys
 from torch_kbandits.numerics.ties import highest, tie_rank, tie_width
 from torch_kbandits.numerics.waves import WavePrior
+from torch_kbandits.observations.ledger import History
 from torch_kbandits.observations.played import Located, PlayedLog
 from torch_kbandits.tables.columns import prior_variances
 from torch_kbandits.tables.points import PointList
 
 
-class TableBelief(SelectingBelief):
+class TableBelief(Belief):
     """Mean and variance of every arm, kept up to date.
 
     Rewards of one arm are kept as a count and a sum. Points told that are no arms take part as further rows that have
@@ -39,6 +41,9 @@ class TableBelief(SelectingBelief):
         exact: whether the posterior is the exact one.
     """
 
+    #: The share of the arms that was looked at for the last choice.
+    visited_share: float = 1.0
+
     #: Whether there are arms that another table has, so that draws of the prior must be functions of the point alone.
     is_part: ClassVar[bool] = False
 
@@ -49,19 +54,19 @@ class TableBelief(SelectingBelief):
         self, arms: Tensor | ArmSource, kernel: Kernel, regularization: float, seed: int, *, exact: bool
     ) -> None:
         self._points = PointList(as_source(arms))
-        example = self._points.block(0, 1).clone()
-        super().__init__(example, kernel, regularization, exact=exact)
+        self.no_points = self._points.block(0, 0).clone()
+        super().__init__(self.no_points, kernel, regularization, exact=exact)
         self._num_arms = self._points.num_arms
         self._prior_variance = prior_variances(self.kernel, self._points)
-        self._kernel_bound = self._prior_variance.max()
-        self._log = PlayedLog(example)
-        self._played_rows = torch.zeros(0, dtype=torch.long, device=example.device)
+        self._kernel_bound = self._prior_variance.max() if self._num_arms else self._prior_variance.sum()
+        self._log = PlayedLog(self.no_points)
+        self._played_rows = torch.zeros(0, dtype=torch.long, device=self.no_points.device)
         self._dictionary_rows = self._played_rows
         self._last_located: tuple[Tensor, Located, Tensor] | None = None
         self._known_held = (self._played_rows, self._dictionary_rows, self._played_rows.bool())
         self._num_observations = 0
         self._prior_draws: PriorDraws | None = None
-        self.tie_rank: Tensor = tie_rank(self._num_arms, seed).to(example.device)
+        self.tie_rank: Tensor = tie_rank(self._num_arms, seed).to(self.no_points.device)
 
     # ---------------------------------------------------------------- what is known
 
@@ -120,18 +125,27 @@ class TableBelief(SelectingBelief):
         return (self._log.counts * self._played_variance.clamp_min(0.0)).sum() / self.regularization
 
     def kernel_bound(self) -> Tensor:
-        """Return the largest prior variance of an arm, 0-dim."""
+        """Return the largest prior variance of an arm, 0-dim; without arms that of the points told."""
         return self._kernel_bound
 
     def moments(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Return the posterior means and variances at points X (q, d), each (q,)."""
-        rows = self.rows_of(X)
-        return self._mean_at(rows), self._variance_at(rows).clamp_min(0.0)
+        table = self.with_points(X)
+        rows = table.rows_of(X)
+        return table._mean_at(rows), table._variance_at(rows).clamp_min(0.0)
 
     # ---------------------------------------------------------------- telling
 
+    def learned(self, told: History, rule: DictionaryRule | None, generator: torch.Generator | None) -> Self:
+        """Return the table conditioned on more rewards, with the dictionary that a rule chooses."""
+        table = self.with_points(told.X)
+        selection = None if rule is None else rule.select(table.preview(told.X), generator)
+        return table.updated(told.X, told.Y, selection)
+
     def preview(self, X: Tensor) -> PlayedPoints:
         """Return the unique played points together with X, scored by the current posterior."""
+        if (table := self.with_points(X)) is not self:
+            return table.preview(X)
         located, rows = self._located(X)
         fresh = rows[len(self._log) :]
         points, counts = self._log.points_with(X, located)
@@ -157,22 +171,27 @@ class TableBelief(SelectingBelief):
         """Return the ridge leverage scores of rows (k,) under the current posterior, (k,)."""
         return self._variance_at(rows).clamp_min(0.0) / self.regularization
 
-    def update(self, X: Tensor, Y: Tensor, selection: Selection | None) -> None:
-        """Condition on rewards Y (q,) at X (q, d) and move to the selected dictionary; everything or nothing."""
-        self._points.verify()
-        located, played_rows = self._located(X)
-        self._condition(X, Y, selection, located, played_rows)
-        self._log = self._log.with_rewards(X, Y, located)
-        self._rule_weights = _weights_of(selection, self._log)
-        self._played_rows = played_rows
-        self._last_located = None
-        self._num_observations += len(X)
+    def updated(self, X: Tensor, Y: Tensor, selection: Selection | None) -> Self:
+        """Return the table conditioned on rewards Y (q,) at X (q, d), at the dictionary selected from ``preview(X)``.
+
+        Without a selection the posterior is the exact one, or must become it: all played points are in the dictionary.
+        """
+        table = self.with_points(X)
+        table._points.verify()
+        located, played_rows = table._located(X)
+        after = table._conditioned(X, Y, selection, located, played_rows)
+        after._log = self._log.with_rewards(X, Y, located)
+        after._rule_weights = _weights_of(selection, after._log)
+        after._played_rows = played_rows
+        after._last_located = None
+        after._num_observations += len(X)
+        return after
 
     @abstractmethod
-    def _condition(
+    def _conditioned(
         self, X: Tensor, Y: Tensor, selection: Selection | None, located: Located, played_rows: Tensor
-    ) -> None:
-        """Change the posterior as ``update`` says; everything or nothing.
+    ) -> Self:
+        """Return a table whose posterior is as ``updated`` says; what was played is that of this one still.
 
         Args:
             X: (q, d).
@@ -274,9 +293,9 @@ class TableBelief(SelectingBelief):
         self._prior_draws, self._drawn_at = prior_draws(self.kernel, self._distinct_points, first), drawn_at
         return self._prior_draws
 
-    def lookahead(self, pending: Tensor) -> "ArmLookahead":
+    def lookahead(self, pending: Tensor, stages: Tensor | None = None) -> "ArmLookahead":
         """Return the table with points (k, d) pending."""
-        return ArmLookahead(self, pending)
+        return ArmLookahead(self.with_points(pending), pending)
 
     # ---------------------------------------------------------------- rows of the table
 
@@ -293,13 +312,25 @@ class TableBelief(SelectingBelief):
         return self._points.rows(rows) if None in played else self._log.points[played]
 
     def rows_of(self, points: Tensor) -> Tensor:
-        """Return the row of each point (k, d); points that are not in the table are appended to it."""
+        """Return the row of each point (k, d), all of which are in the table."""
+        return torch.tensor(self._points.find(points), dtype=torch.long, device=points.device)
+
+    def with_points(self, points: Tensor) -> Self:
+        """Return a table that has rows for points (k, d): itself if it has them."""
         rows = self._points.find(points)
-        if None in rows:
-            unknown = {key: index for index, key in enumerate(row_keys(points)) if rows[index] is None}
-            self._append(points[list(unknown.values())])
-            rows = self._points.find(points)
-        return torch.tensor(rows, dtype=torch.long, device=points.device)
+        if None not in rows:
+            return self
+        unknown = {key: index for index, key in enumerate(row_keys(points)) if rows[index] is None}
+        points = points[list(unknown.values())]
+        other = copy(self)
+        other._points = self._points.with_points(points)
+        with torch.no_grad():
+            other._prior_variance = torch.cat([self._prior_variance, prior_variance(self.kernel, points)])
+        if self._num_arms == 0:
+            other._kernel_bound = torch.maximum(self._kernel_bound, other._prior_variance.max())
+        other._prior_draws = None
+        other._extend_rows(points)
+        return other
 
     def places_of(self, X: Tensor) -> Tensor:
         """Return where points (q, d), all of which were played, stand among the unique played ones, (q,)."""
@@ -317,19 +348,6 @@ class TableBelief(SelectingBelief):
         if not located.fresh:
             return self._played_rows
         return torch.cat([self._played_rows, self.rows_of(X[located.fresh])])
-
-    def _append(self, points: Tensor) -> None:
-        """Append points (k, d) that are no arms; everything or nothing."""
-        old = dict(vars(self))
-        try:
-            self._points = self._points.with_points(points)
-            with torch.no_grad():
-                self._prior_variance = torch.cat([self._prior_variance, prior_variance(self.kernel, points)])
-            self._prior_draws = None
-            self._extend_rows(points)
-        except BaseException:
-            vars(self).update(old)
-            raise
 
     @abstractmethod
     def _extend_rows(self, points: Tensor) -> None:
@@ -392,11 +410,11 @@ class ArmLookahead(Lookahead):
     def contenders(self, rule: AcquisitionRule, beta: Tensor, seed: int) -> tuple[Tensor | None, Tensor]:
         """Return rows (k,) among which are all arms of the highest score, None for all arms, and their scores (k,)."""
         if not rule.grows_with_mean_and_variance:
-            self._table.visited_share = 1.0
+            self.visited_share = 1.0
             return None, rule.on_arms(self, beta, seed)
         table = self._with_pending()
         contenders = table.contenders(rule, beta, seed)
-        self._table.visited_share = table.visited_share
+        self.visited_share = table.visited_share
         return contenders
 
     def choose(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain | None = None) -> Tensor:
@@ -407,6 +425,7 @@ class ArmLookahead(Lookahead):
     def add(self, point: Tensor, times: int = 1) -> None:
         """Make a point (1, d) pending, as often as is said."""
         super().add(point, times)
+        self._table, self._hallucinated = self._table.with_points(point), self._hallucinated.with_points(point)
         row = int(self._table.rows_of(point))
         self._rows = [*self._rows, *[row] * times]
         self._waiting = [*self._waiting, (row, times)]

@@ -1,13 +1,13 @@
 """What may be played."""
 
 from torch_kbandits.candidates.arms import Arms
-from torch_kbandits.candidates.base import Candidates
+from torch_kbandits.candidates.base import Candidates, LastingCandidates
 from torch_kbandits.candidates.blocks import ArmBlocks
 from torch_kbandits.candidates.box import Box
 from torch_kbandits.candidates.contextual import ContextualActions
 from torch_kbandits.candidates.mapped import MappedArms
 from torch_kbandits.candidates.sources import ArmSource, TensorArms
-from torch_kbandits.candidates.timed import TimedActions
+from torch_kbandits.candidates.timed import Timed, TimedActions
 
 __all__ = [
     "ArmBlocks",
@@ -16,7 +16,9 @@ __all__ = [
     "Box",
     "Candidates",
     "ContextualActions",
+    "LastingCandidates",
     "MappedArms",
     "TensorArms",
+    "Timed",
     "TimedActions",
 ]

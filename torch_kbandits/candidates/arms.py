@@ -4,12 +4,12 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.acquisition import Domain
-from torch_kbandits.candidates.base import Candidates
+from torch_kbandits.candidates.base import LastingCandidates
 from torch_kbandits.candidates.sources import ArmSource, as_source
 from torch_kbandits.errors import InputError
 
 
-class Arms(Candidates):
+class Arms(LastingCandidates):
     """A finite set of arms. Duplicate rows are allowed.
 
     Args:
@@ -40,8 +40,9 @@ class Arms(Candidates):
 
     @property
     def domain(self) -> Domain:
-        """The arms, to maximise BoTorch acquisition functions over; none if they are not in memory."""
-        return Domain(arms=self.source.tensor)
+        """The arms, to maximise BoTorch acquisition functions over; only their blocks if they are not in memory."""
+        arms, source = self.source.tensor, self.source
+        return Domain(arms) if arms is not None else Domain(blocks=lambda: (block for _, block in source.blocks()))
 
     def describe(self) -> dict[str, object]:
         """Return the shape, dtype and a digest of the arms, the same wherever the arms come from."""

@@ -14,14 +14,17 @@ class Candidates(ABC):
     """What may be played. A value: what is believed of it is another object.
 
     Points are what the kernel sees. Where a round brings a context they are (context, action), and what is asked for
-    and told is the action.
+    and told is the action. Where points know when they are played, the time comes before both.
     """
 
-    #: Whether a round brings a context, or actions of its own.
+    #: Whether a round brings a context, actions of its own or a time that points know.
     is_contextual: bool = False
 
     #: Whether points know when they are played, so that the kernel sees it.
     is_timed: bool = False
+
+    #: Number of columns before the action: of the time and of the context.
+    context_dim: int = 0
 
     @property
     @abstractmethod
@@ -33,25 +36,54 @@ class Candidates(ABC):
     def domain(self) -> Domain:
         """Where BoTorch acquisition functions are maximised."""
 
-    def in_round(self, context: Any, candidates: Any) -> Domain:
+    @abstractmethod
+    def in_round(self, context: Any, candidates: Any, now: float) -> Domain:
         """Return what may be played in a round.
 
         Args:
             context: what is known before the choice; None where there is no context.
             candidates: the actions of this round; None where they are always the same.
+            now: the time, which points have that know it.
 
         Raises:
             InputError: if something is missing or does not fit.
+        """
+
+    @abstractmethod
+    def points(self, x: Any, context: Any, now: float) -> Tensor:
+        """Return the points (q, d) that were played, from what was asked for, the context and the time.
+
+        Raises:
+            InputError: if something is missing or does not fit.
+        """
+
+    def actions(self, X: Tensor) -> Tensor:
+        """Return what is asked for, given the points (q, d) that the kernel sees."""
+        return X[:, self.context_dim :]
+
+    @abstractmethod
+    def describe(self) -> dict[str, object]:
+        """Return what tells these candidates from others, for saved states."""
+
+
+class LastingCandidates(Candidates):
+    """Candidates that are the same in every round, with no context."""
+
+    def in_round(self, context: Any, candidates: Any, now: float) -> Domain:
+        """Return what may be played in every round.
+
+        Raises:
+            InputError: if there is a context, or actions of the round.
         """
         if context is not None or candidates is not None:
             raise _no_context(self)
         return self.domain
 
-    def points(self, x: Any, context: Any) -> Tensor:
-        """Return the points (q, d) that were played, from what was asked for and the context.
+    def points(self, x: Any, context: Any, now: float) -> Tensor:
+        """Return the points (q, d) that were played.
 
         Raises:
-            InputError: if something is missing or does not fit.
+            InputError: if there is a context, or the points do not fit.
         """
         if context is not None:
             raise _no_context(self)
@@ -59,18 +91,6 @@ class Candidates(ABC):
         if X.dim() != 2 or len(X) == 0:
             raise InputError(f"x must be (q, d) with q >= 1, got {checks.describe(x)}.")
         return X
-
-    def with_time(self, context: Any, now: float) -> Any:
-        """Return the context together with the time, where points know when they are played."""
-        return context
-
-    def actions(self, X: Tensor) -> Tensor:
-        """Return what is asked for, given the points (q, d) that the kernel sees."""
-        return X
-
-    @abstractmethod
-    def describe(self) -> dict[str, object]:
-        """Return what tells these candidates from others, for saved states."""
 
 
 def _no_context(candidates: Candidates) -> InputError:

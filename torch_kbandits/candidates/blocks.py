@@ -2,7 +2,7 @@
 
 import hashlib
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -39,6 +39,7 @@ class ArmBlocks(ArmSource):
         self._function = function
         first = _checked(function(0), 0, None)
         self._empty, self._length = first[:0].clone(), len(first)
+        self.block_length = self._length
         self._last = 0, first
         self._checksums: list[int] = []
         digest = hashlib.sha256()
@@ -91,11 +92,6 @@ class ArmBlocks(ArmSource):
 
     def verify(self) -> None:
         """Do nothing: checksums are compared whenever a block is computed."""
-
-    def blocks(self) -> Iterator[tuple[int, Tensor]]:
-        """Yield the first row and the arms of each block, as the function returns them."""
-        for number in range(len(self._checksums)):
-            yield number * self._length, self._computed(number)
 
     def __repr__(self) -> str:
         return f"ArmBlocks({self._function!r}, num_blocks={len(self._checksums)})"

@@ -4,13 +4,13 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.acquisition import Domain
-from torch_kbandits.candidates.base import Candidates
+from torch_kbandits.candidates.base import LastingCandidates
 
 
-class Box(Candidates):
+class Box(LastingCandidates):
     """A box of points, searched by BoTorch's ``optimize_acqf``.
 
-    The search also starts where the last one may have ended; see ``BoxBelief.domain``.
+    The search also starts where the last one may have ended; see ``BoxSearch.domain``.
 
     Args:
         bounds: (2, d), finite lower bounds, then upper bounds above them.

@@ -12,6 +12,9 @@ from torch_kbandits.candidates.sources import as_source
 from torch_kbandits.errors import InputError
 from torch_kbandits.observations.column_spec import ColumnSpec
 
+#: Bytes that the features of played points may occupy unless told otherwise.
+ROW_MEMORY = 2**30
+
 
 class ContextualActions(Candidates):
     """Actions beside a context that each round brings. The kernel sees joint points: the context, then the action.
@@ -50,7 +53,7 @@ class ContextualActions(Candidates):
         dtype: torch.dtype = torch.float64,
         num_restarts: int = 8,
         raw_samples: int = 128,
-        row_memory: int = 2**30,
+        row_memory: int = ROW_MEMORY,
     ) -> None:
         if dtype not in (torch.float64, torch.float32):
             raise InputError(f"dtype must be torch.float64 or torch.float32, got {dtype!r}.")
@@ -92,12 +95,13 @@ class ContextualActions(Candidates):
         """Raise: what may be played is known once a round has brought its context."""
         raise InputError("What may be played depends on the round: give context=, and candidates= if they differ.")
 
-    def in_round(self, context: Any, candidates: Any) -> Domain:
+    def in_round(self, context: Any, candidates: Any, now: float) -> Domain:
         """Return what may be played in a round: joint points (A, c + a), or a box beside the context.
 
         Args:
             context: (c,) or (1, c), or a row that ``context_columns`` understands.
             candidates: (A, a), A >= 1, if the actions differ from round to round, else None.
+            now: the time, which these points do not know.
 
         Raises:
             InputError: if one of them is missing, has another number of columns, is not finite, or there is no action.
@@ -116,7 +120,7 @@ class ContextualActions(Candidates):
             actions = self.set
         return Domain(arms=torch.cat([row.expand(len(actions), -1), actions], dim=-1), context=row)
 
-    def points(self, x: Any, context: Any) -> Tensor:
+    def points(self, x: Any, context: Any, now: float) -> Tensor:
         """Return the joint points (q, c + a) of actions (q, a) in a context (c,), or each in its own, (q, c)."""
         if x is None:
             raise InputError("x is missing: give the actions that were played, or the ids that ask returned.")
@@ -127,10 +131,6 @@ class ContextualActions(Candidates):
                 f"context must be one for all {len(actions)} action(s) or one for each, got {len(contexts)}."
             )
         return torch.cat([contexts.expand(len(actions), -1), actions], dim=-1)
-
-    def actions(self, X: Tensor) -> Tensor:
-        """Return the actions (q, a) of joint points (q, c + a)."""
-        return X[:, self.context_dim :]
 
     def describe(self) -> dict[str, object]:
         """Return what tells these actions and contexts from others."""
@@ -161,9 +161,9 @@ class ContextualActions(Candidates):
             raise InputError(f"context must be one context, ({self.context_dim},), got {len(contexts)} rows.")
         return contexts[0]
 
-    def _checked_contexts(self, context: Any, dim: int | None = None) -> Tensor:
-        """Return contexts as rows, (k, c), or of so many columns."""
-        dim = self.context_dim if dim is None else dim
+    def _checked_contexts(self, context: Any) -> Tensor:
+        """Return contexts as rows, (k, c)."""
+        dim = self.context_dim
         if context is None:
             if dim:
                 raise InputError(f"context is missing: give the context of this round, ({dim},).")

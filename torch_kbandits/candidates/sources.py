@@ -20,6 +20,12 @@ class ArmSource(ABC):
     #: Whether points told are sought among the arms. Where not, they are rows of their own with the same posterior.
     is_searched: bool = True
 
+    #: All arms (A, d) if they are in memory, else None.
+    tensor: Tensor | None = None
+
+    #: How many arms are read at a time where all are gone through; None: as many as 4 MiB hold.
+    block_length: int | None = None
+
     _fingerprint: str | None = None
 
     @abstractmethod
@@ -53,18 +59,13 @@ class ArmSource(ABC):
     def rows(self, index: Tensor) -> Tensor:
         """Return the arms of rows ``index`` (k,), (k, d), as a new tensor."""
 
-    @property
-    def tensor(self) -> Tensor | None:
-        """All arms (A, d) if they are in memory, else None."""
-        return None
-
     @abstractmethod
     def verify(self) -> None:
         """Raise ``ArmsChangedError`` if it is cheap to see that the arms are no longer what they were."""
 
     def blocks(self) -> Iterator[tuple[int, Tensor]]:
         """Yield all arms in order, as the first row and the arms (k, d) of blocks that suit the source."""
-        size = max(1, _BLOCK_BYTES // (self.dimension * self.dtype.itemsize))
+        size = self.block_length or max(1, _BLOCK_BYTES // (self.dimension * self.dtype.itemsize))
         for start in range(0, len(self), size):
             yield start, self.block(start, min(start + size, len(self)))
 
@@ -98,9 +99,9 @@ class TensorArms(ArmSource):
 
     def __init__(self, arms: Tensor) -> None:
         checks.points("candidates", arms)
-        if arms.dim() != 2 or len(arms) == 0:
+        if arms.dim() != 2 or (self.is_searched and len(arms) == 0):
             raise InputError(f"candidates must be (A, d) with at least one arm, got {checks.describe(arms)}.")
-        self._arms = arms.detach().clone()
+        self.tensor = self._arms = arms.detach().clone()
 
     def __len__(self) -> int:
         return len(self._arms)
@@ -120,11 +121,6 @@ class TensorArms(ArmSource):
         """Device of the tensor."""
         return self._arms.device
 
-    @property
-    def tensor(self) -> Tensor:
-        """All arms, (A, d)."""
-        return self._arms
-
     def block(self, start: int, stop: int) -> Tensor:
         """Return the arms of rows start … stop − 1 as a view."""
         return self._arms[start:stop]
@@ -135,6 +131,16 @@ class TensorArms(ArmSource):
 
     def verify(self) -> None:
         """Do nothing: nobody else has the copy."""
+
+
+class UnsearchedArms(TensorArms):
+    """Arms in memory, of which there may be none, among which nobody looks for what was told.
+
+    Where it would seldom be found looking costs a pass. A point told that is one of the arms is a row of its own beside
+    it, and has the same posterior.
+    """
+
+    is_searched = False
 
 
 def as_source(arms: Tensor | ArmSource) -> ArmSource:

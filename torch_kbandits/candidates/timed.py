@@ -1,21 +1,92 @@
-"""Candidates whose first column is the time of a play."""
+"""Candidates whose points know when they are played."""
 
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from torch_kbandits.candidates.contextual import ContextualActions
+from torch_kbandits import checks
+from torch_kbandits.acquisition import Domain
+from torch_kbandits.candidates.base import Candidates
+from torch_kbandits.candidates.contextual import ROW_MEMORY, ContextualActions
+from torch_kbandits.errors import InputError
 
 
-class TimedActions(ContextualActions):
+class Timed(Candidates):
+    """Any candidates, with the time at which they are played as the first column of their points.
+
+    The kernel sees (time, point), with contexts (time, context, action). What is asked for and told is as without the
+    time.
+
+    Args:
+        candidates: arms, a box, or contextual actions of any kind.
+
+    Raises:
+        InputError: if they are none, know the time already, or are arms split over workers.
+    """
+
+    is_contextual = True
+    is_timed = True
+
+    def __init__(self, candidates: Candidates) -> None:
+        checks.instance("candidates", candidates, Candidates, "Arms, a Box or ContextualActions")
+        if candidates.is_timed:
+            raise InputError("The points of these candidates know the time already: give them as they are.")
+        if not candidates.is_contextual and _is_empty(candidates.domain):
+            raise InputError(
+                f"The arms of {type(candidates).__name__} are not read here, and as points that know the time all of "
+                "them are new in every round: give Arms, or take a memory that is no prior on time, such as "
+                "SlidingWindow(500)."
+            )
+        self.untimed = candidates
+        self.context_dim = 1 + candidates.context_dim
+        self.row_memory = candidates.row_memory if isinstance(candidates, ContextualActions) else ROW_MEMORY
+        self._example = _at(0.0, candidates.example)
+
+    @property
+    def example(self) -> Tensor:
+        """A point (1, 1 + d) at time 0."""
+        return self._example
+
+    @property
+    def domain(self) -> Domain:
+        """Raise: what may be played is known once there is a time."""
+        raise InputError("What may be played depends on the time, which the round brings.")
+
+    def in_round(self, context: Any, candidates: Any, now: float) -> Domain:
+        """Return what may be played in a round, with the time as the first column of the context.
+
+        Raises:
+            InputError: if something is missing or does not fit.
+        """
+        domain = self.untimed.in_round(context, candidates, now)
+        known = self._example[0, :0] if domain.context is None else domain.context
+        arms = None if domain.arms is None else _at(now, domain.arms)
+        bounds = None if domain.bounds is None else _at(now, domain.bounds)
+        if bounds is not None:  # a search needs some width, and the context says what the time is
+            bounds[:, 0] += bounds.new_tensor([-1.0, 1.0])
+        read = domain.blocks
+        blocks = None if read is None else lambda: (_at(now, block) for block in read())
+        return replace(domain, arms=arms, blocks=blocks, bounds=bounds, context=_at(now, known))
+
+    def points(self, x: Any, context: Any, now: float) -> Tensor:
+        """Return the points (q, 1 + d) that were played at a time."""
+        return _at(now, self.untimed.points(x, context, now))
+
+    def describe(self) -> dict[str, object]:
+        """Return what tells these candidates from others: the time is a column of the context."""
+        return self.untimed.describe() | {"context_dim": self.context_dim}
+
+
+class TimedActions(Timed):
     """Actions, with or without a context, of points whose first column is the time at which they are played.
 
-    The kernel sees (time, context, action). Give one of ``actions``, ``bounds`` and ``action_dim``.
+    ``Timed(ContextualActions(...))`` by its parts. Give one of ``actions``, ``bounds`` and ``action_dim``.
 
     Args:
         actions: the set that stays, (A, a), A >= 1.
-        context_dim: c, the number of context columns.
+        context_dim: c, the number of context columns beside the time.
         bounds: a box of actions, (2, a).
         action_dim: a, if each round brings its own actions.
         num_restarts: starting points of the search over a box.
@@ -24,8 +95,6 @@ class TimedActions(ContextualActions):
     Raises:
         InputError: if an argument does not fit, or not exactly one kind of actions is given.
     """
-
-    is_timed = True
 
     def __init__(
         self,
@@ -38,16 +107,31 @@ class TimedActions(ContextualActions):
         raw_samples: int = 128,
     ) -> None:
         super().__init__(
-            actions,
-            context_dim=1 + context_dim,
-            bounds=bounds,
-            action_dim=action_dim,
-            num_restarts=num_restarts,
-            raw_samples=raw_samples,
+            ContextualActions(
+                actions,
+                context_dim=context_dim,
+                bounds=bounds,
+                action_dim=action_dim,
+                num_restarts=num_restarts,
+                raw_samples=raw_samples,
+            )
         )
 
-    def with_time(self, context: Any, now: float) -> Tensor:
-        """Return the context, (c,) or (q, c), with the time before it."""
-        contexts = self._checked_contexts(context, self.context_dim - 1)
-        rows = torch.cat([contexts.new_full((len(contexts), 1), now), contexts], dim=-1)
-        return rows if len(rows) != 1 else rows[0]
+
+def timed(candidates: Candidates) -> Candidates:
+    """Return candidates whose points know the time; these, if theirs do."""
+    return candidates if candidates.is_timed else Timed(candidates)
+
+
+def untimed(candidates: Candidates) -> Candidates:
+    """Return candidates without the column of time that they may have."""
+    return candidates.untimed if isinstance(candidates, Timed) else candidates
+
+
+def _is_empty(domain: Domain) -> bool:
+    return domain.arms is None and domain.bounds is None and domain.blocks is None
+
+
+def _at(now: float, X: Tensor) -> Tensor:
+    """Return rows (..., d) with a time before them, (..., 1 + d)."""
+    return torch.cat([X.new_full((*X.shape[:-1], 1), now), X], dim=-1)

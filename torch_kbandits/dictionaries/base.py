@@ -105,15 +105,11 @@ class DictionaryRule(InducingPointAllocator):
     ``SingleTaskVariationalGP(inducing_point_allocator=rule)``.
     """
 
-    @property
-    def is_coupled(self) -> bool:
-        """Whether the rule draws the same numbers in every round: then each round must hand it an equal generator."""
-        return False
+    #: Whether the rule draws the same numbers in every round: then each round must hand it an equal generator.
+    is_coupled: bool = False
 
-    @property
-    def is_online(self) -> bool:
-        """Whether the rule decides about each point once, when it is played, and points never leave."""
-        return False
+    #: Whether the rule decides about each point once, when it is played, and points never leave; see ``OnlineRule``.
+    is_online: bool = False
 
     @abstractmethod
     def select(self, played: PlayedPoints, generator: torch.Generator | None = None) -> Selection:

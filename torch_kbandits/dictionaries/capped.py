@@ -46,16 +46,8 @@ class CappedDictionary(DictionaryRule):
         checks.instance("rule", self.rule, DictionaryRule, "a dictionary rule such as RidgeLeverageSampling()")
         checks.keep(self, max_size=checks.positive_integer)
         checks.one_of("when_full", self.when_full, get_args(WhenFull))
-
-    @property
-    def is_coupled(self) -> bool:
-        """Whether the other rule is."""
-        return self.rule.is_coupled
-
-    @property
-    def is_online(self) -> bool:
-        """Whether the other rule is."""
-        return self.rule.is_online
+        object.__setattr__(self, "is_coupled", self.rule.is_coupled)
+        object.__setattr__(self, "is_online", self.rule.is_online)
 
     def online_sample(self, kernel: Kernel, noise: float, points: Tensor, weights: Tensor) -> OnlineSample:
         """Return the dictionary of an online rule; see ``OnlineRule``."""

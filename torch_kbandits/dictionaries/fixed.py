@@ -15,7 +15,7 @@ class FixedDictionary(DictionaryRule):
     """Use the given points always; they need not have been played.
 
     Args:
-        points: (m, d), m >= 1.
+        points: (m, d), m >= 1, as the kernel sees them: a time that they know and a context come first.
     """
 
     points: Tensor

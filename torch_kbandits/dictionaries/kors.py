@@ -44,6 +44,8 @@ class KORS(DictionaryRule):
     projection: float | None = None
     accuracy: float = 0.5
 
+    is_online = True
+
     def __post_init__(self) -> None:
         checks.keep(
             self,
@@ -51,11 +53,6 @@ class KORS(DictionaryRule):
             projection=checks.optional(checks.positive),
             accuracy=checks.open_unit_interval,
         )
-
-    @property
-    def is_online(self) -> bool:
-        """True: each play is offered once."""
-        return True
 
     def online_sample(self, kernel: Kernel, noise: float, points: Tensor, weights: Tensor) -> OnlineSample:
         """Return the dictionary to which plays are offered; see ``OnlineRule``."""

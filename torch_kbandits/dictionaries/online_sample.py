@@ -62,6 +62,7 @@ class OnlineSample:
         oversampling: γ > 0.
         points: Z, (..., m, d), m >= 0, in the order taken; all different.
         weights: w, (m,), double precision.
+        tolerance: where given, nothing is random: p̃ is 1 if r(s) exceeds this share of k(s,s), and else 0.
     """
 
     kernel: Kernel
@@ -73,6 +74,7 @@ class OnlineSample:
     _gram: Tensor
     _factor: Tensor
     _positions: dict[bytes, int]
+    tolerance: float | None = None
     _merged: int = 0  # how many weights changed since the factor was computed from the Gram matrix
 
     @classmethod
@@ -93,6 +95,8 @@ class OnlineSample:
         projection: float,
         accuracy: float,
         oversampling: float,
+        *,
+        tolerance: float | None = None,
     ) -> "OnlineSample":
         """Return the sample of given points (..., m, d) and weights (m,); it equals the saved one to rounding.
 
@@ -118,7 +122,7 @@ class OnlineSample:
                 values = weights.new_zeros(0, 0)
             factor = _factor(values, projection / weights, points.dtype)
         positions = {key: position for position, key in enumerate(_keys(points))}
-        return cls(kernel, projection, accuracy, oversampling, points, weights, values, factor, positions)
+        return cls(kernel, projection, accuracy, oversampling, points, weights, values, factor, positions, tolerance)
 
     @property
     def size(self) -> int:
@@ -263,6 +267,9 @@ class OnlineSample:
         """Return the probabilities (k,) with which points would be taken next."""
         if self.size == 0:
             return torch.ones(prior.shape[-1:], dtype=torch.float64, device=prior.device)
+        if self.tolerance is not None:
+            outside = self._whitened(cross, prior)[1] > self.tolerance * prior
+            return outside.reshape(-1, outside.shape[-1]).any(0).double()
         return (self.oversampling * self._scores(cross, prior)).clamp_max(1.0)
 
     def _taken(self, point: Tensor, cross: Tensor, prior: Tensor, probability: Tensor) -> Self:

@@ -62,11 +62,7 @@ class RidgeLeverageSampling(DictionaryRule):
     def __post_init__(self) -> None:
         checks.keep(self, oversampling=checks.positive)
         checks.one_of("resampling", self.resampling, get_args(Resampling))
-
-    @property
-    def is_coupled(self) -> bool:
-        """Whether uniforms are kept from round to round."""
-        return self.resampling == "coupled"
+        object.__setattr__(self, "is_coupled", self.resampling == "coupled")
 
     def probabilities(self, played: PlayedPoints, generator: torch.Generator | None = None) -> Tensor:
         """Return the probability (u,) in [0, 1] with which the next dictionary holds each played point.

@@ -15,18 +15,6 @@ from torch_kbandits.dictionaries.online_sample import Offer, OnlineSample
 _TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-4}
 
 
-class SpanningSample(OnlineSample):
-    """A sample that takes the points that those taken before do not span, and the first one; nothing is random."""
-
-    def _chances(self, cross: Tensor, prior: Tensor) -> Tensor:
-        """Return 1 for points that are not spanned and 0 for others, (k,)."""
-        if self.size == 0:
-            return super()._chances(cross, prior)
-        residual = self._whitened(cross, prior)[1]
-        outside = residual > _TOLERANCE[self.points.dtype] * prior
-        return outside.reshape(-1, outside.shape[-1]).any(0).double()
-
-
 @dataclass(frozen=True)
 class SpanningDictionary(DictionaryRule):
     """Take each played point that the dictionary does not span: then the Nyström posterior is the exact one.
@@ -35,15 +23,13 @@ class SpanningDictionary(DictionaryRule):
     costs O(F²) a round. For other kernels it has every distinct point.
     """
 
-    @property
-    def is_online(self) -> bool:
-        """True: each play is offered once."""
-        return True
+    is_online = True
 
     def online_sample(self, kernel: Kernel, noise: float, points: Tensor, weights: Tensor) -> OnlineSample:
         """Return the dictionary to which plays are offered; see ``OnlineRule``."""
         # With the least μ there is nothing between spanned and not; ε and γ play no part.
-        return SpanningSample.from_points(points, weights, kernel, sys.float_info.min, 0.5, 1.0)
+        least, tolerance = sys.float_info.min, _TOLERANCE[points.dtype]
+        return OnlineSample.from_points(points, weights, kernel, least, 0.5, 1.0, tolerance=tolerance)
 
     def offered(
         self,

@@ -7,17 +7,18 @@ from itertools import pairwise
 from torch import Tensor
 
 from torch_kbandits import checks
-from torch_kbandits.environments.rkhs_sequence import RKHSSequence
+from torch_kbandits.environments.dynamic import DynamicEnvironment
+from torch_kbandits.environments.rkhs_functions import RKHSFunctions
 from torch_kbandits.errors import InputError
 
 
-class AbruptSwitches(RKHSSequence):
+class AbruptSwitches(DynamicEnvironment):
     """A function of a kernel's RKHS that gives way to a new one, all at once, in some rounds.
 
     Between switches the problem is stationary. Each switch costs about √2 ρ of the variation budget.
 
     Args:
-        num_arms: as in ``RKHSSequence``, like the words that follow.
+        num_arms: as in ``RKHSFunctions``, like the words that follow.
         dimension: d.
         switches: a number: a new function every so many rounds; a list: in these rounds, increasing and from 1.
         kernel: its name.
@@ -45,12 +46,18 @@ class AbruptSwitches(RKHSSequence):
         seed: int,
     ) -> None:
         self.switches = _switches(switches)
-        super().__init__(num_arms, dimension, kernel, lengthscale, num_centres, norm, noise_scale, seed)
+        self._functions = RKHSFunctions(num_arms, dimension, kernel, lengthscale, num_centres, norm, seed)
+        self.centres = self._functions.centres
+        super().__init__(**self._functions.words(self.weights, noise_scale))
+
+    def means(self, round: int) -> Tensor:
+        """Return the mean rewards (A,) of all arms in a round. Cost: O(A m)."""
+        return self._functions.on_arms(self.weights(round))
 
     def weights(self, round: int) -> Tensor:
         """Return the weights (m,) of a round's function on the kernels at the centres."""
         past = round // self.switches if isinstance(self.switches, int) else bisect_right(self.switches, round)
-        return self.random_weights(past)
+        return self._functions.random(past)
 
 
 def _switches(value: int | Sequence[int]) -> int | tuple[int, ...]:

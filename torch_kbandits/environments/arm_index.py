@@ -50,6 +50,25 @@ class ArmIndex:
             unknown = [i for i, row in enumerate(X.tolist()) if tuple(row) not in self._first]
             raise InputError(f"Row(s) {unknown} of X are no arms.") from None
 
+    def check_means(self, means: Tensor) -> None:
+        """Refuse means unless they are (A,), finite and equal where arms are.
+
+        Raises:
+            InputError: if they do not fit.
+        """
+        checks.finite("means", checks.same_kind("means", checks.floating_tensor("means", means), self.arms))
+        if means.shape != self.arms.shape[:1]:
+            raise InputError(
+                "arms must be (A, d) with A >= 1 and means (A,); "
+                f"got {checks.describe(self.arms)} and {checks.describe(means)}."
+            )
+        for first, later in self.repeated:
+            if bool(means[first] != means[later]):
+                raise InputError(
+                    f"Arms {first} and {later} are the same point but have means {float(means[first])} and "
+                    f"{float(means[later])}."
+                )
+
 
 def rows_of(values: Tensor, indices: list[int]) -> Tensor:
     """Return the entries (q,) of values (A,) at some positions, as a copy."""

@@ -49,20 +49,8 @@ class FiniteArms(Environment):
             noise_scale, seed, kernel=kernel, regularization=regularization, norm_bound=norm_bound, center=center
         )
         self._index = ArmIndex(arms)
-        self.arms = arms
-        self.means = checks.finite("means", checks.same_kind("means", checks.floating_tensor("means", means), arms))
-        if means.shape != arms.shape[:1]:
-            raise InputError(
-                "arms must be (A, d) with A >= 1 and means (A,); "
-                f"got {checks.describe(arms)} and {checks.describe(means)}."
-            )
-        self.best_mean = means.max()
-        for first, later in self._index.repeated:
-            if bool(means[first] != means[later]):
-                raise InputError(
-                    f"Arms {first} and {later} are the same point but have means {float(means[first])} and "
-                    f"{float(means[later])}."
-                )
+        self._index.check_means(means)
+        self.arms, self.means, self.best_mean = arms, means, means.max()
 
     def indices(self, X: Tensor) -> list[int]:
         """Return the positions among the arms of the rows of X (q, d); of equal arms, the first.

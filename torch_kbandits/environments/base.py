@@ -2,9 +2,11 @@
 
 from abc import ABC, abstractmethod
 
+import torch
 from torch import Tensor
 
 from torch_kbandits.environments.problem import Problem
+from torch_kbandits.errors import NumericalError
 
 
 class Environment(Problem, ABC):
@@ -27,6 +29,8 @@ class Environment(Problem, ABC):
         regularization: λ, the noise variance for a surrogate, in reward units squared; None if unknown.
         norm_bound: B, the RKHS norm of the mean function under ``kernel``; None if unknown.
         center: constant to subtract from rewards before telling them to a model of prior mean zero.
+        noise: returns the rewards (q,), given X (q, d), their means (q,) and the round, its randomness addressed by
+            seed and round; None: Gaussian noise of deviation ``noise_scale`` is added to the means.
     """
 
     arms: Tensor | None = None
@@ -42,9 +46,20 @@ class Environment(Problem, ABC):
         """
 
     def pull(self, X: Tensor, round: int) -> Tensor:
-        """Return noisy rewards (q,) of X (q, d) in a round; here with Gaussian noise of deviation ``noise_scale``."""
-        return self.with_noise(self.mean(X), round)
+        """Return noisy rewards (q,) of X (q, d) in a round."""
+        return self.rewards(X, self.mean(X), round)
 
     def regret(self, X: Tensor) -> Tensor:
-        """Return the pseudo-regrets (q,) >= 0 of X (q, d): from means, without randomness."""
-        return self.best_mean - self.mean(X)
+        """Return the pseudo-regrets (q,) >= 0 of X (q, d): from means, without randomness.
+
+        Raises:
+            NumericalError: if a mean exceeds ``best_mean`` by more than rounding: then that is not the largest.
+        """
+        regret = self.best_mean - self.mean(X)
+        rounding = 1e-8 if regret.dtype == torch.float64 else 1e-4
+        if bool((regret < -rounding * (1.0 + abs(self.best_mean))).any()):
+            raise NumericalError(
+                f"best_mean {float(self.best_mean):.10g} is not the maximum: row {int(regret.argmin())} of X has mean "
+                f"{float(self.best_mean - regret.min()):.10g}."
+            )
+        return regret.clamp_min(0.0)

@@ -8,10 +8,7 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.environments.base import Environment
-from torch_kbandits.errors import InputError, NumericalError
-
-#: How far, relative to 1 + |best mean|, a mean may exceed the best one by rounding.
-_OPTIMUM_TOLERANCE = {torch.float64: 1e-8, torch.float32: 1e-4}
+from torch_kbandits.errors import InputError
 
 
 class BoxFunction(Environment):
@@ -74,17 +71,3 @@ class BoxFunction(Environment):
         if not isinstance(means, Tensor) or means.shape != X.shape[:1]:
             raise InputError(f"function must return one number a row, ({len(X)},); got {checks.describe(means)}.")
         return checks.finite("the function's values", means)
-
-    def regret(self, X: Tensor) -> Tensor:
-        """Return the pseudo-regrets (q,) >= 0 of points X (q, d): from means, without randomness.
-
-        Raises:
-            NumericalError: if a mean exceeds ``best_mean`` by more than rounding: then that is not the maximum.
-        """
-        regret = super().regret(X)
-        if bool((regret < -_OPTIMUM_TOLERANCE[regret.dtype] * (1.0 + self.best_mean.abs())).any()):
-            raise NumericalError(
-                f"best_mean {float(self.best_mean):.10g} is not the maximum: row {int(regret.argmin())} of X has mean "
-                f"{float(self.best_mean - regret.min()):.10g}."
-            )
-        return regret.clamp_min(0.0)

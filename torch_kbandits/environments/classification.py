@@ -6,6 +6,7 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.environments.contextual import ContextualEnvironment
+from torch_kbandits.environments.problem import noiseless
 from torch_kbandits.errors import InputError
 from torch_kbandits.extras import require
 from torch_kbandits.numerics.random import generator_for
@@ -48,7 +49,13 @@ class Classification(ContextualEnvironment):
         center: float = 0.0,
     ) -> None:
         super().__init__(
-            noise_scale, seed, kernel=kernel, regularization=regularization, norm_bound=norm_bound, center=center
+            noise_scale,
+            seed,
+            kernel=kernel,
+            regularization=regularization,
+            norm_bound=norm_bound,
+            center=center,
+            noise=noiseless,
         )
         self.contexts = checks.points("contexts", contexts)
         whole = isinstance(labels, Tensor) and labels.dtype == torch.long and labels.device == contexts.device
@@ -84,10 +91,6 @@ class Classification(ContextualEnvironment):
             InputError: if a row has another context than the round, or is no label.
         """
         return (self.positions(X, round) == self.labels[self.example(round)]).to(X)
-
-    def pull(self, X: Tensor, round: int) -> Tensor:
-        """Return the rewards (q,) of joint points X (q, c + L) in a round, which have no noise."""
-        return self.mean(X, round)
 
     def _order(self, epoch: int) -> list[int]:
         return torch.randperm(

@@ -28,6 +28,7 @@ class ContextualEnvironment(Problem, ABC):
         regularization: λ, in reward units squared.
         norm_bound: B.
         center: constant to subtract from rewards.
+        noise: as in ``Environment``, of joint points.
     """
 
     context_dim: int
@@ -65,13 +66,13 @@ class ContextualEnvironment(Problem, ABC):
         return torch.cat([self.context(round).expand(len(actions), -1), actions], dim=1)
 
     def pull(self, X: Tensor, round: int) -> Tensor:
-        """Return noisy rewards (q,) of joint points X (q, c + a) in a round; here with Gaussian noise.
+        """Return noisy rewards (q,) of joint points X (q, c + a) in a round.
 
         Raises:
             InputError: if a row has another context than the round, or an action that is not available in it.
         """
         self.positions(X, round)
-        return self.with_noise(self.mean(X, round), round)
+        return self.rewards(X, self.mean(X, round), round)
 
     def best_mean(self, round: int) -> Tensor:
         """Return the largest mean reward of the actions available in a round, 0-dim."""

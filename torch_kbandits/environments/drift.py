@@ -5,11 +5,12 @@ import math
 from torch import Tensor
 
 from torch_kbandits import checks
-from torch_kbandits.environments.rkhs_sequence import RKHSSequence
+from torch_kbandits.environments.dynamic import DynamicEnvironment
+from torch_kbandits.environments.rkhs_functions import RKHSFunctions
 from torch_kbandits.errors import InputError
 
 
-class Drift(RKHSSequence):
+class Drift(DynamicEnvironment):
     """A function of a kernel's RKHS that moves at constant speed and spends a given variation budget.
 
     It moves on the sphere of functions of norm ρ, along a great circle: each step has the length P / (T − 1) exactly.
@@ -17,7 +18,7 @@ class Drift(RKHSSequence):
     1.57 ρ or more leads to an unrelated function; many times that, through as many of them.
 
     Args:
-        num_arms: as in ``RKHSSequence``, like the words that follow.
+        num_arms: as in ``RKHSFunctions``, like the words that follow.
         dimension: d.
         budget: P > 0, in reward units: what Σ ‖f_{t+1} − f_t‖ over the horizon is.
         horizon: T >= 2, the rounds that spend the budget; later ones go on at the same speed.
@@ -57,11 +58,17 @@ class Drift(RKHSSequence):
                 f"A budget of {budget:g} over {horizon} rounds is {step:g} a step, and functions of norm {norm:g} are "
                 f"at most {2 * norm:g} apart: give a smaller budget, a longer horizon or a larger norm."
             )
-        super().__init__(num_arms, dimension, kernel, lengthscale, num_centres, norm, noise_scale, seed)
+        self._functions = RKHSFunctions(num_arms, dimension, kernel, lengthscale, num_centres, norm, seed)
+        self.centres = self._functions.centres
+        super().__init__(**self._functions.words(self.weights, noise_scale))
         self._angle = 2.0 * math.asin(step / (2.0 * norm))
         self._steps = max(1, math.floor(0.5 * math.pi / self._angle))  # before it turns
-        start = self.random_weights(0)
-        self._legs = [(start, self.random_weights(1, start))]
+        start = self._functions.random(0)
+        self._legs = [(start, self._functions.random(1, start))]
+
+    def means(self, round: int) -> Tensor:
+        """Return the mean rewards (A,) of all arms in a round. Cost: O(A m)."""
+        return self._functions.on_arms(self.weights(round))
 
     def weights(self, round: int) -> Tensor:
         """Return the weights (m,) of a round's function on the kernels at the centres.
@@ -70,8 +77,8 @@ class Drift(RKHSSequence):
         """
         leg, step = divmod(round, self._steps)
         while len(self._legs) <= leg:
-            start = self.scaled(self._on_leg(len(self._legs) - 1, self._steps))
-            self._legs.append((start, self.random_weights(len(self._legs) + 1, start)))
+            start = self._functions.scaled(self._on_leg(len(self._legs) - 1, self._steps))
+            self._legs.append((start, self._functions.random(len(self._legs) + 1, start)))
         return self._on_leg(leg, step)
 
     def _on_leg(self, leg: int, step: int) -> Tensor:

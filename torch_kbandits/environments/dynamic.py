@@ -1,13 +1,14 @@
 """What a problem that changes is."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.environments.arm_index import ArmIndex, rows_of
-from torch_kbandits.environments.problem import Problem
+from torch_kbandits.environments.problem import Noise, Problem
 from torch_kbandits.errors import InputError
 
 
@@ -31,6 +32,8 @@ class DynamicEnvironment(Problem, ABC):
         regularization: λ, in reward units squared.
         norm_bound: B, for the mean function of every round.
         center: constant to subtract from rewards.
+        noise: as in ``Environment``.
+        variation_budget: what ``variation_budget`` returns, given T; None: it is unknown.
 
     Raises:
         InputError: on shapes, dtypes or values that do not fit, each named; if two arms are equal.
@@ -47,9 +50,17 @@ class DynamicEnvironment(Problem, ABC):
         regularization: float | None = None,
         norm_bound: float | None = None,
         center: float = 0.0,
+        noise: Noise | None = None,
+        variation_budget: Callable[[int], float] | None = None,
     ) -> None:
         super().__init__(
-            noise_scale, seed, kernel=kernel, regularization=regularization, norm_bound=norm_bound, center=center
+            noise_scale,
+            seed,
+            kernel=kernel,
+            regularization=regularization,
+            norm_bound=norm_bound,
+            center=center,
+            noise=noise,
         )
         self._index = ArmIndex(arms)
         if self._index.repeated:
@@ -57,6 +68,7 @@ class DynamicEnvironment(Problem, ABC):
             raise InputError(f"Arms {first} and {later} are the same point; every arm needs a point of its own.")
         self.arms = arms
         self.rounds = None if rounds is None else checks.positive_integer("rounds", rounds)
+        self._variation_budget = variation_budget
 
     @abstractmethod
     def means(self, round: int) -> Tensor:
@@ -66,8 +78,16 @@ class DynamicEnvironment(Problem, ABC):
         """Return P_T = Σ ‖f_{t+1} − f_t‖ over the T − 1 changes among the first T = ``rounds``; None if unknown.
 
         The norm is that of the RKHS of ``kernel``.
+
+        Raises:
+            InputError: if there are not so many rounds.
+
+        Cost: O(T m²) for a sum of m kernels, O(T) for a peak.
         """
-        return None
+        if self._variation_budget is None:
+            return None
+        self.check_rounds(checks.positive_integer("rounds", rounds))
+        return self._variation_budget(rounds)
 
     def mean(self, X: Tensor, round: int) -> Tensor:
         """Return the mean rewards (q,) of arms X (q, d) in a round, without noise.
@@ -78,12 +98,12 @@ class DynamicEnvironment(Problem, ABC):
         return rows_of(self._all_means(round), self._index.find(X))
 
     def pull(self, X: Tensor, round: int) -> Tensor:
-        """Return noisy rewards (q,) of arms X (q, d) in a round; here with Gaussian noise of deviation ``noise_scale``.
+        """Return noisy rewards (q,) of arms X (q, d) in a round.
 
         Raises:
             InputError: as ``mean``.
         """
-        return self.with_noise(self.mean(X, round), round)
+        return self.rewards(X, self.mean(X, round), round)
 
     def best_mean(self, round: int) -> Tensor:
         """Return the largest mean reward of a round, 0-dim."""

@@ -5,11 +5,12 @@ import math
 from torch import Tensor
 
 from torch_kbandits import checks
-from torch_kbandits.environments.rkhs_sequence import RKHSSequence
+from torch_kbandits.environments.dynamic import DynamicEnvironment
+from torch_kbandits.environments.rkhs_functions import RKHSFunctions
 from torch_kbandits.errors import InputError
 
 
-class Periodic(RKHSSequence):
+class Periodic(DynamicEnvironment):
     """A function of a kernel's RKHS that comes back after a period, as with the hours of a day or the days of a year.
 
     It goes round a circle at constant speed: f_t = √(1 − s²) a + s (cos(2πt/τ) b + sin(2πt/τ) c), where a, b and c are
@@ -17,7 +18,7 @@ class Periodic(RKHSSequence):
     2 ρ s sin(π/τ).
 
     Args:
-        num_arms: as in ``RKHSSequence``, like the words that follow.
+        num_arms: as in ``RKHSFunctions``, like the words that follow.
         dimension: d.
         period: τ >= 2 rounds.
         swing: s in (0, 1], the share of the norm that changes; with 1 half a period turns the function into its
@@ -53,12 +54,18 @@ class Periodic(RKHSSequence):
             raise InputError(f"swing must be in (0, 1], got {swing}.")
         if (num_centres := checks.positive_integer("num_centres", num_centres)) < 3:
             raise InputError(f"num_centres must be at least 3 for three orthogonal functions, got {num_centres}.")
-        super().__init__(num_arms, dimension, kernel, lengthscale, num_centres, norm, noise_scale, seed)
+        self._functions = RKHSFunctions(num_arms, dimension, kernel, lengthscale, num_centres, norm, seed)
+        self.centres = self._functions.centres
+        super().__init__(**self._functions.words(self.weights, noise_scale))
         self.period, self.swing = period, float(swing)
-        cosine = self.random_weights(0)
-        sine = self.random_weights(1, cosine)
+        cosine = self._functions.random(0)
+        sine = self._functions.random(1, cosine)
         self._cosine, self._sine = cosine, sine
-        self._constant = self.random_weights(2, cosine, sine)
+        self._constant = self._functions.random(2, cosine, sine)
+
+    def means(self, round: int) -> Tensor:
+        """Return the mean rewards (A,) of all arms in a round. Cost: O(A m)."""
+        return self._functions.on_arms(self.weights(round))
 
     def weights(self, round: int) -> Tensor:
         """Return the weights (m,) of a round's function on the kernels at the centres."""

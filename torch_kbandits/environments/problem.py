@@ -1,5 +1,7 @@
 """What all problems with known means share."""
 
+from collections.abc import Callable
+
 import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
@@ -7,20 +9,12 @@ from torch import Tensor
 from torch_kbandits import checks
 from torch_kbandits.numerics.random import generator_for
 
+#: Returns the rewards (q,) of points X (q, d), given X, their means (q,) and the round.
+Noise = Callable[[Tensor, Tensor, int], Tensor]
+
 
 class Problem:
-    """What every bandit problem with known means has: noise with an address, and what it tells algorithms.
-
-    Args:
-        noise_scale: R, the noise scale to give to an algorithm, in reward units; for Gaussian noise its standard
-            deviation. At least 0.
-        seed: addresses the noise, by (seed, round): it does not depend on what is played or measured.
-        kernel: the covariance that the problem was drawn from or that suits it, in reward units squared; None if
-            unknown.
-        regularization: λ, the noise variance for a surrogate, in reward units squared; None if unknown.
-        norm_bound: B, the RKHS norm of the mean function under ``kernel``; None if unknown.
-        center: constant to subtract from rewards before telling them to a model of prior mean zero.
-    """
+    """What every bandit problem with known means has: rewards, and what it tells algorithms; see ``Environment``."""
 
     def __init__(
         self,
@@ -31,6 +25,7 @@ class Problem:
         regularization: float | None = None,
         norm_bound: float | None = None,
         center: float = 0.0,
+        noise: Noise | None = None,
     ) -> None:
         if kernel is not None:
             checks.instance("kernel", kernel, Kernel, "a GPyTorch kernel")
@@ -40,10 +35,18 @@ class Problem:
         self.regularization = None if regularization is None else checks.positive("regularization", regularization)
         self.norm_bound = None if norm_bound is None else checks.non_negative("norm_bound", norm_bound)
         self.center = checks.finite_number("center", center)
+        self._noise = noise
 
-    def with_noise(self, means: Tensor, round: int) -> Tensor:
-        """Return means (q,) with the Gaussian noise of a round, of deviation ``noise_scale``."""
+    def rewards(self, X: Tensor, means: Tensor, round: int) -> Tensor:
+        """Return the rewards (q,) of points X (q, d) with means (q,) in a round."""
+        if self._noise is not None:
+            return self._noise(X, means, round)
         noise = torch.randn(
             len(means), generator=generator_for(self.seed, round, "noise"), dtype=torch.float64, device="cpu"
         )
         return means + self.noise_scale * noise.to(means)
+
+
+def noiseless(X: Tensor, means: Tensor, round: int) -> Tensor:
+    """Return the means: rewards without noise, whatever ``noise_scale`` algorithms are told."""
+    return means

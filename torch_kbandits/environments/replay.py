@@ -5,12 +5,13 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits import checks
-from torch_kbandits.environments.arms import FiniteArms
+from torch_kbandits.environments.arm_index import ArmIndex, rows_of
+from torch_kbandits.environments.base import Environment
 from torch_kbandits.errors import InputError
 from torch_kbandits.numerics.random import generator_for
 
 
-class ReplayedArms(FiniteArms):
+class ReplayedArms(Environment):
     """Arms whose rewards were recorded: a pull returns one of an arm's records, so the noise is real.
 
     The mean of an arm is the mean of its records. Which record a round returns is addressed by (seed, round).
@@ -32,6 +33,8 @@ class ReplayedArms(FiniteArms):
         InputError: on shapes, dtypes or values that do not fit, each named.
     """
 
+    arms: Tensor
+
     def __init__(
         self,
         arms: Tensor,
@@ -45,25 +48,44 @@ class ReplayedArms(FiniteArms):
         norm_bound: float | None = None,
         center: float = 0.0,
     ) -> None:
-        self.records = checks.points("records", records)
+        checks.points("records", records)
         if records.dim() != 2:
             raise InputError(f"records must be (A, S), got {checks.describe(records)}.")
+        means = records.mean(1)
         if noise_scale is None:
             noise_scale = float(records.var(1, correction=0).mean().sqrt())
         super().__init__(
-            arms,
-            records.mean(1),
             noise_scale,
             seed,
             kernel=kernel,
             regularization=regularization,
             norm_bound=norm_bound,
             center=center,
+            noise=self._recorded,
         )
-        self.simultaneous = simultaneous
+        self._index = ArmIndex(arms)
+        self._index.check_means(means)
+        self.arms, self.means, self.best_mean = arms, means, means.max()
+        self.records, self.simultaneous = records, simultaneous
 
-    def pull(self, X: Tensor, round: int) -> Tensor:
-        """Return recorded rewards (q,) of arms X (q, d) in a round."""
+    def indices(self, X: Tensor) -> list[int]:
+        """Return the positions among the arms of the rows of X (q, d); of equal arms, the first.
+
+        Raises:
+            InputError: if a row is no arm.
+        """
+        return self._index.find(X)
+
+    def mean(self, X: Tensor) -> Tensor:
+        """Return the mean records (q,) of arms X (q, d).
+
+        Raises:
+            InputError: if a row is no arm.
+        """
+        return rows_of(self.means, self.indices(X))
+
+    def _recorded(self, X: Tensor, means: Tensor, round: int) -> Tensor:
+        """Return records (q,) of arms X (q, d)."""
         rows = torch.tensor(self.indices(X), dtype=torch.long, device=self.records.device)
         number, draws = self.records.shape[1], 1 if self.simultaneous else len(rows)
         chosen = torch.randint(number, (draws,), generator=generator_for(self.seed, round, "record"), device="cpu")

@@ -4,13 +4,15 @@ import csv
 from importlib import resources
 
 import torch
+from torch import Tensor
 
 from torch_kbandits import checks
+from torch_kbandits.environments.dynamic import DynamicEnvironment
 from torch_kbandits.environments.options import check_size
-from torch_kbandits.environments.peak_sequence import PeakSequence
+from torch_kbandits.environments.peaks import PeakSequence
 
 
-class SeattleWeather(PeakSequence):
+class SeattleWeather(DynamicEnvironment):
     """Each day, the temperature to prepare for, on four years of measured daily maxima in Seattle.
 
     An arm is a temperature that one gets ready for before the day: what to stock, how many to staff, what to set a
@@ -46,16 +48,13 @@ class SeattleWeather(PeakSequence):
         rows = list(csv.DictReader(file.read_text(encoding="utf-8").splitlines()))
         self.dates = [row["date"] for row in rows]
         self.temperatures = [float(row["temp_max"]) for row in rows]
-        super().__init__(
-            points.unsqueeze(-1),
-            torch.zeros_like(points),
-            checks.positive("tolerance", tolerance),
-            noise_scale,
-            seed,
-            rounds=len(rows),
-            norm_bound=1.0,
-        )
+        self._peaks = PeakSequence(points, torch.zeros_like(points), checks.positive("tolerance", tolerance), self.peak)
+        super().__init__(seed=seed, rounds=len(rows), norm_bound=1.0, **self._peaks.words(noise_scale))
 
     def peak(self, round: int) -> float:
         """Return the highest temperature of a day, in °C."""
         return self.temperatures[round]
+
+    def means(self, round: int) -> Tensor:
+        """Return the mean rewards (A,) of all arms in a round. Cost: O(A)."""
+        return self._peaks.means(round)

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.environments.dynamic import DynamicEnvironment
+from torch_kbandits.environments.problem import noiseless
 from torch_kbandits.environments.sensor_csv import read_locations, read_sensor_csv
 from torch_kbandits.environments.sensor_learning import learn
 from torch_kbandits.errors import InputError
@@ -58,6 +59,7 @@ class SensorReplay(DynamicEnvironment):
             regularization=regularization,
             norm_bound=norm_bound,
             center=center,
+            noise=noiseless,
         )
         checks.same_kind("readings", readings, arms)
         if readings.shape[1] != len(arms):
@@ -69,10 +71,6 @@ class SensorReplay(DynamicEnvironment):
     def means(self, round: int) -> Tensor:
         """Return the readings (A,) of a round."""
         return self.readings[round].clone()
-
-    def pull(self, X: Tensor, round: int) -> Tensor:
-        """Return the readings (q,) of sensors X (q, d) in a round."""
-        return self.mean(X, round)
 
 
 def sensor_replay(

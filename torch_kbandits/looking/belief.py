@@ -9,6 +9,7 @@ from torch import Tensor
 
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.candidates import ContextualActions
+from torch_kbandits.candidates.timed import untimed
 from torch_kbandits.numerics.rows import distinct
 
 #: Points whose posterior is computed at a time.
@@ -55,20 +56,24 @@ def recommended_point(bandit: Bandit, context: Any = None, candidates: Any = Non
     """
     kinds = bandit.candidates
     played = bandit.history.X[bandit.weights > 0.0]
-    if isinstance(kinds, ContextualActions):
-        if kinds.set is None and kinds.bounds is None and candidates is None:
+    now, offers = max(bandit.now, 0.0), untimed(kinds)
+    if kinds.is_contextual:
+        by_round = isinstance(offers, ContextualActions) and offers.set is None and offers.bounds is None
+        if by_round and candidates is None:
             if len(played) == 0:
                 return None
             candidates = kinds.actions(played)
-        domain = kinds.in_round(kinds.with_time(context, max(bandit.now, 0.0)), candidates)
+        domain = kinds.in_round(context, candidates, now)
         if domain.arms is not None:
             offered = domain.arms
+        elif domain.blocks is not None:
+            offered = torch.cat([block[moments(bandit, block).mean.argmax(), None] for block in domain.blocks()])
         else:
-            spread = draw_sobol_samples(cast(Tensor, kinds.bounds), n=_SPREAD, q=1, seed=0).squeeze(-2)
+            spread = draw_sobol_samples(cast(Any, offers).bounds, n=_SPREAD, q=1, seed=0).squeeze(-2)
             actions = torch.cat([spread, kinds.actions(played)])
             offered = torch.cat([cast(Tensor, domain.context).expand(len(actions), -1), actions], dim=-1)
     else:
-        kinds.in_round(context, candidates)
+        kinds.in_round(context, candidates, now)
         offered = distinct(played)[0]
     if len(played) == 0:
         return None

@@ -13,7 +13,7 @@ from torch_kbandits.looking.belief import moments
 from torch_kbandits.looking.legends import counted, fixed_words, legend_below, marker_handle
 from torch_kbandits.looking.marks import faded, near_marks, played_marks
 from torch_kbandits.looking.palette import BELIEF, DICTIONARY, PENDING, PLAYED, RECOMMENDED, SMALL, TEXT, clean
-from torch_kbandits.looking.section import Section, first_action, section
+from torch_kbandits.looking.section import Section, section
 from torch_kbandits.looking.units import scale_axis, shown_values
 
 #: In inches.
@@ -67,7 +67,7 @@ def plot_line(
     Cost: O(n m²) for the model if something was told since it was last asked for, O((n + resolution) m²), and a
         pass over the arms for their range.
     """
-    where = first_action(bandit) if coordinate is None else coordinate
+    where = bandit.candidates.context_dim if coordinate is None else coordinate
     line = section(
         bandit,
         (where,),

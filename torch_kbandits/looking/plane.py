@@ -6,14 +6,13 @@ from typing import Any
 from torch import Tensor
 
 from torch_kbandits.bandit import Bandit
-from torch_kbandits.candidates import ContextualActions
 from torch_kbandits.errors import InputError
 from torch_kbandits.extras import require
 from torch_kbandits.looking.belief import moments
 from torch_kbandits.looking.legends import counted, fixed_words, legend_below, marker_handle
 from torch_kbandits.looking.marks import faded, near_marks, played_marks
 from torch_kbandits.looking.palette import DICTIONARY, PENDING, PLAYED, RECOMMENDED, RIM, SMALL, TEXT
-from torch_kbandits.looking.section import Section, first_action, section
+from torch_kbandits.looking.section import Section, section
 from torch_kbandits.looking.units import scale_axis, shown_values
 
 #: In inches.
@@ -120,11 +119,10 @@ def plot_plane(
 
 
 def _first_two(bandit: Bandit) -> tuple[int, ...]:
-    start, d = first_action(bandit), bandit.candidates.example.shape[-1]
+    start, d = bandit.candidates.context_dim, bandit.candidates.example.shape[-1]
     if d - start >= 2:
         return start, start + 1
-    timed = isinstance(bandit.candidates, ContextualActions) and bandit.candidates.is_timed
-    if start - int(timed) >= 1:
+    if start - int(bandit.candidates.is_timed) >= 1:
         return start - 1, start
     raise InputError("There is one coordinate to show: take plot_line, or name two coordinates.")
 

@@ -11,7 +11,6 @@ from torch import Tensor
 from torch_kbandits import checks
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.bandit.saving import read
-from torch_kbandits.candidates import ContextualActions
 from torch_kbandits.errors import EmptyHistoryError, InputError
 from torch_kbandits.files import file_error
 from torch_kbandits.fitted import FittedBandit
@@ -80,7 +79,7 @@ def _loaded(path: str | PathLike[str]) -> Bandit:
 
 def _has_context(bandit: Bandit) -> bool:
     candidates = bandit.candidates
-    return isinstance(candidates, ContextualActions) and candidates.context_dim > int(candidates.is_timed)
+    return candidates.context_dim > int(candidates.is_timed)
 
 
 def _figures(

@@ -10,10 +10,11 @@ from torch import Tensor
 from torch_kbandits import checks
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.candidates import Arms, ContextualActions
+from torch_kbandits.candidates.timed import untimed
 from torch_kbandits.errors import InputError
 from torch_kbandits.kernels import PrecomputedKernel
 from torch_kbandits.looking.belief import recommended_point
-from torch_kbandits.looking.units import number_column
+from torch_kbandits.looking.units import column_spec, number_column
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,23 +106,16 @@ def section(
 
 def coordinate_names(bandit: Bandit) -> tuple[str, ...]:
     """Return the names of the coordinates of a bandit's points: with contexts, of those and then of the action."""
-    candidates = bandit.candidates
-    d = candidates.example.shape[-1]
+    candidates = untimed(bandit.candidates)
+    time = ("time",) if bandit.candidates.is_timed else ()
     if not isinstance(candidates, ContextualActions):
-        return _numbered("x", d)
-    time = ("time",) if candidates.is_timed else ()
+        return (*time, *_numbered("x", candidates.example.shape[-1]))
     contexts, actions = candidates.context_columns, candidates.action_columns
     return (
         *time,
-        *(_numbered("context ", candidates.context_dim - len(time)) if contexts is None else contexts.names),
+        *(_numbered("context ", candidates.context_dim) if contexts is None else contexts.names),
         *(_numbered("action ", candidates.action_dim) if actions is None else actions.names),
     )
-
-
-def first_action(bandit: Bandit) -> int:
-    """Return the column of the first coordinate of an action."""
-    candidates = bandit.candidates
-    return candidates.context_dim if isinstance(candidates, ContextualActions) else 0
 
 
 # ---------------------------------------------------------------- inside
@@ -143,11 +137,8 @@ def _column(bandit: Bandit, names: Sequence[str], coordinate: Any) -> int:
         column = checks.non_negative_integer("coordinate", coordinate)
         if column >= len(names):
             raise InputError(f"coordinate must be from 0 to {len(names) - 1}, got {column}.")
-    candidates = bandit.candidates
-    if isinstance(candidates, ContextualActions) and number_column(bandit, column) is None:
-        start = candidates.context_dim
-        if (candidates.context_columns if column < start else candidates.action_columns) is not None:
-            raise InputError(f"{names[column]!r} belongs to a category, which has nothing between its levels: fix it.")
+    if column_spec(bandit, column)[0] is not None and number_column(bandit, column) is None:
+        raise InputError(f"{names[column]!r} belongs to a category, which has nothing between its levels: fix it.")
     return column
 
 
@@ -157,8 +148,9 @@ def _values(
     """Return the values of each varying coordinate, (k,)."""
     example = bandit.candidates.example
     kernel = bandit.model.covar_module
-    if any(isinstance(part, PrecomputedKernel) for part in kernel.modules()) and isinstance(bandit.candidates, Arms):
-        arms = bandit.candidates.domain.arms
+    candidates = untimed(bandit.candidates)
+    if any(isinstance(part, PrecomputedKernel) for part in kernel.modules()) and isinstance(candidates, Arms):
+        arms = candidates.domain.arms
         if arms is None or bounds is not None:
             raise InputError("The kernel knows arms by their number: they must be in memory, and bounds left out.")
         return (arms[:, 0].unique(),)
@@ -179,7 +171,7 @@ def _values(
 def _range(bandit: Bandit, column: int, name: str) -> tuple[float, float]:
     """Return between which values a coordinate of what may be played lies; of what was played, if that is not known."""
     offered, known = _offered(bandit), bandit.history.X[:, column]
-    start = first_action(bandit)
+    start = bandit.candidates.context_dim
     if offered is not None and column >= start:
         known = offered[:, column - start]
     if len(known) == 0 or not bool(known.min() < known.max()):
@@ -189,7 +181,7 @@ def _range(bandit: Bandit, column: int, name: str) -> tuple[float, float]:
 
 def _offered(bandit: Bandit) -> Tensor | None:
     """Return the corners of the actions that may be played, (2, a); None where every round brings its own."""
-    candidates: Any = bandit.candidates
+    candidates: Any = untimed(bandit.candidates)
     if isinstance(candidates, Arms):
         blocks = [(block.amin(0), block.amax(0)) for _, block in candidates.source.blocks()]
         lows, highs = zip(*blocks, strict=True)
@@ -214,4 +206,4 @@ def _fixed(bandit: Bandit, at: Tensor | None, context: Any, candidates: Any) -> 
     if offered is None:
         raise InputError("Nothing was learned yet, and actions differ from round to round: give at=, a joint point.")
     now = max(bandit.now, 0.0)
-    return bandit.candidates.points(offered.mean(0, keepdim=True), bandit.candidates.with_time(context, now)), False
+    return bandit.candidates.points(offered.mean(0, keepdim=True), context, now), False

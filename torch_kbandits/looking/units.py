@@ -7,19 +7,24 @@ from torch import Tensor
 
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.candidates import ContextualActions
+from torch_kbandits.candidates.timed import untimed
 from torch_kbandits.extras import require
+from torch_kbandits.observations.column_spec import ColumnSpec
 from torch_kbandits.observations.columns import Number
+
+
+def column_spec(bandit: Bandit, column: int) -> tuple[ColumnSpec | None, int]:
+    """Return what a coordinate is made by, if a column spec is given for it, and which of its columns it is."""
+    kind, place = untimed(bandit.candidates), column - int(bandit.candidates.is_timed)
+    if place < 0 or not isinstance(kind, ContextualActions):
+        return None, place
+    start = kind.context_dim
+    return (kind.context_columns, place) if place < start else (kind.action_columns, place - start)
 
 
 def number_column(bandit: Bandit, column: int) -> Number | None:
     """Return how a coordinate is made from a number that users know, if a column spec says so."""
-    candidates = bandit.candidates
-    if not isinstance(candidates, ContextualActions):
-        return None
-    start = candidates.context_dim
-    spec, place = (
-        (candidates.context_columns, column) if column < start else (candidates.action_columns, column - start)
-    )
+    spec, place = column_spec(bandit, column)
     if spec is None:
         return None
     (owner,) = [entry for entry in spec.columns if place in spec.columns_of(entry.name)]

@@ -20,8 +20,9 @@ class BackToPrior(Memory):
     their noise; the belief where nothing is observed any more goes back to the prior. Unlike memories in which noise
     grows it knows that observations of one time err together, so it is not too sure of what many old ones agree on.
 
-    It takes points whose first column is the time: ``TimedActions``, as in ``TVGPUCB``, of which it is the prior as a
-    memory. So a ``MemoryChoice`` can choose ε.
+    It is the prior of ``TVGPUCB`` as a memory, so a ``MemoryChoice`` can choose ε. The points of any candidates get the
+    time as their first column, see ``Timed``; the kernel given is that of the function at one time. If it is a
+    ``SpaceTimeKernel``, as in ``TVGPUCB`` itself, both replace their share.
 
     Source: Bogunovic, Scarlett and Cevher, "Time-varying Gaussian process bandit optimization", AISTATS 2016, §2.2;
     "back to prior" is the name that Brunzema, von Rohr and Trimpe, CDC 2022, give it. Differs: times need not be
@@ -52,4 +53,7 @@ class BackToPrior(Memory):
 
     def prior(self, kernel: Kernel) -> Kernel:
         """Return the covariance of points (time, x), given that of the function at one time."""
-        return SpaceTimeKernel(kernel, ForgettingKernel(self.forgetting))
+        in_time = ForgettingKernel(self.forgetting)
+        if isinstance(kernel, SpaceTimeKernel):
+            return SpaceTimeKernel(kernel.space_kernel, kernel.time_kernel * in_time)
+        return SpaceTimeKernel(kernel, in_time)

@@ -108,9 +108,9 @@ class FactoredGP(SingleTaskGP):
             variance = factors.variance(prior_variance(self.covar_module, train_X), self.embed(train_X))
             return variance / self._noise(train_X)
 
+    @abstractmethod
     def effective_dimension(self) -> Tensor:
-        """Return Σ_s τ(x_s), (...,): Tr K(K + λI)⁻¹, or its estimate if the posterior is not exact. Cost: O(n m²)."""
-        return self.leverage_scores().sum(-1)
+        """Return Σ_s τ(x_s), (...,): Tr K(K + λI)⁻¹, or its estimate if the posterior is not exact."""
 
     def information_gain(self) -> Tensor:
         """Return ½ log det(I + Σ^-½ Q Σ^-½), (...,), in nats, with Q = K_XZ K_ZZ⁻¹ K_ZX or, if exact, K.
@@ -121,12 +121,9 @@ class FactoredGP(SingleTaskGP):
             self.eval()
             return self._factors()[0].information_gain()
 
+    @abstractmethod
     def kernel_bound(self) -> Tensor:
         """Return the largest prior variance k(x, x) over the observations, 0-dim; 0 if there are none."""
-        with torch.no_grad():
-            self.eval()
-            variance = prior_variance(self.covar_module, self._points())
-            return variance.max() if variance.numel() else variance.new_zeros(())
 
     def mean_norm(self) -> Tensor:
         """Return the RKHS norm ‖μ‖_k of the posterior mean less the prior mean, (...,), in reward units."""
@@ -274,9 +271,16 @@ class FactoredGP(SingleTaskGP):
     def _extend(self, conditioned: Self, inputs: Tensor, targets: Tensor) -> None:
         """Let a conditioned copy of this model, whose data is there already, know of what it was conditioned on."""
 
+    @abstractmethod
     def _shared_buffers(self) -> tuple[Any, ...]:
         """Return what else a conditioned copy replaces."""
-        return ()
+
+    def _largest_variance(self) -> Tensor:
+        """Return what ``kernel_bound`` does, from the observations. Cost: O(n)."""
+        with torch.no_grad():
+            self.eval()
+            variance = prior_variance(self.covar_module, self._points())
+            return variance.max() if variance.numel() else variance.new_zeros(())
 
     def _factors(self) -> tuple[Any, int]:
         """Return the factors of the posterior and their number of batch dimensions, computed once for given data.

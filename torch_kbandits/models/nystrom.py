@@ -182,6 +182,16 @@ class NystromGP(ToldGP):
             self._added_loss_terms[_TRACE_TERM] = None  # of the last training step
         return super().train(mode)
 
+    # ---------------------------------------------------------------- what it knows of itself
+
+    def effective_dimension(self) -> Tensor:
+        """Return Σ_s τ(x_s), (...,), an estimate of Tr K(K + λI)⁻¹. Cost: O(n m²)."""
+        return self.leverage_scores().sum(-1)
+
+    def kernel_bound(self) -> Tensor:
+        """Return the largest prior variance k(x, x) over the observations, 0-dim; 0 if there are none. Cost: O(n)."""
+        return self._largest_variance()
+
     # ---------------------------------------------------------------- changing the model itself
 
     def tell(self, X: Tensor, Y: Tensor, Yvar: Tensor | None = None, *, add_to_dictionary: bool = False) -> None:

@@ -137,7 +137,7 @@ class OnlineGP(ToldGP):
         carried would lose digits.
         """
         if self.train_targets.dtype != torch.float64:
-            return super().effective_dimension()
+            return self.leverage_scores().sum(-1)
         with torch.no_grad():
             self.eval()
             self._factors()
@@ -152,17 +152,12 @@ class OnlineGP(ToldGP):
         """
         self.eval()
         if self._merged is None or self.prediction_strategy is None:
-            return super().kernel_bound()
+            return self._largest_variance()
         if self._merged.bound is None:
-            self._merged = replace(self._merged, bound=super().kernel_bound())
+            self._merged = replace(self._merged, bound=self._largest_variance())
         return cast(Tensor, self._merged.bound).clone()
 
     # ---------------------------------------------------------------- inside
-
-    def _state(self) -> tuple[ExactFactors, Tensor]:
-        if self._merged is None:  # only a conditioned copy's factors are known
-            self.prediction_strategy = None
-        return super()._state()
 
     def _with(self, new: Observations) -> Change:
         factors, basis = self._state()
@@ -204,7 +199,8 @@ class OnlineGP(ToldGP):
             basis = concatenate(self._basis(), inputs, dim=-2)
             grams = border(self.covar_module, basis, inputs.shape[-2])
             residuals = targets - prior_mean(self.mean_module, inputs)
-            conditioned._merged = None
+            # Its factors are of points that are not merged, so they are computed afresh before they change.
+            conditioned._merged, conditioned._changes = None, self.REFRESH
             conditioned._keep(factors.appended(*grams, residuals, variances), basis)
 
     def _fit(self) -> tuple[ExactFactors, Tensor]:

@@ -25,10 +25,12 @@ class Clock:
         now: the latest time, minus infinity before the first; dates are seconds since 1970 (without a time zone as if
             in UTC).
         kind: what times are; None where the next one decides.
+        matters: whether it matters when something is asked or told; where not, every time is refused.
     """
 
     now: float = -math.inf
     kind: Kind | None = None
+    matters: bool = True
 
     def moved_to(self, time: Any, round_number: int) -> Self:
         """Return the clock at the time of an ``ask``.
@@ -38,8 +40,13 @@ class Clock:
             round_number: the present round.
 
         Raises:
-            InputError: if the time is before the latest, or of another kind than those before it.
+            InputError: if the time is before the latest, or of another kind than those before it; if one is given
+                where it does not matter.
         """
+        if not self.matters:
+            if time is not None:
+                raise InputError("This bandit has no memory, so it knows no time: give it memory=, or leave out time.")
+            return self
         if time is None:
             if self.kind not in (None, "rounds"):
                 raise InputError(f"time is missing: this bandit's times are {self.kind}, so give time= here too.")
@@ -73,6 +80,8 @@ class Clock:
             InputError: if there are no times, the rewards of a round differ in time, or the history begins before the
                 latest time.
         """
+        if not self.matters:
+            return (self,) * len(rounds.unique_consecutive())
         if times is None:
             raise InputError("This bandit has a memory, so a history to replay needs times.")
         starts = rounds.diff(prepend=rounds[:1] - 1) != 0
@@ -91,7 +100,9 @@ class Clock:
         return tuple(type(self)(float(first), kind) for first in firsts)
 
     def stamps(self, X: Tensor) -> Tensor | None:
-        """Return the present time for each of the points (q, d) that are told now, (q,); None without a clock."""
+        """Return the present time for each of the points (q, d) that are told now, (q,); None if it does not matter."""
+        if not self.matters:
+            return None
         return torch.full((len(X),), self.now, dtype=torch.float64, device=X.device)
 
     def check(self, times: Tensor) -> None:
@@ -113,29 +124,6 @@ class Clock:
     def after_reward(self, round_number: int) -> Self:
         """Return the clock once a reward is told, before a round: rounds go on by themselves."""
         return type(self)(float(round_number), self.kind) if self.kind == "rounds" else self
-
-
-@dataclass(frozen=True)
-class NoClock(Clock):
-    """The clock of a bandit for which it does not matter when something is asked or told: it refuses every time."""
-
-    def moved_to(self, time: Any, round_number: int) -> Self:
-        """Return this clock.
-
-        Raises:
-            InputError: if a time is given.
-        """
-        if time is not None:
-            raise InputError("This bandit has no memory, so it knows no time: give it memory=, or leave out time.")
-        return self
-
-    def replayed(self, times: Tensor | None, rounds: Tensor) -> tuple[Self, ...]:
-        """Return this clock for each round of a recorded history."""
-        return (self,) * len(rounds.unique_consecutive())
-
-    def stamps(self, X: Tensor) -> Tensor | None:
-        """Return None: nobody asks when points were told."""
-        return None
 
 
 def _words(kind: Kind, now: float) -> str:

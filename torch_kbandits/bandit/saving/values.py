@@ -15,7 +15,7 @@ from torch_kbandits.bandit.adaptation import MemoryChoice, RestartTrigger
 from torch_kbandits.bandit.batches import BatchRule
 from torch_kbandits.bandit.saving import kernels
 from torch_kbandits.bandit.saving.refusal import NotRebuildableError
-from torch_kbandits.candidates import Arms, Box, ContextualActions, MappedArms, TensorArms, TimedActions
+from torch_kbandits.candidates import Arms, Box, ContextualActions, MappedArms, TensorArms, Timed, TimedActions
 from torch_kbandits.confidence import InformationGain, Width
 from torch_kbandits.dictionaries import DictionaryRule
 from torch_kbandits.memory import Growth, Memory
@@ -58,8 +58,7 @@ def _box(box: Box) -> dict[str, Any]:
 
 
 def _contextual(actions: ContextualActions) -> dict[str, Any]:
-    return _timed(actions) | {
-        "context_dim": actions.context_dim,
+    return _actions(actions) | {
         "context_columns": actions.context_columns,
         "action_columns": actions.action_columns,
         "dtype": actions.example.dtype,
@@ -67,10 +66,10 @@ def _contextual(actions: ContextualActions) -> dict[str, Any]:
     }
 
 
-def _timed(actions: ContextualActions) -> dict[str, Any]:
+def _actions(actions: Any) -> dict[str, Any]:
     return {
         "actions": actions.set,
-        "context_dim": actions.context_dim - 1,  # the first is the time
+        "context_dim": actions.context_dim,
         "bounds": actions.bounds,
         "action_dim": actions.action_dim,
         "num_restarts": actions.num_restarts,
@@ -89,7 +88,8 @@ _OTHERS: dict[str, tuple[type, Callable[[Any], dict[str, Any]]]] = {
         (Arms, _arms),
         (Box, _box),
         (ContextualActions, _contextual),
-        (TimedActions, _timed),
+        (Timed, lambda points: {"candidates": points.untimed}),
+        (TimedActions, lambda points: _actions(points.untimed)),
         (MappedArms, _mapped),
     )
 }

@@ -135,7 +135,8 @@ class StudyBelief:
     def recommend(self) -> int:
         """Return the number of the trial of the largest posterior mean, the first of those that are equal."""
         best = self.bandit.recommend(time=self._not_before_the_last(datetime.now()))
-        return self._numbers[int((best == self.bandit.history.X).all(-1).nonzero()[0])]
+        told = self.bandit.bandit.candidates.actions(self.bandit.history.X)
+        return self._numbers[int((best == told).all(-1).nonzero()[0])]
 
     def _failed(self, trials: Sequence[FrozenTrial]) -> list[FrozenTrial]:
         """Return trials that failed and were not learned: their points stay pending, to be tried last again."""

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch_kbandits import checks
 from torch_kbandits.acquisition import Domain
 from torch_kbandits.beliefs import ForgettingTable, belief_over
-from torch_kbandits.candidates import ArmSource, Candidates, MappedArms
+from torch_kbandits.candidates import ArmSource, LastingCandidates, MappedArms
 from torch_kbandits.candidates.sources import as_source
 from torch_kbandits.errors import InputError
 from torch_kbandits.integrations.ray.actors import Actors, Resources
@@ -18,7 +18,7 @@ from torch_kbandits.integrations.ray.workers import Workers
 from torch_kbandits.memory import Memory
 
 
-class ShardedArms(Candidates):
+class ShardedArms(LastingCandidates):
     """A finite set of arms split over Ray actors, each with its block of the arms and of the embedding.
 
     What is chosen is what ``Arms`` would choose. A round sends O(d + m) numbers to each shard, and one arm comes back.

@@ -1,7 +1,7 @@
 """The posterior over arms that workers hold, seen from the bandit."""
 
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any, Self, cast
 
 import numpy as np
 import torch
@@ -11,12 +11,11 @@ from torch import Tensor
 from torch_kbandits.acquisition import AcquisitionRule, Domain
 from torch_kbandits.beliefs.base import Lookahead
 from torch_kbandits.beliefs.features import FeatureTable
-from torch_kbandits.candidates.sources import ArmSource
+from torch_kbandits.candidates.sources import ArmSource, UnsearchedArms
 from torch_kbandits.dictionaries import Selection
 from torch_kbandits.errors import InputError
 from torch_kbandits.integrations.ray.course import Added, Array, Course, Prior, Start, Step, Told, new_version
 from torch_kbandits.integrations.ray.questions import Best, KernelBound, Moments, Question, VarianceRatio, overall_best
-from torch_kbandits.integrations.ray.table import UnsearchedArms
 from torch_kbandits.integrations.ray.taking_back import taken_back
 from torch_kbandits.integrations.ray.workers import Workers
 from torch_kbandits.observations.played import Plays
@@ -92,9 +91,9 @@ class ShardedTable(FeatureTable):
         """Posterior variances of the arms, (A,), in reward units squared: all of them are sent here."""
         return self._moments()[1]
 
-    def lookahead(self, pending: Tensor) -> "ShardedLookahead":
+    def lookahead(self, pending: Tensor, stages: Tensor | None = None) -> "ShardedLookahead":
         """Return the table with points (k, d) pending."""
-        return ShardedLookahead(self, pending)
+        return ShardedLookahead(self.with_points(pending), pending)
 
     def arm_of_all(self, row: int) -> Tensor:
         """Return the arm of a row of the source, (1, d), on the CPU; a copy."""
@@ -106,19 +105,20 @@ class ShardedTable(FeatureTable):
 
     # ---------------------------------------------------------------- what they are told
 
-    def update(self, X: Tensor, Y: Tensor, selection: Selection | None) -> None:
-        """Condition on rewards Y (q,) at X (q, d) and move to the selected dictionary; everything or nothing."""
-        super().update(X, Y, selection)
-        news = None if selection is None else self._news_of(selection)
-        self._remember(Told(new_version(), X.numpy(), Y.numpy(), news))
+    def updated(self, X: Tensor, Y: Tensor, selection: Selection | None) -> Self:
+        """Return the table conditioned on rewards Y (q,) at X (q, d), at the selected dictionary."""
+        after = super().updated(X, Y, selection)
+        news = None if selection is None else after._news_of(selection)
+        after._remember(Told(new_version(), X.numpy(), Y.numpy(), news))
+        return after
 
-    def take_back(self, left: Plays, gone: Plays) -> None:
-        """Take back rewards told before; the dictionary stays. See ``FeatureTable.take_back``."""
-        step = taken_back(new_version(), left, gone, len(self._log))
-        super().take_back(left, gone)
+    def forgotten(self, left: Plays, gone: Plays) -> Self:
+        """Return the table without rewards told before; the dictionary stays. See ``FeatureTable.forgotten``."""
+        after = super().forgotten(left, gone)
         if self._last_dictionary is not None and self._last_dictionary.dim() == 1:
-            self._last_dictionary = None  # it is places, and these are others now
-        self._remember(step)
+            after._last_dictionary = None  # it is places, and these are others now
+        after._remember(taken_back(new_version(), left, gone, len(self._log)))
+        return after
 
     def _remember(self, step: Step) -> None:
         self._steps = (*self._steps, step)
@@ -173,7 +173,7 @@ class ShardedLookahead(Lookahead):
                 "scores_arms_apart = True."
             )
         answers = self._table.asked_of_all(Best(rule, beta.numpy(), seed), self._added)
-        self._table.visited_share = sum(answer.visited for answer in answers) / self._table.num_all_arms
+        self.visited_share = sum(answer.visited for answer in answers) / self._table.num_all_arms
         return overall_best(answers, beta, self._table.kernel_bound())
 
     def add(self, point: Tensor, times: int = 1) -> None:
@@ -184,6 +184,7 @@ class ShardedLookahead(Lookahead):
     def pending_scores(self) -> Tensor:
         """Return the scores of the pending points without anything pending, (k,)."""
         known = len(self._rows)
+        self._table = self._table.with_points(self.pending[known:])
         self._rows = [*self._rows, *self._table.rows_of(self.pending[known:]).tolist()]
         return self._table.leverage_scores(torch.tensor(self._rows))
 

@@ -94,7 +94,7 @@ class Best:
             scores[places].cpu().numpy(),
             ranks[places].cpu().numpy(),
             ahead.arms.rows(arms).cpu().numpy(),
-            table.visited_share * len(ahead.arms),
+            ahead.visited_share * len(ahead.arms),
         )
 
 

@@ -7,11 +7,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from torch_kbandits.candidates.sources import ArmSource
+from torch_kbandits.candidates.sources import ArmSource, UnsearchedArms
 from torch_kbandits.dictionaries import Selection
 from torch_kbandits.integrations.ray.course import Added, Array, Held, Message, Start, TakenBack, Told
 from torch_kbandits.integrations.ray.questions import Question
-from torch_kbandits.integrations.ray.table import ShardLookahead, ShardTable, UnsearchedArms, ranks_of
+from torch_kbandits.integrations.ray.table import ShardLookahead, ShardTable, ranks_of
 
 
 class Reply(NamedTuple):
@@ -116,19 +116,17 @@ class Shard:
             counts = self._tensor(start.counts).long()
             means = self._tensor(start.sums) / counts
             X, Y = (values.repeat_interleave(counts, 0) for values in (self._tensor(start.points), means))
-            table.update(X, Y, selection)
+            table = table.updated(X, Y, selection)
         return _Standing(Held(start.version, start.version), ShardLookahead(table, self._arms), selection)
 
     def _with_rewards(self, standing: _Standing, told: Told) -> _Standing:
-        table = standing.ahead.table
         selection = standing.selection if told.dictionary is None else self._selection(told.dictionary)
-        table.update(self._tensor(told.points), self._tensor(told.rewards), selection)
+        table = standing.ahead.table.updated(self._tensor(told.points), self._tensor(told.rewards), selection)
         return _Standing(Held(told.version, told.version), ShardLookahead(table, self._arms), selection)
 
     def _without(self, standing: _Standing, step: TakenBack) -> _Standing:
-        standing.ahead.table.forget(step)
-        after = standing.without_pending()
-        return after._replace(held=Held(step.version, step.version))
+        ahead = ShardLookahead(standing.ahead.table.without(step), self._arms)
+        return _Standing(Held(step.version, step.version), ahead, standing.selection)
 
     def _with_pending(self, standing: _Standing, added: Added) -> _Standing:
         for point in self._tensor(added.points).split(1):

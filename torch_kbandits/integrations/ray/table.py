@@ -1,30 +1,20 @@
 """The table over the arms of one shard: that of all arms, but for what it does not own."""
 
-from typing import Any
+from typing import Any, Self
 
 import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits.beliefs.features import FeatureTable
-from torch_kbandits.beliefs.table import ArmLookahead, TableBelief
-from torch_kbandits.candidates.sources import TensorArms
+from torch_kbandits.beliefs.table import ArmLookahead
+from torch_kbandits.candidates.sources import UnsearchedArms
 from torch_kbandits.integrations.ray.course import TakenBack
 from torch_kbandits.integrations.ray.taking_back import plays_of
 from torch_kbandits.numerics.random import generator_for
 
 #: Ranks drawn at a time to get at those of a shard.
 _BLOCK = 2**20
-
-
-class UnsearchedArms(TensorArms):
-    """Arms in memory among which nobody looks for what was told.
-
-    In most shards it would not be found, and looking costs a pass. A point told that is one of the arms is a row of
-    its own beside it, and has the same posterior.
-    """
-
-    is_searched = False
 
 
 class ShardTable(FeatureTable):
@@ -61,9 +51,9 @@ class ShardTable(FeatureTable):
         if kernel_bound is not None:
             self._kernel_bound = self._kernel_bound.new_tensor(kernel_bound)
 
-    def forget(self, step: TakenBack) -> None:
-        """Take back rewards; after an error the table is out of order."""
-        self.take_back(*plays_of(step, self._log.counts, self._log.sums))
+    def without(self, step: TakenBack) -> Self:
+        """Return the table without rewards that are taken back."""
+        return self.forgotten(*plays_of(step, self._log.counts, self._log.sums))
 
 
 class ShardLookahead(ArmLookahead):
@@ -78,19 +68,6 @@ class ShardLookahead(ArmLookahead):
         super().__init__(table, arms.block(0, 0))
         self.table = table
         self.arms = arms
-        self._unlisted: list[Tensor] = []
-
-    def add(self, point: Tensor, times: int = 1) -> None:
-        """Make a point (1, d) pending, as often as is said."""
-        super().add(point, times)
-        self._unlisted = [*self._unlisted, point]
-
-    def _with_pending(self) -> TableBelief:
-        if self._unlisted:
-            # Here pending points are no arms, so the hallucinated table, a copy, must get the rows that the table got.
-            self._hallucinated.rows_of(torch.cat(self._unlisted))
-            self._unlisted = []
-        return super()._with_pending()
 
 
 def ranks_of(rows: range, seed: int, **kind: Any) -> Tensor:

@@ -9,7 +9,7 @@ from torch_kbandits.observations.played import Plays
 
 
 def taken_back(version: str, left: Plays, gone: Plays, size: int) -> TakenBack:
-    """Return what shards are told of rewards taken back; see ``FeatureTable.take_back``.
+    """Return what shards are told of rewards taken back; see ``FeatureTable.forgotten``.
 
     Points of which nothing was taken back stand in the order in which they stood, so only where the others stand now is
     sent.

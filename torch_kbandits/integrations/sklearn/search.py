@@ -228,8 +228,8 @@ class KernelBanditSearchCV(SequentialSearchCV):
     def _select_best_index(self, refit: Any, refit_metric: str, results: Mapping[str, Any]) -> int:
         """Return the row that is recommended."""
         if self.recommend == "posterior" and self.bandit_ is not None and self.bandit_.num_told:
-            played = (self.bandit_.recommend() == self.bandit_.history.X).all(-1)
-            index = int(played.nonzero()[0])
+            told = self.bandit_.bandit.candidates.actions(self.bandit_.history.X)
+            index = int((self.bandit_.recommend() == told).all(-1).nonzero()[0])
             if np.isfinite(results[f"mean_test_{refit_metric}"][index]):
                 return index
         return int(super()._select_best_index(refit, refit_metric, results))

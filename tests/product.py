@@ -1,0 +1,506 @@
+"""Combinations of the pieces of a bandit, drawn at random and played: which work, and which are refused and why.
+
+``python tests/product.py --number 1500 --seed 0`` prints how many of them are refused for each reason.
+"""
+
+import re
+import warnings
+from argparse import ArgumentParser
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from gpytorch.kernels import Kernel, RQKernel
+from problems import DOUBLE, data, difference, linear, matern, rbf
+from torch import Tensor
+
+from torch_kbandits import (
+    KDPP,
+    KORS,
+    ArmBlocks,
+    Arms,
+    Bandit,
+    Box,
+    CappedDictionary,
+    ConstantWidth,
+    ContextualActions,
+    EmptyHistoryError,
+    FixedDictionary,
+    GreedyDictionary,
+    InputError,
+    MappedArms,
+    RidgeLeverageSampling,
+    UniformDictionary,
+)
+from torch_kbandits.acquisition import (
+    ExpectedImprovementRule,
+    ProbabilityOfImprovementRule,
+    StagedRule,
+    ThompsonRule,
+    UniformRule,
+    UpperConfidenceRule,
+)
+from torch_kbandits.bandit.batches import GlobalBatchRule, LocalBatchRule, StayRule
+from torch_kbandits.candidates import Candidates, TimedActions
+from torch_kbandits.confidence import EKUCBWidth, IGPUCBWidth, KUCBWidth
+from torch_kbandits.memory import (
+    BackToPrior,
+    Discount,
+    Exponential,
+    KeepAll,
+    Linear,
+    Quadratic,
+    Restart,
+    SlidingWindow,
+    UncertaintyInjection,
+)
+
+LAMBDA = 0.1
+ARMS = data(20, 2, 31)[0]
+MANY = data(600, 2, 32)[0]  # more than those of which all covariances are kept
+ACTIONS, BOX = ARMS[:6, :1], torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=DOUBLE)
+CONTEXTS = data(40, 1, 33)[0]
+SEARCH = {"num_restarts": 1, "raw_samples": 4}
+
+
+class Space(NamedTuple):
+    """What may be played: arms or actions (A, a), a box where there are none, and what a round brings."""
+
+    make: Callable[[Path], Candidates]
+    actions: Tensor | None = None
+    stored: bool = False  # the arms are not in memory
+    context_dim: int = 0
+    each_round: bool = False  # a round brings its actions
+    timed: bool = False  # points know when they are played
+
+    @property
+    def is_contextual(self) -> bool:
+        return self.context_dim > 0 or self.each_round or self.timed
+
+
+def in_a_file(arms: Tensor, folder: Path) -> Arms:
+    path = folder / f"{len(arms)}.npy"
+    if not path.exists():
+        np.save(path, arms.numpy())
+    return Arms(MappedArms(path))
+
+
+def sets(kind: type[ContextualActions], **about: bool) -> dict[str, Space]:
+    """A set that stays, one that each round brings, and a box; each alone and in a context."""
+    title, found = "timed " if about else "", {}
+    for c, where in enumerate(("", " in a context")):
+        actions, bounds, words = ARMS[:, c:], BOX[:, c:], {"context_dim": c}
+        found |= {
+            f"{title}actions{where}": Space(
+                lambda _, a=actions, w=words: kind(a, **w), actions, context_dim=c, **about
+            ),
+            f"{title}actions of each round{where}": Space(
+                lambda _, a=actions, w=words: kind(action_dim=a.shape[-1], **w),
+                actions,
+                context_dim=c,
+                each_round=True,
+                **about,
+            ),
+            f"{title}box of actions{where}": Space(
+                lambda _, b=bounds, w=words: kind(bounds=b, **w, **SEARCH), context_dim=c, **about
+            ),
+        }
+    return found
+
+
+SPACES = {
+    "arms": Space(lambda _: Arms(ARMS), ARMS),
+    "many arms": Space(lambda _: Arms(MANY), MANY),
+    "arms in a file": Space(lambda folder: in_a_file(ARMS, folder), ARMS, stored=True),
+    "many arms in a file": Space(lambda folder: in_a_file(MANY, folder), MANY, stored=True),
+    "arms in blocks": Space(lambda _: Arms(ArmBlocks(ARMS.split(8).__getitem__, 3)), ARMS, stored=True),
+    "box": Space(lambda _: Box(BOX, **SEARCH)),
+    **sets(ContextualActions),
+    **sets(TimedActions, timed=True),
+}
+
+
+def rational_quadratic() -> Kernel:
+    kernel = RQKernel().double()
+    kernel.lengthscale = torch.tensor(0.4, dtype=DOUBLE)
+    return kernel
+
+
+KERNELS = {"rbf": rbf, "matern": matern, "rational quadratic": rational_quadratic, "linear": linear}
+WITH_WAVES = ("rbf", "matern")
+DICTIONARIES = {
+    "none": None,
+    "fresh": RidgeLeverageSampling(2.0),
+    "coupled": RidgeLeverageSampling(2.0, "coupled"),
+    "growth": RidgeLeverageSampling(2.0, "never"),
+    "kors": KORS(),
+    "capped": CappedDictionary(RidgeLeverageSampling(3.0), 3, "stop"),
+    "capped kors": CappedDictionary(KORS(3.0), 3, "stop"),
+    "fixed": FixedDictionary(ARMS[:5]),
+    "uniform": UniformDictionary(3),
+    "greedy": GreedyDictionary(3),
+    "k-dpp": KDPP(3, num_swaps=10),
+}
+#: Memories under which observations keep their noise, those under which they age, and priors on time.
+KEEPING = {
+    "keep all": KeepAll(),
+    "window": SlidingWindow(3.0),
+    "window of observations": SlidingWindow(4, "observations"),
+    "restart": Restart(5.0),
+}
+AGEING = {
+    "discount": Discount(0.8),
+    "discount to a limit": Discount(0.7, 0.2),
+    "quadratic": UncertaintyInjection(Quadratic(0.5)),
+    "linear": UncertaintyInjection(Linear(0.05)),
+    "exponential to a limit": UncertaintyInjection(Exponential(0.7), 0.5),
+}
+PRIORS_ON_TIME = {"prior on time": BackToPrior(0.1), "prior on time to a limit": BackToPrior(0.2, 0.5)}
+MEMORIES = {"none": None, **KEEPING, **AGEING, **PRIORS_ON_TIME}
+RULES = {
+    "upper bound": UpperConfidenceRule(),
+    "expected improvement": ExpectedImprovementRule(),
+    "probability of improvement": ProbabilityOfImprovementRule(),
+    "Thompson": ThompsonRule(discretization_size=32),
+    "uniform": UniformRule(),
+    "stages": StagedRule(30),
+}
+IMPROVEMENT = ("expected improvement", "probability of improvement")
+#: They maximise no function.
+FUNCTIONLESS = ("uniform", "stages")
+BATCHES = {"none": None, "global": GlobalBatchRule(2.0), "local": LocalBatchRule(1.5), "stay": StayRule(1.3)}
+_ASSUMED = {"noise_scale": 0.3, "norm_bound": 1.0, "failure_probability": 0.1}
+WIDTHS = {
+    "constant": ConstantWidth(1.5),
+    "gain": IGPUCBWidth(**_ASSUMED),
+    "dimension": EKUCBWidth(**_ASSUMED),
+    "dimension, exact": KUCBWidth(**_ASSUMED),
+}
+
+
+@dataclass(frozen=True)
+class Combination:
+    """The names of the pieces, and whether who asks and tells says at what times."""
+
+    space: str
+    kernel: str
+    dictionary: str
+    memory: str
+    rule: str
+    batches: str
+    width: str
+    dated: bool = False
+
+    @property
+    def where(self) -> Space:
+        return SPACES[self.space]
+
+    @property
+    def has_clock(self) -> bool:
+        return self.memory != "none" or self.where.timed
+
+    def bandit(self, folder: Path, seed: int = 0) -> Bandit:
+        """Compose it by hand."""
+        dictionary, rule = DICTIONARIES[self.dictionary], RULES[self.rule]
+        if (self.where.timed or self.memory in PRIORS_ON_TIME) and isinstance(dictionary, FixedDictionary):
+            dictionary = FixedDictionary(torch.cat([torch.arange(5.0, dtype=DOUBLE).unsqueeze(-1), ARMS[:5]], dim=-1))
+        return Bandit(
+            candidates=self.where.make(folder),
+            kernel=KERNELS[self.kernel](),
+            regularization=LAMBDA,
+            dictionary=dictionary,
+            width=WIDTHS[self.width] if rule.uses_width else None,
+            acquisition=rule,
+            batches=BATCHES[self.batches],
+            memory=MEMORIES[self.memory],
+            seed=seed,
+        )
+
+
+def drawn(seed: int, number: int) -> list[Combination]:
+    """So many combinations, each from a number of its own; about half leave out what may be left out."""
+
+    def one(draw: Random) -> Combination:
+        def name(pieces: dict[str, object]) -> str:
+            return "none" if "none" in pieces and draw.random() < 0.4 else draw.choice([*pieces])
+
+        names = [name(pieces) for pieces in (SPACES, KERNELS, DICTIONARIES, MEMORIES, RULES, BATCHES, WIDTHS)]
+        return Combination(*names, dated=draw.random() < 0.5)
+
+    return [one(Random(1_000_003 * seed + count)) for count in range(number)]
+
+
+# ---------------------------------------------------------------- what is refused
+
+
+class Reason(NamedTuple):
+    """Which combinations are refused for a reason, and words of the message."""
+
+    holds: Callable[[Combination], bool]
+    says: str
+
+
+#: What mathematics demands, or a kernel: a point is not the same in another round; a draw whose value at an arm does
+#: not depend on its block is made of waves; stages leave some of finitely many actions.
+RIGHTLY = {
+    "repetition of a point that is another in each round": Reason(
+        lambda it: it.batches == "stay" and (it.where.is_contextual or it.memory in PRIORS_ON_TIME),
+        "plays a point again and again",
+    ),
+    "Thompson sampling by a kernel without waves on stored arms": Reason(
+        lambda it: it.rule == "Thompson" and it.where.stored and it.kernel not in WITH_WAVES,
+        "draws at all arms at once",
+    ),
+    "stages on a box": Reason(lambda it: it.rule == "stages" and it.where.actions is None, "finite set of actions"),
+}
+
+
+def rightly_refused(combination: Combination) -> bool:
+    """Whether nobody will ever play this combination."""
+    return any(reason.holds(combination) for reason in RIGHTLY.values())
+
+
+#: What is refused today and is to come (issue 16). What is done leaves this table: it holds nothing that works.
+TO_COME = {
+    "repetition of a point of actions that stay": Reason(
+        lambda it: it.batches == "stay" and it.space in ("actions", "box of actions"), "plays a point again and again"
+    ),
+    "stages with a dictionary, a memory or batches": Reason(
+        lambda it: it.rule == "stages" and (it.dictionary, it.memory, it.batches) != ("none",) * 3, "exact posteriors"
+    ),
+    "stages on stored arms": Reason(lambda it: it.rule == "stages" and it.where.stored, "finite set of actions"),
+    "Thompson sampling on stored arms": Reason(
+        lambda it: it.rule == "Thompson" and it.where.stored and it.kernel in WITH_WAVES, "draws at all arms at once"
+    ),
+}
+
+
+def reasons(combination: Combination) -> list[str]:
+    """Why a combination should be refused today."""
+    return [name for name, reason in (RIGHTLY | TO_COME).items() if reason.holds(combination)]
+
+
+class Refused(NamedTuple):
+    """What is said, and whether only by the first ``ask``."""
+
+    message: str
+    at_ask: bool
+
+
+def played(combination: Combination, folder: Path, turns: int = 1) -> Refused | None:
+    """Play a combination for a few rounds, or return how it is refused.
+
+    Args:
+        combination: of what.
+        folder: where arms are stored.
+        turns: how often several points are asked for, and told in another order.
+
+    Raises:
+        Exception: whatever is raised later or is no ``InputError``; ``AssertionError`` if something is not finite, is
+            not to be played, or is not as it was before saving.
+    """
+    try:
+        bandit = combination.bandit(folder)
+    except InputError as error:
+        return Refused(str(error), at_ask=False)
+    loop = Loop(combination, bandit)
+    try:
+        x = loop.ask()
+    except InputError as error:
+        return Refused(str(error), at_ask=True)
+    loop.tell(x)
+    for _ in range(turns):
+        several = bandit.ask(3, return_ids=True, **loop.words())
+        bandit.mark_pending(loop.some, **loop.context(), **loop.date())
+        loop.ask(remember=False)
+        bandit.tell(ids=several.ids[1:], y=reward(several.actions[1:]), **loop.date())
+        loop.look()
+        bandit.forget(ids=several.ids[0])
+    if combination.batches != "stay":  # which today would play a stranger again: laws/test_batches.py
+        loop.tell(loop.some + 0.01)
+    if bandit.batches is not None:
+        bandit.forget()
+        loop.tell(loop.ask(None))
+    loop.ask()
+    if bool(bandit.weights.any()):  # else an exact table of many arms cannot be loaded: laws/test_forgetting_tables.py
+        twin = combination.bandit(folder)
+        twin.load_state_dict(bandit.state_dict())
+        loop.compare(Loop(combination, twin, loop.turn))
+    if combination.dated:
+        loop.turn += 400  # by then nothing may count
+        loop.ask()
+        loop.look()
+    bandit.restart()
+    loop.tell(loop.ask())
+    return None
+
+
+class Loop:
+    """A bandit, and what its rounds bring: a context, actions, a time."""
+
+    def __init__(self, combination: Combination, bandit: Bandit, turn: int = 0) -> None:
+        self.of, self.space, self.bandit, self.turn = combination, combination.where, bandit, turn
+
+    def context(self) -> dict[str, object]:
+        return {"context": CONTEXTS[self.turn % 40]} if self.space.context_dim else {}
+
+    def date(self) -> dict[str, object]:
+        return {"time": 0.7 * self.turn} if self.of.dated and self.of.has_clock else {}
+
+    @property
+    def offered(self) -> Tensor | None:
+        """What may be played in this round, (A, a); None on a box."""
+        actions = self.space.actions
+        return actions[self.turn % 5 : self.turn % 5 + 9] if self.space.each_round else actions
+
+    @property
+    def some(self) -> Tensor:
+        """Two points that may be played."""
+        return BOX[:, self.space.context_dim :].clone() if self.offered is None else self.offered[1:3]
+
+    def words(self) -> dict[str, object]:
+        return self.context() | self.date() | ({"candidates": self.offered} if self.space.each_round else {})
+
+    def ask(self, q: int | None = 1, *, remember: bool = True) -> Tensor:
+        """Ask in the next round."""
+        self.turn += 1
+        x = self.bandit.ask(q, remember=remember, **self.words())
+        assert q is None or len(x) == q
+        self.check_playable(x)
+        return x
+
+    def check_playable(self, x: Tensor) -> None:
+        if self.offered is None:
+            lower, upper = BOX[:, self.space.context_dim :]
+            assert bool(((x >= lower) & (x <= upper)).all()), x
+        else:
+            assert bool((x.unsqueeze(1) == self.offered).all(-1).any(-1).all()), x
+
+    def tell(self, x: Tensor) -> None:
+        self.bandit.tell(x, reward(x), **self.context(), **self.date())
+
+    def look(self) -> None:
+        """Read all that is believed: it is finite."""
+        bandit, words = self.bandit, self.words()
+        if self.of.rule not in FUNCTIONLESS and not self.space.stored:
+            values = bandit.acquisition(**words)(self.some.unsqueeze(-2))
+            assert bool(values.isfinite().all()), values
+        posterior = bandit.model.posterior(self.probes.unsqueeze(-2))
+        for values in (posterior.mean, posterior.variance, bandit.beta, bandit.weights, bandit.inducing_points):
+            assert bool(values.isfinite().all()), values
+        assert bool((posterior.variance >= 0.0).all())
+        if bool((bandit.weights > 0.0).any()):
+            best = bandit.recommend(**words)
+            assert bool(best.isfinite().all())
+            if self.space.is_contextual:
+                self.check_playable(best)
+        else:
+            assert _raises(EmptyHistoryError, lambda: bandit.recommend(**words))
+
+    @property
+    def probes(self) -> Tensor:
+        """Points as the kernel sees them."""
+        example = self.bandit.candidates.example
+        return data(7, example.shape[-1], 34)[0]
+
+    def compare(self, other: "Loop") -> None:
+        """Both have learned the same and go on alike; on a box the search amplifies rounding."""
+        ours, theirs = (each.bandit.model.posterior(self.probes) for each in (self, other))
+        assert difference(ours.mean, theirs.mean) < 1e-8
+        assert difference(ours.covariance_matrix, theirs.covariance_matrix) < 1e-8
+        assert torch.equal(self.bandit.pending, other.bandit.pending)
+        chosen = [each.ask(remember=False) for each in (self, other)]
+        assert self.space.actions is None or self.draws_anew or torch.equal(*chosen), chosen
+
+    @property
+    def draws_anew(self) -> bool:
+        """Whether a loaded bandit draws otherwise today: held by laws/test_contextual_draws.py, test_interleavings.py.
+
+        At joint points a draw amplifies rounding; with more points in a dictionary than it needs it depends on which
+        came first.
+        """
+        degenerate = self.of.kernel == "linear" and self.of.dictionary != "none"
+        return self.of.rule == "Thompson" and (self.bandit.candidates.is_contextual or degenerate)
+
+
+def reward(x: Tensor) -> Tensor:
+    """A wave, (q,)."""
+    return torch.sin(5.0 * x).sum(-1)
+
+
+def _raises(error: type[Exception], call: Callable[[], object]) -> bool:
+    try:
+        call()
+    except error:
+        return True
+    return False
+
+
+# ---------------------------------------------------------------- the table of all
+
+
+class Found(NamedTuple):
+    """What became of a combination: it worked, was refused, or broke."""
+
+    combination: Combination
+    refused: Refused | None = None
+    broke: str | None = None
+
+
+def found(combinations: list[Combination], folder: Path, turns: int = 1) -> list[Found]:
+    """Play them all. Warnings are errors where the caller's filters say so."""
+
+    def one(it: Combination) -> Found:
+        try:
+            return Found(it, played(it, folder, turns))
+        except Exception as error:
+            return Found(it, broke=repr(error))
+
+    return [one(it) for it in combinations]
+
+
+def says_what_to_do(message: str) -> bool:
+    """Whether a message ends in an imperative."""
+    return re.search(r"(?i)(: |\. |or |and )(give|use|take|leave out) ", message) is not None
+
+
+def table(results: list[Found]) -> str:
+    """How many of the combinations work, and how many are refused for each reason; one may be for several."""
+    refused = [result for result in results if result.refused is not None]
+    counts = Counter(reason for result in refused for reason in reasons(result.combination) or ["for no known reason"])
+    alone = Counter(reasons(result.combination)[0] for result in refused if len(reasons(result.combination)) == 1)
+    lines = {"drawn": len(results), "work": sum(result.refused is None and result.broke is None for result in results)}
+    lines |= {"broken": sum(result.broke is not None for result in results), "refused": len(refused)}
+    lines |= {"refused rightly": sum(rightly_refused(result.combination) for result in refused)}
+    lines |= {"refused only by the first ask": sum(result.refused.at_ask for result in refused)}
+    rows = [f"{count:6}         {name}" for name, count in lines.items()]
+    order = [*RIGHTLY, *TO_COME, "for no known reason"]
+    return "\n".join([*rows, " for it  alone", *(f"{counts[name]:6} {alone[name]:6}  {name}" for name in order)])
+
+
+def main() -> None:
+    """Draw combinations, play them and print the table."""
+    parser = ArgumentParser(description=__doc__)
+    parser.add_argument("--number", type=int, default=1500)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--turns", type=int, default=2)
+    arguments = parser.parse_args()
+    warnings.simplefilter("error")
+    for message in ("Optimization failed", "Negative variance values"):
+        warnings.filterwarnings("ignore", message)
+    with TemporaryDirectory() as folder:
+        results = found(drawn(arguments.seed, arguments.number), Path(folder), arguments.turns)
+    for result in results:
+        if result.broke is not None or (result.refused is None) is bool(reasons(result.combination)):
+            print(result)  # noqa: T201
+    print(table(results))  # noqa: T201
+
+
+if __name__ == "__main__":
+    main()

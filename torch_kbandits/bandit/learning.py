@@ -1,0 +1,175 @@
+"""How what a bandit knows changes: functions from one standing to the next."""
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from torch_kbandits.bandit.adaptation.restart_trigger import Prediction
+from torch_kbandits.bandit.batches import BatchRule
+from torch_kbandits.bandit.pieces import Pieces
+from torch_kbandits.bandit.standing import Standing
+from torch_kbandits.bandit.state import SavedState
+from torch_kbandits.beliefs import Belief, Lookahead
+from torch_kbandits.memory import Memory
+from torch_kbandits.observations.clock import Clock
+from torch_kbandits.observations.experts import Answers
+from torch_kbandits.observations.ledger import History, Ledger, Pending, joined
+
+#: Of the points of a batch that are told at once so many are looked at first, to see whether it is complete.
+_FIRST_LOOKED_AT = 256
+
+
+def before_any(pieces: Pieces) -> Standing:
+    """Return what is known before anything is asked or told."""
+    staged = pieces.acquisition.num_stages > 0
+    ledger = Ledger.empty(pieces.candidates.example, staged=staged, timed=pieces.has_clock)
+    memory = _memory_after(pieces, ())
+    return Standing(ledger, pieces.clock, pieces.prior(memory), memory)
+
+
+def restarted(pieces: Pieces, standing: Standing) -> Standing:
+    """Return what is known once all that was told is forgotten; points stay pending."""
+    belief = pieces.prior(standing.memory).at(standing.clock.now)
+    return replace(standing, ledger=standing.ledger.restarted, told=belief, answers=())
+
+
+def learned(
+    pieces: Pieces,
+    standing: Standing,
+    X: Tensor,
+    Y: Tensor,
+    stages: Tensor | None,
+    pending: Pending,
+    clock: Clock,
+    ahead: Lookahead | None,
+) -> Standing:
+    """Return what is known after a round.
+
+    Args:
+        pieces: of the bandit.
+        standing: before it.
+        X: points told, (q, d).
+        Y: rewards, (q,).
+        stages: that chose them, (q,); None where there are none.
+        pending: the points that remain pending.
+        clock: when the rewards were made.
+        ahead: the posterior with the batch so far pending, if it is known.
+    """
+    known = standing.told
+    standing = standing.at(clock)
+    if pieces.trigger is not None:
+        before = Prediction(*standing.told.moments(X), standing.told, standing.num_since_restart)
+        if pieces.trigger.is_triggered(Y, before):
+            standing = restarted(pieces, standing)
+    told = History(X, Y, torch.full((len(X),), standing.round, device=X.device), stages, clock.stamps(X))
+    ahead = ahead if standing.told is known else None
+    parts = joined([*standing.ledger.held, told]) if standing.ledger.held else told
+    held = () if _is_complete(pieces.batches, parts, standing.told, ahead) else (parts,)
+    ledger, number = standing.ledger.with_told(told, held, pending), standing.round + 1
+    after = replace(standing, ledger=ledger, round=number, answers=(), clock=clock.after_reward(number))
+    if pieces.memories is not None and number % pieces.memories.block_size == 0:
+        # Blocks may be judged by the whole history, in which rewards count that a batch rule keeps aside.
+        after = _with_memory(pieces, after, restarts=not pieces.memories.shares_history)
+    if after.ledger.num_forgotten == ledger.num_forgotten and after.memory == standing.memory:
+        belief = standing.told
+        if not held:
+            generator = pieces.dictionary_generator(standing.ledger.num_learned)
+            belief = belief.learned(parts, pieces.dictionary, generator)
+        return replace(after, told=belief.at(after.clock.now))
+    return replace(after, told=_relearned_from(pieces, after))
+
+
+def restored(pieces: Pieces, saved: SavedState) -> Standing:
+    """Return what a saved bandit knew, computed afresh from its history and its dictionary."""
+    ledger = Ledger.restored(saved.history, saved.pending, saved.num_asked, saved.num_learned, saved.num_forgotten)
+    summaries = _summaries(pieces, saved.history, ())
+    memory = _memory_after(pieces, summaries)
+    belief = pieces.prior(memory).at(saved.clock.now)
+    counting = saved.history.rows(slice(saved.num_forgotten, saved.num_learned))
+    if len(counting.X):
+        belief = belief.restored(counting, saved.dictionary)
+    return Standing(ledger, saved.clock, belief, memory, saved.history.next_round, summaries)
+
+
+def consulted(pieces: Pieces, standing: Standing) -> tuple[tuple[float, Answers], ...]:
+    """Return what an expert said in this round, who is asked now if that was not done at this time."""
+    if pieces.advice is None or standing.answers_now is not None:
+        return standing.answers
+    told = standing.ledger.told_since(standing.ledger.num_forgotten)
+    said = pieces.advice.answers(told, standing.told.kernel, standing.round, standing.clock, pieces.seed)
+    return (*standing.answers, (standing.clock.now, said))
+
+
+def probabilities(pieces: Pieces, standing: Standing) -> tuple[float, ...]:
+    """Return those from which the memory in force was drawn; none where it is not chosen."""
+    return () if pieces.memories is None else pieces.memories.choice(standing.summaries, pieces.seed).probabilities
+
+
+def _is_complete(batches: BatchRule | None, held: History, belief: Belief, ahead: Lookahead | None) -> bool:
+    """Say whether points told are a complete batch; of thousands, which cost their square, the first may do."""
+    if batches is None:
+        return True
+    X = held.X
+    if ahead is not None and torch.equal(ahead.pending, X):
+        return batches.is_complete(ahead)
+    first = X[:_FIRST_LOOKED_AT]
+    is_complete = batches.is_complete(belief.lookahead(first))
+    return is_complete or (len(X) > len(first) and batches.is_complete(belief.lookahead(X)))
+
+
+def _with_memory(pieces: Pieces, standing: Standing, *, restarts: bool) -> Standing:
+    """Return the same with the memory of the next block, and with the posterior that its rewards are to be added to."""
+    history = standing.ledger.in_one_part.told[0]
+    summaries = _summaries(pieces, history, standing.summaries)
+    after = replace(standing, summaries=summaries, memory=_memory_after(pieces, summaries))
+    return replace(after, ledger=after.ledger.restarted) if restarts else after
+
+
+def _summaries(pieces: Pieces, history: History, known: tuple[Any, ...]) -> tuple[Any, ...]:
+    if pieces.memories is None:
+        return ()
+
+    def believed(part: History, memory: Memory, now: float) -> Belief:
+        return _relearned(pieces, part, memory, now, len(part.X))
+
+    return pieces.memories.summaries(history, known, believed)
+
+
+def _memory_after(pieces: Pieces, summaries: tuple[Any, ...]) -> Memory | None:
+    """Return the memory that is in force once the blocks so far are summarised."""
+    return pieces.memory if pieces.memories is None else pieces.memories.choice(summaries, pieces.seed).memory
+
+
+def _relearned_from(pieces: Pieces, standing: Standing) -> Belief:
+    """Return the posterior of what was learned and not forgotten on demand, under the memory in force."""
+    ledger = standing.ledger
+    learned = ledger.in_one_part.told[0].rows(slice(ledger.num_forgotten, ledger.num_learned))
+    return _relearned(pieces, learned, standing.memory, standing.clock.now, ledger.num_learned)
+
+
+def _relearned(pieces: Pieces, learned: History, memory: Memory | None, now: float, num_learned: int) -> Belief:
+    """Return the posterior of what counts of a history under a memory at a time.
+
+    A dictionary is chosen in passes over twice as many observations each time, so that every pass has the scores of
+    a posterior that knows about half of them.
+
+    Args:
+        pieces: of the bandit.
+        learned: what may count.
+        memory: which of it counts.
+        now: the time.
+        num_learned: how many rewards were learned in the end of it, counted from the first ever.
+    """
+    belief = pieces.prior(memory).at(now)
+    if memory is not None and learned.times is not None:
+        noise = memory.noise(learned.times, now, belief.regularization.double())
+        learned = learned.rows(noise.isfinite())
+    number = len(learned.X)
+    start, stop = 0, number if pieces.dictionary is None else 1
+    while start < number:
+        generator = pieces.dictionary_generator(num_learned - number + start)
+        belief = belief.learned(learned.rows(slice(start, stop)), pieces.dictionary, generator)
+        start, stop = stop, 2 * stop
+    return belief

@@ -1,0 +1,189 @@
+"""The Nyström–DTC posterior over points that are not listed: boxes, and joint points."""
+
+from copy import copy
+from typing import Self
+
+import torch
+from gpytorch.kernels import Kernel
+from torch import Tensor
+
+from torch_kbandits.beliefs.base import Belief
+from torch_kbandits.beliefs.box_search import BoxSearch
+from torch_kbandits.beliefs.embedded import Embedded
+from torch_kbandits.beliefs.features import FeatureTable
+from torch_kbandits.beliefs.forgetting import ForgettingTable
+from torch_kbandits.beliefs.joint_lookahead import JointLookahead
+from torch_kbandits.candidates.sources import UnsearchedArms
+from torch_kbandits.dictionaries import DictionaryRule, Selection
+from torch_kbandits.memory import Memory
+from torch_kbandits.models import NystromGP, OnlineGP
+from torch_kbandits.numerics.gram import gram, prior_variance
+from torch_kbandits.numerics.linalg import non_negative_variance
+from torch_kbandits.observations.ledger import History
+
+
+class NystromBelief(Belief):
+    """The Nyström–DTC posterior of rewards at points of any kind, under any dictionary rule.
+
+    It is that of a table without arms: rewards, points that join or leave the dictionary and rewards that are forgotten
+    are low-rank changes. Other points are embedded when they are asked about.
+
+    Args:
+        example: points (k, d), k >= 1, whose dtype and device all tensors have, and whose prior variance is known of.
+        kernel: the prior covariance.
+        regularization: λ.
+        online: whether the dictionary rule decides about each point once, when it is told.
+        memory: which observations count at a time, all with noise λ; None where all do for ever.
+        tie_rank: the order in which ties between arms are broken, (A,), if the candidates are always the same.
+        search: where in a box the next point is sought, if it is always the same.
+
+    Cost of a reward: O(m² + u m) for u distinct points, and as much for each point that joins or leaves.
+    """
+
+    def __init__(
+        self,
+        example: Tensor,
+        kernel: Kernel,
+        regularization: float,
+        *,
+        online: bool = False,
+        memory: Memory | None = None,
+        tie_rank: Tensor | None = None,
+        search: BoxSearch | None = None,
+    ) -> None:
+        super().__init__(example, kernel, regularization, exact=False)
+        table = FeatureTable(UnsearchedArms(example[:0]), kernel, regularization, 0, 0)
+        self._counted, self._table = ForgettingTable(table, memory, online=online), table
+        self._spanning: Tensor | None = None
+        self._built: NystromGP | None = None
+        self.tie_rank = None if tie_rank is None else tie_rank.to(example.device)
+        self._search = search
+        with torch.no_grad():
+            self._kernel_bound = prior_variance(self.kernel, example).max()
+
+    # ---------------------------------------------------------------- what is known
+
+    @property
+    def num_observations(self) -> int:
+        """Number t of observations that count."""
+        return self._counted.num_observations
+
+    @property
+    def latest(self) -> Tensor:
+        """The point learned last, (1, d); none before any."""
+        return self._counted.observations[0][-1:]
+
+    @property
+    def inducing_points(self) -> Tensor:
+        """The dictionary, (m, d)."""
+        return self._counted.inducing_points
+
+    @property
+    def dictionary_weights(self) -> Tensor | None:
+        """What the dictionary rule wants handed back of each of ``inducing_points``, (m,); None if nothing."""
+        return self._counted.dictionary_weights
+
+    def effective_dimension(self) -> Tensor:
+        """Return Σ_s τ̃(x_s), 0-dim. Cost: O(u)."""
+        return self._counted.effective_dimension()
+
+    def information_gain(self) -> Tensor:
+        """Return ½ log det V, 0-dim, in nats."""
+        return self._counted.information_gain()
+
+    def kernel_bound(self) -> Tensor:
+        """Return the largest prior variance of the example and the played points, 0-dim."""
+        return torch.maximum(self._kernel_bound, self._counted.kernel_bound())
+
+    def mean_norm(self) -> Tensor:
+        """Return the RKHS norm of the posterior mean, 0-dim. Cost: O(m)."""
+        return self._counted.mean_norm()
+
+    def recommend(self) -> Tensor:
+        """Return the played point (1, d) of the largest posterior mean, of those that count. Cost: O(u)."""
+        return self._counted.recommend()
+
+    def moments(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the posterior means and variances at points X (q, d), each (q,). Cost: O(q m d + q m²)."""
+        with torch.no_grad():
+            at = self.embed(X)
+            return self.mean_at(at).to(X), self.variance_at(at).to(X)
+
+    # ---------------------------------------------------------------- learning
+
+    def learned(self, told: History, rule: DictionaryRule | None, generator: torch.Generator | None) -> Self:
+        """Return the belief conditioned on more rewards, made now if they have no times."""
+        return self._of(self._counted.learned(told, rule, generator))
+
+    def restored(self, told: History, dictionary: Selection) -> Self:
+        """Return the empty belief conditioned, at the present time, on what counts of a history."""
+        return self._of(self._counted.restored(told, dictionary))
+
+    def at(self, now: float) -> Self:
+        """Return the belief at a time, which is not before the present one; this one stays as it is."""
+        counted = self._counted.at(now)
+        return self if counted is self._counted else self._of(counted)
+
+    def lookahead(self, pending: Tensor, stages: Tensor | None = None) -> JointLookahead:
+        """Return the posterior with points (k, d) pending."""
+        return JointLookahead(self, pending, self._search)
+
+    def shown(self, told: History) -> NystromGP | OnlineGP:
+        """Return the posterior of what counts as a BoTorch model of its own."""
+        return self._counted.shown(told)
+
+    def _of(self, counted: ForgettingTable, table: FeatureTable | None = None) -> Self:
+        """Return the belief of what counts, seen in a table: its own, or one that looks ahead."""
+        other = copy(self)
+        other._counted, other._table = counted, counted.table if table is None else table
+        other._spanning = other._built = None
+        return other
+
+    # ---------------------------------------------------------------- the posterior at points, see ``JointPosterior``
+
+    def embed(self, X: Tensor) -> Embedded:
+        """Return points (k, d) as the posterior sees them. Cost: O(k m d + k m²)."""
+        prior = prior_variance(self.kernel, X).double()
+        if self._spanning is None:
+            self._spanning = self._table.spanning_points
+        values = gram(self.kernel, self._spanning, X).double()
+        return Embedded(X, torch.linalg.solve_triangular(self._table.posterior.factor, values, upper=False), prior)
+
+    def mean_at(self, at: Embedded) -> Tensor:
+        """Return posterior means, (k,)."""
+        return self._table.posterior.weights @ at.coordinates
+
+    def variance_at(self, at: Embedded) -> Tensor:
+        """Return posterior variances, (k,)."""
+        variance = self._table.posterior.quick_variance(at.prior_variance, at.coordinates)
+        return non_negative_variance(variance.to(at.points), at.prior_variance.to(at.points)).double()
+
+    def covariance_at(self, left: Embedded, right: Embedded) -> Tensor:
+        """Return posterior covariances, (k, l)."""
+        prior = gram(self.kernel, left.points, right.points).double()
+        spanned = left.coordinates.mT @ right.coordinates
+        return prior - spanned + self._table.posterior.inverse_product(left.coordinates, right.coordinates)
+
+    def hallucinated(self, points: Tensor) -> Self:
+        """Return the posterior with points (k, d) observed, which join the dictionary; this one stays as it is.
+
+        To read variances from: what was played stays that of this one. One posterior that looks ahead at a time, since
+        it writes to features that this one does not use yet.
+        """
+        table = self._table.with_points(points)
+        for row in table.rows_of(points).tolist():
+            table = table.hallucinated(row)
+        return self._of(self._counted, table)
+
+    def remember(self, at: Embedded) -> None:
+        """Keep nothing: the table embeds what it is told."""
+
+    @property
+    def posterior_model(self) -> NystromGP:
+        """The posterior as a BoTorch model, whose factors are taken from here. Cost: O(m³) after a reward."""
+        if self._built is None:
+            points, factors = self._table.restricted_factors()
+            X, Y = self._counted.observations
+            words = {"covar_module": self.kernel, "regularization": float(self.regularization)}
+            self._built = NystromGP.from_factors(X, Y.unsqueeze(-1), points, factors, **words)
+        return self._built
