@@ -45,10 +45,11 @@ def in_contexts(name, **words):
     return Case(lambda: make(name, candidates=ContextualActions(actions, context_dim=1), **words), actions, 1)
 
 
-def composed(candidates, rule):
+def composed(candidates, rule, memory=None):
     def made():
         width = ConstantWidth(BETA) if rule.uses_width else None
         words = {"kernel": rbf(0.3), "regularization": LAMBDA, "width": width, "acquisition": rule, "seed": 0}
+        words["memory"] = memory
         return Bandit(candidates=candidates, dictionary=RidgeLeverageSampling(0.3), **words)
 
     return made
@@ -138,10 +139,14 @@ def test_pending_points_join_the_dictionary_and_the_largest_value_is_asked_for(n
 
 @pytest.mark.one_in(6)
 @pytest.mark.parametrize("rule", [ExpectedImprovementRule(), ProbabilityOfImprovementRule(), UpperConfidenceRule()])
-@pytest.mark.parametrize("context_dim", [0, 1])
+@pytest.mark.parametrize("context_dim", [None, 0, 1])
 def test_whatever_the_rule_the_largest_value_is_asked_for(rule, context_dim):
-    actions = ARMS[:, context_dim:]
-    case = Case(composed(ContextualActions(actions, context_dim=context_dim), rule), actions, context_dim)
+    """In contexts of so many columns, and on arms of which observations age."""
+    actions, memory = ARMS[:, context_dim or 0 :], None
+    candidates = ContextualActions(actions, context_dim=context_dim or 0)
+    if context_dim is None:
+        candidates, memory = Arms(ARMS), UncertaintyInjection(Linear(0.01))
+    case = Case(composed(candidates, rule, memory), actions, context_dim or 0)
     for bandit, words in with_pending(case):
         assert_largest(bandit, words, bandit.acquisition(**words)(actions.unsqueeze(-2)))
 
@@ -150,6 +155,9 @@ ON_BOXES = {
     "BKB": Case(lambda: make("bkb", candidates=Box(BOUNDS), **FEW), GRID),
     "exact": Case(lambda: make("igp-ucb", candidates=Box(BOUNDS)), GRID),
     "EI": Case(composed(Box(BOUNDS), ExpectedImprovementRule()), GRID),
+    "EI in contexts": Case(
+        composed(ContextualActions(bounds=BOUNDS[:, :1], context_dim=1), ExpectedImprovementRule()), GRID[:12, 1:], 1
+    ),
     "EK-UCB in contexts": Case(
         lambda: make("ek-ucb", candidates=ContextualActions(bounds=BOUNDS[:, :1], context_dim=1), **FEW),
         GRID[:12, 1:],
@@ -229,7 +237,6 @@ def test_whatever_is_put_together_on_a_box_nothing_is_better_than_what_is_asked_
         assert value >= float(values.max()) - 1e-6 * max(1.0, abs(value)) or not bool(bandit.weights.any())
 
 
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason="improvement is over the largest mean of all arms there")
 def test_improvement_on_arms_is_over_the_best_that_was_played():
     """A window on few arms, whose posterior is exact: as without a window, and as ``acquisition()`` has it."""
     rule, words = ProbabilityOfImprovementRule(), {"kernel": rbf(0.3), "regularization": LAMBDA, "seed": 0}

@@ -128,7 +128,7 @@ class JointLookahead(Lookahead):
         if domain.bounds is not None:
             return on_box(rule, belief.posterior_model, belief.num_observations, beta, pending, domain, seed)
         with torch.no_grad():
-            offer = _Offer(self, domain.arms) if domain.arms is not None else _StoredOffer(self, domain)
+            offer = _StoredOffer(self, domain) if domain.arms is None else _Offer(self, domain.arms, domain.context)
             scores = rule.on_arms(offer, beta, seed)
             row = best_of(scores, beta, belief.kernel_bound(), seed, belief.tie_rank)
             return offer.chosen(row)
@@ -170,8 +170,8 @@ class JointLookahead(Lookahead):
 class _Offer:
     """The posterior at the actions of a round, as ``ArmPosterior``; computed as far as a rule reads it."""
 
-    def __init__(self, ahead: JointLookahead, arms: Tensor) -> None:
-        self._ahead, self._belief, self._arms = ahead, ahead._belief, arms
+    def __init__(self, ahead: JointLookahead, arms: Tensor, context: Tensor | None = None) -> None:
+        self._ahead, self._belief, self._arms, self._context = ahead, ahead._belief, arms, context
         self._embedded: Embedded | None = None
 
     def chosen(self, row: int) -> Tensor:
@@ -199,8 +199,8 @@ class _Offer:
 
     @property
     def incumbent(self) -> Tensor:
-        """The largest posterior mean of an action in this context, 0-dim."""
-        return self.mean.max()
+        """The largest posterior mean of an action in this context, 0-dim; without contexts that of a played point."""
+        return best_played(self._belief) if self._context is None else self.mean.max()
 
     def deviation(self, seed: int) -> Tensor:
         """Return a draw of f − mean from the joint posterior of the actions, (A,); equal actions get equal values."""
@@ -250,8 +250,8 @@ class _StoredOffer:
 
     @property
     def incumbent(self) -> Tensor:
-        """The largest posterior mean of an arm, 0-dim."""
-        return self.mean.max()
+        """The largest posterior mean of an arm in this context, 0-dim; without contexts that of a played point."""
+        return best_played(self._belief) if self._domain.context is None else self.mean.max()
 
     def deviation(self, seed: int) -> Tensor:
         """Raise: a draw of the joint posterior is at all arms at once."""
@@ -262,6 +262,13 @@ class _StoredOffer:
 
     def _blocks(self) -> Iterable[Tensor]:
         return () if self._domain.blocks is None else self._domain.blocks()
+
+
+def best_played(belief: JointPosterior) -> Tensor:
+    """Return the largest posterior mean of a played point, 0-dim; 0 before any."""
+    if belief.num_observations == 0:
+        return torch.zeros_like(belief.regularization)
+    return belief.posterior_model.observed_means().max()
 
 
 def required(domain: Domain | None) -> Domain:
