@@ -18,7 +18,8 @@ from tqdm import tqdm
 from benchmarks.report import Report, Table, spread
 from torch_kbandits import Box, KernelUCB, NystromGP
 from torch_kbandits.acquisition import Domain, UpperConfidenceRule
-from torch_kbandits.beliefs.box import BoxBelief
+from torch_kbandits.beliefs import ModelBelief
+from torch_kbandits.beliefs.box_search import BoxSearch
 from torch_kbandits.dictionaries import Selection
 from torch_kbandits.environments import BoxFunction, synthetic_function
 
@@ -158,7 +159,8 @@ def _rounds(n: int, sizes: Sizes, rounds: Any) -> list[dict[str, Any]]:
     environment = _environment(sizes)
     X, Y = _data(environment, n)
     box, rule, beta = Box(environment.bounds), UpperConfidenceRule(), torch.tensor(2.0, dtype=X.dtype)
-    belief = BoxBelief(box, _kernel(), _REGULARIZATION, seed=0, exact=False)
+    place = BoxSearch.of(box, 0)
+    belief = ModelBelief(place.probes, _kernel(), _REGULARIZATION, exact=False, search=place)
     dictionary = X[: sizes.dictionary]
     belief = belief.updated(X, Y.squeeze(-1), _selection(dictionary))
     found: list[dict[str, Any]] = [
@@ -167,7 +169,7 @@ def _rounds(n: int, sizes: Sizes, rounds: Any) -> list[dict[str, Any]]:
     ]
     for number in rounds:
         begin = time.perf_counter()
-        starts = belief.domain.starts
+        starts = belief.lookahead(X[:0]).domain.starts
         finding_starts = time.perf_counter() - begin
         acquisition = KernelUCB(belief.posterior_model, beta)
 

@@ -16,12 +16,14 @@ from problems import DOUBLE, dense, difference, linear, matern, play, rbf
 from sharded_play import CUTS, noisy, rounds, some_arms
 
 from torch_kbandits import ArmBlocks, Arms, ArmsChangedError, Bandit, InputError, MappedArms, algorithms
+from torch_kbandits.acquisition import ThompsonRule
 from torch_kbandits.confidence import ConstantWidth
-from torch_kbandits.dictionaries import FixedDictionary
+from torch_kbandits.dictionaries import KORS, FixedDictionary, RidgeLeverageSampling
 from torch_kbandits.extras import MissingExtraError
 from torch_kbandits.integrations.ray import ShardedArms, ShardLostError, actors, belief, table
 from torch_kbandits.integrations.ray.arms import split
 from torch_kbandits.integrations.ray.questions import LocalBest, overall_best, undominated
+from torch_kbandits.memory import SlidingWindow
 from torch_kbandits.numerics.ties import highest, tie_rank, tie_width
 from torch_kbandits.tables import lazy
 
@@ -80,6 +82,48 @@ def test_other_algorithms_on_shards(name):
     rounds(bandits, 8)
     for bandit in bandits[1:]:
         assert_equal_posteriors(bandit, bandits[0], lost(bandit))
+
+
+@pytest.mark.one_in(4)
+@pytest.mark.parametrize(
+    ("dictionary", "memory"),
+    [(KORS(2.0), SlidingWindow(7)), (None, None), (RidgeLeverageSampling(2.0), None), (KORS(2.0), None)],
+    ids=["window", "exact", "fresh", "online"],
+)
+def test_draws_on_shards_are_those_of_one_table_of_arms_in_blocks(dictionary, memory):
+    """With points pending, strangers, and a worker that is lost."""
+    arms = some_arms(120)
+    words = {"kernel": matern(0.4), "regularization": LAMBDA, "seed": 0, "width": ConstantWidth(1.0)}
+    words |= {"acquisition": ThompsonRule(), "dictionary": dictionary, "memory": memory}
+    one_table = Arms(ArmBlocks(lambda number: arms[50 * number : 50 * number + 50], 3))
+    bandits = [Bandit(candidates=each, **words) for each in (one_table, sharded(arms, 3, [7, 90]))]
+    for first in range(0, 12, 4):
+        rounds(bandits, 4, first)
+        bandits[1].candidates.workers.lose(first // 4)
+    assert len(bandits[1].history.X.unique(dim=0)) > 6  # draws, not the same arm again and again
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_a_draw_in_single_precision_is_one_function_on_all_shards_also_on_one_started_anew(exact):
+    arms = some_arms().float()
+    words = {"kernel": rbf(0.5).float(), "regularization": LAMBDA, "seed": 0, "width": ConstantWidth(1.0)}
+    rule = None if exact else FixedDictionary(arms[::13])
+    bandit = Bandit(candidates=sharded(arms, 2, [60]), acquisition=ThompsonRule(), dictionary=rule, **words)
+    for X in arms[:20].split(1):
+        bandit.tell(X, noisy(X, 0))
+        bandit.ask(remember=False)
+    first = deviations(bandit)
+    bandit.candidates.workers.lose(1)
+    bandit.ask(remember=False)
+    # What of a played point other points do not span is within 1e-5 of its variance.
+    assert difference(deviations(bandit), first) < 0.02
+    assert float((first - deviations(bandit, 6)).abs().max()) > 0.3
+
+
+def deviations(bandit, seed=5):
+    """A draw of f − mean at the arms, (A,), as the shards have it."""
+    shards = bandit.candidates.workers.living
+    return torch.cat([shards[number]._standing.ahead.table.deviation(seed) for number in sorted(shards)])
 
 
 @pytest.mark.slow
@@ -564,11 +608,22 @@ def test_more_shards_than_this_machine_has_processors(monkeypatch):
         make(ShardedArms(some_arms(), num_shards=3))
 
 
-def test_thompson_sampling_needs_all_arms_at_once():
-    bandit = make(sharded(some_arms(), 2), "gp-ts")
-    with pytest.raises(InputError, match=r"needs all arms in one process.*ProbabilityOfImprovementRule"):
-        bandit.ask()
-    assert len(bandit.pending) == 0
+class Together(ThompsonRule):
+    """A rule that compares the arms with each other."""
+
+    scores_arms_apart = False
+
+
+def test_draws_without_waves_and_rules_that_need_all_arms_at_once_are_refused():
+    words = {"regularization": LAMBDA, "seed": 0, "width": ConstantWidth(1.0)}
+    for kernel, rule, message in (
+        (linear(), ThompsonRule(), r"no random Fourier features of LinearKernel.*or give Arms a tensor"),
+        (matern(0.4), Together(), "Together needs all arms in one process.*scores_arms_apart = True"),
+    ):
+        bandit = Bandit(candidates=sharded(some_arms(), 2), kernel=kernel, acquisition=rule, **words)
+        with pytest.raises(InputError, match=message):
+            bandit.ask()
+        assert len(bandit.pending) == 0
 
 
 def test_contexts_are_refused():

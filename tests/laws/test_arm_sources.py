@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from hypothesis import given
-from problems import DOUBLE, KERNELS, data, difference, matern, play, rbf, reward
+from problems import DOUBLE, KERNELS, data, difference, linear, matern, play, rbf, reward
 
 from torch_kbandits import (
     ArmBlocks,
@@ -32,9 +32,11 @@ from torch_kbandits.acquisition import (
     UniformRule,
     UpperConfidenceRule,
 )
+from torch_kbandits.beliefs.table import TableBelief
 from torch_kbandits.candidates import TensorArms
 from torch_kbandits.looking.belief import recommended_point
 from torch_kbandits.memory import BackToPrior, Discount, SlidingWindow
+from torch_kbandits.numerics.waves import Waves
 from torch_kbandits.tables.columns import KernelColumns
 from torch_kbandits.tables.points import PointList
 
@@ -170,6 +172,11 @@ BANDITS = {
     "bkb without columns": lambda arms: algorithms.BKB(
         candidates=Arms(arms, column_memory=0), kernel=matern(0.3), **COMMON
     ),
+    "gp-ts": lambda arms: algorithms.GPTS(candidates=arms, kernel=matern(0.3), **COMMON),
+    "gp-ts with a dictionary": lambda arms: Bandit(
+        candidates=arms if isinstance(arms, Arms) else Arms(arms), kernel=rbf(0.3), regularization=0.05, seed=3,
+        dictionary=RidgeLeverageSampling(2.0), acquisition=ThompsonRule(), width=ConstantWidth(1.0),
+    ),
 }  # fmt: skip
 
 
@@ -178,6 +185,7 @@ BANDITS = {
 @pytest.mark.parametrize("arms", [FEW, MANY], ids=["few", "many"])
 @pytest.mark.parametrize("name", sorted(BANDITS))
 def test_a_bandit_chooses_the_arms_that_it_chooses_from_a_tensor(name, arms, kind, saved, monkeypatch):
+    monkeypatch.setattr(TableBelief, "is_part", True)  # so that draws of arms in memory are made of the same waves
     monkeypatch.setattr("torch_kbandits.tables.columns._BLOCK", 100)
     source = source_of(kind, arms, saved)
     make = BANDITS[name]
@@ -215,18 +223,55 @@ def test_rules_of_mean_and_variance_choose_alike(rule, kind, saved):
     assert torch.equal(play(ours, 8, 2), play(theirs, 8, 2))
 
 
-@pytest.mark.parametrize("arms", [FEW, MANY], ids=["few", "many"])
-@pytest.mark.parametrize("kind", SOURCES)
-def test_thompson_sampling_says_what_works_instead(kind, arms, saved):
-    bandit = Bandit(
-        candidates=Arms(source_of(kind, arms, saved)), kernel=rbf(0.3), regularization=0.05,
+def drawing(arms, kernel=None):
+    return Bandit(
+        candidates=Arms(arms), kernel=kernel or matern(0.3), regularization=0.05, dictionary=RidgeLeverageSampling(2.0),
         acquisition=ThompsonRule(), width=ConstantWidth(1.0), seed=0,
     )  # fmt: skip
-    for call in (bandit.ask, bandit.acquisition):
-        with pytest.raises(InputError, match=r"not in memory.*UpperConfidenceRule, ExpectedImprovementRule"):
-            call()
+
+
+def test_a_draw_of_many_arms_in_memory_is_that_of_arms_in_blocks_to_single_precision(monkeypatch):
+    monkeypatch.setattr("torch_kbandits.numerics.prior_draws.JOINT_LIMIT", 2)
+    ours, theirs = drawing(in_blocks(MANY, 97)), drawing(MANY)
+    X = play(theirs, 6, 2)
+    ours.tell(X, reward(X))
+    theirs.load_state_dict(ours.state_dict())
+    for seed in range(5):
+        assert 0.0 < difference(ours._belief.deviation(seed), theirs._belief.deviation(seed)) < 1e-3
+
+
+def test_a_draw_of_arms_in_blocks_has_the_same_bits_in_other_blocks():
+    bandits = [drawing(in_blocks(MANY, length)) for length in (702, 97, 10)]
+    X = MANY[:40]
+    for bandit in bandits:
+        bandit.tell(X, reward(X))
+    for seed in range(3):
+        first, *others = (bandit._belief.deviation(seed) for bandit in bandits)
+        assert all(torch.equal(first, other) for other in others)
+        # Rows 700 and 701 are 3 and 0 again; what is added to the draw of the prior is the same to rounding.
+        assert difference(first[[700, 701]], first[[3, 0]]) < 1e-12
+
+
+def test_a_draw_of_arms_in_blocks_is_made_a_block_at_a_time(monkeypatch):
+    evaluate, sizes = Waves.at, []
+    monkeypatch.setattr(Waves, "at", lambda waves, points: sizes.append(len(points)) or evaluate(waves, points))
+    bandit = drawing(in_blocks(MANY, 97))
+    bandit.tell(MANY[:5], reward(MANY[:5]))
+    bandit.ask()
+    assert max(sizes) == 97
+    assert sum(size for size in sizes if size > 5) == len(MANY)
+
+
+@pytest.mark.parametrize("arms", [FEW, MANY], ids=["few", "many"])
+@pytest.mark.parametrize("kind", SOURCES)
+def test_thompson_sampling_without_waves_says_what_works_instead(kind, arms, saved):
+    bandit = drawing(source_of(kind, arms, saved), linear())
+    with pytest.raises(InputError, match=r"no random Fourier features of LinearKernel.*or give Arms a tensor"):
+        bandit.ask()
     assert bandit.pending.shape == (0, 2)
     bandit.tell(arms[:1], 1.0)
+    with pytest.raises(InputError, match=r"not in memory.*Call ask"):
+        bandit.acquisition()
 
 
 def test_the_acquisition_function_needs_no_arms(saved):

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from problems import DOUBLE, data, difference, examples, rbf
 
-from torch_kbandits import Bandit, ConstantWidth, InputError, RidgeLeverageSampling, algorithms
+from torch_kbandits import Bandit, Box, ConstantWidth, InputError, RidgeLeverageSampling, algorithms
 from torch_kbandits.bandit.batches import GlobalBatchRule, LocalBatchRule, StayRule
 from torch_kbandits.candidates import Arms
 
@@ -156,3 +156,14 @@ def test_a_threshold_that_ends_every_batch_is_named(rule):
         rule(1.0)
     with pytest.raises(InputError, match="threshold must be a finite number"):
         rule(float("nan"))
+
+
+@pytest.mark.xfail(strict=True, raises=AssertionError, reason="StayRule plays on whatever was told first")
+@pytest.mark.parametrize("candidates", [Arms(ARMS), Box(torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=DOUBLE))])
+def test_a_point_that_may_not_be_played_is_not_played_again(candidates):
+    """Logged data may have points that are no arms, or outside the box."""
+    words = {"kernel": rbf(0.3), "regularization": LAMBDA, "width": ConstantWidth(1.5), "seed": 0}
+    bandit = Bandit(candidates=candidates, batches=StayRule(9.0), **words)
+    stranger = torch.full((1, 2), 1.5, dtype=DOUBLE)
+    bandit.tell(stranger, 0.0)
+    assert not bool((bandit.ask() == stranger).all())

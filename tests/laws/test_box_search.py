@@ -153,8 +153,8 @@ def test_a_bandit_loaded_with_points_pending_searches_from_the_same_starts(name)
     twin.load_state_dict(bandit.state_dict())
     for _ in range(2):
         X, other = bandit.ask(2), twin.ask(2)
-        # The exact posterior is rebuilt on loading, so it agrees to rounding and the search to its tolerance.
-        assert torch.equal(X, other) if name == "bkb" else difference(X, other) < 1e-6
+        # The posterior is computed afresh on loading, so it agrees to rounding and the search to its tolerance.
+        assert difference(X, other) < 1e-6
         for each, points in ((bandit, X), (twin, other)):
             each.tell(points, torch.sin(5.0 * points).sum(-1))
 

@@ -95,6 +95,20 @@ def test_before_any_reward_and_when_all_is_forgotten_there_is_nothing_to_improve
             assert difference(bandit.acquisition(context=context, time=1.0)(actions.unsqueeze(-2)), scores) > 1e-3
 
 
+def test_the_incumbent_is_that_of_what_counts_now():
+    """Of two rewards the window forgets the higher one, whose action would be improved on."""
+    context, actions = torch.full((1,), 0.3, dtype=DOUBLE), torch.tensor([[0.1], [0.8]], dtype=DOUBLE)
+    bandit, alone = make("expected", "exact", memory=SlidingWindow(2.0)), make("expected", "exact")
+    for time, reward_now in ((0.0, 3.0), (1.5, 1.0)):
+        bandit.tell(actions[int(time > 0.0), None], reward_now, context=context, time=time)
+    alone.tell(actions[1:], 1.0, context=context)
+    function = bandit.acquisition(context=context, time=3.0)
+    expected = alone.acquisition(context=context)(actions.unsqueeze(-2))
+    assert difference(function(actions.unsqueeze(-2)), expected) < 1e-6
+    ours = bandit.ask(context=context, time=3.0, remember=False)
+    assert difference(ours, alone.ask(context=context, remember=False)) < 1e-3
+
+
 def test_a_rule_on_its_own_says_what_it_is_to_improve_on():
     bandit, context = told(make("expected", "exact"))
     domain = bandit.candidates.in_round(context, None, 0.0)

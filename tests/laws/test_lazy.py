@@ -112,7 +112,8 @@ def play(arms, rule, dictionary_rule, width, rounds, *, is_lazy, dense=None) -> 
         with pytest.MonkeyPatch.context() as patch:
             if not is_lazy:
                 patch.setattr(lazy, "_WORTHWHILE", 2**60)
-            row = belief.best_row(rule, beta, number)
+            contenders, values = belief.contenders(rule, beta, number)
+            row = belief.highest(values, beta, contenders)
         if dense is not None:
             assert scores[row] >= scores.max() - 1e-9
         rows.append(row)

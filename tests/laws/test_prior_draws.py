@@ -9,9 +9,11 @@ from gpytorch.kernels import MaternKernel, PeriodicKernel, RBFKernel, RQKernel
 from problems import DOUBLE, KERNELS, data, difference, exactly, linear, matern, rbf, scaled
 
 from torch_kbandits.numerics import prior_draws as module
+from torch_kbandits.numerics import waves
 from torch_kbandits.numerics.prior_draws import FourierDraws, JointDraws, LowRankDraws, prior_draws
 from torch_kbandits.numerics.random import generator_for
 from torch_kbandits.numerics.rows import distinct
+from torch_kbandits.numerics.waves import WavePrior
 
 X, _ = data(10, 2)
 
@@ -37,7 +39,7 @@ def standardised(draws, mean, covariance):
 @pytest.fixture
 def few_features(monkeypatch):
     """Over draws the covariance is exact however few features a draw has."""
-    monkeypatch.setattr(module, "_FEATURES", 64)
+    monkeypatch.setattr(waves, "_FEATURES", 64)
 
 
 @pytest.mark.parametrize("name", KERNELS)
@@ -54,19 +56,33 @@ def far_copies(points):
     return torch.cat([points + 20.0 * number for number in range(10)])
 
 
-@pytest.mark.parametrize("name", ["matern", "scaled rbf", pytest.param("rbf", marks=pytest.mark.slow)])
-def test_fourier_draws_have_the_prior_covariance(name, few_features):
+class InBlocks:
+    """The waves of a kernel at points that are never together."""
+
+    def __init__(self, kernel, points):
+        self.prior, self.points = WavePrior(kernel, points.shape[-1]), points
+
+    def draw(self, generator):
+        drawn = self.prior.draw(generator)
+        return torch.cat([drawn.at(block) for block in self.points.split(37)])
+
+
+@pytest.mark.one_in(2)
+@pytest.mark.parametrize("kind", [FourierDraws, InBlocks])
+@pytest.mark.parametrize("name", ["matern", "scaled rbf", "rbf"])
+def test_fourier_draws_have_the_prior_covariance(name, kind, few_features):
     kernel, dense = KERNELS[name]
-    assert standardised(sample(FourierDraws(kernel(), far_copies(X)), 150), 0.0, dense(X.numpy(), X.numpy())) < 5.0
+    assert standardised(sample(kind(kernel(), far_copies(X)), 150), 0.0, dense(X.numpy(), X.numpy())) < 5.0
 
 
-def test_fourier_draws_know_ard_lengthscales_and_active_dimensions(few_features):
+@pytest.mark.parametrize("kind", [FourierDraws, InBlocks])
+def test_fourier_draws_know_ard_lengthscales_and_active_dimensions(kind, few_features):
     base = RBFKernel(ard_num_dims=2, active_dims=(2, 0)).double()
     base.lengthscale = torch.tensor([[0.2, 0.9]], dtype=DOUBLE)
     points, _ = data(10, 3)
     scaled_points = points.numpy()[:, [2, 0]] / np.array([0.2, 0.9])
     expected = oracles.rbf(1.0, 1.3)(scaled_points, scaled_points)
-    assert standardised(sample(FourierDraws(scaled(base, 1.3), far_copies(points)), 150), 0.0, expected) < 5.0
+    assert standardised(sample(kind(scaled(base, 1.3), far_copies(points)), 150), 0.0, expected) < 5.0
 
 
 def test_given_its_frequencies_a_fourier_draw_errs_by_one_over_root_f(monkeypatch):
@@ -74,10 +90,10 @@ def test_given_its_frequencies_a_fourier_draw_errs_by_one_over_root_f(monkeypatc
 
     The covariance given frequencies ω_j is (2/F) Σ_j cos(ω_jᵀ(x − x')).
     """
-    monkeypatch.setattr(module, "_FEATURES", 256)
-    draws, errors = FourierDraws(matern(0.5, 1.7), X), []
+    monkeypatch.setattr(waves, "_FEATURES", 256)
+    prior, errors = WavePrior(matern(0.5, 1.7), 2), []
     for i in range(100):
-        phases = X.numpy() @ draws._frequencies(generator_for(0, i, "test")).detach().numpy()
+        phases = 2.0 * np.pi * X.numpy() @ prior.draw(generator_for(0, i, "test")).frequencies.numpy()
         given = 1.7 * np.cos(phases[:, None, :] - phases[None, :, :]).mean(-1)
         errors.append(given - oracles.matern52(0.5, 1.7)(X.numpy(), X.numpy()))
     worst = np.sqrt(np.square(errors).mean(0)).max() / 1.7
@@ -85,23 +101,53 @@ def test_given_its_frequencies_a_fourier_draw_errs_by_one_over_root_f(monkeypatc
     assert worst > 0.2 / np.sqrt(256)
 
 
+def in_numpy(drawn, points):
+    """Waves at points (N, d) as NumPy has them."""
+    turns = points.double().numpy() @ drawn.frequencies.numpy() + drawn.phases.numpy()
+    return np.cos(2.0 * np.pi * turns) @ drawn.amplitudes.numpy()
+
+
 @pytest.mark.parametrize("offset", [0.0, 1e8])
 @pytest.mark.parametrize("spread", [1.0, 1e6])
-def test_rounding_in_fourier_draws_is_far_below_their_error(offset, spread, monkeypatch):
-    """Points far from the origin, or many lengthscales apart: against the same waves in double precision."""
+def test_rounding_in_fourier_draws_is_far_below_their_error(offset, spread):
+    """Points far from the origin, or many lengthscales apart: in single and in double precision."""
     points = offset + spread * X
-    draws = FourierDraws(rbf(0.4), points)
-    ours = draws.draw(generator_for(0, 0, "test"))
-    reference = []
-
-    def waves(points, frequencies, phases, amplitudes):
-        reference.append(np.cos(points.numpy() @ frequencies.numpy() + phases.numpy()) @ amplitudes.numpy())
-        return torch.from_numpy(reference[0])
-
-    monkeypatch.setattr(module, "_waves", waves)
-    draws.draw(generator_for(0, 0, "test"))
+    ours = FourierDraws(rbf(0.4), points).draw(generator_for(0, 0, "test"))
+    drawn = WavePrior(rbf(0.4), 2).draw(generator_for(0, 0, "test"))
     assert ours.dtype == DOUBLE
-    assert np.abs(ours.numpy() - reference[0]).max() < 3e-3
+    assert difference(ours, in_numpy(drawn, points)) < 3e-3
+    # Phases of so many turns are off by this in any order of summation, and all cosines together by its sum.
+    turns = float((points.abs() @ drawn.frequencies.abs()).max()) + 1.0
+    rounding = 2.0 * np.pi * 4.0 * np.finfo(float).eps * turns + 3e-11
+    assert difference(drawn.at(points), in_numpy(drawn, points)) < rounding * float(drawn.amplitudes.sum())
+
+
+@pytest.mark.parametrize("dtype", [DOUBLE, torch.float32])
+def test_a_wave_at_a_point_has_the_same_bits_in_whatever_block_and_order_and_on_however_many_threads(dtype):
+    points = (10.0 * data(2000, 3)[0]).to(dtype)
+    drawn = WavePrior(matern(), 3).draw(generator_for(0, 0, "test"))
+    values = drawn.at(points)
+    assert values.dtype == DOUBLE
+    for size in (1, 129, 997):
+        assert torch.equal(torch.cat([drawn.at(block) for block in points[:500].split(size)]), values[:500])
+    order = torch.randperm(2000, generator=generator_for(0, 0, "order"))
+    assert torch.equal(drawn.at(points[order]), values[order])
+    assert torch.equal(drawn.at(points.mT.contiguous().mT), values)
+    assert torch.equal(drawn.at(points.double()), values)
+    threads = torch.get_num_threads()
+    try:
+        torch.set_num_threads(3)
+        assert torch.equal(drawn.at(points), values)
+    finally:
+        torch.set_num_threads(threads)
+
+
+def test_waves_of_a_kernel_in_single_precision_are_those_of_the_same_in_double():
+    single = rbf().float()
+    double = rbf()
+    double.lengthscale = single.lengthscale.double()
+    ours, theirs = (WavePrior(kernel, 2).draw(generator_for(0, 0, "a")) for kernel in (single, double))
+    assert difference(ours.at(X), theirs.at(X)) < 1e-6
 
 
 def test_low_rank_draws_are_exact_for_kernels_of_low_rank(monkeypatch):

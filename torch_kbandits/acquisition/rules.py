@@ -97,20 +97,6 @@ class Domain:
             return function
         return FixedFeatureAcquisitionFunction(function, dimension, list(fixed), cast(Tensor, self.context))
 
-    def arms_in_memory(self) -> Tensor:
-        """Return the arms (A, d) for a rule that draws at all of them at once.
-
-        Raises:
-            InputError: if the arms are not in memory.
-        """
-        if self.arms is None:
-            raise InputError(
-                "Thompson sampling draws at all arms at once, and these arms are not in memory: they are read from a "
-                "file or computed in blocks. UpperConfidenceRule, ExpectedImprovementRule and "
-                "ProbabilityOfImprovementRule need means and variances only; or give Arms a tensor."
-            )
-        return self.arms
-
 
 class AcquisitionRule(ABC):
     """Chooses the next point from a posterior. A value: it holds settings and no state.
@@ -131,8 +117,8 @@ class AcquisitionRule(ABC):
     #: Then bounds on these bound the score, and not every arm need be looked at.
     grows_with_mean_and_variance: ClassVar[bool] = False
 
-    #: Whether the score of an arm depends on its own mean and variance and the incumbent alone, without growing with
-    #: both. Then, and where it does, arms may be scored where nobody has all of them.
+    #: Whether the score of an arm depends on its own mean, variance and deviation in a draw and the incumbent alone,
+    #: without growing with both. Then, and where it does, arms may be scored where nobody has all of them.
     scores_arms_apart: ClassVar[bool] = False
 
     #: Whether the rule looks for what is better than an incumbent.
@@ -272,6 +258,7 @@ class ThompsonRule(AcquisitionRule):
     discretization_size: int = 1024
 
     uses_width = True
+    scores_arms_apart = True
 
     def __post_init__(self) -> None:
         checks.keep(self, discretization_size=checks.positive_integer)
@@ -284,11 +271,16 @@ class ThompsonRule(AcquisitionRule):
         self, model: Model, beta: Tensor, X_pending: Tensor | None, domain: Domain, seed: int
     ) -> DiscretizedThompsonSampling:
         """Return a ``DiscretizedThompsonSampling`` on the arms or on D_t."""
-        if domain.bounds is None:
-            points = domain.arms_in_memory()
-        else:
+        points = domain.arms
+        if domain.bounds is not None:
             size = self.discretization_size
             points = domain.in_context(draw_sobol_samples(domain.bounds, n=size, q=1, seed=seed % 2**31).squeeze(-2))
+        if points is None:
+            raise InputError(
+                "As an acquisition function Thompson sampling draws on a tensor of points, and these arms are not in "
+                "memory: they are read from a file, computed in blocks or held by shards. Call ask, which needs none "
+                "in memory; or give DiscretizedThompsonSampling points of your choice."
+            )
         return DiscretizedThompsonSampling(model, points, beta=beta, seed=seed)
 
 

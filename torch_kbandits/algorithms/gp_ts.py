@@ -17,8 +17,8 @@ class GPTS(Bandit):
 
     Source: Chowdhury and Gopalan, "On kernelized multi-armed bandits", ICML 2017, Algorithm 2, where v is the width
     here. Differs: on a box the draw is made on a Sobol set of fixed size, see ``theoretical_discretization_size``;
-    beyond 2,000 distinct arms the prior part of a draw is approximated, see ``prior_draws``; contexts; and a Nyström
-    posterior in place of the exact one, if asked for.
+    beyond 2,000 distinct arms, and on arms in files and blocks, the prior part of a draw is approximated, see
+    ``prior_draws`` and ``WavePrior``; contexts; and a Nyström posterior in place of the exact one, if asked for.
 
     Args:
         kernel: the prior covariance, any GPyTorch kernel, in reward units squared.

@@ -1,5 +1,6 @@
 """Few arms with all their covariances."""
 
+from collections.abc import Callable
 from copy import copy
 from typing import Self
 
@@ -112,12 +113,13 @@ class CovarianceTable(TableBelief):
     def _basis_rows(self) -> Tensor:
         return self._played_rows
 
-    def _draw_correction(self, prior: Tensor, generator: torch.Generator) -> Tensor:
+    def _draw_correction(self, prior_at: Callable[[Tensor], Tensor], generator: torch.Generator) -> Tensor:
         """Return −C D⁻¹ (g + ε) with the covariance C of all rows and the played ones, which is −K A⁻¹ (g + ε)."""
         counts = self._log.counts
+        prior = prior_at(self._played_rows)
         normals = torch.randn(len(counts), generator=generator, dtype=torch.float64, device="cpu").to(prior)
         noise = self.regularization / counts
-        return -self._covariance[:, self._played_rows] @ ((prior[self._played_rows] + noise.sqrt() * normals) / noise)
+        return -self._covariance[:, self._played_rows] @ ((prior + noise.sqrt() * normals) / noise)
 
     def _extend_rows(self, points: Tensor) -> None:
         """Add rows of the covariance: k − K_U A⁻¹ k_U, where A⁻¹K_U = D⁻¹C_U for the rows that are there."""

@@ -1,5 +1,6 @@
 """Many arms in the coordinates of a dictionary, kept up to date."""
 
+from collections.abc import Callable
 from copy import copy
 from typing import ClassVar, NamedTuple, Self
 
@@ -365,28 +366,27 @@ class FeatureTable(TableBelief):
     def _basis_rows(self) -> Tensor:
         return self._feature_rows
 
-    def _draw_correction(self, prior: Tensor, generator: torch.Generator) -> Tensor:
+    def _draw_correction(self, prior_at: Callable[[Tensor], Tensor], generator: torch.Generator) -> Tensor:
         """Return Σ_j (w_j − g_j) z_j at the arms, w drawn from N(0, V⁻¹) and g the coordinates of the prior draw.
 
         The weights need no factor of V: V⁻¹(ξ₀ + Σ_s √(c_s/λ) z_s ξ_s) has covariance V⁻¹. Cost: O(A m + u m + m²),
         and O(m³) while points are left out.
         """
-        prior = prior.double()
         counts = self._log.counts
         played = self._played.features
-        if self.exact and self._points.dtype == torch.float64:
+        if self.exact:
             # The same in terms of the played points, so that a draw does not depend on the order of the features.
             noise = self.regularization / counts
-            normals = torch.randn(len(noise), generator=generator, dtype=torch.float64, device="cpu").to(prior)
-            values = (prior[self._played_rows] + noise.sqrt() * normals) / noise
+            normals = torch.randn(len(noise), generator=generator, dtype=torch.float64, device="cpu").to(noise)
+            values = (prior_at(self._played_rows) + noise.sqrt() * normals) / noise
             correction = -self._dtc.solve(played.combinations(values.unsqueeze(-1)).squeeze(-1))
             return self._combined(correction)
-        at_features = prior[self._feature_rows].unsqueeze(-1)
+        at_features = prior_at(self._feature_rows).double().unsqueeze(-1)
         coordinates = torch.linalg.solve_triangular(self._dtc.factor, at_features, upper=False).squeeze(-1)
         positions = [self._positions[row] for row in self._dictionary_rows.tolist()]
         basis = self._dtc.basis([position for position in positions if position is not None])
         normals = torch.randn(len(basis) + len(counts), generator=generator, dtype=torch.float64, device="cpu").to(
-            prior
+            basis
         )
         noise = (counts / self.regularization).sqrt() * normals[len(basis) :]
         drawn = normals[: len(basis)] @ basis + played.combinations(noise.unsqueeze(-1)).squeeze(-1)

@@ -254,8 +254,11 @@ class _StoredOffer:
         return self.mean.max()
 
     def deviation(self, seed: int) -> Tensor:
-        """Raise: a draw is at all arms at once."""
-        return self._domain.arms_in_memory()
+        """Raise: a draw of the joint posterior is at all arms at once."""
+        raise InputError(
+            "Thompson sampling under a prior on time, or a memory under which observations age, draws at all arms at "
+            "once, and these are not in memory: give Arms a tensor, or take SlidingWindow or Restart."
+        )
 
     def _blocks(self) -> Iterable[Tensor]:
         return () if self._domain.blocks is None else self._domain.blocks()

@@ -1,11 +1,13 @@
 """What every table over arms has in common: which row a point is, what was played, and the choice of arms."""
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
-from typing import Self
+from functools import cached_property
+from typing import ClassVar, Self, cast
 
 import torch
+from botorch.exceptions.errors import UnsupportedError
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
@@ -13,10 +15,12 @@ from torch_kbandits.acquisition import AcquisitionRule, Domain
 from torch_kbandits.beliefs.base import Belief, Lookahead, padded
 from torch_kbandits.candidates.sources import ArmSource, as_source
 from torch_kbandits.dictionaries import DictionaryRule, PlayedPoints, Selection
+from torch_kbandits.errors import InputError
 from torch_kbandits.numerics.gram import prior_variance
 from torch_kbandits.numerics.prior_draws import LowRankDraws, PriorDraws, prior_draws
 from torch_kbandits.numerics.rows import distinct, row_keys
 from torch_kbandits.numerics.ties import highest, tie_rank, tie_width
+from torch_kbandits.numerics.waves import WavePrior
 from torch_kbandits.observations.ledger import History
 from torch_kbandits.observations.played import Located, PlayedLog
 from torch_kbandits.tables.columns import prior_variances
@@ -39,6 +43,9 @@ class TableBelief(Belief):
 
     #: The share of the arms that was looked at for the last choice.
     visited_share: float = 1.0
+
+    #: Whether there are arms that another table has, so that draws of the prior must be functions of the point alone.
+    is_part: ClassVar[bool] = False
 
     #: What the dictionary rule wants handed back, (u,) over the unique played points; None if nothing.
     _rule_weights: Tensor | None = None
@@ -196,11 +203,6 @@ class TableBelief(Belief):
 
     # ---------------------------------------------------------------- looking ahead
 
-    def best_row(self, rule: AcquisitionRule, beta: Tensor, seed: int) -> int:
-        """Return the row of the arm that a rule chooses, given what this table knows."""
-        rows, scores = self.contenders(rule, beta, seed)
-        return self.highest(scores, beta, rows)
-
     def contenders(self, rule: AcquisitionRule, beta: Tensor, seed: int) -> tuple[Tensor | None, Tensor]:
         """Return rows (k,) among which are all arms of the highest score, None for all arms, and their scores (k,)."""
         return None, rule.on_arms(self, beta, seed)
@@ -234,29 +236,53 @@ class TableBelief(Belief):
         """The rows whose values the correction of a prior draw rests on."""
 
     @abstractmethod
-    def _draw_correction(self, prior: Tensor, generator: torch.Generator) -> Tensor:
-        """Return what to add to a prior draw (N,) at all rows for a draw of f − mean at the arms, (A,) or more."""
+    def _draw_correction(self, prior_at: Callable[[Tensor], Tensor], generator: torch.Generator) -> Tensor:
+        """Return what to add to a prior draw for a draw of f − mean at the arms, (A,) or more.
+
+        Args:
+            prior_at: the draw's values (k,) at rows (k,).
+            generator: all other randomness.
+        """
 
     def deviation(self, seed: int) -> Tensor:
-        """Return a draw of f − mean from the joint posterior of the arms, (A,); equal arms get equal values.
+        """Return a draw of f − mean from the joint posterior of the arms, (A,).
+
+        Equal arms get equal values: the same bits if all arms are in memory here, else the same to rounding. Then the
+        prior draw is made of waves, which are the same function for whoever has some of the arms.
 
         Source: Matheron's rule, Wilson et al., ICML 2020: a prior draw is corrected by what the posterior knows.
 
         Raises:
-            InputError: if the arms are not in memory.
+            InputError: if the arms are not all in memory here and there are no waves of the kernel.
+
+        Cost: that of the prior draw, and O(A m); memory of a block of arms and O(A) numbers. See ``Waves``.
         """
-        draws = self._draws_of_prior()
-        generator = torch.Generator().manual_seed(seed)
-        prior = draws.draw(generator)[self._distinct_rows]
-        arms = slice(self._num_arms)
-        return (prior[arms] + self._draw_correction(prior, generator)[arms])[self._twins[arms]]
+        arms, generator = slice(self._num_arms), torch.Generator().manual_seed(seed)
+        if self.is_part or self._points.source.tensor is None:
+            waves = self._wave_prior.draw(generator)
+            prior = torch.cat([waves.at(block) for _, block in self._points.source.blocks()])
+            correction = self._draw_correction(lambda rows: waves.at(self.points_of(rows)), generator)
+            return (prior + correction[arms]).to(self._points.dtype)
+        values = self._draws_of_prior().draw(generator)[self._distinct_rows]
+        correction = self._draw_correction(lambda rows: values[rows], generator)
+        return (values[arms] + correction[arms])[self._twins[arms]]
+
+    @cached_property
+    def _wave_prior(self) -> WavePrior:
+        """What draws of the prior are made of where they must be functions of the point alone."""
+        try:
+            return WavePrior(self.kernel, self._points.dimension)
+        except UnsupportedError as error:
+            raise InputError(
+                "Thompson sampling on arms in files, blocks or shards draws a sum of random waves, one function of all "
+                f"points. {error} Take RBFKernel or MaternKernel, scaled or not; or give Arms a tensor; or take "
+                "UpperConfidenceRule, ExpectedImprovementRule or ProbabilityOfImprovementRule."
+            ) from error
 
     def _draws_of_prior(self) -> PriorDraws:
         """Return draws of the prior at the distinct rows, set up anew only where they depend on the dictionary."""
         if self._prior_draws is None:
-            self._distinct_points, self._distinct_rows = points, _ = distinct(
-                Domain(arms=self._points.tensor).arms_in_memory()
-            )
+            self._distinct_points, self._distinct_rows = points, _ = distinct(cast(Tensor, self._points.tensor))
             first = torch.full((len(points),), len(self._points), device=points.device)
             order = torch.arange(len(self._points), device=points.device)
             self._twins = first.scatter_reduce(0, self._distinct_rows, order, "amin")[self._distinct_rows]
@@ -381,16 +407,20 @@ class ArmLookahead(Lookahead):
         """A draw of f − mean, (A,)."""
         return self._table.deviation(seed)
 
+    def contenders(self, rule: AcquisitionRule, beta: Tensor, seed: int) -> tuple[Tensor | None, Tensor]:
+        """Return rows (k,) among which are all arms of the highest score, None for all arms, and their scores (k,)."""
+        if not rule.grows_with_mean_and_variance:
+            self.visited_share = 1.0
+            return None, rule.on_arms(self, beta, seed)
+        table = self._with_pending()
+        contenders = table.contenders(rule, beta, seed)
+        self.visited_share = table.visited_share
+        return contenders
+
     def choose(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain | None = None) -> Tensor:
         """Return the arm (1, d) of the highest score."""
-        if rule.grows_with_mean_and_variance:
-            table = self._with_pending()
-            row = table.best_row(rule, beta, seed)
-            self.visited_share = table.visited_share
-        else:
-            self.visited_share = 1.0
-            row = self._table.highest(rule.on_arms(self, beta, seed), beta)
-        return self._table.arm(row)
+        rows, scores = self.contenders(rule, beta, seed)
+        return self._table.arm(self._table.highest(scores, beta, rows))
 
     def add(self, point: Tensor, times: int = 1) -> None:
         """Make a point (1, d) pending, as often as is said."""

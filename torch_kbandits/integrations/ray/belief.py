@@ -159,7 +159,8 @@ class ShardedLookahead(Lookahead):
         """Return the arm (1, d) of the highest score.
 
         Raises:
-            InputError: if the rule needs more of an arm than its own mean and variance.
+            InputError: if the rule needs more of an arm than its own mean, variance and deviation in a draw, or draws
+                and there are no waves of the kernel.
             ShardLostError: if a worker was lost and cannot be replaced.
         """
         row = rule.drawn_row(self._table.num_all_arms, seed)
@@ -167,9 +168,9 @@ class ShardedLookahead(Lookahead):
             return self._table.arm_of_all(row)
         if not (rule.grows_with_mean_and_variance or rule.scores_arms_apart):
             raise InputError(
-                f"{type(rule).__name__} needs all arms in one process: shards take rules whose score depends on an "
-                "arm's own mean and variance, UpperConfidenceRule, ExpectedImprovementRule and "
-                "ProbabilityOfImprovementRule, and UniformRule. Give Arms instead."
+                f"{type(rule).__name__} needs all arms in one process: shards take rules whose score depends on what "
+                "is believed of the arm alone, as those of this package do. Give Arms instead, or say so of the rule: "
+                "scores_arms_apart = True."
             )
         answers = self._table.asked_of_all(Best(rule, beta.numpy(), seed), self._added)
         self.visited_share = sum(answer.visited for answer in answers) / self._table.num_all_arms

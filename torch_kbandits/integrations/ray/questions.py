@@ -82,9 +82,9 @@ class Best:
 
     def asked_of(self, ahead: ShardLookahead) -> LocalBest:
         """Return a shard's best arm."""
-        table = ahead.with_pending()
+        table = ahead.table
         beta = torch.from_numpy(np.array(self.beta)).to(table.tie_rank.device)
-        rows, scores = table.contenders(self.rule, beta, self.seed)
+        rows, scores = ahead.contenders(self.rule, beta, self.seed)
         ranks = table.tie_rank if rows is None else table.tie_rank[rows]
         # Twice the width of ties leaves room for rounding where the best of all shards sets it.
         width = 2.0 * table.tie_width(scores.max(), beta)
@@ -94,7 +94,7 @@ class Best:
             scores[places].cpu().numpy(),
             ranks[places].cpu().numpy(),
             ahead.arms.rows(arms).cpu().numpy(),
-            table.visited_share * len(ahead.arms),
+            ahead.visited_share * len(ahead.arms),
         )
 
 

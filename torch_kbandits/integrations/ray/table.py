@@ -7,7 +7,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits.beliefs.features import FeatureTable
-from torch_kbandits.beliefs.table import ArmLookahead, TableBelief
+from torch_kbandits.beliefs.table import ArmLookahead
 from torch_kbandits.candidates.sources import UnsearchedArms
 from torch_kbandits.integrations.ray.course import TakenBack
 from torch_kbandits.integrations.ray.taking_back import plays_of
@@ -20,6 +20,9 @@ _BLOCK = 2**20
 class ShardTable(FeatureTable):
     """Mean and variance of the arms of one shard; what was told is all of it rows beside them.
 
+    A draw from the posterior is one function on the arms of all shards: its waves, and the weights of their correction,
+    follow from the seed and from what was told, so that each shard makes them for itself.
+
     Args:
         arms: of the shard.
         kernel: the prior covariance.
@@ -29,6 +32,8 @@ class ShardTable(FeatureTable):
         kernel_bound: the largest prior variance of the arms of all shards; None for that of these.
         exact: whether every played point is in the dictionary.
     """
+
+    is_part = True
 
     def __init__(
         self,
@@ -63,10 +68,6 @@ class ShardLookahead(ArmLookahead):
         super().__init__(table, arms.block(0, 0))
         self.table = table
         self.arms = arms
-
-    def with_pending(self) -> TableBelief:
-        """Return the table with the pending points hallucinated."""
-        return self._with_pending()
 
 
 def ranks_of(rows: range, seed: int, **kind: Any) -> Tensor:
