@@ -155,9 +155,10 @@ class Pieces:
         """Return the prior covariance of points under a memory."""
         if memory is None:
             return self.kernel
+        prior = memory.prior(self.kernel)
         # Where points know the time for the sake of another memory, this one takes the function for one that stays.
-        prior = BackToPrior(0.0) if self._has_priors_on_time and not memory.needs_time_column else memory
-        return prior.prior(self.kernel)
+        stays = self._has_priors_on_time and not memory.needs_time_column
+        return BackToPrior(0.0).prior(prior) if stays else prior
 
     def _check_choice(self, memories: MemoryChoice) -> None:
         """Refuse memories to choose from that do not go together or with the other pieces."""
