@@ -205,6 +205,13 @@ class Combination:
     def has_clock(self) -> bool:
         return self.memory != "none" or self.where.timed
 
+    @property
+    def asks_a_model(self) -> bool:
+        """Whether arms are no table but asked about a model: those that age or know the time, and few exact ones."""
+        few = self.where.actions is not None and len(self.where.actions) < 512
+        changes = self.memory in AGEING or self.memory in PRIORS_ON_TIME
+        return changes or (self.memory in KEEPING and self.dictionary == "none" and few)
+
     def bandit(self, folder: Path, seed: int = 0) -> Bandit:
         """Compose it by hand."""
         dictionary, rule = DICTIONARIES[self.dictionary], RULES[self.rule]
@@ -255,7 +262,7 @@ RIGHTLY = {
     ),
     "Thompson sampling by a kernel without waves on stored arms": Reason(
         lambda it: it.rule == "Thompson" and it.where.stored and it.kernel not in WITH_WAVES,
-        "draws at all arms at once",
+        "draws a sum of random waves",
     ),
     "stages on a box": Reason(lambda it: it.rule == "stages" and it.where.actions is None, "finite set of actions"),
 }
@@ -275,8 +282,8 @@ TO_COME = {
         lambda it: it.rule == "stages" and (it.dictionary, it.memory, it.batches) != ("none",) * 3, "exact posteriors"
     ),
     "stages on stored arms": Reason(lambda it: it.rule == "stages" and it.where.stored, "finite set of actions"),
-    "Thompson sampling on stored arms": Reason(
-        lambda it: it.rule == "Thompson" and it.where.stored and it.kernel in WITH_WAVES, "draws at all arms at once"
+    "Thompson sampling on stored arms that no table follows": Reason(
+        lambda it: it.rule == "Thompson" and it.where.stored and it.asks_a_model, "draws at all arms at once"
     ),
 }
 

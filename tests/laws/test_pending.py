@@ -10,7 +10,7 @@ import oracles
 import pytest
 import torch
 from problems import DOUBLE, data, dense, difference, rbf, reward
-from product import AGEING, IMPROVEMENT, KEEPING, SEARCH, Loop, drawn, reasons
+from product import IMPROVEMENT, PRIORS_ON_TIME, SEARCH, Loop, drawn, reasons
 from test_algorithms import make
 
 from torch_kbandits import Arms, Bandit, Box, ConstantWidth, ContextualActions, RidgeLeverageSampling
@@ -197,8 +197,8 @@ def maximising(seed, number, *, on_a_box):
 
 def improves_on_what_was_not_played(it):
     """Where arms are asked about a model, improvement is over the largest mean of all arms: see the law below."""
-    is_model = it.memory in AGEING or (it.memory in KEEPING and it.dictionary == "none" and it.space == "arms")
-    return it.rule in IMPROVEMENT and not it.where.is_contextual and it.space != "actions" and is_model
+    lasts = not it.where.is_contextual and it.space != "actions" and it.memory not in PRIORS_ON_TIME
+    return it.rule in IMPROVEMENT and lasts and it.asks_a_model
 
 
 def shown(combination, folder):

@@ -60,7 +60,7 @@ REMEDIES = {
     "repetition of a point of actions that stay": {"batches": "local"},
     "stages with a dictionary, a memory or batches": {"dictionary": "none", "memory": "none", "batches": "none"},
     "stages on stored arms": {"space": "actions"},
-    "Thompson sampling on stored arms": {"space": "arms"},
+    "Thompson sampling on stored arms that no table follows": {"space": "arms"},
 }
 
 
