@@ -328,10 +328,9 @@ def played(combination: Combination, folder: Path, turns: int = 1) -> Refused | 
         bandit.forget()
         loop.tell(loop.ask(None))
     loop.ask()
-    if bool(bandit.weights.any()):  # else an exact table of many arms cannot be loaded: laws/test_forgetting_tables.py
-        twin = combination.bandit(folder)
-        twin.load_state_dict(bandit.state_dict())
-        loop.compare(Loop(combination, twin, loop.turn))
+    twin = combination.bandit(folder)
+    twin.load_state_dict(bandit.state_dict())
+    loop.compare(Loop(combination, twin, loop.turn))
     if combination.dated:
         loop.turn += 400  # by then nothing may count
         loop.ask()

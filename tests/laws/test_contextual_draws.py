@@ -8,6 +8,7 @@ from problems import DOUBLE, data, dense, difference, matern, rbf
 from scipy.stats import chisquare
 
 from torch_kbandits import ContextualActions, InputError, NystromGP, algorithms
+from torch_kbandits.acquisition import Domain
 from torch_kbandits.beliefs.joint_lookahead import _Offer
 from torch_kbandits.dictionaries import KORS
 from torch_kbandits.models import OnlineGP
@@ -85,7 +86,7 @@ def test_a_draw_of_a_loaded_bandit_is_off_by_a_root_of_rounding():
         action = bandit.ask()
         bandit.tell(action, reward(action, action))
     loaded.load_state_dict(bandit.state_dict())
-    ours, theirs = (_Offer(each._ahead_of(each._standing), actions) for each in (bandit, loaded))
+    ours, theirs = (_Offer(each._ahead_of(each._standing), Domain(actions)) for each in (bandit, loaded))
     assert difference(ours.variance, theirs.variance) < 1e-13
     assert difference(ours.deviation(7), theirs.deviation(7)) < 1e-6
 
