@@ -335,10 +335,9 @@ def played(combination: Combination, folder: Path, turns: int = 1) -> Refused | 
         bandit.forget()
         loop.tell(loop.ask(None))
     loop.ask()
-    if bool(bandit.weights.any()):  # else an exact table of many arms cannot be loaded: laws/test_forgetting_tables.py
-        twin = combination.bandit(folder)
-        twin.load_state_dict(bandit.state_dict())
-        loop.compare(Loop(combination, twin, loop.turn))
+    twin = combination.bandit(folder)
+    twin.load_state_dict(bandit.state_dict())
+    loop.compare(Loop(combination, twin, loop.turn))
     if combination.dated:
         loop.turn += 400  # by then nothing may count
         loop.ask()
@@ -427,13 +426,11 @@ class Loop:
 
     @property
     def draws_anew(self) -> bool:
-        """Whether a loaded bandit draws otherwise today: held by laws/test_contextual_draws.py, test_interleavings.py.
+        """Whether a loaded bandit draws otherwise today: held by laws/test_interleavings.py.
 
-        At joint points a draw amplifies rounding; with more points in a dictionary than it needs it depends on which
-        came first.
+        With more points in a dictionary than it needs a draw depends on which came first.
         """
-        degenerate = self.of.kernel == "linear" and self.of.dictionary != "none"
-        return self.of.rule == "Thompson" and (self.bandit.candidates.is_contextual or degenerate)
+        return self.of.rule == "Thompson" and self.of.kernel == "linear" and self.of.dictionary != "none"
 
 
 def reward(x: Tensor) -> Tensor:

@@ -14,7 +14,12 @@ from product import IMPROVEMENT, SEARCH, Loop, drawn, reasons
 from test_algorithms import make
 
 from torch_kbandits import Arms, Bandit, Box, ConstantWidth, ContextualActions, RidgeLeverageSampling
-from torch_kbandits.acquisition import ExpectedImprovementRule, ProbabilityOfImprovementRule, UpperConfidenceRule
+from torch_kbandits.acquisition import (
+    Domain,
+    ExpectedImprovementRule,
+    ProbabilityOfImprovementRule,
+    UpperConfidenceRule,
+)
 from torch_kbandits.beliefs.joint_lookahead import JointLookahead, _Offer
 from torch_kbandits.memory import Linear, SlidingWindow, UncertaintyInjection
 
@@ -127,7 +132,7 @@ def test_pending_points_join_the_dictionary_and_the_largest_value_is_asked_for(n
         points = points_of(bandit, case, words)
         mean, variance = dense_moments(bandit, case, points)
         ahead = bandit._ahead_of(bandit._standing)
-        looked = _Offer(ahead, points) if isinstance(ahead, JointLookahead) else ahead
+        looked = _Offer(ahead, Domain(points)) if isinstance(ahead, JointLookahead) else ahead
         assert difference(looked.mean, mean) < 1e-8
         assert difference(looked.variance, variance) < 1e-8
         values = bandit.acquisition(**words)(case.actions.unsqueeze(-2))

@@ -233,7 +233,7 @@ class _StoredOffer:
     def _moments(self) -> tuple[Tensor, Tensor]:
         means, variances = [], []
         for block in self._blocks():
-            offer = _Offer(self._ahead, block)
+            offer = _Offer(self._ahead, replace(self._domain, arms=block))
             means.append(offer.mean)
             variances.append(offer.variance)
         return torch.cat(means), torch.cat(variances)
