@@ -128,7 +128,7 @@ class JointLookahead(Lookahead):
         if domain.bounds is not None:
             return on_box(rule, belief.posterior_model, belief.num_observations, beta, pending, domain, seed)
         with torch.no_grad():
-            offer = _StoredOffer(self, domain) if domain.arms is None else _Offer(self, domain.arms, domain.context)
+            offer = _Offer(self, domain) if domain.arms is not None else _StoredOffer(self, domain)
             scores = rule.on_arms(offer, beta, seed)
             row = best_of(scores, beta, belief.kernel_bound(), seed, belief.tie_rank)
             return offer.chosen(row)
@@ -170,8 +170,9 @@ class JointLookahead(Lookahead):
 class _Offer:
     """The posterior at the actions of a round, as ``ArmPosterior``; computed as far as a rule reads it."""
 
-    def __init__(self, ahead: JointLookahead, arms: Tensor, context: Tensor | None = None) -> None:
-        self._ahead, self._belief, self._arms, self._context = ahead, ahead._belief, arms, context
+    def __init__(self, ahead: JointLookahead, domain: Domain) -> None:
+        self._ahead, self._belief, self._domain = ahead, ahead._belief, domain
+        self._arms = cast(Tensor, domain.arms)
         self._embedded: Embedded | None = None
 
     def chosen(self, row: int) -> Tensor:
@@ -199,8 +200,8 @@ class _Offer:
 
     @property
     def incumbent(self) -> Tensor:
-        """The largest posterior mean of an action in this context, 0-dim; without contexts that of a played point."""
-        return best_played(self._belief) if self._context is None else self.mean.max()
+        """What is to be improved on, 0-dim; see ``ArmPosterior``."""
+        return _incumbent(self)
 
     def deviation(self, seed: int) -> Tensor:
         """Return a draw of f − mean from the joint posterior of the actions, (A,); equal actions get equal values."""
@@ -250,8 +251,8 @@ class _StoredOffer:
 
     @property
     def incumbent(self) -> Tensor:
-        """The largest posterior mean of an arm in this context, 0-dim; without contexts that of a played point."""
-        return best_played(self._belief) if self._domain.context is None else self.mean.max()
+        """What is to be improved on, 0-dim; see ``ArmPosterior``."""
+        return _incumbent(self)
 
     def deviation(self, seed: int) -> Tensor:
         """Raise: a draw of the joint posterior is at all arms at once."""
@@ -264,11 +265,14 @@ class _StoredOffer:
         return () if self._domain.blocks is None else self._domain.blocks()
 
 
-def best_played(belief: JointPosterior) -> Tensor:
-    """Return the largest posterior mean of a played point, 0-dim; 0 before any."""
+def _incumbent(offer: _Offer | _StoredOffer) -> Tensor:
+    """Return the largest posterior mean of a played point, or in a context that of the actions in it, 0-dim."""
+    belief = offer._belief
+    if offer._domain.context is not None:
+        return offer.mean.max()
     if belief.num_observations == 0:
         return torch.zeros_like(belief.regularization)
-    return belief.posterior_model.observed_means().max()
+    return belief.mean_at(belief.embed(belief.recommend())).squeeze(0)
 
 
 def required(domain: Domain | None) -> Domain:
