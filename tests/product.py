@@ -255,7 +255,7 @@ RIGHTLY = {
     ),
     "Thompson sampling by a kernel without waves on stored arms": Reason(
         lambda it: it.rule == "Thompson" and it.where.stored and it.kernel not in WITH_WAVES,
-        "draws at all arms at once",
+        "draws a sum of random waves",
     ),
     "stages on a box": Reason(lambda it: it.rule == "stages" and it.where.actions is None, "finite set of actions"),
 }
@@ -268,15 +268,13 @@ def rightly_refused(combination: Combination) -> bool:
 
 #: What is refused today and is to come (issue 16). What is done leaves this table: it holds nothing that works.
 TO_COME = {
-    "repetition of a point of actions that stay": Reason(
-        lambda it: it.batches == "stay" and it.space in ("actions", "box of actions"), "plays a point again and again"
-    ),
     "stages with a dictionary, a memory or batches": Reason(
         lambda it: it.rule == "stages" and (it.dictionary, it.memory, it.batches) != ("none",) * 3, "exact posteriors"
     ),
     "stages on stored arms": Reason(lambda it: it.rule == "stages" and it.where.stored, "finite set of actions"),
-    "Thompson sampling on stored arms": Reason(
-        lambda it: it.rule == "Thompson" and it.where.stored and it.kernel in WITH_WAVES, "draws at all arms at once"
+    "Thompson sampling on stored arms where observations age": Reason(
+        lambda it: it.rule == "Thompson" and it.where.stored and it.memory in (*AGEING, *PRIORS_ON_TIME),
+        "draws at all arms at once",
     ),
 }
 
@@ -322,8 +320,7 @@ def played(combination: Combination, folder: Path, turns: int = 1) -> Refused | 
         bandit.tell(ids=several.ids[1:], y=reward(several.actions[1:]), **loop.date())
         loop.look()
         bandit.forget(ids=several.ids[0])
-    if combination.batches != "stay":  # which today would play a stranger again: laws/test_batches.py
-        loop.tell(loop.some + 0.01)
+    loop.tell(loop.some + 0.01)
     if bandit.batches is not None:
         bandit.forget()
         loop.tell(loop.ask(None))
