@@ -275,15 +275,13 @@ def rightly_refused(combination: Combination) -> bool:
 
 #: What is refused today and is to come (issue 16). What is done leaves this table: it holds nothing that works.
 TO_COME = {
-    "repetition of a point of actions that stay": Reason(
-        lambda it: it.batches == "stay" and it.space in ("actions", "box of actions"), "plays a point again and again"
-    ),
     "stages with a dictionary, a memory or batches": Reason(
         lambda it: it.rule == "stages" and (it.dictionary, it.memory, it.batches) != ("none",) * 3, "exact posteriors"
     ),
     "stages on stored arms": Reason(lambda it: it.rule == "stages" and it.where.stored, "finite set of actions"),
-    "Thompson sampling on stored arms that no table follows": Reason(
-        lambda it: it.rule == "Thompson" and it.where.stored and it.asks_a_model, "draws at all arms at once"
+    "Thompson sampling on stored arms where observations age": Reason(
+        lambda it: it.rule == "Thompson" and it.where.stored and it.memory in (*AGEING, *PRIORS_ON_TIME),
+        "draws at all arms at once",
     ),
 }
 
@@ -329,8 +327,7 @@ def played(combination: Combination, folder: Path, turns: int = 1) -> Refused | 
         bandit.tell(ids=several.ids[1:], y=reward(several.actions[1:]), **loop.date())
         loop.look()
         bandit.forget(ids=several.ids[0])
-    if combination.batches != "stay":  # which today would play a stranger again: laws/test_batches.py
-        loop.tell(loop.some + 0.01)
+    loop.tell(loop.some + 0.01)
     if bandit.batches is not None:
         bandit.forget()
         loop.tell(loop.ask(None))

@@ -203,12 +203,12 @@ class Bandit(Undisturbed):
             raise InputError("return_ids=True needs remember=True: what is not remembered cannot be told by its id.")
         standing, domain = self._now(time, context, candidates)
         domain = standing.belief.in_round(domain, self._acquisition)
-        known = self._ahead_of(standing)
+        known, batches = self._ahead_of(standing), self._pieces.filled
         if q is None:
-            require_open(self.batches, lambda: known, len(self.pending_ids))
+            require_open(batches, lambda: known, len(self.pending_ids))
         ahead, before = copy(known), len(known.pending)
         size, choose = before + (_LARGEST_BATCH if q is None else q), self._chooser(standing, ahead, domain)
-        fill(ahead, size, self.batches, choose, until_complete=q is None)
+        fill(ahead, size, batches, choose, until_complete=q is None)
         X = ahead.pending[before:].clone()
         actions = self.candidates.actions(X)
         if not remember:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from torch_kbandits.bandit.adaptation.restart_trigger import Prediction
-from torch_kbandits.bandit.batches import BatchRule
+from torch_kbandits.bandit.batches import Batches
 from torch_kbandits.bandit.pieces import Pieces
 from torch_kbandits.bandit.standing import Standing
 from torch_kbandits.bandit.state import SavedState
@@ -66,7 +66,7 @@ def learned(
     told = History(X, Y, torch.full((len(X),), standing.round, device=X.device), stages, clock.stamps(X))
     ahead = ahead if standing.told is known else None
     parts = joined([*standing.ledger.held, told]) if standing.ledger.held else told
-    held = () if _is_complete(pieces.batches, parts, standing.told, ahead) else (parts,)
+    held = () if _is_complete(pieces.filled, parts, standing.told, ahead) else (parts,)
     ledger, number = standing.ledger.with_told(told, held, pending), standing.round + 1
     changes = {"ledger": ledger, "round": number, "answers": (), "clock": clock.after_reward(number)}
     if pieces.memories is not None and number % pieces.memories.block_size == 0:
@@ -108,9 +108,9 @@ def probabilities(pieces: Pieces, standing: Standing) -> tuple[float, ...]:
     return () if pieces.memories is None else pieces.memories.choice(standing.summaries, pieces.seed).probabilities
 
 
-def _is_complete(batches: BatchRule | None, held: History, belief: Belief, ahead: Lookahead | None) -> bool:
+def _is_complete(batches: Batches, held: History, belief: Belief, ahead: Lookahead | None) -> bool:
     """Say whether points told are a complete batch; of thousands, which cost their square, the first may do."""
-    if batches is None:
+    if batches.rule is None:
         return True
     X = held.X
     if ahead is not None and torch.equal(ahead.pending, X):

@@ -12,11 +12,12 @@ from torch_kbandits import checks
 from torch_kbandits.acquisition import AcquisitionRule
 from torch_kbandits.bandit.adaptation import MemoryChoice, RestartTrigger
 from torch_kbandits.bandit.advice import Advice, Advised
-from torch_kbandits.bandit.batches import BatchRule
+from torch_kbandits.bandit.batches import Batches, BatchRule
 from torch_kbandits.bandit.state import describe_kernel, describe_value
 from torch_kbandits.beliefs import Belief, StagedBelief, belief_over
+from torch_kbandits.beliefs.table import wave_prior
 from torch_kbandits.candidates import Candidates
-from torch_kbandits.candidates.timed import timed
+from torch_kbandits.candidates.timed import timed, untimed
 from torch_kbandits.confidence import ConstantWidth, Width
 from torch_kbandits.dictionaries import DictionaryRule
 from torch_kbandits.errors import InputError, TheoryWarning
@@ -86,7 +87,7 @@ class Pieces:
             checks.instance("width", self.width, Width, "a confidence width such as ConstantWidth(2.0)")
         if self.batches is not None:
             checks.instance("batches", self.batches, BatchRule, "a rule such as GlobalBatchRule(2.0)")
-            if self.batches.repeats_points and self.candidates.is_contextual:
+            if self.batches.repeats_points and not self.candidates.is_lasting:
                 raise InputError(
                     f"{type(self.batches).__name__} plays a point again and again, and each round brings another "
                     "context, other actions or a time that the points know: use GlobalBatchRule or LocalBatchRule, or "
@@ -99,6 +100,7 @@ class Pieces:
                 "A rule that chooses through stages needs exact posteriors, each of rewards of one function that are "
                 "independent given the points of its stage: leave out dictionary, batches and memory."
             )
+        self._check_rule()
         object.__setattr__(self, "width", ConstantWidth(0.0) if self.width is None else self.width)
         object.__setattr__(self, "kernel", deepcopy(self.kernel))
 
@@ -123,6 +125,11 @@ class Pieces:
     def clock(self) -> Clock:
         """The clock before anything is asked or told."""
         return Clock(matters=self.has_clock)
+
+    @property
+    def filled(self) -> Batches:
+        """The batches that are filled with the candidates."""
+        return Batches(self.batches, self.candidates)
 
     @property
     def own_columns(self) -> int:
@@ -169,6 +176,21 @@ class Pieces:
                 f"{type(memories).__name__} compares memories on the whole history, which does not say when a "
                 "trigger restarted: give one of the two, or BanditOverBandit."
             )
+
+    def _check_rule(self) -> None:
+        """Refuse a rule that cannot choose among such candidates.
+
+        Raises:
+            InputError: if it cannot.
+        """
+        candidates = untimed(self.candidates)
+        if self.acquisition.num_stages and (candidates.is_stored or not candidates.is_finite):
+            raise InputError(
+                "A choice through stages needs a finite set of actions in memory: give actions instead of bounds or "
+                "of arms read from a file."
+            )
+        if self.acquisition.draws_functions and candidates.is_stored:
+            wave_prior(self.kernel, candidates.example.shape[-1])
 
     def _check_memory(self, memory: Memory) -> None:
         """Refuse a memory in which nothing ever counts.
