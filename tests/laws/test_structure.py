@@ -114,7 +114,7 @@ def test_algorithms_compose_only():
     assert found == set()
 
 
-@pytest.mark.parametrize("here", rooms(beliefs="tables and beliefs are views of one engine"))
+@pytest.mark.parametrize("here", rooms())
 def test_no_concrete_method_is_overridden(here):
     found = {name for kind in classes() if room(kind) == here for name in overridden(kind)}
     assert found == DEFAULTS.get(here, set())

@@ -27,6 +27,9 @@ class Lookahead(ABC):
     #: The share of the candidates that was looked at for the last choice.
     visited_share: float = 1.0
 
+    #: The stage that chose each of the pending points, (k,), 0 for none; None where there are no stages.
+    stages: Tensor | None = None
+
     def __init__(self, pending: Tensor) -> None:
         self._pending = [pending]
 
@@ -35,11 +38,6 @@ class Lookahead(ABC):
         """The points pending, (k, d), in the order added."""
         self._pending = [torch.cat(self._pending)]
         return self._pending[0]
-
-    @property
-    def stages(self) -> Tensor | None:
-        """The stage that chose each of the pending points, (k,), 0 for none; None where there are no stages."""
-        return None
 
     @abstractmethod
     def choose(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain | None = None) -> Tensor:
@@ -54,7 +52,12 @@ class Lookahead(ABC):
 
     def add(self, point: Tensor, times: int = 1) -> None:
         """Make a point (1, d) pending, as often as is said."""
+        self._add(point, times)
         self._pending = [*self._pending, point.expand(times, -1)]  # copies of this object share the old list
+
+    @abstractmethod
+    def _add(self, point: Tensor, times: int) -> None:
+        """Prepare for a point (1, d) that becomes pending, so many times; copies share what this one has."""
 
     @abstractmethod
     def pending_scores(self) -> Tensor:
@@ -119,9 +122,9 @@ class Belief(ABC):
         """The dictionary, (m, d)."""
 
     @property
+    @abstractmethod
     def dictionary_weights(self) -> Tensor | None:
         """What the dictionary rule wants handed back of each of ``inducing_points``, (m,); None if nothing."""
-        return None
 
     @abstractmethod
     def effective_dimension(self) -> Tensor:
@@ -192,13 +195,13 @@ class Belief(ABC):
     def lookahead(self, pending: Tensor, stages: Tensor | None = None) -> Lookahead:
         """Return the posterior with points (k, d) pending, which stages (k,) chose; None where there are no stages."""
 
+    @abstractmethod
     def at(self, now: float) -> Self:
         """Return the belief at a time, which is not before the present one: itself if it has no memory."""
-        return self
 
+    @abstractmethod
     def shown(self, told: History) -> NystromGP | OnlineGP:
         """Return the posterior of the rewards learned as a BoTorch model of its own."""
-        return self.model(told.X, told.Y, self.inducing_points)
 
 
 def padded(values: Tensor | None, size: int) -> Tensor | None:

@@ -8,6 +8,7 @@ import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
+from torch_kbandits.acquisition import AcquisitionRule
 from torch_kbandits.beliefs.base import require_finite
 from torch_kbandits.beliefs.table import TableBelief, grouped
 from torch_kbandits.candidates.sources import ArmSource
@@ -84,6 +85,10 @@ class CovarianceTable(TableBelief):
     def restored(self, told: History, dictionary: Selection) -> Self:
         """Return the empty table conditioned on a whole history. Cost: O(u A²)."""
         return self.updated(told.X, told.Y, None)
+
+    def contenders(self, rule: AcquisitionRule, beta: Tensor, seed: int) -> tuple[Tensor | None, Tensor]:
+        """Return None, for all arms, and their scores (A,)."""
+        return None, rule.on_arms(self, beta, seed)
 
     def hallucinated(self, row: int, times: int = 1) -> Self:
         """Return the table conditioned so many times on the posterior mean at a row. Cost: O(A²)."""

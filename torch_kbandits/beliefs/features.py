@@ -196,7 +196,7 @@ class FeatureTable(TableBelief):
     def contenders(self, rule: AcquisitionRule, beta: Tensor, seed: int) -> tuple[Tensor | None, Tensor]:
         """Return rows among which are all arms of the highest score; arms that cannot be chosen are not looked at."""
         if not rule.grows_with_mean_and_variance:
-            return super().contenders(rule, beta, seed)
+            return None, rule.on_arms(self, beta, seed)
 
         def score(mean: Tensor, variance: Tensor) -> Tensor:
             return rule.on_arms(SomeArms(mean, variance, self.incumbent), beta, seed)

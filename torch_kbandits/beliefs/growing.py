@@ -15,7 +15,7 @@ from torch_kbandits.beliefs.joint_lookahead import JointLookahead
 from torch_kbandits.beliefs.played_rows import PlayedRows
 from torch_kbandits.dictionaries import DictionaryRule, OnlineRule, OnlineSample, PlayedPoints, Selection
 from torch_kbandits.dictionaries.greedy import greedy_pivots
-from torch_kbandits.models import NystromGP
+from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.numerics.gram import gram, prior_variance
 from torch_kbandits.numerics.linalg import bordered, jittered_cholesky, non_negative_variance
 from torch_kbandits.observations.ledger import History
@@ -185,6 +185,14 @@ class GrowingBelief(Belief):
     def lookahead(self, pending: Tensor, stages: Tensor | None = None) -> JointLookahead:
         """Return the posterior with points (k, d) pending."""
         return JointLookahead(self, pending, self._search)
+
+    def at(self, now: float) -> Self:
+        """Return this belief: what it learned counts at any time."""
+        return self
+
+    def shown(self, told: History) -> NystromGP | OnlineGP:
+        """Return the posterior of the rewards learned as a BoTorch model of its own."""
+        return self.model(told.X, told.Y, self.inducing_points)
 
     # ---------------------------------------------------------------- learning
 

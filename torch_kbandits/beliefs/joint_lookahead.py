@@ -133,6 +133,9 @@ class JointLookahead(Lookahead):
             row = best_of(scores, beta, belief.kernel_bound(), seed, belief.tie_rank)
             return offer.chosen(row)
 
+    def _add(self, point: Tensor, times: int) -> None:
+        """Do nothing: points are taken in when a variance is asked for."""
+
     def pending_scores(self) -> Tensor:
         """Return the scores of the pending points without anything pending, (k,)."""
         return (self._before(self.pending) / self._belief.regularization.double()).to(self._belief.regularization)

@@ -12,7 +12,7 @@ from torch_kbandits.beliefs.base import Belief, Lookahead
 from torch_kbandits.beliefs.joint_lookahead import best_of, required
 from torch_kbandits.beliefs.model_belief import ModelBelief
 from torch_kbandits.dictionaries import DictionaryRule, Selection
-from torch_kbandits.models import OnlineGP
+from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.numerics.gram import prior_variance
 from torch_kbandits.observations.ledger import History
 from torch_kbandits.observations.played import PlayedLog
@@ -62,6 +62,10 @@ class StagedBelief(Belief):
             self._everything = self._everything.learned(since, None, None)
         return self._everything
 
+    @property
+    def dictionary_weights(self) -> None:
+        """Nothing: there is no dictionary rule."""
+
     def effective_dimension(self) -> Tensor:
         """Return Σ_s τ(x_s) of all rounds, 0-dim."""
         return self.everything.effective_dimension()
@@ -108,6 +112,14 @@ class StagedBelief(Belief):
         """Return the empty belief with a whole history."""
         return self.learned(told, None, None)
 
+    def at(self, now: float) -> Self:
+        """Return this belief: what it learned counts at any time."""
+        return self
+
+    def shown(self, told: History) -> NystromGP | OnlineGP:
+        """Return the posterior of the rewards learned as a BoTorch model of its own."""
+        return self.model(told.X, told.Y, self.inducing_points)
+
     def lookahead(self, pending: Tensor, stages: Tensor | None = None) -> "StagedLookahead":
         """Return the posterior with points (k, d) pending that stages (k,) chose; no stage chose any without them."""
         none = torch.zeros(len(pending), dtype=torch.long, device=pending.device)
@@ -120,13 +132,8 @@ class StagedLookahead(Lookahead):
     def __init__(self, belief: StagedBelief, pending: Tensor, stages: Tensor) -> None:
         super().__init__(pending)
         self._belief = belief
-        self._stages = stages
+        self.stages: Tensor = stages
         self._chosen_in = 0
-
-    @property
-    def stages(self) -> Tensor:
-        """The stage in which each of the pending points was chosen, (k,); 0 for none."""
-        return self._stages
 
     def choose(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain | None = None) -> Tensor:
         """Return the point (1, d) that the stages choose; equals are broken by lot.
@@ -145,10 +152,9 @@ class StagedLookahead(Lookahead):
         self._chosen_in = verdict.stage
         return arms[row, None].clone()
 
-    def add(self, point: Tensor, times: int = 1) -> None:
-        """Make a point (1, d), the one chosen last, pending as often as is said."""
-        super().add(point, times)
-        self._stages = torch.cat([self._stages, self._stages.new_full((times,), self._chosen_in)])
+    def _add(self, point: Tensor, times: int) -> None:
+        """Note the stage of the point, which is the one chosen last."""
+        self.stages = torch.cat([self.stages, self.stages.new_full((times,), self._chosen_in)])
 
     def pending_scores(self) -> Tensor:
         """Return the scores of the pending points under the posterior of everything told, (k,)."""
@@ -162,6 +168,6 @@ class StagedLookahead(Lookahead):
         """Return the posterior means and the widths of arms (A, d) in a stage, each (A,)."""
         model = self._belief.stage_model(stage)
         posterior = model.posterior(arms.unsqueeze(-2))
-        own = self.pending[self._stages == stage]
+        own = self.pending[self.stages == stage]
         ahead = cast(OnlineGP, hallucinate(model, own)).posterior(arms.unsqueeze(-2)) if len(own) else posterior
         return cast(Tensor, posterior.mean).flatten(), beta * ahead.variance.flatten().sqrt()

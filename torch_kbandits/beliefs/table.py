@@ -16,6 +16,7 @@ from torch_kbandits.beliefs.base import Belief, Lookahead, padded
 from torch_kbandits.candidates.sources import ArmSource, as_source
 from torch_kbandits.dictionaries import DictionaryRule, PlayedPoints, Selection
 from torch_kbandits.errors import InputError
+from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.numerics.gram import prior_variance
 from torch_kbandits.numerics.prior_draws import LowRankDraws, PriorDraws, prior_draws
 from torch_kbandits.numerics.rows import distinct, row_keys
@@ -217,11 +218,19 @@ class TableBelief(Belief):
             played_rows: the rows of the unique played points as they will be.
         """
 
+    def at(self, now: float) -> Self:
+        """Return this belief: what it learned counts at any time."""
+        return self
+
+    def shown(self, told: History) -> NystromGP | OnlineGP:
+        """Return the posterior of the rewards learned as a BoTorch model of its own."""
+        return self.model(told.X, told.Y, self.inducing_points)
+
     # ---------------------------------------------------------------- looking ahead
 
+    @abstractmethod
     def contenders(self, rule: AcquisitionRule, beta: Tensor, seed: int) -> tuple[Tensor | None, Tensor]:
         """Return rows (k,) among which are all arms of the highest score, None for all arms, and their scores (k,)."""
-        return None, rule.on_arms(self, beta, seed)
 
     def highest(self, scores: Tensor, beta: Tensor, rows: Tensor | None = None) -> int:
         """Return the row of the highest score.
@@ -431,9 +440,7 @@ class ArmLookahead(Lookahead):
         rows, scores = self.contenders(rule, beta, seed)
         return self._table.arm(self._table.highest(scores, beta, rows))
 
-    def add(self, point: Tensor, times: int = 1) -> None:
-        """Make a point (1, d) pending, as often as is said."""
-        super().add(point, times)
+    def _add(self, point: Tensor, times: int) -> None:
         self._table, self._hallucinated = self._table.with_points(point), self._hallucinated.with_points(point)
         row = int(self._table.rows_of(point))
         self._rows = [*self._rows, *[row] * times]

@@ -176,9 +176,7 @@ class ShardedLookahead(Lookahead):
         self.visited_share = sum(answer.visited for answer in answers) / self._table.num_all_arms
         return overall_best(answers, beta, self._table.kernel_bound())
 
-    def add(self, point: Tensor, times: int = 1) -> None:
-        """Make a point (1, d) pending, as often as is said."""
-        super().add(point, times)
+    def _add(self, point: Tensor, times: int) -> None:
         self._added = (*self._added, _added(point, times))
 
     def pending_scores(self) -> Tensor:
