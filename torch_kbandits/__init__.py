@@ -2,6 +2,7 @@
 
 from torch_kbandits import algorithms, environments
 from torch_kbandits.acquisition import DiscretizedThompsonSampling, KernelUCB
+from torch_kbandits.algorithms.fitted import FittedBandit
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.candidates import ArmBlocks, Arms, Box, ContextualActions, MappedArms
 from torch_kbandits.confidence import BKBWidth, ConstantWidth, ScaledWidth, Width
@@ -28,7 +29,6 @@ from torch_kbandits.errors import (
     StateMismatchError,
     TheoryWarning,
 )
-from torch_kbandits.fitted import FittedBandit
 from torch_kbandits.kernels import ForgettingKernel, WienerKernel
 from torch_kbandits.likelihoods import UncertaintyInjectionLikelihood, at_time
 from torch_kbandits.memory import Exponential, Linear, Quadratic

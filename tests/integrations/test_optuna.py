@@ -19,9 +19,9 @@ from optuna.trial import TrialState, create_trial
 from studies import network, parameters, peak, play, quick, study_with
 
 from torch_kbandits import EmptyHistoryError, InputError
+from torch_kbandits.algorithms.fitted import FittedBandit
 from torch_kbandits.errors import KernelBanditWarning
 from torch_kbandits.extras import MissingExtraError
-from torch_kbandits.fitted import FittedBandit
 from torch_kbandits.integrations.optuna import KernelBanditSampler, sampler
 from torch_kbandits.memory import BackToPrior, SlidingWindow
 from torch_kbandits.priors.fitting import default_kernel

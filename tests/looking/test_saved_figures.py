@@ -8,9 +8,9 @@ from click.testing import CliRunner
 from problems import DOUBLE, data, rbf
 
 from torch_kbandits import InputError, algorithms
+from torch_kbandits.algorithms.fitted import FittedBandit
 from torch_kbandits.cli import main
 from torch_kbandits.errors import DamagedFileError, FileError
-from torch_kbandits.fitted import FittedBandit
 from torch_kbandits.looking import plot_saved
 
 WORDS = {"kernel": rbf(0.4), "regularization": 0.05, "seed": 0, "beta": 1.5}

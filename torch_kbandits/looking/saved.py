@@ -9,11 +9,11 @@ from typing import Any
 from torch import Tensor
 
 from torch_kbandits import checks
+from torch_kbandits.algorithms.fitted import FittedBandit
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.bandit.saving import read
 from torch_kbandits.errors import EmptyHistoryError, InputError
 from torch_kbandits.files import file_error
-from torch_kbandits.fitted import FittedBandit
 from torch_kbandits.looking.dictionary import plot_dictionary, plot_leverage
 from torch_kbandits.looking.figures import FORMATS, write_figure
 from torch_kbandits.looking.line import plot_line

@@ -12,8 +12,8 @@ from optuna.distributions import BaseDistribution
 from optuna.trial import FrozenTrial, TrialState
 from torch import Tensor
 
+from torch_kbandits.algorithms.fitted import FittedBandit
 from torch_kbandits.errors import InputError
-from torch_kbandits.fitted import FittedBandit
 from torch_kbandits.integrations.optuna.distributions import values_in
 from torch_kbandits.integrations.parameters import ParameterSpace
 from torch_kbandits.numerics.random import generator_for

@@ -16,9 +16,9 @@ from optuna.trial import FrozenTrial, TrialState
 
 from torch_kbandits import checks
 from torch_kbandits.algorithms import registry
+from torch_kbandits.algorithms.fitted import FittedBandit
 from torch_kbandits.confidence import Width
 from torch_kbandits.errors import EmptyHistoryError, InputError, KernelBanditWarning
-from torch_kbandits.fitted import FittedBandit
 from torch_kbandits.integrations.optuna.belief import Reading, StudyBelief, mark, refuse_constraints
 from torch_kbandits.integrations.optuna.distributions import space_of
 from torch_kbandits.memory import Memory

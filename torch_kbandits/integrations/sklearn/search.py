@@ -11,9 +11,9 @@ from joblib import effective_n_jobs
 from sklearn.utils import check_random_state
 
 from torch_kbandits import checks
+from torch_kbandits.algorithms.fitted import FittedBandit
 from torch_kbandits.confidence import Width
 from torch_kbandits.errors import InputError, KernelBanditWarning
-from torch_kbandits.fitted import FittedBandit
 from torch_kbandits.integrations.sklearn.checkpoint import Batch, SearchCheckpoint
 from torch_kbandits.integrations.sklearn.distributions import SearchSpace
 from torch_kbandits.integrations.sklearn.identity import classes_in, described, described_data
