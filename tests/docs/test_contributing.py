@@ -151,10 +151,16 @@ def test_a_new_piece_is_built_and_plays(thing, tmp_path):
 
 
 @pytest.mark.slow
-def test_all_diffs_go_together(tmp_path):
+def test_all_diffs_go_together_and_are_in_style(tmp_path):
     root = copied(tmp_path)
     for thing in THINGS:
         apply(example(thing)[0], root)
+    shutil.copy(ROOT / "pyproject.toml", root)
+    for command in (["check"], ["format", "--check"]):
+        done = subprocess.run(
+            [sys.executable, "-m", "ruff", *command, root], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stdout
     run("\n".join(example(thing)[1] for thing in THINGS), root)
 
 
