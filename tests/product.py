@@ -205,6 +205,13 @@ class Combination:
     def has_clock(self) -> bool:
         return self.memory != "none" or self.where.timed
 
+    @property
+    def asks_a_model(self) -> bool:
+        """Whether arms are no table but asked about a model: those that age or know the time, and few exact ones."""
+        few = self.where.actions is not None and len(self.where.actions) < 512
+        changes = self.memory in AGEING or self.memory in PRIORS_ON_TIME
+        return changes or (self.memory in KEEPING and self.dictionary == "none" and few)
+
     def bandit(self, folder: Path, seed: int = 0) -> Bandit:
         """Compose it by hand."""
         dictionary, rule = DICTIONARIES[self.dictionary], RULES[self.rule]
@@ -255,7 +262,7 @@ RIGHTLY = {
     ),
     "Thompson sampling by a kernel without waves on stored arms": Reason(
         lambda it: it.rule == "Thompson" and it.where.stored and it.kernel not in WITH_WAVES,
-        "draws at all arms at once",
+        "draws a sum of random waves",
     ),
     "stages on a box": Reason(lambda it: it.rule == "stages" and it.where.actions is None, "finite set of actions"),
 }
@@ -268,15 +275,13 @@ def rightly_refused(combination: Combination) -> bool:
 
 #: What is refused today and is to come (issue 16). What is done leaves this table: it holds nothing that works.
 TO_COME = {
-    "repetition of a point of actions that stay": Reason(
-        lambda it: it.batches == "stay" and it.space in ("actions", "box of actions"), "plays a point again and again"
-    ),
     "stages with a dictionary, a memory or batches": Reason(
         lambda it: it.rule == "stages" and (it.dictionary, it.memory, it.batches) != ("none",) * 3, "exact posteriors"
     ),
     "stages on stored arms": Reason(lambda it: it.rule == "stages" and it.where.stored, "finite set of actions"),
-    "Thompson sampling on stored arms": Reason(
-        lambda it: it.rule == "Thompson" and it.where.stored and it.kernel in WITH_WAVES, "draws at all arms at once"
+    "Thompson sampling on stored arms where observations age": Reason(
+        lambda it: it.rule == "Thompson" and it.where.stored and it.memory in (*AGEING, *PRIORS_ON_TIME),
+        "draws at all arms at once",
     ),
 }
 
@@ -322,16 +327,14 @@ def played(combination: Combination, folder: Path, turns: int = 1) -> Refused | 
         bandit.tell(ids=several.ids[1:], y=reward(several.actions[1:]), **loop.date())
         loop.look()
         bandit.forget(ids=several.ids[0])
-    if combination.batches != "stay":  # which today would play a stranger again: laws/test_batches.py
-        loop.tell(loop.some + 0.01)
+    loop.tell(loop.some + 0.01)
     if bandit.batches is not None:
         bandit.forget()
         loop.tell(loop.ask(None))
     loop.ask()
-    if bool(bandit.weights.any()):  # else an exact table of many arms cannot be loaded: laws/test_forgetting_tables.py
-        twin = combination.bandit(folder)
-        twin.load_state_dict(bandit.state_dict())
-        loop.compare(Loop(combination, twin, loop.turn))
+    twin = combination.bandit(folder)
+    twin.load_state_dict(bandit.state_dict())
+    loop.compare(Loop(combination, twin, loop.turn))
     if combination.dated:
         loop.turn += 400  # by then nothing may count
         loop.ask()
@@ -420,13 +423,11 @@ class Loop:
 
     @property
     def draws_anew(self) -> bool:
-        """Whether a loaded bandit draws otherwise today: held by laws/test_contextual_draws.py, test_interleavings.py.
+        """Whether a loaded bandit draws otherwise today: held by laws/test_interleavings.py.
 
-        At joint points a draw amplifies rounding; with more points in a dictionary than it needs it depends on which
-        came first.
+        With more points in a dictionary than it needs a draw depends on which came first.
         """
-        degenerate = self.of.kernel == "linear" and self.of.dictionary != "none"
-        return self.of.rule == "Thompson" and (self.bandit.candidates.is_contextual or degenerate)
+        return self.of.rule == "Thompson" and self.of.kernel == "linear" and self.of.dictionary != "none"
 
 
 def reward(x: Tensor) -> Tensor:

@@ -265,10 +265,10 @@ def test_a_draw_of_arms_in_blocks_is_made_a_block_at_a_time(monkeypatch):
 @pytest.mark.parametrize("arms", [FEW, MANY], ids=["few", "many"])
 @pytest.mark.parametrize("kind", SOURCES)
 def test_thompson_sampling_without_waves_says_what_works_instead(kind, arms, saved):
-    bandit = drawing(source_of(kind, arms, saved), linear())
+    source = source_of(kind, arms, saved)
     with pytest.raises(InputError, match=r"no random Fourier features of LinearKernel.*or give Arms a tensor"):
-        bandit.ask()
-    assert bandit.pending.shape == (0, 2)
+        drawing(source, linear())
+    bandit = drawing(source)
     bandit.tell(arms[:1], 1.0)
     with pytest.raises(InputError, match=r"not in memory.*Call ask"):
         bandit.acquisition()

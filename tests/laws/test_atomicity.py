@@ -482,11 +482,8 @@ def half_done(case, call, part):
     return found
 
 
-LOADS = pytest.mark.xfail(strict=True, raises=AssertionError, reason="the parts are loaded one after another")
-
-
 @pytest.mark.one_in(8)
-@pytest.mark.parametrize("call", [call for call in SWAPS if call != "load_state_dict"])
+@pytest.mark.parametrize("call", SWAPS)
 @pytest.mark.parametrize("case", SWAPPED)
 def test_an_interrupted_call_is_done_or_was_never_made(case, call):
     """Four of the lines after what changes something; other cases take others of those that they share."""
@@ -495,16 +492,8 @@ def test_an_interrupted_call_is_done_or_was_never_made(case, call):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "call", [call if call != "load_state_dict" else pytest.param(call, marks=LOADS) for call in SWAPS]
-)
+@pytest.mark.parametrize("call", SWAPS)
 @pytest.mark.parametrize("case", SWAPPED)
 def test_a_call_interrupted_anywhere_is_done_or_was_never_made(case, call):
     """One in three of these lines, the last among them."""
     assert half_done(case, call, lambda lines: lines[::-3]) == []
-
-
-@LOADS
-def test_an_interrupted_load_is_done_or_was_never_made():
-    """Some of the last lines, in which the parts take the place of those that were there."""
-    assert half_done("bkb", "load_state_dict", lambda lines: lines[-9::3]) == []

@@ -10,10 +10,9 @@ from problems import DOUBLE, data, dense, difference, matern
 
 from torch_kbandits import Bandit, ConstantWidth, InputError, RidgeLeverageSampling, algorithms
 from torch_kbandits.acquisition import Domain
-from torch_kbandits.bandit.adaptation import BanditOverBandit, DynamicModelSelection
 from torch_kbandits.bandit.batches import StayRule
 from torch_kbandits.candidates import Arms, Timed, TimedActions
-from torch_kbandits.memory import BackToPrior, KeepAll, SlidingWindow
+from torch_kbandits.memory import BackToPrior
 
 LAMBDA = 0.05
 ARMS = data(20, 2, seed=3)[0]
@@ -150,10 +149,7 @@ class Scattered(Arms):
 
 
 def test_what_does_not_fit_is_refused():
-    timed = {"candidates": TimedActions(ARMS), "width": ConstantWidth(1.0)} | WORDS
     still = {"candidates": Arms(ARMS), "width": ConstantWidth(1.0)} | WORDS
-    blocks = BanditOverBandit((KeepAll(), BackToPrior(0.1)), 5, 0.5)
-    mixed = DynamicModelSelection((SlidingWindow(9), BackToPrior(0.1)))
     for call, message in (
         (lambda: BackToPrior(1.0), "forgetting must be at least 0 and below 1, got 1.0"),
         (lambda: BackToPrior(-0.1), "forgetting must be at least 0"),
@@ -165,9 +161,6 @@ def test_what_does_not_fit_is_refused():
         (lambda: Timed(Scattered(ARMS)), "The arms of Scattered are not read here"),
         (lambda: Bandit(memory=BackToPrior(0.1), batches=StayRule(), **still), "a time that the points know"),
         (lambda: algorithms.MiniGPUCB(candidates=ARMS, beta=1.0, memory=BackToPrior(0.1), **WORDS), "a time that"),
-        (lambda: Bandit(memories=mixed, **timed), "Either all memories are priors on time"),
-        (lambda: Bandit(memories=mixed, **still), "Either all memories are priors on time"),
-        (lambda: Bandit(memories=blocks, **still), "Either all memories are priors on time"),
         (lambda: algorithms.DMSTVGPUCB(candidates=ARMS, rates=0.1, **WORDS), "rates must be several rates"),
         (lambda: algorithms.DMSTVGPUCB(candidates=ARMS, rates=(0.1, math.nan), **WORDS), "at least 0 and below 1"),
         (lambda: algorithms.DMSTVGPUCB(candidates=ARMS, rates=(), **WORDS), "memories must be one or more"),

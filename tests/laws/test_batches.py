@@ -8,9 +8,9 @@ import torch
 from hypothesis import given
 from problems import DOUBLE, data, difference, examples, rbf
 
-from torch_kbandits import Bandit, Box, ConstantWidth, InputError, RidgeLeverageSampling, algorithms
+from torch_kbandits import ArmBlocks, Bandit, Box, ConstantWidth, InputError, RidgeLeverageSampling, algorithms
 from torch_kbandits.bandit.batches import GlobalBatchRule, LocalBatchRule, StayRule
-from torch_kbandits.candidates import Arms
+from torch_kbandits.candidates import Arms, ContextualActions
 
 ARMS = data(60, 2)[0]
 LAMBDA = 0.05
@@ -158,12 +158,32 @@ def test_a_threshold_that_ends_every_batch_is_named(rule):
         rule(float("nan"))
 
 
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason="StayRule plays on whatever was told first")
-@pytest.mark.parametrize("candidates", [Arms(ARMS), Box(torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=DOUBLE))])
+BOUNDS = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=DOUBLE)
+
+
+@pytest.mark.usefixtures("short_searches")
+@pytest.mark.parametrize(
+    "candidates",
+    [
+        Arms(ARMS),
+        Arms(ArmBlocks(ARMS.split(20).__getitem__, 3)),
+        Box(BOUNDS),
+        ContextualActions(ARMS, context_dim=0),
+        ContextualActions(bounds=BOUNDS, context_dim=0),
+    ],
+    ids=["arms", "blocks", "box", "actions", "box of actions"],
+)
 def test_a_point_that_may_not_be_played_is_not_played_again(candidates):
-    """Logged data may have points that are no arms, or outside the box."""
+    """Logged data may have points that are no arms, or outside the box. Others are."""
     words = {"kernel": rbf(0.3), "regularization": LAMBDA, "width": ConstantWidth(1.5), "seed": 0}
     bandit = Bandit(candidates=candidates, batches=StayRule(9.0), **words)
     stranger = torch.full((1, 2), 1.5, dtype=DOUBLE)
     bandit.tell(stranger, 0.0)
-    assert not bool((bandit.ask() == stranger).all())
+    assert bandit.model.num_observations == 1  # nobody waits for more of it
+    bandit.mark_pending(stranger)
+    first = bandit.ask()
+    assert not bool((first == stranger).all())
+    bandit.forget()
+    bandit.tell(first, 0.0)
+    assert bandit.model.num_observations == 1
+    assert torch.equal(bandit.ask(), first)  # as before

@@ -46,10 +46,10 @@ def test_pending_points_join_the_dictionary(n, k):
     pending = data(k, 2, seed=3)[0]
     pending[-1] = pending[0]  # a point may be pending twice
     mean, variance, rounding = with_pending(belief, X, Y, pending)
-    offer = _Offer(belief.lookahead(pending), ARMS)
+    offer = _Offer(belief.lookahead(pending), Domain(ARMS))
     assert difference(offer.variance, variance) < rounding
     assert difference(offer.mean, mean) < rounding
-    assert difference(offer.mean, _Offer(belief.lookahead(pending[:0]), ARMS).mean) == 0.0
+    assert difference(offer.mean, _Offer(belief.lookahead(pending[:0]), Domain(ARMS)).mean) == 0.0
 
 
 @examples(20)
@@ -67,9 +67,9 @@ def test_pending_points_come_one_by_one_or_at_once_in_any_order(seed, k, first):
             assert pieces.pending_scores().shape == (row,)
         pieces.add(pending[row, None])
     shuffled = belief.lookahead(pending[torch.randperm(k, generator=generator)])
-    expected = _Offer(at_once, ARMS).variance
-    assert difference(_Offer(pieces, ARMS).variance, expected) < 1e-9
-    assert difference(_Offer(shuffled, ARMS).variance, expected) < 1e-9
+    expected = _Offer(at_once, Domain(ARMS)).variance
+    assert difference(_Offer(pieces, Domain(ARMS)).variance, expected) < 1e-9
+    assert difference(_Offer(shuffled, Domain(ARMS)).variance, expected) < 1e-9
     assert difference(pieces.pending_scores(), at_once.pending_scores()) < 1e-9
     assert float(pieces.variance_ratio()) == pytest.approx(float(at_once.variance_ratio()), rel=1e-7)
     assert bool((expected >= 0.0).all())
@@ -102,7 +102,7 @@ def test_thompson_draws_have_the_mean_and_covariance_of_the_posterior():
     belief, X, Y = told(12)
     Z = belief.inducing_points
     posterior = oracles.dtc(KERNEL, *dense(X, Y), np.full(12, LAMBDA), *dense(Z, ARMS))
-    offer, number = _Offer(belief.lookahead(ARMS[:0]), ARMS), 4_000
+    offer, number = _Offer(belief.lookahead(ARMS[:0]), Domain(ARMS)), 4_000
     beta = torch.tensor(1.0, dtype=DOUBLE)
     draws = np.stack([ThompsonRule().on_arms(offer, beta, seed).numpy() for seed in range(number)])
     deviation, c = np.sqrt(posterior.variance), posterior.covariance
@@ -115,9 +115,9 @@ def test_equal_actions_get_equal_draws_whatever_their_order():
     belief, _, _ = PREPARED
     doubled = torch.cat([ARMS, ARMS[:5]])
     order = torch.randperm(len(doubled))
-    plain = _Offer(belief.lookahead(ARMS[:0]), doubled).deviation(7)
+    plain = _Offer(belief.lookahead(ARMS[:0]), Domain(doubled)).deviation(7)
     assert difference(plain[:5], plain[len(ARMS) :]) == 0.0
-    shuffled = _Offer(belief.lookahead(ARMS[:0]), doubled[order]).deviation(7)
+    shuffled = _Offer(belief.lookahead(ARMS[:0]), Domain(doubled[order])).deviation(7)
     assert difference(shuffled, plain[order]) < 1e-12
 
 
@@ -126,7 +126,7 @@ def test_draws_over_many_actions_have_the_marginals_of_the_posterior(monkeypatch
     monkeypatch.setattr("torch_kbandits.beliefs.joint_lookahead.JOINT_LIMIT", 10)
     belief, X, Y = told(12)
     posterior = oracles.dtc(KERNEL, *dense(X, Y), np.full(12, LAMBDA), *dense(belief.inducing_points, ARMS))
-    offer, number = _Offer(belief.lookahead(ARMS[:0]), ARMS), 200
+    offer, number = _Offer(belief.lookahead(ARMS[:0]), Domain(ARMS)), 200
     draws = np.stack([offer.deviation(seed).numpy() for seed in range(number)])
     deviation = np.sqrt(posterior.variance)
     assert (np.abs(draws.mean(0)) < 6.0 * deviation / np.sqrt(number)).all()
@@ -145,7 +145,7 @@ def test_a_kernel_with_a_scale_of_its_own_for_each_column():
 
     pending = ARMS[:1]
     _, expected, rounding = with_pending(belief, X, Y, pending, kernel=product)
-    assert difference(_Offer(belief.lookahead(pending), ARMS).variance, expected) < rounding
+    assert difference(_Offer(belief.lookahead(pending), Domain(ARMS)).variance, expected) < rounding
 
 
 PREPARED = told()

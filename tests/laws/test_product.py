@@ -57,10 +57,9 @@ REMEDIES = {
     "repetition of a point that is another in each round": {"batches": "global"},
     "Thompson sampling by a kernel without waves on stored arms": {"rule": "upper bound"},
     "stages on a box": {"space": "actions"},
-    "repetition of a point of actions that stay": {"batches": "local"},
     "stages with a dictionary, a memory or batches": {"dictionary": "none", "memory": "none", "batches": "none"},
     "stages on stored arms": {"space": "actions"},
-    "Thompson sampling on stored arms": {"space": "arms"},
+    "Thompson sampling on stored arms where observations age": {"memory": "window"},
 }
 
 
@@ -73,15 +72,7 @@ def test_doing_what_the_message_says_helps(reason, tmp_path):
     assert played(remedied, tmp_path) is None
 
 
-@pytest.mark.parametrize(
-    "reason",
-    [
-        pytest.param(reason, marks=pytest.mark.xfail(strict=True, raises=AssertionError, reason="only by ``ask``"))
-        if "stages on a box" in reason or "without waves" in reason
-        else reason
-        for reason in RIGHTLY
-    ],
-)
+@pytest.mark.parametrize("reason", RIGHTLY)
 def test_what_is_rightly_refused_is_refused_when_it_is_put_together(reason, tmp_path):
     """All that it depends on is known then."""
     assert not played(alone(reason), tmp_path).at_ask

@@ -25,7 +25,7 @@ from torch_kbandits.bandit.adaptation import BanditOverBandit, ResidualTrigger
 from torch_kbandits.bandit.batches import GlobalBatchRule, LocalBatchRule
 from torch_kbandits.candidates import Timed, TimedActions
 from torch_kbandits.kernels import ForgettingKernel, PrecomputedKernel, SpaceTimeKernel
-from torch_kbandits.memory import BackToPrior, SlidingWindow
+from torch_kbandits.memory import BackToPrior, Discount, SlidingWindow
 
 RATE, LEAST = 0.1, 0.6
 PRIOR = BackToPrior(RATE, LEAST)
@@ -270,3 +270,25 @@ def test_bandits_that_adapt_take_any_candidates(words, tmp_path):
     loaded = Bandit.load(tmp_path / "bandit")
     assert isinstance(loaded.candidates.untimed, Arms)
     assert torch.equal(loaded.ask(), bandits[0].ask())
+
+
+@pytest.mark.parametrize("candidates", SAME["arms"][::3])
+def test_priors_on_time_and_other_memories_may_be_chosen_from(candidates):
+    """Each is in force as if it were alone: a window takes what it keeps for a function that stays."""
+    kinds = (SlidingWindow(3.0), Discount(0.7), BackToPrior(0.3))
+    bandit = make(candidates(), memories=BanditOverBandit(kinds, 2, 1.0))
+    seen = set()
+    for number in range(16):
+        x = bandit.ask()
+        alone = make(Arms(ARMS), memory=bandit.memory)
+        told = bandit.history
+        for row, (action, y) in enumerate(zip(bandit.candidates.actions(told.X), told.Y, strict=True)):
+            alone.tell(action.unsqueeze(0), y, time=float(row))
+        assert torch.equal(alone.ask(time=float(number)), x) or number == 0
+        points = [each.candidates.points(ARMS, None, float(number)) for each in (bandit, alone)]
+        ours, theirs = (e._belief.moments(X) for e, X in zip((bandit, alone), points, strict=True))
+        assert difference(ours[0], theirs[0]) < 1e-10
+        assert difference(ours[1], theirs[1]) < 1e-10
+        seen.add(bandit.memory)
+        bandit.tell(x, reward(x) * (-1.0) ** (number // 5))
+    assert seen == set(kinds)

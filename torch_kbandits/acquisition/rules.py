@@ -121,6 +121,9 @@ class AcquisitionRule(ABC):
     #: without growing with both. Then, and where it does, arms may be scored where nobody has all of them.
     scores_arms_apart: ClassVar[bool] = False
 
+    #: Whether the rule draws functions, which on arms that are not in memory takes waves.
+    draws_functions: ClassVar[bool] = False
+
     #: Whether the rule looks for what is better than an incumbent.
     needs_incumbent: ClassVar[bool] = False
 
@@ -258,6 +261,7 @@ class ThompsonRule(AcquisitionRule):
     discretization_size: int = 1024
 
     uses_width = True
+    draws_functions = True
     scores_arms_apart = True
 
     def __post_init__(self) -> None:

@@ -1,19 +1,30 @@
 """CBBKB, batched BKB with contexts."""
 
+import math
 from typing import Literal
 
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from torch_kbandits.algorithms.arguments import resolve_contextual
-from torch_kbandits.algorithms.bbkb import BBKB
+from torch_kbandits import checks
+from torch_kbandits.acquisition import UpperConfidenceRule
+from torch_kbandits.algorithms.arguments import (
+    check_theory,
+    resolve_contextual,
+    resolve_dictionary,
+    resolve_oversampling,
+    resolve_width,
+    theorem,
+)
+from torch_kbandits.bandit import Bandit
+from torch_kbandits.bandit.batches import GlobalBatchRule
 from torch_kbandits.candidates import Candidates
-from torch_kbandits.confidence import Width
+from torch_kbandits.confidence import BKBWidth, ScaledWidth, Width
 from torch_kbandits.dictionaries import Resampling, WhenFull
 from torch_kbandits.memory import Memory
 
 
-class CBBKB(BBKB):
+class CBBKB(Bandit):
     """CBBKB, contextual batched BKB: the dictionary is resampled from all joint points played, after each batch.
 
     Contexts differ from round to round, so there is no table of arms: resampling looks at the whole history. ``EKUCB``
@@ -71,21 +82,24 @@ class CBBKB(BBKB):
         memory: Memory | None = None,
         beta: float | Width | None = None,
     ) -> None:
+        check_theory(noise_scale, norm_bound, failure_probability, horizon)
+        accuracy = checks.open_unit_interval("accuracy", accuracy)
+        batches = GlobalBatchRule(threshold)
+        theory = theorem(BKBWidth, noise_scale, norm_bound, failure_probability, accuracy=accuracy)
+        width = resolve_width(beta, theory, regularization)
         super().__init__(
             candidates=resolve_contextual(candidates, bounds, context_dim, action_dim),
             kernel=kernel,
             regularization=regularization,
-            seed=seed,
-            noise_scale=noise_scale,
-            norm_bound=norm_bound,
-            failure_probability=failure_probability,
-            horizon=horizon,
-            oversampling=oversampling,
-            accuracy=accuracy,
-            resampling=resampling,
-            max_dictionary=max_dictionary,
-            when_full=when_full,
-            threshold=threshold,
+            dictionary=resolve_dictionary(
+                resolve_oversampling(oversampling, failure_probability, horizon, accuracy),
+                resampling,
+                max_dictionary,
+                when_full,
+            ),
+            width=ScaledWidth(width, math.sqrt(threshold)) if beta is None else width,
+            acquisition=UpperConfidenceRule(),
+            batches=batches,
             memory=memory,
-            beta=beta,
+            seed=seed,
         )

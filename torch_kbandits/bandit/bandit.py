@@ -203,12 +203,12 @@ class Bandit(Undisturbed):
             raise InputError("return_ids=True needs remember=True: what is not remembered cannot be told by its id.")
         standing, domain = self._now(time, context, candidates)
         domain = standing.belief.in_round(domain, self._acquisition)
-        known = self._ahead_of(standing)
+        known, batches = self._ahead_of(standing), self._pieces.filled
         if q is None:
-            require_open(self.batches, lambda: known, len(self.pending_ids))
+            require_open(batches, lambda: known, len(self.pending_ids))
         ahead, before = copy(known), len(known.pending)
         size, choose = before + (_LARGEST_BATCH if q is None else q), self._chooser(standing, ahead, domain)
-        fill(ahead, size, self.batches, choose, until_complete=q is None)
+        fill(ahead, size, batches, choose, until_complete=q is None)
         X = ahead.pending[before:].clone()
         actions = self.candidates.actions(X)
         if not remember:
@@ -232,7 +232,7 @@ class Bandit(Undisturbed):
         Raises:
             InputError: if they do not fit; then nothing changes.
         """
-        clock = self._standing.clock.moved_to(time, self.round)
+        clock = self._standing.clock.moved_to(time, self._standing.round)
         X = self.candidates.points(x, context, clock.now).detach().clone()
         standing = self._standing.at(clock)
         ledger = standing.ledger.with_asked(X)
@@ -270,7 +270,7 @@ class Bandit(Undisturbed):
         """
         if y is None:
             raise InputError("y is missing: give a reward for each point, tell(x, y) or tell(ids=ids, y=y).")
-        ledger, clock = self._standing.ledger, self._standing.clock.at_reward(time, self.round)
+        ledger, clock = self._standing.ledger, self._standing.clock.at_reward(time, self._standing.round)
         if ids is None:
             X = self.candidates.points(x, context, clock.now).detach().clone()
             asked = ledger.pending
@@ -575,7 +575,7 @@ class Bandit(Undisturbed):
 
     def _now(self, time: Any, context: Any, candidates: Any) -> tuple[Standing, Domain]:
         """Return what is known at a time, and what may be played then; who gives advice is asked if not done yet."""
-        clock = self._standing.clock.moved_to(time, self.round)
+        clock = self._standing.clock.moved_to(time, self._standing.round)
         domain = self.candidates.in_round(context, candidates, clock.now)
         standing = self._standing.at(clock)
         if self._pieces.advice is None:

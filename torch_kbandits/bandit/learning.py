@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from torch_kbandits.bandit.adaptation.restart_trigger import Prediction
-from torch_kbandits.bandit.batches import BatchRule
+from torch_kbandits.bandit.batches import Batches
 from torch_kbandits.bandit.pieces import Pieces
 from torch_kbandits.bandit.standing import Standing
 from torch_kbandits.bandit.state import SavedState
@@ -66,19 +66,20 @@ def learned(
     told = History(X, Y, torch.full((len(X),), standing.round, device=X.device), stages, clock.stamps(X))
     ahead = ahead if standing.told is known else None
     parts = joined([*standing.ledger.held, told]) if standing.ledger.held else told
-    held = () if _is_complete(pieces.batches, parts, standing.told, ahead) else (parts,)
+    held = () if _is_complete(pieces.filled, parts, standing.told, ahead) else (parts,)
     ledger, number = standing.ledger.with_told(told, held, pending), standing.round + 1
-    after = replace(standing, ledger=ledger, round=number, answers=(), clock=clock.after_reward(number))
+    changes = {"ledger": ledger, "round": number, "answers": (), "clock": clock.after_reward(number)}
     if pieces.memories is not None and number % pieces.memories.block_size == 0:
         # Blocks may be judged by the whole history, in which rewards count that a batch rule keeps aside.
-        after = _with_memory(pieces, after, restarts=not pieces.memories.shares_history)
-    if after.ledger.num_forgotten == ledger.num_forgotten and after.memory == standing.memory:
-        belief = standing.told
-        if not held:
-            generator = pieces.dictionary_generator(standing.ledger.num_learned)
-            belief = belief.learned(parts, pieces.dictionary, generator)
-        return replace(after, told=belief.at(after.clock.now))
-    return replace(after, told=_relearned_from(pieces, after))
+        after = _with_memory(pieces, replace(standing, **changes), restarts=not pieces.memories.shares_history)
+        if after.ledger.num_forgotten > ledger.num_forgotten or after.memory != standing.memory:
+            return replace(after, told=_relearned_from(pieces, after))
+        changes |= {"ledger": after.ledger, "summaries": after.summaries}
+    belief = standing.told
+    if not held:
+        generator = pieces.dictionary_generator(standing.ledger.num_learned)
+        belief = belief.learned(parts, pieces.dictionary, generator)
+    return replace(standing, **changes, told=belief.at(changes["clock"].now))
 
 
 def restored(pieces: Pieces, saved: SavedState) -> Standing:
@@ -107,9 +108,9 @@ def probabilities(pieces: Pieces, standing: Standing) -> tuple[float, ...]:
     return () if pieces.memories is None else pieces.memories.choice(standing.summaries, pieces.seed).probabilities
 
 
-def _is_complete(batches: BatchRule | None, held: History, belief: Belief, ahead: Lookahead | None) -> bool:
+def _is_complete(batches: Batches, held: History, belief: Belief, ahead: Lookahead | None) -> bool:
     """Say whether points told are a complete batch; of thousands, which cost their square, the first may do."""
-    if batches is None:
+    if batches.rule is None:
         return True
     X = held.X
     if ahead is not None and torch.equal(ahead.pending, X):

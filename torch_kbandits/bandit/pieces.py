@@ -12,15 +12,16 @@ from torch_kbandits import checks
 from torch_kbandits.acquisition import AcquisitionRule
 from torch_kbandits.bandit.adaptation import MemoryChoice, RestartTrigger
 from torch_kbandits.bandit.advice import Advice, Advised
-from torch_kbandits.bandit.batches import BatchRule
+from torch_kbandits.bandit.batches import Batches, BatchRule
 from torch_kbandits.bandit.state import describe_kernel, describe_value
 from torch_kbandits.beliefs import Belief, StagedBelief, belief_over
+from torch_kbandits.beliefs.table import wave_prior
 from torch_kbandits.candidates import Candidates
-from torch_kbandits.candidates.timed import timed
+from torch_kbandits.candidates.timed import timed, untimed
 from torch_kbandits.confidence import ConstantWidth, Width
 from torch_kbandits.dictionaries import DictionaryRule
 from torch_kbandits.errors import InputError, TheoryWarning
-from torch_kbandits.memory import Memory
+from torch_kbandits.memory import BackToPrior, Memory
 from torch_kbandits.numerics.gram import check_kernel, prior_variance
 from torch_kbandits.numerics.random import generator_for
 from torch_kbandits.observations.clock import Clock
@@ -77,7 +78,7 @@ class Pieces:
             self._check_choice(self.memories)
         for memory in self._all_memories:
             self._check_memory(memory)
-        if any(memory.needs_time_column for memory in self._all_memories):
+        if self._has_priors_on_time:
             object.__setattr__(self, "candidates", timed(self.candidates))
         if self.dictionary is not None:
             checks.instance("dictionary", self.dictionary, DictionaryRule, "a rule such as RidgeLeverageSampling()")
@@ -86,19 +87,20 @@ class Pieces:
             checks.instance("width", self.width, Width, "a confidence width such as ConstantWidth(2.0)")
         if self.batches is not None:
             checks.instance("batches", self.batches, BatchRule, "a rule such as GlobalBatchRule(2.0)")
-            if self.batches.repeats_points and self.candidates.is_contextual:
+            if self.batches.repeats_points and not self.candidates.is_lasting:
                 raise InputError(
                     f"{type(self.batches).__name__} plays a point again and again, and each round brings another "
                     "context, other actions or a time that the points know: use GlobalBatchRule or LocalBatchRule, or "
                     "candidates that stay under a memory that is no prior on time."
                 )
         for memory in self._all_memories or (None,):
-            check_kernel(_kernel_under(memory, self.kernel), self.candidates.example)
+            check_kernel(self._kernel_under(memory), self.candidates.example)
         if self.acquisition.num_stages and (self.dictionary, self.batches, *self._all_memories) != (None, None):
             raise InputError(
                 "A rule that chooses through stages needs exact posteriors, each of rewards of one function that are "
                 "independent given the points of its stage: leave out dictionary, batches and memory."
             )
+        self._check_rule()
         object.__setattr__(self, "width", ConstantWidth(0.0) if self.width is None else self.width)
         object.__setattr__(self, "kernel", deepcopy(self.kernel))
 
@@ -115,9 +117,19 @@ class Pieces:
         return () if self.memory is None else (self.memory,)
 
     @property
+    def _has_priors_on_time(self) -> bool:
+        """Whether a memory that may be in force is one, so that points know the time."""
+        return any(memory.needs_time_column for memory in self._all_memories)
+
+    @property
     def clock(self) -> Clock:
         """The clock before anything is asked or told."""
         return Clock(matters=self.has_clock)
+
+    @property
+    def filled(self) -> Batches:
+        """The batches that are filled with the candidates."""
+        return Batches(self.batches, self.candidates)
 
     @property
     def own_columns(self) -> int:
@@ -132,7 +144,7 @@ class Pieces:
         online = self.dictionary is not None and self.dictionary.is_online
         belief = belief_over(
             self.candidates,
-            _kernel_under(memory, self.kernel),
+            self._kernel_under(memory),
             self.regularization,
             self.seed,
             exact=self.dictionary is None,
@@ -146,6 +158,15 @@ class Pieces:
             )
         return belief
 
+    def _kernel_under(self, memory: Memory | None) -> Kernel:
+        """Return the prior covariance of points under a memory."""
+        if memory is None:
+            return self.kernel
+        prior = memory.prior(self.kernel)
+        # Where points know the time for the sake of another memory, this one takes the function for one that stays.
+        stays = self._has_priors_on_time and not memory.needs_time_column
+        return BackToPrior(0.0).prior(prior) if stays else prior
+
     def _check_choice(self, memories: MemoryChoice) -> None:
         """Refuse memories to choose from that do not go together or with the other pieces."""
         if self.memory is not None:
@@ -155,11 +176,21 @@ class Pieces:
                 f"{type(memories).__name__} compares memories on the whole history, which does not say when a "
                 "trigger restarted: give one of the two, or BanditOverBandit."
             )
-        if len({each.needs_time_column for each in memories.memories}) > 1:
+
+    def _check_rule(self) -> None:
+        """Refuse a rule that cannot choose among such candidates.
+
+        Raises:
+            InputError: if it cannot.
+        """
+        candidates = untimed(self.candidates)
+        if self.acquisition.num_stages and (candidates.is_stored or not candidates.is_finite):
             raise InputError(
-                "Either all memories are priors on time, such as BackToPrior(0.01), or none: BackToPrior(0.0) is the "
-                "one that keeps all."
+                "A choice through stages needs a finite set of actions in memory: give actions instead of bounds or "
+                "of arms read from a file."
             )
+        if self.acquisition.draws_functions and candidates.is_stored:
+            wave_prior(self.kernel, candidates.example.shape[-1])
 
     def _check_memory(self, memory: Memory) -> None:
         """Refuse a memory in which nothing ever counts.
@@ -208,8 +239,3 @@ class Pieces:
                 TheoryWarning,
                 stacklevel=stacklevel + 1,
             )
-
-
-def _kernel_under(memory: Memory | None, kernel: Kernel) -> Kernel:
-    """Return the prior covariance of points under a memory."""
-    return kernel if memory is None else memory.prior(kernel)

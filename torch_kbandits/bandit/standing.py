@@ -36,7 +36,8 @@ class Standing:
 
     def at(self, clock: Clock) -> Self:
         """Return the same at a time, which is not before the present one."""
-        return replace(self, clock=clock, told=self.told.at(clock.now))
+        told = self.told.at(clock.now)
+        return self if clock is self.clock and told is self.told else replace(self, clock=clock, told=told)
 
     @cached_property
     def belief(self) -> Belief:

@@ -72,13 +72,13 @@ def _over_arms(
     """Return a table: of covariances if that is exact and small, else of features.
 
     With a memory under which observations age, or for an exact posterior on few arms with any memory, it is no
-    table but a model that is asked about all arms.
+    table but a model that is asked about all arms. Draws at arms that are not in memory need a table.
     """
     source = candidates.source
     is_small = exact and len(source) <= COVARIANCE_LIMIT and source.dtype == torch.float64
     if memory is None and is_small:
         return CovarianceTable(source, kernel, regularization, seed)
-    if memory is None or (memory.keeps_noise and not is_small):
+    if memory is None or (memory.keeps_noise and not (is_small and source.tensor is not None)):
         table = FeatureTable(source, kernel, regularization, seed, candidates.column_memory, exact=exact)
         return table if memory is None and not online else ForgettingTable(table, memory, online=online)
     example = candidates.example if source.tensor is None else source.tensor

@@ -128,7 +128,7 @@ class JointLookahead(Lookahead):
         if domain.bounds is not None:
             return on_box(rule, belief.posterior_model, belief.num_observations, beta, pending, domain, seed)
         with torch.no_grad():
-            offer = _Offer(self, domain.arms) if domain.arms is not None else _StoredOffer(self, domain)
+            offer = _Offer(self, domain) if domain.arms is not None else _StoredOffer(self, domain)
             scores = rule.on_arms(offer, beta, seed)
             row = best_of(scores, beta, belief.kernel_bound(), seed, belief.tie_rank)
             return offer.chosen(row)
@@ -170,8 +170,9 @@ class JointLookahead(Lookahead):
 class _Offer:
     """The posterior at the actions of a round, as ``ArmPosterior``; computed as far as a rule reads it."""
 
-    def __init__(self, ahead: JointLookahead, arms: Tensor) -> None:
-        self._ahead, self._belief, self._arms = ahead, ahead._belief, arms
+    def __init__(self, ahead: JointLookahead, domain: Domain) -> None:
+        self._ahead, self._belief, self._domain = ahead, ahead._belief, domain
+        self._arms = cast(Tensor, domain.arms)
         self._embedded: Embedded | None = None
 
     def chosen(self, row: int) -> Tensor:
@@ -199,8 +200,8 @@ class _Offer:
 
     @property
     def incumbent(self) -> Tensor:
-        """The largest posterior mean of an action in this context, 0-dim."""
-        return self.mean.max()
+        """What is to be improved on, 0-dim; see ``ArmPosterior``."""
+        return _incumbent(self)
 
     def deviation(self, seed: int) -> Tensor:
         """Return a draw of f − mean from the joint posterior of the actions, (A,); equal actions get equal values."""
@@ -233,7 +234,7 @@ class _StoredOffer:
     def _moments(self) -> tuple[Tensor, Tensor]:
         means, variances = [], []
         for block in self._blocks():
-            offer = _Offer(self._ahead, block)
+            offer = _Offer(self._ahead, replace(self._domain, arms=block))
             means.append(offer.mean)
             variances.append(offer.variance)
         return torch.cat(means), torch.cat(variances)
@@ -250,8 +251,8 @@ class _StoredOffer:
 
     @property
     def incumbent(self) -> Tensor:
-        """The largest posterior mean of an arm, 0-dim."""
-        return self.mean.max()
+        """What is to be improved on, 0-dim; see ``ArmPosterior``."""
+        return _incumbent(self)
 
     def deviation(self, seed: int) -> Tensor:
         """Raise: a draw of the joint posterior is at all arms at once."""
@@ -262,6 +263,16 @@ class _StoredOffer:
 
     def _blocks(self) -> Iterable[Tensor]:
         return () if self._domain.blocks is None else self._domain.blocks()
+
+
+def _incumbent(offer: _Offer | _StoredOffer) -> Tensor:
+    """Return the largest posterior mean of a played point, or in a context that of the actions in it, 0-dim."""
+    belief = offer._belief
+    if offer._domain.context is not None:
+        return offer.mean.max()
+    if belief.num_observations == 0:
+        return torch.zeros_like(belief.regularization)
+    return belief.mean_at(belief.embed(belief.recommend())).squeeze(0)
 
 
 def required(domain: Domain | None) -> Domain:

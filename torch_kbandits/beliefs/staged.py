@@ -9,10 +9,9 @@ from torch import Tensor
 
 from torch_kbandits.acquisition import AcquisitionRule, Domain, StagedRule, hallucinate
 from torch_kbandits.beliefs.base import Belief, Lookahead
-from torch_kbandits.beliefs.joint_lookahead import best_of
+from torch_kbandits.beliefs.joint_lookahead import best_of, required
 from torch_kbandits.beliefs.model_belief import ModelBelief
 from torch_kbandits.dictionaries import DictionaryRule, Selection
-from torch_kbandits.errors import InputError
 from torch_kbandits.models import OnlineGP
 from torch_kbandits.numerics.gram import prior_variance
 from torch_kbandits.observations.ledger import History
@@ -136,12 +135,7 @@ class StagedLookahead(Lookahead):
         """
         if not isinstance(rule, StagedRule):
             return self._belief.everything.lookahead(self.pending[:0]).choose(rule, beta, seed, domain)
-        if domain is None or domain.arms is None:
-            raise InputError(
-                "A choice through stages needs a finite set of actions in memory: give actions instead of bounds or "
-                "of arms read from a file."
-            )
-        arms, stage = domain.arms, 1
+        arms, stage = cast(Tensor, required(domain).arms), 1
         with torch.no_grad():
             verdict = rule.verdict(stage, *self._bounds(stage, arms, beta))
             while verdict.scores is None:

@@ -27,6 +27,22 @@ from torch_kbandits.tables.columns import prior_variances
 from torch_kbandits.tables.points import PointList
 
 
+def wave_prior(kernel: Kernel, dimension: int) -> WavePrior:
+    """Return what draws of the prior are made of where they must be functions of the point (d,) alone.
+
+    Raises:
+        InputError: if there are no waves of the kernel.
+    """
+    try:
+        return WavePrior(kernel, dimension)
+    except UnsupportedError as error:
+        raise InputError(
+            "Thompson sampling on arms in files, blocks or shards draws a sum of random waves, one function of all "
+            f"points. {error} Take RBFKernel or MaternKernel, scaled or not; or give Arms a tensor; or take "
+            "UpperConfidenceRule, ExpectedImprovementRule or ProbabilityOfImprovementRule."
+        ) from error
+
+
 class TableBelief(Belief):
     """Mean and variance of every arm, kept up to date.
 
@@ -270,14 +286,7 @@ class TableBelief(Belief):
     @cached_property
     def _wave_prior(self) -> WavePrior:
         """What draws of the prior are made of where they must be functions of the point alone."""
-        try:
-            return WavePrior(self.kernel, self._points.dimension)
-        except UnsupportedError as error:
-            raise InputError(
-                "Thompson sampling on arms in files, blocks or shards draws a sum of random waves, one function of all "
-                f"points. {error} Take RBFKernel or MaternKernel, scaled or not; or give Arms a tensor; or take "
-                "UpperConfidenceRule, ExpectedImprovementRule or ProbabilityOfImprovementRule."
-            ) from error
+        return wave_prior(self.kernel, self._points.dimension)
 
     def _draws_of_prior(self) -> PriorDraws:
         """Return draws of the prior at the distinct rows, set up anew only where they depend on the dictionary."""

@@ -31,6 +31,7 @@ class Arms(LastingCandidates):
                 f"column_memory={column_memory} bytes is too small: one column of kernel values of {len(self.source)} "
                 f"arms in {self.source.dtype} needs {column} bytes. Give at least that, or 0 to keep no columns."
             )
+        self.is_stored = self.source.tensor is None
         self._example = self.source.block(0, 1).clone()
 
     @property
@@ -43,6 +44,10 @@ class Arms(LastingCandidates):
         """The arms, to maximise BoTorch acquisition functions over; only their blocks if they are not in memory."""
         arms, source = self.source.tensor, self.source
         return Domain(arms) if arms is not None else Domain(blocks=lambda: (block for _, block in source.blocks()))
+
+    def offers(self, point: Tensor) -> bool:
+        """Say whether a point (1, d) is an arm."""
+        return self.source.has(point)
 
     def describe(self) -> dict[str, object]:
         """Return the shape, dtype and a digest of the arms, the same wherever the arms come from."""

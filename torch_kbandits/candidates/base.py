@@ -23,6 +23,15 @@ class Candidates(ABC):
     #: Whether points know when they are played, so that the kernel sees it.
     is_timed: bool = False
 
+    #: Whether the same may be played in every round.
+    is_lasting: bool = False
+
+    #: Whether what may be played in a round is a finite set.
+    is_finite: bool = True
+
+    #: Whether that set is not in memory, so that it is read part by part.
+    is_stored: bool = False
+
     #: Number of columns before the action: of the time and of the context.
     context_dim: int = 0
 
@@ -62,12 +71,18 @@ class Candidates(ABC):
         return X[:, self.context_dim :]
 
     @abstractmethod
+    def offers(self, point: Tensor) -> bool:
+        """Say whether a point (1, d) may be played in every round. Cost: O(A d) on A arms."""
+
+    @abstractmethod
     def describe(self) -> dict[str, object]:
         """Return what tells these candidates from others, for saved states."""
 
 
 class LastingCandidates(Candidates):
     """Candidates that are the same in every round, with no context."""
+
+    is_lasting = True
 
     def in_round(self, context: Any, candidates: Any, now: float) -> Domain:
         """Return what may be played in every round.
@@ -91,6 +106,11 @@ class LastingCandidates(Candidates):
         if X.dim() != 2 or len(X) == 0:
             raise InputError(f"x must be (q, d) with q >= 1, got {checks.describe(x)}.")
         return X
+
+
+def within(point: Tensor, bounds: Tensor) -> bool:
+    """Say whether a point (1, d) lies within bounds (2, d), or on them."""
+    return bool(((point >= bounds[0]) & (point <= bounds[1])).all())
 
 
 def _no_context(candidates: Candidates) -> InputError:

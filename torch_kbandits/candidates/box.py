@@ -4,7 +4,7 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.acquisition import Domain
-from torch_kbandits.candidates.base import LastingCandidates
+from torch_kbandits.candidates.base import LastingCandidates, within
 
 
 class Box(LastingCandidates):
@@ -17,6 +17,8 @@ class Box(LastingCandidates):
         num_restarts: random starting points of the gradient search, beside the warm ones.
         raw_samples: random points from which they are chosen.
     """
+
+    is_finite = False
 
     def __init__(self, bounds: Tensor, num_restarts: int = 8, raw_samples: int = 128) -> None:
         self.bounds = checks.bounds(bounds).detach().clone()
@@ -32,6 +34,10 @@ class Box(LastingCandidates):
     def domain(self) -> Domain:
         """The bounds and the effort of the search."""
         return Domain(bounds=self.bounds, num_restarts=self.num_restarts, raw_samples=self.raw_samples)
+
+    def offers(self, point: Tensor) -> bool:
+        """Say whether a point (1, d) lies within the bounds."""
+        return within(point, self.bounds)
 
     def describe(self) -> dict[str, object]:
         """Return the bounds and the search's settings."""

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.acquisition import Domain
-from torch_kbandits.candidates.base import Candidates
+from torch_kbandits.candidates.base import Candidates, within
 from torch_kbandits.candidates.sources import as_source
 from torch_kbandits.errors import InputError
 from torch_kbandits.observations.column_spec import ColumnSpec
@@ -81,6 +81,8 @@ class ContextualActions(Candidates):
         if self.set is not None or bounds is not None:
             first = (self.set if self.set is not None else bounds)[:1]  # pyright: ignore[reportOptionalSubscript]
             self._example = torch.cat([self._example[:, : self.context_dim], first], dim=-1)
+        self.is_finite = bounds is None
+        self.is_lasting = self.context_dim == 0 and (self.set is not None or bounds is not None)
         self.num_restarts = checks.positive_integer("num_restarts", num_restarts)
         self.raw_samples = checks.positive_integer("raw_samples", raw_samples)
         self.row_memory = checks.non_negative_integer("row_memory", row_memory)
@@ -131,6 +133,12 @@ class ContextualActions(Candidates):
                 f"context must be one for all {len(actions)} action(s) or one for each, got {len(contexts)}."
             )
         return torch.cat([contexts.expand(len(actions), -1), actions], dim=-1)
+
+    def offers(self, point: Tensor) -> bool:
+        """Say whether a joint point (1, c + a) may be played in every round: without contexts, an action that stays."""
+        if not self.is_lasting:
+            return False
+        return within(point, self.bounds) if self.set is None else bool((self.set == point).all(-1).any())  # pyright: ignore
 
     def describe(self) -> dict[str, object]:
         """Return what tells these actions and contexts from others."""

@@ -27,6 +27,7 @@ class ArmSource(ABC):
     block_length: int | None = None
 
     _fingerprint: str | None = None
+    _asked_about: tuple[Tensor, bool] | None = None
 
     @abstractmethod
     def __len__(self) -> int:
@@ -76,6 +77,12 @@ class ArmSource(ABC):
             if len(matches):
                 return start + int(matches[0])
         return None
+
+    def has(self, point: Tensor) -> bool:
+        """Say whether a point (1, d) is an arm. Cost: O(A d), unless it is the one that was asked about last."""
+        if self._asked_about is None or not torch.equal(self._asked_about[0], point):
+            self._asked_about = point.clone(), self.find(point[0]) is not None
+        return self._asked_about[1]
 
     def fingerprint(self) -> str:
         """Return a digest of the exact bytes of all arms, the same for every source of the same arms; O(A d) once."""

@@ -74,6 +74,10 @@ class Timed(Candidates):
         """Return the points (q, 1 + d) that were played at a time."""
         return _at(now, self.untimed.points(x, context, now))
 
+    def offers(self, point: Tensor) -> bool:
+        """Say that no point may be played in every round: the time of one is over."""
+        return False
+
     def describe(self) -> dict[str, object]:
         """Return what tells these candidates from others: the time is a column of the context."""
         return self.untimed.describe() | {"context_dim": self.context_dim}

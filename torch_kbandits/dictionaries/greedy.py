@@ -51,6 +51,8 @@ def greedy_pivots(played: PlayedPoints, size: int, tolerance: float | None) -> T
         tolerance: relative Schur complement at which to stop, or None to go on to ``size``.
     """
     points, kernel = played.points, played.kernel
+    if played.size == 0:
+        return torch.zeros(0, dtype=torch.long, device=points.device)
     residual = prior_variance(kernel, points).clone()
     largest = residual.amax(-1, keepdim=True)
     largest = torch.where(largest == 0.0, 1.0, largest)  # a kernel may vanish at all points, as a linear one at 0

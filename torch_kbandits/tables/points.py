@@ -27,6 +27,7 @@ class PointList:
         self._others = source.block(0, 0)
         self._rows_of_others: dict[bytes, int] = {}
         self._rows_of_arms: dict[bytes, int] = {}  # shared with longer lists; rows of arms never change
+        self._found: tuple[Tensor, list[int | None]] = self._others, []  # looked up last
 
     def __len__(self) -> int:
         return self.num_arms + len(self._others)
@@ -102,10 +103,15 @@ class PointList:
 
         Cost: O(1) for points that were found before; others O(N d) each, or one pass for all if they are many.
         """
-        keys = row_keys(points)
-        if self.source.is_searched:
-            self._search(keys, points)
-        return [self._rows_of_arms.get(key, self._rows_of_others.get(key)) for key in keys]
+        if points is not self._found[0]:
+            keys = row_keys(points)
+            if self.source.is_searched:
+                self._search(keys, points)
+            rows = [self._rows_of_arms.get(key, self._rows_of_others.get(key)) for key in keys]
+            if None in rows:
+                return rows
+            self._found = points, rows
+        return self._found[1]
 
     def _search(self, keys: list[bytes], points: Tensor) -> None:
         """Find the rows of those points (k, d) that are arms and were not found before."""

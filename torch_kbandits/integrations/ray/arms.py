@@ -44,6 +44,8 @@ class ShardedArms(LastingCandidates):
         InputError: if the arms do not fit or cannot be sent to another process, or a number is out of range.
     """
 
+    is_stored = True
+
     def __init__(
         self,
         arms: Tensor | ArmSource | str | PathLike[str],
@@ -84,6 +86,10 @@ class ShardedArms(LastingCandidates):
     def close(self) -> None:
         """End the workers and free what they hold. What was learned is not lost: the next ``ask`` starts others."""
         self.workers.close()
+
+    def offers(self, point: Tensor) -> bool:
+        """Say whether a point (1, d) is an arm; they are looked through in this process."""
+        return self.source.has(point)
 
     def describe(self) -> dict[str, object]:
         """Return what ``Arms`` says of the same arms, so that saved states go from one to the other."""
