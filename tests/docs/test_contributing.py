@@ -35,10 +35,8 @@ TAKEN_OUT = {
     "memory/back_to_prior.py": "BackToPrior",
 }
 
-#: Who knows a piece beside its own room and the algorithms made of it: defaults, and the prior of a loop around one.
+#: Who knows a piece beside its own room and the algorithms made of it: loops around one, and the defaults of pieces.
 DEFAULTS = {
-    "BKB": {"algorithms/cbkb.py"},
-    "BBKB": {"algorithms/cbbkb.py"},
     "EKUCB": {"fitted.py", "integrations/optuna/sampler.py", "integrations/sklearn/search.py"},
     "Discount": {"bandit/adaptation/model_selection.py"},
     "SlidingWindow": {"bandit/adaptation/bandit_over_bandit.py"},
