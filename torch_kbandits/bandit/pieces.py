@@ -21,7 +21,8 @@ from torch_kbandits.candidates.timed import timed, untimed
 from torch_kbandits.confidence import ConstantWidth, Width
 from torch_kbandits.dictionaries import DictionaryRule
 from torch_kbandits.errors import InputError, TheoryWarning
-from torch_kbandits.memory import BackToPrior, Memory
+from torch_kbandits.kernels import ForgettingKernel, SpaceTimeKernel
+from torch_kbandits.memory import Memory
 from torch_kbandits.numerics.gram import check_kernel, prior_variance
 from torch_kbandits.numerics.random import generator_for
 from torch_kbandits.observations.clock import Clock
@@ -165,7 +166,9 @@ class Pieces:
         prior = memory.prior(self.kernel)
         # Where points know the time for the sake of another memory, this one takes the function for one that stays.
         stays = self._has_priors_on_time and not memory.needs_time_column
-        return BackToPrior(0.0).prior(prior) if stays else prior
+        if not stays or isinstance(prior, SpaceTimeKernel):
+            return prior
+        return SpaceTimeKernel(prior, ForgettingKernel(0.0))
 
     def _check_choice(self, memories: MemoryChoice) -> None:
         """Refuse memories to choose from that do not go together or with the other pieces."""

@@ -12,7 +12,8 @@ from torch import Tensor
 class Memory(ABC):
     """Which observations count at a time, and with what noise. A value: it holds settings and no state.
 
-    What no longer counts at one time never counts again later.
+    What no longer counts at one time never counts again later. Where noise grows with the age by a ``Growth`` that is
+    the attribute ``growth``, from which fits take it.
     """
 
     #: Whether an observation that counts has noise variance λ whatever its age.

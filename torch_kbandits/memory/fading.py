@@ -70,9 +70,14 @@ class Discount(Memory):
     def __post_init__(self) -> None:
         checks.keep(self, discount=checks.discount, least_weight=checks.optional(checks.open_unit_interval))
 
+    @property
+    def growth(self) -> Exponential:
+        """How the noise variance grows with the age."""
+        return Exponential(self.discount)
+
     def noise(self, times: Tensor, now: float, regularization: float | Tensor) -> Tensor:
         """Return λ η^(−age), infinite below the least weight, (n,)."""
-        noise = UncertaintyInjection(Exponential(self.discount)).noise(times, now, regularization)
+        noise = UncertaintyInjection(self.growth).noise(times, now, regularization)
         if self.least_weight is None:
             return noise
         return noise.masked_fill(self.discount ** (now - times) < self.least_weight, torch.inf)

@@ -26,7 +26,7 @@ from torch_kbandits.integrations.ax.fitting import (
     own_least_noise,
 )
 from torch_kbandits.integrations.ax.trials import Trials
-from torch_kbandits.memory import Discount, Exponential, Growth, Memory, UncertaintyInjection
+from torch_kbandits.memory import Growth, Memory
 from torch_kbandits.models import FactoredGP, NystromGP, OnlineGP
 from torch_kbandits.numerics.gram import check_kernel
 from torch_kbandits.numerics.random import generator_for, seed_for
@@ -55,10 +55,8 @@ class ModelSettings:
 
     @property
     def growth(self) -> Growth | None:
-        """How noise grows with age under the memory; None if it does not."""
-        if isinstance(self.memory, Discount):
-            return Exponential(self.memory.discount)
-        return self.memory.growth if isinstance(self.memory, UncertaintyInjection) else None
+        """How noise grows with age under the memory, as its ``growth`` says; None if it does not."""
+        return getattr(self.memory, "growth", None)
 
 
 class FittedByTrials(FactoredGP):

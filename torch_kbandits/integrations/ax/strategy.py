@@ -25,7 +25,7 @@ from torch_kbandits.integrations.ax.generators import TRANSFORMS, KernelBanditGe
 from torch_kbandits.integrations.ax.models import AxNystromGP, AxOnlineGP, ModelSettings
 from torch_kbandits.integrations.ax.pool import CandidatePool
 from torch_kbandits.integrations.ax.saved_kernels import write_kernel
-from torch_kbandits.memory import Memory, UncertaintyInjection
+from torch_kbandits.memory import Memory
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -100,7 +100,7 @@ def kernel_bandit_strategy(
             )
     if regularization is not None:
         regularization = checks.positive("regularization", regularization)
-    elif isinstance(memory, UncertaintyInjection) and memory.max_variance is not None:
+    elif getattr(memory, "max_variance", None) is not None:
         raise InputError(
             "max_variance of the memory is compared with variances: give regularization, the λ they start from."
         )
