@@ -80,9 +80,11 @@ class ArmSource(ABC):
 
     def has(self, point: Tensor) -> bool:
         """Say whether a point (1, d) is an arm. Cost: O(A d), unless it is the one that was asked about last."""
-        if self._asked_about is None or not torch.equal(self._asked_about[0], point):
-            self._asked_about = point.clone(), self.find(point[0]) is not None
-        return self._asked_about[1]
+        last = self._asked_about  # another thread may replace it
+        if last is None or not torch.equal(last[0], point):
+            last = point.clone(), self.find(point[0].to(self.device)) is not None
+            self._asked_about = last
+        return last[1]
 
     def fingerprint(self) -> str:
         """Return a digest of the exact bytes of all arms, the same for every source of the same arms; O(A d) once."""
