@@ -8,7 +8,7 @@ from problems import DOUBLE, data, dense, difference, matern, rbf
 from scipy.stats import chisquare
 
 from torch_kbandits import ContextualActions, InputError, NystromGP, algorithms
-from torch_kbandits.acquisition import DiscretizedThompsonSampling, Domain
+from torch_kbandits.acquisition import Domain
 from torch_kbandits.beliefs.joint_lookahead import _Offer
 from torch_kbandits.dictionaries import KORS
 from torch_kbandits.models import OnlineGP
@@ -89,11 +89,6 @@ def test_a_draw_of_a_loaded_bandit_is_off_by_a_root_of_rounding(words):
     ours, theirs = (_Offer(each._ahead_of(each._standing), Domain(actions)) for each in (bandit, loaded))
     assert difference(ours.variance, theirs.variance) < 1e-13
     assert difference(ours.deviation(7), theirs.deviation(7)) < 1e-6
-    ours, theirs = (  # as on a box
-        DiscretizedThompsonSampling(each._belief.posterior_model, data(200, 1)[0], beta=1.0, seed=7)
-        for each in (bandit, loaded)
-    )
-    assert difference(ours.draws(1), theirs.draws(1)) < 1e-6
 
 
 def test_the_posterior_is_the_one_asked_for():

@@ -22,9 +22,9 @@ from torch_kbandits import checks
 from torch_kbandits.acquisition.kernel_ucb import multiplier
 from torch_kbandits.acquisition.pending import has_changed, kept_posteriors
 from torch_kbandits.confidence import Width
-from torch_kbandits.errors import InputError
+from torch_kbandits.errors import InputError, NotPositiveDefiniteError
 from torch_kbandits.models import FactoredGP, PosteriorDraws
-from torch_kbandits.numerics.linalg import covariance_root
+from torch_kbandits.numerics.linalg import covariance_root, jittered_cholesky
 from torch_kbandits.numerics.prior_draws import JOINT_LIMIT
 from torch_kbandits.numerics.random import generator_for, seeded
 from torch_kbandits.numerics.rows import distinct, row_keys
@@ -171,7 +171,7 @@ class DiscretizedThompsonSampling(AcquisitionFunction):
         points, model = self._distinct, self.model
         if len(points) <= JOINT_LIMIT:
             posterior = self._posterior(points)
-            return posterior.mean.squeeze(-1), _JointDraws(covariance_root(posterior.distribution.covariance_matrix))
+            return posterior.mean.squeeze(-1), _JointDraws(_root(posterior.distribution.covariance_matrix))
         if self.posterior_transform is not None:
             raise UnsupportedError(
                 f"Draws at {len(points)} distinct points are made for single outputs; with a "
@@ -236,6 +236,18 @@ class _PathDraws:
     def draw(self, generator: torch.Generator) -> Tensor:
         path = _path(self.model, generator)
         return torch.cat([path(block) for block in self.points.split(_BLOCK)]) - self.mean
+
+
+def _root(covariance: Tensor) -> Tensor:
+    """Return R with R Rᵀ = covariance (U, U): triangular, as the symmetric root costs several times more.
+
+    So draws on a box amplify rounding, where those at the actions of a round do not. A covariance of which nothing but
+    rounding is left has its symmetric root.
+    """
+    try:
+        return jittered_cholesky(covariance)
+    except NotPositiveDefiniteError:
+        return covariance_root(covariance)
 
 
 def _path(model: Model, generator: torch.Generator) -> Any:
