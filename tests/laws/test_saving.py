@@ -321,7 +321,7 @@ NOT_MADE_AGAIN = {
         lambda: make("bkb", candidates=Arms(ArmBlocks(lambda number: ARMS[:30], 2))),
         "candidates.arms: objects of the class ArmBlocks",
     ),
-    "expert": (lambda: make("sparq-gp-ucb"), "expert: objects of the class GuardedExpert"),
+    "expert": (lambda: make("sparq-gp-ucb"), "memories: objects of the class SparQCutoff"),
     "class": (lambda: own_bandit(seed=1), "the class OwnBandit is not known"),
 }
 
