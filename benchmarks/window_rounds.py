@@ -13,12 +13,12 @@ from tqdm import tqdm
 from benchmarks.arm_bandits import BETA, OVERSAMPLING, REGULARIZATION, kernel
 from benchmarks.report import Report, Table, spread
 from torch_kbandits.algorithms import BKB
-from torch_kbandits.beliefs import ModelBelief
+from torch_kbandits.beliefs import ModelBelief, belief_over
 from torch_kbandits.candidates import Arms
 from torch_kbandits.dictionaries import Resampling
 from torch_kbandits.environments import gaussian_bumps
 from torch_kbandits.environments.arms import FiniteArms
-from torch_kbandits.memory import Memory, SlidingWindow
+from torch_kbandits.memory import SlidingWindow
 from torch_kbandits.numerics.ties import tie_rank
 
 
@@ -52,19 +52,12 @@ SETTINGS = tuple(Setting(scale, resampling) for scale in (0.5, 1.4) for resampli
 class AskedArms(Arms):
     """Arms about which a model of what counts is asked afresh in every round, instead of a table."""
 
-    def belief(
-        self,
-        kernel: Kernel,
-        regularization: float,
-        seed: int,
-        *,
-        exact: bool,
-        online: bool = False,
-        memory: Memory | None = None,
-    ) -> ModelBelief:
-        """Return the model before any observation."""
-        arms, rank = self.source.block(0, len(self.source)), tie_rank(len(self.source), seed)
-        return ModelBelief(arms, kernel, regularization, exact=exact, online=online, memory=memory, tie_rank=rank)
+
+@belief_over.register
+def _asked(candidates: AskedArms, kernel: Kernel, regularization: float, seed: int, **words: Any) -> ModelBelief:
+    """Return the model before any observation."""
+    arms = candidates.source.block(0, len(candidates.source))
+    return ModelBelief(arms, kernel, regularization, **words, tie_rank=tie_rank(len(arms), seed))
 
 
 def make_bandit(arms: Arms, setting: Setting, window: int | None, seed: int) -> BKB:

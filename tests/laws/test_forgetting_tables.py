@@ -22,7 +22,7 @@ from torch_kbandits import (
     NumericalError,
     RidgeLeverageSampling,
 )
-from torch_kbandits.beliefs import FeatureTable, choice
+from torch_kbandits.beliefs import FeatureTable, belief_over, choice
 from torch_kbandits.beliefs.forgetting import ForgettingTable
 from torch_kbandits.beliefs.model_belief import ModelBelief
 from torch_kbandits.dictionaries import FixedDictionary, GreedyDictionary
@@ -59,9 +59,11 @@ def _all_ways_are_taken(monkeypatch):
 class AskedArms(Arms):
     """Arms about which a model is asked, whatever the memory."""
 
-    def belief(self, kernel, regularization, seed, *, exact, online=False, memory=None):
-        words = {"exact": exact, "online": online, "memory": memory, "tie_rank": tie_rank(len(ARMS), seed)}
-        return ModelBelief(self.source.tensor, kernel, regularization, **words)
+
+@belief_over.register(AskedArms)
+def _asked(candidates, kernel, regularization, seed, **words):
+    arms = candidates.source.tensor
+    return ModelBelief(arms, kernel, regularization, **words, tie_rank=tie_rank(len(arms), seed))
 
 
 def bandit_of(rule, memory, candidates=None, **words):
