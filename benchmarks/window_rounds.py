@@ -19,7 +19,7 @@ from torch_kbandits.dictionaries import Resampling
 from torch_kbandits.environments import gaussian_bumps
 from torch_kbandits.environments.arms import FiniteArms
 from torch_kbandits.memory import SlidingWindow
-from torch_kbandits.numerics.ties import tie_rank
+from torch_kbandits.numerics.random import tie_rank
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from torch_kbandits.beliefs.forgetting import ForgettingTable
 from torch_kbandits.beliefs.model_belief import ModelBelief
 from torch_kbandits.dictionaries import FixedDictionary, GreedyDictionary
 from torch_kbandits.memory import KeepAll, Restart, SlidingWindow
-from torch_kbandits.numerics.ties import tie_rank
+from torch_kbandits.numerics.random import tie_rank
 from torch_kbandits.tables import lazy
 
 SOME = data(30, 2, seed=51)[0]

@@ -4,9 +4,11 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
+import torch
 from torch import Tensor
 
 from torch_kbandits import checks
+from torch_kbandits.errors import InputError
 
 
 @runtime_checkable
@@ -102,3 +104,17 @@ class ScaledWidth(Width):
     def __call__(self, evidence: Evidence) -> Tensor:
         """Return ``factor`` times the width."""
         return self.factor * self.width(evidence)
+
+
+def multiplier(beta: float | Tensor | Width, model: object) -> Tensor:
+    """Return the multiplier of σ that ``beta`` stands for on a model."""
+    if isinstance(beta, Width):
+        if not isinstance(model, Evidence):
+            raise InputError(
+                f"A width reads the evidence of its posterior, which NystromGP has and {type(model).__name__} has not: "
+                "give a number."
+            )
+        beta = beta(model)
+    entry = beta if isinstance(beta, Tensor) and not beta.is_nested and beta.numel() == 1 else None
+    number = checks.non_negative("beta", beta if entry is None else entry.reshape(()))
+    return torch.tensor(number, dtype=torch.float64, device="cpu" if entry is None else entry.device)
