@@ -21,7 +21,7 @@ MOST_FILES = 30
 #: Defaults that are said anew, where nearly all classes keep them or a base class of another package asks for it.
 DEFAULTS = {
     "acquisition": {"UniformRule.drawn_row", "UniformRule.on_box"},
-    "confidence": {"ConstantGain.smallest", "RateGain.smallest", "SumGain.smallest"},
+    "confidence": {"RandomizedWidth.smallest"},
     "memory": {"BackToPrior.prior"},
     "models": {
         "NystromGP._is_batch",

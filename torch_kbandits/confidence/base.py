@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -62,9 +62,22 @@ class TheoremWidth(Width):
     is that t − 1 and the papers' round t is ``num_observations + 1``.
     """
 
-    @abstractmethod
     def smallest(self, regularization: float) -> float:
-        """Return the least value that the width ever takes at λ; a constant below it has lost the theorem."""
+        """Return the width before any observation, the least at λ: a constant below it has lost the theorem."""
+        return float(self(_BeforeAny(torch.tensor(regularization, dtype=torch.float64))))
+
+
+class _BeforeAny(NamedTuple):
+    """The evidence of a posterior that was told nothing."""
+
+    regularization: Tensor
+    num_observations: int = 0
+
+    def effective_dimension(self) -> Tensor:
+        """Return 0."""
+        return torch.zeros_like(self.regularization)
+
+    information_gain = kernel_bound = mean_norm = effective_dimension
 
 
 @dataclass(frozen=True)

@@ -37,11 +37,5 @@ class BayesianGPUCBWidth(TheoremWidth):
 
     def __call__(self, evidence: Evidence) -> Tensor:
         """Return β_t. Cost: O(1)."""
-        return evidence.regularization.new_tensor(self._radius(evidence.num_observations + 1))
-
-    def smallest(self, regularization: float) -> float:
-        """Return the width of the first round."""
-        return self._radius(1)
-
-    def _radius(self, round: int) -> float:
-        return math.sqrt(2.0 * math.log(self.num_arms * (round * math.pi) ** 2 / (6.0 * self.failure_probability)))
+        share = ((evidence.num_observations + 1) * math.pi) ** 2 / (6.0 * self.failure_probability)
+        return evidence.regularization.new_tensor(math.sqrt(2.0 * math.log(self.num_arms * share)))

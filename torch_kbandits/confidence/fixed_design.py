@@ -3,7 +3,6 @@
 import math
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from torch_kbandits import checks
@@ -48,9 +47,5 @@ class FixedDesignWidth(TheoremWidth):
 
     def __call__(self, evidence: Evidence) -> Tensor:
         """Return β, the same in every round."""
-        return torch.full_like(evidence.regularization, self.smallest(float(evidence.regularization)))
-
-    def smallest(self, regularization: float) -> float:
-        """Return β."""
         log_confidence = math.log(2.0 * self.num_bounds / self.failure_probability)
-        return self.norm_bound + self.noise_scale * math.sqrt(2.0 * log_confidence / regularization)
+        return self.norm_bound + self.noise_scale * (2.0 * log_confidence / evidence.regularization).sqrt()

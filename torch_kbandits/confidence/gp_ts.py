@@ -42,11 +42,4 @@ class GPTSWidth(TheoremWidth):
 
     def __call__(self, evidence: Evidence) -> Tensor:
         """Return v_t. Cost: that of the gain."""
-        return self._at_half_the_failures()(evidence)
-
-    def smallest(self, regularization: float) -> float:
-        """Return the factor before any observation."""
-        return self._at_half_the_failures().smallest(regularization)
-
-    def _at_half_the_failures(self) -> IGPUCBWidth:
-        return IGPUCBWidth(self.noise_scale, self.norm_bound, self.failure_probability / 2.0, self.gain)
+        return IGPUCBWidth(self.noise_scale, self.norm_bound, self.failure_probability / 2.0, self.gain)(evidence)

@@ -3,7 +3,6 @@
 import math
 from dataclasses import dataclass, field
 
-import torch
 from torch import Tensor
 
 from torch_kbandits import checks
@@ -42,12 +41,5 @@ class GPUCBWidth(TheoremWidth):
 
     def __call__(self, evidence: Evidence) -> Tensor:
         """Return β_t. Cost: that of the gain."""
-        return self._radius(self.gain(evidence), evidence.num_observations + 1)
-
-    def smallest(self, regularization: float) -> float:
-        """Return the width of the first round."""
-        return float(self._radius(torch.tensor(self.gain.smallest(), dtype=torch.float64), 1))
-
-    def _radius(self, gain: Tensor, round: int) -> Tensor:
-        log_factor = math.log(round / self.failure_probability) ** 3
-        return (2.0 * self.norm_bound**2 + 300.0 * log_factor * gain).sqrt()
+        log_factor = math.log((evidence.num_observations + 1) / self.failure_probability) ** 3
+        return (2.0 * self.norm_bound**2 + 300.0 * log_factor * self.gain(evidence)).sqrt()

@@ -3,7 +3,6 @@
 import math
 from dataclasses import dataclass, field
 
-import torch
 from torch import Tensor
 
 from torch_kbandits import checks
@@ -43,11 +42,5 @@ class IGPUCBWidth(TheoremWidth):
 
     def __call__(self, evidence: Evidence) -> Tensor:
         """Return β_t. Cost: that of the gain."""
-        return self._radius(self.gain(evidence))
-
-    def smallest(self, regularization: float) -> float:
-        """Return the width before any observation."""
-        return float(self._radius(torch.tensor(self.gain.smallest(), dtype=torch.float64)))
-
-    def _radius(self, gain: Tensor) -> Tensor:
-        return self.norm_bound + self.noise_scale * (2.0 * (gain + 1.0 - math.log(self.failure_probability))).sqrt()
+        exponent = self.gain(evidence) + 1.0 - math.log(self.failure_probability)
+        return self.norm_bound + self.noise_scale * (2.0 * exponent).sqrt()

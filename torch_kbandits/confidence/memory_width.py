@@ -69,12 +69,5 @@ class MemoryWidth(TheoremWidth):
 
     def __call__(self, evidence: Evidence) -> Tensor:
         """Return β_t. Cost: that of the gain."""
-        return self._of_one_bound()(evidence)
-
-    def smallest(self, regularization: float) -> float:
-        """Return the width before any observation."""
-        return self._of_one_bound().smallest(regularization)
-
-    def _of_one_bound(self) -> SelfNormalizedWidth:
         share = self.failure_probability / self.num_bounds
-        return SelfNormalizedWidth(self.noise_scale, self.norm_bound, share, self.gain)
+        return SelfNormalizedWidth(self.noise_scale, self.norm_bound, share, self.gain)(evidence)

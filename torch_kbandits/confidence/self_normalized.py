@@ -3,7 +3,6 @@
 import math
 from dataclasses import dataclass, field
 
-import torch
 from torch import Tensor
 
 from torch_kbandits import checks
@@ -45,14 +44,7 @@ class SelfNormalizedWidth(TheoremWidth):
 
     def __call__(self, evidence: Evidence) -> Tensor:
         """Return β_t. Cost: that of the gain."""
-        return self._radius(self.gain(evidence), evidence.regularization)
-
-    def smallest(self, regularization: float) -> float:
-        """Return the width before any observation."""
-        gain = torch.tensor(self.gain.smallest(), dtype=torch.float64)
-        return float(self._radius(gain, torch.tensor(regularization, dtype=torch.float64)))
-
-    def _radius(self, gain: Tensor, regularization: Tensor) -> Tensor:
+        gain, regularization = self.gain(evidence), evidence.regularization
         return self.norm_bound + noise_radius(self.noise_scale, self.failure_probability, gain, regularization)
 
 
