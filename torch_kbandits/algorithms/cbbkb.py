@@ -8,14 +8,7 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.acquisition import UpperConfidenceRule
-from torch_kbandits.algorithms.arguments import (
-    check_theory,
-    resolve_contextual,
-    resolve_dictionary,
-    resolve_oversampling,
-    resolve_width,
-    theorem,
-)
+from torch_kbandits.algorithms.arguments import resolve_contextual, resolve_dictionary, resolve_width, theorem
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.bandit.batches import GlobalBatchRule
 from torch_kbandits.candidates import Candidates
@@ -82,20 +75,16 @@ class CBBKB(Bandit):
         memory: Memory | None = None,
         beta: float | Width | None = None,
     ) -> None:
-        check_theory(noise_scale, norm_bound, failure_probability, horizon)
         accuracy = checks.open_unit_interval("accuracy", accuracy)
         batches = GlobalBatchRule(threshold)
-        theory = theorem(BKBWidth, noise_scale, norm_bound, failure_probability, accuracy=accuracy)
+        theory = theorem(BKBWidth, noise_scale, norm_bound, failure_probability, horizon, accuracy=accuracy)
         width = resolve_width(beta, theory, regularization)
         super().__init__(
             candidates=resolve_contextual(candidates, bounds, context_dim, action_dim),
             kernel=kernel,
             regularization=regularization,
             dictionary=resolve_dictionary(
-                resolve_oversampling(oversampling, failure_probability, horizon, accuracy),
-                resampling,
-                max_dictionary,
-                when_full,
+                oversampling, failure_probability, horizon, accuracy, resampling, max_dictionary, when_full
             ),
             width=ScaledWidth(width, math.sqrt(threshold)) if beta is None else width,
             acquisition=UpperConfidenceRule(),
