@@ -20,8 +20,9 @@ from torch_kbandits.memory import Memory
 class CBBKB(Bandit):
     """CBBKB, contextual batched BKB: the dictionary is resampled from all joint points played, after each batch.
 
-    Contexts differ from round to round, so there is no table of arms: resampling looks at the whole history. ``EKUCB``
-    does not.
+    Contexts differ from round to round, so the table is not that of arms but of the points played. A dictionary that is
+    drawn afresh, as the paper's, looks at all of them after each batch; with resampling "never" only the points that
+    join it do. ``EKUCB`` offers each point once.
 
     Source: Calandriello et al., ICML 2020; the contextual variant is the baseline of Zenati et al., AISTATS 2022, App.
     F.1. Differs: what differs in ``BBKB``.
@@ -49,7 +50,9 @@ class CBBKB(Bandit):
             width, which over-explores in practice; then R and B are not needed.
         seed: addresses all randomness.
 
-    Cost of a round with A actions: O(A m²) and that of its pending points; of a batch O(n m²); memory O(n m).
+    Cost of a round with A actions and n points that count: O(A m²) and that of its pending points; of a batch
+    O(m² + n m) for each reward and for each point that joins or leaves the dictionary, in all at most O(n m²), as where
+    it is drawn afresh; memory O(n m).
     """
 
     def __init__(
