@@ -18,6 +18,15 @@ ROOT = Path(torch_kbandits.__file__).parent
 LOOSE = {"__init__", "checks", "cli", "errors", "extras", "files", "version"}
 #: What one round of BKB on arms passes; it may fall.
 MOST_FILES = 29
+#: Who undoes something after an interrupt, or fills itself, and why that is no value that is swapped.
+BY_HAND = {
+    "algorithms/fitted.py": "points are asked for one by one, of a bandit that may be looked at meanwhile",
+    "experiments/run.py": "processes are ended",
+    "integrations/optuna/sampler.py": "an object is unpickled",
+    "integrations/ray/actors.py": "actors are ended",
+    "models/telling.py": "noise variances are kept in a likelihood, which may have other owners",
+    "observations/experts.py": "counts of questions are taken from a saved state",
+}
 #: Defaults that are said anew, where nearly all classes keep them or a base class of another package asks for it.
 DEFAULTS = {
     "acquisition": {"UniformRule.drawn_row", "UniformRule.on_box"},
@@ -122,9 +131,8 @@ def test_classes_are_at_most_three_levels_deep(here):
 
 
 def test_nothing_is_restored_by_hand():
-    rooms = ("bandit/", "beliefs/", "candidates/", "posteriors/", "tables/")
     by_hand = re.compile(r"except BaseException|vars\(\w+\)\.update")
-    assert [name for name, text in sources().items() if name.startswith(rooms) and by_hand.search(text)] == []
+    assert {name for name, text in sources().items() if by_hand.search(text)} == set(BY_HAND)
 
 
 def test_a_round_passes_few_files():
