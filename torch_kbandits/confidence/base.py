@@ -1,8 +1,9 @@
 """What a confidence width is, and what it may know."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -55,12 +56,28 @@ class Width(ABC):
         """Return β_t >= 0, 0-dim, for the posterior after t observations."""
 
 
+#: The constants that theorems have in common, with the check of each.
+_CONSTANTS: dict[str, Callable[[str, Any], Any]] = {
+    "noise_scale": checks.positive,
+    "norm_bound": checks.positive,
+    "failure_probability": checks.open_unit_interval,
+    "accuracy": checks.open_unit_interval,
+    "num_arms": checks.positive_integer,
+    "num_bounds": checks.positive_integer,
+}
+
+
 class TheoremWidth(Width):
     """A width with a theorem behind it; the docstring of each states what the theorem assumes.
+
+    A frozen dataclass of the theorem's constants. Those that several theorems have are checked here, by their names.
 
     Papers write β_t for the width that chooses the t-th point, so from t − 1 observations. Here ``num_observations``
     is that t − 1 and the papers' round t is ``num_observations + 1``.
     """
+
+    def __post_init__(self) -> None:
+        checks.keep(self, **{name: check for name, check in _CONSTANTS.items() if hasattr(self, name)})
 
     def smallest(self, regularization: float) -> float:
         """Return the width before any observation, the least at λ: a constant below it has lost the theorem."""

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from torch_kbandits import checks
 from torch_kbandits.confidence.base import Evidence, TheoremWidth
 
 
@@ -31,9 +30,6 @@ class BayesianGPUCBWidth(TheoremWidth):
 
     num_arms: int
     failure_probability: float
-
-    def __post_init__(self) -> None:
-        checks.keep(self, num_arms=checks.positive_integer, failure_probability=checks.open_unit_interval)
 
     def __call__(self, evidence: Evidence) -> Tensor:
         """Return β_t. Cost: O(1)."""

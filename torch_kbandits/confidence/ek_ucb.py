@@ -41,13 +41,8 @@ class EKUCBWidth(TheoremWidth):
     projection: float | None = None
 
     def __post_init__(self) -> None:
-        checks.keep(
-            self,
-            noise_scale=checks.positive,
-            norm_bound=checks.positive,
-            failure_probability=checks.open_unit_interval,
-            projection=checks.optional(checks.positive),
-        )
+        super().__post_init__()
+        checks.keep(self, projection=checks.optional(checks.positive))
 
     def __call__(self, evidence: Evidence) -> Tensor:
         """Return β_t. Cost: that of the effective dimension."""

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from torch_kbandits import checks
 from torch_kbandits.confidence.base import Evidence, TheoremWidth
 
 
@@ -35,15 +34,6 @@ class FixedDesignWidth(TheoremWidth):
     norm_bound: float
     failure_probability: float
     num_bounds: int = 1
-
-    def __post_init__(self) -> None:
-        checks.keep(
-            self,
-            noise_scale=checks.positive,
-            norm_bound=checks.positive,
-            failure_probability=checks.open_unit_interval,
-            num_bounds=checks.positive_integer,
-        )
 
     def __call__(self, evidence: Evidence) -> Tensor:
         """Return β, the same in every round."""

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from torch_kbandits import checks
 from torch_kbandits.confidence.base import Evidence, TheoremWidth
 
 
@@ -30,11 +29,6 @@ class KUCBWidth(TheoremWidth):
     noise_scale: float
     norm_bound: float
     failure_probability: float
-
-    def __post_init__(self) -> None:
-        checks.keep(
-            self, noise_scale=checks.positive, norm_bound=checks.positive, failure_probability=checks.open_unit_interval
-        )
 
     def __call__(self, evidence: Evidence) -> Tensor:
         """Return β_t. Cost: that of the effective dimension."""

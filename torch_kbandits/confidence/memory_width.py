@@ -4,7 +4,6 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from torch_kbandits import checks
 from torch_kbandits.confidence.base import Evidence, TheoremWidth
 from torch_kbandits.confidence.gain import InformationGain, RealizedGain, check_gain
 from torch_kbandits.confidence.self_normalized import SelfNormalizedWidth
@@ -58,13 +57,7 @@ class MemoryWidth(TheoremWidth):
     gain: InformationGain = field(default_factory=RealizedGain)
 
     def __post_init__(self) -> None:
-        checks.keep(
-            self,
-            noise_scale=checks.positive,
-            norm_bound=checks.positive,
-            failure_probability=checks.open_unit_interval,
-            num_bounds=checks.positive_integer,
-        )
+        super().__post_init__()
         check_gain(self.gain)
 
     def __call__(self, evidence: Evidence) -> Tensor:

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from torch_kbandits import checks
 from torch_kbandits.confidence.base import Evidence, TheoremWidth
 from torch_kbandits.confidence.gain import InformationGain, RealizedGain, check_gain
 
@@ -37,9 +36,7 @@ class SelfNormalizedWidth(TheoremWidth):
     gain: InformationGain = field(default_factory=RealizedGain)
 
     def __post_init__(self) -> None:
-        checks.keep(
-            self, noise_scale=checks.positive, norm_bound=checks.positive, failure_probability=checks.open_unit_interval
-        )
+        super().__post_init__()
         check_gain(self.gain)
 
     def __call__(self, evidence: Evidence) -> Tensor:

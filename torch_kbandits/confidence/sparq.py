@@ -41,7 +41,7 @@ class SparQWidth(TheoremWidth):
     gain: InformationGain = field(default_factory=RealizedGain)
 
     def __post_init__(self) -> None:
-        checks.keep(self, norm_bound=checks.positive, failure_probability=checks.open_unit_interval)
+        super().__post_init__()
         check_gain(self.gain)
 
     def __call__(self, evidence: Evidence) -> Tensor:
