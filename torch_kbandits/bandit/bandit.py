@@ -16,7 +16,6 @@ from torch_kbandits.acquisition import AcquisitionRule, Domain, UpperConfidenceR
 from torch_kbandits.bandit.adaptation import MemoryChoice, RestartTrigger
 from torch_kbandits.bandit.advice import Advice
 from torch_kbandits.bandit.batches import BatchRule
-from torch_kbandits.bandit.filling import fill, require_open
 from torch_kbandits.bandit.learning import before_any, consulted, learned, probabilities, restarted, restored
 from torch_kbandits.bandit.pieces import Pieces
 from torch_kbandits.bandit.saving import loaded, save
@@ -205,10 +204,10 @@ class Bandit(Undisturbed):
         domain = standing.belief.in_round(domain, self._acquisition)
         known, batches = self._ahead_of(standing), self._pieces.filled
         if q is None:
-            require_open(batches, lambda: known, len(self.pending_ids))
+            batches.require_open(known, len(self.pending_ids))
         ahead, before = copy(known), len(known.pending)
         size, choose = before + (_LARGEST_BATCH if q is None else q), self._chooser(standing, ahead, domain)
-        fill(ahead, size, batches, choose, until_complete=q is None)
+        batches.fill(ahead, size, choose, until_complete=q is None)
         X = ahead.pending[before:].clone()
         actions = self.candidates.actions(X)
         if not remember:

@@ -7,8 +7,7 @@ import torch
 from torch import Tensor
 
 from torch_kbandits.bandit.adaptation.restart_trigger import Prediction
-from torch_kbandits.bandit.batches import Batches
-from torch_kbandits.bandit.pieces import Pieces
+from torch_kbandits.bandit.pieces import Batches, Pieces
 from torch_kbandits.bandit.standing import Standing
 from torch_kbandits.bandit.state import SavedState
 from torch_kbandits.beliefs import Belief, Lookahead

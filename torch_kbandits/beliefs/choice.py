@@ -18,7 +18,7 @@ from torch_kbandits.candidates import Arms, Box, Candidates, ContextualActions, 
 from torch_kbandits.candidates.timed import untimed
 from torch_kbandits.errors import InputError
 from torch_kbandits.memory import Memory
-from torch_kbandits.numerics.ties import tie_rank
+from torch_kbandits.numerics.random import tie_rank
 
 #: Bytes that the features of points played in a box may occupy under a dictionary that only grows.
 _ROW_MEMORY = 2**30

@@ -14,8 +14,7 @@ from torch_kbandits.beliefs.table import TableBelief, grouped
 from torch_kbandits.candidates.sources import ArmSource
 from torch_kbandits.dictionaries import PlayedPoints, Selection
 from torch_kbandits.dictionaries.greedy import greedy_pivots
-from torch_kbandits.numerics.linalg import jittered_cholesky
-from torch_kbandits.numerics.squares import Squares
+from torch_kbandits.numerics.linalg import Squares, jittered_cholesky
 from torch_kbandits.observations.ledger import History
 from torch_kbandits.observations.played import Located, Plays
 from torch_kbandits.posteriors.dtc import DTCFactors, embed

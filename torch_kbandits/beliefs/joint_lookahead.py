@@ -18,8 +18,8 @@ from torch_kbandits.errors import InputError
 from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.numerics.linalg import covariance_root
 from torch_kbandits.numerics.prior_draws import JOINT_LIMIT
+from torch_kbandits.numerics.random import highest, tie_width
 from torch_kbandits.numerics.rows import distinct
-from torch_kbandits.numerics.ties import highest, tie_width
 
 
 class JointPosterior(Protocol):

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from torch_kbandits.errors import NumericalError
-from torch_kbandits.numerics.squares import Squares
+from torch_kbandits.numerics.linalg import Squares
 from torch_kbandits.posteriors.online_dtc import OnlineDTC
 from torch_kbandits.tables.panels import Change
 
