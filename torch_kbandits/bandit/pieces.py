@@ -154,8 +154,8 @@ class Pieces:
         belief = belief_over(self.candidates, terms)
         if self.advice is not None and not isinstance(belief, Advised):
             raise InputError(
-                "An expert's answers need a posterior whose observations age: give memory=UncertaintyInjection(...), "
-                "or leave out advice."
+                "An expert's answers count at one time only, so they need a memory: give "
+                "memory=UncertaintyInjection(...) or another, or leave out advice."
             )
         return belief
 
