@@ -208,8 +208,8 @@ class Pieces:
             belief = StagedBelief(belief, tuple(stages), by_number=by_number is not None)
         if self.advice is not None and not isinstance(belief, Advised):
             raise InputError(
-                "An expert's answers need a posterior whose observations age: give memory=UncertaintyInjection(...), "
-                "or leave out advice; and no rule that chooses through stages."
+                "An expert's answers count at one time only, so they need a memory, and a rule that does not choose "
+                "through stages: give memory=UncertaintyInjection(...) or another, or leave out advice."
             )
         return belief
 

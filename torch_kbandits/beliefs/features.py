@@ -20,7 +20,7 @@ from torch_kbandits.observations.played import Located, Plays
 from torch_kbandits.posteriors.dtc import DTCFactors, embed
 from torch_kbandits.posteriors.online_dtc import OnlineDTC
 from torch_kbandits.tables.columns import KernelColumns
-from torch_kbandits.tables.growth import SPAN_TOLERANCE, Columns, Growth, spanning_factor
+from torch_kbandits.tables.growth import FRAGILE, SPAN_TOLERANCE, Columns, Growth, spanning_factor
 from torch_kbandits.tables.lazy import LazyPanel, SomeArms
 from torch_kbandits.tables.panels import Change, FeatureStore, Panel
 
@@ -32,6 +32,10 @@ _WHOLE_COLUMN = 65536
 
 #: Embedding an arm afresh costs as much as so many products for each dictionary point, beside the solves.
 _COPY = 16
+
+#: By so much coordinates may exceed the diagonal where the order of the spanning points matters. A hundred costs two
+#: digits, and few points that were told after closer ones make all others be embedded afresh.
+_ORDER = 100.0
 
 #: Rows that the posterior with all features may wait for, which are applied anew whenever some are left out.
 _MOST_PENDING = 8
@@ -231,7 +235,7 @@ class FeatureTable(TableBelief):
             if after._advance(joining, left_out, dictionary, played_rows, groups):
                 return after
         if self.exact:
-            dictionary = self._spanning(dictionary if len(dictionary) <= len(played_rows) else played_rows)
+            dictionary = self._spanning(played_rows)
         after = copy(self)
         after._replace(dictionary, played_rows, X, Y, located)
         return after
@@ -262,7 +266,7 @@ class FeatureTable(TableBelief):
         self, joining: Tensor, left_out: tuple[int, ...], dictionary: Tensor, played_rows: Tensor, num_rewards: int
     ) -> bool:
         """Say whether applying rows to the features is cheaper than embedding all arms afresh, and as exact."""
-        if (self._is_fragile and len(joining)) or len(joining) > 1 + self._dtc.size // 8:
+        if len(joining) > 1 + self._dtc.size // 8 or (self._is_fragile and not self._are_last(joining)):
             return False
         size, spanning = len(dictionary), self._dtc.size + len(joining)
         # Features that are not needed cost in every pass; those of an exact posterior were forgotten.
@@ -272,6 +276,13 @@ class FeatureTable(TableBelief):
         moving = len(left_out) if self._goes_through_whole(left_out) else self._num_moving(left_out)
         rows = 2 * len(joining) + 2 * moving + num_rewards + 1
         return rows * spanning <= 3 * size**2 + _COPY * size
+
+    def _are_last(self, rows: Tensor) -> bool:
+        """Say whether rows (k,) may stand last, as in the order of pivoted Cholesky, which amplifies no rounding.
+
+        There no coordinate of a later point exceeds the diagonal: what was left to explain of each when it joined.
+        """
+        return bool((self._coordinates(rows).abs() <= _ORDER * self._dtc.factor.diagonal().unsqueeze(-1)).all())
 
     def _goes_through_whole(self, left_out: tuple[int, ...]) -> bool:
         """Say whether it is cheaper to leave these out of all features than to follow what moves."""
@@ -562,7 +573,8 @@ class FeatureTable(TableBelief):
         self._refit(dtc, FeatureStore.holding(at_played), self._prior_at(played_rows), features)
         self._dictionary_rows = self._feature_rows = dictionary_rows
         self._positions = {row: position for position, row in enumerate(dictionary_rows.tolist())}
-        self._is_fragile = False
+        least = FRAGILE[factor.dtype] * self._kernel_bound
+        self._is_fragile = self.exact and bool((factor.diagonal().square() <= least).any())
         self._embedded_last[0] = self._embedding
 
     def _embedded(self, rows: Tensor, factor: Tensor) -> FeatureStore:
