@@ -28,9 +28,9 @@ OWN = {
 #: What others need.
 NEEDED = {"sup-kernel-ucb": {"horizon": 100}}
 TAKING = sorted(set(algorithms.names()) - set(OWN))
-CONTEXTUAL = {"k-ucb", "cbkb", "cbbkb", "ek-ucb", "et-gp-ucb", "lin-ucb", "gp-ts", "random", "tv-gp-ucb", "sup-kernel-ucb"}
 #: It chooses among finitely many actions.
 FINITE = "sup-kernel-ucb"
+CONTEXTUAL = {"k-ucb", "cbkb", "cbbkb", "ek-ucb", "et-gp-ucb", "lin-ucb", "gp-ts", "random", "tv-gp-ucb", FINITE}
 PRIOR = "back to prior"
 NAMES = ["window", "restart", "discount", "linear", PRIOR]
 SLOW = [pytest.mark.slow]
