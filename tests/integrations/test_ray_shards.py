@@ -16,7 +16,7 @@ from problems import DOUBLE, dense, difference, linear, matern, play, rbf
 from sharded_play import CUTS, noisy, rounds, some_arms
 
 from torch_kbandits import ArmBlocks, Arms, ArmsChangedError, Bandit, InputError, MappedArms, algorithms
-from torch_kbandits.acquisition import ThompsonRule
+from torch_kbandits.acquisition import StagedRule, ThompsonRule
 from torch_kbandits.confidence import ConstantWidth
 from torch_kbandits.dictionaries import KORS, FixedDictionary, RidgeLeverageSampling
 from torch_kbandits.extras import MissingExtraError
@@ -101,6 +101,23 @@ def test_draws_on_shards_are_those_of_one_table_of_arms_in_blocks(dictionary, me
         rounds(bandits, 4, first)
         bandits[1].candidates.workers.lose(first // 4)
     assert len(bandits[1].history.X.unique(dim=0)) > 6  # draws, not the same arm again and again
+
+
+@pytest.mark.one_in(2)
+@pytest.mark.parametrize(
+    ("dictionary", "memory"), [(KORS(2.0), SlidingWindow(7)), (None, None)], ids=["window", "exact"]
+)
+def test_stages_on_shards_choose_the_arms_of_one_table(dictionary, memory):
+    """Workers hold one posterior at a time, which the stages have built in turns."""
+    arms = some_arms(60)
+    words = {"kernel": matern(0.4), "regularization": LAMBDA, "seed": 0, "width": ConstantWidth(0.4)}
+    words |= {"acquisition": StagedRule(60), "dictionary": dictionary, "memory": memory}
+    bandits = [Bandit(candidates=each, **words) for each in (Arms(arms), sharded(arms, 2, [23]))]
+    for first in range(0, 12, 4):
+        rounds(bandits, 4, first)
+        bandits[1].candidates.workers.lose(first // 4 % 2)
+    assert torch.equal(bandits[0].history.stages, bandits[1].history.stages)
+    assert len(bandits[0].history.stages.unique()) > 2
 
 
 @pytest.mark.parametrize("exact", [True, False])

@@ -39,6 +39,9 @@ class StagedRule(AcquisitionRule):
 
     So what a stage learns from was chosen by widths and by other stages, never by the rewards that it knows.
 
+    The posteriors may be any of this package: with a dictionary of its own each, a memory, batches, arms in files. The
+    regret bound is for exact ones of rewards that all count and are learned at once.
+
     Source: Valko et al., UAI 2013, SupKernelUCB; Auer, JMLR 2002. Differs: of the actions wider than 2⁻ˢ, any of which
     may be played, it is the widest; there are no stages that cannot be reached.
 

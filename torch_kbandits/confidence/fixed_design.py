@@ -21,7 +21,9 @@ class FixedDesignWidth(TheoremWidth):
     Source: the above, which is the argument of Auer (JMLR 2002) for ridge regression. LinUCB (Li et al., WWW 2010) has
     it with n = 1, λ = B = 1 and R = 1/2, for rewards in [0, 1]: α = 1 + √(ln(2/δ)/2).
 
-    Assumes: ‖f‖_k <= B, noise R-sub-Gaussian and independent given the points of each set, the exact posterior.
+    Assumes: ‖f‖_k <= B, noise R-sub-Gaussian and independent given the points of each set, the exact posterior of a
+    function that stays. With a dictionary or a memory it is the same number, of which the proof says nothing: what a
+    dictionary leaves out adds a bias, and a function that changed another.
 
     Args:
         noise_scale: R > 0, the sub-Gaussian constant of the noise, in reward units.
