@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from dataclasses import fields, replace
+from dataclasses import replace
 from os import PathLike
 from typing import Any, Literal, NamedTuple, Self, cast, overload
 
@@ -34,10 +34,6 @@ from torch_kbandits.observations.ledger import History, Ledger, check_rounds, re
 
 #: Points that ``ask(None)`` returns at most.
 _LARGEST_BATCH = 10_000
-
-
-#: Words that files have only where they say something: those of version 0.1.0 have them so.
-_ADDED_LAST = ("trigger", "memories", "advice")
 
 
 class Asked(NamedTuple):
@@ -506,7 +502,7 @@ class Bandit(Undisturbed):
 
         Cost: that of ``state_dict``, and a copy of the arms where they are in memory.
         """
-        save(self, path, self._words(), torch.cat([self.candidates.example, self._standing.told.inducing_points]))
+        save(self, path, self._pieces.words, torch.cat([self.candidates.example, self._standing.told.inducing_points]))
 
     @classmethod
     def load(
@@ -618,14 +614,9 @@ class Bandit(Undisturbed):
             self._shown = belief, belief.shown(learned.copied())
         return self._shown[1]
 
-    def _words(self) -> dict[str, Any]:
-        """Return the arguments of the constructor that makes this bandit again, without choosing its pieces anew."""
-        words = {field.name: getattr(self._pieces, field.name) for field in fields(self._pieces)}
-        return {name: word for name, word in words.items() if word is not None or name not in _ADDED_LAST}
-
     @classmethod
     def _made_of(cls, words: dict[str, Any]) -> Self:
-        """Return the bandit of ``_words``; the constructor of a named algorithm, which chooses pieces, is passed by."""
+        """Return the bandit of ``Pieces.words``; the constructor of a named algorithm, which chooses some, is passed by."""
         bandit = cls.__new__(cls)
         Bandit.__init__(bandit, **words)
         return bandit
