@@ -616,7 +616,7 @@ class Bandit(Undisturbed):
 
     @classmethod
     def _made_of(cls, words: dict[str, Any]) -> Self:
-        """Return the bandit of ``Pieces.words``; the constructor of a named algorithm, which chooses some, is passed by."""
+        """Return the bandit of ``Pieces.words``; the constructor of a named algorithm, which chooses, is passed by."""
         bandit = cls.__new__(cls)
         Bandit.__init__(bandit, **words)
         return bandit
