@@ -55,7 +55,7 @@ class Counted(RBFKernel):
 def test_twenty_rewards_make_at_most_one_full_fit(candidates, dictionary, memory):
     """No point is nearly spanned by others here: for such a one everything is fitted anew in a stabler order."""
     kernel = Counted().double()
-    kernel.lengthscale = 0.3
+    kernel.lengthscale = 0.2
     bandit = Bandit(
         candidates=CANDIDATES[candidates](),
         kernel=kernel,

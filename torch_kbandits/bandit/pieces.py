@@ -16,7 +16,7 @@ from torch_kbandits.bandit.adaptation import MemoryChoice, RestartTrigger
 from torch_kbandits.bandit.advice import Advice, Advised
 from torch_kbandits.bandit.batches import BatchPosterior, BatchRule, RepeatingRule
 from torch_kbandits.bandit.state import describe_kernel, describe_value
-from torch_kbandits.beliefs import Belief, Lookahead, StagedBelief, belief_over
+from torch_kbandits.beliefs import Belief, Lookahead, StagedBelief, Terms, belief_over
 from torch_kbandits.beliefs.table import wave_prior
 from torch_kbandits.candidates import Candidates
 from torch_kbandits.candidates.timed import timed, untimed
@@ -219,8 +219,7 @@ class Pieces:
         if num_stages:
             return StagedBelief(self.candidates.example, self.kernel, self.regularization, num_stages)
         online = self.dictionary is not None and self.dictionary.is_online
-        belief = belief_over(
-            self.candidates,
+        terms = Terms(
             self._kernel_under(memory),
             self.regularization,
             self.seed,
@@ -228,6 +227,7 @@ class Pieces:
             online=online,
             memory=memory,
         )
+        belief = belief_over(self.candidates, terms)
         if self.advice is not None and not isinstance(belief, Advised):
             raise InputError(
                 "An expert's answers need a posterior whose observations age: give memory=UncertaintyInjection(...), "

@@ -262,7 +262,7 @@ class FeatureTable(TableBelief):
         self, joining: Tensor, left_out: tuple[int, ...], dictionary: Tensor, played_rows: Tensor, num_rewards: int
     ) -> bool:
         """Say whether applying rows to the features is cheaper than embedding all arms afresh, and as exact."""
-        if self._is_fragile or len(joining) > 1 + self._dtc.size // 8:
+        if (self._is_fragile and len(joining)) or len(joining) > 1 + self._dtc.size // 8:
             return False
         size, spanning = len(dictionary), self._dtc.size + len(joining)
         # Features that are not needed cost in every pass; those of an exact posterior were forgotten.
@@ -292,18 +292,9 @@ class FeatureTable(TableBelief):
 
         Cost: O(u m + m²) and one pass of a row for each point taken back, O(A m²) if they are many.
         """
-        after = copy(self)
-        noise, points = after.regularization.double(), after._played.features.columns(gone.places)
-        order = left.places
-        if len(order) < len(after._log) or not torch.equal(order, torch.arange(len(order), device=order.device)):
-            after._played_rows, after._played = after._played_rows[order], after._played.at(order)
-        after._log, after._last_located = after._log.recounted(*left), None
-        after._num_observations = int(left.counts.sum())
-        if len(order) == 0:
-            after._dtc, arms = after._dtc.without_rewards(), after._arms.features
-            after._weights = after._dtc.weights
-            prior = Panel.prior(after._prior_variance[: after._num_arms], arms)
-            after._lazy_panel = LazyPanel(prior, after._dtc, after._weights)
+        noise, points = self.regularization.double(), self._played.features.columns(gone.places)
+        after = self._recounted(left)
+        if len(left.places) == 0:
             return after
         followed = None
         if 2 * len(gone.places) <= after._dtc.size:
@@ -314,7 +305,36 @@ class FeatureTable(TableBelief):
             return after
         dtc, squares = followed
         require_finite(dtc.weights.to(after._points.dtype), squares.risen)
-        after._settle(Growth.none(after._dtc, order[:0], after._played.mean), after._played, dtc, squares, dtc.weights)
+        growth = Growth.none(after._dtc, left.places[:0], after._played.mean)
+        after._settle(growth, after._played, dtc, squares, dtc.weights)
+        return after
+
+    def reweighted(self, plays: Plays) -> Self:
+        """Return the table with other counts and sums of the played points; the dictionary stays.
+
+        Args:
+            plays: by the old places of the played points, in the order in which they stand from now on. Counts need not
+                be whole: an observation of noise λ_s counts λ/λ_s, and its reward so many times.
+
+        Cost: O(u m² + m³) and O(A m²) for the arms; no kernel value is computed.
+        """
+        after = self._recounted(plays)
+        if len(plays.places):
+            after._recount()
+        return after
+
+    def _recounted(self, plays: Plays) -> Self:
+        """Return the table that knows other counts and sums; its posterior is still the old one, or the prior."""
+        after, order = copy(self), plays.places
+        if len(order) < len(after._log) or not torch.equal(order, torch.arange(len(order), device=order.device)):
+            after._played_rows, after._played = after._played_rows[order], after._played.at(order)
+        after._log, after._last_located = after._log.recounted(*plays), None
+        after._num_observations = int(plays.counts.sum())
+        if len(order) == 0:
+            after._dtc, arms = after._dtc.without_rewards(), after._arms.features
+            after._weights = after._dtc.weights
+            prior = Panel.prior(after._prior_variance[: after._num_arms], arms)
+            after._lazy_panel = LazyPanel(prior, after._dtc, after._weights)
         return after
 
     def _recount(self) -> None:
@@ -471,7 +491,8 @@ class FeatureTable(TableBelief):
         own, prior = self._coordinates(joining).mT, self._prior_at(joining)
         gram = prior.diag() if len(joining) == 1 else self._columns.between(joining, joining).double()
         kept, corner, is_fragile = spanning_factor(gram - own @ own.mT, prior, self._points.dtype)
-        self._is_fragile = self._is_fragile or is_fragile
+        # One that adds no feature amplifies no rounding of later ones.
+        self._is_fragile = self._is_fragile or (is_fragile and len(kept) > 0)
         rows, own = joining[kept], own[kept]
         self._positions = self._positions | dict.fromkeys(joining.tolist())
         if len(rows) == 0:

@@ -260,8 +260,8 @@ class _StoredOffer:
     def deviation(self, seed: int) -> Tensor:
         """Raise: a draw of the joint posterior is at all arms at once."""
         raise InputError(
-            "Thompson sampling under a prior on time, or a memory under which observations age, draws at all arms at "
-            "once, and these are not in memory: give Arms a tensor, or take SlidingWindow or Restart."
+            "Thompson sampling under a prior on time draws at all arms at once, and these are not in memory: give Arms "
+            "a tensor, or take a memory that is no prior on time."
         )
 
     def _blocks(self) -> Iterable[Tensor]:

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from torch_kbandits.acquisition import AcquisitionRule, Domain, StagedRule, hallucinate
 from torch_kbandits.beliefs.base import Belief, Lookahead
+from torch_kbandits.beliefs.joint_belief import JointBelief
 from torch_kbandits.beliefs.joint_lookahead import best_of, required
-from torch_kbandits.beliefs.model_belief import ModelBelief
 from torch_kbandits.dictionaries import DictionaryRule, Selection
 from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.numerics.gram import prior_variance
@@ -40,7 +40,7 @@ class StagedBelief(Belief):
         self._stages = tuple(cast(OnlineGP, self.model(empty, empty.new_zeros(0), empty)) for _ in range(num_stages))
         self._log = PlayedLog(example)
         self._X, self._Y = empty, empty.new_zeros(0)
-        self._everything = ModelBelief(example, kernel, regularization, exact=True)
+        self._everything = JointBelief(example, kernel, regularization, exact=True)
         self._kernel_bound = self._everything.kernel_bound()
 
     @property
@@ -54,7 +54,7 @@ class StagedBelief(Belief):
         return self._log.points
 
     @property
-    def everything(self) -> ModelBelief:
+    def everything(self) -> JointBelief:
         """The posterior of all that was told. Cost: O(u²) for each reward since it was last asked for."""
         known = self._everything.num_observations
         if known < len(self._X):

@@ -116,34 +116,15 @@ class NystromGP(ToldGP):
     inducing_points: Tensor
     _transformed_inducing_points: Tensor | None
 
-    @classmethod
-    def from_factors(
-        cls,
-        train_X: Tensor,
-        train_Y: Tensor,
-        inducing_points: Tensor,
-        factors: DTCFactors,
-        *,
-        covar_module: Kernel,
-        regularization: float,
-    ) -> Self:
-        """Return a model whose posterior was computed already, without a pass over the observations.
+    def taking(self, factors: DTCFactors) -> Self:
+        """Make this model take factors that were computed already for its posterior, and return it.
 
-        Args:
-            train_X: (n, d).
-            train_Y: (n, 1).
-            inducing_points: (m, d).
-            factors: of the posterior of this data at these points; not checked.
-            covar_module: the prior covariance; a copy is kept.
-            regularization: λ.
-
-        Cost: O(n + m²).
+        They are not checked. Cost: O(m), without a pass over the observations.
         """
-        prior = {"covar_module": deepcopy(covar_module), "regularization": regularization}
-        model = cls(train_X, train_Y, inducing_points=inducing_points, **prior).eval()
+        self.eval()
         with torch.no_grad():
-            model._keep(factors, model._dictionary())
-        return model
+            self._keep(factors, self._dictionary())
+        return self
 
     def forward(self, x: Tensor) -> MultivariateNormal:
         """Return the prior at x or, in training mode, the Nyström prior and the trace term of the collapsed bound.
