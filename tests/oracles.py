@@ -98,6 +98,33 @@ def dtc_information_gain(kernel: DenseKernel, X: Array, noise: Array, Z: Array) 
     return 0.5 * float(np.linalg.slogdet(np.eye(len(Z)) + known @ known.T)[1])
 
 
+def chosen_by_stages(
+    bounds: Callable[[int], tuple[Array, Array]], horizon: int, tie: float = 1e-7
+) -> tuple[NDArray[np.int64], int, bool]:
+    """The choice of SupKernelUCB (Valko et al., 2013), with the widest of the actions that may be explored.
+
+    Args:
+        bounds: from a stage, counted from 1, to the means and widths of all actions, (A,) each.
+        horizon: T.
+        tie: values this near are equal.
+
+    Returns:
+        The rows that may be played, all equal but for ties; the stage that learns the reward, 0 for none; and whether
+        a width or a bound is so near a threshold that rounding decides on which side it is.
+    """
+    left, near, stage = np.arange(len(bounds(1)[0])), False, 1
+    while True:
+        mean, width = (part[left] for part in bounds(stage))
+        upper = mean + width
+        near |= bool((np.abs(width - 2.0**-stage) < tie).any() or (np.abs(width - horizon**-0.5) < tie).any())
+        if (width <= 1.0 / horizon**0.5).all():
+            return left[upper >= upper.max() - tie], 0, near
+        if (width > 2.0**-stage).any():
+            return left[width >= width.max() - tie], stage, near
+        near |= bool((np.abs(upper - upper.max() + 2.0 ** (1 - stage)) < tie).any())
+        left, stage = left[upper >= upper.max() - 2.0 ** (1 - stage)], stage + 1
+
+
 def collapsed_bound(kernel: DenseKernel, X: Array, y: Array, noise: float, Z: Array) -> float:
     """Titsias 2009, Eq. 9: log N(y | 0, Q + σ²I) − tr(K − Q) / 2σ²."""
     embedding = np.linalg.solve(np.linalg.cholesky(kernel(Z, Z)), kernel(Z, X))

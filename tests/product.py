@@ -268,10 +268,6 @@ def rightly_refused(combination: Combination) -> bool:
 
 #: What is refused today and is to come (issue 16). What is done leaves this table: it holds nothing that works.
 TO_COME = {
-    "stages with a dictionary, a memory or batches": Reason(
-        lambda it: it.rule == "stages" and (it.dictionary, it.memory, it.batches) != ("none",) * 3, "exact posteriors"
-    ),
-    "stages on stored arms": Reason(lambda it: it.rule == "stages" and it.where.stored, "finite set of actions"),
     "Thompson sampling on stored arms under a prior on time": Reason(
         lambda it: it.rule == "Thompson" and it.where.stored and it.memory in PRIORS_ON_TIME,
         "draws at all arms at once",

@@ -21,13 +21,16 @@ OWN = {
     "dms-tv-gp-ucb": {},
     "r-gp-ucb": {"period": 5.0},
     "sparq-gp-ucb": {"expert": lambda X, time: None},
-    "sup-kernel-ucb": {"horizon": 100},
     "sw-gp-ucb": {"window": 5.0},
     "ui-gp-ucb": {"growth": 0.1},
     "w-gp-ucb": {},
 }
+#: What others need.
+NEEDED = {"sup-kernel-ucb": {"horizon": 100}}
 TAKING = sorted(set(algorithms.names()) - set(OWN))
-CONTEXTUAL = {"k-ucb", "cbkb", "cbbkb", "ek-ucb", "et-gp-ucb", "lin-ucb", "gp-ts", "random", "tv-gp-ucb"}
+#: It chooses among finitely many actions.
+FINITE = "sup-kernel-ucb"
+CONTEXTUAL = {"k-ucb", "cbkb", "cbbkb", "ek-ucb", "et-gp-ucb", "lin-ucb", "gp-ts", "random", "tv-gp-ucb", FINITE}
 PRIOR = "back to prior"
 NAMES = ["window", "restart", "discount", "linear", PRIOR]
 SLOW = [pytest.mark.slow]
@@ -46,7 +49,7 @@ REPEATING = "mini-gp-ucb"
 def words_of(name, domain="arms"):
     words = {"kernel": matern(0.5, 1.7), "regularization": LAMBDA, "beta": BETA, "seed": 5}
     words["candidates"] = ARMS if domain == "arms" else DOMAINS[domain]()
-    words |= OWN.get(name, {})
+    words |= OWN.get(name, {}) | NEEDED.get(name, {})
     taken = algorithms.registry.signature(name).parameters
     if "features" in taken:
         words["features"] = words.pop("kernel")
@@ -91,6 +94,7 @@ def cases(*domains, quick=True):
         for memory, domain in product(NAMES, domains)
         if domain != "contexts" or name in CONTEXTUAL
         if memory != PRIOR or name != REPEATING
+        if domain != "box" or name != FINITE
     ]
 
 

@@ -57,8 +57,6 @@ REMEDIES = {
     "repetition of a point that is another in each round": {"batches": "global"},
     "Thompson sampling by a kernel without waves on stored arms": {"rule": "upper bound"},
     "stages on a box": {"space": "actions"},
-    "stages with a dictionary, a memory or batches": {"dictionary": "none", "memory": "none", "batches": "none"},
-    "stages on stored arms": {"space": "actions"},
     "Thompson sampling on stored arms under a prior on time": {"memory": "window"},
 }
 

@@ -26,7 +26,8 @@ class SupKernelUCB(Bandit):
     Args:
         kernel: the prior covariance of joint points, any GPyTorch kernel, in reward units squared.
         regularization: λ > 0, in reward units squared.
-        candidates: actions (A, a), or a ``Candidates`` such as ``ContextualActions`` without bounds.
+        candidates: actions (A, a), or a ``Candidates`` such as ``ContextualActions`` without bounds; arms may be in
+            files or blocks.
         bounds: refused, with a hint: the stages go through a finite set.
         context_dim: c, the number of context columns; without it there is no context, and candidates are arms.
         action_dim: a, where each round brings its own actions.
@@ -36,13 +37,14 @@ class SupKernelUCB(Bandit):
         failure_probability: δ in (0, 1).
         horizon: T, the planned number of rounds. It sets the widths at which stages decide: a reward is explored until
             its error is below 1/√T, in reward units.
-        memory: refused, with the reason: stages learn from rewards of one function.
+        memory: which observations count at a time in all stages, where the function changes, such as
+            ``SlidingWindow(500)`` or ``Discount(0.99)``. The theorem is for a function that stays.
         beta: a multiplier of the standard deviation (2 here is 4 in BoTorch) or a ``Width``, instead of the theorem's
             width, which over-explores in practice; then R and B are not needed.
         seed: addresses all randomness.
 
-    Cost of a round with A actions and u distinct points in the largest stage: O(S A u²), S = ⌈½ log₂ T⌉; memory O(u²)
-    for each stage.
+    Cost of a round: for each of the S = ⌈½ log₂ T⌉ stages that of K-UCB with the points of that stage, O(S A u²) with A
+    actions and u distinct points in the largest; and K-UCB's for a reward. Memory: S + 1 times that of K-UCB at most.
     """
 
     def __init__(
@@ -85,13 +87,11 @@ class SupKernelUCB(Bandit):
 
 
 def _finite(candidates: Candidates) -> Candidates:
-    """Return candidates of which there are finitely many in memory."""
-    actions = untimed(candidates)
-    unlisted = isinstance(actions, Arms) and actions.source.tensor is None
-    if unlisted or getattr(actions, "bounds", None) is not None:
+    """Return candidates of which there are finitely many."""
+    if not untimed(candidates).is_finite:
         raise InputError(
-            "SupKernelUCB looks at all actions one by one: give a finite set in memory, candidates (A, a), or "
-            "action_dim where each round brings its own. On a box use KUCB or EKUCB, or a grid."
+            "SupKernelUCB looks at all actions one by one: give a finite set, candidates (A, a), or action_dim where "
+            "each round brings its own. On a box use KUCB or EKUCB, or a grid."
         )
     return candidates
 
@@ -99,7 +99,7 @@ def _finite(candidates: Candidates) -> Candidates:
 def _most(candidates: Candidates, num_actions: int | None) -> int | None:
     """Return the most actions of a round, None where it is not known."""
     actions = untimed(candidates)
-    known = actions.source.tensor if isinstance(actions, Arms) else getattr(actions, "set", None)
+    known = actions.source if isinstance(actions, Arms) else getattr(actions, "set", None)
     if num_actions is None:
         return None if known is None else len(known)
     if known is not None:

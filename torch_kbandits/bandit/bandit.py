@@ -284,7 +284,7 @@ class Bandit(Undisturbed):
         after = learned(self._pieces, self._standing, X, Y, stages, pending, clock, ahead)
         # A batch of which all is told and nothing learned stays what it was.
         held = after.ledger.held
-        stays = ahead is not None and held and not pending.ids and torch.equal(ahead.pending, held[0].X)
+        stays = ahead is not None and held and not pending.ids and ahead.looks_from(held[0].X, held[0].stages)
         self._become(after, ahead if stays and after.told is self._standing.told else None)
 
     def forget(self, x: Any = None, *, context: Any = None, ids: int | Sequence[int] | None = None) -> None:
@@ -483,8 +483,8 @@ class Bandit(Undisturbed):
         """
         check_format(state)
         check_config(state["config"], self._config())
-        rule, timed = self._acquisition, self._pieces.has_clock
-        saved = saved_state(state, self.candidates.example, rule.num_stages, timed=timed)
+        words = {"timed": self._pieces.has_clock, "exact": self.dictionary is None}
+        saved = saved_state(state, self.candidates.example, self._acquisition.num_stages, **words)
         answers, counts = saved_answers(state, self.candidates.example, self._pieces.advice)
         after = replace(restored(self._pieces, saved), answers=answers)
         self._become(after)
@@ -596,7 +596,7 @@ class Bandit(Undisturbed):
         """Return the posterior with the batch so far pending, kept from ask to ask."""
         ahead, ledger = self._known_ahead(standing), standing.ledger
         if ahead is None:
-            ahead = standing.belief.lookahead(ledger.outstanding, ledger.pending.stages)
+            ahead = standing.belief.lookahead(ledger.outstanding, ledger.outstanding_stages)
             self._outlook = _Outlook(standing.belief, ledger, ahead)
         return ahead
 

@@ -89,7 +89,7 @@ def restored(pieces: Pieces, saved: SavedState) -> Standing:
     belief = pieces.prior(memory).at(saved.clock.now)
     counting = saved.history.rows(slice(saved.num_forgotten, saved.num_learned))
     if len(counting.X):
-        belief = belief.restored(counting, saved.dictionary)
+        belief = belief.restored(counting, *saved.dictionaries)
     return Standing(ledger, saved.clock, belief, memory, saved.history.next_round, summaries)
 
 
@@ -111,12 +111,12 @@ def _is_complete(batches: Batches, held: History, belief: Belief, ahead: Lookahe
     """Say whether points told are a complete batch; of thousands, which cost their square, the first may do."""
     if batches.rule is None:
         return True
-    X = held.X
-    if ahead is not None and torch.equal(ahead.pending, X):
+    if ahead is not None and ahead.looks_from(held.X, held.stages):
         return batches.is_complete(ahead)
-    first = X[:_FIRST_LOOKED_AT]
-    is_complete = batches.is_complete(belief.lookahead(first))
-    return is_complete or (len(X) > len(first) and batches.is_complete(belief.lookahead(X)))
+    first = held.rows(slice(_FIRST_LOOKED_AT))
+    is_complete = batches.is_complete(belief.lookahead(first.X, first.stages))
+    more = len(held.X) > len(first.X)
+    return is_complete or (more and batches.is_complete(belief.lookahead(held.X, held.stages)))
 
 
 def _with_memory(pieces: Pieces, standing: Standing, *, restarts: bool) -> Standing:

@@ -166,11 +166,6 @@ class Pieces:
                 )
         for memory in self._all_memories or (None,):
             check_kernel(self._kernel_under(memory), self.candidates.example)
-        if self.acquisition.num_stages and (self.dictionary, self.batches, *self._all_memories) != (None, None):
-            raise InputError(
-                "A rule that chooses through stages needs exact posteriors, each of rewards of one function that are "
-                "independent given the points of its stage: leave out dictionary, batches and memory."
-            )
         self._check_rule()
         object.__setattr__(self, "width", ConstantWidth(0.0) if self.width is None else self.width)
         object.__setattr__(self, "kernel", deepcopy(self.kernel))
@@ -216,24 +211,28 @@ class Pieces:
     def prior(self, memory: Memory | None) -> Belief:
         """Return the belief before any reward, under the memory that is in force."""
         num_stages = self.acquisition.num_stages
-        if num_stages:
-            return StagedBelief(self.candidates.example, self.kernel, self.regularization, num_stages)
-        online = self.dictionary is not None and self.dictionary.is_online
+        by_number = memory.by_number if memory is not None and num_stages else None
+        belief, *stages = (self._belief_under(by_number or memory) for _ in range(1 + num_stages))
+        if stages:
+            belief = StagedBelief(belief, tuple(stages), by_number=by_number is not None)
+        if self.advice is not None and not isinstance(belief, Advised):
+            raise InputError(
+                "An expert's answers need a posterior whose observations age: give memory=UncertaintyInjection(...), "
+                "or leave out advice; and no rule that chooses through stages."
+            )
+        return belief
+
+    def _belief_under(self, memory: Memory | None) -> Belief:
+        """Return the belief of one posterior before any reward, under a memory."""
         terms = Terms(
             self._kernel_under(memory),
             self.regularization,
             self.seed,
             exact=self.dictionary is None,
-            online=online,
+            online=self.dictionary is not None and self.dictionary.is_online,
             memory=memory,
         )
-        belief = belief_over(self.candidates, terms)
-        if self.advice is not None and not isinstance(belief, Advised):
-            raise InputError(
-                "An expert's answers need a posterior whose observations age: give memory=UncertaintyInjection(...), "
-                "or leave out advice."
-            )
-        return belief
+        return belief_over(self.candidates, terms)
 
     def _kernel_under(self, memory: Memory | None) -> Kernel:
         """Return the prior covariance of points under a memory."""
@@ -263,11 +262,8 @@ class Pieces:
             InputError: if it cannot.
         """
         candidates = untimed(self.candidates)
-        if self.acquisition.num_stages and (candidates.is_stored or not candidates.is_finite):
-            raise InputError(
-                "A choice through stages needs a finite set of actions in memory: give actions instead of bounds or "
-                "of arms read from a file."
-            )
+        if self.acquisition.num_stages and not candidates.is_finite:
+            raise InputError("A choice through stages needs a finite set of actions: give actions instead of bounds.")
         if self.acquisition.draws_functions and candidates.is_stored:
             wave_prior(self.kernel, candidates.example.shape[-1])
 

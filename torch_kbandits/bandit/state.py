@@ -2,8 +2,8 @@
 
 import dataclasses
 import hashlib
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, cast
 
 import torch
 from gpytorch.kernels import Kernel
@@ -12,6 +12,7 @@ from torch import Tensor
 from torch_kbandits import checks
 from torch_kbandits.bandit.advice import Advice
 from torch_kbandits.bandit.standing import Standing
+from torch_kbandits.beliefs import Belief
 from torch_kbandits.dictionaries import Selection
 from torch_kbandits.errors import InputError, StateMismatchError
 from torch_kbandits.observations.clock import Clock
@@ -71,14 +72,12 @@ def describe_value(name: str, value: Any, config: dict[str, Any]) -> None:
 
 def state_of(config: dict[str, Any], standing: Standing, advice: Advice | None) -> dict[str, Any]:
     """Return the state of a bandit: tensors of its own, numbers and strings."""
-    ledger, clock = standing.ledger, standing.clock
-    inducing_points, dictionary_weights = standing.told.inducing_points, standing.told.dictionary_weights
+    ledger, clock, told = standing.ledger, standing.clock, standing.told
     state = {
         "format": STATE_FORMAT,
         "config": config,
         "history": ledger.in_one_part.told[0].copied()._asdict(),
-        "inducing_points": inducing_points.clone(),
-        "dictionary_weights": None if dictionary_weights is None else dictionary_weights.clone(),
+        **_dictionary_of(told),
         "pending": ledger.pending.points.clone(),
         "pending_ids": list(ledger.pending.ids),
         "pending_stages": ledger.pending.stages,
@@ -87,19 +86,28 @@ def state_of(config: dict[str, Any], standing: Standing, advice: Advice | None) 
         "num_forgotten": ledger.num_forgotten,
         "clock": {"now": clock.now, "kind": clock.kind},
     }
+    if told.stage_beliefs and not told.exact:  # an exact posterior follows from the history
+        state["stages"] = [_dictionary_of(stage) for stage in told.stage_beliefs]
     if advice is None:
         return state
     answers = [{"now": now, **said.copied()._asdict()} for now, said in standing.answers]
     return state | {"expert": {"counts": advice.counts(), "answers": answers}}
 
 
-#: What a state has, of which kinds; what is not needed may be missing.
+def _dictionary_of(belief: Belief) -> dict[str, Tensor | None]:
+    """Return the dictionary of a belief, and what its rule wants handed back."""
+    points, weights = belief.inducing_points, belief.dictionary_weights
+    return {"inducing_points": points.clone(), "dictionary_weights": None if weights is None else weights.clone()}
+
+
+#: The dictionary that a state has, of which kinds.
+_DICTIONARY: dict[str, tuple[type, ...]] = {"inducing_points": (Tensor,), "dictionary_weights": (Tensor, type(None))}
+#: What else it has; what is not needed may be missing.
 _PARTS: dict[str, tuple[type, ...]] = {
     "format": (int,),
     "config": (Mapping,),
     "history": (Mapping,),
-    "inducing_points": (Tensor,),
-    "dictionary_weights": (Tensor, type(None)),
+    **_DICTIONARY,
     "pending": (Tensor,),
     "pending_ids": (list, tuple),
     "num_asked": (int,),
@@ -107,6 +115,7 @@ _PARTS: dict[str, tuple[type, ...]] = {
 }
 _OTHER_PARTS: dict[str, tuple[type, ...]] = {
     "pending_stages": (Tensor, type(None)),
+    "stages": (list, tuple),
     "num_forgotten": (int,),
     "clock": (Mapping,),
 }
@@ -141,6 +150,10 @@ def check_format(state: Mapping[str, Any]) -> None:
         )
     check_parts(state, _PARTS, _OTHER_PARTS)
     check_parts(state["history"], _COLUMNS, _OTHER_COLUMNS, "history.")
+    for stage in state.get("stages", ()):
+        if not isinstance(stage, Mapping):
+            raise StateMismatchError(f"The state is damaged: a stage is {checks.describe(stage)}.")
+        check_parts(stage, _DICTIONARY, prefix="stages.")
 
 
 def check_parts(
@@ -198,7 +211,8 @@ class SavedState(NamedTuple):
 
     Attributes:
         history: what was told.
-        dictionary: points, and weights if its rule has any; no indices.
+        dictionaries: points, and weights if their rule has any; no indices. That of everything told, and those of the
+            stages where these have any.
         pending: points asked for and not told.
         num_asked: how many points were ever asked for.
         num_learned: how many of the rewards were learned.
@@ -207,7 +221,7 @@ class SavedState(NamedTuple):
     """
 
     history: History
-    dictionary: Selection
+    dictionaries: tuple[Selection, ...]
     pending: Pending
     num_asked: int
     num_learned: int
@@ -215,7 +229,9 @@ class SavedState(NamedTuple):
     clock: Clock
 
 
-def saved_state(state: Mapping[str, Any], example: Tensor, num_stages: int = 0, *, timed: bool = False) -> SavedState:
+def saved_state(
+    state: Mapping[str, Any], example: Tensor, num_stages: int = 0, *, timed: bool = False, exact: bool = False
+) -> SavedState:
     """Return copies of the parts of a saved state, checked like what is told.
 
     Args:
@@ -223,6 +239,7 @@ def saved_state(state: Mapping[str, Any], example: Tensor, num_stages: int = 0, 
         example: a point (1, d) of the bandit that loads it.
         num_stages: of that bandit.
         timed: whether it has a clock.
+        exact: whether its posteriors are, so that stages need no dictionaries.
 
     Raises:
         StateMismatchError: if something is missing or does not fit together.
@@ -231,7 +248,6 @@ def saved_state(state: Mapping[str, Any], example: Tensor, num_stages: int = 0, 
         saved = History(**state["history"])
         X = _saved_points("X", saved.X, example)
         Y = rewards(saved.Y.to(example.device), X) if len(X) else example.new_zeros(0)
-        dictionary = _saved_dictionary(state["inducing_points"], state["dictionary_weights"], example)
         pending = _saved_points("pending points", state["pending"], example)
         ids, num_asked = tuple(int(number) for number in state["pending_ids"]), int(state["num_asked"])
         num_learned = int(state["num_learned"])
@@ -253,11 +269,11 @@ def saved_state(state: Mapping[str, Any], example: Tensor, num_stages: int = 0, 
             raise InputError("the history of a bandit with a memory needs times, and of one without has none.")
         if saved.times is not None:
             clock.check(saved.times)
-        if not timed and (num_learned > num_forgotten) != (len(dictionary.points) > 0):
-            raise InputError(
-                f"{num_learned - num_forgotten} rewards were learned and {len(dictionary.points)} points in the "
-                "dictionary."
-            )
+        counting = slice(num_forgotten, num_learned)
+        dictionaries = [_saved_dictionary(state, example, num_learned - num_forgotten, timed=timed)]
+        for stage, part in enumerate([] if exact else _saved_stages(state, num_stages), 1):
+            number = int((cast(Tensor, stages)[counting] == stage).sum())
+            dictionaries.append(_saved_dictionary(part, example, number, timed=timed))
         if len(ids) != len(pending) or list(ids) != sorted({*ids}) or (ids and not 0 <= ids[0] <= ids[-1] < num_asked):
             raise InputError(f"{len(pending)} points are pending and their ids are {ids}, of {num_asked} asked for.")
     except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
@@ -265,7 +281,7 @@ def saved_state(state: Mapping[str, Any], example: Tensor, num_stages: int = 0, 
     times = None if saved.times is None else saved.times.to(example.device, torch.float64, copy=True)
     history = History(X.clone(), Y.clone(), saved.rounds.to(example.device).clone(), stages, times)
     outstanding = Pending(pending.clone(), ids, pending_stages)
-    return SavedState(history, dictionary, outstanding, num_asked, num_learned, num_forgotten, clock)
+    return SavedState(history, tuple(dictionaries), outstanding, num_asked, num_learned, num_forgotten, clock)
 
 
 def saved_answers(
@@ -297,8 +313,19 @@ def saved_answers(
     return tuple(found), counts
 
 
-def _saved_dictionary(points: Tensor, weights: Tensor | None, example: Tensor) -> Selection:
-    points = _saved_points("dictionary", points, example).clone()
+def _saved_stages(state: Mapping[str, Any], num_stages: int) -> Sequence[Mapping[str, Any]]:
+    """Return what a state has of each stage; nothing where there are none."""
+    parts = state.get("stages", ())
+    if len(parts) != num_stages:
+        raise InputError(f"there are {num_stages} stages, and dictionaries of {len(parts)}.")
+    return parts
+
+
+def _saved_dictionary(part: Mapping[str, Any], example: Tensor, number: int, *, timed: bool) -> Selection:
+    """Return the dictionary of a belief that learned a number of rewards; with a clock all may be forgotten."""
+    points, weights = _saved_points("dictionary", part["inducing_points"], example).clone(), part["dictionary_weights"]
+    if not timed and (number > 0) != (len(points) > 0):
+        raise InputError(f"{number} rewards were learned and {len(points)} points in the dictionary.")
     if weights is not None:
         weights = checks.finite("the saved weights", checks.floating_tensor("the saved weights", weights))
         weights = weights.to(example.device, copy=True)

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from copy import deepcopy
 from dataclasses import replace
-from typing import Any, Self, cast
+from typing import Any, Protocol, Self, cast
 
 import torch
 from gpytorch.kernels import Kernel
@@ -16,6 +16,24 @@ from torch_kbandits.errors import EmptyHistoryError, NumericalError
 from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.observations.ledger import History
 from torch_kbandits.posteriors.dtc import DTCFactors
+
+
+class Offered(Protocol):
+    """The posterior at the A candidates of a round, of which there are finitely many."""
+
+    @property
+    def mean(self) -> Tensor:
+        """Posterior means, (A,)."""
+        ...
+
+    @property
+    def variance(self) -> Tensor:
+        """Posterior variances with pending points hallucinated, (A,)."""
+        ...
+
+    def chosen(self, row: int) -> Tensor:
+        """Return the candidate of a row, (1, d), which is chosen."""
+        ...
 
 
 class Lookahead(ABC):
@@ -40,6 +58,11 @@ class Lookahead(ABC):
         self._pending = [torch.cat(self._pending)]
         return self._pending[0]
 
+    def looks_from(self, X: Tensor, stages: Tensor | None) -> bool:
+        """Say whether just these points (k, d) are pending, which these stages (k,) chose, in this order."""
+        same = stages is None or self.stages is None or torch.equal(self.stages, stages)
+        return same and torch.equal(self.pending, X)
+
     @abstractmethod
     def choose(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain | None = None) -> Tensor:
         """Return the point (1, d) that a rule chooses.
@@ -50,6 +73,10 @@ class Lookahead(ABC):
             seed: all randomness of the choice.
             domain: what may be played in this round; None where that is the same in every round.
         """
+
+    @abstractmethod
+    def offered(self, domain: Domain | None) -> Offered:
+        """Return the posterior at what may be played in a round, if that is finite; see ``choose``."""
 
     def add(self, point: Tensor, times: int = 1) -> None:
         """Make a point (1, d) pending, as often as is said."""
@@ -85,6 +112,9 @@ class Belief(ABC):
 
     #: The order in which ties between arms are broken, (A,); None where a lot of the round decides.
     tie_rank: Tensor | None = None
+
+    #: The beliefs of the stages of a choice; none where there are no stages.
+    stage_beliefs: tuple["Belief", ...] = ()
 
     def __init__(self, example: Tensor, kernel: Kernel, regularization: float, *, exact: bool) -> None:
         self.exact = exact

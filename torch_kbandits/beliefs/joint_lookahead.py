@@ -128,10 +128,15 @@ class JointLookahead(Lookahead):
         if domain.bounds is not None:
             return on_box(rule, belief.posterior_model, belief.num_observations, beta, pending, domain, seed)
         with torch.no_grad():
-            offer = _Offer(self, domain) if domain.arms is not None else _StoredOffer(self, domain)
+            offer = self.offered(domain)
             scores = rule.on_arms(offer, beta, seed)
             row = best_of(scores, beta, belief.kernel_bound(), seed, belief.tie_rank)
             return offer.chosen(row)
+
+    def offered(self, domain: Domain | None) -> "_Offer | _StoredOffer":
+        """Return the posterior at the actions of a round."""
+        domain = required(domain)
+        return _Offer(self, domain) if domain.arms is not None else _StoredOffer(self, domain)
 
     def _add(self, point: Tensor, times: int) -> None:
         """Do nothing: points are taken in when a variance is asked for."""

@@ -1,73 +1,61 @@
-"""One posterior for each stage of a choice, and one of everything told."""
+"""A choice through stages: a belief for each of them, and one of everything told."""
 
+from collections.abc import Iterable
 from copy import copy
-from typing import Self, cast
+from operator import is_
+from typing import Self
 
 import torch
-from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from torch_kbandits.acquisition import AcquisitionRule, Domain, StagedRule, hallucinate
-from torch_kbandits.beliefs.base import Belief, Lookahead
-from torch_kbandits.beliefs.joint_belief import JointBelief
-from torch_kbandits.beliefs.joint_lookahead import best_of, required
+from torch_kbandits.acquisition import AcquisitionRule, Domain, StagedRule
+from torch_kbandits.beliefs.base import Belief, Lookahead, Offered
+from torch_kbandits.beliefs.joint_lookahead import best_of
 from torch_kbandits.dictionaries import DictionaryRule, Selection
 from torch_kbandits.models import NystromGP, OnlineGP
-from torch_kbandits.numerics.gram import prior_variance
+from torch_kbandits.numerics.random import generator_for
 from torch_kbandits.observations.ledger import History
-from torch_kbandits.observations.played import PlayedLog
 
 
 class StagedBelief(Belief):
-    """An exact posterior for each stage, conditioned on the rounds in which that stage chose, and one of all rounds.
+    """A belief for each stage, which learns the rewards of points that this stage chose, and one of everything told.
 
-    Actions are chosen by the stages. The posterior of all rounds serves ``recommend``, and widths that read the
-    evidence: its gain and its effective dimension are at least those of every stage. It is brought up to date when it
-    is asked for.
+    They are beliefs like any other: each has a dictionary of its own and forgets what the memory says. Points are
+    chosen by the stages. The belief of everything serves all else: what is recommended, and widths that read the
+    evidence. If posteriors are exact its gain and its effective dimension are at least those of every stage.
 
     Args:
-        example: a point (1, d) whose dtype and device all tensors have.
-        kernel: the prior covariance; a copy is kept.
-        regularization: λ.
-        num_stages: S.
+        everything: the belief of everything told, before any reward.
+        stages: those of the stages, before any reward.
+        by_number: whether their memory goes by the number of a reward, counted from 0 over all that is told, and not by
+            its time.
 
-    Cost of a reward: O(u²) for the u distinct points of its stage, and a copy of its factor.
+    Cost of a reward: that of everything, and that of its stage.
     """
 
-    def __init__(self, example: Tensor, kernel: Kernel, regularization: float, num_stages: int) -> None:
-        super().__init__(example, kernel, regularization, exact=True)
-        empty = example[:0]
-        self._stages = tuple(cast(OnlineGP, self.model(empty, empty.new_zeros(0), empty)) for _ in range(num_stages))
-        self._log = PlayedLog(example)
-        self._X, self._Y = empty, empty.new_zeros(0)
-        self._everything = JointBelief(example, kernel, regularization, exact=True)
-        self._kernel_bound = self._everything.kernel_bound()
+    def __init__(self, everything: Belief, stages: tuple[Belief, ...], *, by_number: bool = False) -> None:
+        example, level = everything.inducing_points, float(everything.regularization)
+        super().__init__(example, everything.kernel, level, exact=everything.exact)
+        self.everything, self.stage_beliefs = everything, stages
+        self._by_number, self._number = by_number, 0
 
     @property
     def num_observations(self) -> int:
-        """Number t of observations, in all stages and in none."""
-        return len(self._X)
+        """Number t of observations that count, in all stages and in none."""
+        return self.everything.num_observations
 
     @property
     def inducing_points(self) -> Tensor:
-        """All played points, (u, d)."""
-        return self._log.points
+        """The dictionary of everything told, (m, d)."""
+        return self.everything.inducing_points
 
     @property
-    def everything(self) -> JointBelief:
-        """The posterior of all that was told. Cost: O(u²) for each reward since it was last asked for."""
-        known = self._everything.num_observations
-        if known < len(self._X):
-            since = History(self._X[known:], self._Y[known:], torch.zeros_like(self._Y[known:]).long())
-            self._everything = self._everything.learned(since, None, None)
-        return self._everything
-
-    @property
-    def dictionary_weights(self) -> None:
-        """Nothing: there is no dictionary rule."""
+    def dictionary_weights(self) -> Tensor | None:
+        """What the dictionary rule wants handed back of each of ``inducing_points``, (m,); None if nothing."""
+        return self.everything.dictionary_weights
 
     def effective_dimension(self) -> Tensor:
-        """Return Σ_s τ(x_s) of all rounds, 0-dim."""
+        """Return Σ_s τ̃(x_s) of all rounds, 0-dim."""
         return self.everything.effective_dimension()
 
     def information_gain(self) -> Tensor:
@@ -75,99 +63,179 @@ class StagedBelief(Belief):
         return self.everything.information_gain()
 
     def kernel_bound(self) -> Tensor:
-        """Return the largest prior variance of a played point, 0-dim; for stationary kernels that of all points."""
-        return self._kernel_bound
+        """Return the largest k(x, x) known of, 0-dim."""
+        return self.everything.kernel_bound()
 
     def mean_norm(self) -> Tensor:
         """Return the RKHS norm of the posterior mean of all rounds, 0-dim."""
         return self.everything.mean_norm()
 
     def recommend(self) -> Tensor:
-        """Return the played point (1, d) of the largest posterior mean."""
+        """Return the played point (1, d) of the largest posterior mean given all rounds."""
         return self.everything.recommend()
 
     def moments(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Return the posterior means and variances at points X (q, d) given all rounds, each (q,)."""
         return self.everything.moments(X)
 
-    def stage_model(self, stage: int) -> OnlineGP:
-        """Return the model of a stage, counted from 1."""
-        return self._stages[stage - 1]
-
-    def learned(self, told: History, rule: DictionaryRule | None, generator: torch.Generator | None) -> Self:
-        """Return the belief with more rewards, each in the stage that chose its point, if any."""
-        X, Y, stages, other = told.X, told.Y, told.stages, copy(self)
-        models = list(self._stages)
-        for stage in [] if stages is None else stages[stages > 0].unique().tolist():
-            rows = stages == stage
-            models[stage - 1] = copy(models[stage - 1])  # what it knows is replaced and never written into
-            models[stage - 1].tell(X[rows], Y[rows].unsqueeze(-1))
-        with torch.no_grad():
-            other._kernel_bound = torch.maximum(self._kernel_bound, prior_variance(self.kernel, X).max())
-        other._log = self._log.with_rewards(X, Y, self._log.locate(X))
-        other._X, other._Y, other._stages = torch.cat([self._X, X]), torch.cat([self._Y, Y]), tuple(models)
-        return other
-
-    def restored(self, told: History, dictionary: Selection) -> Self:
-        """Return the empty belief with a whole history."""
-        return self.learned(told, None, None)
-
-    def at(self, now: float) -> Self:
-        """Return this belief: what it learned counts at any time."""
-        return self
-
     def shown(self, told: History) -> NystromGP | OnlineGP:
         """Return the posterior of the rewards learned as a BoTorch model of its own."""
-        return self.model(told.X, told.Y, self.inducing_points)
+        return self.everything.shown(told)
+
+    def learned(self, told: History, rule: DictionaryRule | None, generator: torch.Generator | None) -> Self:
+        """Return the belief with more rewards, each in the stage that chose its point, if any.
+
+        Everything told gets the dictionary that it has without stages; each stage draws from an address of its own.
+        """
+        numbered, parts = self._numbered(told)
+
+        def one(stage: int, part: Belief, own: History) -> Belief:
+            return part.learned(own, rule, _generator(generator, stage)) if len(own.X) else part
+
+        return self._with(map(one, range(len(parts)), parts, self._split(numbered)), len(told.X))
+
+    def restored(self, told: History, dictionary: Selection, *of_stages: Selection) -> Self:
+        """Return the empty belief conditioned on a whole history at known dictionaries.
+
+        Args:
+            told: the rewards.
+            dictionary: of everything told.
+            of_stages: of each stage; none if the posteriors are exact.
+        """
+        numbered, parts = self._numbered(told)
+        dictionaries = (dictionary, *(of_stages or [dictionary] * len(self.stage_beliefs)))
+
+        def one(part: Belief, own: History, known: Selection) -> Belief:
+            return part.restored(own, known) if len(own.X) else part
+
+        return self._with(map(one, parts, self._split(numbered), dictionaries), len(told.X))
+
+    def at(self, now: float) -> Self:
+        """Return the belief at a time, which is not before the present one; this one stays as it is."""
+        parts = self._parts if self._by_number else self._parts_at(now)
+        return self if all(map(is_, parts, self._parts)) else self._with(parts)
 
     def lookahead(self, pending: Tensor, stages: Tensor | None = None) -> "StagedLookahead":
         """Return the posterior with points (k, d) pending that stages (k,) chose; no stage chose any without them."""
         none = torch.zeros(len(pending), dtype=torch.long, device=pending.device)
-        return StagedLookahead(self, pending, none if stages is None else stages)
+        return StagedLookahead(self._parts, pending, none if stages is None else stages)
+
+    # ---------------------------------------------------------------- inside
+
+    @property
+    def _parts(self) -> tuple[Belief, ...]:
+        """Everything told, then the stages."""
+        return self.everything, *self.stage_beliefs
+
+    def _numbered(self, told: History) -> tuple[History, tuple[Belief, ...]]:
+        """Return rewards with the times that the memory goes by, and the parts at the time once they are told."""
+        if not self._by_number:
+            return told, self._parts
+        after = self._number + len(told.X)
+        numbers = torch.arange(self._number, after, dtype=torch.float64, device=told.X.device)
+        return told._replace(times=numbers), self._parts_at(float(after))
+
+    def _parts_at(self, now: float) -> tuple[Belief, ...]:
+        return tuple(part.at(now) for part in self._parts)
+
+    def _split(self, told: History) -> list[History]:
+        """Return all rewards, and then those of each stage."""
+        stages = torch.zeros_like(told.rounds) if told.stages is None else told.stages
+        return [told, *(told.rows(stages == stage) for stage in range(1, len(self._parts)))]
+
+    def _with(self, parts: Iterable[Belief], num_more: int = 0) -> Self:
+        other = copy(self)
+        other.everything, *stages = parts
+        other.stage_beliefs, other._number = tuple(stages), self._number + num_more
+        return other
+
+
+def _generator(generator: torch.Generator | None, stage: int) -> torch.Generator | None:
+    """Return the randomness of a stage, that of everything told for 0."""
+    if generator is None or stage == 0:
+        return generator
+    return generator_for(generator.initial_seed(), stage, "stage")
 
 
 class StagedLookahead(Lookahead):
-    """The stages with points pending; each takes those that it chose as if they had returned their posterior mean."""
+    """The stages with points pending; each takes those that it chose as if they had returned their posterior mean.
 
-    def __init__(self, belief: StagedBelief, pending: Tensor, stages: Tensor) -> None:
+    Args:
+        parts: the belief of everything told, then those of the stages.
+        pending: (k, d).
+        stages: the stage that chose each, (k,), 0 for none.
+    """
+
+    def __init__(self, parts: tuple[Belief, ...], pending: Tensor, stages: Tensor) -> None:
         super().__init__(pending)
-        self._belief = belief
+        self._parts = parts
         self.stages: Tensor = stages
-        self._chosen_in = 0
+        self._chosen_in: int | None = None  # of a point that was chosen and not added yet
+        self._aheads: dict[int, Lookahead] = {}  # of the parts that were asked; shared with copies, which replace it
 
     def choose(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain | None = None) -> Tensor:
         """Return the point (1, d) that the stages choose; equals are broken by lot.
 
-        Another rule than a ``StagedRule`` chooses by the posterior of everything told, without what is pending.
+        Another rule than a ``StagedRule`` chooses by the posterior of everything told.
         """
         if not isinstance(rule, StagedRule):
-            return self._belief.everything.lookahead(self.pending[:0]).choose(rule, beta, seed, domain)
-        arms, stage = cast(Tensor, required(domain).arms), 1
+            return self._ahead(0).choose(rule, beta, seed, domain)
         with torch.no_grad():
-            verdict = rule.verdict(stage, *self._bounds(stage, arms, beta))
+            stage, offer = 1, self._ahead(1).offered(domain)
+            rows = torch.arange(len(offer.mean), device=offer.mean.device)
+            verdict = rule.verdict(stage, *_bounds(offer, beta, rows))
             while verdict.scores is None:
-                arms, stage = arms[verdict.kept], stage + 1
-                verdict = rule.verdict(stage, *self._bounds(stage, arms, beta))
-            row = best_of(verdict.scores, beta, self._belief.kernel_bound(), seed)
-        self._chosen_in = verdict.stage
-        return arms[row, None].clone()
+                rows, stage = rows[verdict.kept], stage + 1
+                offer = self._ahead(stage).offered(domain)
+                verdict = rule.verdict(stage, *_bounds(offer, beta, rows))
+            best = best_of(verdict.scores, beta, self._parts[0].kernel_bound(), seed)
+            self._chosen_in = verdict.stage
+            return offer.chosen(int(rows[best]))
+
+    def offered(self, domain: Domain | None) -> Offered:
+        """Return the posterior of everything told at what may be played in a round."""
+        return self._ahead(0).offered(domain)
 
     def _add(self, point: Tensor, times: int) -> None:
-        """Note the stage of the point, which is the one chosen last."""
-        self.stages = torch.cat([self.stages, self.stages.new_full((times,), self._chosen_in)])
+        """Note the stage of the point: the one that just chose it, or chose it last if it is played again."""
+        stage = self._chosen_in
+        if stage is None:
+            before = self.stages[(self.pending == point).all(-1)]
+            stage = int(before[-1]) if len(before) else 0
+        aheads = dict(self._aheads)
+        for part in {0, stage} & set(aheads):
+            aheads[part] = copy(aheads[part])
+            aheads[part].add(point, times)
+        self._aheads, self._chosen_in = aheads, None
+        self.stages = torch.cat([self.stages, self.stages.new_full((times,), stage)])
 
     def pending_scores(self) -> Tensor:
-        """Return the scores of the pending points under the posterior of everything told, (k,)."""
-        return self._belief.everything.lookahead(self.pending).pending_scores()
+        """Return the score of each pending point under the belief that learns it, (k,): of its stage, or everything.
+
+        Those of everything told are no larger if posteriors are exact, so a rule that sums them bounds all variances.
+        """
+        scores = self._ahead(0).pending_scores().clone()
+        for stage in self._pending_stages():
+            scores[self.stages == stage] = self._ahead(stage).pending_scores().to(scores)
+        return scores
 
     def variance_ratio(self) -> Tensor:
-        """Return the largest ratio under the posterior of everything told, 0-dim."""
-        return self._belief.everything.lookahead(self.pending).variance_ratio()
+        """Return the largest ratio, 0-dim: of the stages with points pending, and of everything told."""
+        ratios = [self._ahead(part).variance_ratio() for part in (0, *self._pending_stages())]
+        return torch.stack(ratios).max()
 
-    def _bounds(self, stage: int, arms: Tensor, beta: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the posterior means and the widths of arms (A, d) in a stage, each (A,)."""
-        model = self._belief.stage_model(stage)
-        posterior = model.posterior(arms.unsqueeze(-2))
-        own = self.pending[self.stages == stage]
-        ahead = cast(OnlineGP, hallucinate(model, own)).posterior(arms.unsqueeze(-2)) if len(own) else posterior
-        return cast(Tensor, posterior.mean).flatten(), beta * ahead.variance.flatten().sqrt()
+    def _pending_stages(self) -> list[int]:
+        """Return the stages that chose points which are pending."""
+        return self.stages[self.stages > 0].unique().tolist()
+
+    def _ahead(self, part: int) -> Lookahead:
+        """Return everything told with all that is pending, part 0, or a stage with what it chose."""
+        if part not in self._aheads:
+            own = self.pending if part == 0 else self.pending[self.stages == part]
+            self._aheads[part] = self._parts[part].lookahead(own)
+        return self._aheads[part]
+
+
+def _bounds(offer: Offered, beta: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the posterior means and the widths of some rows (k,) of what is offered, each (k,)."""
+    return offer.mean[rows], beta * offer.variance[rows].sqrt()

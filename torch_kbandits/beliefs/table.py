@@ -438,7 +438,15 @@ class ArmLookahead(Lookahead):
     def choose(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain | None = None) -> Tensor:
         """Return the arm (1, d) of the highest score."""
         rows, scores = self.contenders(rule, beta, seed)
-        return self._table.arm(self._table.highest(scores, beta, rows))
+        return self.chosen(self._table.highest(scores, beta, rows))
+
+    def offered(self, domain: Domain | None) -> Self:
+        """Return this posterior, which is over all arms."""
+        return self
+
+    def chosen(self, row: int) -> Tensor:
+        """Return the arm of a row, (1, d)."""
+        return self._table.arm(row)
 
     def _add(self, point: Tensor, times: int) -> None:
         self._table, self._hallucinated = self._table.with_points(point), self._hallucinated.with_points(point)

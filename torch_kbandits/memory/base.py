@@ -19,6 +19,10 @@ class Memory(ABC):
     #: Whether an observation that counts has noise variance λ whatever its age.
     keeps_noise: bool = True
 
+    #: The same memory where the time of a reward is its number, counted from 0, and the present how many were told.
+    #: None where its age alone decides whether a reward counts, so that a part of a history may be looked at alone.
+    by_number: "Memory | None" = None
+
     #: Whether the first column of points must be the time at which they are played.
     needs_time_column: ClassVar[bool] = False
 

@@ -38,9 +38,10 @@ class SlidingWindow(Memory):
     def __post_init__(self) -> None:
         if self.unit not in ("time", "observations"):
             raise InputError(f'unit must be "time" or "observations", got {self.unit!r}.')
-        if isinstance(self.size, float) and self.size == math.inf:
-            return
-        checks.keep(self, size=checks.positive_integer if self.unit == "observations" else checks.positive)
+        if not (isinstance(self.size, float) and self.size == math.inf):
+            checks.keep(self, size=checks.positive_integer if self.unit == "observations" else checks.positive)
+        if self.unit == "observations":
+            object.__setattr__(self, "by_number", SlidingWindow(self.size))
 
     def noise(self, times: Tensor, now: float, regularization: float | Tensor) -> Tensor:
         """Return λ within the window and infinity outside, (n,)."""

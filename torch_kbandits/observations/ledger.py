@@ -351,6 +351,13 @@ class Ledger:
         """The points of the batch so far: told and not yet learned, then pending, (k, d)."""
         return torch.cat([*(held.X for held in self.held), self.pending.points])
 
+    @property
+    def outstanding_stages(self) -> Tensor | None:
+        """The stage that chose each of the ``outstanding`` points, (k,), 0 for none; None where there are no stages."""
+        pending = self.pending.stages
+        held = [part.stages for part in self.held if part.stages is not None]
+        return None if pending is None else torch.cat([*held, pending])
+
     def with_asked(self, X: Tensor, stages: Tensor | None = None) -> Self:
         """Return the ledger with points (q, d) pending under the next numbers, which stages (q,) chose, or none."""
         ids, before = tuple(range(self.num_asked, self.num_asked + len(X))), self.pending

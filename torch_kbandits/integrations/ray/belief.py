@@ -1,6 +1,6 @@
 """The posterior over arms that workers hold, seen from the bandit."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Self, cast
 
 import numpy as np
@@ -95,12 +95,12 @@ class ShardedTable(FeatureTable):
     @property
     def mean(self) -> Tensor:
         """Posterior means of the arms, (A,): all of them are sent here."""
-        return self._moments()[0]
+        return self.moments_of_all()[0]
 
     @property
     def variance(self) -> Tensor:
         """Posterior variances of the arms, (A,), in reward units squared: all of them are sent here."""
-        return self._moments()[1]
+        return self.moments_of_all()[1]
 
     def lookahead(self, pending: Tensor, stages: Tensor | None = None) -> "ShardedLookahead":
         """Return the table with points (k, d) pending."""
@@ -110,8 +110,9 @@ class ShardedTable(FeatureTable):
         """Return the arm of a row of the source, (1, d), on the CPU; a copy."""
         return self._source.block(row, row + 1).cpu().clone()
 
-    def _moments(self) -> tuple[Tensor, ...]:
-        answers = self.asked_of_all(Moments())
+    def moments_of_all(self, added: tuple[Added, ...] = ()) -> tuple[Tensor, ...]:
+        """Return the means of all arms, and their variances with points pending, each (A,)."""
+        answers = self.asked_of_all(Moments(), added)
         return tuple(torch.from_numpy(np.concatenate(parts)) for parts in zip(*answers, strict=True))
 
     # ---------------------------------------------------------------- what they are told
@@ -163,6 +164,19 @@ class ShardedTable(FeatureTable):
         return Start(self._prior, version, log.points.numpy(), log.counts.numpy(), log.sums.numpy(), dictionary)
 
 
+@dataclass(frozen=True, eq=False)
+class _Gathered:
+    """What is believed of the arms of all shards, as ``Offered``: O(A) numbers in this process, and no arms."""
+
+    table: ShardedTable
+    mean: Tensor
+    variance: Tensor
+
+    def chosen(self, row: int) -> Tensor:
+        """Return the arm of a row, (1, d)."""
+        return self.table.arm_of_all(row)
+
+
 class ShardedLookahead(Lookahead):
     """The posterior over the arms of all shards with points pending.
 
@@ -197,6 +211,10 @@ class ShardedLookahead(Lookahead):
         answers = self._table.asked_of_all(Best(rule, beta.numpy(), seed), self._added)
         self.visited_share = sum(answer.visited for answer in answers) / self._table.num_all_arms
         return overall_best(answers, beta, self._table.kernel_bound())
+
+    def offered(self, domain: Domain | None) -> _Gathered:
+        """Return the posterior at all arms, which all shards send here."""
+        return _Gathered(self._table, *self._table.moments_of_all(self._added))
 
     def _add(self, point: Tensor, times: int) -> None:
         self._added = (*self._added, _added(point, times))
