@@ -16,11 +16,19 @@ from torch_kbandits.acquisition import AcquisitionRule, Domain, UpperConfidenceR
 from torch_kbandits.bandit.adaptation import MemoryChoice, RestartTrigger
 from torch_kbandits.bandit.advice import Advice
 from torch_kbandits.bandit.batches import BatchRule
-from torch_kbandits.bandit.learning import before_any, consulted, learned, probabilities, restarted, restored
+from torch_kbandits.bandit.learning import (
+    Standing,
+    before_any,
+    consulted,
+    learned,
+    probabilities,
+    restarted,
+    restored,
+    state_of,
+)
 from torch_kbandits.bandit.pieces import Pieces
 from torch_kbandits.bandit.saving import loaded, save
-from torch_kbandits.bandit.standing import Standing
-from torch_kbandits.bandit.state import check_config, check_format, saved_answers, saved_state, state_of
+from torch_kbandits.bandit.state import check_config, check_format, saved_answers, saved_state
 from torch_kbandits.bandit.undisturbed import Undisturbed
 from torch_kbandits.beliefs import Belief, Lookahead
 from torch_kbandits.candidates import Candidates
