@@ -17,6 +17,7 @@ from torch_kbandits.bandit.adaptation import MemoryChoice, RestartTrigger
 from torch_kbandits.bandit.advice import Advice
 from torch_kbandits.bandit.batches import BatchRule
 from torch_kbandits.bandit.learning import (
+    Outlook,
     Standing,
     before_any,
     consulted,
@@ -38,7 +39,7 @@ from torch_kbandits.errors import InputError
 from torch_kbandits.memory import Memory
 from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.numerics.random import seed_for
-from torch_kbandits.observations.ledger import History, Ledger, check_rounds, replayed_rounds, rewards
+from torch_kbandits.observations.ledger import History, check_rounds, replayed_rounds, rewards
 
 #: Points that ``ask(None)`` returns at most.
 _LARGEST_BATCH = 10_000
@@ -54,14 +55,6 @@ class Asked(NamedTuple):
 
     actions: Tensor
     ids: tuple[int, ...]
-
-
-class _Outlook(NamedTuple):
-    """The posterior with points pending, and of what it is."""
-
-    belief: Belief
-    ledger: Ledger
-    ahead: Lookahead
 
 
 class Bandit(Undisturbed):
@@ -139,7 +132,7 @@ class Bandit(Undisturbed):
         self.seed = self._pieces.seed
         self._acquisition, self._kernel = rule, self._pieces.kernel
         self._standing = before_any(self._pieces)
-        self._outlook: _Outlook | None = None
+        self._outlook: Outlook | None = None
         self._shown: tuple[Belief, NystromGP | OnlineGP] | None = None
         self._visited_share = 1.0
         self._warned_of_stale_points = False
@@ -589,23 +582,20 @@ class Bandit(Undisturbed):
 
     def _become(self, standing: Standing, ahead: Lookahead | None = None) -> None:
         """Take over what is known from now on, and the posterior with its batch pending, if that is known."""
-        self._outlook = None if ahead is None else _Outlook(standing.belief, standing.ledger, ahead)
+        self._outlook = None if ahead is None else Outlook(standing, ahead)
         self._standing = standing
 
     def _known_ahead(self, standing: Standing) -> Lookahead | None:
         """Return the posterior with the batch so far pending if it was computed already."""
-        known, ledger = self._outlook, standing.ledger
-        if known is None or known.belief is not standing.belief:
-            return None
-        same = known.ledger.pending is ledger.pending and known.ledger.held is ledger.held
-        return known.ahead if same else None
+        return None if self._outlook is None else self._outlook.of(standing)
 
     def _ahead_of(self, standing: Standing) -> Lookahead:
         """Return the posterior with the batch so far pending, kept from ask to ask."""
-        ahead, ledger = self._known_ahead(standing), standing.ledger
+        ahead = self._known_ahead(standing)
         if ahead is None:
+            ledger = standing.ledger
             ahead = standing.belief.lookahead(ledger.outstanding, ledger.outstanding_stages)
-            self._outlook = _Outlook(standing.belief, ledger, ahead)
+            self._outlook = Outlook(standing, ahead)
         return ahead
 
     def _chooser(self, standing: Standing, ahead: Lookahead, domain: Domain) -> Callable[[int], Tensor]:

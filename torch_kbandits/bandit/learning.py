@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Self, cast
+from typing import Any, NamedTuple, Self, cast
 
 import torch
 from torch import Tensor
@@ -63,6 +63,19 @@ class Standing:
     def num_since_restart(self) -> int:
         """How many rewards were told since the last restart."""
         return self.ledger.num_told - self.ledger.num_forgotten
+
+
+class Outlook(NamedTuple):
+    """The posterior with the batch so far pending, and the standing of which it is."""
+
+    standing: Standing
+    ahead: Lookahead
+
+    def of(self, standing: Standing) -> Lookahead | None:
+        """Return the posterior with the batch so far pending if it is that of this standing, too."""
+        mine, theirs = self.standing.ledger, standing.ledger
+        same = self.standing.belief is standing.belief and mine.pending is theirs.pending and mine.held is theirs.held
+        return self.ahead if same else None
 
 
 def before_any(pieces: Pieces) -> Standing:
