@@ -436,6 +436,12 @@ def test_sum_gain_bounds_the_gain_of_the_sum():
     assert float(three(Known(0))) == 6.0
 
 
+def test_the_least_width_needs_no_search_for_the_gain():
+    gain = GreedyGain(matern(), data(5, 2)[0], 5, 0.25)
+    assert IGPUCBWidth(0.1, 2.0, 0.05, gain).smallest(0.25) == IGPUCBWidth(0.1, 2.0, 0.05).smallest(0.25)
+    assert "_gains" not in vars(gain)
+
+
 def test_values_print_and_compare():
     assert repr(IGPUCBWidth(0.1, 2.0, 0.05)) == (
         "IGPUCBWidth(noise_scale=0.1, norm_bound=2.0, failure_probability=0.05, gain=RealizedGain())"

@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Callable
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -31,6 +31,9 @@ from torch_kbandits.observations.clock import Clock
 
 #: In single precision a regularization below this fraction of the prior variance drowns in rounding.
 _FLOAT32_REGULARIZATION = 1e-4
+
+#: Words that files have only where they say something: those of version 0.1.0 have them so.
+_ADDED_LAST = ("trigger", "memories", "advice")
 
 
 class Batches(NamedTuple):
@@ -188,6 +191,12 @@ class Pieces:
     def clock(self) -> Clock:
         """The clock before anything is asked or told."""
         return Clock(matters=self.has_clock)
+
+    @property
+    def words(self) -> dict[str, Any]:
+        """The arguments of ``Bandit`` that make it again, without choosing its pieces anew."""
+        words = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: word for name, word in words.items() if word is not None or name not in _ADDED_LAST}
 
     @property
     def filled(self) -> Batches:

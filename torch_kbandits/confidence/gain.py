@@ -87,7 +87,7 @@ class GreedyGain(InformationGain):
                 f"The greedy gain is that at regularization={self.regularization:g} and the posterior has "
                 f"{float(evidence.regularization):g}: give both the same."
             )
-        return self._gains[n].to(evidence.regularization)
+        return self._gains[n].to(evidence.regularization) if n else evidence.regularization.new_zeros(())
 
     @cached_property
     def _gains(self) -> Tensor:

@@ -17,7 +17,7 @@ from linear_operator.operators import DiagLinearOperator, LowRankRootLinearOpera
 from torch import Tensor
 
 from torch_kbandits import checks
-from torch_kbandits.dictionaries import DictionaryRule, PlayedPoints, RidgeLeverageSampling
+from torch_kbandits.dictionaries import DictionaryRule, PlayedPoints, RidgeLeverageSampling, Selection
 from torch_kbandits.errors import EmptyHistoryError, InputError
 from torch_kbandits.likelihoods import UncertaintyInjectionLikelihood
 from torch_kbandits.models.choosing import played_points, unspanned
@@ -361,10 +361,7 @@ class NystromGP(ToldGP):
         variance = factors.variance(prior_variance(self.covar_module, observations.inputs), embedding)
         seen, noise = self._seen(X), observations.variances
         rows, played = played_points(X, seen, self.covar_module, noise, variance, self.inducing_points)
-        selection = rule.select(played, generator)
-        if selection.indices is not None:
-            return rows[selection.indices]
-        return selection.points.squeeze(-3) if self.num_outputs > 1 else selection.points
+        return self._selected(rule.select(played, generator), rows)
 
     def _is_batch(self) -> bool:
         return super()._is_batch() or self.inducing_points.dim() > 2
@@ -382,8 +379,12 @@ class NystromGP(ToldGP):
             counts = train_X.new_ones(train_X.shape[-2])
             noise = self._noise(points)
             selection = rule.select(PlayedPoints(points, self.covar_module, noise, counts), generator)
+        return self._selected(selection, train_X)
+
+    def _selected(self, selection: Selection, points: Tensor) -> Tensor:
+        """Return the points that a rule selected of points (..., n, d), or others, as they were told."""
         if selection.indices is not None:
-            return train_X[..., selection.indices, :]
+            return points[..., selection.indices, :]
         return selection.points.squeeze(-3) if self._num_outputs > 1 else selection.points
 
     def _dictionary(self) -> Tensor:
