@@ -5,7 +5,6 @@ from torch_kbandits.beliefs.choice import belief_over
 from torch_kbandits.beliefs.covariances import CovarianceTable
 from torch_kbandits.beliefs.features import FeatureTable
 from torch_kbandits.beliefs.forgetting import ForgettingTable
-from torch_kbandits.beliefs.growing import GrowingBelief
 from torch_kbandits.beliefs.model_belief import ModelBelief
 from torch_kbandits.beliefs.nystrom import NystromBelief
 from torch_kbandits.beliefs.staged import StagedBelief
@@ -16,7 +15,6 @@ __all__ = [
     "CovarianceTable",
     "FeatureTable",
     "ForgettingTable",
-    "GrowingBelief",
     "Lookahead",
     "ModelBelief",
     "NystromBelief",

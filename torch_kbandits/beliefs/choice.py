@@ -11,7 +11,6 @@ from torch_kbandits.beliefs.box_search import BoxSearch
 from torch_kbandits.beliefs.covariances import CovarianceTable
 from torch_kbandits.beliefs.features import FeatureTable
 from torch_kbandits.beliefs.forgetting import ForgettingTable
-from torch_kbandits.beliefs.growing import GrowingBelief
 from torch_kbandits.beliefs.model_belief import ModelBelief
 from torch_kbandits.beliefs.nystrom import NystromBelief
 from torch_kbandits.candidates import Arms, Box, Candidates, ContextualActions, Timed
@@ -20,7 +19,7 @@ from torch_kbandits.errors import InputError
 from torch_kbandits.memory import Memory
 from torch_kbandits.numerics.ties import tie_rank
 
-#: Bytes that the features of points played in a box may occupy under a dictionary that only grows.
+#: Bytes that the features of points played in a box may occupy.
 _ROW_MEMORY = 2**30
 
 #: Up to this many arms an exact posterior is kept as the covariance of all of them.
@@ -138,7 +137,5 @@ def _over_points(
     if exact or (memory is not None and not memory.keeps_noise):
         words = {"exact": exact, "online": online, "memory": memory, "tie_rank": tie_rank, "search": search}
         return ModelBelief(example, kernel, regularization, **words)
-    if online and memory is None and tie_rank is None:
-        return GrowingBelief(example, kernel, regularization, row_memory, search)
-    words = {"online": online, "memory": memory, "tie_rank": tie_rank, "search": search}
+    words = {"online": online, "memory": memory, "tie_rank": tie_rank, "search": search, "row_memory": row_memory}
     return NystromBelief(example, kernel, regularization, **words)

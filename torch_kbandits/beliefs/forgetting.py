@@ -164,6 +164,9 @@ class ForgettingTable(Belief):
         other, times = copy(self), self._times_of(told)
         if told.times is not None:
             other._numbers = self._numbers.with_rows(told.X)
+        if isinstance(self._memory, KeepAll):
+            other._learn(told.X, told.Y, times, rule, generator)
+            return other
         counts = self._counts(torch.cat([self._counted.times, times]), self._now)
         before, new = counts.tensor_split([len(self._counted.X)])
         other._keep(before)
@@ -179,14 +182,16 @@ class ForgettingTable(Belief):
     ) -> None:
         table, selection = self._table.with_points(X), None
         if rule is not None and self._online:
-            self._sample = self._offered(X, cast(OnlineRule, rule), generator)
+            self._sample = self._offered(table, X, cast(OnlineRule, rule), generator)
             points = self._sample.points
             selection = Selection(points, points.new_ones(len(points)), None, self._sample.weights)
         elif rule is not None:
             selection = rule.select(self._preview(table, X), generator)
         self._condition(table, X, Y, times, selection)
 
-    def _offered(self, X: Tensor, rule: OnlineRule, generator: torch.Generator | None) -> OnlineSample:
+    def _offered(
+        self, table: FeatureTable, X: Tensor, rule: OnlineRule, generator: torch.Generator | None
+    ) -> OnlineSample:
         """Return the dictionary once points (q, d) were offered to it; forgetting takes nothing out of it."""
         sample = self._sample
         if sample is None:
@@ -194,7 +199,7 @@ class ForgettingTable(Belief):
             weights = Z.new_ones(len(Z), dtype=torch.float64) if weights is None else weights
             sample = rule.online_sample(self.kernel, float(self.regularization), Z, weights)
         uniforms = torch.rand(len(X), generator=generator, dtype=torch.float64, device="cpu")
-        return rule.offered(sample, X, uniforms, None, None).sample
+        return rule.offered(sample, X, uniforms, *table.known_values(sample.points, X)).sample
 
     def _preview(self, table: FeatureTable, X: Tensor) -> PlayedPoints:
         """Return the unique played points that count together with X (q, d), scored by the current posterior."""
