@@ -249,7 +249,7 @@ def test_nothing_grows_with_the_rounds(rule):
         table = bandit._belief._table
         sizes.append(table._dtc.size)
         assert len(table._log) <= 10
-        assert table._played.features.num_points == len(table._log)
+        assert table._played.store.num_points == len(table._log)
         assert len(table._positions) <= table._dtc.size
     assert max(sizes) <= 11 + 5 + 16
 

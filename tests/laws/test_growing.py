@@ -8,8 +8,10 @@ import torch
 from problems import DOUBLE, KERNELS, as_told, data, dense, difference, rbf, reward
 
 from torch_kbandits import KORS, CappedDictionary, ContextualActions, DictionaryFullError, algorithms
-from torch_kbandits.beliefs import Terms, belief_over, growing
+from torch_kbandits.beliefs import FeatureTable, Terms, belief_over
 from torch_kbandits.dictionaries import Selection
+from torch_kbandits.posteriors.online_dtc import OnlineDTC
+from torch_kbandits.tables import panels
 
 LAMBDA = 0.1
 SAMPLING = KORS(0.3)
@@ -76,7 +78,7 @@ def same(belief, other, tolerance):
 @pytest.mark.parametrize("name", ["matern", "rbf", "scaled rbf"])
 def test_the_posterior_is_that_of_the_proposition(name, monkeypatch):
     """At every stage, over refreshed inverses, with points told one at a time, in pairs and all at once."""
-    monkeypatch.setattr(growing, "REFRESH", 90)
+    monkeypatch.setattr(FeatureTable, "CHECK", 90)
     X, Y = data(270, 3)
     Y, pair = Y.squeeze(-1), KERNELS[name]
     belief = make(kernel=pair.make())
@@ -171,7 +173,7 @@ def test_single_precision_is_as_near_as_its_kernel_values(row_memory):
 @pytest.mark.parametrize("row_memory", [pytest.param(0, marks=pytest.mark.slow), 8 * 10 * 40, 8 * 25 * 60])
 def test_features_need_not_be_kept(row_memory, monkeypatch):
     """Kept throughout, never, or until the budget is exceeded; blocks of 16 so that several are computed."""
-    monkeypatch.setattr(growing, "_BLOCK", 16)
+    monkeypatch.setattr(panels, "_CACHED", 16)
     X, Y = data(120, 3)
     Y = Y.squeeze(-1)
     kept, short = make(), make(row_memory=row_memory)
@@ -180,10 +182,8 @@ def test_features_need_not_be_kept(row_memory, monkeypatch):
         kept = learn(kept, X[part], Y[part], first=start)
         short = learn(short, X[part], Y[part], first=start)
         assert same(short, kept, 1e-9)
-    assert kept._rows.features
-    assert not short._rows.features
-    assert short._rows.coordinates.numel() == 0
-    assert short._rows._coordinates.numel() == 0
+    assert kept._table._played.store is not None
+    assert short._table._played.store is None
 
 
 def test_the_budget_of_features_holds_while_the_dictionary_stays():
@@ -193,7 +193,8 @@ def test_the_budget_of_features_holds_while_the_dictionary_stays():
     rule = CappedDictionary(KORS(0.3), 1, "stop")
     for number in range(1, 80):
         belief = belief.learned(as_told(X[number : number + 1], Y[number]), rule, torch.Generator())
-        assert 8 * belief._rows.coordinates.numel() <= 8 * 40
+        store = belief._table._played.store
+        assert (number < 40) == (store is not None)
     assert_near(belief, X, Y.squeeze(-1), oracles.rbf(0.6))
 
 
@@ -212,12 +213,12 @@ def test_a_restored_belief_is_the_one_that_learned(row_memory):
     assert restored.num_observations == 80
     belief, restored = (learn(each, X[80:], Y[80:], first=80) for each in (belief, restored))
     assert same(restored, belief, 1e-8)
-    assert len(belief.inducing_points) > len(restored._dictionary)
+    assert len(belief.inducing_points) > len(Z)
 
 
 def test_a_log_told_at_once_costs_no_gram_matrix_of_its_points(monkeypatch):
     """The rows of n rewards that are followed one by one would take a matrix of n × n."""
-    monkeypatch.setattr(growing.OnlineDTC, "observed", lambda *_: pytest.fail("the rewards were followed one by one"))
+    monkeypatch.setattr(OnlineDTC, "observed", lambda *_: pytest.fail("the rewards were followed one by one"))
     X, Y = data(500, 3)
     belief = make()
     belief = belief.learned(as_told(X, Y.squeeze(-1)), KORS(0.3), torch.Generator().manual_seed(0))

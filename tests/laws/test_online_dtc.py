@@ -23,7 +23,7 @@ READINGS = ["factor", "precision", "inverse", "weights", "precision_factor"]
 @pytest.fixture(autouse=True)
 def _factors_of_few_parts(monkeypatch):
     """So that some walks put the factor together and others do not."""
-    monkeypatch.setattr("torch_kbandits.posteriors.online_dtc._MOST_PARTS", 3)
+    monkeypatch.setattr("torch_kbandits.numerics.triangle._MOST_PARTS", 3)
 
 
 class Walk:
@@ -225,8 +225,8 @@ def test_fit_is_the_sequence_at_once(seed):
     walk = Walk("matern", 2, seed)
     for operation in ["grow", "observe", "grow", "observe", "observe"]:
         walk.step(operation)
-    data = map(torch.tensor, (walk.factor(), walk.coordinates(), walk.weights, walk.moments))
-    walk.dtc = OnlineDTC.fit(*data)
+    factor, *seen = map(torch.tensor, (walk.factor(), walk.coordinates(), walk.weights, walk.moments))
+    walk.dtc = OnlineDTC.fit(factor, [[part[..., block] for part in seen] for block in (slice(0, 2), slice(2, None))])
     assert_is_dense(walk)
 
 
@@ -265,14 +265,14 @@ def test_forgetting_is_refused_where_it_would_leave_rounding():
     """One of two spanning points was seen with all but no noise, so that nearly nothing of its variance is left."""
     factor = torch.eye(2, dtype=DOUBLE)
     weights, moments = torch.tensor([1e9, 20.0], dtype=DOUBLE), torch.tensor([3e9, 5.0], dtype=DOUBLE)
-    dtc = OnlineDTC.fit(factor, factor, weights, moments)
+    dtc = OnlineDTC.fit(factor, [(factor, weights, moments)])
     assert dtc.forgotten(factor[:, :1], weights[:1], moments[:1]) is None
     assert dtc.forgotten(factor, weights, moments) is None
     after = dtc.forgotten(factor[:, 1:], weights[1:], moments[1:])
     assert after is not None
-    without = OnlineDTC.fit(factor, factor[:, :1], weights[:1], moments[:1])
+    without = OnlineDTC.fit(factor, [(factor[:, :1], weights[:1], moments[:1])])
     assert difference(after[0].inverse, without.inverse) < 1e-14
-    assert difference(after[0].refitted(factor[:, :1], weights[:1], moments[:1]).inverse, without.inverse) == 0.0
+    assert difference(after[0].refitted([(factor[:, :1], weights[:1], moments[:1])]).inverse, without.inverse) == 0.0
 
 
 def test_a_refined_mean_hardly_feels_drift_of_the_inverse():

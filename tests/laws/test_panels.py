@@ -16,6 +16,7 @@ from torch_kbandits.numerics.linalg import Squares
 from torch_kbandits.posteriors.online_dtc import OnlineDTC
 from torch_kbandits.tables import panels
 from torch_kbandits.tables.panels import Change, FeatureStore, Panel
+from torch_kbandits.tables.played import combined
 
 LAMBDA = 0.05
 DENSE = KERNELS["matern"].dense
@@ -39,8 +40,8 @@ def assert_holds(store: FeatureStore, features: np.ndarray, random: np.random.Ge
     assert np.array_equal(store.columns(index).numpy(), features[:, index.numpy()])
     rows = random.standard_normal((2, int(random.integers(m + 1))))
     assert difference(store.products(torch.tensor(rows), block), rows @ features[: rows.shape[1], block]) < 1e-12
-    weights = random.standard_normal((n, 2))
-    assert difference(store.combinations(torch.tensor(weights)), features @ weights) < 1e-12
+    weights = random.standard_normal(n)
+    assert difference(combined(store, torch.tensor(weights)), features @ weights) < 1e-12
 
 
 @examples(60)
@@ -126,10 +127,9 @@ def test_all_ways_to_a_panel_lead_to_the_posterior(n, m, a, k, drops, seed):
     ones, moments = torch.ones(6 + k, dtype=DOUBLE) / LAMBDA, rewards / LAMBDA
     factor = torch.tensor(np.linalg.cholesky(DENSE(Z, Z)))
     seen, old = torch.tensor(after.coordinates(X)), torch.tensor(before.coordinates(T))
-    dtc = OnlineDTC.fit(factor[:m, :m], seen[:m, :6], ones[:6], moments[:6])
+    dtc = OnlineDTC.fit(factor[:m, :m], [(seen[:m, :6], ones[:6], moments[:6])])
     panel = Panel.fitted(FeatureStore.holding(old), prior, dtc, dtc.weights)
     before.assert_same(panel)
-    before.assert_same(Panel.afresh(old, prior, dtc, dtc.weights))
 
     new = seen[m:, :6] / LAMBDA
     grown, squares = dtc.grown(
@@ -155,7 +155,6 @@ def test_all_ways_to_a_panel_lead_to_the_posterior(n, m, a, k, drops, seed):
     after.assert_same(follower, left_out)
     fresh = torch.tensor(after.coordinates(T))
     after.assert_same(Panel.fitted(FeatureStore.holding(fresh), prior, grown, grown.weights), left_out)
-    after.assert_same(Panel.afresh(fresh, prior, grown, grown.weights), left_out)
 
 
 def test_a_prior_is_a_panel_without_features():

@@ -5,7 +5,6 @@ from torch_kbandits.beliefs.choice import Terms, belief_over
 from torch_kbandits.beliefs.covariances import CovarianceTable
 from torch_kbandits.beliefs.features import FeatureTable
 from torch_kbandits.beliefs.forgetting import ForgettingTable
-from torch_kbandits.beliefs.growing import GrowingBelief
 from torch_kbandits.beliefs.joint_belief import JointBelief
 from torch_kbandits.beliefs.staged import StagedBelief
 from torch_kbandits.beliefs.table import TableBelief
@@ -15,7 +14,6 @@ __all__ = [
     "CovarianceTable",
     "FeatureTable",
     "ForgettingTable",
-    "GrowingBelief",
     "JointBelief",
     "Lookahead",
     "StagedBelief",

@@ -12,7 +12,6 @@ from torch_kbandits.beliefs.box_search import BoxSearch
 from torch_kbandits.beliefs.covariances import CovarianceTable
 from torch_kbandits.beliefs.features import FeatureTable
 from torch_kbandits.beliefs.forgetting import ForgettingTable
-from torch_kbandits.beliefs.growing import GrowingBelief
 from torch_kbandits.beliefs.joint_belief import JointBelief
 from torch_kbandits.candidates import Arms, Box, Candidates, ContextualActions, Timed
 from torch_kbandits.candidates.timed import untimed
@@ -20,7 +19,7 @@ from torch_kbandits.errors import InputError
 from torch_kbandits.memory import Memory
 from torch_kbandits.numerics.random import tie_rank
 
-#: Bytes that the features of points played in a box may occupy under a dictionary that only grows.
+#: Bytes that the features of points played in a box may occupy.
 _ROW_MEMORY = 2**30
 
 #: Up to this many arms an exact posterior is kept as the covariance of all of them.
@@ -106,8 +105,5 @@ def _over_points(
     search: BoxSearch | None = None,
 ) -> Belief:
     """Return the posterior over points that are not listed."""
-    own = (example, terms.kernel, terms.regularization)
-    if terms.online and terms.memory is None and tie_rank is None:
-        return GrowingBelief(*own, row_memory, search)
-    words = {"exact": terms.exact, "online": terms.online, "memory": terms.memory}
-    return JointBelief(*own, **words, tie_rank=tie_rank, search=search)
+    words = {"exact": terms.exact, "online": terms.online, "memory": terms.memory, "row_memory": row_memory}
+    return JointBelief(example, terms.kernel, terms.regularization, **words, tie_rank=tie_rank, search=search)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from torch_kbandits.acquisition import AcquisitionRule
 from torch_kbandits.beliefs.base import require_finite
-from torch_kbandits.beliefs.table import TableBelief, grouped
+from torch_kbandits.beliefs.table import TableBelief
 from torch_kbandits.candidates.sources import ArmSource
 from torch_kbandits.dictionaries import Selection
 from torch_kbandits.numerics.gram import gram
@@ -71,6 +71,10 @@ class CovarianceTable(TableBelief):
         """Return ½ log det V, 0-dim, in nats. Cost: O(1)."""
         return 0.5 * self._log_det
 
+    def effective_dimension(self) -> Tensor:
+        """Return Σ_s τ(x_s), 0-dim. Cost: O(u)."""
+        return (self._log.counts * self._played_variance.clamp_min(0.0)).sum() / self.regularization
+
     @property
     def inducing_points(self) -> Tensor:
         """All played points, (u, d)."""
@@ -99,13 +103,13 @@ class CovarianceTable(TableBelief):
     def _conditioned(
         self, X: Tensor, Y: Tensor, selection: Selection | None, located: Located, played_rows: Tensor
     ) -> Self:
-        after = copy(self)
-        for position, (count, total) in grouped(located.positions, Y).items():
-            after._observe(int(played_rows[position]), count, total)
+        after, told = copy(self), located.plays(Y)
+        for row, count, total in zip(played_rows[told.places].tolist(), told.counts.tolist(), told.sums, strict=True):
+            after._observe(row, count, total)
         require_finite(after._mean, after._covariance.diagonal())
         return after
 
-    def _observe(self, row: int, count: int, total: Tensor) -> None:
+    def _observe(self, row: int, count: float, total: Tensor) -> None:
         """Condition on ``count`` rewards of one row, given their sum. Cost: O(A²)."""
         column = self._covariance[row]
         noise = self.regularization / count

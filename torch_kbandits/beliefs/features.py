@@ -10,10 +10,12 @@ from torch import Tensor
 
 from torch_kbandits.acquisition import AcquisitionRule
 from torch_kbandits.beliefs.base import require_finite
-from torch_kbandits.beliefs.table import TableBelief, grouped
+from torch_kbandits.beliefs.embedded import Embedded
+from torch_kbandits.beliefs.table import TableBelief
 from torch_kbandits.candidates.sources import ArmSource
 from torch_kbandits.dictionaries import PlayedPoints, Selection
 from torch_kbandits.dictionaries.greedy import greedy_pivots
+from torch_kbandits.numerics.gram import gram, prior_variance
 from torch_kbandits.numerics.linalg import Squares, jittered_cholesky
 from torch_kbandits.observations.ledger import History
 from torch_kbandits.observations.played import Located, Plays
@@ -23,6 +25,7 @@ from torch_kbandits.tables.columns import KernelColumns
 from torch_kbandits.tables.growth import FRAGILE, SPAN_TOLERANCE, Columns, Growth, spanning_factor
 from torch_kbandits.tables.lazy import LazyPanel, SomeArms
 from torch_kbandits.tables.panels import Change, FeatureStore, Panel
+from torch_kbandits.tables.played import ComputedFeatures, Features, PlayedPanel, combined
 
 #: Arms embedded at a time when the dictionary changes, so that temporaries stay in cache.
 _BLOCK = 4096
@@ -46,7 +49,7 @@ class _Posterior(NamedTuple):
 
     dtc: OnlineDTC
     weights: Tensor
-    played: Panel
+    played: PlayedPanel
     arms: LazyPanel
 
 
@@ -69,9 +72,9 @@ class FeatureTable(TableBelief):
     embeds all arms afresh in every round; here drift of the low-rank changes is looked for every ``CHECK`` of them and
     cleared where it exceeds ``DRIFT``.
 
-    Cost of a round: O(A + m² + u m) at an unchanged dictionary where bounds help, O(A m) a point that joins, leaves
-    or comes back, or for each that is out if these are fewer, O(A m²) at most. Memory: O(A m), and the kernel columns
-    of played arms within their budget.
+    Cost of a round: O(A + m²) at an unchanged dictionary where bounds help, and O(u m) where a rule asks for variances
+    of the played points; O((A + u) m) a point that joins, leaves or comes back, or for each that is out if these are
+    fewer, O((A + u) m²) at most. Memory: O((A + u) m), and the kernel columns of played arms within their budget.
 
     Args:
         arms: (A, d), or a source of them.
@@ -79,6 +82,8 @@ class FeatureTable(TableBelief):
         regularization: λ.
         seed: addresses the order in which ties between arms are broken.
         column_memory: bytes that kernel columns may occupy.
+        row_memory: bytes that the features of played points may occupy; beyond, they are computed again whenever a
+            point joins, or variances are asked for, in O(u m²). None for no bound.
         exact: whether every played point is in the dictionary.
     """
 
@@ -95,6 +100,7 @@ class FeatureTable(TableBelief):
         regularization: float,
         seed: int,
         column_memory: int = 2**29,
+        row_memory: int | None = None,
         *,
         exact: bool = False,
     ) -> None:
@@ -105,12 +111,13 @@ class FeatureTable(TableBelief):
         self._positions: dict[int, int | None] = {}  # of rows among the features; None where spanned without one
         self._dtc = OnlineDTC.empty(self._prior_variance)
         self._weights = self._dtc.weights
-        self._played = Panel.prior(self._weights)
-        self._known_panel = self._dtc, self._played_rows, self._played
+        self._played = PlayedPanel.empty(self._weights, row_memory)
+        self._known_spanning = self._feature_rows, self.no_points  # points of rows
+        self._embedded_last: tuple[OnlineDTC, Embedded] | None = None
         self._lazy_panel = LazyPanel(Panel.prior(self._prior_variance), self._dtc, self._weights)
         # Which embedding is meant, and in a list, which nobody restores, which one is in the memory of the features.
         self._embedding = object()
-        self._embedded_last: list[object] = [self._embedding]
+        self._written_last: list[object] = [self._embedding]
         # With which posterior the one with nothing left out goes: it is stale beside any other.
         self._whole: tuple[OnlineDTC, _Posterior] | None = None
         self._changes = self._num_shed = 0
@@ -121,9 +128,9 @@ class FeatureTable(TableBelief):
     @property
     def _arms(self) -> LazyPanel:
         """The posterior at the arms; its features are written again if a change that was taken back left others."""
-        if self._embedded_last[0] is not self._embedding:
+        if self._written_last[0] is not self._embedding:
             self._embedded(self._feature_rows, self._dtc.factor.to(self._points.dtype))
-            self._embedded_last[0] = self._embedding
+            self._written_last[0] = self._embedding
         return self._lazy_panel
 
     @property
@@ -138,27 +145,38 @@ class FeatureTable(TableBelief):
 
     @property
     def _played_mean(self) -> Tensor:
-        return self._played.mean.to(self._points.dtype)
+        return self._played.mean(self._features(self._played_rows), self._weights).to(self._points.dtype)
 
     @property
     def _played_variance(self) -> Tensor:
-        return self._played.variance.to(self._points.dtype)
+        return self._followed_variance(self._played_rows).to(self._points.dtype)
+
+    def _followed_variance(self, played_rows: Tensor) -> Tensor:
+        """Return the variances of the played points, (u,), in double precision, given their rows."""
+        return self._played.variance(self._features(played_rows), self._prior_at(played_rows), self._dtc)
+
+    def _features(self, played_rows: Tensor) -> Features:
+        """Return the features of the played points, kept or not."""
+        return self._played.store or self._computed(self._dtc.factor, self._feature_rows, played_rows)
+
+    def _computed(self, factor: Tensor, rows: Tensor, played_rows: Tensor) -> ComputedFeatures:
+        """Return features of played points for spanning points of rows (m,), which are computed when they are read."""
+        return ComputedFeatures(factor, lambda index: self._columns.between(rows, played_rows[index]), played_rows)
 
     def _variance_at(self, rows: Tensor) -> Tensor:
-        if len(rows) == 0:
-            return self._prior_variance[:0]
-        return self._panel_at(rows).variance.to(self._points.dtype)
+        return self._dtc.quick_variance(self._prior_at(rows), self._coordinates(rows)).to(self._points.dtype)
 
     def _mean_at(self, rows: Tensor) -> Tensor:
-        return self._panel_at(rows).mean.to(self._points.dtype)
+        return (self._weights @ self._coordinates(rows)).to(self._points.dtype)
 
-    def _panel_at(self, rows: Tensor) -> Panel:
-        """Return the posterior at a few rows (k,), in double precision; remembered, for a tell asks for it twice."""
-        known_dtc, known_rows, panel = self._known_panel
-        if known_dtc is not self._dtc or not torch.equal(known_rows, rows):
-            panel = Panel.afresh(self._coordinates(rows), self._prior_at(rows), self._dtc, self._weights)
-            self._known_panel = self._dtc, rows, panel
-        return panel
+    def effective_dimension(self) -> Tensor:
+        """Return Σ_s τ(x_s), 0-dim. Cost: O(u), and that of the variances of the played points if some are left out."""
+        if self._dtc.left_out:
+            total = self._log.counts @ self._played_variance.double().clamp_min(0.0) / self.regularization
+        else:
+            prior = self._log.counts @ self._prior_at(self._played_rows) / self.regularization
+            total = self._dtc.effective_dimension(prior)
+        return total.to(self._points.dtype)
 
     @property
     def inducing_points(self) -> Tensor:
@@ -181,7 +199,33 @@ class FeatureTable(TableBelief):
     @property
     def spanning_points(self) -> Tensor:
         """The points whose features there are, (m, d); some may have left the dictionary."""
-        return self.points_of(self._feature_rows)
+        if self._known_spanning[0] is not self._feature_rows:
+            self._known_spanning = self._feature_rows, self.points_of(self._feature_rows)
+        return self._known_spanning[1]
+
+    def embedded(self, X: Tensor) -> Embedded:
+        """Return points (k, d), in the table or not, as the posterior sees them; the last ones are remembered."""
+        known = self._embedded_last
+        if known is not None and known[0] is self._dtc and torch.equal(known[1].points, X):
+            return known[1]
+        with torch.no_grad():
+            prior, values = prior_variance(self.kernel, X).double(), self._weights.new_empty(self._dtc.size, len(X))
+            if len(values):
+                values = gram(self.kernel, self.spanning_points, X).double()
+        at = Embedded(X, embed(self._dtc.factor, values), prior, values)
+        self.remember(at)
+        return at
+
+    def known_values(self, points: Tensor, X: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        """Return the kernel values (m, k) of points (m, d) against X (k, d), and k(x, x), if telling X needs them."""
+        if self._num_arms or not torch.equal(points, self.spanning_points):
+            return None, None
+        at = self.embedded(X)
+        return at.values, at.prior_variance
+
+    def remember(self, at: Embedded) -> None:
+        """Keep points as the posterior sees them, so that they need not be embedded again when they are told."""
+        self._embedded_last, self._known_prior = (self._dtc, at), (at.points, at.prior_variance.to(at.points))
 
     def restricted_factors(self) -> tuple[Tensor, DTCFactors]:
         """Return the points (m, d) that span the dictionary, and the factors of the posterior at them.
@@ -228,11 +272,12 @@ class FeatureTable(TableBelief):
             dictionary = torch.cat([self._dictionary_rows, played_rows[len(self._played_rows) :]])
         if torch.equal(dictionary, self._dictionary_rows):
             dictionary = self._dictionary_rows  # the same object, by which others know that nothing changed
-        groups = grouped(located.positions, Y)
+        told = located.plays(Y)
         joining, left_out = self._difference(dictionary)
-        if groups and left_out is not None and self._is_cheap(joining, left_out, dictionary, played_rows, len(groups)):
+        num_told = len(told.places)
+        if num_told and left_out is not None and self._is_cheap(joining, left_out, dictionary, played_rows, num_told):
             after = copy(self)  # features are written beyond those in use only
-            if after._advance(joining, left_out, dictionary, played_rows, groups):
+            if after._advance(joining, left_out, dictionary, played_rows, told):
                 return after
         if self.exact:
             dictionary = self._spanning(played_rows)
@@ -242,10 +287,14 @@ class FeatureTable(TableBelief):
 
     def _listing(self, points: Tensor) -> Self:
         """Return the table that knows the rows of a dictionary (m, d), which are not looked up again while it stays."""
-        if torch.equal(points, self._listed_dictionary[0]):
+        known, rows = self._listed_dictionary
+        if torch.equal(points, known):
             return self
-        other = copy(self.with_points(points))
-        other._listed_dictionary = points, other.rows_of(points)
+        if not torch.equal(points[: len(known)], known):
+            known, rows = known[:0], rows[:0]
+        new = points[len(known) :]
+        other = copy(self.with_points(new))
+        other._listed_dictionary = points, torch.cat([rows, other.rows_of(new)])
         return other
 
     def _difference(self, dictionary: Tensor) -> tuple[Tensor, tuple[int, ...] | None]:
@@ -303,7 +352,7 @@ class FeatureTable(TableBelief):
 
         Cost: O(u m + m²) and one pass of a row for each point taken back, O(A m²) if they are many.
         """
-        noise, points = self.regularization.double(), self._played.features.columns(gone.places)
+        noise, points = self.regularization.double(), self._features(self._played_rows).columns(gone.places)
         after = self._recounted(left)
         if len(left.places) == 0:
             return after
@@ -316,7 +365,7 @@ class FeatureTable(TableBelief):
             return after
         dtc, squares = followed
         require_finite(dtc.weights.to(after._points.dtype), squares.risen)
-        growth = Growth.none(after._dtc, left.places[:0], after._played.mean)
+        growth = Growth.none(after._dtc, left.places[:0], len(left.places))
         after._settle(growth, after._played, dtc, squares, dtc.weights)
         return after
 
@@ -327,7 +376,7 @@ class FeatureTable(TableBelief):
             plays: by the old places of the played points, in the order in which they stand from now on. Counts need not
                 be whole: an observation of noise λ_s counts λ/λ_s, and its reward so many times.
 
-        Cost: O(u m² + m³) and O(A m²) for the arms; no kernel value is computed.
+        Cost: O(u m² + m³) and O(A m²) for the arms; no kernel value is computed if features are kept.
         """
         after = self._recounted(plays)
         if len(plays.places):
@@ -350,11 +399,11 @@ class FeatureTable(TableBelief):
 
     def _recount(self) -> None:
         """Compute everything afresh from the features and what was told of what counts. Cost: O((A + u) m²)."""
-        played, noise = self._played, self.regularization.double()
-        coordinates = played.features.block(slice(0, played.features.num_points))
-        dtc = self._dtc.refitted(coordinates, self._log.counts / noise, self._log.sums / noise)
+        weights, moments = self._log_weights(len(self._log))
+        seen = self._features(self._played_rows).blocks()
+        dtc = self._dtc.refitted((each, weights[block], moments[block]) for block, each in seen)
         require_finite(dtc.weights.to(self._points.dtype))
-        self._refit(dtc, played.features, played.prior_variance, self._arms.features)
+        self._refit(dtc, self._played, self._arms.features)
 
     # ---------------------------------------------------------------- looking ahead
 
@@ -387,7 +436,7 @@ class FeatureTable(TableBelief):
         other._dtc, other._weights = self._dtc.restricted(), basis @ self._weights
         other._played = self._played.rotated(basis)
         other._lazy_panel = LazyPanel(self._arms.up_to_date().rotated(basis), other._dtc, other._weights)
-        other._embedded_last = [self._embedding]
+        other._written_last = [self._embedding]
         other._feature_rows = self._feature_rows[kept]
         other._positions = {row: position for position, row in enumerate(other._feature_rows.tolist())}
         return other
@@ -403,13 +452,13 @@ class FeatureTable(TableBelief):
         and O(m³) while points are left out.
         """
         counts = self._log.counts
-        played = self._played.features
+        played = self._features(self._played_rows)
         if self.exact:
             # The same in terms of the played points, so that a draw does not depend on the order of the features.
             noise = self.regularization / counts
             normals = torch.randn(len(noise), generator=generator, dtype=torch.float64, device="cpu").to(noise)
             values = (prior_at(self._played_rows) + noise.sqrt() * normals) / noise
-            correction = -self._dtc.solve(played.combinations(values.unsqueeze(-1)).squeeze(-1))
+            correction = -self._dtc.solve(combined(played, values))
             return self._combined(correction)
         at_features = prior_at(self._feature_rows).double().unsqueeze(-1)
         coordinates = torch.linalg.solve_triangular(self._dtc.factor, at_features, upper=False).squeeze(-1)
@@ -419,7 +468,7 @@ class FeatureTable(TableBelief):
             basis
         )
         noise = (counts / self.regularization).sqrt() * normals[len(basis) :]
-        drawn = normals[: len(basis)] @ basis + played.combinations(noise.unsqueeze(-1)).squeeze(-1)
+        drawn = normals[: len(basis)] @ basis + combined(played, noise)
         return self._combined(self._dtc.solve(drawn) - basis.mT @ (basis @ coordinates))
 
     def _combined(self, weights: Tensor) -> Tensor:
@@ -436,7 +485,7 @@ class FeatureTable(TableBelief):
         left_out: tuple[int, ...],
         dictionary: Tensor,
         played_rows: Tensor,
-        groups: dict[int, tuple[int, Tensor]],
+        told: Plays,
     ) -> bool:
         """Follow rewards and a change of the dictionary, and return True; or False if that is not possible.
 
@@ -445,33 +494,35 @@ class FeatureTable(TableBelief):
             left_out: features that are not in the dictionary, of those there are.
             dictionary: its rows.
             played_rows: rows of the unique played points as they will be.
-            groups: number and sum of the rewards of each played point, by its position.
+            told: the rewards.
         """
         num_moving = self._num_moving(left_out)
         through_whole = self._goes_through_whole(left_out)
         if through_whole:
             self._make_whole()
         played, fresh = self._played, played_rows[len(self._played_rows) :]
+        points = self._coordinates(fresh) if len(fresh) else self._weights.new_empty(self._dtc.size, 0)
         if len(fresh):
-            played = played.joined(self._panel_at(fresh))
+            played = played.appended(points)
         growth = self._growth(joining, played, played_rows)
         if left_out and len(growth.rows) < len(joining):
             return False  # what spans a point that joins may have left
-        positions = joining.new_tensor(list(groups))
-        points = torch.cat([played.features.columns(positions), growth.at_played[:, positions]])
+        if len(fresh) < len(told.places):  # some were played before
+            store = played.store
+            points = self._coordinates(played_rows[told.places]) if store is None else store.columns(told.places)
+        if len(growth.own):
+            points = torch.cat([points, growth.at_played[:, told.places]])
         noise = self.regularization.double()
-        counts = torch.tensor([count for count, _ in groups.values()], dtype=noise.dtype, device=noise.device)
-        totals = torch.stack([total for _, total in groups.values()]).double()
         dtc, moved = growth.dtc, Squares.none(growth.dtc.size, growth.dtc.moment)
         if not through_whole:
             dtc, moved = dtc.leaving_out(left_out)
-        dtc, seen = dtc.observed(points, counts / noise, totals / noise)
+        dtc, seen = dtc.observed(points, told.counts / noise, told.sums / noise)
         self._settle(growth, played, dtc, moved.then(seen), dtc.weights)
         require_finite(self._weights.to(self._points.dtype), seen.fallen)
         if through_whole:
-            self._leave_out(left_out)
+            self._leave_out(left_out, played_rows)
         self._dictionary_rows = self._feature_rows if self.exact else dictionary
-        self._changes += len(groups) + len(joining) + num_moving
+        self._changes += len(told.places) + len(joining) + num_moving
         if self._changes >= self.CHECK:
             self._clear_drift(played_rows)
         return True
@@ -481,24 +532,26 @@ class FeatureTable(TableBelief):
         if self._whole is not None and self._whole[0] is self._dtc:
             self._dtc, self._weights, self._played, self._lazy_panel = self._whole[1]
         elif self._dtc.left_out:
-            self._leave_out(())
+            self._leave_out((), self._played_rows)
 
-    def _leave_out(self, left_out: tuple[int, ...]) -> None:
+    def _leave_out(self, left_out: tuple[int, ...], played_rows: Tensor) -> None:
         """Let the dictionary lack just these features; from all features, remember the posterior that has them."""
         if self._arms.num_pending > _MOST_PENDING:
             self._arms.up_to_date()
+        if self._played.num_pending > _MOST_PENDING:
+            self._followed_variance(played_rows)
         before = _Posterior(self._dtc, self._weights, self._played, self._lazy_panel)
         dtc, squares = self._dtc.leaving_out(left_out)
-        growth = Growth.none(self._dtc, self._feature_rows[:0], self._played.mean)
+        growth = Growth.none(self._dtc, self._feature_rows[:0], len(played_rows))
         self._settle(growth, self._played, dtc, squares, dtc.weights)
         if not before.dtc.left_out:
             self._whole = dtc, before
 
-    def _growth(self, joining: Tensor, played: Panel, played_rows: Tensor) -> Growth:
+    def _growth(self, joining: Tensor, played: PlayedPanel, played_rows: Tensor) -> Growth:
         """Return the posterior with rows (a,) spanned, on the data so far. Those in the span add no feature."""
         dtc = self._dtc
         if len(joining) == 0:
-            return Growth.none(dtc, joining, played.mean)
+            return Growth.none(dtc, joining, len(played_rows))
         own, prior = self._coordinates(joining).mT, self._prior_at(joining)
         gram = prior.diag() if len(joining) == 1 else self._columns.between(joining, joining).double()
         kept, corner, is_fragile = spanning_factor(gram - own @ own.mT, prior, self._points.dtype)
@@ -507,27 +560,28 @@ class FeatureTable(TableBelief):
         rows, own = joining[kept], own[kept]
         self._positions = self._positions | dict.fromkeys(joining.tolist())
         if len(rows) == 0:
-            return Growth.none(dtc, rows, played.mean)
+            return Growth.none(dtc, rows, len(played_rows))
         self._positions.update(zip(rows.tolist(), range(dtc.size, dtc.size + len(rows)), strict=True))
+        features = played.store or self._computed(dtc.factor, self._feature_rows, played_rows)
         self._feature_rows = torch.cat([self._feature_rows, rows])
         columns, values = self._kernel_values(rows, played_rows)
-        unexplained = values - played.features.products(own, slice(0, played.features.num_points))
-        at_played = torch.linalg.solve_triangular(corner, unexplained, upper=False)
-        weights, moments = self._log_weights(at_played.shape[1])
-        weighted = (at_played * weights).mT
-        dtc, squares = dtc.grown(
-            own, corner, played.features.combinations(weighted), at_played @ weighted, at_played @ moments
-        )
-        return Growth(dtc, rows, own, corner, squares, at_played, values, columns)
+        weights, moments = self._log_weights(len(played_rows))
+        parts, cross = [values[:, :0]], torch.zeros_like(own.mT)
+        for block, old in features.blocks():
+            parts.append(torch.linalg.solve_triangular(corner, values[:, block] - own @ old, upper=False))
+            cross.addmm_(old, (parts[-1] * weights[block]).mT)
+        new = torch.cat(parts, dim=1)
+        dtc, squares = dtc.grown(own, corner, cross, (new * weights) @ new.mT, new @ moments)
+        return Growth(dtc, rows, own, corner, squares, new, columns)
 
-    def _settle(self, growth: Growth, played: Panel, dtc: OnlineDTC, squares: Squares, weights: Tensor) -> None:
-        """Take over a posterior: at the played points at once, at the arms when asked for if the dictionary stays."""
-        change = Change(growth.own, growth.corner, growth.squares.then(squares))
+    def _settle(self, growth: Growth, played: PlayedPanel, dtc: OnlineDTC, squares: Squares, weights: Tensor) -> None:
+        """Take over a posterior, which reaches the arms when asked for if the dictionary stays."""
         same_dictionary = len(growth.own) == 0 and dtc.left_out == self._dtc.left_out
-        self._played = played.following(change, weights, lambda block: growth.values[:, block])
+        self._played = played.grown(growth.at_played).following(growth.followed_by(squares))
         if same_dictionary:
             self._lazy_panel = self._arms.observed(squares, dtc, weights)
         else:
+            change = Change(growth.own, growth.corner, growth.squares.then(squares))
             self._lazy_panel = self._arms.changed(change, dtc, weights, growth.columns)
         self._dtc, self._weights = dtc, weights
 
@@ -550,9 +604,9 @@ class FeatureTable(TableBelief):
 
     def _coordinates(self, rows: Tensor) -> Tensor:
         """Return the coordinates of rows (k,), (m, k), in double precision. Cost: O(m k), off the list O(m² k)."""
-        if len(self._points) == self._num_arms or bool((rows < self._num_arms).all()):
+        if len(self._points) == self._num_arms or (self._num_arms and bool((rows < self._num_arms).all())):
             return self._arms.features.columns(rows).double()
-        return embed(self._dtc.factor, self._columns.between(self._feature_rows, rows).double())
+        return self.embedded(self._points.rows(rows)).coordinates
 
     def _prior_at(self, rows: Tensor) -> Tensor:
         return self._prior_variance[rows].double()
@@ -561,21 +615,23 @@ class FeatureTable(TableBelief):
 
     def _replace(self, dictionary_rows: Tensor, played_rows: Tensor, X: Tensor, Y: Tensor, located: Located) -> None:
         """Embed all arms at another dictionary, with rewards Y (q,) at X added."""
-        _, counts = self._log.points_with(X, located)
         noise = self.regularization.double()
+        weights, moments = self._log.points_with(X, located)[1] / noise, self._log.sums_with(Y, located) / noise
         factor = jittered_cholesky(self._columns.between(dictionary_rows, dictionary_rows))
-        at_played = embed(factor.double(), self._columns.between(dictionary_rows, played_rows).double())
-        dtc = OnlineDTC.fit(factor.double(), at_played, counts / noise, self._log.sums_with(Y, located) / noise)
+        computed = self._computed(factor.double(), dictionary_rows, played_rows)
+        played = self._played.refilled(computed, len(played_rows), len(factor))
+        seen = (played.store or computed).blocks()
+        dtc = OnlineDTC.fit(factor.double(), ((each, weights[block], moments[block]) for block, each in seen))
         require_finite(dtc.weights.to(self._points.dtype))
         self._embedding = object()  # the memory is that of the old features
-        self._embedded_last[0] = None
+        self._written_last[0] = None
         features = self._embedded(dictionary_rows, factor)
-        self._refit(dtc, FeatureStore.holding(at_played), self._prior_at(played_rows), features)
+        self._refit(dtc, played, features)
         self._dictionary_rows = self._feature_rows = dictionary_rows
         self._positions = {row: position for position, row in enumerate(dictionary_rows.tolist())}
         least = FRAGILE[factor.dtype] * self._kernel_bound
         self._is_fragile = self.exact and bool((factor.diagonal().square() <= least).any())
-        self._embedded_last[0] = self._embedding
+        self._written_last[0] = self._embedding
 
     def _embedded(self, rows: Tensor, factor: Tensor) -> FeatureStore:
         """Write L⁻¹k(rows, ·) of all arms over the features, for a factor L (m, m). Cost: O(A m²)."""
@@ -586,26 +642,27 @@ class FeatureTable(TableBelief):
             features.write(embed(factor, self._columns.over_arms(rows, block, keep=True)), block, 0)
         return features
 
-    def _refit(self, dtc: OnlineDTC, played: FeatureStore, played_prior: Tensor, features: FeatureStore) -> None:
-        """Compute all means and variances afresh from features. Cost: O((A + u) m²)."""
+    def _refit(self, dtc: OnlineDTC, played: PlayedPanel, features: FeatureStore) -> None:
+        """Compute all means and variances afresh from features. Cost: O(A m²)."""
         self._changes = self._num_shed = 0
-        self._dtc, self._weights = dtc, dtc.weights
-        self._played = Panel.fitted(played, played_prior, dtc, dtc.weights)
+        self._dtc, self._weights, self._played = dtc, dtc.weights, played.forgotten()
         arms = Panel.fitted(features, self._prior_variance[: self._num_arms], dtc, dtc.weights)
         self._lazy_panel = LazyPanel(arms, dtc, dtc.weights)
 
     def _clear_drift(self, played_rows: Tensor) -> None:
         """Compute everything afresh from the features if the low-rank changes have drifted."""
         self._changes = 0
-        dtc, arms, played = self._dtc.refreshed(), self._arms.up_to_date(), self._played
-        fresh = Panel.fitted(played.features, played.prior_variance, dtc, dtc.weights).variance
-        listed = played_rows < self._num_arms
-        at_arms = arms.variance[played_rows[listed]].double()
-        at_played = torch.cat([played.variance - fresh, at_arms - fresh[listed]]).abs().max()
+        dtc, listed = self._dtc.refreshed(), played_rows < self._num_arms
         # zᵀz is at most the prior variance, so a norm of the change bounds that of all variances.
-        drift = torch.maximum((self._dtc.inverse - dtc.inverse).norm(), at_played / self._kernel_bound)
+        drift = (self._dtc.inverse - dtc.inverse).norm()
+        if self._played.is_known or bool(listed.any()):
+            prior, seen = self._prior_at(played_rows), self._features(played_rows).blocks()
+            fresh = torch.cat([dtc.variance(prior[block], each) for block, each in seen])
+            at_arms = self._arms.up_to_date().variance[played_rows[listed]].double() - fresh[listed]
+            at_played = self._followed_variance(played_rows) - fresh
+            drift = torch.maximum(drift, torch.cat([at_arms, at_played]).abs().max() / self._kernel_bound)
         if bool(drift > self.DRIFT[self._points.dtype]):
-            self._refit(dtc, played.features, played.prior_variance, arms.features)
+            self._refit(dtc, self._played, self._arms.features)
 
     def _spanning(self, rows: Tensor) -> Tensor:
         """Return those of rows (k,) that span all of them to rounding, the least explained first. Cost: O(k m²).

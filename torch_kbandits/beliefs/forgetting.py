@@ -153,6 +153,9 @@ class ForgettingTable(Belief):
         other, times = copy(self), self._times_of(told)
         if told.times is not None:
             other._numbers = self._numbers.with_rows(told.X)
+        if isinstance(self._memory, KeepAll):
+            other._learn(told.X, told.Y, times, torch.ones_like(times), rule, generator)
+            return other
         weights = self._weights(torch.cat([self._counted.times, times]), self._now)
         before, new = weights.tensor_split([len(self._counted.X)])
         other._weigh(before)
@@ -176,14 +179,16 @@ class ForgettingTable(Belief):
         """Condition on rewards Y (q,) at X (q, d), made at times (q,), of weights (q,)."""
         table, selection = self._table.with_points(X), None
         if rule is not None and self._online:
-            self._sample = self._offered(X, cast(OnlineRule, rule), generator)
+            self._sample = self._offered(table, X, cast(OnlineRule, rule), generator)
             points = self._sample.points
             selection = Selection(points, points.new_ones(len(points)), None, self._sample.weights)
         elif rule is not None:
             selection = rule.select(self._preview(table, X, weights), generator)
         self._condition(table, X, Y, times, weights, selection)
 
-    def _offered(self, X: Tensor, rule: OnlineRule, generator: torch.Generator | None) -> OnlineSample:
+    def _offered(
+        self, table: FeatureTable, X: Tensor, rule: OnlineRule, generator: torch.Generator | None
+    ) -> OnlineSample:
         """Return the dictionary once points (q, d) were offered to it; forgetting takes nothing out of it."""
         sample = self._sample
         if sample is None:
@@ -191,7 +196,7 @@ class ForgettingTable(Belief):
             weights = Z.new_ones(len(Z), dtype=torch.float64) if weights is None else weights
             sample = rule.online_sample(self.kernel, float(self.regularization), Z, weights)
         uniforms = torch.rand(len(X), generator=generator, dtype=torch.float64, device="cpu")
-        return rule.offered(sample, X, uniforms, None, None).sample
+        return rule.offered(sample, X, uniforms, *table.known_values(sample.points, X)).sample
 
     def _preview(self, table: FeatureTable, X: Tensor, weights: Tensor) -> PlayedPoints:
         """Return the unique played points that count, with X (q, d) of weights (q,), by the current posterior."""

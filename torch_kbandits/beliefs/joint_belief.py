@@ -39,6 +39,7 @@ class JointBelief(Belief):
         memory: which observations count at a time, and with what noise; None where all do for ever.
         tie_rank: the order in which ties between arms are broken, (A,), if the candidates are always the same.
         search: where in a box the next point is sought, if it is always the same.
+        row_memory: bytes that features of played points may occupy, see ``FeatureTable``.
 
     Cost of a reward: O(m² + u m) for u distinct points, and as much for each point that joins or leaves; O(u m² + m³)
     at another time where observations age, and where a point that joins is nearly spanned.
@@ -55,11 +56,11 @@ class JointBelief(Belief):
         memory: Memory | None = None,
         tie_rank: Tensor | None = None,
         search: BoxSearch | None = None,
+        row_memory: int | None = None,
     ) -> None:
         super().__init__(example, kernel, regularization, exact=exact)
-        table = FeatureTable(UnsearchedArms(example[:0]), kernel, regularization, 0, 0, exact=exact)
+        table = FeatureTable(UnsearchedArms(example[:0]), kernel, regularization, 0, 0, row_memory, exact=exact)
         self._counted, self._table = ForgettingTable(table, memory, online=online), table
-        self._spanning: Tensor | None = None
         self._built: NystromGP | None = None
         self.tie_rank = None if tie_rank is None else tie_rank.to(example.device)
         self._search = search
@@ -146,18 +147,14 @@ class JointBelief(Belief):
         """Return the belief of what counts, seen in a table: its own, or one that looks ahead."""
         other = copy(self)
         other._counted, other._table = counted, counted.table if table is None else table
-        other._spanning = other._built = None
+        other._built = None
         return other
 
     # ---------------------------------------------------------------- the posterior at points, see ``JointPosterior``
 
     def embed(self, X: Tensor) -> Embedded:
         """Return points (k, d) as the posterior sees them. Cost: O(k m d + k m²)."""
-        prior = prior_variance(self.kernel, X).double()
-        if self._spanning is None:
-            self._spanning = self._table.spanning_points
-        values = gram(self.kernel, self._spanning, X).double()
-        return Embedded(X, torch.linalg.solve_triangular(self._table.posterior.factor, values, upper=False), prior)
+        return self._table.embedded(X)
 
     def mean_at(self, at: Embedded) -> Tensor:
         """Return posterior means, (k,)."""
@@ -186,7 +183,8 @@ class JointBelief(Belief):
         return self._of(self._counted, table)
 
     def remember(self, at: Embedded) -> None:
-        """Keep nothing: the table embeds what it is told."""
+        """Keep a point (1, d) that was chosen, so that it need not be embedded again when it is told."""
+        self._table.remember(at)
 
     @property
     def posterior_model(self) -> NystromGP:

@@ -1,7 +1,7 @@
 """What every table over arms has in common: which row a point is, what was played, and the choice of arms."""
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from copy import copy
 from functools import cached_property
 from typing import ClassVar, Self, cast
@@ -82,6 +82,7 @@ class TableBelief(Belief):
         self._last_located: tuple[Tensor, Located, Tensor] | None = None
         self._known_held = (self._played_rows, self._dictionary_rows, self._played_rows.bool())
         self._num_observations = 0
+        self._known_prior: tuple[Tensor, Tensor] | None = None  # of points evaluated last
         self._prior_draws: PriorDraws | None = None
         self.tie_rank: Tensor = tie_rank(self._num_arms, seed).to(self.no_points.device)
 
@@ -136,10 +137,6 @@ class TableBelief(Belief):
         if self._rule_weights is None:
             return None
         return self._rule_weights[self._log.locate(self.inducing_points).positions]
-
-    def effective_dimension(self) -> Tensor:
-        """Return Σ_s τ(x_s), 0-dim. Cost: O(u)."""
-        return (self._log.counts * self._played_variance.clamp_min(0.0)).sum() / self.regularization
 
     def kernel_bound(self) -> Tensor:
         """Return the largest prior variance of an arm, 0-dim; without arms that of the points told."""
@@ -200,7 +197,7 @@ class TableBelief(Belief):
         after._log = self._log.with_rewards(X, Y, located)
         after._rule_weights = _weights_of(selection, after._log)
         after._played_rows = played_rows
-        after._last_located = None
+        after._last_located = X, located._replace(fresh=[]), played_rows
         after._num_observations += len(X)
         return after
 
@@ -339,11 +336,14 @@ class TableBelief(Belief):
         if None not in rows:
             return self
         unknown = {key: index for index, key in enumerate(row_keys(points)) if rows[index] is None}
-        points = points[list(unknown.values())]
+        if len(unknown) < len(points):
+            points = points[list(unknown.values())]
         other = copy(self)
-        other._points = self._points.with_points(points)
-        with torch.no_grad():
-            other._prior_variance = torch.cat([self._prior_variance, prior_variance(self.kernel, points)])
+        other._points = self._points.with_points(points, list(unknown))
+        if self._known_prior is None or not torch.equal(self._known_prior[0], points):
+            with torch.no_grad():
+                self._known_prior = points, prior_variance(self.kernel, points)
+        other._prior_variance = torch.cat([self._prior_variance, self._known_prior[1]])
         if self._num_arms == 0:
             other._kernel_bound = torch.maximum(self._kernel_bound, other._prior_variance.max())
         other._prior_draws = None
@@ -352,7 +352,7 @@ class TableBelief(Belief):
 
     def places_of(self, X: Tensor) -> Tensor:
         """Return where points (q, d), all of which were played, stand among the unique played ones, (q,)."""
-        return torch.tensor(self._log.locate(X).positions, dtype=torch.long, device=X.device)
+        return torch.tensor(self._located(X)[0].positions, dtype=torch.long, device=X.device)
 
     def _located(self, X: Tensor) -> tuple[Located, Tensor]:
         """Return where points (q, d) stand in the log, and the rows of the played points as they will be."""
@@ -365,7 +365,7 @@ class TableBelief(Belief):
         """Return the rows of the unique played points as they will be once X (q, d) is told."""
         if not located.fresh:
             return self._played_rows
-        return torch.cat([self._played_rows, self.rows_of(X[located.fresh])])
+        return torch.cat([self._played_rows, self.rows_of(located.first_plays(X))])
 
     @abstractmethod
     def _extend_rows(self, points: Tensor) -> None:
@@ -381,15 +381,6 @@ def _weights_of(selection: Selection | None, log: PlayedLog) -> Tensor | None:
         indices = torch.tensor(log.locate(selection.points).positions, device=log.points.device)
     weights = selection.weights
     return weights.new_zeros(len(log)).index_copy(0, indices, weights)
-
-
-def grouped(positions: Sequence[int], Y: Tensor) -> dict[int, tuple[int, Tensor]]:
-    """Return the number and the sum of the rewards Y (q,) of each position, in order of first appearance."""
-    groups: dict[int, tuple[int, Tensor]] = {}
-    for position, y in zip(positions, Y, strict=True):
-        count, total = groups.get(position, (0, torch.zeros_like(y)))
-        groups[position] = (count + 1, total + y)
-    return groups
 
 
 class ArmLookahead(Lookahead):

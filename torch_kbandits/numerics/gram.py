@@ -46,7 +46,12 @@ def border(kernel: Kernel, X: Tensor, k: int) -> tuple[Tensor, Tensor]:
 
 def prior_variance(kernel: Kernel, X: Tensor) -> Tensor:
     """Return k(x, x) for the rows of X (..., n, d), (..., n)."""
-    return to_dense(cast(Tensor, kernel(X, diag=True)))
+    if torch.is_grad_enabled() or X.dim() != 2 or not _is_plain(kernel):
+        return to_dense(cast(Tensor, kernel(X, diag=True)))
+    columns = cast(Tensor | None, kernel.active_dims)
+    X = X if columns is None else X[:, columns]
+    values = to_dense(cast(Tensor, kernel.forward(X, X, diag=True)))
+    return values if values.dim() == 1 else values.diagonal()  # some kernels know no diagonal
 
 
 def _is_plain(kernel: Kernel) -> bool:

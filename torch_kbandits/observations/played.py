@@ -6,7 +6,7 @@ from typing import NamedTuple, Self
 import torch
 from torch import Tensor
 
-from torch_kbandits.numerics.rows import row_keys
+from torch_kbandits.numerics.rows import RowIndex, row_keys
 
 
 class Located(NamedTuple):
@@ -15,10 +15,32 @@ class Located(NamedTuple):
     Attributes:
         positions: of each point, as they will be once the points are added.
         fresh: rows of the points that are played for the first time, each point once.
+        keys: of all points.
     """
 
     positions: list[int]
     fresh: list[int]
+    keys: list[bytes]
+
+    @property
+    def is_all_fresh(self) -> bool:
+        """Whether all points are different and played for the first time."""
+        return len(self.fresh) == len(self.keys)
+
+    def first_plays(self, X: Tensor) -> Tensor:
+        """Return those of the points X (q, d) that are played for the first time: X itself if all are."""
+        return X if self.is_all_fresh else X[self.fresh]
+
+    def plays(self, Y: Tensor) -> "Plays":
+        """Return the rewards Y (q,) of each point, in order of first appearance."""
+        places = torch.tensor(self.positions, dtype=torch.long, device=Y.device)
+        counts, sums = torch.ones_like(Y, dtype=torch.float64), Y.double()
+        if self.is_all_fresh:
+            return Plays(places, counts, sums)
+        numbers = {place: number for number, place in enumerate(dict.fromkeys(self.positions))}
+        of = torch.tensor([numbers[place] for place in self.positions], dtype=torch.long, device=Y.device)
+        none = sums.new_zeros(len(numbers))
+        return Plays(places.new_tensor(list(numbers)), none.index_add(0, of, counts), none.index_add(0, of, sums))
 
 
 class Plays(NamedTuple):
@@ -45,7 +67,7 @@ class PlayedLog:
         self.points = example[:0]
         self.counts = example.new_zeros(0, dtype=torch.float64)
         self.sums = example.new_zeros(0, dtype=torch.float64)
-        self._positions: dict[bytes, int] = {}
+        self._positions = RowIndex.of({})
 
     def __len__(self) -> int:
         return len(self.points)
@@ -57,14 +79,14 @@ class PlayedLog:
         numbers are (so 0 and -0 are one point).
         """
         new: dict[bytes, int] = {}
-        positions, fresh = [], []
-        for row, key in enumerate(row_keys(X)):
-            position = self._positions.get(key, new.get(key))
+        positions, fresh, keys = [], [], row_keys(X)
+        for row, key in enumerate(keys):
+            position = new.get(key) if (known := self._positions.place(key)) is None else known
             if position is None:
                 position = new[key] = len(self) + len(new)
                 fresh.append(row)
             positions.append(position)
-        return Located(positions, fresh)
+        return Located(positions, fresh, keys)
 
     def points_with(self, X: Tensor, located: Located) -> tuple[Tensor, Tensor]:
         """Return the unique points and their counts as they will be once X (q, d) is added."""
@@ -88,21 +110,24 @@ class PlayedLog:
         other.sums = self.sums_with(Y if weights is None else Y * weights, located)
         other.points = self._points_with(X, located)
         if located.fresh:
-            other._positions = self._positions | dict(zip(row_keys(X), located.positions, strict=True))
+            entries = {located.keys[row]: located.positions[row] for row in located.fresh}
+            other._positions = self._positions.extended(entries)
         return other
 
     def recounted(self, places: Tensor, counts: Tensor, sums: Tensor) -> Self:
         """Return the log of the points at these places alone, in this order, with other rewards. Cost: O(u)."""
         other = copy(self)
         other.points, other.counts, other.sums = self.points[places], counts, sums
-        keys = list(self._positions)  # in the order in which they came, which is that of the positions
-        other._positions = {keys[old]: new for new, old in enumerate(places.tolist())}
+        keys = list(self._positions.entries())  # in the order in which they came, which is that of the positions
+        other._positions = RowIndex.of({keys[old]: new for new, old in enumerate(places.tolist())})
         return other
 
     def _points_with(self, X: Tensor, located: Located) -> Tensor:
-        return torch.cat([self.points, X[located.fresh]]) if located.fresh else self.points
+        return torch.cat([self.points, located.first_plays(X)]) if located.fresh else self.points
 
     def _added(self, old: Tensor, new: Tensor, located: Located) -> Tensor:
+        if located.is_all_fresh:
+            return torch.cat([old, new.to(old)])
         positions = torch.tensor(located.positions, dtype=torch.long, device=new.device)
         new = new.to(old)
         grown = torch.cat([old, old.new_zeros(len(located.fresh))]) if located.fresh else old

@@ -1,6 +1,6 @@
 """The Nyström–DTC posterior over a changing dictionary as algebra on coordinates; it knows no kernel and no points."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Self
@@ -9,12 +9,13 @@ import torch
 from torch import Tensor
 
 from torch_kbandits.numerics.linalg import LEAST_SHARE, Squares, jittered_cholesky
-
-#: Parts of a factor that are kept apart.
-_MOST_PARTS = 64
+from torch_kbandits.numerics.triangle import Triangle
 
 #: Rows that are kept apart from M and K⁻¹.
 _MOST_ROWS = 32
+
+#: Observations of k points: their coordinates (m, k), the summed 1/λ_s of each, (k,), and the summed y_s/λ_s, (k,).
+Observed = tuple[Tensor, Tensor, Tensor]
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,8 +35,7 @@ class OnlineDTC:
     Source: the posterior is that of Calandriello et al., COLT 2019, between (3) and (4), in the units of ``dtc``.
 
     Attributes:
-        factor_parts: L (m, m), lower triangular, in double precision as everything here: for each group of points their
-            coordinates in those before, and their own factor.
+        triangle: L (m, m), in double precision as everything here.
         precision_base: M (m, m), but for what the last rewards changed.
         inverse_base: K⁻¹ (m, m), but for what happened last.
         gained: rows (k, m) of rewards told last: M = precision_base + Σ rowᵀ row over them, less that over ``shed``.
@@ -48,7 +48,7 @@ class OnlineDTC:
         left_out: positions of the r spanning points that are not in the dictionary.
     """
 
-    factor_parts: tuple[tuple[Tensor, Tensor], ...]
+    triangle: Triangle
     precision_base: Tensor
     inverse_base: Tensor
     gained: Tensor
@@ -63,23 +63,14 @@ class OnlineDTC:
     def empty(cls, like: Tensor) -> Self:
         """Return the prior without spanning points, on the device of a tensor."""
         nothing = torch.zeros(0, 0, dtype=torch.float64, device=like.device)
-        return cls.fit(nothing, nothing, nothing.sum(0), nothing.sum(0))
+        return cls.fit(nothing, ())
 
     @classmethod
-    def fit(cls, factor: Tensor, embedding: Tensor, weights: Tensor, moments: Tensor) -> Self:
-        """Condition on u points at coordinates (m, u).
-
-        Args:
-            factor: L (m, m).
-            embedding: z of each point, (m, u).
-            weights: summed 1/λ_s of the observations of each point, (u,).
-            moments: summed y_s/λ_s of the observations of each point, (u,).
-
-        Cost: O(u m² + m³).
-        """
+    def fit(cls, factor: Tensor, seen: Iterable[Observed]) -> Self:
+        """Condition on observations at spanning points of factor L (m, m). Cost: O(u m² + m³) for u points."""
         none = factor[:0]
         start = cls(
-            factor_parts=((factor[:, :0], factor),),
+            triangle=Triangle.of(factor),
             precision_base=factor,
             inverse_base=factor,
             gained=none,
@@ -89,22 +80,16 @@ class OnlineDTC:
             log_det=factor.new_zeros(()),
             complement=factor[:, :0],
         )
-        return start.refitted(embedding, weights, moments)
+        return start.refitted(seen)
 
-    def refitted(self, embedding: Tensor, weights: Tensor, moments: Tensor) -> Self:
-        """Return the posterior of other observations, as ``fit`` has them, at the same dictionary."""
-        precision = (embedding * weights) @ embedding.mT
-        precision.diagonal().add_(1.0)
-        none = self.gained[:0]
-        return replace(
-            self,
-            precision_base=precision,
-            inverse_base=precision,
-            gained=none,
-            shed=none,
-            last=Squares(none, none),
-            moment=embedding @ moments,
-        ).refreshed()
+    def refitted(self, seen: Iterable[Observed]) -> Self:
+        """Return the posterior of other observations at the same dictionary. Cost: as for ``fit``."""
+        start = self.without_rewards()
+        precision, moment = start.precision_base, start.moment
+        for points, weights, moments in seen:
+            precision.addmm_(points * weights, points.mT)
+            moment.addmv_(points, moments)
+        return start.refreshed()
 
     def without_rewards(self) -> Self:
         """Return the prior at the same dictionary."""
@@ -133,17 +118,10 @@ class OnlineDTC:
 
     # ---------------------------------------------------------------- reading
 
-    @cached_property
+    @property
     def factor(self) -> Tensor:
-        """L (m, m). Put together when asked for: it is needed where points leave, and else copies would cost."""
-        if len(self.factor_parts) == 1:
-            return self.factor_parts[0][1]
-        factor = self.precision_base.new_zeros(self.size, self.size)
-        for own, corner in self.factor_parts:
-            first, last = own.shape[1], sum(own.shape)
-            factor[first:last, :first] = own
-            factor[first:last, first:last] = corner
-        return factor
+        """L (m, m)."""
+        return self.triangle.matrix
 
     @cached_property
     def precision(self) -> Tensor:
@@ -198,11 +176,15 @@ class OnlineDTC:
         """Return leftᵀ K⁻¹ right for coordinates (m, k) and (m, l), (k, l), from K⁻¹ as it is. Cost: O(m² l)."""
         return left.mT @ self._inverse_times(right)
 
-    def traces(self) -> tuple[Tensor, Tensor]:
-        """Return the traces of M and of K⁻¹ as it is, 0-dim. Cost: O(m)."""
-        trace = self.precision_base.diagonal().sum() + self.gained.square().sum() - self.shed.square().sum()
+    def effective_dimension(self, prior: Tensor) -> Tensor:
+        """Return Σ_s variance(x_s)/λ_s over the observations, 0-dim, given Σ_s k(x_s, x_s)/λ_s. Cost: O(m).
+
+        Only where no spanning point is left out.
+        """
+        captured = self.precision_base.diagonal().sum() + self.gained.square().sum() - self.shed.square().sum()
         fallen, risen = (part.square().sum() for part in self.last)
-        return trace, self.inverse_base.diagonal().sum() - fallen + risen
+        inverse = self.inverse_base.diagonal().sum() - fallen + risen
+        return (prior - (captured - self.size)).clamp_min(0.0) + self.size - inverse
 
     def distance(self, change: Tensor) -> Tensor:
         """Return √(cᵀ M c) for a change c (m,) of the weights, 0-dim. Cost: O(m²)."""
@@ -269,21 +251,6 @@ class OnlineDTC:
         )
         return after, squares
 
-    def with_observations(self, points: Tensor, weights: Tensor, moments: Tensor) -> Self:
-        """Return M and the moments with rewards of k points added; K⁻¹ and log det are not what they were to follow.
-
-        ``refreshed`` computes them, once after many blocks of rewards.
-
-        Args:
-            points: their coordinates (m, k).
-            weights: summed 1/λ_s of the rewards of each, (k,).
-            moments: summed y_s/λ_s of the rewards of each, (k,).
-
-        Cost: O(m² k).
-        """
-        precision = torch.addmm(self.precision_base, points * weights, points.mT)
-        return replace(self, precision_base=precision, moment=self.moment + points @ moments)
-
     # ---------------------------------------------------------------- the dictionary
 
     def grown(self, own: Tensor, corner: Tensor, cross: Tensor, below: Tensor, moments: Tensor) -> tuple[Self, Squares]:
@@ -308,7 +275,7 @@ class OnlineDTC:
         last = identity if self.left_out else torch.zeros_like(identity)
         outside = replace(
             self,
-            factor_parts=(*self._merged_parts(), (own, corner)),
+            triangle=self.triangle.bordered(own, corner),
             precision_base=Squares(self.shed, self.gained).bordered(self.precision_base, cross, identity + below),
             inverse_base=self.last.bordered(self.inverse_base, nothing, last),
             gained=none,
@@ -332,9 +299,7 @@ class OnlineDTC:
         """
         if positions == self.left_out:
             return self, Squares.none(self.size, self.moment)
-        # In one part, so that it is put together once.
-        after = replace(self, factor_parts=((self.factor[:, :0], self.factor),))
-        changes = Squares.none(self.size, self.moment)
+        after, changes = self, Squares.none(self.size, self.moment)
         back, gone = set(self.left_out) - set(positions), set(positions) - set(self.left_out)
         if back:
             after, changes = after._returned(self.factor[sorted(back)])
@@ -383,7 +348,7 @@ class OnlineDTC:
         none = self.gained[:0, : len(basis)]
         return replace(
             self,
-            factor_parts=((factor[:, :0], factor),),
+            triangle=Triangle.of(factor),
             precision_base=basis @ self.precision @ basis.mT,
             gained=none,
             shed=none,
@@ -430,12 +395,6 @@ class OnlineDTC:
             log_det=self.log_det + log_det_change,
             complement=self.complement if complement is None else complement,
         )
-
-    def _merged_parts(self) -> tuple[tuple[Tensor, Tensor], ...]:
-        """Return the parts of the factor, as one if it was put together or the parts are many."""
-        if "factor" in vars(self) or len(self.factor_parts) >= _MOST_PARTS:
-            return ((self.factor[:, :0], self.factor),)
-        return self.factor_parts
 
     def _inside(self, columns: Tensor) -> Tensor:
         """Return P times columns (m, k): what the dictionary spans of them. Cost: O(m r k)."""

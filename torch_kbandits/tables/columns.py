@@ -64,11 +64,15 @@ class KernelColumns:
         """Return the columns of a longer list of points, which has the same arms."""
         longer = copy(self)
         longer._points = points
+        if points.num_arms == 0:
+            return longer
         longer._slots = torch.cat([self._slots, self._slots.new_full((len(points) - len(self._slots),), -1)])
         return longer
 
     def _kept(self, rows: Tensor) -> Tensor | None:
         """Return where in the buffer the columns of ``rows`` are, (m,), if all are kept."""
+        if self._points.num_arms == 0:
+            return None
         slots = self._slots[rows].long()
         if not bool((slots >= 0).all()):
             return None

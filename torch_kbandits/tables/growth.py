@@ -34,7 +34,6 @@ class Growth(NamedTuple):
         corner: factor (a, a) of their covariance given the old ones.
         squares: how variances change, see ``OnlineDTC.grown``.
         at_played: the new coordinates of the played points, (a, u).
-        values: their kernel values with the played points, (a, u).
         columns: their kernel values with a block of the arms.
     """
 
@@ -44,15 +43,20 @@ class Growth(NamedTuple):
     corner: Tensor
     squares: Squares
     at_played: Tensor
-    values: Tensor
     columns: Columns | None
 
     @classmethod
-    def none(cls, dtc: OnlineDTC, rows: Tensor, played: Tensor) -> Self:
-        """Return no growth, given no rows and a tensor over the played points (u,)."""
+    def none(cls, dtc: OnlineDTC, rows: Tensor, num_played: int) -> Self:
+        """Return no growth, given no rows and the number u of played points."""
         change = Change.none(dtc.size, dtc.moment)
-        values = played.new_empty(0, len(played))
-        return cls(dtc, rows, change.own, change.corner, change.squares, values, values, None)
+        return cls(dtc, rows, change.own, change.corner, change.squares, dtc.moment.new_empty(0, num_played), None)
+
+    def followed_by(self, squares: Squares) -> Squares:
+        """Return how variances change by this and then by squares, those of the new coordinates among them."""
+        if len(self.own) == 0:
+            return squares
+        units = torch.nn.functional.pad(torch.eye(len(self.own)).to(self.own), (self.own.shape[1], 0))
+        return self.squares._replace(fallen=torch.cat([units, self.squares.fallen])).then(squares)
 
     def coordinates(self, points: Tensor, values: Tensor) -> Tensor:
         """Return new coordinates (a, k) from old ones (m, k) and the kernel values (a, k) with the new points."""

@@ -120,7 +120,7 @@ class LazyPanel:
         """Return the panel after any change, in one pass; see ``Panel.following``."""
         after = copy(self)
         after._now = (dtc, weights)
-        after._pass(change._replace(squares=_joined([*self._squares, change.squares])), columns)
+        after._pass(change._replace(squares=joined([*self._squares, change.squares])), columns)
         return after
 
     def contenders(self, score: Score, tie_width: Callable[[Tensor], Tensor]) -> tuple[Tensor | None, Tensor]:
@@ -184,7 +184,7 @@ class LazyPanel:
     def _change(self, first: int) -> Change:
         """Return what was observed from a row on."""
         none = Change.none(self._now[0].size, self._now[1])
-        return none._replace(squares=_joined(self._squares[first:]))
+        return none._replace(squares=joined(self._squares[first:]))
 
     def _pass(self, change: Change, columns: Callable[[slice], Tensor] | None) -> None:
         self._panel = self._panel.following(change, self._now[1], columns)
@@ -194,7 +194,7 @@ class LazyPanel:
         self._near = None
 
 
-def _joined(parts: list[Squares]) -> Squares:
+def joined(parts: list[Squares]) -> Squares:
     """Return what several changes make together, the last of which has at least as many coordinates as the others."""
     last = parts[-1].fallen.shape[1]
     padded = (

@@ -1,6 +1,6 @@
 """The posterior at many points in the coordinates of a dictionary: their features, means and variances."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from copy import copy
 from dataclasses import dataclass
 from typing import NamedTuple, Self
@@ -91,17 +91,25 @@ class FeatureStore:
         chunks = [self._chunks[number].index_select(1, index) for number in range(-(-self.size // self._chunk))]
         return torch.cat(chunks)[: self.size] if chunks else self._like.new_empty(0, len(index))
 
-    def combinations(self, weights: Tensor) -> Tensor:
-        """Return the features (m, n) times weights of the points (n, a), (m, a)."""
-        if self.size == 0:
-            return weights.new_zeros(0, weights.shape[1])
-        parts = [chunk[:, : self.num_points] @ weights for chunk in self._chunks]
-        return torch.cat(parts)[: self.size]
-
     def block(self, block: slice) -> Tensor:
-        """Return the features of a block of points, (m, |block|); a copy."""
+        """Return the features of a block of points, (m, |block|); not to be written to."""
         parts = [chunk[:, block] for chunk in self._chunks]
+        if len(parts) == 1:
+            return parts[0][: self.size]
         return torch.cat(parts)[: self.size] if parts else self._like.new_empty(0, block.stop - block.start)
+
+    def blocks(self) -> Iterator[tuple[slice, Tensor]]:
+        """Yield the features of all points, so many at a time that they stay in cache."""
+        for block in blocks_of(self.num_points):
+            yield block, self.block(block)
+
+    def rotated(self, basis: Tensor) -> "FeatureStore":
+        """Return rows (k, m) times the features, in memory of its own."""
+        store = FeatureStore(self.num_points, self._like)
+        store.resize(len(basis))
+        for block in blocks_of(self.num_points):
+            store.write(self.products(basis.to(self._like.dtype), block), block, 0)
+        return store
 
     def selected(self, index: Tensor) -> "FeatureStore":
         """Return the features of some points, given their numbers (q,), in memory with room for some more points."""
@@ -172,18 +180,11 @@ class Panel:
         return cls(store, prior_variance, prior_variance, torch.zeros_like(prior_variance))
 
     @classmethod
-    def afresh(cls, features: Tensor, prior_variance: Tensor, dtc: OnlineDTC, weights: Tensor) -> "Panel":
-        """Return the posterior at a few points of coordinates (m, n), without passes. Cost: O(n m²)."""
-        variance = dtc.quick_variance(prior_variance, features)
-        return cls(FeatureStore.holding(features), prior_variance, variance, weights.to(features) @ features)
-
-    @classmethod
     def fitted(cls, features: FeatureStore, prior_variance: Tensor, dtc: OnlineDTC, weights: Tensor) -> "Panel":
         """Return the posterior at many points, from factors rather than from what follows them. Cost: O(n m²)."""
         variance = torch.empty_like(prior_variance)
-        for start in range(0, len(variance), _CACHED):
-            block = slice(start, min(start + _CACHED, len(variance)))
-            variance[block] = dtc.variance(prior_variance[block], features.block(block))
+        for block, values in features.blocks():
+            variance[block] = dtc.variance(prior_variance[block], values)
         start = cls(features, prior_variance, variance, variance)
         return start.following(Change.none(dtc.size, variance), weights)
 
@@ -194,12 +195,7 @@ class Panel:
 
     def rotated(self, basis: Tensor) -> "Panel":
         """Return the same posterior in other coordinates, rows (k, m) of these, with nothing left out."""
-        store = FeatureStore(self.features.num_points, self.variance)
-        store.resize(basis.shape[0])
-        for start in range(0, max(store.num_points, 1), _CACHED):
-            block = slice(start, min(start + _CACHED, store.num_points))
-            store.write(self.features.products(basis.to(self.variance.dtype), block), block, 0)
-        return Panel(store, self.prior_variance, self.variance, self.mean)
+        return Panel(self.features.rotated(basis), self.prior_variance, self.variance, self.mean)
 
     def joined(self, other: "Panel") -> Self:
         """Return the posterior at these points and others."""
@@ -239,18 +235,24 @@ class Panel:
                 features = torch.linalg.solve_triangular(corner, columns(block) - products[:added], upper=False)
                 store.write(features, block, first)
                 products = products[added:].addmm_(new_rows, features)
-                variance = _with_squares(variance, features, -1)
+                variance = with_squares(variance, features, -1)
             fallen, risen, mean = products.split(counts)
-            variance = _with_squares(_with_squares(variance, fallen, -1), risen, 1)
+            variance = with_squares(with_squares(variance, fallen, -1), risen, 1)
             results.append((variance, mean[0]))
         variance, mean = results[0] if len(results) == 1 else map(torch.cat, zip(*results, strict=True))
         return Panel(store, self.prior_variance, variance, mean)
 
 
-def _with_squares(values: Tensor, rows: Tensor, sign: int) -> Tensor:
+def with_squares(values: Tensor, rows: Tensor, sign: int) -> Tensor:
     """Return values (n,) plus or minus the sum of squares of rows (k, n)."""
     if rows.shape[0] == 0:
         return values
     if rows.shape[0] == 1:
         return torch.addcmul(values, rows[0], rows[0], value=sign)
     return torch.add(values, rows.square().sum(0), alpha=sign)
+
+
+def blocks_of(number: int) -> Iterator[slice]:
+    """Yield blocks of so many points."""
+    for start in range(0, number, _CACHED):
+        yield slice(start, min(start + _CACHED, number))

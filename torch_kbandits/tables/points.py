@@ -1,13 +1,14 @@
 """The rows of a table: arms, and points told that are no arms."""
 
 from collections.abc import Iterator
+from copy import copy
 from typing import Self
 
 import torch
 from torch import Tensor
 
 from torch_kbandits.candidates.sources import ArmSource
-from torch_kbandits.numerics.rows import row_keys
+from torch_kbandits.numerics.rows import RowIndex, row_keys
 
 #: So many points that were not looked up before are looked for in one pass through all arms.
 _TOGETHER_ABOVE = 32
@@ -24,18 +25,14 @@ class PointList:
 
     def __init__(self, source: ArmSource) -> None:
         self.source = source
+        self.num_arms = len(source)  # A, the number of arms, which are the first rows
         self._others = source.block(0, 0)
-        self._rows_of_others: dict[bytes, int] = {}
+        self._rows_of_others = RowIndex.of({})
         self._rows_of_arms: dict[bytes, int] = {}  # shared with longer lists; rows of arms never change
         self._found: tuple[Tensor, list[int | None]] = self._others, []  # looked up last
 
     def __len__(self) -> int:
         return self.num_arms + len(self._others)
-
-    @property
-    def num_arms(self) -> int:
-        """Number A of arms, which are the first rows."""
-        return len(self.source)
 
     @property
     def dtype(self) -> torch.dtype:
@@ -62,6 +59,8 @@ class PointList:
         """Return the points of rows ``index`` (k,), (k, d), as a new tensor."""
         if len(self._others) == 0:
             return self.source.rows(index)
+        if self.num_arms == 0:
+            return self._others[index]
         points = self._others.new_empty(len(index), self.dimension)
         arms = index < self.num_arms
         points[~arms] = self._others[index[~arms] - self.num_arms]
@@ -83,13 +82,12 @@ class PointList:
         for first in range(start, stop, size):
             yield first, self.block(first, min(first + size, stop))
 
-    def with_points(self, others: Tensor) -> Self:
-        """Return the list with points (k, d), which are not in it yet, appended."""
-        longer = type(self)(self.source)
+    def with_points(self, others: Tensor, keys: list[bytes] | None = None) -> Self:
+        """Return the list with points (k, d), all different and not in it yet, appended; their keys may be known."""
+        longer, rows = copy(self), list(range(len(self), len(self) + len(others)))
         longer._others = torch.cat([self._others, others])
-        fresh = {key: row for row, key in enumerate(row_keys(others), start=len(self))}
-        longer._rows_of_others = self._rows_of_others | fresh
-        longer._rows_of_arms = self._rows_of_arms
+        longer._rows_of_others = self._rows_of_others.extended(dict(zip(keys or row_keys(others), rows, strict=True)))
+        longer._found = others, rows
         return longer
 
     def verify(self) -> None:
@@ -107,19 +105,20 @@ class PointList:
             keys = row_keys(points)
             if self.source.is_searched:
                 self._search(keys, points)
-            rows = [self._rows_of_arms.get(key, self._rows_of_others.get(key)) for key in keys]
+            rows = [self._row(key) for key in keys]
             if None in rows:
                 return rows
             self._found = points, rows
         return self._found[1]
 
+    def _row(self, key: bytes) -> int | None:
+        """Return the row of a point that was looked up or appended before."""
+        row = self._rows_of_arms.get(key)
+        return self._rows_of_others.place(key) if row is None else row
+
     def _search(self, keys: list[bytes], points: Tensor) -> None:
         """Find the rows of those points (k, d) that are arms and were not found before."""
-        unknown = {
-            key: point
-            for key, point in zip(keys, points, strict=True)
-            if key not in self._rows_of_arms and key not in self._rows_of_others
-        }
+        unknown = {key: point for key, point in zip(keys, points, strict=True) if self._row(key) is None}
         if len(unknown) > _TOGETHER_ABOVE:
             self._look_up(set(unknown))
         else:
