@@ -24,11 +24,12 @@ from torch_kbandits import (
     algorithms,
 )
 from torch_kbandits.acquisition import StagedRule, UpperConfidenceRule
+from torch_kbandits.bandit.adaptation import BanditOverBandit, ResidualTrigger
 from torch_kbandits.bandit.batches import GlobalBatchRule, LocalBatchRule, StayRule
 from torch_kbandits.beliefs import StagedBelief, belief_over
 from torch_kbandits.candidates.timed import untimed
 from torch_kbandits.dictionaries import KORS, CappedDictionary
-from torch_kbandits.memory import BackToPrior, SlidingWindow
+from torch_kbandits.memory import BackToPrior, Discount, SlidingWindow
 
 BETA, HORIZON = 0.4, 60  # so that a few rounds go through all three stages
 RATE = 0.02
@@ -284,6 +285,11 @@ ONGOING = {
     "batches": {"posterior": "fresh", "batches": GlobalBatchRule(3.0)},
     "batches, and noise that grows": {"posterior": "kors", "memory": "discount", "batches": LocalBatchRule(1.5)},
     "an exact posterior that forgets": {"memory": "restart"},
+    "memories to choose from": {
+        "posterior": "fresh",
+        "memories": BanditOverBandit((SlidingWindow(5, "observations"), SlidingWindow(3.0), Discount(0.8)), 4, 0.5),
+    },
+    "a trigger": {"posterior": "coupled", "trigger": ResidualTrigger(0.5)},
 }
 
 
