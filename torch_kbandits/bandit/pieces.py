@@ -141,8 +141,8 @@ class Pieces:
             belief = StagedBelief(belief, tuple(stages), by_number=by_number is not None)
         if self.advice is not None and not isinstance(belief, Advised):
             raise InputError(
-                "An expert's answers need a posterior whose observations age: give memory=UncertaintyInjection(...), "
-                "or leave out advice; and no rule that chooses through stages."
+                "An expert's answers need one posterior, whose observations age: give memory=UncertaintyInjection(...) "
+                "and no rule that chooses through stages, or leave out advice."
             )
         return belief
 
