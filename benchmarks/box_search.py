@@ -18,10 +18,11 @@ from tqdm import tqdm
 from benchmarks.report import Report, Table, spread
 from torch_kbandits import Box, KernelUCB, NystromGP
 from torch_kbandits.acquisition import Domain, UpperConfidenceRule
-from torch_kbandits.beliefs import ModelBelief
+from torch_kbandits.beliefs import JointBelief
 from torch_kbandits.beliefs.box_search import BoxSearch
-from torch_kbandits.dictionaries import Selection
+from torch_kbandits.dictionaries import FixedDictionary
 from torch_kbandits.environments import BoxFunction, synthetic_function
+from torch_kbandits.observations import History
 
 _NOISE = 0.1
 _REGULARIZATION = 0.01
@@ -160,9 +161,9 @@ def _rounds(n: int, sizes: Sizes, rounds: Any) -> list[dict[str, Any]]:
     X, Y = _data(environment, n)
     box, rule, beta = Box(environment.bounds), UpperConfidenceRule(), torch.tensor(2.0, dtype=X.dtype)
     place = BoxSearch.of(box, 0)
-    belief = ModelBelief(place.probes, _kernel(), _REGULARIZATION, exact=False, search=place)
+    belief = JointBelief(place.probes, _kernel(), _REGULARIZATION, exact=False, search=place)
     dictionary = X[: sizes.dictionary]
-    belief = belief.updated(X, Y.squeeze(-1), _selection(dictionary))
+    belief = _learned(belief, X, Y.squeeze(-1), dictionary)
     found: list[dict[str, Any]] = [
         {"n": n, "restarts": restarts, "raw_samples": raw, "warm": warm, "seconds": [], "shortfall": []}
         for restarts, raw, warm in sizes.searches
@@ -198,12 +199,13 @@ def _rounds(n: int, sizes: Sizes, rounds: Any) -> list[dict[str, Any]]:
         x = best[0]
         dictionary = torch.cat([dictionary, x])
         noise = _NOISE * torch.randn(1, generator=_generator(number), dtype=X.dtype)
-        belief = belief.updated(x, environment.mean(x) + noise, _selection(dictionary))
+        belief = _learned(belief, x, environment.mean(x) + noise, dictionary)
     return found
 
 
-def _selection(dictionary: Tensor) -> Selection:
-    return Selection(dictionary, dictionary.new_ones(len(dictionary)), None)
+def _learned(belief: JointBelief, X: Tensor, Y: Tensor, dictionary: Tensor) -> JointBelief:
+    """Return a belief with rewards Y (q,) at X (q, d), at a dictionary (m, d)."""
+    return belief.learned(History(X, Y, torch.zeros(len(X), dtype=torch.long)), FixedDictionary(dictionary), None)
 
 
 def _warm_table(measurements: list[dict[str, Any]], sizes: Sizes) -> Table:

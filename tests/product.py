@@ -205,13 +205,6 @@ class Combination:
     def has_clock(self) -> bool:
         return self.memory != "none" or self.where.timed
 
-    @property
-    def asks_a_model(self) -> bool:
-        """Whether arms are no table but asked about a model: those that age or know the time, and few exact ones."""
-        few = self.where.actions is not None and len(self.where.actions) < 512
-        changes = self.memory in AGEING or self.memory in PRIORS_ON_TIME
-        return changes or (self.memory in KEEPING and self.dictionary == "none" and few)
-
     def bandit(self, folder: Path, seed: int = 0) -> Bandit:
         """Compose it by hand."""
         dictionary, rule = DICTIONARIES[self.dictionary], RULES[self.rule]
@@ -275,8 +268,8 @@ def rightly_refused(combination: Combination) -> bool:
 
 #: What is refused today and is to come (issue 16). What is done leaves this table: it holds nothing that works.
 TO_COME = {
-    "Thompson sampling on stored arms where observations age": Reason(
-        lambda it: it.rule == "Thompson" and it.where.stored and it.memory in (*AGEING, *PRIORS_ON_TIME),
+    "Thompson sampling on stored arms under a prior on time": Reason(
+        lambda it: it.rule == "Thompson" and it.where.stored and it.memory in PRIORS_ON_TIME,
         "draws at all arms at once",
     ),
 }

@@ -10,12 +10,20 @@ from local_workers import sharded
 from problems import DOUBLE, data, dense, difference, matern
 from sharded_play import CUTS, noisy, rounds, some_arms
 
-from torch_kbandits import KORS, Arms, Bandit, ConstantWidth, RidgeLeverageSampling, algorithms
+from torch_kbandits import KORS, Arms, Bandit, ConstantWidth, MappedArms, RidgeLeverageSampling, algorithms
+from torch_kbandits.acquisition import ThompsonRule
 from torch_kbandits.beliefs import FeatureTable, choice
 from torch_kbandits.dictionaries import FixedDictionary
-from torch_kbandits.errors import InputError
 from torch_kbandits.integrations.ray import belief, taking_back
-from torch_kbandits.memory import Discount, KeepAll, Memory, Restart, SlidingWindow
+from torch_kbandits.memory import (
+    Discount,
+    KeepAll,
+    Memory,
+    Quadratic,
+    Restart,
+    SlidingWindow,
+    UncertaintyInjection,
+)
 from torch_kbandits.memory.base import where_counted
 from torch_kbandits.observations.played import Plays
 
@@ -36,6 +44,8 @@ MEMORIES = {
     "observations": SlidingWindow(7, "observations"),
     "restart": Restart(6.0),
     "all": KeepAll(),
+    "discount": Discount(0.8, 0.05),
+    "injection": UncertaintyInjection(Quadratic(0.3), 30.0 * LAMBDA),
 }
 
 
@@ -71,6 +81,8 @@ def assert_equal_posteriors(ours, theirs, tolerance=1e-9):
         ("fresh", "restart", 2, 10),
         ("exact", "observations", 3, 10),
         ("fixed", "restart", 1, 10),
+        ("fresh", "discount", 3, 10),
+        ("exact", "injection", 2, 10),
         *(
             pytest.param(rule, memory, number, 200, marks=pytest.mark.slow)
             for rule, memory, number in [
@@ -85,6 +97,10 @@ def assert_equal_posteriors(ours, theirs, tolerance=1e-9):
                 ("exact", "window", 3),
                 ("exact", "restart", 2),
                 ("fixed", "observations", 3),
+                ("coupled", "discount", 2),
+                ("kors", "discount", 3),
+                ("exact", "discount", 2),
+                ("never", "injection", 7),
             ]
         ),
     ],
@@ -112,6 +128,29 @@ def test_the_posterior_is_the_dense_one_of_what_counts():
     assert difference(bandit._belief._table.mean, expected.mean) < expected.rounding
     assert difference(bandit._belief._table.variance, expected.variance) < expected.rounding
     assert bool((bandit.recommend() == history.X).all(-1).any())
+
+
+def test_the_posterior_is_the_dense_one_where_observations_age():
+    """Also in a shard that was lost and is built from what counts, and how much."""
+    arms = some_arms(90)
+    bandit = make(sharded(arms, 3), "fresh", "discount")
+    for number in range(6):
+        X = bandit.ask(1 + number % 2)
+        bandit.tell(X, noisy(X, number))
+    bandit.candidates.workers.lose(1)
+    bandit.ask(remember=False)
+    weights = 0.8 ** (6.0 - bandit.history.times.numpy())
+    X, Y, Z, T = dense(bandit.history.X, bandit.history.Y, bandit.inducing_points, arms)
+    expected = oracles.dtc(oracles.matern52(0.4, 1.7), X, Y, LAMBDA / weights, Z, T)
+    assert difference(bandit._belief._table.mean, expected.mean) < expected.rounding
+    assert difference(bandit._belief._table.variance, expected.variance) < expected.rounding
+
+
+def test_draws_are_those_of_one_table_where_observations_age(tmp_path):
+    arms = some_arms(60)
+    np.save(tmp_path / "arms.npy", arms.numpy())
+    words = {"memory": "discount", "acquisition": ThompsonRule()}
+    rounds([make(given, **words) for given in (Arms(MappedArms(tmp_path / "arms.npy")), sharded(arms, 3))], 6)
 
 
 @pytest.mark.one_in(2)
@@ -286,8 +325,3 @@ def test_saved_states_go_from_one_form_to_the_other():
         bandit.restart()
     rounds([again, single], 1, 20)
     assert_equal_posteriors(again, single)
-
-
-def test_a_memory_under_which_observations_age_is_refused():
-    with pytest.raises(InputError, match=r"Discount\(.*observations age.*SlidingWindow and Restart"):
-        make(sharded(some_arms(), 2), memory=Discount(0.9))

@@ -24,7 +24,7 @@ from torch_kbandits.integrations.ray import ShardedArms, ShardLostError, actors,
 from torch_kbandits.integrations.ray.arms import split
 from torch_kbandits.integrations.ray.questions import LocalBest, overall_best, undominated
 from torch_kbandits.memory import SlidingWindow
-from torch_kbandits.numerics.ties import highest, tie_rank, tie_width
+from torch_kbandits.numerics.random import highest, tie_rank, tie_width
 from torch_kbandits.tables import lazy
 
 LAMBDA = 0.02

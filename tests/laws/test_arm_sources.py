@@ -527,9 +527,9 @@ def test_arms_in_a_file_are_never_all_in_memory(tmp_path):
     assert growth["tensor"] > arms.nbytes, growth
 
 
-#: Memories under which there is no table of arms but a model that is asked about all of them, block by block.
-UNTABLED = {
-    "window, exact, few": (SlidingWindow(4.0), None),
+#: Under a prior on time there is no table of arms: all of them are read for every choice, block by block.
+REMEMBERED = {
+    "window": (SlidingWindow(4.0), None),
     "ageing": (Discount(0.8), None),
     "ageing, dictionary": (Discount(0.8), RidgeLeverageSampling(2.0)),
     "prior on time": (BackToPrior(0.1, 0.6), None),
@@ -539,9 +539,9 @@ UNTABLED = {
 
 @pytest.mark.one_in(5)
 @pytest.mark.parametrize("rule", [UpperConfidenceRule(), ExpectedImprovementRule(), ProbabilityOfImprovementRule()])
-@pytest.mark.parametrize("name", UNTABLED)
-def test_where_there_is_no_table_arms_are_read_for_every_choice(name, rule, saved, tmp_path):
-    memory, dictionary = UNTABLED[name]
+@pytest.mark.parametrize("name", REMEMBERED)
+def test_under_a_memory_arms_are_those_in_memory_wherever_they_are(name, rule, saved, tmp_path):
+    memory, dictionary = REMEMBERED[name]
     bandits = [
         Bandit(
             candidates=Arms(arms), kernel=rbf(0.3), regularization=0.1, memory=memory, dictionary=dictionary,
@@ -567,9 +567,8 @@ def test_where_there_is_no_table_arms_are_read_for_every_choice(name, rule, save
     bandits[1].load_state_dict(bandits[0].state_dict())
 
 
-@pytest.mark.parametrize("name", ["ageing", "prior on time"])
-def test_where_there_is_no_table_arms_that_change_are_noticed_and_draws_refused(name, saved):
-    memory, _ = UNTABLED[name]
+def test_where_there_is_no_table_arms_that_change_are_noticed_and_draws_refused(saved):
+    memory, _ = REMEMBERED["prior on time"]
     words = {"kernel": rbf(0.3), "regularization": 0.1, "memory": memory, "width": ConstantWidth(1.5), "seed": 2}
     arms = saved(FEW)
     bandit = Bandit(candidates=Arms(arms), **words)

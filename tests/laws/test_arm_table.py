@@ -12,7 +12,7 @@ from problems import DOUBLE, KERNELS, as_told, data, dense, difference, examples
 
 from torch_kbandits import Arms, KernelUCB
 from torch_kbandits.acquisition import UpperConfidenceRule
-from torch_kbandits.beliefs import CovarianceTable, FeatureTable, belief_over
+from torch_kbandits.beliefs import CovarianceTable, FeatureTable, Terms, belief_over
 from torch_kbandits.dictionaries import FixedDictionary, PlayedPoints, RidgeLeverageSampling, Selection
 from torch_kbandits.errors import NotPositiveDefiniteError, NumericalError
 from torch_kbandits.numerics.random import generator_for
@@ -333,7 +333,7 @@ def test_units_do_not_matter(scale):
     played = []
     for s in (1.0, scale):
         kernel = scaled(rbf(0.3), s**2)
-        belief, rows = belief_over(Arms(arms), kernel, LAMBDA * s**2, seed=0, exact=False), []
+        belief, rows = belief_over(Arms(arms), Terms(kernel, LAMBDA * s**2, seed=0, exact=False)), []
         for number in range(12):
             x = choose(belief, torch.tensor(2.0, dtype=DOUBLE), 1)
             belief = tell(belief, x, s * torch.sin(5.0 * x).sum(-1), RidgeLeverageSampling(2.0), number)
@@ -384,7 +384,7 @@ def test_ties_are_broken_by_the_seed():
     arms, _ = data(30, 2)
     chosen = set()
     for seed in range(40):
-        belief = belief_over(Arms(arms), KERNELS["matern"].make(), LAMBDA, seed, exact=False)
+        belief = belief_over(Arms(arms), Terms(KERNELS["matern"].make(), LAMBDA, seed, exact=False))
         chosen.add(tuple(choose(belief, torch.tensor(2.0), 1)[0].tolist()))
     assert len(chosen) > 15  # 40 uniform draws of 30 arms give 22 different ones on average, 16 or fewer in 1 of 1,000
 

@@ -18,7 +18,7 @@ from torch_kbandits.acquisition import (
     UpperConfidenceRule,
     rules,
 )
-from torch_kbandits.beliefs import belief_over
+from torch_kbandits.beliefs import Terms, belief_over
 from torch_kbandits.dictionaries import Selection
 
 LAMBDA = 0.05
@@ -35,7 +35,7 @@ BOX = unit_box(2)
 
 def told(box, X, Y, *, exact, lengthscale=0.4):
     """A belief that was told rewards Y (n,) at X (n, d); the Nyström one has every other point in its dictionary."""
-    belief = belief_over(box, rbf(lengthscale), LAMBDA, seed=0, exact=exact)
+    belief = belief_over(box, Terms(rbf(lengthscale), LAMBDA, seed=0, exact=exact))
     return belief.restored(as_told(X, Y), listed(X if exact else X[::2]))
 
 
@@ -66,9 +66,9 @@ def test_the_search_starts_at_the_last_and_at_the_best_point_learned(exact):
     assert not torch.equal(best, X[-1])
     assert rows(domain_of(belief).starts) == rows(torch.stack([X[-1], best]))
     more = torch.cat([X, best.unsqueeze(0)]), torch.cat([Y[:, 0], exactly(9.0).unsqueeze(0)])
-    belief = belief_over(BOX, rbf(), LAMBDA, seed=0, exact=exact).restored(as_told(*more), listed(Z))
+    belief = belief_over(BOX, Terms(rbf(), LAMBDA, seed=0, exact=exact)).restored(as_told(*more), listed(Z))
     assert torch.equal(domain_of(belief).starts, best.unsqueeze(0))  # each start once
-    empty = belief_over(BOX, rbf(), LAMBDA, seed=0, exact=exact)
+    empty = belief_over(BOX, Terms(rbf(), LAMBDA, seed=0, exact=exact))
     assert domain_of(empty).starts is None
     empty = empty.restored(as_told(X[:3], Y[:3, 0]), listed(X[:3]))
     assert rows(domain_of(empty).starts) <= rows(X[:3])

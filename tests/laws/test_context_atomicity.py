@@ -10,7 +10,7 @@ from interrupts import Interrupt, swaps
 from problems import DOUBLE, as_told, data, difference
 
 from torch_kbandits import KORS, NumericalError
-from torch_kbandits.beliefs import belief_over, growing
+from torch_kbandits.beliefs import Terms, belief_over, growing
 
 CASES = {
     "ek-ucb": {},
@@ -149,7 +149,7 @@ def test_a_dictionary_that_fails_to_grow_leaves_no_trace(row_memory, monkeypatch
     def learned(n):
         belief = changing(1)
         belief.row_memory = row_memory
-        belief = belief_over(belief, make("ek-ucb")._kernel, 0.1, 0, exact=False, online=True)
+        belief = belief_over(belief, Terms(make("ek-ucb")._kernel, 0.1, 0, exact=False, online=True))
         for row in range(n):
             belief = belief.learned(as_told(X[row, None], Y[row, None]), KORS(0.5), torch.Generator().manual_seed(row))
         return belief

@@ -8,7 +8,7 @@ import torch
 from problems import DOUBLE, KERNELS, as_told, data, dense, difference, rbf, reward
 
 from torch_kbandits import KORS, CappedDictionary, ContextualActions, DictionaryFullError, algorithms
-from torch_kbandits.beliefs import belief_over, growing
+from torch_kbandits.beliefs import Terms, belief_over, growing
 from torch_kbandits.dictionaries import Selection
 
 LAMBDA = 0.1
@@ -20,7 +20,7 @@ SUMS = ("effective_dimension", "information_gain", "mean_norm")
 
 def make(dim=3, kernel=None, row_memory=2**30, dtype=DOUBLE, noise=LAMBDA):
     candidates = ContextualActions(action_dim=dim, context_dim=0, row_memory=row_memory, dtype=dtype)
-    return belief_over(candidates, kernel or rbf(0.6), noise, 0, exact=False, online=True)
+    return belief_over(candidates, Terms(kernel or rbf(0.6), noise, 0, exact=False, online=True))
 
 
 def learn(belief, X, Y, rule=SAMPLING, first=0):

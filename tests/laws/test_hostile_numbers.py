@@ -8,6 +8,7 @@ from fractions import Fraction
 from functools import cache
 from importlib import import_module
 from types import GenericAlias
+from typing import Unpack, get_args, get_origin, get_type_hints
 
 import numpy as np
 import pytest
@@ -201,12 +202,21 @@ def takers():
     return found
 
 
+def annotations_of(taker):
+    """The arguments of a taker with their kinds; those that share one name for all, one by one."""
+    for name, parameter in inspect.signature(taker).parameters.items():
+        if get_origin(parameter.annotation) is Unpack:
+            (known,) = get_args(parameter.annotation)
+            yield from get_type_hints(known).items()
+        else:
+            yield name, parameter.annotation
+
+
 @cache
 def numbers_of(taker):
     """The arguments that are numbers, and whether each is a whole one."""
     kinds = {}
-    for name, parameter in inspect.signature(taker).parameters.items():
-        annotation = parameter.annotation
+    for name, annotation in annotations_of(taker):
         parts = {annotation, *getattr(annotation, "__args__", ())}
         if {int, float} & parts and not isinstance(annotation, GenericAlias):
             kinds[name] = float not in parts

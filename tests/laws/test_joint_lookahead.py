@@ -11,7 +11,7 @@ from problems import DOUBLE, as_told, data, dense, difference, exactly, examples
 
 from torch_kbandits import KORS, ContextualActions
 from torch_kbandits.acquisition import Domain, ThompsonRule, UpperConfidenceRule
-from torch_kbandits.beliefs import belief_over
+from torch_kbandits.beliefs import Terms, belief_over
 from torch_kbandits.beliefs.joint_lookahead import _Offer
 
 LAMBDA = 0.1
@@ -23,7 +23,7 @@ def told(n=40, seed=0, kernel=None):
     """A belief that learned n rewards, and what it learned."""
     X, Y = data(n, 2, seed)
     candidates = ContextualActions(action_dim=2, context_dim=0)
-    belief = belief_over(candidates, kernel or rbf(0.6), LAMBDA, 0, exact=False, online=True)
+    belief = belief_over(candidates, Terms(kernel or rbf(0.6), LAMBDA, 0, exact=False, online=True))
     for row in range(n):
         belief = belief.learned(as_told(X[row, None], Y[row]), KORS(0.3), torch.Generator().manual_seed(row))
     return belief, X, Y.squeeze(-1)

@@ -21,6 +21,7 @@ from forgetting import (
     LAMBDA,
     MEMORIES,
     TESTED,
+    counted,
     expected,
     joint,
     make,
@@ -59,6 +60,7 @@ from torch_kbandits.memory import (
     SlidingWindow,
     UncertaintyInjection,
 )
+from torch_kbandits.observations import Answers
 from torch_kbandits.posteriors.dtc import DTCFactors
 
 
@@ -205,6 +207,36 @@ def test_a_window_that_rolled_on_for_long_is_what_rebuilding_gives():
     check_rolled(10_000)
 
 
+@pytest.mark.one_in(8)
+@pytest.mark.parametrize("posterior", DICTIONARIES)
+@pytest.mark.parametrize("domain", DOMAINS)
+@pytest.mark.parametrize("name", ["window", "discount", "quadratic to a limit"])
+def test_answers_of_an_expert_count_with_noise_of_their_own(name, domain, posterior):
+    """Also at points that were played, twice at one, and next to exact ones; what was told stays as it was."""
+    bandit = make(name, posterior, domain)
+    now = tell_at_odd_times(bandit, 8, seed=4)
+    belief, (before, _) = bandit._belief, bandit._belief.moments(TESTED)
+    X = torch.cat([data(4, 2, seed=9)[0], bandit.history.X[-1:], bandit.history.X[-1:]])
+    Y, variance = reward(X), torch.tensor([0.3, 0.01, 1e-3, 0.5, 0.02, 1e-12], dtype=DOUBLE)
+    advised = belief.advised(Answers(X, Y, variance))
+    played, rewards, noise = counted(bandit, name, now)
+    asked, answered, least = *dense(X, Y), np.maximum(variance.numpy(), 1e-6 * LAMBDA)
+    data_of = (np.concatenate([asked, played]), np.concatenate([answered, rewards]), np.concatenate([least, noise]))
+    T, Z = dense(TESTED, advised.inducing_points)
+    if bandit.dictionary is None:
+        wanted = oracles.exact(KERNEL, *data_of, T)
+    else:
+        wanted = oracles.dtc(KERNEL, *data_of, Z, T)
+        assert len(Z) >= 5
+    mean, variance = advised.moments(TESTED)
+    assert difference(mean, wanted.mean) < wanted.rounding
+    assert difference(variance, wanted.variance) < wanted.rounding
+    assert advised.num_observations == belief.num_observations + 6
+    shown = advised.shown(bandit.history).posterior(TESTED.unsqueeze(-2))
+    assert difference(shown.mean.flatten(), wanted.mean) < wanted.rounding
+    assert torch.equal(belief.moments(TESTED)[0], before)
+
+
 @pytest.mark.one_in(5)
 @pytest.mark.parametrize("posterior", ["fresh", "coupled", "kors"])
 @pytest.mark.parametrize("domain", ["contexts", "changing", "box"])
@@ -216,7 +248,7 @@ def test_a_model_takes_back_what_a_window_forgets_without_a_rebuild(domain, post
     for number in range(1, 4):
         kept = torch.arange(7) >= number
         counted = copy(belief._counted)
-        counted._keep(torch.arange(8 - number) > 0)
+        counted._weigh((torch.arange(8 - number) > 0).double())
         belief = belief._of(counted)
         X, y = dense(bandit.history.X[-7:][kept], bandit.history.Y[-7:][kept])
         wanted = oracles.dtc(KERNEL, X, y, np.full(7 - number, LAMBDA), *dense(bandit.inducing_points, TESTED))

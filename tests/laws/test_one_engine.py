@@ -17,7 +17,7 @@ from torch_kbandits import (
     FixedDictionary,
     RidgeLeverageSampling,
 )
-from torch_kbandits.memory import Restart, SlidingWindow
+from torch_kbandits.memory import Discount, Quadratic, Restart, SlidingWindow, UncertaintyInjection
 
 POINTS = data(30, 2)[0]
 BOX = torch.tensor([[-2.0, -2.0], [2.0, 2.0]], dtype=DOUBLE)
@@ -34,7 +34,13 @@ DICTIONARIES = {
     "growth": RidgeLeverageSampling(oversampling=3.0, resampling="never"),
     "fixed": FixedDictionary(POINTS[:12]),
 }
-MEMORIES = {"all": None, "window": SlidingWindow(24), "restart": Restart(60)}
+MEMORIES = {
+    "all": None,
+    "window": SlidingWindow(24),
+    "restart": Restart(60),
+    "discount": Discount(0.95),
+    "injection": UncertaintyInjection(Quadratic(0.02), 2.0),
+}
 
 
 class Counted(RBFKernel):
@@ -55,7 +61,7 @@ class Counted(RBFKernel):
 def test_twenty_rewards_make_at_most_one_full_fit(candidates, dictionary, memory):
     """No point is nearly spanned by others here: for such a one everything is fitted anew in a stabler order."""
     kernel = Counted().double()
-    kernel.lengthscale = 0.3
+    kernel.lengthscale = 0.2
     bandit = Bandit(
         candidates=CANDIDATES[candidates](),
         kernel=kernel,

@@ -12,7 +12,7 @@ from hypothesis import given
 from problems import DOUBLE, KERNELS, difference, examples
 from torch import Tensor
 
-from torch_kbandits.numerics.squares import Squares
+from torch_kbandits.numerics.linalg import Squares
 from torch_kbandits.posteriors.online_dtc import OnlineDTC
 
 LAMBDA = 0.05

@@ -12,7 +12,7 @@ from problems import DOUBLE, KERNELS, data, difference, examples
 
 from torch_kbandits.beliefs import FeatureTable
 from torch_kbandits.dictionaries import FixedDictionary, PlayedPoints, Selection
-from torch_kbandits.numerics.squares import Squares
+from torch_kbandits.numerics.linalg import Squares
 from torch_kbandits.posteriors.online_dtc import OnlineDTC
 from torch_kbandits.tables import panels
 from torch_kbandits.tables.panels import Change, FeatureStore, Panel

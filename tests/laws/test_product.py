@@ -57,7 +57,7 @@ REMEDIES = {
     "repetition of a point that is another in each round": {"batches": "global"},
     "Thompson sampling by a kernel without waves on stored arms": {"rule": "upper bound"},
     "stages on a box": {"space": "actions"},
-    "Thompson sampling on stored arms where observations age": {"memory": "window"},
+    "Thompson sampling on stored arms under a prior on time": {"memory": "window"},
 }
 
 

@@ -20,7 +20,7 @@ from torch_kbandits import (
     environments,
 )
 from torch_kbandits.dictionaries import PlayedPoints
-from torch_kbandits.dictionaries.leverage import kept_uniforms
+from torch_kbandits.dictionaries.ridge_leverage import kept_uniforms
 from torch_kbandits.numerics.random import generator_for
 
 ARMS = data(60, 2)[0]

@@ -26,7 +26,7 @@ from torch_kbandits import (
 from torch_kbandits.acquisition import StagedRule, UpperConfidenceRule
 from torch_kbandits.bandit.adaptation import BanditOverBandit, ResidualTrigger
 from torch_kbandits.bandit.batches import GlobalBatchRule, LocalBatchRule, StayRule
-from torch_kbandits.beliefs import StagedBelief, belief_over
+from torch_kbandits.beliefs import StagedBelief, Terms, belief_over
 from torch_kbandits.candidates.timed import untimed
 from torch_kbandits.dictionaries import KORS, CappedDictionary
 from torch_kbandits.memory import BackToPrior, Discount, SlidingWindow
@@ -263,7 +263,7 @@ def test_stages_draw_their_dictionaries_apart():
 
     def dictionaries(seed, *stages):
         told = History(X.repeat(2, 1), Y.repeat(2), torch.zeros(28).long(), torch.tensor(stages).repeat_interleave(14))
-        parts = [belief_over(Arms(ARMS), matern(), LAMBDA, 0, exact=False) for _ in range(3)]
+        parts = [belief_over(Arms(ARMS), Terms(matern(), LAMBDA, 0, exact=False)) for _ in range(3)]
         generator = torch.Generator().manual_seed(seed)
         learned = StagedBelief(parts[0], tuple(parts[1:])).learned(told, UniformDictionary(5), generator)
         return [part.inducing_points for part in learned.stage_beliefs]

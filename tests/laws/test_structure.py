@@ -3,20 +3,34 @@
 import ast
 import inspect
 import re
+import sys
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 
 import pytest
+import torch
+from gpytorch.kernels import RBFKernel
 
 import torch_kbandits
 
 ROOT = Path(torch_kbandits.__file__).parent
 LOOSE = {"__init__", "checks", "cli", "errors", "extras", "files", "version"}
+#: What one round of BKB on arms passes; it may fall.
+MOST_FILES = 28
+#: Who undoes something after an interrupt, or fills itself, and why that is no value that is swapped.
+BY_HAND = {
+    "algorithms/fitted.py": "points are asked for one by one, of a bandit that may be looked at meanwhile",
+    "experiments/run.py": "processes are ended",
+    "integrations/optuna/sampler.py": "an object is unpickled",
+    "integrations/ray/actors.py": "actors are ended",
+    "models/telling.py": "noise variances are kept in a likelihood, which may have other owners",
+    "observations/experts.py": "counts of questions are taken from a saved state",
+}
 #: Defaults that are said anew, where nearly all classes keep them or a base class of another package asks for it.
 DEFAULTS = {
     "acquisition": {"UniformRule.drawn_row", "UniformRule.on_box"},
-    "confidence": {"ConstantGain.smallest", "RateGain.smallest", "SumGain.smallest"},
+    "confidence": {"RandomizedWidth.smallest"},
     "memory": {"BackToPrior.prior"},
     "models": {
         "NystromGP._is_batch",
@@ -117,6 +131,27 @@ def test_classes_are_at_most_three_levels_deep(here):
 
 
 def test_nothing_is_restored_by_hand():
-    rooms = ("bandit/", "beliefs/", "candidates/", "posteriors/", "tables/")
     by_hand = re.compile(r"except BaseException|vars\(\w+\)\.update")
-    assert [name for name, text in sources().items() if name.startswith(rooms) and by_hand.search(text)] == []
+    assert {name for name, text in sources().items() if by_hand.search(text)} == set(BY_HAND)
+
+
+def test_a_round_passes_few_files():
+    """Files of the package whose functions one ask and one tell of BKB on arms call; 35 before they were counted."""
+    arms = torch.rand(1000, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    kernel = RBFKernel().double()
+    bandit = torch_kbandits.algorithms.BKB(candidates=arms, kernel=kernel, regularization=0.1, beta=2.0, seed=0)
+    passed = set()
+
+    def noted(frame, event, argument):
+        path = Path(frame.f_code.co_filename)
+        if event == "call" and path.is_relative_to(ROOT):
+            passed.add(path.relative_to(ROOT).as_posix())
+
+    for number in range(12):
+        sys.setprofile(noted if number == 11 else None)
+        try:
+            x = bandit.ask()
+            bandit.tell(x, torch.sin(5.0 * x).sum())
+        finally:
+            sys.setprofile(None)
+    assert 0 < len(passed) <= MOST_FILES, sorted(passed)

@@ -372,7 +372,7 @@ def test_rates_by_hand():
 @pytest.mark.parametrize("rate", [RateGain("rbf", 2), RateGain("matern", 2, nu=1.5), RateGain("linear", 4)])
 def test_rates_are_positive_and_never_fall(rate):
     values = np.array([float(rate(Known(t))) for t in range(50)])
-    assert values[0] == values[2] == rate.smallest() > 0.0
+    assert values[0] == values[2] == rate.at(0) > 0.0
     assert all(np.diff(values) >= 0.0)
     assert all(np.diff(values[3:]) > 0.0)
 
@@ -433,7 +433,13 @@ def test_sum_gain_bounds_the_gain_of_the_sum():
     # γ₁ + γ₂ + γ₃ + 2 · 2 ln 100 = 1 + 2 + 3 + 18.4206807440
     three = SumGain((ConstantGain(1.0), ConstantGain(2.0), ConstantGain(3.0)))
     assert float(three(Known(100))) == pytest.approx(24.4206807440, rel=1e-9)
-    assert float(three(Known(0))) == three.smallest() == 6.0
+    assert float(three(Known(0))) == 6.0
+
+
+def test_the_least_width_needs_no_search_for_the_gain():
+    gain = GreedyGain(matern(), data(5, 2)[0], 5, 0.25)
+    assert IGPUCBWidth(0.1, 2.0, 0.05, gain).smallest(0.25) == IGPUCBWidth(0.1, 2.0, 0.05).smallest(0.25)
+    assert "_gains" not in vars(gain)
 
 
 def test_values_print_and_compare():

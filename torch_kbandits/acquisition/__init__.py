@@ -1,7 +1,7 @@
 """How good a candidate is: BoTorch acquisition functions, and the rules by which a bandit chooses with them."""
 
 from torch_kbandits.acquisition import noisy_improvement as noisy_improvement
-from torch_kbandits.acquisition.kernel_ucb import KernelUCB
+from torch_kbandits.acquisition.kernel_ucb import KernelUCB, UpperConfidenceRule
 from torch_kbandits.acquisition.pending import hallucinate
 from torch_kbandits.acquisition.rules import (
     AcquisitionRule,
@@ -11,7 +11,6 @@ from torch_kbandits.acquisition.rules import (
     ProbabilityOfImprovementRule,
     ThompsonRule,
     UniformRule,
-    UpperConfidenceRule,
 )
 from torch_kbandits.acquisition.stages import StagedRule, Verdict
 from torch_kbandits.acquisition.thompson import DiscretizedThompsonSampling, theoretical_discretization_size

@@ -1,5 +1,6 @@
-"""The upper confidence bound as a BoTorch acquisition function."""
+"""The upper confidence bound, as a BoTorch acquisition function and as a rule over arms and boxes."""
 
+from dataclasses import dataclass
 from typing import Any, cast
 
 import torch
@@ -13,13 +14,11 @@ from botorch.utils.transforms import average_over_ensemble_models, t_batch_mode_
 from torch import Tensor
 from typing_extensions import override
 
-from torch_kbandits import checks
 from torch_kbandits.acquisition.pending import hallucinate, has_changed, kept_posteriors
-from torch_kbandits.confidence import Evidence, Width
+from torch_kbandits.acquisition.rules import MIN_VARIANCE, AcquisitionRule, ArmPosterior, Domain
+from torch_kbandits.confidence import Width
+from torch_kbandits.confidence.base import multiplier
 from torch_kbandits.errors import InputError
-
-#: Keeps the gradient of the square root finite, and is far below any variance that matters in any units.
-MIN_VARIANCE = 1e-30
 
 
 class KernelUCB(AcquisitionFunction):
@@ -103,18 +102,22 @@ class KernelUCB(AcquisitionFunction):
         return self.score(mean if self.maximize else -mean, variance, self.beta.to(x))
 
 
-def multiplier(beta: float | Tensor | Width, model: Model) -> Tensor:
-    """Return the multiplier of σ that ``beta`` stands for on a model."""
-    if isinstance(beta, Width):
-        if not isinstance(model, Evidence):
-            raise InputError(
-                f"A width reads the evidence of its posterior, which NystromGP has and {type(model).__name__} has not: "
-                "give a number."
-            )
-        beta = beta(model)
-    entry = beta if isinstance(beta, Tensor) and not beta.is_nested and beta.numel() == 1 else None
-    number = checks.non_negative("beta", beta if entry is None else entry.reshape(()))
-    return torch.tensor(number, dtype=torch.float64, device="cpu" if entry is None else entry.device)
+@dataclass(frozen=True)
+class UpperConfidenceRule(AcquisitionRule):
+    """Maximise the upper confidence bound μ + β σ; see ``KernelUCB``."""
+
+    uses_width = True
+    grows_with_mean_and_variance = True
+
+    def on_arms(self, posterior: ArmPosterior, beta: Tensor, seed: int) -> Tensor:
+        """Return μ + β σ, (A,)."""
+        return KernelUCB.score(posterior.mean, posterior.variance, beta)
+
+    def function(
+        self, model: Model, beta: Tensor, X_pending: Tensor | None, domain: Domain, seed: int
+    ) -> AcquisitionFunction:
+        """Return a ``KernelUCB``."""
+        return KernelUCB(model, beta, X_pending=X_pending)
 
 
 def _marginals(model: Model, x: Tensor, transform: PosteriorTransform | None) -> tuple[Tensor, Tensor]:

@@ -20,11 +20,13 @@ from botorch.utils.sampling import draw_sobol_samples
 from torch import Tensor
 
 from torch_kbandits import checks
-from torch_kbandits.acquisition.kernel_ucb import MIN_VARIANCE, KernelUCB
 from torch_kbandits.acquisition.pending import hallucinate
 from torch_kbandits.acquisition.thompson import DiscretizedThompsonSampling
 from torch_kbandits.errors import InputError
 from torch_kbandits.numerics.random import seeded
+
+#: Keeps the gradient of the square root finite, and is far below any variance that matters in any units.
+MIN_VARIANCE = 1e-30
 
 
 class ArmPosterior(Protocol):
@@ -164,24 +166,6 @@ class AcquisitionRule(ABC):
                 fixed_features=domain.fixed_features,
             )
         return domain.in_context(X.detach())
-
-
-@dataclass(frozen=True)
-class UpperConfidenceRule(AcquisitionRule):
-    """Maximise the upper confidence bound μ + β σ; see ``KernelUCB``."""
-
-    uses_width = True
-    grows_with_mean_and_variance = True
-
-    def on_arms(self, posterior: ArmPosterior, beta: Tensor, seed: int) -> Tensor:
-        """Return μ + β σ, (A,)."""
-        return KernelUCB.score(posterior.mean, posterior.variance, beta)
-
-    def function(
-        self, model: Model, beta: Tensor, X_pending: Tensor | None, domain: Domain, seed: int
-    ) -> AcquisitionFunction:
-        """Return a ``KernelUCB``."""
-        return KernelUCB(model, beta, X_pending=X_pending)
 
 
 @dataclass(frozen=True)

@@ -19,9 +19,9 @@ from torch import Tensor
 from typing_extensions import override
 
 from torch_kbandits import checks
-from torch_kbandits.acquisition.kernel_ucb import multiplier
 from torch_kbandits.acquisition.pending import has_changed, kept_posteriors
 from torch_kbandits.confidence import Width
+from torch_kbandits.confidence.base import multiplier
 from torch_kbandits.errors import InputError, NotPositiveDefiniteError
 from torch_kbandits.models import FactoredGP, PosteriorDraws
 from torch_kbandits.numerics.linalg import covariance_root, jittered_cholesky

@@ -154,28 +154,33 @@ def theorem(
     noise_scale: float | None,
     norm_bound: float | None,
     failure_probability: float,
+    horizon: int | None,
     **settings: Any,
 ) -> TheoremWidth | None:
-    """Return the width of a theorem that needs R and B, or None if one of them is missing."""
+    """Return the width of a theorem that needs R and B, or None if one of them is missing; see ``check_theory``.
+
+    Of its settings those that are None are the width's own.
+    """
+    check_theory(noise_scale, norm_bound, failure_probability, horizon)
     if noise_scale is None or norm_bound is None:
         return None
-    return width(noise_scale, norm_bound, failure_probability, **settings)
-
-
-def resolve_oversampling(
-    oversampling: float | Literal["theory"], failure_probability: float, horizon: int | None, accuracy: float
-) -> float:
-    """Return q̄: the number given, or the theorem's, which needs the horizon."""
-    if not isinstance(oversampling, str):
-        return oversampling
-    checks.one_of("oversampling, unless it is a number,", oversampling, ["theory"])
-    return theoretical_oversampling(failure_probability, _needed(horizon), accuracy)
+    given = {name: setting for name, setting in settings.items() if setting is not None}
+    return width(noise_scale, norm_bound, failure_probability, **given)
 
 
 def resolve_dictionary(
-    oversampling: float, resampling: Resampling, max_dictionary: int | None, when_full: WhenFull
+    oversampling: float | Literal["theory"],
+    failure_probability: float,
+    horizon: int | None,
+    accuracy: float,
+    resampling: Resampling,
+    max_dictionary: int | None,
+    when_full: WhenFull,
 ) -> DictionaryRule:
-    """Return ridge leverage sampling, capped if there is a cap; ``when_full`` is checked in any case."""
+    """Return ridge leverage sampling, capped if there is a cap, with the q̄ given or the theorem's; see ``capped``."""
+    if isinstance(oversampling, str):
+        checks.one_of("oversampling, unless it is a number,", oversampling, ["theory"])
+        oversampling = theoretical_oversampling(failure_probability, _needed(horizon), accuracy)
     return capped(RidgeLeverageSampling(oversampling, resampling), max_dictionary, when_full)
 
 

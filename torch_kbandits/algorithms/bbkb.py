@@ -8,14 +8,7 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.acquisition import UpperConfidenceRule
-from torch_kbandits.algorithms.arguments import (
-    check_theory,
-    resolve_candidates,
-    resolve_dictionary,
-    resolve_oversampling,
-    resolve_width,
-    theorem,
-)
+from torch_kbandits.algorithms.arguments import resolve_candidates, resolve_dictionary, resolve_width, theorem
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.bandit.batches import GlobalBatchRule, LocalBatchRule
 from torch_kbandits.candidates import Candidates
@@ -84,21 +77,17 @@ class BBKB(Bandit):
         memory: Memory | None = None,
         beta: float | Width | None = None,
     ) -> None:
-        check_theory(noise_scale, norm_bound, failure_probability, horizon)
         accuracy = checks.open_unit_interval("accuracy", accuracy)
         checks.one_of("rule", rule, ("global", "local"))
         batches = GlobalBatchRule(threshold) if rule == "global" else LocalBatchRule(threshold)
-        theory = theorem(BKBWidth, noise_scale, norm_bound, failure_probability, accuracy=accuracy)
+        theory = theorem(BKBWidth, noise_scale, norm_bound, failure_probability, horizon, accuracy=accuracy)
         width = resolve_width(beta, theory, regularization)
         super().__init__(
             candidates=resolve_candidates(candidates, bounds),
             kernel=kernel,
             regularization=regularization,
             dictionary=resolve_dictionary(
-                resolve_oversampling(oversampling, failure_probability, horizon, accuracy),
-                resampling,
-                max_dictionary,
-                when_full,
+                oversampling, failure_probability, horizon, accuracy, resampling, max_dictionary, when_full
             ),
             width=ScaledWidth(width, math.sqrt(threshold)) if beta is None else width,
             acquisition=UpperConfidenceRule(),

@@ -7,14 +7,7 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.acquisition import UpperConfidenceRule
-from torch_kbandits.algorithms.arguments import (
-    check_theory,
-    resolve_candidates,
-    resolve_dictionary,
-    resolve_oversampling,
-    resolve_width,
-    theorem,
-)
+from torch_kbandits.algorithms.arguments import resolve_candidates, resolve_dictionary, resolve_width, theorem
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.candidates import Candidates
 from torch_kbandits.confidence import BKBWidth, Width
@@ -75,18 +68,14 @@ class BKB(Bandit):
         when_full: WhenFull = "warn",
         beta: float | Width | None = None,
     ) -> None:
-        check_theory(noise_scale, norm_bound, failure_probability, horizon)
         accuracy = checks.open_unit_interval("accuracy", accuracy)
-        theory = theorem(BKBWidth, noise_scale, norm_bound, failure_probability, accuracy=accuracy)
+        theory = theorem(BKBWidth, noise_scale, norm_bound, failure_probability, horizon, accuracy=accuracy)
         super().__init__(
             candidates=resolve_candidates(candidates, bounds),
             kernel=kernel,
             regularization=regularization,
             dictionary=resolve_dictionary(
-                resolve_oversampling(oversampling, failure_probability, horizon, accuracy),
-                resampling,
-                max_dictionary,
-                when_full,
+                oversampling, failure_probability, horizon, accuracy, resampling, max_dictionary, when_full
             ),
             width=resolve_width(beta, theory, regularization),
             acquisition=UpperConfidenceRule(),

@@ -8,11 +8,11 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.acquisition import UpperConfidenceRule
-from torch_kbandits.algorithms.arguments import check_theory, refuse_memory, resolve_contextual, resolve_width, theorem
+from torch_kbandits.algorithms.arguments import refuse_memory, resolve_contextual, resolve_width, theorem
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.bandit.adaptation import BanditOverBandit, block_windows, default_memories, exploration_rate
 from torch_kbandits.candidates import Candidates
-from torch_kbandits.confidence import IGPUCBWidth, InformationGain, RealizedGain, Width
+from torch_kbandits.confidence import IGPUCBWidth, InformationGain, Width
 from torch_kbandits.dictionaries import DictionaryRule
 from torch_kbandits.errors import InputError
 from torch_kbandits.memory import Memory, SlidingWindow
@@ -80,8 +80,7 @@ class BOBGPUCB(Bandit):
         beta: float | Width | None = None,
     ) -> None:
         refuse_memory(memory, "windows")
-        check_theory(noise_scale, norm_bound, failure_probability, horizon)
-        theory = theorem(IGPUCBWidth, noise_scale, norm_bound, failure_probability, gain=gain or RealizedGain())
+        theory = theorem(IGPUCBWidth, noise_scale, norm_bound, failure_probability, horizon, gain=gain)
         if block_size is None:
             block_size = math.ceil(math.sqrt(horizon))
         if windows is None:

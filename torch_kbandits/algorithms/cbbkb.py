@@ -8,14 +8,7 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.acquisition import UpperConfidenceRule
-from torch_kbandits.algorithms.arguments import (
-    check_theory,
-    resolve_contextual,
-    resolve_dictionary,
-    resolve_oversampling,
-    resolve_width,
-    theorem,
-)
+from torch_kbandits.algorithms.arguments import resolve_contextual, resolve_dictionary, resolve_width, theorem
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.bandit.batches import GlobalBatchRule
 from torch_kbandits.candidates import Candidates
@@ -27,8 +20,9 @@ from torch_kbandits.memory import Memory
 class CBBKB(Bandit):
     """CBBKB, contextual batched BKB: the dictionary is resampled from all joint points played, after each batch.
 
-    Contexts differ from round to round, so there is no table of arms: resampling looks at the whole history. ``EKUCB``
-    does not.
+    Contexts differ from round to round, so the table is not that of arms but of the points played. A dictionary that is
+    drawn afresh, as the paper's, looks at all of them after each batch; with resampling "never" only the points that
+    join it do. ``EKUCB`` offers each point once.
 
     Source: Calandriello et al., ICML 2020; the contextual variant is the baseline of Zenati et al., AISTATS 2022, App.
     F.1. Differs: what differs in ``BBKB``.
@@ -56,7 +50,9 @@ class CBBKB(Bandit):
             width, which over-explores in practice; then R and B are not needed.
         seed: addresses all randomness.
 
-    Cost of a round with A actions: O(A m²) and that of its pending points; of a batch O(n m²); memory O(n m).
+    Cost of a round with A actions and n points that count: O(A m²) and that of its pending points; of a batch
+    O(m² + n m) for each reward and for each point that joins or leaves the dictionary, in all at most O(n m²), as where
+    it is drawn afresh; memory O(n m).
     """
 
     def __init__(
@@ -82,20 +78,16 @@ class CBBKB(Bandit):
         memory: Memory | None = None,
         beta: float | Width | None = None,
     ) -> None:
-        check_theory(noise_scale, norm_bound, failure_probability, horizon)
         accuracy = checks.open_unit_interval("accuracy", accuracy)
         batches = GlobalBatchRule(threshold)
-        theory = theorem(BKBWidth, noise_scale, norm_bound, failure_probability, accuracy=accuracy)
+        theory = theorem(BKBWidth, noise_scale, norm_bound, failure_probability, horizon, accuracy=accuracy)
         width = resolve_width(beta, theory, regularization)
         super().__init__(
             candidates=resolve_contextual(candidates, bounds, context_dim, action_dim),
             kernel=kernel,
             regularization=regularization,
             dictionary=resolve_dictionary(
-                resolve_oversampling(oversampling, failure_probability, horizon, accuracy),
-                resampling,
-                max_dictionary,
-                when_full,
+                oversampling, failure_probability, horizon, accuracy, resampling, max_dictionary, when_full
             ),
             width=ScaledWidth(width, math.sqrt(threshold)) if beta is None else width,
             acquisition=UpperConfidenceRule(),

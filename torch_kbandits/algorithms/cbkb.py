@@ -7,14 +7,7 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.acquisition import UpperConfidenceRule
-from torch_kbandits.algorithms.arguments import (
-    check_theory,
-    resolve_contextual,
-    resolve_dictionary,
-    resolve_oversampling,
-    resolve_width,
-    theorem,
-)
+from torch_kbandits.algorithms.arguments import resolve_contextual, resolve_dictionary, resolve_width, theorem
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.candidates import Candidates
 from torch_kbandits.confidence import BKBWidth, Width
@@ -25,8 +18,9 @@ from torch_kbandits.memory import Memory
 class CBKB(Bandit):
     """CBKB, contextual BKB: the dictionary is resampled from all joint points played, in every round.
 
-    Contexts differ from round to round, so there is no table of arms: a round looks at the whole history. ``EKUCB``
-    does not.
+    Contexts differ from round to round, so the table is not that of arms but of the points played. A dictionary that is
+    drawn afresh, as the paper's, looks at all of them in every round; with resampling "never" only the points that join
+    it do. ``EKUCB`` offers each point once.
 
     Source: Calandriello et al., COLT 2019; the contextual variant is the baseline of Zenati et al., AISTATS 2022, App.
     F.1. Differs: what differs in ``BKB``.
@@ -53,7 +47,8 @@ class CBKB(Bandit):
             width, which over-explores in practice; then R and B are not needed.
         seed: addresses all randomness.
 
-    Cost of a round with A actions: O((n + A) m²); memory O(n m).
+    Cost of a round with A actions and n points that count: O(A m²), and O(m² + n m) for the reward and for each point
+    that joins or leaves the dictionary, in all at most O(n m²), as where it is drawn afresh; memory O(n m).
     """
 
     def __init__(
@@ -78,18 +73,14 @@ class CBKB(Bandit):
         memory: Memory | None = None,
         beta: float | Width | None = None,
     ) -> None:
-        check_theory(noise_scale, norm_bound, failure_probability, horizon)
         accuracy = checks.open_unit_interval("accuracy", accuracy)
-        theory = theorem(BKBWidth, noise_scale, norm_bound, failure_probability, accuracy=accuracy)
+        theory = theorem(BKBWidth, noise_scale, norm_bound, failure_probability, horizon, accuracy=accuracy)
         super().__init__(
             candidates=resolve_contextual(candidates, bounds, context_dim, action_dim),
             kernel=kernel,
             regularization=regularization,
             dictionary=resolve_dictionary(
-                resolve_oversampling(oversampling, failure_probability, horizon, accuracy),
-                resampling,
-                max_dictionary,
-                when_full,
+                oversampling, failure_probability, horizon, accuracy, resampling, max_dictionary, when_full
             ),
             width=resolve_width(beta, theory, regularization),
             acquisition=UpperConfidenceRule(),

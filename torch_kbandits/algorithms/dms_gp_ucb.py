@@ -6,11 +6,11 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits.acquisition import UpperConfidenceRule
-from torch_kbandits.algorithms.arguments import check_theory, refuse_memory, resolve_contextual, resolve_width, theorem
+from torch_kbandits.algorithms.arguments import refuse_memory, resolve_contextual, resolve_width, theorem
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.bandit.adaptation import DynamicModelSelection, default_discounts
 from torch_kbandits.candidates import Candidates
-from torch_kbandits.confidence import IGPUCBWidth, InformationGain, RealizedGain, Width
+from torch_kbandits.confidence import IGPUCBWidth, InformationGain, Width
 from torch_kbandits.dictionaries import DictionaryRule
 from torch_kbandits.memory import Memory
 
@@ -73,8 +73,7 @@ class DMSGPUCB(Bandit):
         beta: float | Width | None = None,
     ) -> None:
         refuse_memory(memory, "memories")
-        check_theory(noise_scale, norm_bound, failure_probability, horizon)
-        theory = theorem(IGPUCBWidth, noise_scale, norm_bound, failure_probability, gain=gain or RealizedGain())
+        theory = theorem(IGPUCBWidth, noise_scale, norm_bound, failure_probability, horizon, gain=gain)
         given = default_discounts() if memories is None else memories
         super().__init__(
             memories=DynamicModelSelection(given, block_size, forgetting),  # pyright: ignore[reportArgumentType]

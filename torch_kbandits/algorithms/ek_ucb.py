@@ -7,14 +7,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits.acquisition import UpperConfidenceRule
-from torch_kbandits.algorithms.arguments import (
-    capped,
-    check_theory,
-    resolve_contextual,
-    resolve_kors,
-    resolve_width,
-    theorem,
-)
+from torch_kbandits.algorithms.arguments import capped, resolve_contextual, resolve_kors, resolve_width, theorem
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.bandit.batches import GlobalBatchRule
 from torch_kbandits.candidates import Candidates
@@ -81,9 +74,8 @@ class EKUCB(Bandit):
         batch_threshold: float | None = None,
         beta: float | Width | None = None,
     ) -> None:
-        check_theory(noise_scale, norm_bound, failure_probability, horizon)
         rule = resolve_kors(oversampling, projection, failure_probability, horizon)
-        theory = theorem(EKUCBWidth, noise_scale, norm_bound, failure_probability, projection=projection)
+        theory = theorem(EKUCBWidth, noise_scale, norm_bound, failure_probability, horizon, projection=projection)
         width = resolve_width(beta, theory, regularization)
         batches = None if batch_threshold is None else GlobalBatchRule(batch_threshold)
         super().__init__(

@@ -4,11 +4,11 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits.acquisition import UpperConfidenceRule
-from torch_kbandits.algorithms.arguments import check_theory, resolve_contextual, resolve_width, theorem
+from torch_kbandits.algorithms.arguments import resolve_contextual, resolve_width, theorem
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.bandit.adaptation import ResidualTrigger
 from torch_kbandits.candidates import Candidates
-from torch_kbandits.confidence import IGPUCBWidth, InformationGain, RealizedGain, Width
+from torch_kbandits.confidence import IGPUCBWidth, InformationGain, Width
 from torch_kbandits.dictionaries import DictionaryRule
 from torch_kbandits.memory import Memory
 
@@ -68,8 +68,7 @@ class ETGPUCB(Bandit):
         dictionary: DictionaryRule | None = None,
         beta: float | Width | None = None,
     ) -> None:
-        check_theory(noise_scale, norm_bound, failure_probability, horizon)
-        theory = theorem(IGPUCBWidth, noise_scale, norm_bound, failure_probability, gain=gain or RealizedGain())
+        theory = theorem(IGPUCBWidth, noise_scale, norm_bound, failure_probability, horizon, gain=gain)
         super().__init__(
             trigger=ResidualTrigger(false_alarm_probability, noise_scale),
             candidates=resolve_contextual(candidates, bounds, context_dim, action_dim),

@@ -4,10 +4,10 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits.acquisition import ThompsonRule
-from torch_kbandits.algorithms.arguments import check_theory, resolve_contextual, resolve_width, theorem
+from torch_kbandits.algorithms.arguments import resolve_contextual, resolve_width, theorem
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.candidates import Candidates
-from torch_kbandits.confidence import GPTSWidth, InformationGain, RealizedGain, Width
+from torch_kbandits.confidence import GPTSWidth, InformationGain, Width
 from torch_kbandits.dictionaries import KORS
 from torch_kbandits.memory import Memory
 
@@ -66,8 +66,7 @@ class GPTS(Bandit):
         discretization_size: int = 1024,
         beta: float | Width | None = None,
     ) -> None:
-        check_theory(noise_scale, norm_bound, failure_probability, horizon)
-        theory = theorem(GPTSWidth, noise_scale, norm_bound, failure_probability, gain=gain or RealizedGain())
+        theory = theorem(GPTSWidth, noise_scale, norm_bound, failure_probability, horizon, gain=gain)
         super().__init__(
             candidates=resolve_contextual(candidates, bounds, context_dim, action_dim),
             kernel=kernel,

@@ -4,10 +4,10 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits.acquisition import UpperConfidenceRule
-from torch_kbandits.algorithms.arguments import check_theory, resolve_candidates, resolve_width, theorem
+from torch_kbandits.algorithms.arguments import resolve_candidates, resolve_width, theorem
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.candidates import Candidates
-from torch_kbandits.confidence import IGPUCBWidth, InformationGain, RealizedGain, Width
+from torch_kbandits.confidence import IGPUCBWidth, InformationGain, Width
 from torch_kbandits.memory import Memory
 
 
@@ -52,8 +52,7 @@ class IGPUCB(Bandit):
         gain: InformationGain | None = None,
         beta: float | Width | None = None,
     ) -> None:
-        check_theory(noise_scale, norm_bound, failure_probability, horizon)
-        theory = theorem(IGPUCBWidth, noise_scale, norm_bound, failure_probability, gain=gain or RealizedGain())
+        theory = theorem(IGPUCBWidth, noise_scale, norm_bound, failure_probability, horizon, gain=gain)
         super().__init__(
             candidates=resolve_candidates(candidates, bounds),
             kernel=kernel,

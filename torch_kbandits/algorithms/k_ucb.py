@@ -4,7 +4,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits.acquisition import UpperConfidenceRule
-from torch_kbandits.algorithms.arguments import check_theory, resolve_contextual, resolve_width, theorem
+from torch_kbandits.algorithms.arguments import resolve_contextual, resolve_width, theorem
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.candidates import Candidates
 from torch_kbandits.confidence import KUCBWidth, Width
@@ -56,8 +56,7 @@ class KUCB(Bandit):
         memory: Memory | None = None,
         beta: float | Width | None = None,
     ) -> None:
-        check_theory(noise_scale, norm_bound, failure_probability, horizon)
-        theory = theorem(KUCBWidth, noise_scale, norm_bound, failure_probability)
+        theory = theorem(KUCBWidth, noise_scale, norm_bound, failure_probability, horizon)
         super().__init__(
             candidates=resolve_contextual(candidates, bounds, context_dim, action_dim),
             kernel=kernel,

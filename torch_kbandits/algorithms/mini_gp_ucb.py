@@ -4,11 +4,11 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits.acquisition import UpperConfidenceRule
-from torch_kbandits.algorithms.arguments import check_theory, resolve_candidates, resolve_width, theorem
+from torch_kbandits.algorithms.arguments import resolve_candidates, resolve_width, theorem
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.bandit.batches import StayRule
 from torch_kbandits.candidates import Candidates
-from torch_kbandits.confidence import InformationGain, RealizedGain, SelfNormalizedWidth, Width
+from torch_kbandits.confidence import InformationGain, SelfNormalizedWidth, Width
 from torch_kbandits.memory import Memory
 
 
@@ -59,8 +59,7 @@ class MiniGPUCB(Bandit):
         memory: Memory | None = None,
         beta: float | Width | None = None,
     ) -> None:
-        check_theory(noise_scale, norm_bound, failure_probability, horizon)
-        theory = theorem(SelfNormalizedWidth, noise_scale, norm_bound, failure_probability, gain=gain or RealizedGain())
+        theory = theorem(SelfNormalizedWidth, noise_scale, norm_bound, failure_probability, horizon, gain=gain)
         super().__init__(
             candidates=resolve_candidates(candidates, bounds),
             kernel=kernel,

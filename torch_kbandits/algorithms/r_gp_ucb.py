@@ -5,7 +5,6 @@ from torch import Tensor
 
 from torch_kbandits.acquisition import UpperConfidenceRule
 from torch_kbandits.algorithms.arguments import (
-    check_theory,
     refuse_memory,
     resolve_contextual,
     resolve_width,
@@ -14,7 +13,7 @@ from torch_kbandits.algorithms.arguments import (
 )
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.candidates import Candidates
-from torch_kbandits.confidence import IGPUCBWidth, InformationGain, RealizedGain, Width, restart_period
+from torch_kbandits.confidence import IGPUCBWidth, InformationGain, Width, restart_period
 from torch_kbandits.dictionaries import DictionaryRule
 from torch_kbandits.memory import Memory, Restart
 
@@ -71,8 +70,7 @@ class RGPUCB(Bandit):
         beta: float | Width | None = None,
     ) -> None:
         refuse_memory(memory, "period")
-        check_theory(noise_scale, norm_bound, failure_probability, horizon)
-        theory = theorem(IGPUCBWidth, noise_scale, norm_bound, failure_probability, gain=gain or RealizedGain())
+        theory = theorem(IGPUCBWidth, noise_scale, norm_bound, failure_probability, horizon, gain=gain)
         space = resolve_contextual(candidates, bounds, context_dim, action_dim)
         if period is None:
             period = rounds_to_remember(

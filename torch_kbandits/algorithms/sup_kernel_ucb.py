@@ -71,7 +71,9 @@ class SupKernelUCB(Bandit):
         most, theory = _most(actions, num_actions), None
         if most is not None:
             num_bounds = horizon * rule.num_stages * most
-            theory = theorem(FixedDesignWidth, noise_scale, norm_bound, failure_probability, num_bounds=num_bounds)
+            theory = theorem(
+                FixedDesignWidth, noise_scale, norm_bound, failure_probability, horizon, num_bounds=num_bounds
+            )
         needed = "noise_scale and norm_bound, and num_actions where each round brings its own actions"
         super().__init__(
             candidates=actions,

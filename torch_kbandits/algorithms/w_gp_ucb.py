@@ -4,7 +4,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits.acquisition import UpperConfidenceRule
-from torch_kbandits.algorithms.arguments import check_theory, refuse_memory, resolve_contextual, resolve_width, theorem
+from torch_kbandits.algorithms.arguments import refuse_memory, resolve_contextual, resolve_width, theorem
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.candidates import Candidates
 from torch_kbandits.confidence import MemoryWidth, Width
@@ -62,8 +62,7 @@ class WGPUCB(Bandit):
         beta: float | Width | None = None,
     ) -> None:
         refuse_memory(memory, "discount")
-        check_theory(noise_scale, norm_bound, failure_probability, horizon)
-        theory = theorem(MemoryWidth, noise_scale, norm_bound, failure_probability, num_bounds=horizon or 1)
+        theory = theorem(MemoryWidth, noise_scale, norm_bound, failure_probability, horizon, num_bounds=horizon)
         super().__init__(
             candidates=resolve_contextual(candidates, bounds, context_dim, action_dim),
             kernel=kernel,

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from dataclasses import fields, replace
+from dataclasses import replace
 from os import PathLike
 from typing import Any, Literal, NamedTuple, Self, cast, overload
 
@@ -16,12 +16,20 @@ from torch_kbandits.acquisition import AcquisitionRule, Domain, UpperConfidenceR
 from torch_kbandits.bandit.adaptation import MemoryChoice, RestartTrigger
 from torch_kbandits.bandit.advice import Advice
 from torch_kbandits.bandit.batches import BatchRule
-from torch_kbandits.bandit.filling import fill, require_open
-from torch_kbandits.bandit.learning import before_any, consulted, learned, probabilities, restarted, restored
+from torch_kbandits.bandit.learning import (
+    Outlook,
+    Standing,
+    before_any,
+    consulted,
+    learned,
+    probabilities,
+    restarted,
+    restored,
+    state_of,
+)
 from torch_kbandits.bandit.pieces import Pieces
 from torch_kbandits.bandit.saving import loaded, save
-from torch_kbandits.bandit.standing import Standing
-from torch_kbandits.bandit.state import check_config, check_format, saved_answers, saved_state, state_of
+from torch_kbandits.bandit.state import check_config, check_format, saved_answers, saved_state
 from torch_kbandits.bandit.undisturbed import Undisturbed
 from torch_kbandits.beliefs import Belief, Lookahead
 from torch_kbandits.candidates import Candidates
@@ -31,14 +39,10 @@ from torch_kbandits.errors import InputError
 from torch_kbandits.memory import Memory
 from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.numerics.random import seed_for
-from torch_kbandits.observations.ledger import History, Ledger, check_rounds, replayed_rounds, rewards
+from torch_kbandits.observations.ledger import History, check_rounds, replayed_rounds, rewards
 
 #: Points that ``ask(None)`` returns at most.
 _LARGEST_BATCH = 10_000
-
-
-#: Words that files have only where they say something: those of version 0.1.0 have them so.
-_ADDED_LAST = ("trigger", "memories", "advice")
 
 
 class Asked(NamedTuple):
@@ -51,14 +55,6 @@ class Asked(NamedTuple):
 
     actions: Tensor
     ids: tuple[int, ...]
-
-
-class _Outlook(NamedTuple):
-    """The posterior with points pending, and of what it is."""
-
-    belief: Belief
-    ledger: Ledger
-    ahead: Lookahead
 
 
 class Bandit(Undisturbed):
@@ -136,7 +132,7 @@ class Bandit(Undisturbed):
         self.seed = self._pieces.seed
         self._acquisition, self._kernel = rule, self._pieces.kernel
         self._standing = before_any(self._pieces)
-        self._outlook: _Outlook | None = None
+        self._outlook: Outlook | None = None
         self._shown: tuple[Belief, NystromGP | OnlineGP] | None = None
         self._visited_share = 1.0
         self._warned_of_stale_points = False
@@ -205,10 +201,10 @@ class Bandit(Undisturbed):
         domain = standing.belief.in_round(domain, self._acquisition)
         known, batches = self._ahead_of(standing), self._pieces.filled
         if q is None:
-            require_open(batches, lambda: known, len(self.pending_ids))
+            batches.require_open(known, len(self.pending_ids))
         ahead, before = copy(known), len(known.pending)
         size, choose = before + (_LARGEST_BATCH if q is None else q), self._chooser(standing, ahead, domain)
-        fill(ahead, size, batches, choose, until_complete=q is None)
+        batches.fill(ahead, size, choose, until_complete=q is None)
         X = ahead.pending[before:].clone()
         actions = self.candidates.actions(X)
         if not remember:
@@ -507,7 +503,7 @@ class Bandit(Undisturbed):
 
         Cost: that of ``state_dict``, and a copy of the arms where they are in memory.
         """
-        save(self, path, self._words(), torch.cat([self.candidates.example, self._standing.told.inducing_points]))
+        save(self, path, self._pieces.words, torch.cat([self.candidates.example, self._standing.told.inducing_points]))
 
     @classmethod
     def load(
@@ -586,23 +582,20 @@ class Bandit(Undisturbed):
 
     def _become(self, standing: Standing, ahead: Lookahead | None = None) -> None:
         """Take over what is known from now on, and the posterior with its batch pending, if that is known."""
-        self._outlook = None if ahead is None else _Outlook(standing.belief, standing.ledger, ahead)
+        self._outlook = None if ahead is None else Outlook(standing, ahead)
         self._standing = standing
 
     def _known_ahead(self, standing: Standing) -> Lookahead | None:
         """Return the posterior with the batch so far pending if it was computed already."""
-        known, ledger = self._outlook, standing.ledger
-        if known is None or known.belief is not standing.belief:
-            return None
-        same = known.ledger.pending is ledger.pending and known.ledger.held is ledger.held
-        return known.ahead if same else None
+        return None if self._outlook is None else self._outlook.of(standing)
 
     def _ahead_of(self, standing: Standing) -> Lookahead:
         """Return the posterior with the batch so far pending, kept from ask to ask."""
-        ahead, ledger = self._known_ahead(standing), standing.ledger
+        ahead = self._known_ahead(standing)
         if ahead is None:
+            ledger = standing.ledger
             ahead = standing.belief.lookahead(ledger.outstanding, ledger.outstanding_stages)
-            self._outlook = _Outlook(standing.belief, ledger, ahead)
+            self._outlook = Outlook(standing, ahead)
         return ahead
 
     def _chooser(self, standing: Standing, ahead: Lookahead, domain: Domain) -> Callable[[int], Tensor]:
@@ -619,14 +612,9 @@ class Bandit(Undisturbed):
             self._shown = belief, belief.shown(learned.copied())
         return self._shown[1]
 
-    def _words(self) -> dict[str, Any]:
-        """Return the arguments of the constructor that makes this bandit again, without choosing its pieces anew."""
-        words = {field.name: getattr(self._pieces, field.name) for field in fields(self._pieces)}
-        return {name: word for name, word in words.items() if word is not None or name not in _ADDED_LAST}
-
     @classmethod
     def _made_of(cls, words: dict[str, Any]) -> Self:
-        """Return the bandit of ``_words``; the constructor of a named algorithm, which chooses pieces, is passed by."""
+        """Return the bandit of ``Pieces.words``; the constructor of a named algorithm, which chooses, is passed by."""
         bandit = cls.__new__(cls)
         Bandit.__init__(bandit, **words)
         return bandit

@@ -3,12 +3,11 @@
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple, Protocol, cast
+from typing import ClassVar, Protocol
 
 from torch import Tensor
 
 from torch_kbandits import checks
-from torch_kbandits.candidates import Candidates
 from torch_kbandits.errors import InputError
 
 #: A leverage score below this is a variance of 0 to rounding.
@@ -56,34 +55,6 @@ class RepeatingRule(Protocol):
     def repeats(self, posterior: BatchPosterior) -> int:
         """Return how often the batch's first point is to be played again before anything else."""
         ...
-
-
-class Batches(NamedTuple):
-    """The batches of a bandit.
-
-    Attributes:
-        rule: None where there are none, and every reward is learned at once.
-        candidates: what may be played. Logged data and other workers may bring other points: none is played again.
-    """
-
-    rule: BatchRule | None
-    candidates: Candidates
-
-    def repeats(self, posterior: BatchPosterior) -> int:
-        """Return how often the batch's first point is to be played again before anything else."""
-        if self.rule is None or not self.rule.repeats_points or not self._may_play_first(posterior):
-            return 0
-        return cast(RepeatingRule, self.rule).repeats(posterior)
-
-    def is_complete(self, posterior: BatchPosterior) -> bool:
-        """Say whether a batch is complete, also because it would wait for repeats of what may not be played."""
-        if self.rule is None or (self.rule.repeats_points and not self._may_play_first(posterior)):
-            return True
-        return self.rule.is_complete(posterior)
-
-    def _may_play_first(self, posterior: BatchPosterior) -> bool:
-        first = posterior.pending[:1]
-        return len(first) == 1 and self.candidates.offers(first)
 
 
 @dataclass(frozen=True)

@@ -1,16 +1,16 @@
-"""How what a bandit knows changes: functions from one standing to the next."""
+"""All that a bandit knows at a moment, as one value, and how it changes: functions from one standing to the next."""
 
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple, Self, cast
 
 import torch
 from torch import Tensor
 
 from torch_kbandits.bandit.adaptation.restart_trigger import Prediction
-from torch_kbandits.bandit.batches import Batches
-from torch_kbandits.bandit.pieces import Pieces
-from torch_kbandits.bandit.standing import Standing
-from torch_kbandits.bandit.state import SavedState
+from torch_kbandits.bandit.advice import Advice, Advised
+from torch_kbandits.bandit.pieces import Batches, Pieces
+from torch_kbandits.bandit.state import STATE_FORMAT, SavedState
 from torch_kbandits.beliefs import Belief, Lookahead
 from torch_kbandits.memory import Memory
 from torch_kbandits.observations.clock import Clock
@@ -19,6 +19,63 @@ from torch_kbandits.observations.ledger import History, Ledger, Pending, joined
 
 #: Of the points of a batch that are told at once so many are looked at first, to see whether it is complete.
 _FIRST_LOOKED_AT = 256
+
+
+@dataclass(frozen=True, eq=False)
+class Standing:
+    """What a bandit was told and what follows from it.
+
+    Attributes:
+        ledger: what was asked and told.
+        clock: what time it is.
+        told: the posterior of the rewards that count.
+        memory: which of them do; None where all do.
+        round: the number of the present round, counted from 0.
+        summaries: of the blocks that the choice of a memory rests on.
+        answers: what an expert said in this round, by the time of its question.
+    """
+
+    ledger: Ledger
+    clock: Clock
+    told: Belief
+    memory: Memory | None
+    round: int = 0
+    summaries: tuple[Any, ...] = ()
+    answers: tuple[tuple[float, Answers], ...] = ()
+
+    def at(self, clock: Clock) -> Self:
+        """Return the same at a time, which is not before the present one."""
+        told = self.told.at(clock.now)
+        return self if clock is self.clock and told is self.told else replace(self, clock=clock, told=told)
+
+    @cached_property
+    def belief(self) -> Belief:
+        """The posterior of what counts now: of rewards, and of what an expert said at this time."""
+        answers = self.answers_now
+        return self.told if answers is None else cast(Belief, cast(Advised, self.told).advised(answers))
+
+    @property
+    def answers_now(self) -> Answers | None:
+        """What an expert said at this time; None if nobody was asked."""
+        return dict(self.answers).get(self.clock.now)
+
+    @property
+    def num_since_restart(self) -> int:
+        """How many rewards were told since the last restart."""
+        return self.ledger.num_told - self.ledger.num_forgotten
+
+
+class Outlook(NamedTuple):
+    """The posterior with the batch so far pending, and the standing of which it is."""
+
+    standing: Standing
+    ahead: Lookahead
+
+    def of(self, standing: Standing) -> Lookahead | None:
+        """Return the posterior with the batch so far pending if it is that of this standing, too."""
+        mine, theirs = self.standing.ledger, standing.ledger
+        same = self.standing.belief is standing.belief and mine.pending is theirs.pending and mine.held is theirs.held
+        return self.ahead if same else None
 
 
 def before_any(pieces: Pieces) -> Standing:
@@ -92,6 +149,36 @@ def restored(pieces: Pieces, saved: SavedState) -> Standing:
     if len(counting.X):
         belief = belief.restored(counting, *saved.dictionaries)
     return Standing(ledger, saved.clock, belief, memory, saved.history.next_round, summaries)
+
+
+def state_of(config: dict[str, Any], standing: Standing, advice: Advice | None) -> dict[str, Any]:
+    """Return the state of a bandit: tensors of its own, numbers and strings."""
+    ledger, clock, told = standing.ledger, standing.clock, standing.told
+    state = {
+        "format": STATE_FORMAT,
+        "config": config,
+        "history": ledger.in_one_part.told[0].copied()._asdict(),
+        **_dictionary_of(told),
+        "pending": ledger.pending.points.clone(),
+        "pending_ids": list(ledger.pending.ids),
+        "pending_stages": ledger.pending.stages,
+        "num_asked": ledger.num_asked,
+        "num_learned": ledger.num_learned,
+        "num_forgotten": ledger.num_forgotten,
+        "clock": {"now": clock.now, "kind": clock.kind},
+    }
+    if told.stage_beliefs and not told.exact:  # an exact posterior follows from the history
+        state["stages"] = [_dictionary_of(stage) for stage in told.stage_beliefs]
+    if advice is None:
+        return state
+    answers = [{"now": now, **said.copied()._asdict()} for now, said in standing.answers]
+    return state | {"expert": {"counts": advice.counts(), "answers": answers}}
+
+
+def _dictionary_of(belief: Belief) -> dict[str, Tensor | None]:
+    """Return the dictionary of a belief, and what its rule wants handed back."""
+    points, weights = belief.inducing_points, belief.dictionary_weights
+    return {"inducing_points": points.clone(), "dictionary_weights": None if weights is None else weights.clone()}
 
 
 def consulted(pieces: Pieces, standing: Standing) -> tuple[tuple[float, Answers], ...]:

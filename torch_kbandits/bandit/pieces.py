@@ -1,20 +1,22 @@
-"""The pieces that a bandit is made of: which go together, and what tells them from others."""
+"""The pieces that a bandit is made of: which go together, what tells them from others, and how batches fill."""
 
 import warnings
+from collections.abc import Callable
 from copy import deepcopy
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, fields
+from typing import Any, NamedTuple, cast
 
 import torch
 from gpytorch.kernels import Kernel
+from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.acquisition import AcquisitionRule
 from torch_kbandits.bandit.adaptation import MemoryChoice, RestartTrigger
 from torch_kbandits.bandit.advice import Advice, Advised
-from torch_kbandits.bandit.batches import Batches, BatchRule
+from torch_kbandits.bandit.batches import BatchPosterior, BatchRule, RepeatingRule
 from torch_kbandits.bandit.state import describe_kernel, describe_value
-from torch_kbandits.beliefs import Belief, StagedBelief, belief_over
+from torch_kbandits.beliefs import Belief, Lookahead, StagedBelief, Terms, belief_over
 from torch_kbandits.beliefs.table import wave_prior
 from torch_kbandits.candidates import Candidates
 from torch_kbandits.candidates.timed import timed, untimed
@@ -29,6 +31,74 @@ from torch_kbandits.observations.clock import Clock
 
 #: In single precision a regularization below this fraction of the prior variance drowns in rounding.
 _FLOAT32_REGULARIZATION = 1e-4
+
+#: Words that files have only where they say something: those of version 0.1.0 have them so.
+_ADDED_LAST = ("trigger", "memories", "advice")
+
+
+class Batches(NamedTuple):
+    """The batches of a bandit.
+
+    Attributes:
+        rule: None where there are none, and every reward is learned at once.
+        candidates: what may be played. Logged data and other workers may bring other points: none is played again.
+    """
+
+    rule: BatchRule | None
+    candidates: Candidates
+
+    def repeats(self, posterior: BatchPosterior) -> int:
+        """Return how often the batch's first point is to be played again before anything else."""
+        if self.rule is None or not self.rule.repeats_points or not self._may_play_first(posterior):
+            return 0
+        return cast(RepeatingRule, self.rule).repeats(posterior)
+
+    def is_complete(self, posterior: BatchPosterior) -> bool:
+        """Say whether a batch is complete, also because it would wait for repeats of what may not be played."""
+        if self.rule is None or (self.rule.repeats_points and not self._may_play_first(posterior)):
+            return True
+        return self.rule.is_complete(posterior)
+
+    def fill(self, ahead: Lookahead, size: int, choose: Callable[[int], Tensor], *, until_complete: bool) -> None:
+        """Make points pending until there are so many, or until the rule says that the batch is complete.
+
+        Args:
+            ahead: the posterior with the points so far pending; it changes.
+            size: how many are to be pending.
+            choose: returns the point (1, d) to add when so many are pending.
+            until_complete: whether the rule may end it before.
+        """
+        while len(ahead.pending) < size:
+            number = len(ahead.pending)
+            if again := self.repeats(ahead):
+                ahead.add(ahead.pending[:1], min(again, size - number))
+            else:
+                ahead.add(choose(number))
+            if until_complete and self.is_complete(ahead):
+                return
+
+    def require_open(self, ahead: Lookahead, num_pending: int) -> None:
+        """Refuse to fill a batch without a rule, or one that is complete.
+
+        Args:
+            ahead: the posterior with the batch so far pending.
+            num_pending: how many of its points are not told.
+
+        Raises:
+            InputError: if there is no rule, or the batch is complete.
+        """
+        if self.rule is None:
+            raise InputError("ask(q=None) lets a batch rule decide, and this bandit has none: give q.")
+        # What is kept aside may be a complete batch by now, where variances grow as time passes: one more point then.
+        if num_pending and self.is_complete(ahead):
+            raise InputError(
+                f"The batch of {len(ahead.pending)} point(s) is complete: tell the {num_pending} pending one(s), or "
+                "give q to go on without their rewards."
+            )
+
+    def _may_play_first(self, posterior: BatchPosterior) -> bool:
+        first = posterior.pending[:1]
+        return len(first) == 1 and self.candidates.offers(first)
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,6 +193,12 @@ class Pieces:
         return Clock(matters=self.has_clock)
 
     @property
+    def words(self) -> dict[str, Any]:
+        """The arguments of ``Bandit`` that make it again, without choosing its pieces anew."""
+        words = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: word for name, word in words.items() if word is not None or name not in _ADDED_LAST}
+
+    @property
     def filled(self) -> Batches:
         """The batches that are filled with the candidates."""
         return Batches(self.batches, self.candidates)
@@ -141,15 +217,14 @@ class Pieces:
             belief = StagedBelief(belief, tuple(stages), by_number=by_number is not None)
         if self.advice is not None and not isinstance(belief, Advised):
             raise InputError(
-                "An expert's answers need one posterior, whose observations age: give memory=UncertaintyInjection(...) "
-                "and no rule that chooses through stages, or leave out advice."
+                "An expert's answers count at one time only, so they need a memory, and a rule that does not choose "
+                "through stages: give memory=UncertaintyInjection(...) or another, or leave out advice."
             )
         return belief
 
     def _belief_under(self, memory: Memory | None) -> Belief:
         """Return the belief of one posterior before any reward, under a memory."""
-        return belief_over(
-            self.candidates,
+        terms = Terms(
             self._kernel_under(memory),
             self.regularization,
             self.seed,
@@ -157,6 +232,7 @@ class Pieces:
             online=self.dictionary is not None and self.dictionary.is_online,
             memory=memory,
         )
+        return belief_over(self.candidates, terms)
 
     def _kernel_under(self, memory: Memory | None) -> Kernel:
         """Return the prior covariance of points under a memory."""

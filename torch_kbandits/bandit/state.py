@@ -11,8 +11,6 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.bandit.advice import Advice
-from torch_kbandits.bandit.standing import Standing
-from torch_kbandits.beliefs import Belief
 from torch_kbandits.dictionaries import Selection
 from torch_kbandits.errors import InputError, StateMismatchError
 from torch_kbandits.observations.clock import Clock
@@ -68,36 +66,6 @@ def describe_value(name: str, value: Any, config: dict[str, Any]) -> None:
         config[name] = value
     else:
         config[name] = getattr(value, "__qualname__", type(value).__name__)
-
-
-def state_of(config: dict[str, Any], standing: Standing, advice: Advice | None) -> dict[str, Any]:
-    """Return the state of a bandit: tensors of its own, numbers and strings."""
-    ledger, clock, told = standing.ledger, standing.clock, standing.told
-    state = {
-        "format": STATE_FORMAT,
-        "config": config,
-        "history": ledger.in_one_part.told[0].copied()._asdict(),
-        **_dictionary_of(told),
-        "pending": ledger.pending.points.clone(),
-        "pending_ids": list(ledger.pending.ids),
-        "pending_stages": ledger.pending.stages,
-        "num_asked": ledger.num_asked,
-        "num_learned": ledger.num_learned,
-        "num_forgotten": ledger.num_forgotten,
-        "clock": {"now": clock.now, "kind": clock.kind},
-    }
-    if told.stage_beliefs and not told.exact:  # an exact posterior follows from the history
-        state["stages"] = [_dictionary_of(stage) for stage in told.stage_beliefs]
-    if advice is None:
-        return state
-    answers = [{"now": now, **said.copied()._asdict()} for now, said in standing.answers]
-    return state | {"expert": {"counts": advice.counts(), "answers": answers}}
-
-
-def _dictionary_of(belief: Belief) -> dict[str, Tensor | None]:
-    """Return the dictionary of a belief, and what its rule wants handed back."""
-    points, weights = belief.inducing_points, belief.dictionary_weights
-    return {"inducing_points": points.clone(), "dictionary_weights": None if weights is None else weights.clone()}
 
 
 #: The dictionary that a state has, of which kinds.

@@ -1,13 +1,12 @@
 """What is believed of the candidates, and how the next of them is chosen."""
 
 from torch_kbandits.beliefs.base import Belief, Lookahead
-from torch_kbandits.beliefs.choice import belief_over
+from torch_kbandits.beliefs.choice import Terms, belief_over
 from torch_kbandits.beliefs.covariances import CovarianceTable
 from torch_kbandits.beliefs.features import FeatureTable
 from torch_kbandits.beliefs.forgetting import ForgettingTable
 from torch_kbandits.beliefs.growing import GrowingBelief
-from torch_kbandits.beliefs.model_belief import ModelBelief
-from torch_kbandits.beliefs.nystrom import NystromBelief
+from torch_kbandits.beliefs.joint_belief import JointBelief
 from torch_kbandits.beliefs.staged import StagedBelief
 from torch_kbandits.beliefs.table import TableBelief
 
@@ -17,10 +16,10 @@ __all__ = [
     "FeatureTable",
     "ForgettingTable",
     "GrowingBelief",
+    "JointBelief",
     "Lookahead",
-    "ModelBelief",
-    "NystromBelief",
     "StagedBelief",
     "TableBelief",
+    "Terms",
     "belief_over",
 ]

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from copy import deepcopy
 from dataclasses import replace
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, cast
 
 import torch
 from gpytorch.kernels import Kernel
@@ -15,6 +15,7 @@ from torch_kbandits.dictionaries import DictionaryRule, Selection
 from torch_kbandits.errors import EmptyHistoryError, NumericalError
 from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.observations.ledger import History
+from torch_kbandits.posteriors.dtc import DTCFactors
 
 
 class Offered(Protocol):
@@ -120,11 +121,19 @@ class Belief(ABC):
         self.kernel = deepcopy(kernel).to(example).requires_grad_(False).eval()
         self.regularization = example.new_tensor(regularization)
 
-    def model(self, X: Tensor, Y: Tensor, inducing_points: Tensor, noise: Tensor | None = None) -> NystromGP | OnlineGP:
+    def model(
+        self,
+        X: Tensor,
+        Y: Tensor,
+        inducing_points: Tensor,
+        noise: Tensor | None = None,
+        factors: DTCFactors | None = None,
+    ) -> NystromGP | OnlineGP:
         """Return the BoTorch model of rewards Y (n,) at X (n, d), with this prior and noise.
 
         Without an exact posterior it has the dictionary (m, d). With ``noise`` (n,) the observations have these noise
-        variances and λ is that of the next ones.
+        variances and λ is that of the next ones. With ``factors``, those of the posterior at the dictionary, it is a
+        Nyström one that computes nothing.
         """
         prior: dict[str, Any] = {
             "covar_module": deepcopy(self.kernel),
@@ -132,14 +141,14 @@ class Belief(ABC):
         }
         if noise is not None:  # the constructor rounds small ones up, with a warning, so they are set afterwards
             prior["train_Yvar"] = noise.clamp_min(min_fixed_noise.value(noise.dtype) or 0.0).unsqueeze(-1)
-        if self.exact:
+        if self.exact and factors is None:
             model = OnlineGP(X, Y.unsqueeze(-1), **prior)
         else:
             model = NystromGP(X, Y.unsqueeze(-1), inducing_points=inducing_points, **prior)
         if noise is not None:
             likelihood: Any = model.likelihood
             likelihood.noise_covar.noise = noise
-        return model
+        return model if factors is None else cast(NystromGP, model).taking(factors)
 
     @property
     @abstractmethod

@@ -14,14 +14,13 @@ from torch_kbandits.beliefs.table import TableBelief, grouped
 from torch_kbandits.candidates.sources import ArmSource
 from torch_kbandits.dictionaries import PlayedPoints, Selection
 from torch_kbandits.dictionaries.greedy import greedy_pivots
-from torch_kbandits.numerics.linalg import jittered_cholesky
-from torch_kbandits.numerics.squares import Squares
+from torch_kbandits.numerics.linalg import Squares, jittered_cholesky
 from torch_kbandits.observations.ledger import History
 from torch_kbandits.observations.played import Located, Plays
 from torch_kbandits.posteriors.dtc import DTCFactors, embed
 from torch_kbandits.posteriors.online_dtc import OnlineDTC
 from torch_kbandits.tables.columns import KernelColumns
-from torch_kbandits.tables.growth import SPAN_TOLERANCE, Columns, Growth, spanning_factor
+from torch_kbandits.tables.growth import FRAGILE, SPAN_TOLERANCE, Columns, Growth, spanning_factor
 from torch_kbandits.tables.lazy import LazyPanel, SomeArms
 from torch_kbandits.tables.panels import Change, FeatureStore, Panel
 
@@ -33,6 +32,10 @@ _WHOLE_COLUMN = 65536
 
 #: Embedding an arm afresh costs as much as so many products for each dictionary point, beside the solves.
 _COPY = 16
+
+#: By so much coordinates may exceed the diagonal where the order of the spanning points matters. A hundred costs two
+#: digits, and few points that were told after closer ones make all others be embedded afresh.
+_ORDER = 100.0
 
 #: Rows that the posterior with all features may wait for, which are applied anew whenever some are left out.
 _MOST_PENDING = 8
@@ -232,7 +235,7 @@ class FeatureTable(TableBelief):
             if after._advance(joining, left_out, dictionary, played_rows, groups):
                 return after
         if self.exact:
-            dictionary = self._spanning(dictionary if len(dictionary) <= len(played_rows) else played_rows)
+            dictionary = self._spanning(played_rows)
         after = copy(self)
         after._replace(dictionary, played_rows, X, Y, located)
         return after
@@ -263,7 +266,7 @@ class FeatureTable(TableBelief):
         self, joining: Tensor, left_out: tuple[int, ...], dictionary: Tensor, played_rows: Tensor, num_rewards: int
     ) -> bool:
         """Say whether applying rows to the features is cheaper than embedding all arms afresh, and as exact."""
-        if self._is_fragile or len(joining) > 1 + self._dtc.size // 8:
+        if len(joining) > 1 + self._dtc.size // 8 or (self._is_fragile and not self._are_last(joining)):
             return False
         size, spanning = len(dictionary), self._dtc.size + len(joining)
         # Features that are not needed cost in every pass; those of an exact posterior were forgotten.
@@ -273,6 +276,13 @@ class FeatureTable(TableBelief):
         moving = len(left_out) if self._goes_through_whole(left_out) else self._num_moving(left_out)
         rows = 2 * len(joining) + 2 * moving + num_rewards + 1
         return rows * spanning <= 3 * size**2 + _COPY * size
+
+    def _are_last(self, rows: Tensor) -> bool:
+        """Say whether rows (k,) may stand last, as in the order of pivoted Cholesky, which amplifies no rounding.
+
+        There no coordinate of a later point exceeds the diagonal: what was left to explain of each when it joined.
+        """
+        return bool((self._coordinates(rows).abs() <= _ORDER * self._dtc.factor.diagonal().unsqueeze(-1)).all())
 
     def _goes_through_whole(self, left_out: tuple[int, ...]) -> bool:
         """Say whether it is cheaper to leave these out of all features than to follow what moves."""
@@ -293,18 +303,9 @@ class FeatureTable(TableBelief):
 
         Cost: O(u m + m²) and one pass of a row for each point taken back, O(A m²) if they are many.
         """
-        after = copy(self)
-        noise, points = after.regularization.double(), after._played.features.columns(gone.places)
-        order = left.places
-        if len(order) < len(after._log) or not torch.equal(order, torch.arange(len(order), device=order.device)):
-            after._played_rows, after._played = after._played_rows[order], after._played.at(order)
-        after._log, after._last_located = after._log.recounted(*left), None
-        after._num_observations = int(left.counts.sum())
-        if len(order) == 0:
-            after._dtc, arms = after._dtc.without_rewards(), after._arms.features
-            after._weights = after._dtc.weights
-            prior = Panel.prior(after._prior_variance[: after._num_arms], arms)
-            after._lazy_panel = LazyPanel(prior, after._dtc, after._weights)
+        noise, points = self.regularization.double(), self._played.features.columns(gone.places)
+        after = self._recounted(left)
+        if len(left.places) == 0:
             return after
         followed = None
         if 2 * len(gone.places) <= after._dtc.size:
@@ -315,7 +316,36 @@ class FeatureTable(TableBelief):
             return after
         dtc, squares = followed
         require_finite(dtc.weights.to(after._points.dtype), squares.risen)
-        after._settle(Growth.none(after._dtc, order[:0], after._played.mean), after._played, dtc, squares, dtc.weights)
+        growth = Growth.none(after._dtc, left.places[:0], after._played.mean)
+        after._settle(growth, after._played, dtc, squares, dtc.weights)
+        return after
+
+    def reweighted(self, plays: Plays) -> Self:
+        """Return the table with other counts and sums of the played points; the dictionary stays.
+
+        Args:
+            plays: by the old places of the played points, in the order in which they stand from now on. Counts need not
+                be whole: an observation of noise λ_s counts λ/λ_s, and its reward so many times.
+
+        Cost: O(u m² + m³) and O(A m²) for the arms; no kernel value is computed.
+        """
+        after = self._recounted(plays)
+        if len(plays.places):
+            after._recount()
+        return after
+
+    def _recounted(self, plays: Plays) -> Self:
+        """Return the table that knows other counts and sums; its posterior is still the old one, or the prior."""
+        after, order = copy(self), plays.places
+        if len(order) < len(after._log) or not torch.equal(order, torch.arange(len(order), device=order.device)):
+            after._played_rows, after._played = after._played_rows[order], after._played.at(order)
+        after._log, after._last_located = after._log.recounted(*plays), None
+        after._num_observations = int(plays.counts.sum())
+        if len(order) == 0:
+            after._dtc, arms = after._dtc.without_rewards(), after._arms.features
+            after._weights = after._dtc.weights
+            prior = Panel.prior(after._prior_variance[: after._num_arms], arms)
+            after._lazy_panel = LazyPanel(prior, after._dtc, after._weights)
         return after
 
     def _recount(self) -> None:
@@ -472,7 +502,8 @@ class FeatureTable(TableBelief):
         own, prior = self._coordinates(joining).mT, self._prior_at(joining)
         gram = prior.diag() if len(joining) == 1 else self._columns.between(joining, joining).double()
         kept, corner, is_fragile = spanning_factor(gram - own @ own.mT, prior, self._points.dtype)
-        self._is_fragile = self._is_fragile or is_fragile
+        # One that adds no feature amplifies no rounding of later ones.
+        self._is_fragile = self._is_fragile or (is_fragile and len(kept) > 0)
         rows, own = joining[kept], own[kept]
         self._positions = self._positions | dict.fromkeys(joining.tolist())
         if len(rows) == 0:
@@ -542,7 +573,8 @@ class FeatureTable(TableBelief):
         self._refit(dtc, FeatureStore.holding(at_played), self._prior_at(played_rows), features)
         self._dictionary_rows = self._feature_rows = dictionary_rows
         self._positions = {row: position for position, row in enumerate(dictionary_rows.tolist())}
-        self._is_fragile = False
+        least = FRAGILE[factor.dtype] * self._kernel_bound
+        self._is_fragile = self.exact and bool((factor.diagonal().square() <= least).any())
         self._embedded_last[0] = self._embedding
 
     def _embedded(self, rows: Tensor, factor: Tensor) -> FeatureStore:

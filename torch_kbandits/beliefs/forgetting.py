@@ -1,8 +1,8 @@
-"""A table over arms that forgets: which observations count at a time, and the table of those alone."""
+"""A table under a memory: which observations count at a time and how much, and the table of those alone."""
 
 from copy import copy
 from dataclasses import replace
-from typing import NamedTuple, Self, cast
+from typing import Self, cast
 
 import torch
 from torch import Tensor
@@ -12,53 +12,29 @@ from torch_kbandits.beliefs.features import FeatureTable
 from torch_kbandits.dictionaries import DictionaryRule, OnlineRule, OnlineSample, PlayedPoints, Selection
 from torch_kbandits.memory import KeepAll, Memory
 from torch_kbandits.models import NystromGP, OnlineGP
-from torch_kbandits.numerics.rows import RowIndex, row_keys
+from torch_kbandits.numerics.rows import RowIndex, distinct_in_order, row_keys
+from torch_kbandits.observations.counted import Counted
+from torch_kbandits.observations.experts import Answers
 from torch_kbandits.observations.ledger import History
-from torch_kbandits.observations.played import Plays
 
-
-class _Counted(NamedTuple):
-    """The observations that count, in the order told.
-
-    Attributes:
-        X: points (n, d).
-        Y: rewards (n,).
-        times: when each was made, (n,).
-        places: where its point stands among the unique played ones, (n,).
-    """
-
-    X: Tensor
-    Y: Tensor
-    times: Tensor
-    places: Tensor
-
-    def rows(self, which: Tensor) -> "_Counted":
-        """Return some of them, (n,) bool."""
-        return _Counted(*(part[which] for part in self))
-
-    def plays(self) -> Plays:
-        """Return how often each point was played, in the order of first plays. Cost: O(n)."""
-        size = int(self.places.max()) + 1 if len(self.places) else 0
-        numbers = torch.arange(len(self.places), device=self.places.device)
-        first = numbers.new_full((size,), len(numbers)).scatter_reduce(0, self.places, numbers, "amin")
-        order = first.argsort()[: int((first < len(numbers)).sum())]
-        counts = torch.bincount(self.places, minlength=size).to(self.times)
-        sums = torch.zeros_like(counts).index_add(0, self.places, self.Y.to(counts))
-        return Plays(order, counts[order], sums[order])
+#: Answers of an expert have at least this share of λ as their noise variance: without any, numbers lose all digits.
+_LEAST_VARIANCE = 1e-6
 
 
 class ForgettingTable(Belief):
-    """A table over arms for a memory under which observations keep their noise while they count.
+    """A table over arms, or without arms, of what counts under a memory.
 
-    What no longer counts is taken back from the table as it was told to it, by changes of low rank. A dictionary stays
-    as it is until the next reward, whatever is forgotten.
+    What no longer counts is taken back from the table as it was told to it, by changes of low rank. Where observations
+    age, all weights change with the time, and the table is computed afresh from its features: no kernel is evaluated. A
+    dictionary stays as it is until the next reward, whatever is forgotten.
 
     Args:
         table: before any observation; taken over.
-        memory: which observations count at a time; None where all do for ever.
+        memory: which observations count at a time, and with what noise; None where all do for ever.
         online: whether the dictionary rule decides about each point once, when it is told.
 
-    Cost of a round: that of the table, and one more change of rank one.
+    Cost of a round: that of the table, and one more change of rank one; see ``FeatureTable.reweighted`` where
+    observations age.
     """
 
     def __init__(self, table: FeatureTable, memory: Memory | None, *, online: bool = False) -> None:
@@ -67,8 +43,7 @@ class ForgettingTable(Belief):
         self.tie_rank = table.tie_rank
         self._table, self._memory, self._online = table, KeepAll() if memory is None else memory, online
         self._now = -torch.inf
-        nothing = example.new_zeros(0, dtype=torch.float64)
-        self._counted = _Counted(example[:0], example.new_zeros(0), nothing, nothing.long())
+        self._counted = Counted.none(example)
         self._numbers = RowIndex.of({})
         self._dictionary = Selection(example[:0], example.new_ones(0), None)
         self._sample: OnlineSample | None = None
@@ -89,6 +64,14 @@ class ForgettingTable(Belief):
     def observations(self) -> tuple[Tensor, Tensor]:
         """The points (n, d) and the rewards (n,) that count, in the order told."""
         return self._counted.X, self._counted.Y
+
+    @property
+    def noise(self) -> Tensor | None:
+        """Noise variances (n,) of the observations that count, None if that of each is λ and stays it."""
+        weights = self._counted.weights
+        if self._memory.keeps_noise and bool((weights == 1.0).all()):
+            return None
+        return (self.regularization.double() / weights).to(self._counted.Y)
 
     @property
     def inducing_points(self) -> Tensor:
@@ -130,7 +113,7 @@ class ForgettingTable(Belief):
 
     def shown(self, told: History) -> NystromGP | OnlineGP:
         """Return the posterior of what counts as a BoTorch model of its own."""
-        return self.model(self._counted.X, self._counted.Y, self.inducing_points)
+        return self.model(self._counted.X, self._counted.Y, self.inducing_points, self.noise)
 
     # ---------------------------------------------------------------- forgetting
 
@@ -140,22 +123,28 @@ class ForgettingTable(Belief):
             return self
         other = copy(self)
         other._now = now
-        other._keep(self._counts(self._counted.times, now))
+        other._weigh(self._weights(self._counted.times, now))
         return other
 
-    def _counts(self, times: Tensor, now: float) -> Tensor:
-        """Return whether observations of these times (n,) count, (n,)."""
-        return self._memory.noise(times, now, self.regularization.double()).isfinite()
+    def _weights(self, times: Tensor, now: float) -> Tensor:
+        """Return how many fresh observations those of these times (n,) count for, (n,)."""
+        level = self.regularization.double()
+        return level / self._memory.noise(times, now, level)
 
-    def _keep(self, counts: Tensor) -> None:
-        """Forget all observations but those that count, (n,) bool."""
-        if bool(counts.all()):
+    def _weigh(self, weights: Tensor) -> None:
+        """Give the observations other weights (n,), and forget those that have none."""
+        before, counts = self._counted, weights > 0.0
+        if torch.equal(weights, before.weights):
             return
-        kept = self._counted.rows(counts)
-        left, gone = kept.plays(), self._counted.rows(~counts).plays()
-        moved = torch.empty_like(self._counted.places)
+        kept = before._replace(weights=weights).rows(counts)
+        left = kept.plays()
+        moved = torch.empty_like(before.places)
         moved[left.places] = torch.arange(len(left.places), device=moved.device)
-        self._table, self._counted = self._table.forgotten(left, gone), kept._replace(places=moved[kept.places])
+        if torch.equal(kept.weights, before.weights[counts]):
+            self._table = self._table.forgotten(left, before.rows(~counts).plays())
+        else:
+            self._table = self._table.reweighted(left)
+        self._counted = kept._replace(places=moved[kept.places])
 
     # ---------------------------------------------------------------- learning
 
@@ -164,27 +153,35 @@ class ForgettingTable(Belief):
         other, times = copy(self), self._times_of(told)
         if told.times is not None:
             other._numbers = self._numbers.with_rows(told.X)
-        counts = self._counts(torch.cat([self._counted.times, times]), self._now)
-        before, new = counts.tensor_split([len(self._counted.X)])
-        other._keep(before)
-        if bool(new.any()):
-            other._learn(told.X[new], told.Y[new], times[new], rule, generator)
+        weights = self._weights(torch.cat([self._counted.times, times]), self._now)
+        before, new = weights.tensor_split([len(self._counted.X)])
+        other._weigh(before)
+        counts = new > 0.0
+        if bool(counts.any()):
+            other._learn(told.X[counts], told.Y[counts], times[counts], new[counts], rule, generator)
         return other
 
     def _times_of(self, told: History) -> Tensor:
         return told.Y.new_full((len(told.Y),), self._now, dtype=torch.float64) if told.times is None else told.times
 
     def _learn(
-        self, X: Tensor, Y: Tensor, times: Tensor, rule: DictionaryRule | None, generator: torch.Generator | None
+        self,
+        X: Tensor,
+        Y: Tensor,
+        times: Tensor,
+        weights: Tensor,
+        rule: DictionaryRule | None,
+        generator: torch.Generator | None,
     ) -> None:
+        """Condition on rewards Y (q,) at X (q, d), made at times (q,), of weights (q,)."""
         table, selection = self._table.with_points(X), None
         if rule is not None and self._online:
             self._sample = self._offered(X, cast(OnlineRule, rule), generator)
             points = self._sample.points
             selection = Selection(points, points.new_ones(len(points)), None, self._sample.weights)
         elif rule is not None:
-            selection = rule.select(self._preview(table, X), generator)
-        self._condition(table, X, Y, times, selection)
+            selection = rule.select(self._preview(table, X, weights), generator)
+        self._condition(table, X, Y, times, weights, selection)
 
     def _offered(self, X: Tensor, rule: OnlineRule, generator: torch.Generator | None) -> OnlineSample:
         """Return the dictionary once points (q, d) were offered to it; forgetting takes nothing out of it."""
@@ -196,31 +193,57 @@ class ForgettingTable(Belief):
         uniforms = torch.rand(len(X), generator=generator, dtype=torch.float64, device="cpu")
         return rule.offered(sample, X, uniforms, None, None).sample
 
-    def _preview(self, table: FeatureTable, X: Tensor) -> PlayedPoints:
-        """Return the unique played points that count together with X (q, d), scored by the current posterior."""
+    def _preview(self, table: FeatureTable, X: Tensor, weights: Tensor) -> PlayedPoints:
+        """Return the unique played points that count, with X (q, d) of weights (q,), by the current posterior."""
         played = table.preview(X)
-        numbers = self._numbers.places(played.points) if len(self._numbers) else None
+        played = replace(played, numbers=self._numbers.places(played.points) if len(self._numbers) else None)
+        if bool((weights != 1.0).any()):
+            less = torch.zeros_like(played.counts).index_add(0, table.places_of(X), (1.0 - weights).to(played.counts))
+            played = replace(played, counts=played.counts - less, new=cast(Tensor, played.new) - less)
         if self._dictionary.weights is None:
-            return replace(played, numbers=numbers)
+            return played
         known = dict(zip(row_keys(self._dictionary.points), self._dictionary.weights.tolist(), strict=True))
-        weights = self._dictionary.weights.new_tensor([known.get(key, 0.0) for key in row_keys(played.points)])
-        return replace(played, numbers=numbers, weights=weights)
+        handed_back = self._dictionary.weights.new_tensor([known.get(key, 0.0) for key in row_keys(played.points)])
+        return replace(played, weights=handed_back)
 
-    def _condition(self, table: FeatureTable, X: Tensor, Y: Tensor, times: Tensor, selection: Selection | None) -> None:
-        """Take over a table once it learned rewards Y (q,) at X (q, d), made at times (q,)."""
+    def _condition(
+        self, table: FeatureTable, X: Tensor, Y: Tensor, times: Tensor, weights: Tensor, selection: Selection | None
+    ) -> None:
+        """Take over a table once it learned rewards Y (q,) at X (q, d), made at times (q,), of weights (q,)."""
         if selection is not None:
             self._dictionary = selection
         # The table keeps what a rule wants handed back with played points, and these may be gone.
         self._table = table.updated(X, Y, None if selection is None else selection._replace(weights=None))
-        more = _Counted(X, Y, times, self._table.places_of(X))
-        self._counted = _Counted(*(torch.cat(pair) for pair in zip(self._counted, more, strict=True)))
+        self._counted = self._counted.joined(Counted(X, Y, times, weights, self._table.places_of(X)))
+        if bool((weights != 1.0).any()):
+            self._table = self._table.reweighted(self._counted.plays())
+
+    def advised(self, answers: Answers) -> Self:
+        """Return the belief conditioned on an expert's answers as well, which are made now; this one stays as it is.
+
+        The points asked about join the dictionary. To choose by in this round: the next reward is told to this belief.
+        """
+        if len(answers.X) == 0:
+            return self
+        other, level, number = copy(self), self.regularization.double(), len(self._counted.X)
+        weights = level / answers.variance.double().clamp_min(_LEAST_VARIANCE * level)
+        selection, table = None, self._table.with_points(answers.X)
+        if not self.exact:
+            points, _ = distinct_in_order(torch.cat([self._dictionary.points, answers.X]))
+            selection = Selection(points, points.new_ones(len(points)), None)
+        other._condition(table, answers.X, answers.Y, torch.full_like(weights, self._now), weights, selection)
+        # What is learned last stays last, since searches start from it.
+        last = torch.arange(len(other._counted.X), device=weights.device).roll(-number)
+        other._counted = other._counted.rows(last)
+        return other
 
     def restored(self, told: History, dictionary: Selection) -> Self:
         """Return the empty belief conditioned, at the present time, on what counts of a history."""
         other, times = copy(self), self._times_of(told)
-        counts = self._counts(times, self._now)
+        weights = self._weights(times, self._now)
+        counts = weights > 0.0
         if told.times is not None:
             other._numbers = self._numbers.with_rows(told.X)
         selection = None if self.exact else dictionary
-        other._condition(self._table, told.X[counts], told.Y[counts], times[counts], selection)
+        other._condition(self._table, told.X[counts], told.Y[counts], times[counts], weights[counts], selection)
         return other

@@ -172,14 +172,8 @@ class GrowingBelief(Belief):
         if self._built is None:
             parts = (self._factor, self._dtc.precision_factor, self._dtc.weights)
             factors = DTCFactors(*(part.to(self.regularization) for part in parts))
-            self._built = NystromGP.from_factors(
-                self._rows.points,
-                self._rows.rewards.to(self.regularization).unsqueeze(-1),
-                self._spanning,
-                factors,
-                covar_module=self.kernel,
-                regularization=self._noise,
-            )
+            X, Y = self._rows.points, self._rows.rewards.to(self.regularization)
+            self._built = cast(NystromGP, self.model(X, Y, self._spanning, None, factors))
         return self._built
 
     def lookahead(self, pending: Tensor, stages: Tensor | None = None) -> JointLookahead:

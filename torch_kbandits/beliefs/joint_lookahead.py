@@ -18,8 +18,8 @@ from torch_kbandits.errors import InputError
 from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.numerics.linalg import covariance_root
 from torch_kbandits.numerics.prior_draws import JOINT_LIMIT
+from torch_kbandits.numerics.random import highest, tie_width
 from torch_kbandits.numerics.rows import distinct
-from torch_kbandits.numerics.ties import highest, tie_width
 
 
 class JointPosterior(Protocol):
@@ -265,8 +265,8 @@ class _StoredOffer:
     def deviation(self, seed: int) -> Tensor:
         """Raise: a draw of the joint posterior is at all arms at once."""
         raise InputError(
-            "Thompson sampling under a prior on time, or a memory under which observations age, draws at all arms at "
-            "once, and these are not in memory: give Arms a tensor, or take SlidingWindow or Restart."
+            "Thompson sampling under a prior on time draws at all arms at once, and these are not in memory: give Arms "
+            "a tensor, or take a memory that is no prior on time."
         )
 
     def _blocks(self) -> Iterable[Tensor]:

@@ -19,8 +19,8 @@ from torch_kbandits.errors import InputError
 from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.numerics.gram import prior_variance
 from torch_kbandits.numerics.prior_draws import LowRankDraws, PriorDraws, prior_draws
+from torch_kbandits.numerics.random import highest, tie_rank, tie_width
 from torch_kbandits.numerics.rows import distinct, row_keys
-from torch_kbandits.numerics.ties import highest, tie_rank, tie_width
 from torch_kbandits.numerics.waves import WavePrior
 from torch_kbandits.observations.ledger import History
 from torch_kbandits.observations.played import Located, PlayedLog

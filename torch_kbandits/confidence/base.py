@@ -1,12 +1,15 @@
 """What a confidence width is, and what it may know."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
+import torch
 from torch import Tensor
 
 from torch_kbandits import checks
+from torch_kbandits.errors import InputError
 
 
 @runtime_checkable
@@ -53,16 +56,45 @@ class Width(ABC):
         """Return β_t >= 0, 0-dim, for the posterior after t observations."""
 
 
+#: The constants that theorems have in common, with the check of each.
+_CONSTANTS: dict[str, Callable[[str, Any], Any]] = {
+    "noise_scale": checks.positive,
+    "norm_bound": checks.positive,
+    "failure_probability": checks.open_unit_interval,
+    "accuracy": checks.open_unit_interval,
+    "num_arms": checks.positive_integer,
+    "num_bounds": checks.positive_integer,
+}
+
+
 class TheoremWidth(Width):
     """A width with a theorem behind it; the docstring of each states what the theorem assumes.
+
+    A frozen dataclass of the theorem's constants. Those that several theorems have are checked here, by their names.
 
     Papers write β_t for the width that chooses the t-th point, so from t − 1 observations. Here ``num_observations``
     is that t − 1 and the papers' round t is ``num_observations + 1``.
     """
 
-    @abstractmethod
+    def __post_init__(self) -> None:
+        checks.keep(self, **{name: check for name, check in _CONSTANTS.items() if hasattr(self, name)})
+
     def smallest(self, regularization: float) -> float:
-        """Return the least value that the width ever takes at λ; a constant below it has lost the theorem."""
+        """Return the width before any observation, the least at λ: a constant below it has lost the theorem."""
+        return float(self(_BeforeAny(torch.tensor(regularization, dtype=torch.float64))))
+
+
+class _BeforeAny(NamedTuple):
+    """The evidence of a posterior that was told nothing."""
+
+    regularization: Tensor
+    num_observations: int = 0
+
+    def effective_dimension(self) -> Tensor:
+        """Return 0."""
+        return torch.zeros_like(self.regularization)
+
+    information_gain = kernel_bound = mean_norm = effective_dimension
 
 
 @dataclass(frozen=True)
@@ -102,3 +134,17 @@ class ScaledWidth(Width):
     def __call__(self, evidence: Evidence) -> Tensor:
         """Return ``factor`` times the width."""
         return self.factor * self.width(evidence)
+
+
+def multiplier(beta: float | Tensor | Width, model: object) -> Tensor:
+    """Return the multiplier of σ that ``beta`` stands for on a model."""
+    if isinstance(beta, Width):
+        if not isinstance(model, Evidence):
+            raise InputError(
+                f"A width reads the evidence of its posterior, which NystromGP has and {type(model).__name__} has not: "
+                "give a number."
+            )
+        beta = beta(model)
+    entry = beta if isinstance(beta, Tensor) and not beta.is_nested and beta.numel() == 1 else None
+    number = checks.non_negative("beta", beta if entry is None else entry.reshape(()))
+    return torch.tensor(number, dtype=torch.float64, device="cpu" if entry is None else entry.device)

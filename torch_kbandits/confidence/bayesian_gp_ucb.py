@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from torch_kbandits import checks
 from torch_kbandits.confidence.base import Evidence, TheoremWidth
 
 
@@ -32,16 +31,7 @@ class BayesianGPUCBWidth(TheoremWidth):
     num_arms: int
     failure_probability: float
 
-    def __post_init__(self) -> None:
-        checks.keep(self, num_arms=checks.positive_integer, failure_probability=checks.open_unit_interval)
-
     def __call__(self, evidence: Evidence) -> Tensor:
         """Return β_t. Cost: O(1)."""
-        return evidence.regularization.new_tensor(self._radius(evidence.num_observations + 1))
-
-    def smallest(self, regularization: float) -> float:
-        """Return the width of the first round."""
-        return self._radius(1)
-
-    def _radius(self, round: int) -> float:
-        return math.sqrt(2.0 * math.log(self.num_arms * (round * math.pi) ** 2 / (6.0 * self.failure_probability)))
+        share = ((evidence.num_observations + 1) * math.pi) ** 2 / (6.0 * self.failure_probability)
+        return evidence.regularization.new_tensor(math.sqrt(2.0 * math.log(self.num_arms * share)))

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from torch_kbandits import checks
 from torch_kbandits.confidence.base import Evidence, TheoremWidth
 
 
@@ -39,30 +38,12 @@ class BKBWidth(TheoremWidth):
     failure_probability: float
     accuracy: float = 0.5
 
-    def __post_init__(self) -> None:
-        checks.keep(
-            self,
-            noise_scale=checks.positive,
-            norm_bound=checks.positive,
-            failure_probability=checks.open_unit_interval,
-            accuracy=checks.open_unit_interval,
-        )
-
     def __call__(self, evidence: Evidence) -> Tensor:
         """Return β_t. Cost: that of the effective dimension."""
         alpha = (1.0 + self.accuracy) / (1.0 - self.accuracy)
         scaled_time = evidence.kernel_bound() * evidence.num_observations
         log_factor = torch.maximum(scaled_time.log(), 0.5 * (1.0 + (scaled_time / evidence.regularization).log1p()))
         complexity = alpha * log_factor * evidence.effective_dimension()
-        return self._radius(complexity, evidence.regularization)
-
-    def smallest(self, regularization: float) -> float:
-        """Return the width before any observation, the least that it ever is."""
-        return float(
-            self._radius(torch.zeros((), dtype=torch.float64), torch.tensor(regularization, dtype=torch.float64))
-        )
-
-    def _radius(self, complexity: Tensor, regularization: Tensor) -> Tensor:
         log_confidence = -math.log(self.failure_probability)
-        estimation = 2.0 * self.noise_scale * ((complexity + log_confidence) / regularization).sqrt()
+        estimation = 2.0 * self.noise_scale * ((complexity + log_confidence) / evidence.regularization).sqrt()
         return estimation + (1.0 + (1.0 - self.accuracy) ** -0.5) * self.norm_bound

@@ -3,7 +3,6 @@
 import math
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from torch_kbandits import checks
@@ -42,26 +41,15 @@ class EKUCBWidth(TheoremWidth):
     projection: float | None = None
 
     def __post_init__(self) -> None:
-        checks.keep(
-            self,
-            noise_scale=checks.positive,
-            norm_bound=checks.positive,
-            failure_probability=checks.open_unit_interval,
-            projection=checks.optional(checks.positive),
-        )
+        super().__post_init__()
+        checks.keep(self, projection=checks.optional(checks.positive))
 
     def __call__(self, evidence: Evidence) -> Tensor:
         """Return β_t. Cost: that of the effective dimension."""
         scaled_time = evidence.kernel_bound() * evidence.num_observations / evidence.regularization
-        return self._radius((1.0 + scaled_time.log1p()) * evidence.effective_dimension(), evidence.regularization)
-
-    def smallest(self, regularization: float) -> float:
-        """Return the width before any observation."""
-        nothing = torch.zeros((), dtype=torch.float64)
-        return float(self._radius(nothing, torch.tensor(regularization, dtype=torch.float64)))
-
-    def _radius(self, complexity: Tensor, regularization: Tensor) -> Tensor:
+        complexity = (1.0 + scaled_time.log1p()) * evidence.effective_dimension()
         log_confidence = -4.0 * math.log(self.failure_probability)
+        regularization = evidence.regularization
         projection = regularization if self.projection is None else self.projection
         bias = (1.0 + (projection / regularization).sqrt()) * self.norm_bound
         return bias + self.noise_scale * ((2.0 * complexity + log_confidence) / regularization).sqrt()

@@ -3,10 +3,8 @@
 import math
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
-from torch_kbandits import checks
 from torch_kbandits.confidence.base import Evidence, TheoremWidth
 
 
@@ -39,20 +37,7 @@ class FixedDesignWidth(TheoremWidth):
     failure_probability: float
     num_bounds: int = 1
 
-    def __post_init__(self) -> None:
-        checks.keep(
-            self,
-            noise_scale=checks.positive,
-            norm_bound=checks.positive,
-            failure_probability=checks.open_unit_interval,
-            num_bounds=checks.positive_integer,
-        )
-
     def __call__(self, evidence: Evidence) -> Tensor:
         """Return β, the same in every round."""
-        return torch.full_like(evidence.regularization, self.smallest(float(evidence.regularization)))
-
-    def smallest(self, regularization: float) -> float:
-        """Return β."""
         log_confidence = math.log(2.0 * self.num_bounds / self.failure_probability)
-        return self.norm_bound + self.noise_scale * math.sqrt(2.0 * log_confidence / regularization)
+        return self.norm_bound + self.noise_scale * (2.0 * log_confidence / evidence.regularization).sqrt()

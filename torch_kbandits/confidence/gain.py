@@ -27,10 +27,6 @@ class InformationGain(ABC):
     def __call__(self, evidence: Evidence) -> Tensor:
         """Return γ >= 0 after ``evidence.num_observations`` observations, 0-dim."""
 
-    def smallest(self) -> float:
-        """Return the least value ever returned, that before any observation."""
-        return 0.0
-
 
 @dataclass(frozen=True)
 class RealizedGain(InformationGain):
@@ -91,7 +87,7 @@ class GreedyGain(InformationGain):
                 f"The greedy gain is that at regularization={self.regularization:g} and the posterior has "
                 f"{float(evidence.regularization):g}: give both the same."
             )
-        return self._gains[n].to(evidence.regularization)
+        return self._gains[n].to(evidence.regularization) if n else evidence.regularization.new_zeros(())
 
     @cached_property
     def _gains(self) -> Tensor:
@@ -137,10 +133,6 @@ class RateGain(InformationGain):
         """Return the rate at n = ``evidence.num_observations``."""
         return evidence.regularization.new_tensor(self.at(evidence.num_observations))
 
-    def smallest(self) -> float:
-        """Return the rate at n = e."""
-        return self.at(0)
-
     def at(self, num_observations: int) -> float:
         """Return the rate at n = ``num_observations``, such as γ_T for ``restart_period``."""
         n = max(float(num_observations), math.e)
@@ -173,17 +165,11 @@ class SumGain(InformationGain):
 
     def __call__(self, evidence: Evidence) -> Tensor:
         """Return the bound after n observations. Cost: that of the parts."""
-        total = evidence.regularization.new_tensor(self._logarithms(evidence.num_observations))
+        logarithms = 2.0 * (len(self.parts) - 1) * math.log(max(evidence.num_observations, 1))
+        total = evidence.regularization.new_tensor(logarithms)
         for part in self.parts:
             total = total + part(evidence)
         return total
-
-    def smallest(self) -> float:
-        """Return the sum of the parts' least values."""
-        return sum(part.smallest() for part in self.parts)
-
-    def _logarithms(self, num_observations: int) -> float:
-        return 2.0 * (len(self.parts) - 1) * math.log(max(num_observations, 1))
 
 
 @dataclass(frozen=True)
@@ -204,10 +190,6 @@ class ConstantGain(InformationGain):
     def __call__(self, evidence: Evidence) -> Tensor:
         """Return ``value``."""
         return evidence.regularization.new_tensor(self.value)
-
-    def smallest(self) -> float:
-        """Return ``value``."""
-        return float(self.value)
 
 
 def check_gain(gain: InformationGain) -> None:

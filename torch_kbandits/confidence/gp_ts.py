@@ -4,7 +4,6 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from torch_kbandits import checks
 from torch_kbandits.confidence.base import Evidence, TheoremWidth
 from torch_kbandits.confidence.gain import InformationGain, RealizedGain, check_gain
 from torch_kbandits.confidence.igp_ucb import IGPUCBWidth
@@ -35,18 +34,9 @@ class GPTSWidth(TheoremWidth):
     gain: InformationGain = field(default_factory=RealizedGain)
 
     def __post_init__(self) -> None:
-        checks.keep(
-            self, noise_scale=checks.positive, norm_bound=checks.positive, failure_probability=checks.open_unit_interval
-        )
+        super().__post_init__()
         check_gain(self.gain)
 
     def __call__(self, evidence: Evidence) -> Tensor:
         """Return v_t. Cost: that of the gain."""
-        return self._at_half_the_failures()(evidence)
-
-    def smallest(self, regularization: float) -> float:
-        """Return the factor before any observation."""
-        return self._at_half_the_failures().smallest(regularization)
-
-    def _at_half_the_failures(self) -> IGPUCBWidth:
-        return IGPUCBWidth(self.noise_scale, self.norm_bound, self.failure_probability / 2.0, self.gain)
+        return IGPUCBWidth(self.noise_scale, self.norm_bound, self.failure_probability / 2.0, self.gain)(evidence)

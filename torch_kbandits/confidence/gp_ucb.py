@@ -3,10 +3,8 @@
 import math
 from dataclasses import dataclass, field
 
-import torch
 from torch import Tensor
 
-from torch_kbandits import checks
 from torch_kbandits.confidence.base import Evidence, TheoremWidth
 from torch_kbandits.confidence.gain import InformationGain, RealizedGain, check_gain
 
@@ -37,17 +35,10 @@ class GPUCBWidth(TheoremWidth):
     gain: InformationGain = field(default_factory=RealizedGain)
 
     def __post_init__(self) -> None:
-        checks.keep(self, norm_bound=checks.positive, failure_probability=checks.open_unit_interval)
+        super().__post_init__()
         check_gain(self.gain)
 
     def __call__(self, evidence: Evidence) -> Tensor:
         """Return β_t. Cost: that of the gain."""
-        return self._radius(self.gain(evidence), evidence.num_observations + 1)
-
-    def smallest(self, regularization: float) -> float:
-        """Return the width of the first round."""
-        return float(self._radius(torch.tensor(self.gain.smallest(), dtype=torch.float64), 1))
-
-    def _radius(self, gain: Tensor, round: int) -> Tensor:
-        log_factor = math.log(round / self.failure_probability) ** 3
-        return (2.0 * self.norm_bound**2 + 300.0 * log_factor * gain).sqrt()
+        log_factor = math.log((evidence.num_observations + 1) / self.failure_probability) ** 3
+        return (2.0 * self.norm_bound**2 + 300.0 * log_factor * self.gain(evidence)).sqrt()

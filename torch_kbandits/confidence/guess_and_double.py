@@ -62,7 +62,3 @@ class GuessAndDouble(TheoremWidth):
         while guess < least:
             guess *= 2.0
         return guess
-
-    def smallest(self, regularization: float) -> float:
-        """Return the least value of the wrapped width at the first guess."""
-        return self.width.smallest(regularization)

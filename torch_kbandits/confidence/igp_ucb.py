@@ -3,10 +3,8 @@
 import math
 from dataclasses import dataclass, field
 
-import torch
 from torch import Tensor
 
-from torch_kbandits import checks
 from torch_kbandits.confidence.base import Evidence, TheoremWidth
 from torch_kbandits.confidence.gain import InformationGain, RealizedGain, check_gain
 
@@ -36,18 +34,10 @@ class IGPUCBWidth(TheoremWidth):
     gain: InformationGain = field(default_factory=RealizedGain)
 
     def __post_init__(self) -> None:
-        checks.keep(
-            self, noise_scale=checks.positive, norm_bound=checks.positive, failure_probability=checks.open_unit_interval
-        )
+        super().__post_init__()
         check_gain(self.gain)
 
     def __call__(self, evidence: Evidence) -> Tensor:
         """Return β_t. Cost: that of the gain."""
-        return self._radius(self.gain(evidence))
-
-    def smallest(self, regularization: float) -> float:
-        """Return the width before any observation."""
-        return float(self._radius(torch.tensor(self.gain.smallest(), dtype=torch.float64)))
-
-    def _radius(self, gain: Tensor) -> Tensor:
-        return self.norm_bound + self.noise_scale * (2.0 * (gain + 1.0 - math.log(self.failure_probability))).sqrt()
+        exponent = self.gain(evidence) + 1.0 - math.log(self.failure_probability)
+        return self.norm_bound + self.noise_scale * (2.0 * exponent).sqrt()

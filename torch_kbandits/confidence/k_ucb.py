@@ -3,10 +3,8 @@
 import math
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
-from torch_kbandits import checks
 from torch_kbandits.confidence.base import Evidence, TheoremWidth
 
 
@@ -32,21 +30,9 @@ class KUCBWidth(TheoremWidth):
     norm_bound: float
     failure_probability: float
 
-    def __post_init__(self) -> None:
-        checks.keep(
-            self, noise_scale=checks.positive, norm_bound=checks.positive, failure_probability=checks.open_unit_interval
-        )
-
     def __call__(self, evidence: Evidence) -> Tensor:
         """Return β_t. Cost: that of the effective dimension."""
         scaled_time = evidence.kernel_bound() * evidence.num_observations / evidence.regularization
-        return self._radius((1.0 + scaled_time.log1p()) * evidence.effective_dimension(), evidence.regularization)
-
-    def smallest(self, regularization: float) -> float:
-        """Return the width before any observation."""
-        nothing = torch.zeros((), dtype=torch.float64)
-        return float(self._radius(nothing, torch.tensor(regularization, dtype=torch.float64)))
-
-    def _radius(self, complexity: Tensor, regularization: Tensor) -> Tensor:
+        complexity = (1.0 + scaled_time.log1p()) * evidence.effective_dimension()
         log_confidence = -2.0 * math.log(self.failure_probability)
-        return self.norm_bound + self.noise_scale * ((complexity + log_confidence) / regularization).sqrt()
+        return self.norm_bound + self.noise_scale * ((complexity + log_confidence) / evidence.regularization).sqrt()

@@ -4,7 +4,6 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from torch_kbandits import checks
 from torch_kbandits.confidence.base import Evidence, TheoremWidth
 from torch_kbandits.confidence.gain import InformationGain, RealizedGain, check_gain
 from torch_kbandits.confidence.self_normalized import SelfNormalizedWidth
@@ -58,23 +57,10 @@ class MemoryWidth(TheoremWidth):
     gain: InformationGain = field(default_factory=RealizedGain)
 
     def __post_init__(self) -> None:
-        checks.keep(
-            self,
-            noise_scale=checks.positive,
-            norm_bound=checks.positive,
-            failure_probability=checks.open_unit_interval,
-            num_bounds=checks.positive_integer,
-        )
+        super().__post_init__()
         check_gain(self.gain)
 
     def __call__(self, evidence: Evidence) -> Tensor:
         """Return β_t. Cost: that of the gain."""
-        return self._of_one_bound()(evidence)
-
-    def smallest(self, regularization: float) -> float:
-        """Return the width before any observation."""
-        return self._of_one_bound().smallest(regularization)
-
-    def _of_one_bound(self) -> SelfNormalizedWidth:
         share = self.failure_probability / self.num_bounds
-        return SelfNormalizedWidth(self.noise_scale, self.norm_bound, share, self.gain)
+        return SelfNormalizedWidth(self.noise_scale, self.norm_bound, share, self.gain)(evidence)

@@ -3,10 +3,8 @@
 import math
 from dataclasses import dataclass, field
 
-import torch
 from torch import Tensor
 
-from torch_kbandits import checks
 from torch_kbandits.confidence.base import Evidence, TheoremWidth
 from torch_kbandits.confidence.gain import InformationGain, RealizedGain, check_gain
 
@@ -38,21 +36,12 @@ class SelfNormalizedWidth(TheoremWidth):
     gain: InformationGain = field(default_factory=RealizedGain)
 
     def __post_init__(self) -> None:
-        checks.keep(
-            self, noise_scale=checks.positive, norm_bound=checks.positive, failure_probability=checks.open_unit_interval
-        )
+        super().__post_init__()
         check_gain(self.gain)
 
     def __call__(self, evidence: Evidence) -> Tensor:
         """Return β_t. Cost: that of the gain."""
-        return self._radius(self.gain(evidence), evidence.regularization)
-
-    def smallest(self, regularization: float) -> float:
-        """Return the width before any observation."""
-        gain = torch.tensor(self.gain.smallest(), dtype=torch.float64)
-        return float(self._radius(gain, torch.tensor(regularization, dtype=torch.float64)))
-
-    def _radius(self, gain: Tensor, regularization: Tensor) -> Tensor:
+        gain, regularization = self.gain(evidence), evidence.regularization
         return self.norm_bound + noise_radius(self.noise_scale, self.failure_probability, gain, regularization)
 
 

@@ -4,7 +4,6 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-import torch
 from torch import Tensor
 
 from torch_kbandits import checks
@@ -42,19 +41,12 @@ class SparQWidth(TheoremWidth):
     gain: InformationGain = field(default_factory=RealizedGain)
 
     def __post_init__(self) -> None:
-        checks.keep(self, norm_bound=checks.positive, failure_probability=checks.open_unit_interval)
+        super().__post_init__()
         check_gain(self.gain)
 
     def __call__(self, evidence: Evidence) -> Tensor:
         """Return β_t. Cost: that of the gain."""
-        return self._radius(self.gain(evidence))
-
-    def smallest(self, regularization: float) -> float:
-        """Return the width before any observation."""
-        return float(self._radius(torch.tensor(self.gain.smallest(), dtype=torch.float64)))
-
-    def _radius(self, gain: Tensor) -> Tensor:
-        return self.norm_bound + (2.0 * (gain + math.log(2.0 / self.failure_probability))).sqrt()
+        return self.norm_bound + (2.0 * (self.gain(evidence) + math.log(2.0 / self.failure_probability))).sqrt()
 
 
 def sparq_queries(round: int, factor: float = 6.0, dimension: int = 1) -> int:

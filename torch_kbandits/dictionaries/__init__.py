@@ -6,10 +6,14 @@ from torch_kbandits.dictionaries.fixed import FixedDictionary
 from torch_kbandits.dictionaries.greedy import GreedyDictionary
 from torch_kbandits.dictionaries.k_dpp import KDPP, default_num_swaps, sample_k_dpp, theoretical_num_swaps
 from torch_kbandits.dictionaries.kors import KORS, theoretical_kors_oversampling
-from torch_kbandits.dictionaries.leverage import leverage_scores
 from torch_kbandits.dictionaries.online_rule import OnlineRule
 from torch_kbandits.dictionaries.online_sample import Offer, OnlineSample
-from torch_kbandits.dictionaries.ridge_leverage import Resampling, RidgeLeverageSampling, theoretical_oversampling
+from torch_kbandits.dictionaries.ridge_leverage import (
+    Resampling,
+    RidgeLeverageSampling,
+    leverage_scores,
+    theoretical_oversampling,
+)
 from torch_kbandits.dictionaries.spanning import SpanningDictionary
 from torch_kbandits.dictionaries.uniform import UniformDictionary
 

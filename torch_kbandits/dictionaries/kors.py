@@ -9,8 +9,8 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.dictionaries.base import DictionaryRule, PlayedPoints, Selection
-from torch_kbandits.dictionaries.leverage import inclusion_probabilities
 from torch_kbandits.dictionaries.online_sample import Offer, OnlineSample
+from torch_kbandits.dictionaries.ridge_leverage import inclusion_probabilities
 from torch_kbandits.numerics.gram import gram, prior_variance
 
 

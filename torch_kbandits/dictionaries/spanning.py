@@ -12,7 +12,7 @@ from torch_kbandits.dictionaries.greedy import GreedyDictionary
 from torch_kbandits.dictionaries.online_sample import Offer, OnlineSample
 
 #: A point is spanned if what the dictionary leaves of its prior variance is at most this fraction of it.
-_TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-4}
+SPANNED = {torch.float64: 1e-10, torch.float32: 1e-4}
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class SpanningDictionary(DictionaryRule):
     def online_sample(self, kernel: Kernel, noise: float, points: Tensor, weights: Tensor) -> OnlineSample:
         """Return the dictionary to which plays are offered; see ``OnlineRule``."""
         # With the least μ there is nothing between spanned and not; ε and γ play no part.
-        least, tolerance = sys.float_info.min, _TOLERANCE[points.dtype]
+        least, tolerance = sys.float_info.min, SPANNED[points.dtype]
         return OnlineSample.from_points(points, weights, kernel, least, 0.5, 1.0, tolerance=tolerance)
 
     def offered(

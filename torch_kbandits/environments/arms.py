@@ -1,13 +1,15 @@
 """Problems on fixed arms."""
 
+from typing import Unpack
+
 import torch
-from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.environments.arm_index import ArmIndex, rows_of
 from torch_kbandits.environments.base import Environment
 from torch_kbandits.environments.options import check_size
+from torch_kbandits.environments.problem import Known
 from torch_kbandits.errors import InputError
 from torch_kbandits.numerics.random import generator_for
 
@@ -20,10 +22,7 @@ class FiniteArms(Environment):
         means: expected rewards (A,), in reward units.
         noise_scale: standard deviation of the noise, at least 0.
         seed: addresses the noise.
-        kernel: as in ``Environment``, like the words that follow.
-        regularization: λ, in reward units squared.
-        norm_bound: B.
-        center: constant to subtract from rewards.
+        known: kernel, regularization, norm_bound and center: as in ``Environment``.
 
     Raises:
         InputError: on shapes, dtypes or values that do not fit, each named.
@@ -39,15 +38,9 @@ class FiniteArms(Environment):
         means: Tensor,
         noise_scale: float,
         seed: int,
-        *,
-        kernel: Kernel | None = None,
-        regularization: float | None = None,
-        norm_bound: float | None = None,
-        center: float = 0.0,
+        **known: Unpack[Known],
     ) -> None:
-        super().__init__(
-            noise_scale, seed, kernel=kernel, regularization=regularization, norm_bound=norm_bound, center=center
-        )
+        super().__init__(noise_scale, seed, **known)
         self._index = ArmIndex(arms)
         self._index.check_means(means)
         self.arms, self.means, self.best_mean = arms, means, means.max()

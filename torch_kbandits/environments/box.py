@@ -1,13 +1,14 @@
 """Problems on boxes."""
 
 from collections.abc import Callable
+from typing import Unpack
 
 import torch
-from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.environments.base import Environment
+from torch_kbandits.environments.problem import Known
 from torch_kbandits.errors import InputError
 
 
@@ -20,10 +21,7 @@ class BoxFunction(Environment):
         best_mean: the maximum of the function over the box, in reward units.
         noise_scale: standard deviation of the noise, at least 0.
         seed: addresses the noise.
-        kernel: as in ``Environment``, like the words that follow.
-        regularization: λ, in reward units squared.
-        norm_bound: B.
-        center: constant to subtract from rewards.
+        known: kernel, regularization, norm_bound and center: as in ``Environment``.
 
     Raises:
         InputError: on shapes, dtypes or values that do not fit, each named.
@@ -38,15 +36,9 @@ class BoxFunction(Environment):
         best_mean: float,
         noise_scale: float,
         seed: int,
-        *,
-        kernel: Kernel | None = None,
-        regularization: float | None = None,
-        norm_bound: float | None = None,
-        center: float = 0.0,
+        **known: Unpack[Known],
     ) -> None:
-        super().__init__(
-            noise_scale, seed, kernel=kernel, regularization=regularization, norm_bound=norm_bound, center=center
-        )
+        super().__init__(noise_scale, seed, **known)
         if not callable(function):
             raise InputError(f"function must be callable, got {checks.describe(function)}.")
         self.function = function

@@ -1,12 +1,14 @@
 """Classification as a contextual bandit: the context is what is to be classified, the action a label."""
 
+from typing import Unpack
+
 import torch
 from gpytorch.kernels import Kernel, LinearKernel, RBFKernel
 from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.environments.contextual import ContextualEnvironment
-from torch_kbandits.environments.problem import noiseless
+from torch_kbandits.environments.problem import Known, noiseless
 from torch_kbandits.errors import InputError
 from torch_kbandits.extras import require
 from torch_kbandits.numerics.random import generator_for
@@ -24,10 +26,7 @@ class Classification(ContextualEnvironment):
         num_labels: L, at least 2.
         seed: addresses the order of the examples.
         noise_scale: R for an algorithm; 0.5 unless given, which holds for every reward in [0, 1].
-        kernel: as in ``Environment``, like the words that follow.
-        regularization: λ, in reward units squared.
-        norm_bound: B.
-        center: constant to subtract from rewards.
+        known: kernel, regularization, norm_bound and center: as in ``Environment``.
 
     Raises:
         InputError: on shapes, dtypes or values that do not fit, each named.
@@ -43,20 +42,9 @@ class Classification(ContextualEnvironment):
         seed: int,
         *,
         noise_scale: float = 0.5,
-        kernel: Kernel | None = None,
-        regularization: float | None = None,
-        norm_bound: float | None = None,
-        center: float = 0.0,
+        **known: Unpack[Known],
     ) -> None:
-        super().__init__(
-            noise_scale,
-            seed,
-            kernel=kernel,
-            regularization=regularization,
-            norm_bound=norm_bound,
-            center=center,
-            noise=noiseless,
-        )
+        super().__init__(noise_scale, seed, noise=noiseless, **known)
         self.contexts = checks.points("contexts", contexts)
         whole = isinstance(labels, Tensor) and labels.dtype == torch.long and labels.device == contexts.device
         if not whole or contexts.dim() != 2 or len(contexts) == 0 or labels.shape != contexts.shape[:1]:

@@ -1,13 +1,14 @@
 """Problems with contexts and a known function."""
 
 from collections.abc import Callable
+from typing import Unpack
 
 import torch
-from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.environments.contextual import ContextualEnvironment
+from torch_kbandits.environments.problem import Known
 from torch_kbandits.errors import InputError
 from torch_kbandits.numerics.random import generator_for
 
@@ -21,10 +22,7 @@ class ContextualFunction(ContextualEnvironment):
         actions: (A, a).
         noise_scale: standard deviation of the noise, at least 0.
         seed: addresses contexts and noise.
-        kernel: as in ``ContextualEnvironment``, like the words that follow.
-        regularization: λ, in reward units squared.
-        norm_bound: B.
-        center: constant to subtract from rewards.
+        known: kernel, regularization, norm_bound and center: as in ``ContextualEnvironment``.
 
     Raises:
         InputError: on shapes, dtypes or values that do not fit, each named.
@@ -39,15 +37,9 @@ class ContextualFunction(ContextualEnvironment):
         actions: Tensor,
         noise_scale: float,
         seed: int,
-        *,
-        kernel: Kernel | None = None,
-        regularization: float | None = None,
-        norm_bound: float | None = None,
-        center: float = 0.0,
+        **known: Unpack[Known],
     ) -> None:
-        super().__init__(
-            noise_scale, seed, kernel=kernel, regularization=regularization, norm_bound=norm_bound, center=center
-        )
+        super().__init__(noise_scale, seed, **known)
         if not callable(function):
             raise InputError(f"function must be callable, got {checks.describe(function)}.")
         self.function = function

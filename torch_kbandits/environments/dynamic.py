@@ -2,13 +2,13 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from typing import Unpack
 
-from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.environments.arm_index import ArmIndex, rows_of
-from torch_kbandits.environments.problem import Noise, Problem
+from torch_kbandits.environments.problem import Known, Noise, Problem
 from torch_kbandits.errors import InputError
 
 
@@ -28,12 +28,10 @@ class DynamicEnvironment(Problem, ABC):
         noise_scale: as in ``Environment``, like the words that follow.
         seed: addresses means and noise.
         rounds: how many rounds there are; None: any number.
-        kernel: on arms, without time.
-        regularization: λ, in reward units squared.
-        norm_bound: B, for the mean function of every round.
-        center: constant to subtract from rewards.
         noise: as in ``Environment``.
         variation_budget: what ``variation_budget`` returns, given T; None: it is unknown.
+        known: kernel (on arms, without time), regularization, norm_bound (for the mean function of every round) and
+            center, as in ``Environment``.
 
     Raises:
         InputError: on shapes, dtypes or values that do not fit, each named; if two arms are equal.
@@ -46,22 +44,11 @@ class DynamicEnvironment(Problem, ABC):
         seed: int,
         *,
         rounds: int | None = None,
-        kernel: Kernel | None = None,
-        regularization: float | None = None,
-        norm_bound: float | None = None,
-        center: float = 0.0,
         noise: Noise | None = None,
         variation_budget: Callable[[int], float] | None = None,
+        **known: Unpack[Known],
     ) -> None:
-        super().__init__(
-            noise_scale,
-            seed,
-            kernel=kernel,
-            regularization=regularization,
-            norm_bound=norm_bound,
-            center=center,
-            noise=noise,
-        )
+        super().__init__(noise_scale, seed, noise=noise, **known)
         self._index = ArmIndex(arms)
         if self._index.repeated:
             first, later = self._index.repeated[0]

@@ -1,6 +1,7 @@
 """What all problems with known means share."""
 
 from collections.abc import Callable
+from typing import TypedDict
 
 import torch
 from gpytorch.kernels import Kernel
@@ -11,6 +12,15 @@ from torch_kbandits.numerics.random import generator_for
 
 #: Returns the rewards (q,) of points X (q, d), given X, their means (q,) and the round.
 Noise = Callable[[Tensor, Tensor, int], Tensor]
+
+
+class Known(TypedDict, total=False):
+    """What is known of a problem, for the algorithms that play it; see ``Environment`` for each."""
+
+    kernel: Kernel | None
+    regularization: float | None
+    norm_bound: float | None
+    center: float
 
 
 class Problem:

@@ -1,12 +1,14 @@
 """Recorded rewards of fixed arms."""
 
+from typing import Unpack
+
 import torch
-from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.environments.arm_index import ArmIndex, rows_of
 from torch_kbandits.environments.base import Environment
+from torch_kbandits.environments.problem import Known
 from torch_kbandits.errors import InputError
 from torch_kbandits.numerics.random import generator_for
 
@@ -24,10 +26,7 @@ class ReplayedArms(Environment):
             of a pull come from one column; otherwise each row of a pull draws a record of its own.
         noise_scale: R for an algorithm; the root of the variance within arms, averaged over arms, unless given. Either
             way it is no bound: records of one arm may spread wider than those of another.
-        kernel: as in ``Environment``, like the words that follow.
-        regularization: λ, in reward units squared.
-        norm_bound: B.
-        center: constant to subtract from rewards.
+        known: kernel, regularization, norm_bound and center: as in ``Environment``.
 
     Raises:
         InputError: on shapes, dtypes or values that do not fit, each named.
@@ -43,10 +42,7 @@ class ReplayedArms(Environment):
         *,
         simultaneous: bool,
         noise_scale: float | None = None,
-        kernel: Kernel | None = None,
-        regularization: float | None = None,
-        norm_bound: float | None = None,
-        center: float = 0.0,
+        **known: Unpack[Known],
     ) -> None:
         checks.points("records", records)
         if records.dim() != 2:
@@ -54,15 +50,7 @@ class ReplayedArms(Environment):
         means = records.mean(1)
         if noise_scale is None:
             noise_scale = float(records.var(1, correction=0).mean().sqrt())
-        super().__init__(
-            noise_scale,
-            seed,
-            kernel=kernel,
-            regularization=regularization,
-            norm_bound=norm_bound,
-            center=center,
-            noise=self._recorded,
-        )
+        super().__init__(noise_scale, seed, noise=self._recorded, **known)
         self._index = ArmIndex(arms)
         self._index.check_means(means)
         self.arms, self.means, self.best_mean = arms, means, means.max()

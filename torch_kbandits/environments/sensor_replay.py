@@ -1,14 +1,14 @@
 """Recorded readings that are played back in the order of their times."""
 
 import math
+from typing import Unpack
 
 import torch
-from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.environments.dynamic import DynamicEnvironment
-from torch_kbandits.environments.problem import noiseless
+from torch_kbandits.environments.problem import Known, noiseless
 from torch_kbandits.environments.sensor_csv import read_locations, read_sensor_csv
 from torch_kbandits.environments.sensor_learning import learn
 from torch_kbandits.errors import InputError
@@ -26,10 +26,7 @@ class SensorReplay(DynamicEnvironment):
         readings: (T, A), in the order of time, in reward units.
         seed: draws nothing.
         noise_scale: R for an algorithm, in reward units; 0 if unknown.
-        kernel: as in ``DynamicEnvironment``, like the words that follow.
-        regularization: λ, in reward units squared.
-        norm_bound: B.
-        center: constant to subtract from rewards.
+        known: kernel, regularization, norm_bound and center: as in ``DynamicEnvironment``.
 
     Raises:
         InputError: on shapes, dtypes or values that do not fit, each named; if two sensors are in one place.
@@ -42,25 +39,12 @@ class SensorReplay(DynamicEnvironment):
         seed: int,
         *,
         noise_scale: float = 0.0,
-        kernel: Kernel | None = None,
-        regularization: float | None = None,
-        norm_bound: float | None = None,
-        center: float = 0.0,
+        **known: Unpack[Known],
     ) -> None:
         checks.points("readings", readings)
         if readings.dim() != 2 or len(readings) == 0:
             raise InputError(f"readings must be (T, A) with T >= 1, got {checks.describe(readings)}.")
-        super().__init__(
-            arms,
-            noise_scale,
-            seed,
-            rounds=len(readings),
-            kernel=kernel,
-            regularization=regularization,
-            norm_bound=norm_bound,
-            center=center,
-            noise=noiseless,
-        )
+        super().__init__(arms, noise_scale, seed, rounds=len(readings), noise=noiseless, **known)
         checks.same_kind("readings", readings, arms)
         if readings.shape[1] != len(arms):
             raise InputError(

@@ -16,6 +16,7 @@ from torch_kbandits.experiments.summary import Group, group
 from torch_kbandits.extras import require
 from torch_kbandits.looking.figures import FORMATS, write_figure
 from torch_kbandits.looking.palette import COLOURS
+from torch_kbandits.looking.units import plain_logarithmic
 
 #: The next seven algorithms get the colours again with another of these.
 _STYLES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.5)), (0, (5, 2, 1, 2)))
@@ -112,7 +113,6 @@ def _draw(
     legend_columns = min(len(algorithms), 2 * columns)
     legend_height = _LEGEND_LINE * (1 + math.ceil(len(algorithms) / legend_columns))
     size = (_PANEL[0] * columns, _PANEL[1] * rows + legend_height)
-    ticker = require("matplotlib.ticker")
     figure = require("matplotlib.figure").Figure(figsize=size, layout="constrained")
     panels = figure.subplots(rows, columns, squeeze=False).flatten()
     handles: dict[str, Any] = {}
@@ -140,9 +140,7 @@ def _draw(
             low, high = panel.get_ylim()
             # Few decades leave room for more labels than one a decade.
             subs = (1.0, 2.0, 5.0) if high < 1_000.0 * low else (1.0,)
-            panel.yaxis.set_major_locator(ticker.LogLocator(subs=subs))
-            panel.yaxis.set_major_formatter("{x:g}")
-            panel.yaxis.set_minor_formatter(ticker.NullFormatter())
+            plain_logarithmic(panel.yaxis, subs)
         else:
             panel.set_ylim(bottom=0.0)
     for panel in panels[len(environments) :]:

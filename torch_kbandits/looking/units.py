@@ -47,9 +47,9 @@ def scale_axis(bandit: Bandit, column: int, ax: Any, which: str) -> None:
     plain_logarithmic(getattr(ax, f"{which}axis"))
 
 
-def plain_logarithmic(axis: Any) -> None:
-    """Label a logarithmic axis with plain numbers: 1, 2, 5, 10 and so on."""
+def plain_logarithmic(axis: Any, subs: tuple[float, ...] = (1.0, 2.0, 5.0)) -> None:
+    """Label a logarithmic axis with plain numbers, in each decade with these: 1, 2, 5, 10 and so on."""
     ticker = require("matplotlib.ticker")
-    axis.set_major_locator(ticker.LogLocator(subs=(1.0, 2.0, 5.0)))
+    axis.set_major_locator(ticker.LogLocator(subs=subs))
     axis.set_major_formatter("{x:g}")
     axis.set_minor_formatter(ticker.NullFormatter())

@@ -5,13 +5,11 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits.dictionaries import PlayedPoints
+from torch_kbandits.dictionaries.spanning import SPANNED
 from torch_kbandits.numerics.gram import gram, prior_variance
 from torch_kbandits.numerics.linalg import non_negative_variance
 from torch_kbandits.numerics.rows import distinct_in_order, row_keys
 from torch_kbandits.posteriors.dtc import DTCFactors
-
-#: A point is spanned if what the dictionary leaves of its prior variance is at most this fraction of it.
-_SPANNED = {torch.float64: 1e-10, torch.float32: 1e-4}
 
 
 def unspanned(kernel: Kernel, factors: DTCFactors, dictionary: Tensor, points: Tensor) -> list[int]:
@@ -27,7 +25,7 @@ def unspanned(kernel: Kernel, factors: DTCFactors, dictionary: Tensor, points: T
     own, prior = factors.embed(gram(kernel, dictionary, points)), prior_variance(kernel, points)
     left = gram(kernel, points) - own.mT @ own
     non_negative_variance(left.diagonal(dim1=-2, dim2=-1), prior)
-    least = _SPANNED[left.dtype] * prior
+    least = SPANNED[left.dtype] * prior
     rows = []
     for row in range(points.shape[-2]):
         pivot, column, left = left[..., 0, 0], left[..., 1:, 0], left[..., 1:, 1:]

@@ -17,7 +17,7 @@ from linear_operator.operators import DiagLinearOperator, LowRankRootLinearOpera
 from torch import Tensor
 
 from torch_kbandits import checks
-from torch_kbandits.dictionaries import DictionaryRule, PlayedPoints, RidgeLeverageSampling
+from torch_kbandits.dictionaries import DictionaryRule, PlayedPoints, RidgeLeverageSampling, Selection
 from torch_kbandits.errors import EmptyHistoryError, InputError
 from torch_kbandits.likelihoods import UncertaintyInjectionLikelihood
 from torch_kbandits.models.choosing import played_points, unspanned
@@ -116,34 +116,15 @@ class NystromGP(ToldGP):
     inducing_points: Tensor
     _transformed_inducing_points: Tensor | None
 
-    @classmethod
-    def from_factors(
-        cls,
-        train_X: Tensor,
-        train_Y: Tensor,
-        inducing_points: Tensor,
-        factors: DTCFactors,
-        *,
-        covar_module: Kernel,
-        regularization: float,
-    ) -> Self:
-        """Return a model whose posterior was computed already, without a pass over the observations.
+    def taking(self, factors: DTCFactors) -> Self:
+        """Make this model take factors that were computed already for its posterior, and return it.
 
-        Args:
-            train_X: (n, d).
-            train_Y: (n, 1).
-            inducing_points: (m, d).
-            factors: of the posterior of this data at these points; not checked.
-            covar_module: the prior covariance; a copy is kept.
-            regularization: λ.
-
-        Cost: O(n + m²).
+        They are not checked. Cost: O(m), without a pass over the observations.
         """
-        prior = {"covar_module": deepcopy(covar_module), "regularization": regularization}
-        model = cls(train_X, train_Y, inducing_points=inducing_points, **prior).eval()
+        self.eval()
         with torch.no_grad():
-            model._keep(factors, model._dictionary())
-        return model
+            self._keep(factors, self._dictionary())
+        return self
 
     def forward(self, x: Tensor) -> MultivariateNormal:
         """Return the prior at x or, in training mode, the Nyström prior and the trace term of the collapsed bound.
@@ -380,10 +361,7 @@ class NystromGP(ToldGP):
         variance = factors.variance(prior_variance(self.covar_module, observations.inputs), embedding)
         seen, noise = self._seen(X), observations.variances
         rows, played = played_points(X, seen, self.covar_module, noise, variance, self.inducing_points)
-        selection = rule.select(played, generator)
-        if selection.indices is not None:
-            return rows[selection.indices]
-        return selection.points.squeeze(-3) if self.num_outputs > 1 else selection.points
+        return self._selected(rule.select(played, generator), rows)
 
     def _is_batch(self) -> bool:
         return super()._is_batch() or self.inducing_points.dim() > 2
@@ -401,8 +379,12 @@ class NystromGP(ToldGP):
             counts = train_X.new_ones(train_X.shape[-2])
             noise = self._noise(points)
             selection = rule.select(PlayedPoints(points, self.covar_module, noise, counts), generator)
+        return self._selected(selection, train_X)
+
+    def _selected(self, selection: Selection, points: Tensor) -> Tensor:
+        """Return the points that a rule selected of points (..., n, d), or others, as they were told."""
         if selection.indices is not None:
-            return train_X[..., selection.indices, :]
+            return points[..., selection.indices, :]
         return selection.points.squeeze(-3) if self._num_outputs > 1 else selection.points
 
     def _dictionary(self) -> Tensor:

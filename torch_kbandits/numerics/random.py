@@ -1,4 +1,4 @@
-"""What makes results depend on their inputs alone: draws with an address, and global generators on loan."""
+"""What makes results depend on their inputs alone: draws with an address, ties broken, global generators on loan."""
 
 import hashlib
 import os
@@ -8,6 +8,7 @@ from threading import RLock
 from typing import Any
 
 import torch
+from torch import Tensor
 
 
 def seed_for(seed: int, round: int, purpose: str) -> int:
@@ -23,6 +24,27 @@ def generator_for(seed: int, round: int, purpose: str) -> torch.Generator:
     unrelated ones. So the randomness of a round depends on nothing that happened in other rounds.
     """
     return torch.Generator().manual_seed(seed_for(seed, round, purpose))
+
+
+def tie_width(best: Tensor, beta: Tensor, kernel_bound: Tensor) -> Tensor:
+    """Return by how much a score may lie below the best one and be its equal but for rounding, 0-dim.
+
+    Args:
+        best: the highest score, 0-dim.
+        beta: the multiplier of σ, which sets the scale of rounding, 0-dim.
+        kernel_bound: the largest prior variance, 0-dim.
+    """
+    return torch.finfo(kernel_bound.dtype).eps ** (2 / 3) * torch.maximum(best.abs(), beta * kernel_bound.sqrt())
+
+
+def highest(scores: Tensor, ranks: Tensor, width: Tensor) -> int:
+    """Return the position of the highest score (A,); of those within ``width`` of it, that of the largest rank (A,)."""
+    return int(torch.where(scores >= scores.max() - width, ranks, -1.0).argmax())
+
+
+def tie_rank(num_arms: int, seed: int) -> Tensor:
+    """Return the order in which a bandit of this seed breaks ties between its arms, (A,)."""
+    return torch.rand(num_arms, generator=generator_for(seed, 0, "ties"), dtype=torch.float32, device="cpu")
 
 
 class Lock:

@@ -8,8 +8,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from torch_kbandits.numerics.linalg import LEAST_SHARE, jittered_cholesky
-from torch_kbandits.numerics.squares import Squares
+from torch_kbandits.numerics.linalg import LEAST_SHARE, Squares, jittered_cholesky
 
 #: Parts of a factor that are kept apart.
 _MOST_PARTS = 64

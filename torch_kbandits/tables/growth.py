@@ -7,15 +7,15 @@ import torch
 from torch import Tensor
 
 from torch_kbandits.errors import NumericalError
-from torch_kbandits.numerics.squares import Squares
+from torch_kbandits.numerics.linalg import Squares
 from torch_kbandits.posteriors.online_dtc import OnlineDTC
 from torch_kbandits.tables.panels import Change
 
 #: A point whose Schur complement is below this fraction of its prior variance is in the dictionary's span already.
-SPAN_TOLERANCE = {torch.float64: 1e-13, torch.float32: 1e-5}
+SPAN_TOLERANCE = {torch.float64: 1e-14, torch.float32: 1e-5}
 
-#: After a point whose Schur complement is below this fraction the embedding is computed afresh, in a stabler order.
-_FRAGILE = {torch.float64: 1e-6, torch.float32: 1e-3}
+#: After a point whose Schur complement is below this fraction it matters in which order points span.
+FRAGILE = {torch.float64: 1e-6, torch.float32: 1e-3}
 
 #: No rounding makes a Schur complement negative beyond this fraction of the prior variance.
 _IMPOSSIBLE = -1e-2
@@ -89,7 +89,7 @@ def spanning_factor(schur: Tensor, prior_variance: Tensor, dtype: torch.dtype) -
                 f"A posterior variance came out at {share:.3g} times the prior variance, beyond rounding: the kernel "
                 "is not positive semi-definite, or single precision is not enough."
             )
-        is_fragile = is_fragile or share <= _FRAGILE[dtype]
+        is_fragile = is_fragile or share <= FRAGILE[dtype]
         if share > SPAN_TOLERANCE[dtype]:
             factor[size, :size] = below
             factor[size, size] = residual.sqrt()

@@ -8,7 +8,7 @@ from typing import NamedTuple, Self
 import torch
 from torch import Tensor
 
-from torch_kbandits.numerics.squares import Squares
+from torch_kbandits.numerics.linalg import Squares
 from torch_kbandits.posteriors.online_dtc import OnlineDTC
 from torch_kbandits.tables.panels import Change, FeatureStore, Panel
 

@@ -3,19 +3,17 @@
 from itertools import pairwise
 from os import PathLike
 
-from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.acquisition import Domain
-from torch_kbandits.beliefs import ForgettingTable, belief_over
+from torch_kbandits.beliefs import FeatureTable, ForgettingTable, Terms, belief_over
 from torch_kbandits.candidates import ArmSource, LastingCandidates, MappedArms
 from torch_kbandits.candidates.sources import as_source
 from torch_kbandits.errors import InputError
 from torch_kbandits.integrations.ray.actors import Actors, Resources
 from torch_kbandits.integrations.ray.belief import ShardedTable
 from torch_kbandits.integrations.ray.workers import Workers
-from torch_kbandits.memory import Memory
 
 
 class ShardedArms(LastingCandidates):
@@ -98,38 +96,23 @@ class ShardedArms(LastingCandidates):
 
 
 @belief_over.register
-def _over_shards(
-    candidates: ShardedArms,
-    kernel: Kernel,
-    regularization: float,
-    seed: int,
-    *,
-    exact: bool,
-    online: bool = False,
-    memory: Memory | None = None,
-) -> ShardedTable | ForgettingTable:
+def _over_shards(candidates: ShardedArms, terms: Terms) -> FeatureTable | ForgettingTable:
     """Return the posterior before any observation; the workers are started if they are not there.
 
     Raises:
-        InputError: if there is a memory under which observations age.
         ShardLostError: if a worker cannot be had.
     """
-    if memory is not None and not memory.keeps_noise:
-        raise InputError(
-            f"Under {memory!r} observations age, which changes all of them in every round: shards take memories "
-            "under which they keep their noise while they count, SlidingWindow and Restart. Or give Arms a tensor."
-        )
-    own = (
+    table = ShardedTable(
         candidates.example,
         candidates.source,
-        kernel,
-        regularization,
-        seed,
+        terms.kernel,
+        terms.regularization,
+        terms.seed,
         candidates.workers,
         candidates.column_memory,
+        exact=terms.exact,
     )
-    table = ShardedTable(*own, exact=exact)
-    return table if memory is None else ForgettingTable(table, memory, online=online)
+    return terms.remembered(table)
 
 
 def split(num_arms: int, num_shards: int) -> list[range]:

@@ -14,7 +14,18 @@ from torch_kbandits.beliefs.features import FeatureTable
 from torch_kbandits.candidates.sources import ArmSource, UnsearchedArms
 from torch_kbandits.dictionaries import Selection
 from torch_kbandits.errors import InputError
-from torch_kbandits.integrations.ray.course import Added, Array, Course, Prior, Start, Step, Told, new_version
+from torch_kbandits.integrations.ray.course import (
+    Added,
+    Array,
+    Course,
+    Prior,
+    Reweighted,
+    Start,
+    Step,
+    TakenBack,
+    Told,
+    new_version,
+)
 from torch_kbandits.integrations.ray.questions import Best, KernelBound, Moments, Question, VarianceRatio, overall_best
 from torch_kbandits.integrations.ray.taking_back import taken_back
 from torch_kbandits.integrations.ray.workers import Workers
@@ -116,10 +127,21 @@ class ShardedTable(FeatureTable):
     def forgotten(self, left: Plays, gone: Plays) -> Self:
         """Return the table without rewards told before; the dictionary stays. See ``FeatureTable.forgotten``."""
         after = super().forgotten(left, gone)
-        if self._last_dictionary is not None and self._last_dictionary.dim() == 1:
-            after._last_dictionary = None  # it is places, and these are others now
-        after._remember(taken_back(new_version(), left, gone, len(self._log)))
+        after._moved(taken_back(new_version(), left, gone, len(self._log)))
         return after
+
+    def reweighted(self, plays: Plays) -> Self:
+        """Return the table with other counts and sums; the dictionary stays. See ``FeatureTable.reweighted``."""
+        after = super().reweighted(plays)
+        places, counts, sums = (part.numpy() for part in plays)
+        after._moved(Reweighted(new_version(), places, counts, sums))
+        return after
+
+    def _moved(self, step: TakenBack | Reweighted) -> None:
+        """Remember a step after which the played points stand elsewhere."""
+        if self._last_dictionary is not None and self._last_dictionary.dim() == 1:
+            self._last_dictionary = None  # it is places, and these are others now
+        self._remember(step)
 
     def _remember(self, step: Step) -> None:
         self._steps = (*self._steps, step)

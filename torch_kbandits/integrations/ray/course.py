@@ -60,7 +60,7 @@ class Start:
         prior: the posterior before that.
         version: of what was learned.
         points: the unique played points in order of first play, (u, d).
-        counts: how often each was played, (u,).
+        counts: how often each was played, (u,), not whole where rewards count less as they age.
         sums: of their rewards, (u,).
         dictionary: (m, d); None if the posterior is exact.
     """
@@ -107,8 +107,25 @@ class TakenBack:
     sums: Array
 
 
+@dataclass(frozen=True, eq=False)
+class Reweighted:
+    """What everything learned counts at another time; the dictionary stays.
+
+    Attributes:
+        version: of what was learned, at that time.
+        places: whole numbers (k,): of the played points that still count, in the order in which they stand from now on.
+        counts: for how many fresh rewards those of each count, (k,).
+        sums: of these rewards, (k,).
+    """
+
+    version: str
+    places: Array
+    counts: Array
+    sums: Array
+
+
 #: What a shard learns, or unlearns.
-Step = Told | TakenBack
+Step = Told | TakenBack | Reweighted
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,7 +150,7 @@ class Message:
     Attributes:
         since: what the shard must hold; what it holds pending beyond that is dropped. None where there is a start.
         start: what to build the table from; None to go on from the one that is there.
-        steps: rewards to learn or to take back, in order.
+        steps: rewards to learn, to take back or to weigh anew, in order.
         added: points that become pending.
     """
 

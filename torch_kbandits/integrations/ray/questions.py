@@ -11,7 +11,7 @@ from torch import Tensor
 from torch_kbandits.acquisition import AcquisitionRule
 from torch_kbandits.integrations.ray.course import Array
 from torch_kbandits.integrations.ray.table import ShardLookahead
-from torch_kbandits.numerics.ties import highest, tie_width
+from torch_kbandits.numerics.random import highest, tie_width
 
 
 class Question(Protocol):

@@ -9,9 +9,10 @@ from torch import Tensor
 
 from torch_kbandits.candidates.sources import ArmSource, UnsearchedArms
 from torch_kbandits.dictionaries import Selection
-from torch_kbandits.integrations.ray.course import Added, Array, Held, Message, Start, TakenBack, Told
+from torch_kbandits.integrations.ray.course import Added, Array, Held, Message, Reweighted, Start, TakenBack, Told
 from torch_kbandits.integrations.ray.questions import Question
 from torch_kbandits.integrations.ray.table import ShardLookahead, ShardTable, ranks_of
+from torch_kbandits.observations.played import Plays
 
 
 class Reply(NamedTuple):
@@ -89,7 +90,7 @@ class Shard:
         elif message.since != standing.held:
             standing = standing.without_pending()
         for step in message.steps:
-            standing = self._with_rewards(standing, step) if isinstance(step, Told) else self._without(standing, step)
+            standing = self._with_rewards(standing, step) if isinstance(step, Told) else self._moved(standing, step)
         for added in message.added:
             standing = self._with_pending(standing, added)
         answer = question.asked_of(standing.ahead)
@@ -113,10 +114,10 @@ class Shard:
         )
         selection = self._selection(start.dictionary)
         if len(start.points):
-            counts = self._tensor(start.counts).long()
-            means = self._tensor(start.sums) / counts
-            X, Y = (values.repeat_interleave(counts, 0) for values in (self._tensor(start.points), means))
-            table = table.updated(X, Y, selection)
+            counts, sums = self._tensor(start.counts), self._tensor(start.sums)
+            table = table.updated(self._tensor(start.points), sums / counts, selection)
+            if bool((counts != 1.0).any()):
+                table = table.reweighted(Plays(torch.arange(len(counts), device=counts.device), counts, sums))
         return _Standing(Held(start.version, start.version), ShardLookahead(table, self._arms), selection)
 
     def _with_rewards(self, standing: _Standing, told: Told) -> _Standing:
@@ -124,8 +125,13 @@ class Shard:
         table = standing.ahead.table.updated(self._tensor(told.points), self._tensor(told.rewards), selection)
         return _Standing(Held(told.version, told.version), ShardLookahead(table, self._arms), selection)
 
-    def _without(self, standing: _Standing, step: TakenBack) -> _Standing:
-        ahead = ShardLookahead(standing.ahead.table.without(step), self._arms)
+    def _moved(self, standing: _Standing, step: TakenBack | Reweighted) -> _Standing:
+        table = standing.ahead.table
+        if isinstance(step, TakenBack):
+            table = table.without(step)
+        else:
+            table = table.reweighted(Plays(*map(self._tensor, (step.places, step.counts, step.sums))))
+        ahead = ShardLookahead(table, self._arms)
         return _Standing(Held(step.version, step.version), ahead, standing.selection)
 
     def _with_pending(self, standing: _Standing, added: Added) -> _Standing:

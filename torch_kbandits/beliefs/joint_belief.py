@@ -1,7 +1,7 @@
-"""The Nyström–DTC posterior over points that are not listed: boxes, and joint points."""
+"""The posterior over points that are not listed: boxes, and joint points."""
 
 from copy import copy
-from typing import Self
+from typing import Self, cast
 
 import torch
 from gpytorch.kernels import Kernel
@@ -19,25 +19,29 @@ from torch_kbandits.memory import Memory
 from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.numerics.gram import gram, prior_variance
 from torch_kbandits.numerics.linalg import non_negative_variance
+from torch_kbandits.observations.experts import Answers
 from torch_kbandits.observations.ledger import History
 
 
-class NystromBelief(Belief):
-    """The Nyström–DTC posterior of rewards at points of any kind, under any dictionary rule.
+class JointBelief(Belief):
+    """The posterior of rewards at points of any kind, the exact one or that at a dictionary.
 
     It is that of a table without arms: rewards, points that join or leave the dictionary and rewards that are forgotten
-    are low-rank changes. Other points are embedded when they are asked about.
+    are low-rank changes. Other points are embedded when they are asked about. The exact posterior has all played points
+    in the dictionary but for those that the others span to rounding.
 
     Args:
         example: points (k, d), k >= 1, whose dtype and device all tensors have, and whose prior variance is known of.
         kernel: the prior covariance.
         regularization: λ.
+        exact: whether the posterior is the exact one.
         online: whether the dictionary rule decides about each point once, when it is told.
-        memory: which observations count at a time, all with noise λ; None where all do for ever.
+        memory: which observations count at a time, and with what noise; None where all do for ever.
         tie_rank: the order in which ties between arms are broken, (A,), if the candidates are always the same.
         search: where in a box the next point is sought, if it is always the same.
 
-    Cost of a reward: O(m² + u m) for u distinct points, and as much for each point that joins or leaves.
+    Cost of a reward: O(m² + u m) for u distinct points, and as much for each point that joins or leaves; O(u m² + m³)
+    at another time where observations age, and where a point that joins is nearly spanned.
     """
 
     def __init__(
@@ -46,13 +50,14 @@ class NystromBelief(Belief):
         kernel: Kernel,
         regularization: float,
         *,
+        exact: bool,
         online: bool = False,
         memory: Memory | None = None,
         tie_rank: Tensor | None = None,
         search: BoxSearch | None = None,
     ) -> None:
-        super().__init__(example, kernel, regularization, exact=False)
-        table = FeatureTable(UnsearchedArms(example[:0]), kernel, regularization, 0, 0)
+        super().__init__(example, kernel, regularization, exact=exact)
+        table = FeatureTable(UnsearchedArms(example[:0]), kernel, regularization, 0, 0, exact=exact)
         self._counted, self._table = ForgettingTable(table, memory, online=online), table
         self._spanning: Tensor | None = None
         self._built: NystromGP | None = None
@@ -75,7 +80,7 @@ class NystromBelief(Belief):
 
     @property
     def inducing_points(self) -> Tensor:
-        """The dictionary, (m, d)."""
+        """The dictionary, (m, d): all played points that count if the posterior is exact."""
         return self._counted.inducing_points
 
     @property
@@ -84,7 +89,7 @@ class NystromBelief(Belief):
         return self._counted.dictionary_weights
 
     def effective_dimension(self) -> Tensor:
-        """Return Σ_s τ̃(x_s), 0-dim. Cost: O(u)."""
+        """Return Σ_s τ(x_s) over what counts, 0-dim. Cost: O(u)."""
         return self._counted.effective_dimension()
 
     def information_gain(self) -> Tensor:
@@ -122,6 +127,11 @@ class NystromBelief(Belief):
     def at(self, now: float) -> Self:
         """Return the belief at a time, which is not before the present one; this one stays as it is."""
         counted = self._counted.at(now)
+        return self if counted is self._counted else self._of(counted)
+
+    def advised(self, answers: Answers) -> Self:
+        """Return the belief conditioned on an expert's answers as well; see ``ForgettingTable.advised``."""
+        counted = self._counted.advised(answers)
         return self if counted is self._counted else self._of(counted)
 
     def lookahead(self, pending: Tensor, stages: Tensor | None = None) -> JointLookahead:
@@ -184,6 +194,6 @@ class NystromBelief(Belief):
         if self._built is None:
             points, factors = self._table.restricted_factors()
             X, Y = self._counted.observations
-            words = {"covar_module": self.kernel, "regularization": float(self.regularization)}
-            self._built = NystromGP.from_factors(X, Y.unsqueeze(-1), points, factors, **words)
+            built = self.model(X, Y, points, self._counted.noise, factors)
+            self._built = cast(NystromGP, built)
         return self._built

@@ -1,0 +1,51 @@
+"""What counts of the rewards told, and how much."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from torch_kbandits.observations.played import Plays
+
+
+class Counted(NamedTuple):
+    """The observations that count, in the order told.
+
+    Attributes:
+        X: points (n, d).
+        Y: rewards (n,).
+        times: when each was made, (n,), in double precision like the next.
+        weights: how many fresh observations each counts for, λ over its noise variance, (n,).
+        places: where its point stands among the unique played ones, (n,).
+    """
+
+    X: Tensor
+    Y: Tensor
+    times: Tensor
+    weights: Tensor
+    places: Tensor
+
+    @classmethod
+    def none(cls, example: Tensor) -> "Counted":
+        """Return no observations, at points of the kind of an example (1, d) or (0, d)."""
+        nothing = example.new_zeros(0, dtype=torch.float64)
+        return cls(example[:0], example.new_zeros(0), nothing, nothing, nothing.long())
+
+    def rows(self, which: Tensor) -> "Counted":
+        """Return some of them: (n,) bool, or numbers in another order."""
+        return Counted(*(part[which] for part in self))
+
+    def joined(self, other: "Counted") -> "Counted":
+        """Return these and others after them."""
+        return Counted(*(torch.cat(pair) for pair in zip(self, other, strict=True)))
+
+    def plays(self) -> Plays:
+        """Return what each point was played for, in the order of first plays. Cost: O(n)."""
+        size = int(self.places.max()) + 1 if len(self.places) else 0
+        numbers = torch.arange(len(self.places), device=self.places.device)
+        first = numbers.new_full((size,), len(numbers)).scatter_reduce(0, self.places, numbers, "amin")
+        order = first.argsort()[: int((first < len(numbers)).sum())]
+        none = self.weights.new_zeros(size)
+        counts = none.index_add(0, self.places, self.weights)
+        sums = none.index_add(0, self.places, self.Y * self.weights)
+        return Plays(order, counts[order], sums[order])
