@@ -12,6 +12,7 @@ from torch_kbandits.beliefs.features import FeatureTable
 from torch_kbandits.dictionaries import DictionaryRule, OnlineRule, OnlineSample, PlayedPoints, Selection
 from torch_kbandits.memory import KeepAll, Memory
 from torch_kbandits.models import NystromGP, OnlineGP
+from torch_kbandits.numerics.appended import appended
 from torch_kbandits.numerics.rows import RowIndex, row_keys
 from torch_kbandits.observations.ledger import History
 from torch_kbandits.observations.played import Plays
@@ -218,7 +219,7 @@ class ForgettingTable(Belief):
         # The table keeps what a rule wants handed back with played points, and these may be gone.
         self._table = table.updated(X, Y, None if selection is None else selection._replace(weights=None))
         more = _Counted(X, Y, times, self._table.places_of(X))
-        self._counted = _Counted(*(torch.cat(pair) for pair in zip(self._counted, more, strict=True)))
+        self._counted = _Counted(*(appended(*pair) for pair in zip(self._counted, more, strict=True)))
 
     def restored(self, told: History, dictionary: Selection) -> Self:
         """Return the empty belief conditioned, at the present time, on what counts of a history."""
