@@ -11,7 +11,7 @@ from torch_kbandits import KORS, CappedDictionary, ContextualActions, Dictionary
 from torch_kbandits.beliefs import FeatureTable, Terms, belief_over
 from torch_kbandits.dictionaries import Selection
 from torch_kbandits.posteriors.online_dtc import OnlineDTC
-from torch_kbandits.tables import panels
+from torch_kbandits.tables import panels, played
 
 LAMBDA = 0.1
 SAMPLING = KORS(0.3)
@@ -164,6 +164,31 @@ def test_single_precision_is_as_near_as_its_kernel_values(row_memory):
     assert max(shares(found, expected).values()) < 2.0 * bound, found
     assert belief.effective_dimension().dtype == torch.float32
     assert belief.recommend().dtype == torch.float32
+
+
+# ---------------------------------------------------------------- what is done late
+
+
+@pytest.mark.one_in(2)
+@pytest.mark.parametrize("row_memory", [2**30, 0])
+def test_whenever_played_points_are_asked_about_they_are_up_to_date(row_memory, monkeypatch):
+    """In some rounds, after stretches of few rewards and of so many that all is computed afresh."""
+    monkeypatch.setattr(played, "_LONGEST", 12)
+    monkeypatch.setattr(played, "_TOGETHER", 5)
+    X, Y = data(130, 3)
+    Y, belief = Y.squeeze(-1), make(row_memory=row_memory)
+    for number, asked in enumerate(np.random.default_rng(0).random(130) < 0.15):
+        belief = learn(belief, X[number, None], Y[number, None], first=number)
+        if not asked and number not in (100, 101, 129):
+            continue
+        told = X[: number + 1]
+        inputs = dense(told, Y[: number + 1])
+        expected = extended.dtc(oracles.rbf(0.6), *inputs, LAMBDA, *dense(belief.inducing_points, told))
+        variance, mean = belief._table._played_variance, belief._table._played_mean
+        assert difference(variance, expected.variance.astype(float)) < expected.rounding
+        assert difference(mean, expected.mean.astype(float)) < expected.rounding
+        assert torch.equal(belief.recommend(), told[mean.argmax(), None])
+        assert float(belief.effective_dimension()) == pytest.approx(float(variance.sum()) / LAMBDA, rel=1e-9)
 
 
 # ---------------------------------------------------------------- memory and saving

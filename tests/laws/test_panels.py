@@ -29,6 +29,12 @@ def _small_pieces(monkeypatch):
         monkeypatch.setattr(panels, name, number)
 
 
+def holding(features: torch.Tensor) -> FeatureStore:
+    """A store of features (m, n)."""
+    m, n = features.shape
+    return FeatureStore.holding([(slice(0, n), features)], n, m, features)
+
+
 def assert_holds(store: FeatureStore, features: np.ndarray, random: np.random.Generator) -> None:
     """A store says all about features (m, n) that it is asked."""
     m, n = features.shape
@@ -54,7 +60,7 @@ def test_a_store_holds_what_was_written(steps, n, seed):
     """Older copies keep what they know of, whatever the last one becomes, unless it is written over."""
     random = np.random.default_rng(seed)
     features = random.standard_normal((2, n))
-    store = FeatureStore.holding(torch.tensor(features))
+    store = holding(torch.tensor(features))
     older: list[tuple[FeatureStore, np.ndarray]] = []
     for step in steps:
         m, n = features.shape
@@ -128,7 +134,7 @@ def test_all_ways_to_a_panel_lead_to_the_posterior(n, m, a, k, drops, seed):
     factor = torch.tensor(np.linalg.cholesky(DENSE(Z, Z)))
     seen, old = torch.tensor(after.coordinates(X)), torch.tensor(before.coordinates(T))
     dtc = OnlineDTC.fit(factor[:m, :m], [(seen[:m, :6], ones[:6], moments[:6])])
-    panel = Panel.fitted(FeatureStore.holding(old), prior, dtc, dtc.weights)
+    panel = Panel.fitted(holding(old), prior, dtc, dtc.weights)
     before.assert_same(panel)
 
     new = seen[m:, :6] / LAMBDA
@@ -154,7 +160,7 @@ def test_all_ways_to_a_panel_lead_to_the_posterior(n, m, a, k, drops, seed):
     after.assert_same(joined, left_out, np.concatenate([T, T[index.numpy()]]))
     after.assert_same(follower, left_out)
     fresh = torch.tensor(after.coordinates(T))
-    after.assert_same(Panel.fitted(FeatureStore.holding(fresh), prior, grown, grown.weights), left_out)
+    after.assert_same(Panel.fitted(holding(fresh), prior, grown, grown.weights), left_out)
 
 
 def test_a_prior_is_a_panel_without_features():

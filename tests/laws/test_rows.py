@@ -6,7 +6,9 @@ import torch
 from hypothesis import given
 from problems import DOUBLE
 
+from torch_kbandits.numerics import appended as appending
 from torch_kbandits.numerics import rows
+from torch_kbandits.numerics.appended import appended
 from torch_kbandits.numerics.rows import RowIndex, distinct, distinct_in_order, row_keys
 
 
@@ -53,3 +55,25 @@ def test_distinct_rows_in_order_are_those_of_a_plain_dictionary(numbers):
     found, places = distinct_in_order(points)
     assert list(map(tuple, found.tolist())) == plain
     assert torch.equal(found[places], points)
+
+
+@given(steps=st.lists(st.tuples(st.integers(0, 20), st.integers(0, 5)), max_size=15), most=st.integers(0, 6))
+def test_appended_rows_may_branch(steps, most):
+    """Each step appends to any tensor there was; in the end each is what ``torch.cat`` made of its parts."""
+    values = [torch.arange(6, dtype=DOUBLE).reshape(3, 2)]
+    plain = [values[0].clone()]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(appending, "_SHORT", most)
+        for number, (start, size) in enumerate(steps):
+            start %= len(values)
+            new = torch.full((size, 2), 10.0 + number, dtype=DOUBLE)
+            values.append(appended(values[start], new))
+            plain.append(torch.cat([plain[start], new]))
+    assert all(torch.equal(ours, theirs) for ours, theirs in zip(values, plain, strict=True))
+
+
+def test_appending_does_not_copy_what_is_there():
+    start = appended(torch.zeros(2_000, 2), torch.ones(1, 2))
+    longer = appended(start, torch.ones(1, 2))
+    assert longer.data_ptr() == start.data_ptr()
+    assert appended(start, torch.zeros(1, 2)).data_ptr() != start.data_ptr()  # the room is taken

@@ -17,6 +17,7 @@ from torch_kbandits.candidates.sources import ArmSource, as_source
 from torch_kbandits.dictionaries import DictionaryRule, PlayedPoints, Selection
 from torch_kbandits.errors import InputError
 from torch_kbandits.models import NystromGP, OnlineGP
+from torch_kbandits.numerics.appended import appended
 from torch_kbandits.numerics.gram import prior_variance
 from torch_kbandits.numerics.prior_draws import LowRankDraws, PriorDraws, prior_draws
 from torch_kbandits.numerics.random import highest, tie_rank, tie_width
@@ -343,7 +344,7 @@ class TableBelief(Belief):
         if self._known_prior is None or not torch.equal(self._known_prior[0], points):
             with torch.no_grad():
                 self._known_prior = points, prior_variance(self.kernel, points)
-        other._prior_variance = torch.cat([self._prior_variance, self._known_prior[1]])
+        other._prior_variance = appended(self._prior_variance, self._known_prior[1])
         if self._num_arms == 0:
             other._kernel_bound = torch.maximum(self._kernel_bound, other._prior_variance.max())
         other._prior_draws = None
@@ -365,7 +366,7 @@ class TableBelief(Belief):
         """Return the rows of the unique played points as they will be once X (q, d) is told."""
         if not located.fresh:
             return self._played_rows
-        return torch.cat([self._played_rows, self.rows_of(located.first_plays(X))])
+        return appended(self._played_rows, self.rows_of(located.first_plays(X)))
 
     @abstractmethod
     def _extend_rows(self, points: Tensor) -> None:

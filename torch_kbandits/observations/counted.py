@@ -5,6 +5,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from torch_kbandits.numerics.appended import appended
 from torch_kbandits.observations.played import Plays
 
 
@@ -37,7 +38,7 @@ class Counted(NamedTuple):
 
     def joined(self, other: "Counted") -> "Counted":
         """Return these and others after them."""
-        return Counted(*(torch.cat(pair) for pair in zip(self, other, strict=True)))
+        return Counted(*(appended(*pair) for pair in zip(self, other, strict=True)))
 
     def plays(self) -> Plays:
         """Return what each point was played for, in the order of first plays. Cost: O(n)."""

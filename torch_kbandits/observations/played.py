@@ -6,6 +6,7 @@ from typing import NamedTuple, Self
 import torch
 from torch import Tensor
 
+from torch_kbandits.numerics.appended import appended
 from torch_kbandits.numerics.rows import RowIndex, row_keys
 
 
@@ -123,11 +124,11 @@ class PlayedLog:
         return other
 
     def _points_with(self, X: Tensor, located: Located) -> Tensor:
-        return torch.cat([self.points, located.first_plays(X)]) if located.fresh else self.points
+        return appended(self.points, located.first_plays(X)) if located.fresh else self.points
 
     def _added(self, old: Tensor, new: Tensor, located: Located) -> Tensor:
         if located.is_all_fresh:
-            return torch.cat([old, new.to(old)])
+            return appended(old, new.to(old))
         positions = torch.tensor(located.positions, dtype=torch.long, device=new.device)
         new = new.to(old)
         grown = torch.cat([old, old.new_zeros(len(located.fresh))]) if located.fresh else old

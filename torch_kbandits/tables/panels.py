@@ -1,6 +1,6 @@
 """The posterior at many points in the coordinates of a dictionary: their features, means and variances."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from copy import copy
 from dataclasses import dataclass
 from typing import NamedTuple, Self
@@ -46,11 +46,12 @@ class FeatureStore:
         self._chunks: list[Tensor] = []
 
     @classmethod
-    def holding(cls, features: Tensor) -> Self:
-        """Return a store that holds features (m, n), which it takes over."""
-        store = cls(features.shape[1], features)
-        store.resize(len(features))
-        store.write(features, slice(0, store.num_points), 0)
+    def holding(cls, blocks: Iterable[tuple[slice, Tensor]], num_points: int, size: int, like: Tensor) -> Self:
+        """Return a store of so many features of n points, given block by block."""
+        store = cls(num_points, like)
+        store.resize(size)
+        for block, features in blocks:
+            store.write(features, block, 0)
         return store
 
     def copy(self) -> Self:
@@ -105,11 +106,8 @@ class FeatureStore:
 
     def rotated(self, basis: Tensor) -> "FeatureStore":
         """Return rows (k, m) times the features, in memory of its own."""
-        store = FeatureStore(self.num_points, self._like)
-        store.resize(len(basis))
-        for block in blocks_of(self.num_points):
-            store.write(self.products(basis.to(self._like.dtype), block), block, 0)
-        return store
+        blocks = ((block, self.products(basis.to(self._like), block)) for block in blocks_of(self.num_points))
+        return FeatureStore.holding(blocks, self.num_points, len(basis), self._like)
 
     def selected(self, index: Tensor) -> "FeatureStore":
         """Return the features of some points, given their numbers (q,), in memory with room for some more points."""

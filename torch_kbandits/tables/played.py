@@ -65,10 +65,9 @@ class PlayedPanel:
 
     def __init__(self, store: FeatureStore | None, like: Tensor, memory: int | None) -> None:
         self._memory = memory
-        self._store = store
-        self._waiting: list[Tensor] = []  # features of points that are not written yet
-        self._variance = like.new_empty(0)  # of the points known, which come first, before what is pending
-        self._pending: list[Squares] = []
+        nothing: tuple[list[Tensor], list[Squares]] = [], []
+        self._kept = store, nothing[0]  # and features of points that are not written yet
+        self._followed = like.new_empty(0), nothing[1]  # of the points known, which come first; and what is pending
         self._mean: tuple[Tensor, Tensor] | None = None  # and the weights that it is of
 
     @classmethod
@@ -79,14 +78,15 @@ class PlayedPanel:
     @property
     def store(self) -> FeatureStore | None:
         """The features; None where they are not kept."""
-        if self._waiting:
-            new, store = torch.cat(self._waiting, dim=1), self._store
+        store, waiting = self._kept
+        if waiting:
+            new = torch.cat(waiting, dim=1)
             if store is not None:
                 store = store.copy() if self._has_room(store.num_points + new.shape[1], store.size) else None
             if store is not None:
                 store.append_points(new)
-            self._store, self._waiting = store, []
-        return self._store
+            self._kept = store, []  # at once, so that nothing is written twice after an interrupt
+        return store
 
     def appended(self, features: Tensor) -> Self:
         """Return the posterior at more points, of features (m, q), which are written behind what this one shows.
@@ -94,8 +94,8 @@ class PlayedPanel:
         Several together, since features lie far from one another.
         """
         after = copy(self)
-        after._waiting, after._mean = [*self._waiting, features], None
-        if len(after._waiting) >= _TOGETHER:
+        after._kept, after._mean = (self._kept[0], [*self._kept[1], features]), None
+        if len(after._kept[1]) >= _TOGETHER:
             _ = after.store
         return after
 
@@ -104,66 +104,56 @@ class PlayedPanel:
         if len(features) == 0:
             return self
         store, size = self.store, len(features)
-        after = copy(self)
-        if store is not None:
-            first, size = store.size, store.size + size
-            after._store = store = store.copy() if self._has_room(store.num_points, size) else None
-        if store is not None:
-            store.resize(size)
-            store.write(features, slice(0, store.num_points), first)
-        return after
+        if store is None or not self._has_room(store.num_points, store.size + size):
+            return self._over(None)
+        longer, first = store.copy(), store.size
+        longer.resize(first + size)
+        longer.write(features, slice(0, store.num_points), first)
+        return self._over(longer)
 
     def following(self, squares: Squares) -> Self:
         """Return the posterior after variances changed by squares. Cost: O(1)."""
         if not self.is_known:
             return self
         after = copy(self)
-        after._pending = [*self._pending, squares]
+        after._followed = self._followed[0], [*self._followed[1], squares]
         if after.num_pending > max(_LONGEST, squares.fallen.shape[1]):
             return after.forgotten()
         return after
 
     def at(self, index: Tensor) -> Self:
         """Return the posterior at some of the points, given their numbers (q,)."""
-        store, after = self.store, copy(self)
-        after._store, after._waiting = None if store is None else store.selected(index), []
-        known = index[: int((index < len(self._variance)).long().cumprod(0).sum())]
-        after._variance, after._mean = self._variance[known], None
-        after._pending = self._pending if len(known) else []
+        after = self._over(None if self.store is None else self.store.selected(index))
+        variance, pending = self._followed
+        known = index[: int((index < len(variance)).long().cumprod(0).sum())]
+        after._followed, after._mean = (variance[known], pending if len(known) else []), None
         return after
 
     def rotated(self, basis: Tensor) -> Self:
         """Return the posterior in other coordinates, rows (k, m) of these, with nothing left out."""
-        store, after = self.store, self.forgotten()
-        after._store, after._waiting = None if store is None else store.rotated(basis), []
-        return after
+        return self.forgotten()._over(None if self.store is None else self.store.rotated(basis))
 
     def refilled(self, features: ComputedFeatures, number: int, size: int) -> Self:
         """Return what is kept of so many points of other features, of which there are so many."""
-        after, store = self.forgotten(), FeatureStore(number, self._variance)
-        after._store, after._waiting = None, []
-        if self._has_room(number, size):
-            store.resize(size)
-            for block, each in features.blocks():
-                store.write(each, block, 0)
-            after._store = store
-        return after
+        has_room, blocks = self._has_room(number, size), features.blocks()
+        store = FeatureStore.holding(blocks, number, size, self._followed[0]) if has_room else None
+        return self.forgotten()._over(store)
 
     def forgotten(self) -> Self:
         """Return the posterior with nothing known of it, for it is another one, or seen otherwise."""
         after = copy(self)
-        after._pending, after._variance, after._mean = [], self._variance[:0], None
+        after._followed, after._mean = (self._followed[0][:0], []), None
         return after
 
     @property
     def num_pending(self) -> int:
         """Number of rows that were not applied yet."""
-        return sum(len(part) for each in self._pending for part in each)
+        return sum(len(part) for each in self._followed[1] for part in each)
 
     @property
     def is_known(self) -> bool:
         """Whether the variances of some points are followed."""
-        return len(self._variance) > 0
+        return len(self._followed[0]) > 0
 
     def variance(self, features: Features, prior_variance: Tensor, dtc: OnlineDTC) -> Tensor:
         """Return posterior variances, (u,), which rounding may have made slightly negative; remembered.
@@ -175,20 +165,21 @@ class PlayedPanel:
 
         Cost: O(u m k) for k changes since, O(m²) for a point that was not asked about before.
         """
-        number = len(self._variance)
-        if self._pending or number < len(prior_variance):
-            squares = joined(self._pending) if self._pending else Squares.none(0, prior_variance)
+        known, pending = self._followed
+        number = len(known)
+        if pending or number < len(prior_variance):
+            squares = joined(pending) if pending else Squares.none(0, prior_variance)
             width = squares.fallen.shape[1]
             afresh = dtc.variance if len(prior_variance) - number > dtc.size else dtc.quick_variance
             parts = []
             for block, each in features.blocks():
-                old = self._variance[block]
+                old = known[block]
                 k = len(old)
                 for rows, sign in zip(squares, (-1, 1), strict=True):
                     old = with_squares(old, rows @ each[:width, :k], sign)
                 parts += [old, afresh(prior_variance[block][k:], each[:, k:])] if k < each.shape[1] else [old]
-            self._variance, self._pending = torch.cat(parts), []
-        return self._variance
+            self._followed = torch.cat(parts), []
+        return self._followed[0]
 
     def mean(self, features: Features, weights: Tensor) -> Tensor:
         """Return posterior means, (u,), given the weights (m,); remembered. Cost: O(u m)."""
@@ -196,6 +187,12 @@ class PlayedPanel:
             parts = [weights @ each for _, each in features.blocks()]
             self._mean = weights, torch.cat(parts) if parts else weights[:0]
         return self._mean[1]
+
+    def _over(self, store: FeatureStore | None) -> Self:
+        """Return the same with these features of all points."""
+        after = copy(self)
+        after._kept = store, []
+        return after
 
     def _has_room(self, number: int, size: int) -> bool:
         return self._memory is None or 8 * number * size <= self._memory

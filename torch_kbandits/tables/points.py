@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from torch_kbandits.candidates.sources import ArmSource
+from torch_kbandits.numerics.appended import appended
 from torch_kbandits.numerics.rows import RowIndex, row_keys
 
 #: So many points that were not looked up before are looked for in one pass through all arms.
@@ -85,7 +86,7 @@ class PointList:
     def with_points(self, others: Tensor, keys: list[bytes] | None = None) -> Self:
         """Return the list with points (k, d), all different and not in it yet, appended; their keys may be known."""
         longer, rows = copy(self), list(range(len(self), len(self) + len(others)))
-        longer._others = torch.cat([self._others, others])
+        longer._others = appended(self._others, others)
         longer._rows_of_others = self._rows_of_others.extended(dict(zip(keys or row_keys(others), rows, strict=True)))
         longer._found = others, rows
         return longer
