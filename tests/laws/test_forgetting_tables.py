@@ -22,10 +22,11 @@ from torch_kbandits import (
     NumericalError,
     RidgeLeverageSampling,
 )
-from torch_kbandits.beliefs import FeatureTable, choice
+from torch_kbandits.beliefs import FeatureTable, Terms, belief_over, choice
 from torch_kbandits.beliefs.forgetting import ForgettingTable
 from torch_kbandits.dictionaries import FixedDictionary, GreedyDictionary
-from torch_kbandits.memory import KeepAll, Restart, SlidingWindow
+from torch_kbandits.memory import Discount, KeepAll, Restart, SlidingWindow
+from torch_kbandits.observations.ledger import History
 from torch_kbandits.tables import lazy
 
 SOME = data(30, 2, seed=51)[0]
@@ -361,3 +362,25 @@ def test_single_precision():
     wanted = expected(bandit, "window", 14.0)
     assert difference(bandit._belief._table.mean, wanted.posterior.mean) < 1e-3
     assert difference(bandit._belief._table.variance, wanted.posterior.variance) < 1e-3
+
+
+def test_a_rule_sees_what_rewards_count_for_that_are_learned_late(monkeypatch):
+    """A batch rule held them back, or a memory was chosen after they were told."""
+    original, seen = GreedyDictionary.select, []
+
+    def spy(rule, played, generator=None):
+        seen.append(played)
+        return original(rule, played, generator)
+
+    monkeypatch.setattr(GreedyDictionary, "select", spy)
+    belief = belief_over(Arms(ARMS), Terms(matern(), LAMBDA, 0, exact=False, memory=Discount(0.5))).at(2.0)
+    belief = belief.learned(told_at(ARMS[:2], [0.0, 1.0]), GreedyDictionary(2), None)
+    belief.learned(told_at(ARMS[1:3], [1.0, 2.0]), GreedyDictionary(2), None)
+    assert difference(seen[0].counts, np.array([0.25, 0.5])) < 1e-15
+    assert difference(seen[1].counts, np.array([0.25, 1.0, 1.0])) < 1e-15
+    assert difference(seen[1].new_counts, np.array([0.0, 0.5, 1.0])) < 1e-15
+
+
+def told_at(X, times):
+    rounds = torch.zeros(len(X), dtype=torch.long)
+    return History(X, X[:, 0], rounds, None, torch.tensor(times, dtype=DOUBLE))
