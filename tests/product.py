@@ -266,18 +266,9 @@ def rightly_refused(combination: Combination) -> bool:
     return any(reason.holds(combination) for reason in RIGHTLY.values())
 
 
-#: What is refused today and is to come (issue 16). What is done leaves this table: it holds nothing that works.
-TO_COME = {
-    "Thompson sampling on stored arms under a prior on time": Reason(
-        lambda it: it.rule == "Thompson" and it.where.stored and it.memory in PRIORS_ON_TIME,
-        "draws at all arms at once",
-    ),
-}
-
-
 def reasons(combination: Combination) -> list[str]:
-    """Why a combination should be refused today."""
-    return [name for name, reason in (RIGHTLY | TO_COME).items() if reason.holds(combination)]
+    """Why a combination should be refused."""
+    return [name for name, reason in RIGHTLY.items() if reason.holds(combination)]
 
 
 class Refused(NamedTuple):
@@ -470,7 +461,7 @@ def table(results: list[Found]) -> str:
     lines |= {"refused rightly": sum(rightly_refused(result.combination) for result in refused)}
     lines |= {"refused only by the first ask": sum(result.refused.at_ask for result in refused)}
     rows = [f"{count:6}         {name}" for name, count in lines.items()]
-    order = [*RIGHTLY, *TO_COME, "for no known reason"]
+    order = [*RIGHTLY, "for no known reason"]
     return "\n".join([*rows, " for it  alone", *(f"{counts[name]:6} {alone[name]:6}  {name}" for name in order)])
 
 

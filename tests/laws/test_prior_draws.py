@@ -8,6 +8,7 @@ from botorch.exceptions.errors import UnsupportedError
 from gpytorch.kernels import MaternKernel, PeriodicKernel, RBFKernel, RQKernel
 from problems import DOUBLE, KERNELS, data, difference, exactly, linear, matern, rbf, scaled
 
+from torch_kbandits.kernels import ForgettingKernel, SpaceTimeKernel
 from torch_kbandits.numerics import prior_draws as module
 from torch_kbandits.numerics import waves
 from torch_kbandits.numerics.prior_draws import FourierDraws, JointDraws, LowRankDraws, prior_draws
@@ -73,6 +74,18 @@ class InBlocks:
 def test_fourier_draws_have_the_prior_covariance(name, kind, few_features):
     kernel, dense = KERNELS[name]
     assert standardised(sample(kind(kernel(), far_copies(X)), 150), 0.0, dense(X.numpy(), X.numpy())) < 5.0
+
+
+def test_waves_in_time_and_space_have_the_covariance_of_the_product(few_features):
+    """Also where two kernels on time are one another's factor, as under two memories that are priors on time."""
+    in_time = MaternKernel(nu=2.5).double() * ForgettingKernel(0.3)
+    in_time.kernels[0].lengthscale = 2.0
+    points = torch.cat([torch.arange(len(X), dtype=DOUBLE).unsqueeze(-1), X], dim=1)
+    times = points[:, :1].numpy()
+    expected = 0.7 ** (np.abs(times - times.T) / 2.0) * oracles.matern52(2.0)(times, times)
+    expected *= oracles.rbf(0.5, 1.7)(X.numpy(), X.numpy())
+    draws = InBlocks(SpaceTimeKernel(scaled(rbf(0.5), 1.7), in_time), far_copies(points))
+    assert standardised(sample(draws, 150), 0.0, expected) < 5.0
 
 
 @pytest.mark.parametrize("kind", [FourierDraws, InBlocks])

@@ -3,9 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from product import RIGHTLY, TO_COME, drawn, found, played, reasons, rightly_refused, says_what_to_do, table
-
-from torch_kbandits import InputError
+from product import RIGHTLY, drawn, found, played, reasons, rightly_refused, says_what_to_do, table
 
 # Where a linear function vanishes so does its variance, which GPyTorch then floors.
 pytestmark = pytest.mark.filterwarnings("ignore:Negative variance values")
@@ -17,14 +15,13 @@ NUMBER, SEEDS = 60, [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in
 @pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize("seed", SEEDS)
 def test_what_is_drawn_is_played_or_refused_for_a_known_reason(seed, tmp_path):
-    """What is in ``TO_COME`` is refused today: where it is not, it is to leave that table."""
     results = found(drawn(seed, NUMBER), tmp_path, turns=2 if seed else 1)
     assert [(result.combination, result.broke) for result in results if result.broke is not None] == []
     for combination, refused, _ in results:
         expected = reasons(combination)
         assert (refused is not None) is bool(expected), (combination, refused, expected)
         if refused is not None:
-            says = [(RIGHTLY | TO_COME)[reason].says for reason in expected]
+            says = [RIGHTLY[reason].says for reason in expected]
             assert any(words in refused.message for words in says), (combination, refused)
             assert says_what_to_do(refused.message), refused.message
     assert f"{NUMBER:6}         drawn" in table(results)
@@ -33,16 +30,6 @@ def test_what_is_drawn_is_played_or_refused_for_a_known_reason(seed, tmp_path):
 def alone(reason):
     """The first combination drawn that is refused for this reason and no other."""
     return next(it for it in drawn(1000, 3000) if reasons(it) == [reason])
-
-
-@pytest.mark.parametrize(
-    "reason", [pytest.param(reason, marks=pytest.mark.xfail(strict=True, raises=InputError)) for reason in TO_COME]
-)
-@pytest.mark.usefixtures("short_searches")
-def test_what_is_to_come_plays(reason, tmp_path):
-    refused = played(alone(reason), tmp_path)
-    if refused is not None:
-        raise InputError(refused.message)
 
 
 @pytest.mark.parametrize("reason", RIGHTLY)
@@ -57,13 +44,12 @@ REMEDIES = {
     "repetition of a point that is another in each round": {"batches": "global"},
     "Thompson sampling by a kernel without waves on stored arms": {"rule": "upper bound"},
     "stages on a box": {"space": "actions"},
-    "Thompson sampling on stored arms under a prior on time": {"memory": "window"},
 }
 
 
 @pytest.mark.one_in(3)
 @pytest.mark.usefixtures("short_searches")
-@pytest.mark.parametrize("reason", RIGHTLY | TO_COME)
+@pytest.mark.parametrize("reason", RIGHTLY)
 def test_doing_what_the_message_says_helps(reason, tmp_path):
     remedied = replace(alone(reason), **REMEDIES[reason])
     assert reasons(remedied) == []

@@ -446,10 +446,17 @@ class FeatureTable(TableBelief):
         return self._feature_rows
 
     def _draw_correction(self, prior_at: Callable[[Tensor], Tensor], generator: torch.Generator) -> Tensor:
-        """Return Σ_j (w_j − g_j) z_j at the arms, w drawn from N(0, V⁻¹) and g the coordinates of the prior draw.
+        return self._combined(self.draw_correction(prior_at, generator))
 
-        The weights need no factor of V: V⁻¹(ξ₀ + Σ_s √(c_s/λ) z_s ξ_s) has covariance V⁻¹. Cost: O(A m + u m + m²),
-        and O(m³) while points are left out.
+    def draw_correction(self, prior_at: Callable[[Tensor], Tensor], generator: torch.Generator) -> Tensor:
+        """Return weights c (m,) so that a prior draw and cᵀz are a draw of f − mean, at points of coordinates z.
+
+        They are w − g, w drawn from N(0, V⁻¹) and g the coordinates of the prior draw. The former needs no factor of V:
+        V⁻¹(ξ₀ + Σ_s √(c_s/λ) z_s ξ_s) has covariance V⁻¹. Cost: O(u m + m²), and O(m³) while points are left out.
+
+        Args:
+            prior_at: the prior draw's values (k,) at rows (k,).
+            generator: all other randomness.
         """
         counts = self._log.counts
         played = self._features(self._played_rows)
@@ -458,8 +465,7 @@ class FeatureTable(TableBelief):
             noise = self.regularization / counts
             normals = torch.randn(len(noise), generator=generator, dtype=torch.float64, device="cpu").to(noise)
             values = (prior_at(self._played_rows) + noise.sqrt() * normals) / noise
-            correction = -self._dtc.solve(combined(played, values))
-            return self._combined(correction)
+            return -self._dtc.solve(combined(played, values))
         at_features = prior_at(self._feature_rows).double().unsqueeze(-1)
         coordinates = torch.linalg.solve_triangular(self._dtc.factor, at_features, upper=False).squeeze(-1)
         positions = [self._positions[row] for row in self._dictionary_rows.tolist()]
@@ -469,7 +475,7 @@ class FeatureTable(TableBelief):
         )
         noise = (counts / self.regularization).sqrt() * normals[len(basis) :]
         drawn = normals[: len(basis)] @ basis + combined(played, noise)
-        return self._combined(self._dtc.solve(drawn) - basis.mT @ (basis @ coordinates))
+        return self._dtc.solve(drawn) - basis.mT @ (basis @ coordinates)
 
     def _combined(self, weights: Tensor) -> Tensor:
         """Return wᵀz at the arms for weights w (m,), (A,)."""

@@ -1,5 +1,6 @@
 """The posterior over points that are not listed: boxes, and joint points."""
 
+from collections.abc import Callable
 from copy import copy
 from typing import Self, cast
 
@@ -13,6 +14,7 @@ from torch_kbandits.beliefs.embedded import Embedded
 from torch_kbandits.beliefs.features import FeatureTable
 from torch_kbandits.beliefs.forgetting import ForgettingTable
 from torch_kbandits.beliefs.joint_lookahead import JointLookahead
+from torch_kbandits.beliefs.table import wave_prior
 from torch_kbandits.candidates.sources import UnsearchedArms
 from torch_kbandits.dictionaries import DictionaryRule, Selection
 from torch_kbandits.memory import Memory
@@ -170,6 +172,17 @@ class JointBelief(Belief):
         prior = gram(self.kernel, left.points, right.points).double()
         spanned = left.coordinates.mT @ right.coordinates
         return prior - spanned + self._table.posterior.inverse_product(left.coordinates, right.coordinates)
+
+    def draw(self, seed: int) -> Callable[[Tensor], Tensor]:
+        """Return a draw of f − mean as a function of points, (k, d) to (k,): the same one in whatever blocks.
+
+        Raises:
+            InputError: if there are no waves of the kernel.
+        """
+        generator = torch.Generator().manual_seed(seed)
+        waves = wave_prior(self.kernel, self._table.no_points.shape[-1]).draw(generator)
+        correction = self._table.draw_correction(lambda rows: waves.at(self._table.points_of(rows)), generator)
+        return lambda X: waves.at(X) + correction @ self.embed(X).coordinates
 
     def hallucinated(self, points: Tensor) -> Self:
         """Return the posterior with points (k, d) observed, which join the dictionary; this one stays as it is.

@@ -1,7 +1,7 @@
 """What is chosen next among the actions of a round, with points pending."""
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import cached_property
 from typing import Protocol, cast
@@ -72,6 +72,10 @@ class JointPosterior(Protocol):
 
     def covariance_at(self, left: Embedded, right: Embedded) -> Tensor:
         """Return posterior covariances, (k, l)."""
+        ...
+
+    def draw(self, seed: int) -> Callable[[Tensor], Tensor]:
+        """Return a draw of f − mean as a function of points, (k, d) to (k,)."""
         ...
 
     def hallucinated(self, points: Tensor) -> "JointPosterior":
@@ -263,11 +267,10 @@ class _StoredOffer:
         return _incumbent(self)
 
     def deviation(self, seed: int) -> Tensor:
-        """Raise: a draw of the joint posterior is at all arms at once."""
-        raise InputError(
-            "Thompson sampling under a prior on time draws at all arms at once, and these are not in memory: give Arms "
-            "a tensor, or take a memory that is no prior on time."
-        )
+        """Return a draw of f − mean from the joint posterior of the arms, (A,), made of waves; see ``Waves``."""
+        draw = self._belief.draw(seed)
+        with torch.no_grad():
+            return torch.cat([draw(block).to(block) for block in self._blocks()])
 
     def _blocks(self) -> Iterable[Tensor]:
         return () if self._domain.blocks is None else self._domain.blocks()

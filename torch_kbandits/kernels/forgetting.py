@@ -1,6 +1,6 @@
 """The kernel on time of TV-GP-UCB."""
 
-from typing import Any
+from typing import Any, cast
 
 import torch
 from gpytorch.constraints import Interval
@@ -11,6 +11,7 @@ from torch.nn import Parameter
 from torch_kbandits.errors import InputError
 from torch_kbandits.kernels.hyperparameters import bounded, exact_value
 from torch_kbandits.kernels.times import check_times
+from torch_kbandits.numerics.waves import wave_frequencies
 
 #: Largest ε that a fit tries by default: at 1 the kernel has no gradient. A number of every dtype.
 _LARGEST = 1.0 - 2.0**-20
@@ -77,6 +78,17 @@ class ForgettingKernel(Kernel):
         if diag:
             return (rate.squeeze(-1) * (x1 - x2).squeeze(-1).abs()).exp()
         return (rate * (x1 - x2.mT).abs()).exp()
+
+
+@wave_frequencies.register
+def _frequencies(kernel: ForgettingKernel, dimension: int, number: int, generator: torch.Generator) -> Tensor:
+    """Draw from a Cauchy distribution of scale −½ ln(1 − ε), the density of an exponential."""
+    turns = torch.rand(number, generator=generator, dtype=torch.float64, device="cpu") - 0.5
+    frequencies = torch.zeros(dimension, number, dtype=torch.float64, device="cpu")
+    frequencies[0 if kernel.active_dims is None else int(cast(Tensor, kernel.active_dims))] = torch.tan(
+        torch.pi * turns
+    ) * (-0.5 * torch.log1p(-kernel.forgetting.squeeze()))
+    return frequencies
 
 
 def _check(forgetting: Tensor) -> None:

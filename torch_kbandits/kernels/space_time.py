@@ -4,12 +4,15 @@ from collections.abc import Iterator
 from copy import deepcopy
 from typing import Any
 
+import torch
+from botorch.exceptions.errors import UnsupportedError
 from gpytorch.kernels import Kernel
 from linear_operator import to_dense
 from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.kernels.numberless import NumberlessKernel
+from torch_kbandits.numerics.waves import wave_frequencies
 
 
 class SpaceTimeKernel(NumberlessKernel):
@@ -43,3 +46,12 @@ class SpaceTimeKernel(NumberlessKernel):
         times = self.time_kernel(x1[..., :1], x2[..., :1], diag=diag)
         places = self.space_kernel(x1[..., 1:], x2[..., 1:], diag=diag)
         return self.in_batch(to_dense(times) * to_dense(places), diag)
+
+
+@wave_frequencies.register
+def _frequencies(kernel: SpaceTimeKernel, dimension: int, number: int, generator: torch.Generator) -> Tensor:
+    """Draw those of the two kernels, apart from each other: the density of a product of kernels on other columns."""
+    if kernel.active_dims is not None:
+        raise UnsupportedError("There are no random Fourier features of a SpaceTimeKernel on some columns alone.")
+    time = wave_frequencies(kernel.time_kernel, 1, number, generator)
+    return torch.cat([time, wave_frequencies(kernel.space_kernel, dimension - 1, number, generator)])

@@ -2,13 +2,14 @@
 
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import singledispatch
 from math import pi
 from typing import Any, cast
 
 import torch
 from botorch.exceptions.errors import UnsupportedError
 from botorch.sampling.pathwise.features.generators import gen_kernel_features
-from gpytorch.kernels import Kernel, MaternKernel, RBFKernel, ScaleKernel
+from gpytorch.kernels import Kernel, MaternKernel, ProductKernel, RBFKernel, ScaleKernel
 from torch import Tensor
 
 from torch_kbandits.numerics.gram import prior_variance
@@ -98,6 +99,39 @@ class Waves:
         return values.to(**kind)
 
 
+@singledispatch
+def wave_frequencies(kernel: Kernel, dimension: int, number: int, generator: torch.Generator) -> Tensor:
+    """Draw frequencies from the spectral density of a kernel, in radians for each unit of x, (d, J).
+
+    ``wave_frequencies.register`` takes those of kernels of your own.
+
+    Args:
+        kernel: in double precision on the CPU.
+        dimension: d.
+        number: J.
+        generator: all randomness.
+
+    Raises:
+        UnsupportedError: if the kernel is not RBF or Matérn, scaled or not, nor a product of such, nor registered.
+    """
+    if type(kernel) is ProductKernel and kernel.active_dims is None:
+        return sum(
+            (wave_frequencies(cast(Kernel, each), dimension, number, generator) for each in kernel.kernels),
+            start=torch.zeros(dimension, number, dtype=torch.float64, device="cpu"),
+        )
+    base = kernel
+    while type(base) is ScaleKernel:
+        base = base.base_kernel
+    # Subclasses may be other functions than their parents, whose features BoTorch would take for them.
+    if type(base) not in (RBFKernel, MaternKernel):
+        raise UnsupportedError(f"There are no random Fourier features of {type(base).__name__}.")
+    with torch.no_grad(), seeded(int(torch.randint(2**31, (), generator=generator, device="cpu"))):
+        features = gen_kernel_features(kernel, num_inputs=dimension, num_outputs=2 * number)
+        # It is linear: it selects active dimensions and divides by lengthscales.
+        to_inputs = cast(Any, features.input_transform)
+        return to_inputs(torch.eye(dimension, dtype=torch.float64, device="cpu")) @ features.weight.mT
+
+
 class WavePrior:
     """A prior N(0, k) of which draws are made of waves, fresh ones for each: random Fourier features.
 
@@ -115,30 +149,20 @@ class WavePrior:
         dimension: d.
 
     Raises:
-        UnsupportedError: if the kernel is not RBF or Matérn, scaled or not.
+        UnsupportedError: if there are no waves of the kernel; see ``wave_frequencies``.
     """
 
     def __init__(self, kernel: Kernel, dimension: int) -> None:
-        base = kernel
-        while type(base) is ScaleKernel:
-            base = base.base_kernel
-        # Subclasses may be other functions than their parents, whose features BoTorch would take for them.
-        if type(base) not in (RBFKernel, MaternKernel):
-            raise UnsupportedError(f"There are no random Fourier features of {type(base).__name__}.")
         # In double precision on the CPU, whatever the points are: so a draw depends on kernel and generator alone.
-        self._kernel = deepcopy(kernel).to("cpu", torch.float64)
-        self._directions = torch.eye(dimension, dtype=torch.float64, device="cpu")
-        with torch.no_grad():
-            self._deviation = prior_variance(self._kernel, self._directions[:1]).sqrt()
+        self._kernel, self._dimension = deepcopy(kernel).to("cpu", torch.float64), dimension
+        self.draw(torch.Generator())
 
     def draw(self, generator: torch.Generator) -> Waves:
         """Return a fresh draw."""
         weights = torch.randn(2, _FEATURES // 2, generator=generator, dtype=torch.float64, device="cpu")
-        amplitudes = weights.norm(dim=0) * self._deviation * (2.0 / _FEATURES) ** 0.5
         phases = torch.atan2(weights[0], weights[1])
-        with torch.no_grad(), seeded(int(torch.randint(2**31, (), generator=generator, device="cpu"))):
-            features = gen_kernel_features(self._kernel, num_inputs=len(self._directions), num_outputs=_FEATURES)
-            # It is linear: it selects active dimensions and divides by lengthscales.
-            to_inputs = cast(Any, features.input_transform)
-            frequencies = to_inputs(self._directions) @ features.weight.mT
+        with torch.no_grad():
+            somewhere = torch.zeros(1, self._dimension, dtype=torch.float64, device="cpu")
+            amplitudes = weights.norm(dim=0) * (2.0 / _FEATURES * prior_variance(self._kernel, somewhere)).sqrt()
+            frequencies = wave_frequencies(self._kernel, self._dimension, _FEATURES // 2, generator)
         return Waves(frequencies / (2.0 * pi), phases / (2.0 * pi), amplitudes)
