@@ -16,7 +16,7 @@ from benchmarks.memory import resident_bytes
 from benchmarks.references import Array
 from benchmarks.report import Report, Table, spread
 from torch_kbandits.algorithms import EKUCB
-from torch_kbandits.beliefs import GrowingBelief
+from torch_kbandits.beliefs.nystrom import NystromBelief
 from torch_kbandits.environments.anchors import bump
 from torch_kbandits.environments.covariances import stationary_kernel
 
@@ -144,7 +144,7 @@ def _long(sizes: Sizes) -> dict[str, Any]:
         bandit.inducing_points.numpy(), history.X.numpy(), history.Y.numpy(), offered.numpy(), lengthscale
     )
     with torch.no_grad():
-        belief = cast(GrowingBelief, bandit._belief)  # whose model is there without a pass over the history
+        belief = cast(NystromBelief, bandit._belief)  # whose model is there without a pass over the history
         posterior = belief.posterior_model.posterior(offered.unsqueeze(-2))
     return {
         "seconds": float(milliseconds.sum()) / 1e3,

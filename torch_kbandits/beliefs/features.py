@@ -517,7 +517,7 @@ class FeatureTable(TableBelief):
         if not before.dtc.left_out:
             self._whole = dtc, before
 
-    def _growth(self, joining: Tensor, played: Panel, played_rows: Tensor) -> Growth:
+    def _growth(self, joining: Tensor, played: PlayedPanel, played_rows: Tensor) -> Growth:
         """Return the posterior with rows (a,) spanned, on the data so far. Those in the span add no feature."""
         dtc = self._dtc
         if len(joining) == 0:

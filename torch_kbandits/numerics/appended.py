@@ -20,7 +20,7 @@ def appended(rows: Tensor, new: Tensor) -> Tensor:
     n, number = len(rows), len(rows) + len(new)
     if number <= _SHORT:
         return torch.cat([rows, new])
-    buffer, taken = _BUFFERS.get(rows, (rows, [n]))
+    buffer, taken = _BUFFERS[rows] if rows in _BUFFERS else (rows, [n])
     if taken[0] != n or len(buffer) < number:
         buffer, taken = rows.new_empty(2 * number, *rows.shape[1:]), [n]
         buffer[:n] = rows
