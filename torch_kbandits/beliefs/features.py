@@ -281,6 +281,8 @@ class FeatureTable(TableBelief):
             spanning = dictionary = self._spanning(dictionary if len(dictionary) <= len(played_rows) else played_rows)
         elif left_out == () and self._num_arms == 0:  # with points that leave, what spans the others might
             spanning = self._spanning(dictionary)
+            if len(spanning) == len(dictionary) and not self._is_fragile:
+                spanning = dictionary  # in an order in which a rule's kernel values are known
         after = copy(self)
         after._replace(spanning, played_rows, X, Y, located)
         after._dictionary_rows = dictionary
