@@ -73,7 +73,7 @@ def test_appended_rows_may_branch(steps, most):
 
 
 def test_appending_does_not_copy_what_is_there():
-    start = appended(torch.zeros(2_000, 2), torch.ones(1, 2))
+    start = appended(torch.zeros(20_000, 2), torch.ones(1, 2))
     longer = appended(start, torch.ones(1, 2))
     assert longer.data_ptr() == start.data_ptr()
     assert appended(start, torch.zeros(1, 2)).data_ptr() != start.data_ptr()  # the room is taken

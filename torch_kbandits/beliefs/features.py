@@ -279,10 +279,17 @@ class FeatureTable(TableBelief):
             after = copy(self)  # features are written beyond those in use only
             if after._advance(joining, left_out, dictionary, played_rows, told):
                 return after
+        spanning = dictionary
         if self.exact:
-            dictionary = self._spanning(played_rows)
+            spanning = dictionary = self._spanning(played_rows)
+        elif left_out == () and self._num_arms == 0:  # with points that leave, what spans the others might
+            spanning = self._spanning(dictionary)
+            if len(spanning) == len(dictionary) and not self._is_fragile:
+                spanning = dictionary  # in an order in which a rule's kernel values are known
         after = copy(self)
-        after._replace(dictionary, played_rows, X, Y, located)
+        after._replace(spanning, played_rows, X, Y, located)
+        after._dictionary_rows = dictionary
+        after._positions = dict.fromkeys(dictionary.tolist()) | after._positions
         return after
 
     def _listing(self, points: Tensor) -> Self:
@@ -633,7 +640,7 @@ class FeatureTable(TableBelief):
         self._written_last[0] = None
         features = self._embedded(dictionary_rows, factor)
         self._refit(dtc, played, features)
-        self._dictionary_rows = self._feature_rows = dictionary_rows
+        self._feature_rows = dictionary_rows
         self._positions = {row: position for position, row in enumerate(dictionary_rows.tolist())}
         least = FRAGILE[factor.dtype] * self._kernel_bound
         self._is_fragile = self.exact and bool((factor.diagonal().square() <= least).any())

@@ -32,8 +32,8 @@ class ContextualActions(Candidates):
         dtype: of all points where neither actions nor bounds are tensors.
         num_restarts: starting points of the search over a box.
         raw_samples: random points from which they are chosen.
-        row_memory: bytes that the features of played points may occupy under a dictionary that only grows; beyond, they
-            are computed again whenever it grows. 0 keeps none.
+        row_memory: bytes that the features of played points may occupy at a dictionary; beyond, they are computed again
+            whenever a point joins, or a rule asks about played points. 0 keeps none.
 
     Raises:
         InputError: if an argument does not fit, or not exactly one kind of actions is given.

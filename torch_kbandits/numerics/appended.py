@@ -5,7 +5,7 @@ from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
 
 #: Below this many rows a copy costs no more.
-_SHORT = 1024
+_SHORT = 16384
 
 #: Of tensors returned: the buffer that each shows the beginning of, and how much of it is taken.
 _BUFFERS = WeakIdKeyDictionary()
@@ -20,7 +20,7 @@ def appended(rows: Tensor, new: Tensor) -> Tensor:
     n, number = len(rows), len(rows) + len(new)
     if number <= _SHORT:
         return torch.cat([rows, new])
-    buffer, taken = _BUFFERS.get(rows, (rows, [n]))
+    buffer, taken = _BUFFERS.get(rows) or (rows, [n])
     if taken[0] != n or len(buffer) < number:
         buffer, taken = rows.new_empty(2 * number, *rows.shape[1:]), [n]
         buffer[:n] = rows

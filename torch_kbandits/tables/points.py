@@ -85,10 +85,10 @@ class PointList:
 
     def with_points(self, others: Tensor, keys: list[bytes] | None = None) -> Self:
         """Return the list with points (k, d), all different and not in it yet, appended; their keys may be known."""
-        longer, rows = copy(self), list(range(len(self), len(self) + len(others)))
+        longer, rows = copy(self), range(len(self), len(self) + len(others))
         longer._others = appended(self._others, others)
         longer._rows_of_others = self._rows_of_others.extended(dict(zip(keys or row_keys(others), rows, strict=True)))
-        longer._found = others, rows
+        longer._found = others, list(rows)
         return longer
 
     def verify(self) -> None:
