@@ -272,10 +272,6 @@ TO_COME = {
         lambda it: it.rule == "stages" and (it.dictionary, it.memory, it.batches) != ("none",) * 3, "exact posteriors"
     ),
     "stages on stored arms": Reason(lambda it: it.rule == "stages" and it.where.stored, "finite set of actions"),
-    "Thompson sampling on stored arms under a prior on time": Reason(
-        lambda it: it.rule == "Thompson" and it.where.stored and it.memory in PRIORS_ON_TIME,
-        "draws at all arms at once",
-    ),
 }
 
 

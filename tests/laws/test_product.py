@@ -59,7 +59,6 @@ REMEDIES = {
     "stages on a box": {"space": "actions"},
     "stages with a dictionary, a memory or batches": {"dictionary": "none", "memory": "none", "batches": "none"},
     "stages on stored arms": {"space": "actions"},
-    "Thompson sampling on stored arms under a prior on time": {"memory": "window"},
 }
 
 

@@ -193,7 +193,11 @@ class Pieces:
                 "of arms read from a file."
             )
         if self.acquisition.draws_functions and candidates.is_stored:
-            wave_prior(self.kernel, candidates.example.shape[-1])
+            for memory in self._all_memories or (None,):
+                kernel, example = self._kernel_under(memory), self.candidates.example
+                if self.candidates.is_timed and isinstance(kernel, SpaceTimeKernel):
+                    kernel, example = kernel.space_kernel, candidates.example
+                wave_prior(kernel, example.shape[-1])
 
     def _check_memory(self, memory: Memory) -> None:
         """Refuse a memory in which nothing ever counts.

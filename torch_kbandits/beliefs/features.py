@@ -398,10 +398,19 @@ class FeatureTable(TableBelief):
         return self._feature_rows
 
     def _draw_correction(self, prior_at: Callable[[Tensor], Tensor], generator: torch.Generator) -> Tensor:
-        """Return Σ_j (w_j − g_j) z_j at the arms, w drawn from N(0, V⁻¹) and g the coordinates of the prior draw.
+        """Return wᵀz at the arms for ``drawn_weights`` w. Cost: that of these, and O(A m)."""
+        store, weights = self._arms.features, self.drawn_weights(prior_at, generator)
+        return store.products(weights.unsqueeze(0).to(self._points.dtype), slice(0, store.num_points)).squeeze(0)
 
-        The weights need no factor of V: V⁻¹(ξ₀ + Σ_s √(c_s/λ) z_s ξ_s) has covariance V⁻¹. Cost: O(A m + u m + m²),
-        and O(m³) while points are left out.
+    def drawn_weights(self, prior_at: Callable[[Tensor], Tensor], generator: torch.Generator) -> Tensor:
+        """Return w (m,) such that a prior draw and wᵀz are a draw of f − mean.
+
+        It is a draw from N(0, V⁻¹) less the coordinates of the prior draw, and needs no factor of V:
+        V⁻¹(ξ₀ + Σ_s √(c_s/λ) z_s ξ_s) has covariance V⁻¹. Cost: O(u m + m²), and O(m³) while points are left out.
+
+        Args:
+            prior_at: the prior draw's values (k,) at rows (k,).
+            generator: all other randomness.
         """
         counts = self._log.counts
         played = self._played.features
@@ -410,8 +419,7 @@ class FeatureTable(TableBelief):
             noise = self.regularization / counts
             normals = torch.randn(len(noise), generator=generator, dtype=torch.float64, device="cpu").to(noise)
             values = (prior_at(self._played_rows) + noise.sqrt() * normals) / noise
-            correction = -self._dtc.solve(played.combinations(values.unsqueeze(-1)).squeeze(-1))
-            return self._combined(correction)
+            return -self._dtc.solve(played.combinations(values.unsqueeze(-1)).squeeze(-1))
         at_features = prior_at(self._feature_rows).double().unsqueeze(-1)
         coordinates = torch.linalg.solve_triangular(self._dtc.factor, at_features, upper=False).squeeze(-1)
         positions = [self._positions[row] for row in self._dictionary_rows.tolist()]
@@ -421,13 +429,7 @@ class FeatureTable(TableBelief):
         )
         noise = (counts / self.regularization).sqrt() * normals[len(basis) :]
         drawn = normals[: len(basis)] @ basis + played.combinations(noise.unsqueeze(-1)).squeeze(-1)
-        return self._combined(self._dtc.solve(drawn) - basis.mT @ (basis @ coordinates))
-
-    def _combined(self, weights: Tensor) -> Tensor:
-        """Return wᵀz at the arms for weights w (m,), (A,)."""
-        store = self._arms.features
-        rows = weights.unsqueeze(0).to(self._points.dtype)
-        return store.products(rows, slice(0, store.num_points)).squeeze(0)
+        return self._dtc.solve(drawn) - basis.mT @ (basis @ coordinates)
 
     # ---------------------------------------------------------------- low-rank changes
 

@@ -1,5 +1,6 @@
 """The posterior over points that are not listed: boxes, and joint points."""
 
+from collections.abc import Callable
 from copy import copy
 from typing import Self, cast
 
@@ -173,6 +174,15 @@ class JointBelief(Belief):
         prior = gram(self.kernel, left.points, right.points).double()
         spanned = left.coordinates.mT @ right.coordinates
         return prior - spanned + self._table.posterior.inverse_product(left.coordinates, right.coordinates)
+
+    def drawn_weights(self, prior_at: Callable[[Tensor], Tensor], generator: torch.Generator) -> Tensor:
+        """Return w (m,) such that a prior draw and wᵀz are a draw of f − mean.
+
+        Args:
+            prior_at: gives the prior draw's values (k,) at points (k, d); asked once.
+            generator: all other randomness.
+        """
+        return self._table.drawn_weights(lambda rows: prior_at(self._table.points_of(rows)), generator)
 
     def hallucinated(self, points: Tensor) -> Self:
         """Return the posterior with points (k, d) observed, which join the dictionary; this one stays as it is.

@@ -1,25 +1,32 @@
 """What is chosen next among the actions of a round, with points pending."""
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import cached_property
 from typing import Protocol, cast
 
 import torch
 from botorch.exceptions import BadInitialCandidatesWarning
+from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits.acquisition import AcquisitionRule, DiscretizedThompsonSampling, Domain
 from torch_kbandits.beliefs.base import Lookahead
 from torch_kbandits.beliefs.box_search import BoxSearch
 from torch_kbandits.beliefs.embedded import Embedded
+from torch_kbandits.beliefs.table import wave_prior
 from torch_kbandits.errors import InputError
+from torch_kbandits.kernels import SpaceTimeKernel
 from torch_kbandits.models import NystromGP, OnlineGP
+from torch_kbandits.numerics.gram import gram
 from torch_kbandits.numerics.linalg import covariance_root
 from torch_kbandits.numerics.prior_draws import JOINT_LIMIT
 from torch_kbandits.numerics.rows import distinct
 from torch_kbandits.numerics.ties import highest, tie_width
+
+#: Returns the values (k,) of a function at points (k, d).
+Draw = Callable[[Tensor], Tensor]
 
 
 class JointPosterior(Protocol):
@@ -80,6 +87,16 @@ class JointPosterior(Protocol):
 
     def remember(self, at: Embedded) -> None:
         """Keep a point (1, d) that was chosen, if that makes telling it faster."""
+        ...
+
+
+class _Drawn(JointPosterior, Protocol):
+    """A belief about joint points of which functions are drawn."""
+
+    kernel: Kernel
+
+    def drawn_weights(self, prior_at: Draw, generator: torch.Generator) -> Tensor:
+        """Return w (m,) such that a prior draw, whose values at points ``prior_at`` gives, and wᵀz are f − mean."""
         ...
 
 
@@ -258,14 +275,52 @@ class _StoredOffer:
         return _incumbent(self)
 
     def deviation(self, seed: int) -> Tensor:
-        """Raise: a draw of the joint posterior is at all arms at once."""
-        raise InputError(
-            "Thompson sampling under a prior on time draws at all arms at once, and these are not in memory: give Arms "
-            "a tensor, or take a memory that is no prior on time."
-        )
+        """Return a draw of f − mean from the joint posterior of the arms at the present time, (A,).
+
+        Equal arms get equal values to rounding. A prior draw is made of waves, and corrected by what was told:
+        Matheron's rule, as ``TableBelief.deviation``.
+
+        Raises:
+            InputError: if there are no waves of the kernel, of one time if it is a product with one on time.
+
+        Cost: that of the waves, and O(A m² + u³).
+        """
+        belief, generator = cast(_Drawn, self._belief), torch.Generator().manual_seed(seed)
+        if isinstance(belief.kernel, SpaceTimeKernel):
+            now = cast(Tensor, self._domain.context)[:1]
+            at_present, prior_at = _through_time(belief.kernel, now, belief.latest.shape[-1], generator)
+        else:
+            at_present = prior_at = wave_prior(belief.kernel, belief.latest.shape[-1]).draw(generator).at
+        weights = belief.drawn_weights(prior_at, generator)
+        parts = [at_present(block) + weights @ belief.embed(block).coordinates for block in self._blocks()]
+        return torch.cat(parts).to(belief.latest)
 
     def _blocks(self) -> Iterable[Tensor]:
         return () if self._domain.blocks is None else self._domain.blocks()
+
+
+def _through_time(
+    kernel: SpaceTimeKernel, now: Tensor, dimension: int, generator: torch.Generator
+) -> tuple[Draw, Draw]:
+    """Return a prior draw at points (k, d) of the present time (1,), and once at points (k, d) of other times.
+
+    At the present it is made of waves of the kernel on space; at other times it is drawn given these. For it is
+    f(t, x) = c f(now, x) + e(t, x) with c the covariance of the times over the variance at one, and e independent.
+    """
+    waves = wave_prior(kernel.space_kernel, dimension - 1).draw(generator)
+    level = gram(kernel.time_kernel, now.unsqueeze(-1)).double().sqrt()[0]
+
+    def at_present(points: Tensor) -> Tensor:
+        return level * waves.at(points[:, 1:])
+
+    def prior_at(points: Tensor) -> Tensor:
+        here = torch.cat([now.expand(len(points), 1), points[:, 1:]], dim=-1)
+        share = gram(kernel.time_kernel, points[:, :1], now.unsqueeze(-1)).double() / level.square()
+        rest = gram(kernel, points).double() - share * share.mT * gram(kernel, here).double()
+        normals = torch.randn(len(points), generator=generator, dtype=torch.float64, device="cpu").to(rest)
+        return share[:, 0] * at_present(here) + covariance_root(rest) @ normals
+
+    return at_present, prior_at
 
 
 def _incumbent(offer: _Offer | _StoredOffer) -> Tensor:
