@@ -19,6 +19,7 @@ from torch_kbandits import (
     CappedDictionary,
     ConstantWidth,
     EmptyHistoryError,
+    History,
     NumericalError,
     RidgeLeverageSampling,
 )
@@ -361,3 +362,28 @@ def test_single_precision():
     wanted = expected(bandit, "window", 14.0)
     assert difference(bandit._belief._table.mean, wanted.posterior.mean) < 1e-3
     assert difference(bandit._belief._table.variance, wanted.posterior.variance) < 1e-3
+
+
+def test_a_rule_is_shown_how_much_rewards_count_that_are_learned_late(monkeypatch):
+    """Rewards of a batch are learned together, the first of them when they have aged; one point was played twice."""
+    shown, rule, original = [], RULES["fresh"], RidgeLeverageSampling.select
+
+    def select(self, played, generator):
+        shown.append(played)
+        return original(self, played, generator)
+
+    monkeypatch.setattr(RidgeLeverageSampling, "select", select)
+    bandit = bandit_of("fresh", "discount")
+    bandit.tell(ARMS[:3], reward(ARMS[:3]), time=0.0)
+    belief = bandit._belief.at(2.0)
+    X, times = ARMS[[4, 0, 4]], torch.tensor([1.0, 1.5, 2.0], dtype=DOUBLE)
+    late = History(X, reward(X), torch.ones(3).long(), None, times)
+    belief = belief.learned(late, rule, torch.Generator().manual_seed(0))
+    fresh = np.array([0.8**0.5, 0.0, 0.0, 0.8 + 1.0])
+    assert shown[-1].counts.tolist() == pytest.approx(fresh + 0.64 * np.array([1.0, 1.0, 1.0, 0.0]))
+    assert shown[-1].new_counts.tolist() == pytest.approx(fresh)
+    noise = LAMBDA / np.array([0.64, 0.64, 0.64, 0.8, 0.8**0.5, 1.0])
+    told = torch.cat([ARMS[:3], X])
+    wanted = oracles.dtc(KERNEL, *dense(told, reward(told)), noise, *dense(belief.inducing_points, ARMS))
+    assert difference(belief.table.mean, wanted.mean) < wanted.rounding
+    assert difference(belief.table.variance, wanted.variance) < wanted.rounding

@@ -199,7 +199,8 @@ class ForgettingTable(Belief):
         played = replace(played, numbers=self._numbers.places(played.points) if len(self._numbers) else None)
         if bool((weights != 1.0).any()):
             less = torch.zeros_like(played.counts).index_add(0, table.places_of(X), (1.0 - weights).to(played.counts))
-            played = replace(played, counts=played.counts - less, new=cast(Tensor, played.new) - less)
+            new = cast(Tensor, played.new_counts) - less
+            played = replace(played, counts=played.counts - less, new_counts=new)
         if self._dictionary.weights is None:
             return played
         known = dict(zip(row_keys(self._dictionary.points), self._dictionary.weights.tolist(), strict=True))
