@@ -33,7 +33,8 @@ from torch_kbandits.acquisition import (
     UpperConfidenceRule,
 )
 from torch_kbandits.beliefs.table import TableBelief
-from torch_kbandits.candidates import TensorArms
+from torch_kbandits.candidates import TensorArms, Timed
+from torch_kbandits.kernels import ForgettingKernel, SpaceTimeKernel
 from torch_kbandits.looking.belief import recommended_point
 from torch_kbandits.memory import BackToPrior, Discount, SlidingWindow
 from torch_kbandits.numerics.waves import Waves
@@ -565,6 +566,25 @@ def test_under_a_memory_arms_are_those_in_memory_wherever_they_are(name, rule, s
     bandits[2].save(tmp_path / "bandit")
     assert torch.equal(Bandit.load(tmp_path / "bandit").ask(), bandits[0].ask())
     bandits[1].load_state_dict(bandits[0].state_dict())
+
+
+def test_draws_of_functions_that_change_need_no_arms_in_memory():
+    """A memory that is a prior on time is a kernel that knows the time; others that do have their own waves."""
+    words = {"regularization": 0.1, "acquisition": ThompsonRule(), "width": ConstantWidth(1.0), "seed": 2}
+    arms = Arms(in_blocks(FEW, 7))
+    bandits = [
+        Bandit(candidates=arms, kernel=rbf(0.3), memory=BackToPrior(0.1), **words),
+        Bandit(candidates=Timed(arms), kernel=SpaceTimeKernel(rbf(0.3), ForgettingKernel(0.1)), **words),
+        Bandit(candidates=Timed(Arms(in_blocks(FEW, 5))), kernel=rbf(2.0), **words),
+    ]
+    for _ in range(4):
+        asked = [bandit.ask() for bandit in bandits]
+        assert torch.equal(asked[0], asked[1])
+        for bandit, x in zip(bandits, asked, strict=True):
+            assert bandit.candidates.untimed.offers(x)
+            bandit.tell(x, reward(x))
+    with pytest.raises(InputError, match="draws a sum of random waves"):
+        Bandit(candidates=Timed(arms), kernel=SpaceTimeKernel(linear(), ForgettingKernel(0.1)), **words)
 
 
 def test_where_there_is_no_table_arms_that_change_are_noticed(saved):

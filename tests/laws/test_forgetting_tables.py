@@ -19,14 +19,14 @@ from torch_kbandits import (
     CappedDictionary,
     ConstantWidth,
     EmptyHistoryError,
+    History,
     NumericalError,
     RidgeLeverageSampling,
 )
-from torch_kbandits.beliefs import FeatureTable, Terms, belief_over, choice
+from torch_kbandits.beliefs import FeatureTable, choice
 from torch_kbandits.beliefs.forgetting import ForgettingTable
 from torch_kbandits.dictionaries import FixedDictionary, GreedyDictionary
-from torch_kbandits.memory import Discount, KeepAll, Restart, SlidingWindow
-from torch_kbandits.observations.ledger import History
+from torch_kbandits.memory import KeepAll, Restart, SlidingWindow
 from torch_kbandits.tables import lazy
 
 SOME = data(30, 2, seed=51)[0]
@@ -364,23 +364,26 @@ def test_single_precision():
     assert difference(bandit._belief._table.variance, wanted.posterior.variance) < 1e-3
 
 
-def test_a_rule_sees_what_rewards_count_for_that_are_learned_late(monkeypatch):
-    """A batch rule held them back, or a memory was chosen after they were told."""
-    original, seen = GreedyDictionary.select, []
+def test_a_rule_is_shown_how_much_rewards_count_that_are_learned_late(monkeypatch):
+    """Rewards of a batch are learned together, the first of them when they have aged; one point was played twice."""
+    shown, rule, original = [], RULES["fresh"], RidgeLeverageSampling.select
 
-    def spy(rule, played, generator=None):
-        seen.append(played)
-        return original(rule, played, generator)
+    def select(self, played, generator):
+        shown.append(played)
+        return original(self, played, generator)
 
-    monkeypatch.setattr(GreedyDictionary, "select", spy)
-    belief = belief_over(Arms(ARMS), Terms(matern(), LAMBDA, 0, exact=False, memory=Discount(0.5))).at(2.0)
-    belief = belief.learned(told_at(ARMS[:2], [0.0, 1.0]), GreedyDictionary(2), None)
-    belief.learned(told_at(ARMS[1:3], [1.0, 2.0]), GreedyDictionary(2), None)
-    assert difference(seen[0].counts, np.array([0.25, 0.5])) < 1e-15
-    assert difference(seen[1].counts, np.array([0.25, 1.0, 1.0])) < 1e-15
-    assert difference(seen[1].new_counts, np.array([0.0, 0.5, 1.0])) < 1e-15
-
-
-def told_at(X, times):
-    rounds = torch.zeros(len(X), dtype=torch.long)
-    return History(X, X[:, 0], rounds, None, torch.tensor(times, dtype=DOUBLE))
+    monkeypatch.setattr(RidgeLeverageSampling, "select", select)
+    bandit = bandit_of("fresh", "discount")
+    bandit.tell(ARMS[:3], reward(ARMS[:3]), time=0.0)
+    belief = bandit._belief.at(2.0)
+    X, times = ARMS[[4, 0, 4]], torch.tensor([1.0, 1.5, 2.0], dtype=DOUBLE)
+    late = History(X, reward(X), torch.ones(3).long(), None, times)
+    belief = belief.learned(late, rule, torch.Generator().manual_seed(0))
+    fresh = np.array([0.8**0.5, 0.0, 0.0, 0.8 + 1.0])
+    assert shown[-1].counts.tolist() == pytest.approx(fresh + 0.64 * np.array([1.0, 1.0, 1.0, 0.0]))
+    assert shown[-1].new_counts.tolist() == pytest.approx(fresh)
+    noise = LAMBDA / np.array([0.64, 0.64, 0.64, 0.8, 0.8**0.5, 1.0])
+    told = torch.cat([ARMS[:3], X])
+    wanted = oracles.dtc(KERNEL, *dense(told, reward(told)), noise, *dense(belief.inducing_points, ARMS))
+    assert difference(belief.table.mean, wanted.mean) < wanted.rounding
+    assert difference(belief.table.variance, wanted.variance) < wanted.rounding

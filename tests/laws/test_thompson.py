@@ -22,7 +22,7 @@ from botorch.sampling.pathwise import draw_kernel_feature_paths, draw_matheron_p
 from gpytorch.kernels import RQKernel
 from problems import DOUBLE, KERNELS, data, dense, difference, linear, matern
 
-from torch_kbandits import ArmBlocks, ConstantWidth, InputError, NystromGP, OnlineGP
+from torch_kbandits import ArmBlocks, Arms, Bandit, ConstantWidth, FixedDictionary, InputError, NystromGP, OnlineGP
 from torch_kbandits.acquisition import (
     DiscretizedThompsonSampling,
     Domain,
@@ -31,7 +31,9 @@ from torch_kbandits.acquisition import (
     thompson,
 )
 from torch_kbandits.beliefs import CovarianceTable, FeatureTable
+from torch_kbandits.beliefs.joint_lookahead import _StoredOffer
 from torch_kbandits.dictionaries import Selection
+from torch_kbandits.memory import BackToPrior
 from torch_kbandits.numerics import prior_draws, waves
 
 LAMBDA = 0.05
@@ -181,6 +183,38 @@ def test_deviations_of_a_table_are_the_posterior_after_many_tells(kind, route, r
     expected = DTC if kind == "features" else EXACT
     assert difference(belief.mean, expected.mean) < expected.rounding
     assert standardised(deviations(belief, 1500 if route == "joint" else 250), 0.0, expected.covariance) < 5.0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "dictionary", [None, FixedDictionary(torch.cat([torch.full((3, 1), 5.0, dtype=DOUBLE), Z], -1))]
+)
+def test_draws_at_stored_arms_are_the_posterior_under_a_prior_on_time(dictionary, large):
+    """A draw is made of waves at the present time, and follows from these at the points of others."""
+    arms = Arms(ArmBlocks(lambda number: ARMS[6 * number : 6 * number + 6], 2))
+    bandit = Bandit(
+        candidates=arms, kernel=matern(), regularization=LAMBDA, dictionary=dictionary, width=ConstantWidth(1.0),
+        acquisition=ThompsonRule(), memory=BackToPrior(0.3), seed=0,
+    )  # fmt: skip
+    for row, time in enumerate([0.0, 0.0, 1.0, 1.0, 1.5, 4.0, 4.0, 5.0, 5.0, 5.5, 6.0]):
+        bandit.tell(X[row, None], Y[row], time=time)
+    belief = bandit._belief.at(7.0)
+    offer = _StoredOffer(belief.lookahead(bandit.history.X[:0]), bandit.candidates.in_round(None, None, 7.0))
+    kernel = oracles.in_time(DENSE, 0.3)
+    told, rewards, now, inducing = dense(
+        torch.cat([bandit.history.times.unsqueeze(-1), bandit.history.X[:, -2:]], -1),
+        bandit.history.Y,
+        torch.cat([torch.full((len(ARMS), 1), 7.0, dtype=DOUBLE), ARMS], -1),
+        belief.inducing_points,
+    )
+    if dictionary is None:
+        expected = oracles.exact(kernel, told, rewards, NOISE, now)
+    else:
+        expected = oracles.dtc(kernel, told, rewards, NOISE, inducing, now)
+    assert difference(offer.mean, expected.mean) < expected.rounding
+    draws = torch.stack([offer.deviation(seed) for seed in range(400)])
+    assert standardised(draws, 0.0, expected.covariance) < 5.0
+    assert difference(draws[0], offer.deviation(0)) == 0.0
 
 
 @pytest.mark.slow

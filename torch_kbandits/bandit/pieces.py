@@ -265,7 +265,8 @@ class Pieces:
         if self.acquisition.num_stages and not candidates.is_finite:
             raise InputError("A choice through stages needs a finite set of actions: give actions instead of bounds.")
         if self.acquisition.draws_functions and candidates.is_stored:
-            wave_prior(self.kernel, candidates.example.shape[-1])
+            for memory in self._all_memories or (None,):
+                wave_prior(self._kernel_under(memory), self.candidates.example.shape[-1])
 
     def _check_memory(self, memory: Memory) -> None:
         """Refuse a memory in which nothing ever counts.
