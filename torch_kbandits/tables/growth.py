@@ -55,7 +55,9 @@ class Growth(NamedTuple):
         """Return how variances change by this and then by squares, those of the new coordinates among them."""
         if len(self.own) == 0:
             return squares
-        units = torch.nn.functional.pad(torch.eye(len(self.own)).to(self.own), (self.own.shape[1], 0))
+        units = torch.nn.functional.pad(
+            torch.eye(len(self.own), dtype=self.own.dtype, device=self.own.device), (self.own.shape[1], 0)
+        )
         return self.squares._replace(fallen=torch.cat([units, self.squares.fallen])).then(squares)
 
     def coordinates(self, points: Tensor, values: Tensor) -> Tensor:
