@@ -327,7 +327,7 @@ class Bandit(Undisturbed):
     @property
     def memory(self) -> Memory | None:
         """Which observations count, as it is in force now; None where all do."""
-        return self._standing.memory
+        return self._standing.hypothesis.memory
 
     @property
     def num_since_restart(self) -> int:
@@ -381,9 +381,8 @@ class Bandit(Undisturbed):
         learned = slice(ledger.num_forgotten, ledger.num_learned)
         weights[learned] = 1.0
         if self.memory is not None and times is not None:
-            weights[learned] = self.regularization / self.memory.noise(
-                times[learned], self._standing.clock.now, self.regularization
-            )
+            level = self._standing.hypothesis.regularization
+            weights[learned] = level / self.memory.noise(times[learned], self._standing.clock.now, level)
         return weights
 
     @property

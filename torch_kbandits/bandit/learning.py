@@ -9,7 +9,7 @@ from torch import Tensor
 
 from torch_kbandits.bandit.adaptation.restart_trigger import Prediction
 from torch_kbandits.bandit.advice import Advice, Advised
-from torch_kbandits.bandit.pieces import Batches, Pieces
+from torch_kbandits.bandit.pieces import Batches, Hypothesis, Pieces
 from torch_kbandits.bandit.state import STATE_FORMAT, SavedState
 from torch_kbandits.beliefs import Belief, Lookahead
 from torch_kbandits.memory import Memory
@@ -29,7 +29,7 @@ class Standing:
         ledger: what was asked and told.
         clock: what time it is.
         told: the posterior of the rewards that count.
-        memory: which of them do; None where all do.
+        hypothesis: what is taken for true: it says which of them do.
         round: the number of the present round, counted from 0.
         summaries: of the blocks that the choice of a memory rests on.
         answers: what an expert said in this round, by the time of its question.
@@ -38,7 +38,7 @@ class Standing:
     ledger: Ledger
     clock: Clock
     told: Belief
-    memory: Memory | None
+    hypothesis: Hypothesis
     round: int = 0
     summaries: tuple[Any, ...] = ()
     answers: tuple[tuple[float, Answers], ...] = ()
@@ -82,13 +82,13 @@ def before_any(pieces: Pieces) -> Standing:
     """Return what is known before anything is asked or told."""
     staged = pieces.acquisition.num_stages > 0
     ledger = Ledger.empty(pieces.candidates.example, staged=staged, timed=pieces.has_clock)
-    memory = _memory_after(pieces, ())
-    return Standing(ledger, pieces.clock, pieces.prior(memory), memory)
+    hypothesis = _hypothesis_after(pieces, pieces.hypothesis, ())
+    return Standing(ledger, pieces.clock, pieces.prior(hypothesis), hypothesis)
 
 
 def restarted(pieces: Pieces, standing: Standing) -> Standing:
     """Return what is known once all that was told is forgotten; points stay pending."""
-    belief = pieces.prior(standing.memory).at(standing.clock.now)
+    belief = pieces.prior(standing.hypothesis).at(standing.clock.now)
     return replace(standing, ledger=standing.ledger.restarted, told=belief, answers=())
 
 
@@ -129,8 +129,8 @@ def learned(
     if pieces.memories is not None and number % pieces.memories.block_size == 0:
         # Blocks may be judged by the whole history, in which rewards count that a batch rule keeps aside.
         after = _with_memory(pieces, replace(standing, **changes), restarts=not pieces.memories.shares_history)
-        if after.ledger.num_forgotten > ledger.num_forgotten or after.memory != standing.memory:
-            return replace(after, told=_relearned_from(pieces, after))
+        if after.ledger.num_forgotten > ledger.num_forgotten or after.hypothesis.memory != standing.hypothesis.memory:
+            return relearned(pieces, after, after.hypothesis)
         changes |= {"ledger": after.ledger, "summaries": after.summaries}
     belief = standing.told
     if not held:
@@ -142,13 +142,24 @@ def learned(
 def restored(pieces: Pieces, saved: SavedState) -> Standing:
     """Return what a saved bandit knew, computed afresh from its history and its dictionary."""
     ledger = Ledger.restored(saved.history, saved.pending, saved.num_asked, saved.num_learned, saved.num_forgotten)
-    summaries = _summaries(pieces, saved.history, ())
-    memory = _memory_after(pieces, summaries)
-    belief = pieces.prior(memory).at(saved.clock.now)
+    summaries = _summaries(pieces, pieces.hypothesis, saved.history, ())
+    hypothesis = _hypothesis_after(pieces, pieces.hypothesis, summaries)
+    belief = pieces.prior(hypothesis).at(saved.clock.now)
     counting = saved.history.rows(slice(saved.num_forgotten, saved.num_learned))
     if len(counting.X):
         belief = belief.restored(counting, *saved.dictionaries)
-    return Standing(ledger, saved.clock, belief, memory, saved.history.next_round, summaries)
+    return Standing(ledger, saved.clock, belief, hypothesis, saved.history.next_round, summaries)
+
+
+def relearned(pieces: Pieces, standing: Standing, hypothesis: Hypothesis) -> Standing:
+    """Return what is known under another hypothesis: all that was learned is learned anew; what is pending stays.
+
+    Cost: that of the posterior of what counts, computed afresh.
+    """
+    ledger, now = standing.ledger, standing.clock.now
+    told = ledger.in_one_part.told[0].rows(slice(ledger.num_forgotten, ledger.num_learned))
+    belief = _belief_of(pieces, told, hypothesis, now, ledger.num_learned)
+    return replace(standing, told=belief, hypothesis=hypothesis)
 
 
 def state_of(config: dict[str, Any], standing: Standing, advice: Advice | None) -> dict[str, Any]:
@@ -210,35 +221,31 @@ def _is_complete(batches: Batches, held: History, belief: Belief, ahead: Lookahe
 def _with_memory(pieces: Pieces, standing: Standing, *, restarts: bool) -> Standing:
     """Return the same with the memory of the next block, and with the posterior that its rewards are to be added to."""
     history = standing.ledger.in_one_part.told[0]
-    summaries = _summaries(pieces, history, standing.summaries)
-    after = replace(standing, summaries=summaries, memory=_memory_after(pieces, summaries))
+    summaries = _summaries(pieces, standing.hypothesis, history, standing.summaries)
+    hypothesis = _hypothesis_after(pieces, standing.hypothesis, summaries)
+    after = replace(standing, summaries=summaries, hypothesis=hypothesis)
     return replace(after, ledger=after.ledger.restarted) if restarts else after
 
 
-def _summaries(pieces: Pieces, history: History, known: tuple[Any, ...]) -> tuple[Any, ...]:
+def _summaries(pieces: Pieces, hypothesis: Hypothesis, history: History, known: tuple[Any, ...]) -> tuple[Any, ...]:
     if pieces.memories is None:
         return ()
 
     def believed(part: History, memory: Memory, now: float) -> Belief:
-        return _relearned(pieces, part, memory, now, len(part.X))
+        return _belief_of(pieces, part, replace(hypothesis, memory=memory), now, len(part.X))
 
     return pieces.memories.summaries(history, known, believed)
 
 
-def _memory_after(pieces: Pieces, summaries: tuple[Any, ...]) -> Memory | None:
-    """Return the memory that is in force once the blocks so far are summarised."""
-    return pieces.memory if pieces.memories is None else pieces.memories.choice(summaries, pieces.seed).memory
+def _hypothesis_after(pieces: Pieces, hypothesis: Hypothesis, summaries: tuple[Any, ...]) -> Hypothesis:
+    """Return the hypothesis with the memory that is in force once the blocks so far are summarised."""
+    if pieces.memories is None:
+        return hypothesis
+    return replace(hypothesis, memory=pieces.memories.choice(summaries, pieces.seed).memory)
 
 
-def _relearned_from(pieces: Pieces, standing: Standing) -> Belief:
-    """Return the posterior of what was learned and not forgotten on demand, under the memory in force."""
-    ledger = standing.ledger
-    learned = ledger.in_one_part.told[0].rows(slice(ledger.num_forgotten, ledger.num_learned))
-    return _relearned(pieces, learned, standing.memory, standing.clock.now, ledger.num_learned)
-
-
-def _relearned(pieces: Pieces, learned: History, memory: Memory | None, now: float, num_learned: int) -> Belief:
-    """Return the posterior of what counts of a history under a memory at a time.
+def _belief_of(pieces: Pieces, learned: History, hypothesis: Hypothesis, now: float, num_learned: int) -> Belief:
+    """Return the posterior of what counts of a history under a hypothesis at a time.
 
     A dictionary is chosen in passes over twice as many observations each time, so that every pass has the scores of
     a posterior that knows about half of them.
@@ -246,11 +253,11 @@ def _relearned(pieces: Pieces, learned: History, memory: Memory | None, now: flo
     Args:
         pieces: of the bandit.
         learned: what may count.
-        memory: which of it counts.
+        hypothesis: what is taken for true.
         now: the time.
         num_learned: how many rewards were learned in the end of it, counted from the first ever.
     """
-    belief = pieces.prior(memory).at(now)
+    belief, memory = pieces.prior(hypothesis).at(now), hypothesis.memory
     if memory is not None and learned.times is not None:
         noise = memory.noise(learned.times, now, belief.regularization.double())
         learned = learned.rows(noise.isfinite())

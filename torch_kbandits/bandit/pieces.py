@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Callable
 from copy import deepcopy
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -102,6 +102,22 @@ class Batches(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
+class Hypothesis:
+    """What is taken for true of the function and of its rewards. A run may go on under another: see ``relearned``.
+
+    Attributes:
+        kernel: the prior covariance of the function at one time.
+        regularization: λ > 0, in reward units squared.
+        memory: which observations count at a time; None where all do. A bandit that starts without one has no clock, so
+            one that may get one starts with ``KeepAll()``.
+    """
+
+    kernel: Kernel
+    regularization: float
+    memory: Memory | None
+
+
+@dataclass(frozen=True, eq=False)
 class Pieces:
     """What a bandit is made of, checked when put together. A value: what is learned is elsewhere.
 
@@ -165,7 +181,7 @@ class Pieces:
                     "candidates that stay under a memory that is no prior on time."
                 )
         for memory in self._all_memories or (None,):
-            check_kernel(self._kernel_under(memory), self.candidates.example)
+            check_kernel(self._kernel_under(memory, self.kernel), self.candidates.example)
         self._check_rule()
         object.__setattr__(self, "width", ConstantWidth(0.0) if self.width is None else self.width)
         object.__setattr__(self, "kernel", deepcopy(self.kernel))
@@ -208,11 +224,17 @@ class Pieces:
         """The first column by which a point is known again: it may be told at another time than it was asked for."""
         return int(self.candidates.is_timed)
 
-    def prior(self, memory: Memory | None) -> Belief:
-        """Return the belief before any reward, under the memory that is in force."""
-        num_stages = self.acquisition.num_stages
+    @property
+    def hypothesis(self) -> Hypothesis:
+        """What is taken for true at first."""
+        return Hypothesis(self.kernel, self.regularization, self.memory)
+
+    def prior(self, hypothesis: Hypothesis) -> Belief:
+        """Return the belief before any reward, under the hypothesis that is in force."""
+        num_stages, memory = self.acquisition.num_stages, hypothesis.memory
         by_number = memory.by_number if memory is not None and num_stages else None
-        belief, *stages = (self._belief_under(by_number or memory) for _ in range(1 + num_stages))
+        under = replace(hypothesis, memory=by_number or memory)
+        belief, *stages = (self._belief_under(under) for _ in range(1 + num_stages))
         if stages:
             belief = StagedBelief(belief, tuple(stages), by_number=by_number is not None)
         if self.advice is not None and not isinstance(belief, Advised):
@@ -222,23 +244,23 @@ class Pieces:
             )
         return belief
 
-    def _belief_under(self, memory: Memory | None) -> Belief:
-        """Return the belief of one posterior before any reward, under a memory."""
+    def _belief_under(self, hypothesis: Hypothesis) -> Belief:
+        """Return the belief of one posterior before any reward."""
         terms = Terms(
-            self._kernel_under(memory),
-            self.regularization,
+            self._kernel_under(hypothesis.memory, hypothesis.kernel),
+            hypothesis.regularization,
             self.seed,
             exact=self.dictionary is None,
             online=self.dictionary is not None and self.dictionary.is_online,
-            memory=memory,
+            memory=hypothesis.memory,
         )
         return belief_over(self.candidates, terms)
 
-    def _kernel_under(self, memory: Memory | None) -> Kernel:
-        """Return the prior covariance of points under a memory."""
+    def _kernel_under(self, memory: Memory | None, kernel: Kernel) -> Kernel:
+        """Return the prior covariance of points under a memory, given that of the function at one time."""
         if memory is None:
-            return self.kernel
-        prior = memory.prior(self.kernel)
+            return kernel
+        prior = memory.prior(kernel)
         # Where points know the time for the sake of another memory, this one takes the function for one that stays.
         stays = self._has_priors_on_time and not memory.needs_time_column
         if not stays or isinstance(prior, SpaceTimeKernel):
@@ -266,7 +288,7 @@ class Pieces:
             raise InputError("A choice through stages needs a finite set of actions: give actions instead of bounds.")
         if self.acquisition.draws_functions and candidates.is_stored:
             for memory in self._all_memories or (None,):
-                wave_prior(self._kernel_under(memory), self.candidates.example.shape[-1])
+                wave_prior(self._kernel_under(memory, self.kernel), self.candidates.example.shape[-1])
 
     def _check_memory(self, memory: Memory) -> None:
         """Refuse a memory in which nothing ever counts.

@@ -55,7 +55,8 @@ class Lookahead(ABC):
     @property
     def pending(self) -> Tensor:
         """The points pending, (k, d), in the order added."""
-        self._pending = [torch.cat(self._pending)]
+        if len(self._pending) > 1:
+            self._pending = [torch.cat(self._pending)]
         return self._pending[0]
 
     def looks_from(self, X: Tensor, stages: Tensor | None) -> bool:
@@ -120,6 +121,12 @@ class Belief(ABC):
         self.exact = exact
         self.kernel = deepcopy(kernel).to(example).requires_grad_(False).eval()
         self.regularization = example.new_tensor(regularization)
+
+    def __copy__(self) -> Self:
+        """Return a belief of its own that shares all that this one has, faster than ``copy`` would by itself."""
+        other = object.__new__(type(self))
+        other.__dict__ = vars(self).copy()
+        return other
 
     def model(
         self,

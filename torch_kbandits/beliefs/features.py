@@ -591,9 +591,9 @@ class FeatureTable(TableBelief):
         """Take over a posterior, which reaches the arms when asked for if the dictionary stays."""
         same_dictionary = len(growth.own) == 0 and dtc.left_out == self._dtc.left_out
         self._played = played.grown(growth.at_played).following(growth.followed_by(squares))
-        if same_dictionary:
+        if same_dictionary and self._num_arms:
             self._lazy_panel = self._arms.observed(squares, dtc, weights)
-        else:
+        elif not same_dictionary:
             change = Change(growth.own, growth.corner, growth.squares.then(squares))
             self._lazy_panel = self._arms.changed(change, dtc, weights, growth.columns)
         self._dtc, self._weights = dtc, weights

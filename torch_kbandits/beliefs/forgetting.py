@@ -154,7 +154,7 @@ class ForgettingTable(Belief):
         if told.times is not None:
             other._numbers = self._numbers.with_rows(told.X)
         if isinstance(self._memory, KeepAll):
-            other._learn(told.X, told.Y, times, torch.ones_like(times), rule, generator)
+            other._learn(told.X, told.Y, times, None, rule, generator)
             return other
         weights = self._weights(torch.cat([self._counted.times, times]), self._now)
         before, new = weights.tensor_split([len(self._counted.X)])
@@ -172,11 +172,11 @@ class ForgettingTable(Belief):
         X: Tensor,
         Y: Tensor,
         times: Tensor,
-        weights: Tensor,
+        weights: Tensor | None,
         rule: DictionaryRule | None,
         generator: torch.Generator | None,
     ) -> None:
-        """Condition on rewards Y (q,) at X (q, d), made at times (q,), of weights (q,)."""
+        """Condition on rewards Y (q,) at X (q, d), made at times (q,), of weights (q,); None where all always count."""
         table, selection = self._table.with_points(X), None
         if rule is not None and self._online:
             self._sample = self._offered(table, X, cast(OnlineRule, rule), generator)
@@ -198,11 +198,11 @@ class ForgettingTable(Belief):
         uniforms = torch.rand(len(X), generator=generator, dtype=torch.float64, device="cpu")
         return rule.offered(sample, X, uniforms, *table.known_values(sample.points, X)).sample
 
-    def _preview(self, table: FeatureTable, X: Tensor, weights: Tensor) -> PlayedPoints:
+    def _preview(self, table: FeatureTable, X: Tensor, weights: Tensor | None) -> PlayedPoints:
         """Return the unique played points that count, with X (q, d) of weights (q,), by the current posterior."""
         played = table.preview(X)
         played = replace(played, numbers=self._numbers.places(played.points) if len(self._numbers) else None)
-        if bool((weights != 1.0).any()):
+        if weights is not None and bool((weights != 1.0).any()):
             less = torch.zeros_like(played.counts).index_add(0, table.places_of(X), (1.0 - weights).to(played.counts))
             played = replace(played, counts=played.counts - less, new_counts=cast(Tensor, played.new_counts) - less)
         if self._dictionary.weights is None:
@@ -212,13 +212,22 @@ class ForgettingTable(Belief):
         return replace(played, weights=handed_back)
 
     def _condition(
-        self, table: FeatureTable, X: Tensor, Y: Tensor, times: Tensor, weights: Tensor, selection: Selection | None
+        self,
+        table: FeatureTable,
+        X: Tensor,
+        Y: Tensor,
+        times: Tensor,
+        weights: Tensor | None,
+        selection: Selection | None,
     ) -> None:
-        """Take over a table once it learned rewards Y (q,) at X (q, d), made at times (q,), of weights (q,)."""
+        """Take over a table once it learned rewards, as ``_learn`` says."""
         if selection is not None:
             self._dictionary = selection
         # The table keeps what a rule wants handed back with played points, and these may be gone.
         self._table = table.updated(X, Y, None if selection is None else selection._replace(weights=None))
+        if weights is None:
+            self._counted = self._counted.followed(X, Y)
+            return
         self._counted = self._counted.joined(Counted(X, Y, times, weights, self._table.places_of(X)))
         if bool((weights != 1.0).any()):
             self._table = self._table.reweighted(self._counted.plays())
@@ -231,6 +240,8 @@ class ForgettingTable(Belief):
         if len(answers.X) == 0:
             return self
         other, level, number = copy(self), self.regularization.double(), len(self._counted.X)
+        if len(self._counted.weights) < number:
+            other._counted = self._counted.in_full(self._table.places_of(self._counted.X))
         weights = level / answers.variance.double().clamp_min(_LEAST_VARIANCE * level)
         selection, table = None, self._table.with_points(answers.X)
         if not self.exact:

@@ -346,7 +346,7 @@ class TableBelief(Belief):
                 self._known_prior = points, prior_variance(self.kernel, points)
         other._prior_variance = appended(self._prior_variance, self._known_prior[1])
         if self._num_arms == 0:
-            other._kernel_bound = torch.maximum(self._kernel_bound, other._prior_variance.max())
+            other._kernel_bound = torch.maximum(self._kernel_bound, self._known_prior[1].max())
         other._prior_draws = None
         other._extend_rows(points)
         return other

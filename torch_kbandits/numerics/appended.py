@@ -17,7 +17,7 @@ def appended(rows: Tensor, new: Tensor) -> Tensor:
     What was returned before has room behind it, which doubles when it is used up. The first to append to a tensor
     writes there, and whoever appends to the same tensor later copies it. Cost: O(k) numbers on average.
     """
-    n, number = len(rows), len(rows) + len(new)
+    n, number = rows.shape[0], rows.shape[0] + new.shape[0]
     if number <= _SHORT:
         return torch.cat([rows, new])
     buffer, taken = _BUFFERS.get(rows) or (rows, [n])

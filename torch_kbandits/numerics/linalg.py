@@ -250,9 +250,9 @@ class Squares(NamedTuple):
     def times(self, matrix: Tensor, columns: Tensor) -> Tensor:
         """Return a matrix (m, m), changed by these squares, times columns (m, c). Cost: O(m² c)."""
         product = matrix @ columns
-        if len(self.fallen):
+        if self.fallen.shape[0]:
             product = product - self.fallen.mT @ (self.fallen @ columns)
-        if len(self.risen):
+        if self.risen.shape[0]:
             product = product + self.risen.mT @ (self.risen @ columns)
         return product
 

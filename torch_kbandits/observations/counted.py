@@ -36,6 +36,15 @@ class Counted(NamedTuple):
         """Return some of them: (n,) bool, or numbers in another order."""
         return Counted(*(part[which] for part in self))
 
+    def followed(self, X: Tensor, Y: Tensor) -> "Counted":
+        """Return these and others after them of which nothing is forgotten, so that no more need be known."""
+        return self._replace(X=appended(self.X, X), Y=appended(self.Y, Y))
+
+    def in_full(self, places: Tensor) -> "Counted":
+        """Return these with the places (n,) of their points, each counting in full, whatever the time."""
+        ones = torch.ones_like(places, dtype=torch.float64)
+        return Counted(self.X, self.Y, torch.zeros_like(ones), ones, places)
+
     def joined(self, other: "Counted") -> "Counted":
         """Return these and others after them."""
         return Counted(*(appended(*pair) for pair in zip(self, other, strict=True)))

@@ -108,7 +108,7 @@ class OnlineDTC:
     @property
     def size(self) -> int:
         """Number m of coordinates."""
-        return len(self.moment)
+        return self.moment.shape[0]
 
     @property
     def kept(self) -> tuple[int, ...]:

@@ -31,10 +31,15 @@ class ComputedFeatures:
 
     def __init__(self, factor: Tensor, values: Callable[[Tensor], Tensor], like: Tensor) -> None:
         self._factor, self._values, self._numbers = factor, values, torch.arange(len(like), device=like.device)
+        self.num_points = len(like)
 
     def columns(self, index: Tensor) -> Tensor:
         """Return the features (m, q) of some points, given their numbers (q,)."""
         return embed(self._factor, self._values(index).to(self._factor))
+
+    def products(self, rows: Tensor, block: slice) -> Tensor:
+        """Return rows (k, m') times the first m' features of a block of points, (k, |block|)."""
+        return rows @ self.columns(self._numbers[block])[: rows.shape[1]]
 
     def blocks(self) -> Iterator[tuple[slice, Tensor]]:
         """Yield the features of all points, as many at a time as memory is to hold."""
@@ -168,24 +173,24 @@ class PlayedPanel:
         known, pending = self._followed
         number = len(known)
         if pending or number < len(prior_variance):
-            squares = joined(pending) if pending else Squares.none(0, prior_variance)
-            width = squares.fallen.shape[1]
+            parts = [] if pending else [known]
+            squares = joined(pending) if pending else Squares.none(0, known)
+            for block in blocks_of(number) if pending else ():
+                fallen, risen = features.products(torch.cat(squares), block).split(list(map(len, squares)))
+                parts.append(with_squares(with_squares(known[block], fallen, -1), risen, 1))
             afresh = dtc.variance if len(prior_variance) - number > dtc.size else dtc.quick_variance
-            parts = []
-            for block, each in features.blocks():
-                old = known[block]
-                k = len(old)
-                for rows, sign in zip(squares, (-1, 1), strict=True):
-                    old = with_squares(old, rows @ each[:width, :k], sign)
-                parts += [old, afresh(prior_variance[block][k:], each[:, k:])] if k < each.shape[1] else [old]
+            new = torch.arange(number, len(prior_variance), device=known.device)
+            for block in blocks_of(len(new)):
+                parts.append(afresh(prior_variance[new[block]], features.columns(new[block])))
             self._followed = torch.cat(parts), []
         return self._followed[0]
 
     def mean(self, features: Features, weights: Tensor) -> Tensor:
         """Return posterior means, (u,), given the weights (m,); remembered. Cost: O(u m)."""
         if self._mean is None or self._mean[0] is not weights:
-            parts = [weights @ each for _, each in features.blocks()]
-            self._mean = weights, torch.cat(parts) if parts else weights[:0]
+            rows = weights.unsqueeze(0)
+            parts = [features.products(rows, block)[0] for block in blocks_of(features.num_points)]
+            self._mean = weights, torch.cat([weights[:0], *parts])
         return self._mean[1]
 
     def _over(self, store: FeatureStore | None) -> Self:
