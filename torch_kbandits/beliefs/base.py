@@ -125,7 +125,8 @@ class Belief(ABC):
     def __copy__(self) -> Self:
         """Return a belief of its own that shares all that this one has, faster than ``copy`` would by itself."""
         other = object.__new__(type(self))
-        other.__dict__ = vars(self).copy()
+        attributes: dict[str, Any] = vars(other)
+        attributes |= vars(self)
         return other
 
     def model(

@@ -246,7 +246,7 @@ class FeatureTable(TableBelief):
             return None, rule.on_arms(self, beta, seed)
 
         def score(mean: Tensor, variance: Tensor) -> Tensor:
-            return rule.on_arms(SomeArms(mean, variance, self.incumbent), beta, seed)
+            return rule.on_arms(SomeArms(mean, variance, lambda: self.incumbent), beta, seed)
 
         rows, scores = self._arms.contenders(score, lambda best: self.tie_width(best, beta))
         self.visited_share = 1.0 if rows is None else scores.shape[0] / self._num_arms

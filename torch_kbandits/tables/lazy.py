@@ -33,11 +33,22 @@ Score = Callable[[Tensor, Tensor], Tensor]
 
 @dataclass(frozen=True, eq=False)
 class SomeArms:
-    """The posterior at some arms, as a rule that grows with mean and variance reads it."""
+    """The posterior at some arms, as a rule that grows with mean and variance reads it.
+
+    Attributes:
+        mean: posterior means, (k,).
+        variance: posterior variances, (k,).
+        read_incumbent: returns what is to be improved on, 0-dim, for the rules that ask for it.
+    """
 
     mean: Tensor
     variance: Tensor
-    incumbent: Tensor
+    read_incumbent: Callable[[], Tensor]
+
+    @property
+    def incumbent(self) -> Tensor:
+        """What is to be improved on, 0-dim."""
+        return self.read_incumbent()
 
     def deviation(self, seed: int) -> Tensor:
         """Raise: a draw depends on more than an arm's own mean and variance."""
