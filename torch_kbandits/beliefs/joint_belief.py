@@ -152,7 +152,7 @@ class JointBelief(Belief):
         other._built = None
         return other
 
-    # ---------------------------------------------------------------- the posterior at points, see ``JointPosterior``
+    # ---------------------------------------------------------------- the posterior at points
 
     def embed(self, X: Tensor) -> Embedded:
         """Return points (k, d) as the posterior sees them. Cost: O(k m d + k m²)."""

@@ -1,10 +1,10 @@
 """What is chosen next among the actions of a round, with points pending."""
 
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import cached_property
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, cast
 
 import torch
 from botorch.exceptions import BadInitialCandidatesWarning
@@ -21,76 +21,14 @@ from torch_kbandits.numerics.prior_draws import JOINT_LIMIT
 from torch_kbandits.numerics.random import highest, tie_width
 from torch_kbandits.numerics.rows import distinct
 
-
-class JointPosterior(Protocol):
-    """A belief about joint points, as far as choosing among them needs it."""
-
-    @property
-    def regularization(self) -> Tensor:
-        """λ, 0-dim."""
-        ...
-
-    @property
-    def num_observations(self) -> int:
-        """Number t of observations."""
-        ...
-
-    @property
-    def posterior_model(self) -> NystromGP | OnlineGP:
-        """The posterior as a BoTorch model."""
-        ...
-
-    @property
-    def tie_rank(self) -> Tensor | None:
-        """The order in which ties between arms are broken, (A,); None where a lot of the round decides."""
-        ...
-
-    @property
-    def latest(self) -> Tensor:
-        """The point learned last, (1, d); none before any."""
-        ...
-
-    def recommend(self) -> Tensor:
-        """Return the played point (1, d) of the largest posterior mean."""
-        ...
-
-    def kernel_bound(self) -> Tensor:
-        """The largest k(x, x) known of, 0-dim."""
-        ...
-
-    def embed(self, X: Tensor) -> Embedded:
-        """Return points (k, d) as the posterior sees them."""
-        ...
-
-    def mean_at(self, at: Embedded) -> Tensor:
-        """Return posterior means, (k,)."""
-        ...
-
-    def variance_at(self, at: Embedded) -> Tensor:
-        """Return posterior variances, (k,)."""
-        ...
-
-    def covariance_at(self, left: Embedded, right: Embedded) -> Tensor:
-        """Return posterior covariances, (k, l)."""
-        ...
-
-    def draw(self, seed: int) -> Callable[[Tensor], Tensor]:
-        """Return a draw of f − mean as a function of points, (k, d) to (k,)."""
-        ...
-
-    def hallucinated(self, points: Tensor) -> "JointPosterior":
-        """Return the posterior with points (k, d) observed, which join the dictionary, to read variances from."""
-        ...
-
-    def remember(self, at: Embedded) -> None:
-        """Keep a point (1, d) that was chosen, if that makes telling it faster."""
-        ...
+if TYPE_CHECKING:
+    from torch_kbandits.beliefs.joint_belief import JointBelief
 
 
 class _Start:
     """The posterior with the points pending from which a lookahead starts; computed once for it and its copies."""
 
-    def __init__(self, belief: JointPosterior, pending: Tensor, search: BoxSearch | None) -> None:
+    def __init__(self, belief: "JointBelief", pending: Tensor, search: BoxSearch | None) -> None:
         self._belief, self._pending, self._search, self.number = belief, pending, search, len(pending)
 
     @cached_property
@@ -102,7 +40,7 @@ class _Start:
         return search.domain(self._belief.latest, self._belief.recommend())
 
     @cached_property
-    def ahead(self) -> JointPosterior:
+    def ahead(self) -> "JointBelief":
         """The posterior that variances are read from."""
         return self._belief.hallucinated(self._pending) if len(self._pending) else self._belief
 
@@ -115,11 +53,11 @@ class JointLookahead(Lookahead):
     pay for them. Cost: one pass over the history for a point that the dictionary does not span; see ``hallucinated``.
     """
 
-    def __init__(self, belief: JointPosterior, pending: Tensor, search: BoxSearch | None = None) -> None:
+    def __init__(self, belief: "JointBelief", pending: Tensor, search: BoxSearch | None = None) -> None:
         super().__init__(pending)
         self._belief, self._search = belief, search
         self._start = _Start(belief, pending, search)
-        self._ahead: tuple[JointPosterior, int] | None = None  # with so many of the pending points
+        self._ahead: tuple[JointBelief, int] | None = None  # with so many of the pending points
 
     def choose(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain | None = None) -> Tensor:
         """Return the joint point (1, d) of the highest score; equals are broken by lot."""
