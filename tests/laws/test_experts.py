@@ -3,13 +3,16 @@
 import warnings
 
 import numpy as np
+import oracles
 import pytest
 import torch
-from problems import DOUBLE, data
+from problems import DOUBLE, data, dense, difference, rbf, reward
 
-from torch_kbandits import InputError
+from torch_kbandits import ContextualActions, History, InputError
+from torch_kbandits.beliefs import Terms, belief_over
+from torch_kbandits.dictionaries import GreedyDictionary
 from torch_kbandits.errors import ExpertWarning
-from torch_kbandits.observations.experts import GuardedExpert
+from torch_kbandits.observations.experts import Answers, GuardedExpert
 
 X = data(4, 2)[0]
 VALUES = [0.5, -1.0, 2.0, 0.0]
@@ -126,3 +129,19 @@ def test_a_budget_ends():
 def test_what_is_no_expert_is_refused(expert, budget, message):
     with pytest.raises(InputError, match=message):
         GuardedExpert(expert, budget)
+
+
+@pytest.mark.parametrize("rule", [None, GreedyDictionary(30)], ids=["exact", "dictionary"])
+def test_answers_count_beside_rewards_of_which_none_is_ever_forgotten(rule):
+    """Such rewards have no times or weights, and answers have noise of their own."""
+    points = data(20, 2)[0]
+    belief = belief_over(ContextualActions(points, context_dim=0), Terms(rbf(0.5), 0.1, 0, exact=rule is None))
+    for part in (points[:4], points[3:6]):
+        belief = belief.learned(History(part, reward(part), torch.zeros(len(part)).long()), rule, None)
+    answers = Answers(points[8:10], reward(points[8:10]), torch.tensor([0.01, 0.5], dtype=DOUBLE))
+    told = torch.cat([points[:4], points[3:6], answers.X])
+    noise = np.array([0.1] * 7 + [0.01, 0.5])
+    expected = oracles.exact(oracles.rbf(0.5), *dense(told, reward(told)), noise, points.numpy())
+    mean, variance = belief.advised(answers).moments(points)
+    assert difference(mean, expected.mean) < expected.rounding
+    assert difference(variance, expected.variance) < expected.rounding

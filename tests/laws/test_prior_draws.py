@@ -76,6 +76,17 @@ def test_fourier_draws_have_the_prior_covariance(name, kind, few_features):
     assert standardised(sample(kind(kernel(), far_copies(X)), 150), 0.0, dense(X.numpy(), X.numpy())) < 5.0
 
 
+@pytest.mark.parametrize(
+    ("kernel", "dimension"), [(ForgettingKernel(0.1), 1), (SpaceTimeKernel(rbf(0.5), ForgettingKernel(0.1)), 2)]
+)
+def test_a_subclass_has_no_waves_of_its_parent(kernel, dimension):
+    """It may be another function."""
+    WavePrior(kernel, dimension)
+    kernel.__class__ = type("Other", (type(kernel),), {})
+    with pytest.raises(UnsupportedError, match="Other"):
+        WavePrior(kernel, dimension)
+
+
 def test_waves_in_time_and_space_have_the_covariance_of_the_product(few_features):
     """Also where two kernels on time are one another's factor, as under two memories that are priors on time."""
     in_time = MaternKernel(nu=2.5).double() * ForgettingKernel(0.3)

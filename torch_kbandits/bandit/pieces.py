@@ -109,7 +109,7 @@ class Hypothesis:
         kernel: the prior covariance of the function at one time.
         regularization: λ > 0, in reward units squared.
         memory: which observations count at a time; None where all do. A bandit that starts without one has no clock, so
-            one that may get one starts with ``KeepAll()``.
+            one that may get one starts with ``KeepAll()``; a prior on time needs points that know the time.
     """
 
     kernel: Kernel

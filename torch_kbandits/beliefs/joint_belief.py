@@ -30,7 +30,8 @@ class JointBelief(Belief):
 
     It is that of a table without arms: rewards, points that join or leave the dictionary and rewards that are forgotten
     are low-rank changes. Other points are embedded when they are asked about. The exact posterior has all played points
-    in the dictionary but for those that the others span to rounding.
+    in the dictionary but for those that the others span to rounding; where points nearly coincide, means may be off by
+    about 1e-6 of the rewards for that.
 
     Args:
         example: points (k, d), k >= 1, whose dtype and device all tensors have, and whose prior variance is known of.

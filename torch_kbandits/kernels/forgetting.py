@@ -3,6 +3,7 @@
 from typing import Any, cast
 
 import torch
+from botorch.exceptions.errors import UnsupportedError
 from gpytorch.constraints import Interval
 from gpytorch.kernels import Kernel
 from torch import Tensor
@@ -83,6 +84,8 @@ class ForgettingKernel(Kernel):
 @wave_frequencies.register
 def _frequencies(kernel: ForgettingKernel, dimension: int, number: int, generator: torch.Generator) -> Tensor:
     """Draw from a Cauchy distribution of scale −½ ln(1 − ε), the density of an exponential."""
+    if type(kernel) is not ForgettingKernel:  # a subclass may be another function
+        raise UnsupportedError(f"There are no random Fourier features of {type(kernel).__name__}.")
     turns = torch.rand(number, generator=generator, dtype=torch.float64, device="cpu") - 0.5
     frequencies = torch.zeros(dimension, number, dtype=torch.float64, device="cpu")
     frequencies[0 if kernel.active_dims is None else int(cast(Tensor, kernel.active_dims))] = torch.tan(

@@ -51,7 +51,9 @@ class SpaceTimeKernel(NumberlessKernel):
 @wave_frequencies.register
 def _frequencies(kernel: SpaceTimeKernel, dimension: int, number: int, generator: torch.Generator) -> Tensor:
     """Draw those of the two kernels, apart from each other: the density of a product of kernels on other columns."""
-    if kernel.active_dims is not None:
-        raise UnsupportedError("There are no random Fourier features of a SpaceTimeKernel on some columns alone.")
+    if type(kernel) is not SpaceTimeKernel or kernel.active_dims is not None:  # a subclass may be another function
+        raise UnsupportedError(
+            f"There are no random Fourier features of {type(kernel).__name__}, nor of a product on some columns."
+        )
     time = wave_frequencies(kernel.time_kernel, 1, number, generator)
     return torch.cat([time, wave_frequencies(kernel.space_kernel, dimension - 1, number, generator)])

@@ -12,6 +12,8 @@ from torch_kbandits.observations.played import Plays
 class Counted(NamedTuple):
     """The observations that count, in the order told.
 
+    Where nothing is ever forgotten, times, weights and places may be those of the first ones only; see ``followed``.
+
     Attributes:
         X: points (n, d).
         Y: rewards (n,).
