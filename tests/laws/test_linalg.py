@@ -1,13 +1,15 @@
 """Factors stay finite and honest: no more jitter than needed, no silence about what rounding cannot explain."""
 
 import hypothesis.strategies as st
+import numpy as np
+import oracles
 import pytest
 import torch
 from hypothesis import given
-from problems import DOUBLE, difference
+from problems import DOUBLE, data, difference
 
 from torch_kbandits.errors import NotPositiveDefiniteError, NumericalError
-from torch_kbandits.numerics.linalg import jittered_cholesky, non_negative_variance
+from torch_kbandits.numerics.linalg import jittered_cholesky, non_negative_variance, spanning_pivots
 from torch_kbandits.numerics.random import generator_for, seed_for
 
 
@@ -77,3 +79,20 @@ def test_draws_have_addresses():
 def test_a_well_conditioned_matrix_is_factored_as_it_is():
     K = torch.eye(5, dtype=torch.float64) + 0.5
     assert torch.equal(jittered_cholesky(K, for_solving=True), torch.linalg.cholesky(K))
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-4, 1e-9, 0.0])
+def test_pivots_span_all_points_the_least_explained_first(scale):
+    X = torch.cat([data(12, 2)[0], 0.3 + scale * data(8, 2)[0]])
+    left = oracles.rbf(0.5)(X.numpy(), X.numpy())
+    pivots = spanning_pivots(torch.from_numpy(left), 1e-10).tolist()
+    for pivot in pivots:
+        assert left.diagonal().max() > 1e-10 * (1.0 - 1e-2)
+        assert left[pivot, pivot] > left.diagonal().max() * (1.0 - 1e-2)
+        left -= np.outer(left[pivot], left[pivot]) / left[pivot, pivot]
+    assert left.diagonal().max() < 1e-10 * (1.0 + 1e-2)
+
+
+def test_points_that_have_no_variance_are_spanned_by_one_and_none_by_none():
+    assert len(spanning_pivots(torch.zeros(3, 3, dtype=DOUBLE), 1e-10)) == 1
+    assert len(spanning_pivots(torch.zeros(0, 0, dtype=DOUBLE), 1e-10)) == 0

@@ -16,7 +16,7 @@ from torch_kbandits.candidates.sources import ArmSource
 from torch_kbandits.dictionaries import PlayedPoints, Selection
 from torch_kbandits.dictionaries.greedy import greedy_pivots
 from torch_kbandits.numerics.gram import gram, prior_variance
-from torch_kbandits.numerics.linalg import Squares, jittered_cholesky
+from torch_kbandits.numerics.linalg import Squares, jittered_cholesky, spanning_pivots
 from torch_kbandits.observations.ledger import History
 from torch_kbandits.observations.played import Located, Plays
 from torch_kbandits.posteriors.dtc import DTCFactors, embed
@@ -39,6 +39,9 @@ _COPY = 16
 #: By so much coordinates may exceed the diagonal where the order of the spanning points matters. A hundred costs two
 #: digits, and few points that were told after closer ones make all others be embedded afresh.
 _ORDER = 100.0
+
+#: Up to this many points are put in the order of pivoted Cholesky by LAPACK, from all their kernel values.
+_WHOLE_GRAM = 2048
 
 #: Rows that the posterior with all features may wait for, which are applied anew whenever some are left out.
 _MOST_PENDING = 8
@@ -682,6 +685,8 @@ class FeatureTable(TableBelief):
 
         In this order, that of pivoted Cholesky, rounding is not amplified however close points are.
         """
+        if len(rows) <= _WHOLE_GRAM:
+            return rows[spanning_pivots(self._columns.between(rows, rows), SPAN_TOLERANCE[self._points.dtype])]
         points = PlayedPoints(self._points.rows(rows), self.kernel, self.regularization, torch.ones_like(rows))
         with torch.no_grad():
             return rows[greedy_pivots(points, len(rows), SPAN_TOLERANCE[self._points.dtype])]

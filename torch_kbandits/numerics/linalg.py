@@ -3,6 +3,7 @@
 from typing import NamedTuple, Self
 
 import torch
+from scipy.linalg import get_lapack_funcs
 from torch import Tensor
 
 from torch_kbandits.errors import NotPositiveDefiniteError, NumericalError
@@ -108,6 +109,25 @@ def _is_lost(factor: Tensor) -> Tensor:
             vector = torch.cholesky_solve(vector / vector.norm(dim=-2, keepdim=True), scaled)
             growth = vector.norm(dim=(-2, -1))
         return suspicious & ~(growth * eps**0.5 < 10.0)
+
+
+def spanning_pivots(gram: Tensor, tolerance: float) -> Tensor:
+    """Return the numbers of points that span all of them, the least explained first: those of pivoted Cholesky.
+
+    Args:
+        gram: their kernel values (n, n).
+        tolerance: what of a variance may be left unexplained, as a fraction of the largest.
+
+    Returns:
+        (m,), m >= 1 if there is any point.
+
+    Cost: O(n m²), on the CPU in double precision.
+    """
+    values = gram.double().cpu().numpy()
+    least = tolerance * float(values.diagonal().max(initial=0.0))
+    (pivoted_cholesky,) = get_lapack_funcs(("pstrf",), (values,))
+    _, pivots, rank, _ = pivoted_cholesky(values, tol=least, lower=1)
+    return torch.from_numpy(pivots[: max(rank, 1)].astype("int64") - 1).to(gram.device)
 
 
 def covariance_root(covariance: Tensor) -> Tensor:
