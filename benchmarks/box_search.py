@@ -18,8 +18,8 @@ from tqdm import tqdm
 from benchmarks.report import Report, Table, spread
 from torch_kbandits import Box, KernelUCB, NystromGP
 from torch_kbandits.acquisition import Domain, UpperConfidenceRule
-from torch_kbandits.beliefs import JointBelief
-from torch_kbandits.beliefs.box_search import BoxSearch
+from torch_kbandits.beliefs import CountedBelief, Terms, belief_over
+from torch_kbandits.beliefs.joint_lookahead import JointLookahead
 from torch_kbandits.dictionaries import FixedDictionary
 from torch_kbandits.environments import BoxFunction, synthetic_function
 from torch_kbandits.observations import History
@@ -160,8 +160,7 @@ def _rounds(n: int, sizes: Sizes, rounds: Any) -> list[dict[str, Any]]:
     environment = _environment(sizes)
     X, Y = _data(environment, n)
     box, rule, beta = Box(environment.bounds), UpperConfidenceRule(), torch.tensor(2.0, dtype=X.dtype)
-    place = BoxSearch.of(box, 0)
-    belief = JointBelief(place.probes, _kernel(), _REGULARIZATION, exact=False, search=place)
+    belief = cast(CountedBelief, belief_over(box, Terms(_kernel(), _REGULARIZATION, 0, exact=False)))
     dictionary = X[: sizes.dictionary]
     belief = _learned(belief, X, Y.squeeze(-1), dictionary)
     found: list[dict[str, Any]] = [
@@ -170,15 +169,15 @@ def _rounds(n: int, sizes: Sizes, rounds: Any) -> list[dict[str, Any]]:
     ]
     for number in rounds:
         begin = time.perf_counter()
-        starts = belief.lookahead(X[:0]).domain.starts
+        starts = cast(JointLookahead, belief.lookahead(X[:0])).domain.starts
         finding_starts = time.perf_counter() - begin
-        acquisition = KernelUCB(belief.posterior_model, beta)
+        acquisition = KernelUCB(belief.joint.model, beta)
 
         def search(
             domain: Domain,
             acquisition: AcquisitionFunction = acquisition,
             number: int = number,
-            model: Any = belief.posterior_model,
+            model: Any = belief.joint.model,
         ) -> tuple[Tensor, float, float]:
             begin = time.perf_counter()
             x = rule.on_box(model, beta, None, domain, seed=number)
@@ -203,7 +202,7 @@ def _rounds(n: int, sizes: Sizes, rounds: Any) -> list[dict[str, Any]]:
     return found
 
 
-def _learned(belief: JointBelief, X: Tensor, Y: Tensor, dictionary: Tensor) -> JointBelief:
+def _learned(belief: CountedBelief, X: Tensor, Y: Tensor, dictionary: Tensor) -> CountedBelief:
     """Return a belief with rewards Y (q,) at X (q, d), at a dictionary (m, d)."""
     return belief.learned(History(X, Y, torch.zeros(len(X), dtype=torch.long)), FixedDictionary(dictionary), None)
 

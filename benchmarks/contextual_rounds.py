@@ -16,7 +16,7 @@ from benchmarks.memory import resident_bytes
 from benchmarks.references import Array
 from benchmarks.report import Report, Table, spread
 from torch_kbandits.algorithms import EKUCB
-from torch_kbandits.beliefs import JointBelief
+from torch_kbandits.beliefs import CountedBelief
 from torch_kbandits.environments.anchors import bump
 from torch_kbandits.environments.covariances import stationary_kernel
 
@@ -144,8 +144,8 @@ def _long(sizes: Sizes) -> dict[str, Any]:
         bandit.inducing_points.numpy(), history.X.numpy(), history.Y.numpy(), offered.numpy(), lengthscale
     )
     with torch.no_grad():
-        belief = cast(JointBelief, bandit._belief)  # whose model is there without a pass over the history
-        posterior = belief.posterior_model.posterior(offered.unsqueeze(-2))
+        belief = cast(CountedBelief, bandit._belief)  # whose model is there without a pass over the history
+        posterior = belief.joint.model.posterior(offered.unsqueeze(-2))
     return {
         "seconds": float(milliseconds.sum()) / 1e3,
         "block_median_ms": blocks.tolist(),

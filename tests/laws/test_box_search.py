@@ -99,7 +99,7 @@ def test_what_is_found_is_never_below_a_warm_start(rule, exact, n, d, k, copies,
     belief = told(unit_box(d, num_restarts=1, raw_samples=2), X, Y[:, 0], exact=exact)
     pending = data(k, d, seed + 100)[0]
     found = belief.lookahead(pending).choose(rule, BETA, seed)
-    acquisition = rule.function(belief.posterior_model, BETA, pending if k else None, domain_of(belief), seed)
+    acquisition = rule.function(belief.joint.model, BETA, pending if k else None, domain_of(belief), seed)
     with torch.no_grad():
         reached = float(acquisition(found.unsqueeze(0)))
         at_starts = float(acquisition(domain_of(belief).starts.unsqueeze(-2)).max())
@@ -115,7 +115,7 @@ def test_warm_starts_find_a_needle_that_few_random_starts_miss(exact):
     belief = told(box, X, Y, exact=exact, lengthscale=0.02)
     lookahead = belief.lookahead(X[:0])
     rule = UpperConfidenceRule()
-    missed = [rule.on_box(belief.posterior_model, BETA, None, box.domain, seed) for seed in range(3)]
+    missed = [rule.on_box(belief.joint.model, BETA, None, box.domain, seed) for seed in range(3)]
     assert all(difference(found[0], X[10]) > 0.1 for found in missed)
     assert all(difference(lookahead.choose(rule, BETA, seed)[0], X[10]) < 0.02 for seed in range(3))
 
@@ -127,7 +127,7 @@ def test_starts_add_to_the_random_ones_and_replace_none(monkeypatch):
     belief = told(unit_box(2, num_restarts=3), X, Y[:, 0], exact=True)
     domain = domain_of(belief)
     for starts in (domain.starts, None):
-        UpperConfidenceRule().on_box(belief.posterior_model, BETA, None, replace(domain, starts=starts), 0)
+        UpperConfidenceRule().on_box(belief.joint.model, BETA, None, replace(domain, starts=starts), 0)
     assert [call["num_restarts"] for call in searched] == [3 + len(domain.starts), 3]
 
 

@@ -60,8 +60,13 @@ def outcome(bandit):
     points = joint(CONTEXTS[103], ACTIONS)
     posterior = bandit.model.posterior(points.unsqueeze(-2))
     belief = bandit._belief
-    at = belief.embed(points)
-    believed = [belief.mean_at(at), belief.variance_at(at), belief.information_gain(), belief.effective_dimension()]
+    at = belief.joint.embed(points)
+    believed = [
+        belief.joint.mean_at(at),
+        belief.joint.variance_at(at),
+        belief.information_gain(),
+        belief.effective_dimension(),
+    ]
     return [*saved, chosen], [posterior.mean, posterior.variance, *believed, belief.mean_norm(), belief.kernel_bound()]
 
 
@@ -182,7 +187,15 @@ def test_a_dictionary_that_fails_to_grow_leaves_no_trace(row_memory, monkeypatch
                 belief = belief.learned(as_told(X[12:20], Y[12:20]), KORS(0.5), torch.Generator())
         belief = belief.learned(as_told(X[20:28], Y[20:28]), KORS(0.5), torch.Generator())
         assert torch.equal(belief.inducing_points, expected.inducing_points)
-        assert difference(belief.mean_at(belief.embed(at)), expected.mean_at(expected.embed(at))) < 1e-10
-        assert difference(belief.variance_at(belief.embed(at)), expected.variance_at(expected.embed(at))) < 1e-10
+        assert (
+            difference(belief.joint.mean_at(belief.joint.embed(at)), expected.joint.mean_at(expected.joint.embed(at)))
+            < 1e-10
+        )
+        assert (
+            difference(
+                belief.joint.variance_at(belief.joint.embed(at)), expected.joint.variance_at(expected.joint.embed(at))
+            )
+            < 1e-10
+        )
         assert float(belief.effective_dimension() - expected.effective_dimension()) == pytest.approx(0.0, abs=1e-10)
     assert number > 3

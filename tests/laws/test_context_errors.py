@@ -316,5 +316,8 @@ def test_a_state_of_other_contexts_or_actions_is_refused():
     points = joint(CONTEXT, ACTIONS)
     loaded = make("ek-ucb")
     loaded.load_state_dict(bandit.state_dict())
-    at = loaded._belief.embed(points)
-    assert difference(loaded._belief.mean_at(at), bandit._belief.mean_at(bandit._belief.embed(points))) < 1e-10
+    at = loaded._belief.joint.embed(points)
+    assert (
+        difference(loaded._belief.joint.mean_at(at), bandit._belief.joint.mean_at(bandit._belief.joint.embed(points)))
+        < 1e-10
+    )

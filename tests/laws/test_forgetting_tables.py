@@ -24,7 +24,7 @@ from torch_kbandits import (
     RidgeLeverageSampling,
 )
 from torch_kbandits.beliefs import FeatureTable, choice
-from torch_kbandits.beliefs.forgetting import ForgettingTable
+from torch_kbandits.beliefs.counted import CountedBelief
 from torch_kbandits.dictionaries import FixedDictionary, GreedyDictionary
 from torch_kbandits.memory import KeepAll, Restart, SlidingWindow
 from torch_kbandits.tables import lazy
@@ -99,7 +99,7 @@ def row_of(x):
 def check(bandit, name, now, first=0):
     """Belief, recommendation and incumbent are those of the dense posterior of what counts."""
     belief, wanted = bandit._belief, expected(bandit, name, now, first)
-    assert isinstance(belief, ForgettingTable)
+    assert isinstance(belief, CountedBelief)
     table = belief._table
     assert difference(table.mean, wanted.posterior.mean) < wanted.posterior.rounding
     assert difference(table.variance, wanted.posterior.variance) < wanted.posterior.rounding
@@ -385,5 +385,5 @@ def test_a_rule_is_shown_how_much_rewards_count_that_are_learned_late(monkeypatc
     noise = LAMBDA / np.array([0.64, 0.64, 0.64, 0.8, 0.8**0.5, 1.0])
     told = torch.cat([ARMS[:3], X])
     wanted = oracles.dtc(KERNEL, *dense(told, reward(told)), noise, *dense(belief.inducing_points, ARMS))
-    assert difference(belief.table.mean, wanted.mean) < wanted.rounding
-    assert difference(belief.table.variance, wanted.variance) < wanted.rounding
+    assert difference(belief.posterior.mean, wanted.mean) < wanted.rounding
+    assert difference(belief.posterior.variance, wanted.variance) < wanted.rounding

@@ -35,12 +35,12 @@ def learn(belief, X, Y, rule=SAMPLING, first=0):
 
 def errors(belief, expected, T):
     """The largest difference of each quantity from the dense one."""
-    at = belief.embed(T)
+    at = belief.joint.embed(T)
     scalars = [belief.effective_dimension(), belief.information_gain(), belief.mean_norm()]
     return {
-        "mean": difference(belief.mean_at(at), expected.mean.astype(float)),
-        "variance": difference(belief.variance_at(at), expected.variance.astype(float)),
-        "covariance": difference(belief.covariance_at(at, at), expected.covariance.astype(float)),
+        "mean": difference(belief.joint.mean_at(at), expected.mean.astype(float)),
+        "variance": difference(belief.joint.variance_at(at), expected.variance.astype(float)),
+        "covariance": difference(belief.joint.covariance_at(at, at), expected.covariance.astype(float)),
     } | {name: abs(float(ours) - getattr(expected, name)) for name, ours in zip(SUMS, scalars, strict=True)}
 
 
@@ -57,13 +57,13 @@ def assert_near(belief, X, Y, kernel):
 
 def same(belief, other, tolerance):
     """Whether two posteriors are one to rounding, on one dictionary with one memory."""
-    ours, theirs = belief.embed(TEST_POINTS), other.embed(TEST_POINTS)
+    ours, theirs = belief.joint.embed(TEST_POINTS), other.joint.embed(TEST_POINTS)
     return (
         torch.equal(belief.inducing_points, other.inducing_points)
         and difference(belief.dictionary_weights, other.dictionary_weights) < tolerance
-        and difference(belief.mean_at(ours), other.mean_at(theirs)) < tolerance
-        and difference(belief.variance_at(ours), other.variance_at(theirs)) < tolerance
-        and difference(belief.covariance_at(ours, ours), other.covariance_at(theirs, theirs)) < tolerance
+        and difference(belief.joint.mean_at(ours), other.joint.mean_at(theirs)) < tolerance
+        and difference(belief.joint.variance_at(ours), other.joint.variance_at(theirs)) < tolerance
+        and difference(belief.joint.covariance_at(ours, ours), other.joint.covariance_at(theirs, theirs)) < tolerance
         and torch.equal(belief.recommend(), other.recommend())
         and all(
             abs(float(getattr(belief, name)() - getattr(other, name)())) < tolerance for name in (*SUMS, "kernel_bound")
@@ -93,7 +93,7 @@ def test_the_posterior_is_that_of_the_proposition(name, monkeypatch):
         assert_near(belief, X[:told], Y[:told], pair.dense)
     assert 40 < len(belief.inducing_points) < 135
     best = extended.dtc(pair.dense, *dense(X, Y), LAMBDA, *dense(belief.inducing_points, X[:100])).mean.argmax()
-    means = belief.mean_at(belief.embed(X))
+    means = belief.joint.mean_at(belief.joint.embed(X))
     assert torch.equal(belief.recommend(), X[means.argmax(), None])
     assert float(means.max()) >= float(means[best])
 
@@ -129,8 +129,8 @@ def test_nearly_equal_points_do_no_more_harm_than_rounding_must(gap):
     kernel = oracles.rbf(0.6)
     arrays = (*dense(X, Y), noise, *dense(belief.inducing_points, TEST_POINTS))
     assert len(belief.inducing_points) > 33
-    truth, at = extended.dtc(kernel, *arrays), belief.embed(TEST_POINTS)
-    for name, ours in (("mean", belief.mean_at(at)), ("variance", belief.variance_at(at))):
+    truth, at = extended.dtc(kernel, *arrays), belief.joint.embed(TEST_POINTS)
+    for name, ours in (("mean", belief.joint.mean_at(at)), ("variance", belief.joint.variance_at(at))):
         # Points that all join leave nothing for the worst case, in which what L and M magnify is multiplied.
         assert difference(ours, getattr(truth, name).astype(float)) < 0.003 * truth.rounding
 
@@ -142,9 +142,9 @@ def test_points_that_are_one_to_rounding_span_once():
     Y = Y.squeeze(-1).repeat(5) + 0.1 * torch.arange(30) / 30
     belief = learn(make(), X, Y, KORS(1e6))
     assert_near_exact = oracles.exact(oracles.rbf(0.6), *dense(X, Y), np.full(30, LAMBDA), TEST_POINTS.numpy())
-    at = belief.embed(TEST_POINTS)
-    assert difference(belief.mean_at(at), assert_near_exact.mean) < assert_near_exact.rounding
-    assert difference(belief.variance_at(at), assert_near_exact.variance) < assert_near_exact.rounding
+    at = belief.joint.embed(TEST_POINTS)
+    assert difference(belief.joint.mean_at(at), assert_near_exact.mean) < assert_near_exact.rounding
+    assert difference(belief.joint.variance_at(at), assert_near_exact.variance) < assert_near_exact.rounding
 
 
 # ---------------------------------------------------------------- single precision
@@ -292,9 +292,9 @@ def test_a_dictionary_of_more_points_than_directions():
     features, at = np.sqrt(0.8) * X.numpy(), np.sqrt(0.8) * TEST_POINTS.numpy()
     precision = features.T @ features / LAMBDA + np.eye(3)
     weights = np.linalg.solve(precision, features.T @ Y.numpy() / LAMBDA)
-    embedded = belief.embed(TEST_POINTS)
-    assert difference(belief.mean_at(embedded), at @ weights) < 1e-8
-    assert difference(belief.variance_at(embedded), (at * np.linalg.solve(precision, at.T).T).sum(1)) < 1e-8
+    embedded = belief.joint.embed(TEST_POINTS)
+    assert difference(belief.joint.mean_at(embedded), at @ weights) < 1e-8
+    assert difference(belief.joint.variance_at(embedded), (at * np.linalg.solve(precision, at.T).T).sum(1)) < 1e-8
     assert float(belief.mean_norm()) == pytest.approx(np.linalg.norm(weights), abs=1e-8)
     assert float(belief.information_gain()) == pytest.approx(0.5 * np.linalg.slogdet(precision)[1], abs=1e-8)
 
@@ -313,17 +313,17 @@ def test_means_and_dictionary_stay_within_a_batch():
     lengths, number = [], 0
     for _ in range(8):
         T = TEST_POINTS
-        means, dictionary = bandit._belief.mean_at(bandit._belief.embed(T)).clone(), bandit.inducing_points
+        means, dictionary = bandit._belief.joint.mean_at(bandit._belief.joint.embed(T)).clone(), bandit.inducing_points
         total, length = 0.0, 0
         while True:
             x = bandit.ask(context=contexts[number])
             point = torch.cat([contexts[number, None], x], dim=-1)
-            total += float(bandit._belief.variance_at(bandit._belief.embed(point))) / LAMBDA
+            total += float(bandit._belief.joint.variance_at(bandit._belief.joint.embed(point))) / LAMBDA
             bandit.tell(x, reward(point), context=contexts[number])
             number, length = number + 1, length + 1
             if 1.0 + total > 2.5:
                 break
-            assert torch.equal(bandit._belief.mean_at(bandit._belief.embed(T)), means)
+            assert torch.equal(bandit._belief.joint.mean_at(bandit._belief.joint.embed(T)), means)
             assert torch.equal(bandit.inducing_points, dictionary)
         assert bandit._belief.num_observations == number
         lengths.append(length)

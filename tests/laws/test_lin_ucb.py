@@ -43,8 +43,8 @@ def contexts(number, context_dim, seed, spread=1.0):
 def at(bandit, context, actions):
     """The belief's means and deviations of the actions in a context."""
     belief = bandit._belief
-    embedded = belief.embed(torch.cat([context.expand(len(actions), -1), actions], -1))
-    return belief.mean_at(embedded), belief.variance_at(embedded).sqrt()
+    embedded = belief.joint.embed(torch.cat([context.expand(len(actions), -1), actions], -1))
+    return belief.joint.mean_at(embedded), belief.joint.variance_at(embedded).sqrt()
 
 
 @pytest.mark.parametrize("one_hot", [pytest.param(False, marks=pytest.mark.slow), True])

@@ -247,9 +247,8 @@ def test_a_model_takes_back_what_a_window_forgets_without_a_rebuild(domain, post
     monkeypatch.setattr(FeatureTable, "_refit", lambda *_: rebuilt.append(0))
     for number in range(1, 4):
         kept = torch.arange(7) >= number
-        counted = copy(belief._counted)
-        counted._weigh((torch.arange(8 - number) > 0).double())
-        belief = belief._of(counted)
+        belief = copy(belief)
+        belief._weigh((torch.arange(8 - number) > 0).double())
         X, y = dense(bandit.history.X[-7:][kept], bandit.history.Y[-7:][kept])
         wanted = oracles.dtc(KERNEL, X, y, np.full(7 - number, LAMBDA), *dense(bandit.inducing_points, TESTED))
         mean, variance = belief.moments(TESTED)

@@ -9,11 +9,12 @@ from torch import Tensor
 
 from torch_kbandits.beliefs.base import Belief
 from torch_kbandits.beliefs.box_search import BoxSearch
+from torch_kbandits.beliefs.counted import CountedBelief
 from torch_kbandits.beliefs.covariances import CovarianceTable
 from torch_kbandits.beliefs.features import FeatureTable
-from torch_kbandits.beliefs.forgetting import ForgettingTable
-from torch_kbandits.beliefs.joint_belief import JointBelief
+from torch_kbandits.beliefs.joint import Place
 from torch_kbandits.candidates import Arms, Box, Candidates, ContextualActions, Timed
+from torch_kbandits.candidates.sources import UnsearchedArms
 from torch_kbandits.candidates.timed import untimed
 from torch_kbandits.errors import InputError
 from torch_kbandits.memory import Memory
@@ -46,11 +47,11 @@ class Terms:
     online: bool = False
     memory: Memory | None = None
 
-    def remembered(self, table: FeatureTable) -> FeatureTable | ForgettingTable:
+    def remembered(self, table: FeatureTable) -> FeatureTable | CountedBelief:
         """Return a table, of before any observation, under the memory."""
         if self.memory is None and not self.online:
             return table
-        return ForgettingTable(table, self.memory, online=self.online)
+        return CountedBelief(table, self.memory, online=self.online)
 
 
 @singledispatch
@@ -84,26 +85,20 @@ def _over_arms(candidates: Arms, terms: Terms) -> Belief:
 def _over_a_box(candidates: Box, terms: Terms) -> Belief:
     """Return a posterior that is searched by gradients."""
     search = BoxSearch.of(candidates, terms.seed)
-    return _over_points(search.probes, terms, _ROW_MEMORY, search=search)
+    return _over_points(search.probes, terms, _ROW_MEMORY, Place(search=search))
 
 
 @belief_over.register(ContextualActions)
 @belief_over.register(Timed)
 def _over_joint_points(candidates: ContextualActions | Timed, terms: Terms) -> Belief:
     """Return a posterior over joint points. Arms that know the time keep the order in which ties are broken."""
-    kind = untimed(candidates)
-    rank = tie_rank(len(kind.source), terms.seed) if isinstance(kind, Arms) else None
-    return _over_points(candidates.example, terms, candidates.row_memory, tie_rank=rank)
+    kind, example = untimed(candidates), candidates.example
+    rank = tie_rank(len(kind.source), terms.seed).to(example.device) if isinstance(kind, Arms) else None
+    return _over_points(example, terms, candidates.row_memory, Place(tie_rank=rank))
 
 
-def _over_points(
-    example: Tensor,
-    terms: Terms,
-    row_memory: int,
-    *,
-    tie_rank: Tensor | None = None,
-    search: BoxSearch | None = None,
-) -> Belief:
-    """Return the posterior over points that are not listed."""
-    words = {"exact": terms.exact, "online": terms.online, "memory": terms.memory, "row_memory": row_memory}
-    return JointBelief(example, terms.kernel, terms.regularization, **words, tie_rank=tie_rank, search=search)
+def _over_points(example: Tensor, terms: Terms, row_memory: int, place: Place) -> Belief:
+    """Return the posterior over points that are not listed; those of an example say how large prior variances are."""
+    none = UnsearchedArms(example[:0])
+    table = FeatureTable(none, terms.kernel, terms.regularization, 0, 0, row_memory, exact=terms.exact)
+    return CountedBelief(table.with_points(example), terms.memory, online=terms.online, place=place)

@@ -4,7 +4,7 @@ import warnings
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import torch
 from botorch.exceptions import BadInitialCandidatesWarning
@@ -14,6 +14,7 @@ from torch_kbandits.acquisition import AcquisitionRule, DiscretizedThompsonSampl
 from torch_kbandits.beliefs.base import Lookahead
 from torch_kbandits.beliefs.box_search import BoxSearch
 from torch_kbandits.beliefs.embedded import Embedded
+from torch_kbandits.beliefs.joint import JointPosterior
 from torch_kbandits.errors import InputError
 from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.numerics.linalg import covariance_root
@@ -21,28 +22,23 @@ from torch_kbandits.numerics.prior_draws import JOINT_LIMIT
 from torch_kbandits.numerics.random import highest, tie_width
 from torch_kbandits.numerics.rows import distinct
 
-if TYPE_CHECKING:
-    from torch_kbandits.beliefs.joint_belief import JointBelief
-
 
 class _Start:
     """The posterior with the points pending from which a lookahead starts; computed once for it and its copies."""
 
-    def __init__(self, belief: "JointBelief", pending: Tensor, search: BoxSearch | None) -> None:
-        self._belief, self._pending, self._search, self.number = belief, pending, search, len(pending)
+    def __init__(self, posterior: JointPosterior, pending: Tensor) -> None:
+        self._posterior, self._pending, self.number = posterior, pending, len(pending)
 
     @cached_property
     def domain(self) -> Domain:
         """What may be played in a box that stays, with where to start the search."""
-        search = cast(BoxSearch, self._search)
-        if self._belief.num_observations == 0:
-            return search.box.domain
-        return search.domain(self._belief.latest, self._belief.recommend())
+        search, belief = cast(BoxSearch, self._posterior.place.search), self._posterior.belief
+        return search.domain(belief.latest, belief.recommend()) if belief.num_observations else search.box.domain
 
     @cached_property
-    def ahead(self) -> "JointBelief":
+    def ahead(self) -> JointPosterior:
         """The posterior that variances are read from."""
-        return self._belief.hallucinated(self._pending) if len(self._pending) else self._belief
+        return self._posterior.hallucinated(self._pending) if len(self._pending) else self._posterior
 
 
 class JointLookahead(Lookahead):
@@ -53,26 +49,27 @@ class JointLookahead(Lookahead):
     pay for them. Cost: one pass over the history for a point that the dictionary does not span; see ``hallucinated``.
     """
 
-    def __init__(self, belief: "JointBelief", pending: Tensor, search: BoxSearch | None = None) -> None:
+    def __init__(self, posterior: JointPosterior, pending: Tensor) -> None:
         super().__init__(pending)
-        self._belief, self._search = belief, search
-        self._start = _Start(belief, pending, search)
-        self._ahead: tuple[JointBelief, int] | None = None  # with so many of the pending points
+        self._posterior = posterior
+        self._start = _Start(posterior, pending)
+        self._ahead: tuple[JointPosterior, int] | None = None  # with so many of the pending points
 
     def choose(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain | None = None) -> Tensor:
         """Return the joint point (1, d) of the highest score; equals are broken by lot."""
-        belief, pending = self._belief, self.pending if len(self.pending) else None
-        if self._search is not None:
+        posterior, pending = self._posterior, self.pending if len(self.pending) else None
+        belief, place = posterior.belief, posterior.place
+        if place.search is not None:
             if rule.needs_observations and belief.num_observations == 0:
-                return self._search.first(len(self.pending))
-            return rule.on_box(belief.posterior_model, beta, pending, self.domain, seed)
+                return place.search.first(len(self.pending))
+            return rule.on_box(posterior.model, beta, pending, self.domain, seed)
         domain = required(domain)
         if domain.bounds is not None:
-            return on_box(rule, belief.posterior_model, belief.num_observations, beta, pending, domain, seed)
+            return on_box(rule, posterior.model, belief.num_observations, beta, pending, domain, seed)
         with torch.no_grad():
             offer = self.offered(domain)
             scores = rule.on_arms(offer, beta, seed)
-            row = best_of(scores, beta, belief.kernel_bound(), seed, belief.tie_rank)
+            row = best_of(scores, beta, belief.kernel_bound(), seed, place.tie_rank)
             return offer.chosen(row)
 
     def offered(self, domain: Domain | None) -> "_Offer | _StoredOffer":
@@ -85,16 +82,18 @@ class JointLookahead(Lookahead):
 
     def pending_scores(self) -> Tensor:
         """Return the scores of the pending points without anything pending, (k,)."""
-        return (self._before(self.pending) / self._belief.regularization.double()).to(self._belief.regularization)
+        noise = self._posterior.belief.regularization
+        return (self._before(self.pending) / noise.double()).to(noise)
 
     def variance_ratio(self) -> Tensor:
         """Return the largest ratio, 0-dim: over points of a box that stays, and the pending ones.
 
         It is over the pending points alone where the contexts to come are not known.
         """
-        X = self.pending if self._search is None else torch.cat([self._search.probes, self.pending])
+        search = self._posterior.place.search
+        X = self.pending if search is None else torch.cat([search.probes, self.pending])
         before, after = self._before(X), self.variance_at(X)
-        least = torch.finfo(torch.float64).eps * self._belief.kernel_bound()
+        least = torch.finfo(torch.float64).eps * self._posterior.belief.kernel_bound()
         return ((before + least) / (after + least)).max()
 
     def variance_at(self, X: Tensor) -> Tensor:
@@ -114,39 +113,39 @@ class JointLookahead(Lookahead):
     def _before(self, X: Tensor) -> Tensor:
         """Return the variances at points (k, d) without anything pending, (k,)."""
         with torch.no_grad():
-            return self._belief.variance_at(self._belief.embed(X))
+            return self._posterior.variance_at(self._posterior.embed(X))
 
 
 class _Offer:
     """The posterior at the actions of a round, as ``ArmPosterior``; computed as far as a rule reads it."""
 
     def __init__(self, ahead: JointLookahead, domain: Domain) -> None:
-        self._ahead, self._belief, self._domain = ahead, ahead._belief, domain
+        self._ahead, self._posterior, self._domain = ahead, ahead._posterior, domain
         self._arms = cast(Tensor, domain.arms)
         self._embedded: Embedded | None = None
 
     def chosen(self, row: int) -> Tensor:
         """Return the action of a row, (1, d), which the belief may keep if the rule looked at the posterior at all."""
         if self._embedded is not None:
-            self._belief.remember(self._embedded.column(row))
+            self._posterior.table.remember(self._embedded.column(row))
         return self._arms[row, None].clone()
 
     @property
     def at(self) -> Embedded:
         """The actions as the posterior sees them."""
         if self._embedded is None:
-            self._embedded = self._belief.embed(self._arms)
+            self._embedded = self._posterior.embed(self._arms)
         return self._embedded
 
     @property
     def mean(self) -> Tensor:
         """Posterior means, (A,)."""
-        return self._belief.mean_at(self.at)
+        return self._posterior.mean_at(self.at)
 
     @property
     def variance(self) -> Tensor:
         """Posterior variances with the pending points hallucinated, (A,)."""
-        return self._ahead.variance_at(self._arms) if len(self._ahead.pending) else self._belief.variance_at(self.at)
+        return self._ahead.variance_at(self._arms) if len(self._ahead.pending) else self._posterior.variance_at(self.at)
 
     @property
     def incumbent(self) -> Tensor:
@@ -157,10 +156,10 @@ class _Offer:
         """Return a draw of f − mean from the joint posterior of the actions, (A,); equal actions get equal values."""
         points, rows = distinct(self._arms)
         if len(points) > JOINT_LIMIT:
-            draws = DiscretizedThompsonSampling(self._belief.posterior_model, self._arms, beta=1.0, seed=seed)
+            draws = DiscretizedThompsonSampling(self._posterior.model, self._arms, beta=1.0, seed=seed)
             return draws.draws(1)[0] - self.mean
-        at = self._belief.embed(points)
-        root = covariance_root(self._belief.covariance_at(at, at))
+        at = self._posterior.embed(points)
+        root = covariance_root(self._posterior.covariance_at(at, at))
         generator = torch.Generator().manual_seed(seed)
         normals = torch.randn(len(points), generator=generator, dtype=torch.float64, device="cpu")
         return (root @ normals.to(root))[rows]
@@ -170,7 +169,7 @@ class _StoredOffer:
     """The posterior at arms that are not in memory, as ``ArmPosterior``: read once for all means and variances."""
 
     def __init__(self, ahead: JointLookahead, domain: Domain) -> None:
-        self._ahead, self._belief, self._domain = ahead, ahead._belief, domain
+        self._ahead, self._posterior, self._domain = ahead, ahead._posterior, domain
 
     def chosen(self, row: int) -> Tensor:
         """Return the arm of a row, (1, d)."""
@@ -206,7 +205,7 @@ class _StoredOffer:
 
     def deviation(self, seed: int) -> Tensor:
         """Return a draw of f − mean from the joint posterior of the arms, (A,), made of waves; see ``Waves``."""
-        draw = self._belief.draw(seed)
+        draw = self._posterior.draw(seed)
         with torch.no_grad():
             return torch.cat([draw(block).to(block) for block in self._blocks()])
 
@@ -216,12 +215,13 @@ class _StoredOffer:
 
 def _incumbent(offer: _Offer | _StoredOffer) -> Tensor:
     """Return the largest posterior mean of a played point, or in a context that of the actions in it, 0-dim."""
-    belief = offer._belief
+    posterior = offer._posterior
+    belief = posterior.belief
     if offer._domain.context is not None:
         return offer.mean.max()
     if belief.num_observations == 0:
         return torch.zeros_like(belief.regularization)
-    return belief.mean_at(belief.embed(belief.recommend())).squeeze(0)
+    return posterior.mean_at(posterior.embed(belief.recommend())).squeeze(0)
 
 
 def required(domain: Domain | None) -> Domain:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from torch_kbandits.acquisition import AcquisitionRule, Domain, StagedRule
-from torch_kbandits.beliefs.base import Belief, Lookahead, Offered
+from torch_kbandits.beliefs.base import Belief, BeliefOf, Lookahead, Offered
 from torch_kbandits.beliefs.joint_lookahead import best_of
 from torch_kbandits.dictionaries import DictionaryRule, Selection
 from torch_kbandits.models import NystromGP, OnlineGP
@@ -17,7 +17,7 @@ from torch_kbandits.numerics.random import generator_for
 from torch_kbandits.observations.ledger import History
 
 
-class StagedBelief(Belief):
+class StagedBelief(BeliefOf):
     """A belief for each stage, which learns the rewards of points that this stage chose, and one of everything told.
 
     They are beliefs like any other: each has a dictionary of its own and forgets what the memory says. Points are
@@ -40,6 +40,11 @@ class StagedBelief(Belief):
         self._by_number, self._number = by_number, 0
 
     @property
+    def posterior(self) -> Belief:
+        """The belief of everything told."""
+        return self.everything
+
+    @property
     def num_observations(self) -> int:
         """Number t of observations that count, in all stages and in none."""
         return self.everything.num_observations
@@ -53,30 +58,6 @@ class StagedBelief(Belief):
     def dictionary_weights(self) -> Tensor | None:
         """What the dictionary rule wants handed back of each of ``inducing_points``, (m,); None if nothing."""
         return self.everything.dictionary_weights
-
-    def effective_dimension(self) -> Tensor:
-        """Return Σ_s τ̃(x_s) of all rounds, 0-dim."""
-        return self.everything.effective_dimension()
-
-    def information_gain(self) -> Tensor:
-        """Return ½ log det V of all rounds, 0-dim, in nats."""
-        return self.everything.information_gain()
-
-    def kernel_bound(self) -> Tensor:
-        """Return the largest k(x, x) known of, 0-dim."""
-        return self.everything.kernel_bound()
-
-    def mean_norm(self) -> Tensor:
-        """Return the RKHS norm of the posterior mean of all rounds, 0-dim."""
-        return self.everything.mean_norm()
-
-    def recommend(self) -> Tensor:
-        """Return the played point (1, d) of the largest posterior mean given all rounds."""
-        return self.everything.recommend()
-
-    def moments(self, X: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the posterior means and variances at points X (q, d) given all rounds, each (q,)."""
-        return self.everything.moments(X)
 
     def shown(self, told: History) -> NystromGP | OnlineGP:
         """Return the posterior of the rewards learned as a BoTorch model of its own."""

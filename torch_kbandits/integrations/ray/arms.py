@@ -7,7 +7,7 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.acquisition import Domain
-from torch_kbandits.beliefs import FeatureTable, ForgettingTable, Terms, belief_over
+from torch_kbandits.beliefs import CountedBelief, FeatureTable, Terms, belief_over
 from torch_kbandits.candidates import ArmSource, LastingCandidates, MappedArms
 from torch_kbandits.candidates.sources import as_source
 from torch_kbandits.errors import InputError
@@ -96,7 +96,7 @@ class ShardedArms(LastingCandidates):
 
 
 @belief_over.register
-def _over_shards(candidates: ShardedArms, terms: Terms) -> FeatureTable | ForgettingTable:
+def _over_shards(candidates: ShardedArms, terms: Terms) -> FeatureTable | CountedBelief:
     """Return the posterior before any observation; the workers are started if they are not there.
 
     Raises:

@@ -1,4 +1,4 @@
-"""A table under a memory: which observations count at a time and how much, and the table of those alone."""
+"""The belief of what counts at a time, under a memory, and how much: the table of that alone."""
 
 from copy import copy
 from dataclasses import replace
@@ -7,8 +7,10 @@ from typing import Self, cast
 import torch
 from torch import Tensor
 
-from torch_kbandits.beliefs.base import Belief, Lookahead
+from torch_kbandits.beliefs.base import BeliefOf, Lookahead
 from torch_kbandits.beliefs.features import FeatureTable
+from torch_kbandits.beliefs.joint import JointPosterior, Place
+from torch_kbandits.beliefs.joint_lookahead import JointLookahead
 from torch_kbandits.dictionaries import DictionaryRule, OnlineRule, OnlineSample, PlayedPoints, Selection
 from torch_kbandits.memory import KeepAll, Memory
 from torch_kbandits.models import NystromGP, OnlineGP
@@ -21,32 +23,40 @@ from torch_kbandits.observations.ledger import History
 _LEAST_VARIANCE = 1e-6
 
 
-class ForgettingTable(Belief):
-    """A table over arms, or without arms, of what counts under a memory.
+class CountedBelief(BeliefOf):
+    """The posterior of what counts under a memory, by a table over arms, or without arms at points of any kind.
 
     What no longer counts is taken back from the table as it was told to it, by changes of low rank. Where observations
     age, all weights change with the time, and the table is computed afresh from its features: no kernel is evaluated. A
     dictionary stays as it is until the next reward, whatever is forgotten.
 
+    An exact posterior has all played points in the dictionary but for those that the others span to rounding; where
+    points nearly coincide, means may be off by about 1e-6 of the rewards for that.
+
     Args:
         table: before any observation; taken over.
         memory: which observations count at a time, and with what noise; None where all do for ever.
         online: whether the dictionary rule decides about each point once, when it is told.
+        place: what is known of points that are no arms, if the table has none.
 
     Cost of a round: that of the table, and one more change of rank one; see ``FeatureTable.reweighted`` where
-    observations age.
+    observations age. Without arms: O(m² + u m) for u distinct points, and as much for each point that joins or leaves;
+    O(u m² + m³) where a point that joins is nearly spanned.
     """
 
-    def __init__(self, table: FeatureTable, memory: Memory | None, *, online: bool = False) -> None:
+    def __init__(
+        self, table: FeatureTable, memory: Memory | None, *, online: bool = False, place: Place | None = None
+    ) -> None:
         example = table.no_points
         super().__init__(example, table.kernel, float(table.regularization), exact=table.exact)
-        self.tie_rank = table.tie_rank
         self._table, self._memory, self._online = table, KeepAll() if memory is None else memory, online
         self._now = -torch.inf
         self._counted = Counted.none(example)
         self._numbers = RowIndex.of({})
         self._dictionary = Selection(example[:0], example.new_ones(0), None)
         self._sample: OnlineSample | None = None
+        self._place = place
+        self._joint: JointPosterior | None = None  # of a table that may be an older one
 
     # ---------------------------------------------------------------- what is known
 
@@ -56,7 +66,7 @@ class ForgettingTable(Belief):
         return len(self._counted.X)
 
     @property
-    def table(self) -> FeatureTable:
+    def posterior(self) -> FeatureTable:
         """The table of what counts."""
         return self._table
 
@@ -83,33 +93,21 @@ class ForgettingTable(Belief):
         """What the dictionary rule wants handed back of each of ``inducing_points``, (m,); None if nothing."""
         return self._dictionary.weights
 
-    def effective_dimension(self) -> Tensor:
-        """Return Σ_s τ(x_s) over what counts, 0-dim. Cost: O(u)."""
-        return self._table.effective_dimension()
+    @property
+    def latest(self) -> Tensor:
+        """The point learned last, (1, d); none before any."""
+        return self._counted.X[-1:]
 
-    def information_gain(self) -> Tensor:
-        """Return ½ log det V, 0-dim, in nats."""
-        return self._table.information_gain()
-
-    def kernel_bound(self) -> Tensor:
-        """Return the largest prior variance of an arm, 0-dim."""
-        return self._table.kernel_bound()
-
-    def mean_norm(self) -> Tensor:
-        """Return the RKHS norm of the posterior mean, 0-dim. Cost: O(m)."""
-        return self._table.mean_norm()
-
-    def recommend(self) -> Tensor:
-        """Return the played point (1, d) of the largest posterior mean, of those that count."""
-        return self._table.recommend()
-
-    def moments(self, X: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the posterior means and variances at points X (q, d), each (q,)."""
-        return self._table.moments(X)
+    @property
+    def joint(self) -> JointPosterior:
+        """The posterior at points that are no arms."""
+        if self._joint is None or self._joint.table is not self._table:
+            self._joint = JointPosterior(self, self._table, self._place or Place())
+        return self._joint
 
     def lookahead(self, pending: Tensor, stages: Tensor | None = None) -> Lookahead:
-        """Return the table with points (k, d) pending."""
-        return self._table.lookahead(pending)
+        """Return the posterior with points (k, d) pending."""
+        return self._table.lookahead(pending) if self._place is None else JointLookahead(self.joint, pending)
 
     def shown(self, told: History) -> NystromGP | OnlineGP:
         """Return the posterior of what counts as a BoTorch model of its own."""

@@ -1,0 +1,96 @@
+"""The posterior of what counts at points that are not listed: of boxes, and joint points."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, cast
+
+import torch
+from torch import Tensor
+
+from torch_kbandits.beliefs.box_search import BoxSearch
+from torch_kbandits.beliefs.embedded import Embedded
+from torch_kbandits.beliefs.features import FeatureTable
+from torch_kbandits.beliefs.table import wave_prior
+from torch_kbandits.models import NystromGP
+from torch_kbandits.numerics.gram import gram
+from torch_kbandits.numerics.linalg import non_negative_variance
+
+if TYPE_CHECKING:
+    from torch_kbandits.beliefs.counted import CountedBelief
+
+
+@dataclass(frozen=True, eq=False)
+class Place:
+    """What is known beforehand of points that are not listed.
+
+    Attributes:
+        search: where in a box the next point is sought, if it is always the same.
+        tie_rank: the order in which ties between arms are broken, (A,), if the candidates are always the same.
+    """
+
+    search: BoxSearch | None = None
+    tie_rank: Tensor | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class JointPosterior:
+    """A table without arms, and the belief that it is of: points are embedded when they are asked about. A value.
+
+    Attributes:
+        belief: what counts.
+        table: its table, or one with points pending.
+        place: what is known of the points.
+    """
+
+    belief: "CountedBelief"
+    table: FeatureTable
+    place: Place
+
+    def embed(self, X: Tensor) -> Embedded:
+        """Return points (k, d) as the posterior sees them. Cost: O(k m d + k m²)."""
+        return self.table.embedded(X)
+
+    def mean_at(self, at: Embedded) -> Tensor:
+        """Return posterior means, (k,)."""
+        return self.table.posterior.weights @ at.coordinates
+
+    def variance_at(self, at: Embedded) -> Tensor:
+        """Return posterior variances, (k,)."""
+        variance = self.table.posterior.quick_variance(at.prior_variance, at.coordinates)
+        return non_negative_variance(variance.to(at.points), at.prior_variance.to(at.points)).double()
+
+    def covariance_at(self, left: Embedded, right: Embedded) -> Tensor:
+        """Return posterior covariances, (k, l)."""
+        prior = gram(self.table.kernel, left.points, right.points).double()
+        spanned = left.coordinates.mT @ right.coordinates
+        return prior - spanned + self.table.posterior.inverse_product(left.coordinates, right.coordinates)
+
+    def draw(self, seed: int) -> Callable[[Tensor], Tensor]:
+        """Return a draw of f − mean as a function of points, (k, d) to (k,): the same one in whatever blocks.
+
+        Raises:
+            InputError: if there are no waves of the kernel.
+        """
+        table, generator = self.table, torch.Generator().manual_seed(seed)
+        waves = wave_prior(table.kernel, table.no_points.shape[-1]).draw(generator)
+        correction = table.draw_correction(lambda rows: waves.at(table.points_of(rows)), generator)
+        return lambda X: waves.at(X) + correction @ self.embed(X).coordinates
+
+    def hallucinated(self, points: Tensor) -> "JointPosterior":
+        """Return the posterior with points (k, d) observed, which join the dictionary; this one stays as it is.
+
+        To read variances from: what was played stays that of this one. One posterior that looks ahead at a time, since
+        it writes to features that this one does not use yet.
+        """
+        table = self.table.with_points(points)
+        for row in table.rows_of(points).tolist():
+            table = table.hallucinated(row)
+        return JointPosterior(self.belief, table, self.place)
+
+    @cached_property
+    def model(self) -> NystromGP:
+        """The posterior as a BoTorch model, whose factors are taken from here. Cost: O(m³) after a reward."""
+        points, factors = self.table.restricted_factors()
+        X, Y = self.belief.observations
+        return cast(NystromGP, self.belief.model(X, Y, points, self.belief.noise, factors))
