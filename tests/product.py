@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -205,7 +205,7 @@ class Combination:
     def has_clock(self) -> bool:
         return self.memory != "none" or self.where.timed
 
-    def bandit(self, folder: Path, seed: int = 0) -> Bandit:
+    def bandit(self, folder: Path, seed: int = 0, mean: Any = 0.0) -> Bandit:
         """Compose it by hand."""
         dictionary, rule = DICTIONARIES[self.dictionary], RULES[self.rule]
         if (self.where.timed or self.memory in PRIORS_ON_TIME) and isinstance(dictionary, FixedDictionary):
@@ -220,6 +220,7 @@ class Combination:
             batches=BATCHES[self.batches],
             memory=MEMORIES[self.memory],
             seed=seed,
+            mean=mean,
         )
 
 

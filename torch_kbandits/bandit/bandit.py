@@ -40,6 +40,7 @@ from torch_kbandits.memory import Memory
 from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.numerics.random import seed_for
 from torch_kbandits.observations.ledger import History, check_rounds, replayed_rounds, rewards
+from torch_kbandits.priors import PriorMean
 
 #: Points that ``ask(None)`` returns at most.
 _LARGEST_BATCH = 10_000
@@ -78,6 +79,8 @@ class Bandit(Undisturbed):
             are the first of the function that is new. What a batch rule held back before is forgotten.
         memories: which memory is in force, block by block, instead of ``memory``; None for the same in all rounds.
         advice: who is asked about the present function before a choice; None for nobody.
+        mean: the prior mean, in reward units: a number, a value for each arm (A,), a GPyTorch mean, or a function of
+            points (n, d), with contexts of (context, action), that returns (n,). It does not depend on the time.
 
     With a memory there is a time. Unless ``ask`` and ``tell`` are given times, it is the round, counted from 0: a
     reward has that of the round in which it is told.
@@ -106,6 +109,7 @@ class Bandit(Undisturbed):
         trigger: RestartTrigger | None = None,
         memories: MemoryChoice | None = None,
         advice: Advice | None = None,
+        mean: PriorMean = 0.0,
     ) -> None:
         rule = UpperConfidenceRule() if acquisition is None else acquisition
         self._pieces = Pieces(
@@ -121,6 +125,7 @@ class Bandit(Undisturbed):
             trigger,
             memories,
             advice,
+            mean,
         )
         self.candidates = self._pieces.candidates
         self.regularization = self._pieces.regularization

@@ -3,11 +3,12 @@
 import warnings
 from collections.abc import Callable
 from copy import deepcopy
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple, cast
 
 import torch
 from gpytorch.kernels import Kernel
+from gpytorch.means import Mean
 from torch import Tensor
 
 from torch_kbandits import checks
@@ -28,12 +29,13 @@ from torch_kbandits.memory import Memory
 from torch_kbandits.numerics.gram import check_kernel, prior_variance
 from torch_kbandits.numerics.random import generator_for
 from torch_kbandits.observations.clock import Clock
+from torch_kbandits.priors import PriorMean, mean_over, own_mean
 
 #: In single precision a regularization below this fraction of the prior variance drowns in rounding.
 _FLOAT32_REGULARIZATION = 1e-4
 
 #: Words that files have only where they say something: those of version 0.1.0 have them so.
-_ADDED_LAST = ("trigger", "memories", "advice")
+_ADDED_LAST = ("trigger", "memories", "advice", "mean")
 
 
 class Batches(NamedTuple):
@@ -110,11 +112,13 @@ class Hypothesis:
         regularization: λ > 0, in reward units squared.
         memory: which observations count at a time; None where all do. A bandit that starts without one has no clock, so
             one that may get one starts with ``KeepAll()``; a prior on time needs points that know the time.
+        mean: the prior mean; None for zero.
     """
 
     kernel: Kernel
     regularization: float
     memory: Memory | None
+    mean: Mean | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,6 +138,7 @@ class Pieces:
         trigger: when to restart; None for never.
         memories: which memory is in force, block by block; None for the same in all rounds.
         advice: who is asked about the present before a choice; None for nobody.
+        mean: the prior mean; None for zero.
 
     Raises:
         InputError: if a piece does not fit, or two of them do not go together.
@@ -151,6 +156,8 @@ class Pieces:
     trigger: RestartTrigger | None = None
     memories: MemoryChoice | None = None
     advice: Advice | None = None
+    mean: PriorMean | None = None
+    hypothesis: Hypothesis = field(init=False)
 
     def __post_init__(self) -> None:
         checks.instance("candidates", self.candidates, Candidates, "Arms or a Box")
@@ -185,6 +192,10 @@ class Pieces:
         self._check_rule()
         object.__setattr__(self, "width", ConstantWidth(0.0) if self.width is None else self.width)
         object.__setattr__(self, "kernel", deepcopy(self.kernel))
+        mean = None if self.mean is None else own_mean(self.mean)
+        over = None if mean is None else mean_over(self.candidates, mean)
+        object.__setattr__(self, "mean", mean)
+        object.__setattr__(self, "hypothesis", Hypothesis(self.kernel, self.regularization, self.memory, over))
 
     @property
     def has_clock(self) -> bool:
@@ -211,7 +222,7 @@ class Pieces:
     @property
     def words(self) -> dict[str, Any]:
         """The arguments of ``Bandit`` that make it again, without choosing its pieces anew."""
-        words = {field.name: getattr(self, field.name) for field in fields(self)}
+        words = {field.name: getattr(self, field.name) for field in fields(self) if field.init}
         return {name: word for name, word in words.items() if word is not None or name not in _ADDED_LAST}
 
     @property
@@ -223,11 +234,6 @@ class Pieces:
     def own_columns(self) -> int:
         """The first column by which a point is known again: it may be told at another time than it was asked for."""
         return int(self.candidates.is_timed)
-
-    @property
-    def hypothesis(self) -> Hypothesis:
-        """What is taken for true at first."""
-        return Hypothesis(self.kernel, self.regularization, self.memory)
 
     def prior(self, hypothesis: Hypothesis) -> Belief:
         """Return the belief before any reward, under the hypothesis that is in force."""
@@ -253,6 +259,7 @@ class Pieces:
             exact=self.dictionary is None,
             online=self.dictionary is not None and self.dictionary.is_online,
             memory=hypothesis.memory,
+            mean=hypothesis.mean,
         )
         return belief_over(self.candidates, terms)
 
@@ -316,6 +323,8 @@ class Pieces:
         config |= {f"candidates.{key}": value for key, value in self.candidates.describe().items()}
         config |= describe_kernel(self.kernel)
         config["regularization"] = self.regularization
+        if self.mean is not None:
+            describe_value("mean", self.mean, config)
         names = ["acquisition", "batches", "dictionary", "width"]
         names += ["memory"] if self.memories is None else []  # which one is in force is state
         names += ["memories", "trigger"] if self.memories is not None or self.trigger is not None else []

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, cast
 
 import torch
 from gpytorch.kernels import Kernel
+from gpytorch.means import Mean
 from torch import Tensor
 
 from torch_kbandits import checks
@@ -27,8 +28,8 @@ _LONGEST_SETTING = 200
 _MOST_WRITTEN = 64
 
 
-def describe_kernel(kernel: Kernel, title: str = "kernel") -> dict[str, Any]:
-    """Return the class, the plain settings (such as ``nu``) and the parameters of a kernel and of all its parts."""
+def describe_kernel(kernel: Kernel | Mean, title: str = "kernel") -> dict[str, Any]:
+    """Return the class, the plain settings (such as ``nu``) and the parameters of a kernel, or mean, and its parts."""
     config: dict[str, Any] = {}
     for name, part in kernel.named_modules():
         prefix = f"{title}.{name}" if name else title
@@ -55,7 +56,7 @@ def describe_value(name: str, value: Any, config: dict[str, Any]) -> None:
         config[name] = type(value).__name__
         for field in dataclasses.fields(value):
             describe_value(f"{name}.{field.name}", getattr(value, field.name), config)
-    elif isinstance(value, Kernel):
+    elif isinstance(value, (Kernel, Mean)):
         config |= describe_kernel(value, name)
     elif isinstance(value, (tuple, list)):
         for index, part in enumerate(value):

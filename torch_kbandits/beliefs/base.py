@@ -7,6 +7,7 @@ from typing import Any, Protocol, Self, cast
 
 import torch
 from gpytorch.kernels import Kernel
+from gpytorch.means import Mean
 from gpytorch.settings import min_fixed_noise
 from torch import Tensor
 
@@ -109,6 +110,7 @@ class Belief(ABC):
         kernel: the prior covariance; a copy is kept.
         regularization: λ.
         exact: whether the posterior is the exact one; else it is the Nyström–DTC one at a selected dictionary.
+        mean: the prior mean; None for zero.
     """
 
     #: The order in which ties between arms are broken, (A,); None where a lot of the round decides.
@@ -117,8 +119,10 @@ class Belief(ABC):
     #: The beliefs of the stages of a choice; none where there are no stages.
     stage_beliefs: tuple["Belief", ...] = ()
 
-    def __init__(self, example: Tensor, kernel: Kernel, regularization: float, *, exact: bool) -> None:
-        self.exact = exact
+    def __init__(
+        self, example: Tensor, kernel: Kernel, regularization: float, *, exact: bool, mean: Mean | None = None
+    ) -> None:
+        self.exact, self.prior_mean = exact, mean
         self.kernel = deepcopy(kernel).to(example).requires_grad_(False).eval()
         self.regularization = example.new_tensor(regularization)
 
@@ -146,6 +150,7 @@ class Belief(ABC):
         prior: dict[str, Any] = {
             "covar_module": deepcopy(self.kernel),
             "regularization": float(self.regularization),
+            "mean_module": deepcopy(self.prior_mean),
         }
         if noise is not None:  # the constructor rounds small ones up, with a warning, so they are set afterwards
             prior["train_Yvar"] = noise.clamp_min(min_fixed_noise.value(noise.dtype) or 0.0).unsqueeze(-1)
@@ -187,7 +192,7 @@ class Belief(ABC):
 
     @abstractmethod
     def mean_norm(self) -> Tensor:
-        """The RKHS norm of the posterior mean, 0-dim, in reward units."""
+        """The RKHS norm of the posterior mean less the prior one, 0-dim, in reward units."""
 
     @abstractmethod
     def recommend(self) -> Tensor:

@@ -5,6 +5,7 @@ from functools import singledispatch
 
 import torch
 from gpytorch.kernels import Kernel
+from gpytorch.means import Mean
 from torch import Tensor
 
 from torch_kbandits.beliefs.base import Belief
@@ -38,6 +39,7 @@ class Terms:
         exact: whether the posterior is the exact one.
         online: whether the dictionary rule decides about each point once, when it is told.
         memory: which observations count at a time; None where all do for ever.
+        mean: the prior mean; None for zero.
     """
 
     kernel: Kernel
@@ -46,6 +48,7 @@ class Terms:
     exact: bool
     online: bool = False
     memory: Memory | None = None
+    mean: Mean | None = None
 
     def remembered(self, table: FeatureTable) -> FeatureTable | CountedBelief:
         """Return a table, of before any observation, under the memory."""
@@ -77,8 +80,9 @@ def _over_arms(candidates: Arms, terms: Terms) -> Belief:
     source, own = candidates.source, (terms.kernel, terms.regularization, terms.seed)
     is_small = len(source) <= COVARIANCE_LIMIT and source.dtype == torch.float64
     if terms.exact and terms.memory is None and is_small:
-        return CovarianceTable(source, *own)
-    return terms.remembered(FeatureTable(source, *own, candidates.column_memory, exact=terms.exact))
+        return CovarianceTable(source, *own, terms.mean)
+    table = FeatureTable(source, *own, candidates.column_memory, exact=terms.exact, mean=terms.mean)
+    return terms.remembered(table)
 
 
 @belief_over.register
@@ -100,5 +104,6 @@ def _over_joint_points(candidates: ContextualActions | Timed, terms: Terms) -> B
 def _over_points(example: Tensor, terms: Terms, row_memory: int, place: Place) -> Belief:
     """Return the posterior over points that are not listed; those of an example say how large prior variances are."""
     none = UnsearchedArms(example[:0])
-    table = FeatureTable(none, terms.kernel, terms.regularization, 0, 0, row_memory, exact=terms.exact)
+    own = (terms.kernel, terms.regularization, 0, 0, row_memory)
+    table = FeatureTable(none, *own, exact=terms.exact, mean=terms.mean)
     return CountedBelief(table.with_points(example), terms.memory, online=terms.online, place=place)

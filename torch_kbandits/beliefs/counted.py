@@ -48,7 +48,8 @@ class CountedBelief(BeliefOf):
         self, table: FeatureTable, memory: Memory | None, *, online: bool = False, place: Place | None = None
     ) -> None:
         example = table.no_points
-        super().__init__(example, table.kernel, float(table.regularization), exact=table.exact)
+        words = {"exact": table.exact, "mean": table.prior_mean}
+        super().__init__(example, table.kernel, float(table.regularization), **words)
         self._table, self._memory, self._online = table, KeepAll() if memory is None else memory, online
         self._now = -torch.inf
         self._counted = Counted.none(example)

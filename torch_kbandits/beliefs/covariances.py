@@ -6,6 +6,7 @@ from typing import Self
 
 import torch
 from gpytorch.kernels import Kernel
+from gpytorch.means import Mean
 from torch import Tensor
 
 from torch_kbandits.acquisition import AcquisitionRule
@@ -33,14 +34,16 @@ class CovarianceTable(TableBelief):
         kernel: the prior covariance.
         regularization: λ.
         seed: addresses the order in which ties between arms are broken.
+        mean: the prior mean; None for zero.
     """
 
-    def __init__(self, arms: Tensor | ArmSource, kernel: Kernel, regularization: float, seed: int) -> None:
-        super().__init__(arms, kernel, regularization, seed, exact=True)
+    def __init__(
+        self, arms: Tensor | ArmSource, kernel: Kernel, regularization: float, seed: int, mean: Mean | None = None
+    ) -> None:
+        super().__init__(arms, kernel, regularization, seed, exact=True, mean=mean)
         with torch.no_grad():
             self._covariance = gram(self.kernel, self._points.block(0, len(self._points)))
-
-        self._mean = torch.zeros_like(self._prior_variance)
+        self._mean = torch.zeros_like(self._prior_variance) if self._expected is None else self._expected
         self._log_det = self._mean.new_zeros(())
 
     @property
@@ -81,10 +84,10 @@ class CovarianceTable(TableBelief):
         return self._log.points
 
     def mean_norm(self) -> Tensor:
-        """Return the RKHS norm of the posterior mean, 0-dim: √(αᵀμ) with α = D⁻¹(ȳ − μ) at the played points."""
+        """Return the RKHS norm of what is learned of the mean, μ − m, 0-dim: √(αᵀ(μ − m)) with α = D⁻¹(ȳ − μ)."""
         means = self._mean[self._played_rows]
         weights = (self._log.sums - self._log.counts * means) / self.regularization
-        return (weights @ means).clamp_min(0.0).sqrt()
+        return (weights @ (means - self._expected_at(self._played_rows))).clamp_min(0.0).sqrt()
 
     def restored(self, told: History, dictionary: Selection) -> Self:
         """Return the empty table conditioned on a whole history. Cost: O(u A²)."""
@@ -143,4 +146,5 @@ class CovarianceTable(TableBelief):
         upper = torch.cat([self._covariance, cross.mT], dim=1)
         self._covariance = torch.cat([upper, torch.cat([cross, corner], dim=1)])
         means = (self._log.sums - self._log.counts * self._mean[rows]) / self.regularization
-        self._mean = torch.cat([self._mean, prior[:, rows] @ means])
+        new = torch.arange(old, old + len(points), device=rows.device)
+        self._mean = torch.cat([self._mean, prior[:, rows] @ means + self._expected_at(new)])

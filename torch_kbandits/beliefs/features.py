@@ -6,6 +6,7 @@ from typing import ClassVar, NamedTuple, Self
 
 import torch
 from gpytorch.kernels import Kernel
+from gpytorch.means import Mean
 from torch import Tensor
 
 from torch_kbandits.acquisition import AcquisitionRule
@@ -88,6 +89,7 @@ class FeatureTable(TableBelief):
         row_memory: bytes that the features of played points may occupy; beyond, they are computed again whenever a
             point joins, or variances are asked for, in O(u m²). None for no bound.
         exact: whether every played point is in the dictionary.
+        mean: the prior mean; None for zero.
     """
 
     #: Low-rank changes between looks for drift.
@@ -106,8 +108,9 @@ class FeatureTable(TableBelief):
         row_memory: int | None = None,
         *,
         exact: bool = False,
+        mean: Mean | None = None,
     ) -> None:
-        super().__init__(arms, kernel, regularization, seed, exact=exact)
+        super().__init__(arms, kernel, regularization, seed, exact=exact, mean=mean)
         self._columns = KernelColumns(self.kernel, self._points, column_memory)
         self._dictionary_rows = self._feature_rows = self._played_rows
         self._listed_dictionary = self._log.points, self._played_rows  # points and rows, where a rule gave no indices
@@ -117,7 +120,7 @@ class FeatureTable(TableBelief):
         self._played = PlayedPanel.empty(self._weights, row_memory)
         self._known_spanning = self._feature_rows, self.no_points  # points of rows
         self._embedded_last: tuple[OnlineDTC, Embedded] | None = None
-        self._lazy_panel = LazyPanel(Panel.prior(self._prior_variance), self._dtc, self._weights)
+        self._lazy_panel = LazyPanel(Panel.prior(self._prior_variance, self._expected), self._dtc, self._weights)
         # Which embedding is meant, and in a list, which nobody restores, which one is in the memory of the features.
         self._embedding = object()
         self._written_last: list[object] = [self._embedding]
@@ -148,7 +151,8 @@ class FeatureTable(TableBelief):
 
     @property
     def _played_mean(self) -> Tensor:
-        return self._played.mean(self._features(self._played_rows), self._weights).to(self._points.dtype)
+        learned = self._played.mean(self._features(self._played_rows), self._weights)
+        return (learned + self._expected_at(self._played_rows)).to(self._points.dtype)
 
     @property
     def _played_variance(self) -> Tensor:
@@ -170,7 +174,7 @@ class FeatureTable(TableBelief):
         return self._dtc.quick_variance(self._prior_at(rows), self._coordinates(rows)).to(self._points.dtype)
 
     def _mean_at(self, rows: Tensor) -> Tensor:
-        return (self._weights @ self._coordinates(rows)).to(self._points.dtype)
+        return (self._weights @ self._coordinates(rows) + self._expected_at(rows)).to(self._points.dtype)
 
     def effective_dimension(self) -> Tensor:
         """Return Σ_s τ(x_s), 0-dim. Cost: O(u), and that of the variances of the played points if some are left out."""
@@ -276,6 +280,7 @@ class FeatureTable(TableBelief):
         if torch.equal(dictionary, self._dictionary_rows):
             dictionary = self._dictionary_rows  # the same object, by which others know that nothing changed
         told = located.plays(Y)
+        told = told._replace(sums=self._unexpected(told.sums, told.counts, played_rows[told.places]))
         joining, left_out = self._difference(dictionary)
         num_told = len(told.places)
         if num_told and left_out is not None and self._is_cheap(joining, left_out, dictionary, played_rows, num_told):
@@ -368,7 +373,8 @@ class FeatureTable(TableBelief):
             return after
         followed = None
         if 2 * len(gone.places) <= after._dtc.size:
-            followed = after._dtc.forgotten(points, gone.counts / noise, gone.sums / noise)
+            sums = self._unexpected(gone.sums, gone.counts, self._played_rows[gone.places])
+            followed = after._dtc.forgotten(points, gone.counts / noise, sums / noise)
         after._num_shed += len(gone.places)
         if followed is None or after._num_shed >= after.CHECK:
             after._recount()
@@ -403,7 +409,7 @@ class FeatureTable(TableBelief):
         if len(order) == 0:
             after._dtc, arms = after._dtc.without_rewards(), after._arms.features
             after._weights = after._dtc.weights
-            prior = Panel.prior(after._prior_variance[: after._num_arms], arms)
+            prior = after._prior_panel(arms)
             after._lazy_panel = LazyPanel(prior, after._dtc, after._weights)
         return after
 
@@ -610,13 +616,11 @@ class FeatureTable(TableBelief):
         return lambda block: whole[:, block], whole[:, played_rows].double()
 
     def _log_weights(self, size: int) -> tuple[Tensor, Tensor]:
-        """Return the summed 1/λ and y/λ of the played points, (u,) each, 0 for those that are not in the log yet."""
+        """Return the summed 1/λ and (y − m)/λ of the played points, (u,), 0 for those that are not in the log yet."""
         padding = (0, size - len(self._log))
-        noise = self.regularization.double()
-        return (
-            torch.nn.functional.pad(self._log.counts / noise, padding),
-            torch.nn.functional.pad(self._log.sums / noise, padding),
-        )
+        noise, counts = self.regularization.double(), self._log.counts
+        sums = self._unexpected(self._log.sums, counts, self._played_rows)
+        return torch.nn.functional.pad(counts / noise, padding), torch.nn.functional.pad(sums / noise, padding)
 
     def _coordinates(self, rows: Tensor) -> Tensor:
         """Return the coordinates of rows (k,), (m, k), in double precision. Cost: O(m k), off the list O(m² k)."""
@@ -632,7 +636,8 @@ class FeatureTable(TableBelief):
     def _replace(self, dictionary_rows: Tensor, played_rows: Tensor, X: Tensor, Y: Tensor, located: Located) -> None:
         """Embed all arms at another dictionary, with rewards Y (q,) at X added."""
         noise = self.regularization.double()
-        weights, moments = self._log.points_with(X, located)[1] / noise, self._log.sums_with(Y, located) / noise
+        counts, sums = self._log.points_with(X, located)[1], self._log.sums_with(Y, located)
+        weights, moments = counts / noise, self._unexpected(sums, counts, played_rows) / noise
         factor = jittered_cholesky(self._columns.between(dictionary_rows, dictionary_rows))
         computed = self._computed(factor.double(), dictionary_rows, played_rows)
         played = self._played.refilled(computed, len(played_rows), len(factor))
@@ -662,8 +667,16 @@ class FeatureTable(TableBelief):
         """Compute all means and variances afresh from features. Cost: O(A m²)."""
         self._changes = self._num_shed = 0
         self._dtc, self._weights, self._played = dtc, dtc.weights, played.forgotten()
-        arms = Panel.fitted(features, self._prior_variance[: self._num_arms], dtc, dtc.weights)
-        self._lazy_panel = LazyPanel(arms, dtc, dtc.weights)
+        self._lazy_panel = LazyPanel(self._prior_panel(features).fitted(dtc, dtc.weights), dtc, dtc.weights)
+
+    def _prior_panel(self, features: FeatureStore) -> Panel:
+        """Return the prior at the arms, whose features these are."""
+        expected = None if self._expected is None else self._expected[: self._num_arms]
+        return Panel.prior(self._prior_variance[: self._num_arms], expected, features)
+
+    def _unexpected(self, sums: Tensor, counts: Tensor, rows: Tensor) -> Tensor:
+        """Return sums (k,) of so many rewards (k,) at rows (k,) less their prior means."""
+        return sums if self._expected is None else sums - counts * self._expected_at(rows)
 
     def _clear_drift(self, played_rows: Tensor) -> None:
         """Compute everything afresh from the features if the low-rank changes have drifted."""

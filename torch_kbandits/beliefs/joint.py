@@ -13,7 +13,7 @@ from torch_kbandits.beliefs.embedded import Embedded
 from torch_kbandits.beliefs.features import FeatureTable
 from torch_kbandits.beliefs.table import wave_prior
 from torch_kbandits.models import NystromGP
-from torch_kbandits.numerics.gram import gram
+from torch_kbandits.numerics.gram import gram, prior_mean
 from torch_kbandits.numerics.linalg import non_negative_variance
 
 if TYPE_CHECKING:
@@ -53,7 +53,8 @@ class JointPosterior:
 
     def mean_at(self, at: Embedded) -> Tensor:
         """Return posterior means, (k,)."""
-        return self.table.posterior.weights @ at.coordinates
+        learned, mean = self.table.posterior.weights @ at.coordinates, self.table.prior_mean
+        return learned if mean is None else learned + prior_mean(mean, at.points).double()
 
     def variance_at(self, at: Embedded) -> Tensor:
         """Return posterior variances, (k,)."""

@@ -35,7 +35,7 @@ class StagedBelief(BeliefOf):
 
     def __init__(self, everything: Belief, stages: tuple[Belief, ...], *, by_number: bool = False) -> None:
         example, level = everything.inducing_points, float(everything.regularization)
-        super().__init__(example, everything.kernel, level, exact=everything.exact)
+        super().__init__(example, everything.kernel, level, exact=everything.exact, mean=everything.prior_mean)
         self.everything, self.stage_beliefs = everything, stages
         self._by_number, self._number = by_number, 0
 

@@ -9,6 +9,7 @@ from typing import ClassVar, Self, cast
 import torch
 from botorch.exceptions.errors import UnsupportedError
 from gpytorch.kernels import Kernel
+from gpytorch.means import Mean
 from torch import Tensor
 
 from torch_kbandits.acquisition import AcquisitionRule, Domain
@@ -18,14 +19,14 @@ from torch_kbandits.dictionaries import DictionaryRule, PlayedPoints, Selection
 from torch_kbandits.errors import InputError
 from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.numerics.appended import appended
-from torch_kbandits.numerics.gram import prior_variance
+from torch_kbandits.numerics.gram import prior_mean, prior_variance
 from torch_kbandits.numerics.prior_draws import LowRankDraws, PriorDraws, prior_draws
 from torch_kbandits.numerics.random import highest, tie_rank, tie_width
 from torch_kbandits.numerics.rows import distinct, row_keys
 from torch_kbandits.numerics.waves import WavePrior
 from torch_kbandits.observations.ledger import History
 from torch_kbandits.observations.played import Located, PlayedLog
-from torch_kbandits.tables.columns import prior_variances
+from torch_kbandits.tables.columns import prior_means, prior_variances
 from torch_kbandits.tables.points import PointList
 
 
@@ -57,6 +58,7 @@ class TableBelief(Belief):
         regularization: λ.
         seed: addresses the order in which ties between arms are broken.
         exact: whether the posterior is the exact one.
+        mean: the prior mean; None for zero.
     """
 
     #: The share of the arms that was looked at for the last choice.
@@ -69,13 +71,21 @@ class TableBelief(Belief):
     _rule_weights: Tensor | None = None
 
     def __init__(
-        self, arms: Tensor | ArmSource, kernel: Kernel, regularization: float, seed: int, *, exact: bool
+        self,
+        arms: Tensor | ArmSource,
+        kernel: Kernel,
+        regularization: float,
+        seed: int,
+        *,
+        exact: bool,
+        mean: Mean | None = None,
     ) -> None:
         self._points = PointList(as_source(arms))
         self.no_points = self._points.block(0, 0).clone()
-        super().__init__(self.no_points, kernel, regularization, exact=exact)
+        super().__init__(self.no_points, kernel, regularization, exact=exact, mean=mean)
         self._num_arms = self._points.num_arms
         self._prior_variance = prior_variances(self.kernel, self._points)
+        self._expected = prior_means(mean, self._points)  # before any reward
         self._kernel_bound = self._prior_variance.max() if self._num_arms else self._prior_variance.sum()
         self._log = PlayedLog(self.no_points)
         self._played_rows = torch.zeros(0, dtype=torch.long, device=self.no_points.device)
@@ -347,9 +357,15 @@ class TableBelief(Belief):
         other._prior_variance = appended(self._prior_variance, self._known_prior[1])
         if self._num_arms == 0:
             other._kernel_bound = torch.maximum(self._kernel_bound, self._known_prior[1].max())
+        if self._expected is not None and self.prior_mean is not None:
+            other._expected = appended(self._expected, prior_mean(self.prior_mean, points))
         other._prior_draws = None
         other._extend_rows(points)
         return other
+
+    def _expected_at(self, rows: Tensor) -> Tensor | float:
+        """Return the prior means of rows (k,), in double precision, (k,)."""
+        return 0.0 if self._expected is None else self._expected[rows].double()
 
     def places_of(self, X: Tensor) -> Tensor:
         """Return where points (q, d), all of which were played, stand among the unique played ones, (q,)."""

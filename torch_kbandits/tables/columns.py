@@ -4,9 +4,10 @@ from copy import copy
 
 import torch
 from gpytorch.kernels import Kernel
+from gpytorch.means import Mean
 from torch import Tensor
 
-from torch_kbandits.numerics.gram import gram, prior_variance
+from torch_kbandits.numerics.gram import gram, prior_mean, prior_variance
 from torch_kbandits.tables.points import PointList
 
 #: Points against which a kernel is evaluated at a time: kernels need several temporaries of that width.
@@ -108,6 +109,15 @@ class KernelColumns:
 def block_size(points: PointList) -> int:
     """Return how many points a kernel is evaluated at, at a time."""
     return max(1, min(_BLOCK, _NUMBERS // points.dimension))
+
+
+def prior_means(mean: Mean | None, points: PointList) -> Tensor | None:
+    """Return the prior means of all points, (N,); None if they are zero."""
+    if mean is None:
+        return None
+    with torch.no_grad():
+        parts = [prior_mean(mean, block) for _, block in points.blocks(block_size(points))]
+        return torch.cat(parts) if parts else points.block(0, 0).sum(-1)
 
 
 def prior_variances(kernel: Kernel, points: PointList) -> Tensor:

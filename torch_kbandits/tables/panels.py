@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple, Self
 
 import torch
@@ -164,36 +164,40 @@ class Panel:
         prior_variance: k(x, x), (n,).
         variance: posterior variances, (n,); rounding may have made them slightly negative.
         mean: posterior means, (n,).
+        prior_mean: prior means, (n,); None if they are zero.
     """
 
     features: FeatureStore
     prior_variance: Tensor
     variance: Tensor
     mean: Tensor
+    prior_mean: Tensor | None = None
 
     @classmethod
-    def prior(cls, prior_variance: Tensor, features: FeatureStore | None = None) -> Self:
-        """Return the prior at points of prior variance (n,), which may have features already."""
+    def prior(
+        cls, prior_variance: Tensor, prior_mean: Tensor | None = None, features: FeatureStore | None = None
+    ) -> Self:
+        """Return the prior at points of prior variance (n,) and prior mean (n,), which may have features already."""
         store = FeatureStore(len(prior_variance), prior_variance) if features is None else features
-        return cls(store, prior_variance, prior_variance, torch.zeros_like(prior_variance))
+        mean = torch.zeros_like(prior_variance) if prior_mean is None else prior_mean
+        return cls(store, prior_variance, prior_variance, mean, prior_mean)
 
-    @classmethod
-    def fitted(cls, features: FeatureStore, prior_variance: Tensor, dtc: OnlineDTC, weights: Tensor) -> "Panel":
-        """Return the posterior at many points, from factors rather than from what follows them. Cost: O(n m²)."""
-        variance = torch.empty_like(prior_variance)
-        for block, values in features.blocks():
-            variance[block] = dtc.variance(prior_variance[block], values)
-        start = cls(features, prior_variance, variance, variance)
-        return start.following(Change.none(dtc.size, variance), weights)
+    def fitted(self, dtc: OnlineDTC, weights: Tensor) -> "Panel":
+        """Return the posterior at these points, from factors rather than from what follows them. Cost: O(n m²)."""
+        variance = torch.empty_like(self.prior_variance)
+        for block, values in self.features.blocks():
+            variance[block] = dtc.variance(self.prior_variance[block], values)
+        return replace(self, variance=variance).following(Change.none(dtc.size, variance), weights)
 
     def at(self, index: Tensor) -> Self:
         """Return the posterior at some of the points, given their numbers (q,)."""
         parts = (self.prior_variance, self.variance, self.mean)
-        return type(self)(self.features.selected(index), *(part[index] for part in parts))
+        expected = None if self.prior_mean is None else self.prior_mean[index]
+        return type(self)(self.features.selected(index), *(part[index] for part in parts), prior_mean=expected)
 
     def rotated(self, basis: Tensor) -> "Panel":
         """Return the same posterior in other coordinates, rows (k, m) of these, with nothing left out."""
-        return Panel(self.features.rotated(basis), self.prior_variance, self.variance, self.mean)
+        return replace(self, features=self.features.rotated(basis))
 
     def joined(self, other: "Panel") -> Self:
         """Return the posterior at these points and others."""
@@ -204,7 +208,10 @@ class Panel:
             (self.variance, other.variance),
             (self.mean, other.mean),
         )
-        return type(self)(store, *(torch.cat(pair) for pair in pairs))
+        expected = None
+        if self.prior_mean is not None and other.prior_mean is not None:
+            expected = torch.cat([self.prior_mean, other.prior_mean])
+        return type(self)(store, *(torch.cat(pair) for pair in pairs), prior_mean=expected)
 
     def following(self, change: Change, weights: Tensor, columns: Callable[[slice], Tensor] | None = None) -> "Panel":
         """Return the posterior after a change, in one pass over the features.
@@ -238,7 +245,8 @@ class Panel:
             variance = with_squares(with_squares(variance, fallen, -1), risen, 1)
             results.append((variance, mean[0]))
         variance, mean = results[0] if len(results) == 1 else map(torch.cat, zip(*results, strict=True))
-        return Panel(store, self.prior_variance, variance, mean)
+        mean = mean if self.prior_mean is None else mean + self.prior_mean
+        return replace(self, features=store, variance=variance, mean=mean)
 
 
 def with_squares(values: Tensor, rows: Tensor, sign: int) -> Tensor:

@@ -111,6 +111,7 @@ def _over_shards(candidates: ShardedArms, terms: Terms) -> FeatureTable | Counte
         candidates.workers,
         candidates.column_memory,
         exact=terms.exact,
+        mean=terms.mean,
     )
     return terms.remembered(table)
 

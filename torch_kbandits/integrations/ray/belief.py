@@ -6,6 +6,7 @@ from typing import Any, Self, cast
 import numpy as np
 import torch
 from gpytorch.kernels import Kernel
+from gpytorch.means import Mean
 from torch import Tensor
 
 from torch_kbandits.acquisition import AcquisitionRule, Domain
@@ -53,6 +54,7 @@ class ShardedTable(FeatureTable):
         workers: of the shards.
         column_memory: bytes that kernel columns may occupy on each worker.
         exact: whether every played point is in the dictionary.
+        mean: the prior mean; None for zero.
     """
 
     def __init__(
@@ -66,12 +68,13 @@ class ShardedTable(FeatureTable):
         column_memory: int,
         *,
         exact: bool,
+        mean: Mean | None = None,
     ) -> None:
-        super().__init__(UnsearchedArms(example), kernel, regularization, seed, column_memory=0, exact=exact)
+        super().__init__(UnsearchedArms(example), kernel, regularization, seed, column_memory=0, exact=exact, mean=mean)
         self._workers, self._source = workers, source
         self.num_all_arms = len(source)
         self._root, self._steps = new_version(), cast(tuple[Step, ...], ())
-        self._prior = Prior(self.kernel, float(self.regularization), exact, seed, column_memory)
+        self._prior = Prior(self.kernel, float(self.regularization), exact, seed, column_memory, mean=mean)
         self._last_dictionary: Tensor | None = None
         bounds = self.asked_of_all(KernelBound())
         self._kernel_bound = self._kernel_bound.new_tensor(max(bounds))

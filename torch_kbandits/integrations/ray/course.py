@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from gpytorch.kernels import Kernel
+from gpytorch.means import Mean
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
@@ -42,6 +43,7 @@ class Prior:
         seed: addresses the order in which ties between all arms are broken.
         column_memory: bytes that kernel columns may occupy on each worker.
         kernel_bound: the largest prior variance of all arms; None for that of the shard's own.
+        mean: the prior mean; None for zero.
     """
 
     kernel: Kernel
@@ -50,6 +52,7 @@ class Prior:
     seed: int
     column_memory: int
     kernel_bound: float | None = None
+    mean: Mean | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -111,6 +111,7 @@ class Shard:
             prior.column_memory,
             prior.kernel_bound,
             exact=prior.exact,
+            mean=prior.mean,
         )
         selection = self._selection(start.dictionary)
         if len(start.points):

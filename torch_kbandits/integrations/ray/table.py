@@ -4,6 +4,7 @@ from typing import Any, Self
 
 import torch
 from gpytorch.kernels import Kernel
+from gpytorch.means import Mean
 from torch import Tensor
 
 from torch_kbandits.beliefs.features import FeatureTable
@@ -31,6 +32,7 @@ class ShardTable(FeatureTable):
         column_memory: bytes that kernel columns may occupy.
         kernel_bound: the largest prior variance of the arms of all shards; None for that of these.
         exact: whether every played point is in the dictionary.
+        mean: the prior mean; None for zero.
     """
 
     is_part = True
@@ -45,8 +47,9 @@ class ShardTable(FeatureTable):
         kernel_bound: float | None,
         *,
         exact: bool,
+        mean: Mean | None = None,
     ) -> None:
-        super().__init__(arms, kernel, regularization, 0, column_memory, exact=exact)
+        super().__init__(arms, kernel, regularization, 0, column_memory, exact=exact, mean=mean)
         self.tie_rank = ranks
         if kernel_bound is not None:
             self._kernel_bound = self._kernel_bound.new_tensor(kernel_bound)

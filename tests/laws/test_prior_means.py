@@ -1,0 +1,198 @@
+"""A prior mean moves the posterior mean and nothing else: rewards less their prior means are what is learned."""
+
+import numpy as np
+import pytest
+import torch
+from gpytorch.means import ConstantMean, LinearMean
+from problems import DOUBLE, data, difference, rbf
+from product import ARMS, DICTIONARIES, LAMBDA, MEMORIES, Combination, Loop, reward
+
+from torch_kbandits import ArmBlocks, Arms, Bandit, Box, ConstantWidth, ContextualActions, InputError
+from torch_kbandits.errors import StateMismatchError
+
+SLOPE = 7.0
+
+
+def profile(points):
+    """What is expected of points (n, d), with contexts of (context, action)."""
+    return 3.0 + SLOPE * points.sum(-1) + torch.cos(points[:, 0])
+
+
+def combination(space="arms", dictionary="none", memory="none", rule="upper bound", batches="none"):
+    return Combination(space, "rbf", dictionary, memory, rule, batches, "constant")
+
+
+def told(loop, points, less=None):
+    """Tell rewards at points that may be played, less what was expected of them."""
+    loop.turn += 1
+    where = loop.context()
+    inputs = points if not where else torch.cat([where["context"].expand(len(points), -1), points], dim=-1)
+    rewards = reward(inputs)
+    loop.bandit.tell(points, rewards if less is None else rewards - less(inputs), **where)
+
+
+def untimed(bandit, points):
+    return points[:, 1:] if bandit.candidates.is_timed else points
+
+
+@pytest.mark.usefixtures("short_searches")
+@pytest.mark.parametrize("memory", ["none", "window of observations", "discount", "prior on time"])
+@pytest.mark.parametrize("dictionary", ["none", "coupled", "kors"])
+@pytest.mark.parametrize("space", ["arms", "many arms", "arms in blocks", "box", "actions in a context"])
+def test_what_is_learned_is_what_was_not_expected(space, dictionary, memory, tmp_path):
+    it = combination(space, dictionary, memory)
+    ours, theirs = (Loop(it, it.bandit(tmp_path, mean=mean)) for mean in (profile, 0.0))
+    points = data(9, ARMS.shape[-1] - it.where.context_dim, 5)[0]
+    if it.where.actions is not None:
+        points = it.where.actions[:9]
+    for part in (points[:3], points[3:8], points[7:]):
+        told(ours, part)
+        told(theirs, part, profile)
+    probes = ours.probes
+    expected = profile(untimed(ours.bandit, probes))
+    (mean, variance), (wanted, unmoved) = (loop.bandit._belief.moments(probes) for loop in (ours, theirs))
+    assert difference(mean, wanted + expected) < 1e-9
+    assert difference(variance, unmoved) < 1e-9
+    shown, plain = (loop.bandit.model.posterior(probes.unsqueeze(-2)) for loop in (ours, theirs))
+    assert difference(shown.mean.flatten(), plain.mean.flatten() + expected) < 1e-8
+    assert difference(shown.variance, plain.variance) < 1e-8
+
+
+@pytest.mark.usefixtures("short_searches")
+@pytest.mark.parametrize("rule", ["upper bound", "expected improvement", "Thompson", "stages"])
+@pytest.mark.parametrize(
+    ("space", "dictionary", "memory", "batches"),
+    [
+        ("arms", "none", "none", "none"),
+        ("many arms", "fresh", "none", "global"),
+        ("many arms", "kors", "window", "none"),
+        ("arms in a file", "growth", "discount", "none"),
+        ("actions in a context", "kors", "none", "none"),
+        ("actions of each round in a context", "none", "quadratic", "local"),
+        ("arms", "coupled", "prior on time", "none"),
+    ],
+)
+def test_a_mean_that_rewards_have_too_changes_no_choice(space, dictionary, memory, batches, rule, tmp_path):
+    it = combination(space, dictionary, memory, rule, batches)
+    ours, theirs = Loop(it, it.bandit(tmp_path, mean=100.0)), Loop(it, it.bandit(tmp_path))
+    for _ in range(8):
+        x = theirs.ask()
+        assert torch.equal(ours.ask(), x)
+        ours.bandit.tell(x, reward(x) + 100.0, **ours.context())
+        theirs.bandit.tell(x, reward(x), **theirs.context())
+    assert difference(ours.bandit.history.Y, theirs.bandit.history.Y + 100.0) < 1e-9
+    words = ours.words()
+    assert torch.equal(ours.bandit.recommend(**words), theirs.bandit.recommend(**words))
+
+
+def bandit(candidates, mean, **words):
+    words |= {"candidates": candidates, "kernel": rbf(0.3), "regularization": LAMBDA, "width": ConstantWidth(1.0)}
+    return Bandit(**words, mean=mean, seed=0)
+
+
+def linear_mean():
+    mean = LinearMean(2, bias=True).double()
+    mean.weights.data, mean.bias.data = torch.full((2, 1), SLOPE, dtype=DOUBLE), torch.full((1,), 3.0, dtype=DOUBLE)
+    return mean
+
+
+MEANS = {
+    "a function": lambda X: 3.0 + SLOPE * X.sum(-1),
+    "of NumPy": lambda X: 3.0 + SLOPE * X.numpy().sum(-1),
+    "a column": lambda X: 3.0 + SLOPE * X.sum(-1, keepdim=True),
+    "values": 3.0 + SLOPE * ARMS.sum(-1),
+    "an array": (3.0 + SLOPE * ARMS.sum(-1)).numpy(),
+    "a list": (3.0 + SLOPE * ARMS.sum(-1)).tolist(),
+    "GPyTorch": linear_mean(),
+}
+
+
+@pytest.mark.parametrize("name", MEANS)
+def test_a_mean_may_be_given_in_many_ways(name):
+    ours, theirs = bandit(Arms(ARMS), MEANS[name]), bandit(Arms(ARMS), MEANS["a function"])
+    best = ARMS[ARMS.sum(-1).argmax()]
+    assert torch.equal(ours.ask()[0], best)
+    for each in (ours, theirs):
+        each.tell(ARMS[:2], [0.0, 1.0])
+    assert difference(ours._belief.moments(ARMS)[0], theirs._belief.moments(ARMS)[0]) < 1e-9
+
+
+def test_before_any_reward_the_arm_of_the_largest_prior_mean_is_played():
+    values = torch.zeros(len(ARMS), dtype=DOUBLE)
+    values[7] = 0.5
+    assert torch.equal(bandit(Arms(ARMS), values).ask()[0], ARMS[7])
+
+
+def test_what_was_given_may_change_afterwards():
+    values = torch.zeros(len(ARMS), dtype=DOUBLE)
+    ours = bandit(Arms(ARMS), values)
+    values[3] = 100.0
+    assert ours._belief.moments(ARMS)[0].abs().max() == 0.0
+
+
+def test_a_constant_mean_is_a_number():
+    constant = ConstantMean().double()
+    constant.initialize(constant=4.0)
+    ours, theirs = bandit(Arms(ARMS), constant), bandit(Arms(ARMS), 4)
+    for each in (ours, theirs):
+        each.tell(ARMS[:3], reward(ARMS[:3]))
+    assert difference(ours._belief.moments(ARMS)[0], theirs._belief.moments(ARMS)[0]) < 1e-12
+
+
+BLOCKS = Arms(ArmBlocks(ARMS.split(8).__getitem__, 3))
+
+
+@pytest.mark.parametrize(
+    ("candidates", "mean", "message"),
+    [
+        (Arms(ARMS), torch.zeros(3), r"each of 20 arms, got a tensor of shape \(3,\)"),
+        (Arms(ARMS), torch.full((20,), np.nan), "finite"),
+        (Arms(ARMS), np.inf, "finite"),
+        (Arms(ARMS), "high", "number"),
+        (Arms(ARMS), ["a", "b"], "numbers"),
+        (Arms(ARMS), lambda _: torch.zeros(7), "for each of 1 points"),
+        (Arms(ARMS), lambda X: X.sum(-1) / 0.0, "finite number for each"),
+        (Arms(torch.cat([ARMS, ARMS[:1]])), torch.arange(21.0), "the same at equal arms"),
+        (BLOCKS, torch.zeros(20), "needs arms in memory"),
+        (Box(torch.tensor([[0.0], [1.0]], dtype=DOUBLE)), torch.zeros(2), "needs arms in memory"),
+        (ContextualActions(ARMS, context_dim=1), torch.zeros(20), "needs arms in memory"),
+    ],
+)
+def test_what_is_no_mean_is_refused(candidates, mean, message):
+    with pytest.raises(InputError, match=message):
+        bandit(candidates, mean)
+
+
+def test_a_point_that_is_no_arm_needs_a_function():
+    ours = bandit(Arms(ARMS), torch.zeros(20, dtype=DOUBLE) + 1.0)
+    with pytest.raises(InputError, match=r"is none: give mean as a function"):
+        ours.tell(ARMS[:1] + 0.01, [1.0])
+    assert len(ours.history.Y) == 0
+
+
+@pytest.mark.parametrize(
+    "mean", [2.5, MEANS["values"], profile, linear_mean()], ids=["number", "values", "function", "mean"]
+)
+def test_a_saved_state_belongs_to_its_mean(mean, tmp_path):
+    ours = bandit(Arms(ARMS), mean, memory=MEMORIES["discount"], dictionary=DICTIONARIES["kors"])
+    for _ in range(4):
+        ours.tell(x := ours.ask(), reward(x))
+    ours.save(tmp_path / "state.pt")
+    again = Bandit.load(
+        tmp_path / "state.pt",
+        into=bandit(Arms(ARMS), mean, memory=MEMORIES["discount"], dictionary=DICTIONARIES["kors"]),
+    )
+    assert torch.equal(ours.ask(3), again.ask(3))
+    for other in (0.0, 2.0, torch.ones(20, dtype=DOUBLE)):
+        stranger = bandit(Arms(ARMS), other, memory=MEMORIES["discount"], dictionary=DICTIONARIES["kors"])
+        with pytest.raises(StateMismatchError, match="mean"):
+            Bandit.load(tmp_path / "state.pt", into=stranger)
+
+
+@pytest.mark.parametrize("mean", [2.5, MEANS["values"]], ids=["number", "tensor"])
+def test_a_file_makes_the_bandit_again_where_the_mean_is_numbers(mean, tmp_path):
+    ours = bandit(Arms(ARMS), mean)
+    ours.tell(ARMS[:3], reward(ARMS[:3]))
+    ours.save(tmp_path / "state.pt")
+    again = Bandit.load(tmp_path / "state.pt")
+    assert torch.equal(ours._belief.moments(ARMS)[0], again._belief.moments(ARMS)[0])

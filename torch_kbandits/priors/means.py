@@ -1,0 +1,150 @@
+"""Prior means: what is expected of a function before any reward."""
+
+from collections.abc import Callable, Sequence
+from copy import deepcopy
+from typing import Any, cast
+
+import numpy as np
+import torch
+from gpytorch.means import ConstantMean, Mean
+from torch import Tensor
+
+from torch_kbandits import checks
+from torch_kbandits.candidates import Arms, Candidates
+from torch_kbandits.candidates.timed import untimed
+from torch_kbandits.errors import InputError
+from torch_kbandits.numerics.gram import prior_mean
+from torch_kbandits.numerics.rows import row_keys
+
+#: A number, a value for each arm (A,), a GPyTorch mean, or a function of points (n, d) that returns (n,).
+PriorMean = float | Tensor | Mean | Callable[[Tensor], Any]
+
+
+class FunctionMean(Mean):
+    """A function of points (n, d) that returns (n,), as a GPyTorch mean."""
+
+    def __init__(self, function: Callable[[Tensor], Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the means at points (..., n, d), (..., n).
+
+        Raises:
+            InputError: if the function does not return a finite number for each point.
+        """
+        points = x.reshape(-1, x.shape[-1])
+        values = torch.as_tensor(self.function(points)).to(x)
+        if values.numel() != len(points) or not bool(torch.isfinite(values).all()):
+            raise InputError(
+                f"mean must return a finite number for each of {len(points)} points (n, d), a tensor (n,), "
+                f"got {checks.describe(values)}."
+            )
+        return values.reshape(x.shape[:-1])
+
+
+class TabulatedMean(Mean):
+    """A value for each of some points.
+
+    Args:
+        points: (A, d).
+        values: (A,).
+    """
+
+    def __init__(self, points: Tensor, values: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("values", values)
+        keys = row_keys(points)
+        self._places = {key: place for place, key in enumerate(keys)}
+        twins = values[[self._places[key] for key in keys]]
+        if not torch.equal(values, twins):
+            row = int((values != twins).nonzero()[0])
+            raise InputError(f"mean must be the same at equal arms: those equal to arm {row} have other values.")
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the values at points (..., n, d), (..., n). Cost: O(n).
+
+        Raises:
+            InputError: if a point has none.
+        """
+        points = x.reshape(-1, x.shape[-1])
+        places = [self._places.get(key) for key in row_keys(points)]
+        if None in places:
+            raise InputError(
+                f"mean has a value for each arm, and {points[places.index(None)].tolist()} is none: give mean as a "
+                "function of points (n, d)."
+            )
+        return cast(Tensor, self.values)[cast(list[int], places)].reshape(x.shape[:-1])
+
+
+class UntimedMean(Mean):
+    """The mean of points whose first column is the time, on which it does not depend."""
+
+    def __init__(self, base: Mean) -> None:
+        super().__init__()
+        self.base = base
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the means at points (..., n, 1 + d), (..., n)."""
+        return cast(Tensor, self.base(x[..., 1:]))
+
+
+def own_mean(mean: PriorMean) -> PriorMean | None:
+    """Return a prior mean that nobody else changes; None if it is zero.
+
+    Raises:
+        InputError: if it is of another kind, or a number that is not finite.
+    """
+    if isinstance(mean, Mean):
+        return deepcopy(mean)
+    if callable(mean):
+        return mean
+    if isinstance(mean, (Tensor, Sequence, np.ndarray)) and not isinstance(mean, str) and np.ndim(mean):
+        try:
+            values = mean if isinstance(mean, Tensor) else torch.from_numpy(np.asarray(mean, dtype=float))
+            return checks.finite("mean", values.detach().clone())
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise InputError(f"mean must be numbers, got {checks.describe(mean)}: {error}") from None
+    return checks.finite_number("mean", mean) or None
+
+
+def mean_over(candidates: Candidates, mean: PriorMean) -> Mean:
+    """Return a prior mean as a GPyTorch mean of the points of candidates.
+
+    Args:
+        candidates: what may be played; where their points know the time the mean does not depend on it.
+        mean: as ``own_mean`` returns it. With contexts points are (context, action).
+
+    Raises:
+        InputError: if it is of another size, or is not finite at an example.
+    """
+    kind, example = untimed(candidates), candidates.example
+    if isinstance(mean, Mean):
+        module = deepcopy(mean)
+    elif callable(mean):
+        module = FunctionMean(mean)
+    elif isinstance(mean, Tensor):
+        module = _tabulated(kind, mean)
+    else:
+        module = ConstantMean()
+        module.initialize(constant=mean)
+    module = module.to(example).requires_grad_(False).eval()
+    module = UntimedMean(module) if candidates is not kind else module
+    with torch.no_grad():
+        values = prior_mean(module, example)
+    if values.shape != example.shape[:-1] or not bool(torch.isfinite(values).all()):
+        raise InputError(f"mean must give a finite number for each point (n, d), got {checks.describe(values)}.")
+    return module
+
+
+def _tabulated(candidates: Candidates, values: Tensor) -> TabulatedMean:
+    """Return the mean of a value for each arm."""
+    arms = candidates.source.tensor if isinstance(candidates, Arms) else None
+    if arms is None:
+        raise InputError(
+            f"A value for each arm, mean={checks.describe(values)}, needs arms in memory: give mean as a number, a "
+            "function of points (n, d) or a GPyTorch mean."
+        )
+    if values.shape != arms.shape[:1]:
+        raise InputError(f"mean must be a value for each of {len(arms)} arms, got {checks.describe(values)}.")
+    return TabulatedMean(arms, values.to(arms))
