@@ -75,6 +75,21 @@ def test_replaying_and_loading_give_the_same_next_points(name, domain):
     assert difference(play(loaded, rounds), expected) <= tolerance
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_a_prior_mean_that_all_rewards_have_changes_no_choice(name):
+    def answers(X, time):
+        return reward(X) + 50.0, 0.05
+
+    ours = make(name, mean=50.0, **({"expert": answers} if name == "sparq-gp-ucb" else {}))
+    theirs = make(name)
+    for _ in range(6):
+        x = theirs.ask()
+        assert torch.equal(ours.ask(), x)
+        theirs.tell(x, reward(x))
+        ours.tell(x, reward(x) + 50.0)
+    assert difference(ours._belief.moments(ours.history.X)[0] - 50.0, theirs._belief.moments(ours.history.X)[0]) < 1e-9
+
+
 @pytest.mark.one_in(15)
 @pytest.mark.parametrize(
     ("name", "domain"), [pytest.param(*case, marks=pytest.mark.slow if case[1] == "box" else ()) for case in CASES]

@@ -15,6 +15,7 @@ from torch_kbandits.candidates import Candidates
 from torch_kbandits.confidence import BKBWidth, ScaledWidth, Width
 from torch_kbandits.dictionaries import Resampling, WhenFull
 from torch_kbandits.memory import Memory
+from torch_kbandits.priors import PriorMean
 
 
 class BBKB(Bandit):
@@ -48,6 +49,8 @@ class BBKB(Bandit):
         rule: "global" sums leverage scores; "local" watches the variances themselves and allows longer batches.
         memory: which observations count at a time, where the function changes, such as ``SlidingWindow(500)`` or
             ``Discount(0.99)``. The theorem is for a function that stays.
+        mean: the prior mean, in reward units: a number, a value for each arm, a GPyTorch mean, or a function of points
+            (n, d); see ``Bandit``.
         beta: a multiplier of the standard deviation (2 here is 4 in BoTorch) or a ``Width``, instead of the theorem's
             width, which over-explores in practice; then R and B are not needed.
         seed: addresses all randomness.
@@ -75,6 +78,7 @@ class BBKB(Bandit):
         threshold: float = 1.2,
         rule: Literal["global", "local"] = "global",
         memory: Memory | None = None,
+        mean: PriorMean = 0.0,
         beta: float | Width | None = None,
     ) -> None:
         accuracy = checks.open_unit_interval("accuracy", accuracy)
@@ -93,5 +97,6 @@ class BBKB(Bandit):
             acquisition=UpperConfidenceRule(),
             batches=batches,
             memory=memory,
+            mean=mean,
             seed=seed,
         )

@@ -13,6 +13,7 @@ from torch_kbandits.candidates import Candidates
 from torch_kbandits.confidence import BKBWidth, Width
 from torch_kbandits.dictionaries import Resampling, WhenFull
 from torch_kbandits.memory import Memory
+from torch_kbandits.priors import PriorMean
 
 
 class BKB(Bandit):
@@ -41,6 +42,8 @@ class BKB(Bandit):
         when_full: what happens when more are wanted, "stop", "warn" or "raise": see ``CappedDictionary``.
         memory: which observations count at a time, where the function changes, such as ``SlidingWindow(500)`` or
             ``Discount(0.99)``. The theorem is for a function that stays.
+        mean: the prior mean, in reward units: a number, a value for each arm, a GPyTorch mean, or a function of points
+            (n, d); see ``Bandit``.
         beta: a multiplier of the standard deviation (2 here is 4 in BoTorch) or a ``Width``, instead of the theorem's
             width, which over-explores in practice; then R and B are not needed.
         seed: addresses all randomness.
@@ -66,6 +69,7 @@ class BKB(Bandit):
         memory: Memory | None = None,
         max_dictionary: int | None = None,
         when_full: WhenFull = "warn",
+        mean: PriorMean = 0.0,
         beta: float | Width | None = None,
     ) -> None:
         accuracy = checks.open_unit_interval("accuracy", accuracy)
@@ -80,5 +84,6 @@ class BKB(Bandit):
             width=resolve_width(beta, theory, regularization),
             acquisition=UpperConfidenceRule(),
             memory=memory,
+            mean=mean,
             seed=seed,
         )

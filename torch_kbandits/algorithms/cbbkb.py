@@ -15,6 +15,7 @@ from torch_kbandits.candidates import Candidates
 from torch_kbandits.confidence import BKBWidth, ScaledWidth, Width
 from torch_kbandits.dictionaries import Resampling, WhenFull
 from torch_kbandits.memory import Memory
+from torch_kbandits.priors import PriorMean
 
 
 class CBBKB(Bandit):
@@ -46,6 +47,8 @@ class CBBKB(Bandit):
         threshold: C > 1: a batch ends when 1 + Σ τ̃ of its points exceeds it. The paper tries 3, 10 and 30.
         memory: which observations count at a time, where the function changes, such as ``SlidingWindow(500)`` or
             ``Discount(0.99)``. The theorem is for a function that stays.
+        mean: the prior mean, in reward units: a number, a value for each arm, a GPyTorch mean, or a function of points
+            (n, d); see ``Bandit``.
         beta: a multiplier of the standard deviation (2 here is 4 in BoTorch) or a ``Width``, instead of the theorem's
             width, which over-explores in practice; then R and B are not needed.
         seed: addresses all randomness.
@@ -76,6 +79,7 @@ class CBBKB(Bandit):
         when_full: WhenFull = "warn",
         threshold: float = 3.0,
         memory: Memory | None = None,
+        mean: PriorMean = 0.0,
         beta: float | Width | None = None,
     ) -> None:
         accuracy = checks.open_unit_interval("accuracy", accuracy)
@@ -93,5 +97,6 @@ class CBBKB(Bandit):
             acquisition=UpperConfidenceRule(),
             batches=batches,
             memory=memory,
+            mean=mean,
             seed=seed,
         )

@@ -13,6 +13,7 @@ from torch_kbandits.candidates import Candidates
 from torch_kbandits.confidence import BKBWidth, Width
 from torch_kbandits.dictionaries import Resampling, WhenFull
 from torch_kbandits.memory import Memory
+from torch_kbandits.priors import PriorMean
 
 
 class CBKB(Bandit):
@@ -43,6 +44,8 @@ class CBKB(Bandit):
         when_full: what happens when more are wanted, "stop", "warn" or "raise": see ``CappedDictionary``.
         memory: which observations count at a time, where the function changes, such as ``SlidingWindow(500)`` or
             ``Discount(0.99)``. The theorem is for a function that stays.
+        mean: the prior mean, in reward units: a number, a value for each arm, a GPyTorch mean, or a function of points
+            (n, d); see ``Bandit``.
         beta: a multiplier of the standard deviation (2 here is 4 in BoTorch) or a ``Width``, instead of the theorem's
             width, which over-explores in practice; then R and B are not needed.
         seed: addresses all randomness.
@@ -71,6 +74,7 @@ class CBKB(Bandit):
         max_dictionary: int | None = None,
         when_full: WhenFull = "warn",
         memory: Memory | None = None,
+        mean: PriorMean = 0.0,
         beta: float | Width | None = None,
     ) -> None:
         accuracy = checks.open_unit_interval("accuracy", accuracy)
@@ -85,5 +89,6 @@ class CBKB(Bandit):
             width=resolve_width(beta, theory, regularization),
             acquisition=UpperConfidenceRule(),
             memory=memory,
+            mean=mean,
             seed=seed,
         )

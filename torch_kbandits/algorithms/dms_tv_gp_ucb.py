@@ -14,6 +14,7 @@ from torch_kbandits.candidates import Candidates
 from torch_kbandits.confidence import TVGPUCBWidth, Width
 from torch_kbandits.dictionaries import DictionaryRule
 from torch_kbandits.memory import BackToPrior, Memory
+from torch_kbandits.priors import PriorMean
 
 
 class DMSTVGPUCB(Bandit):
@@ -44,6 +45,8 @@ class DMSTVGPUCB(Bandit):
         action_dim: a, where each round brings its own actions.
         memory: refused, with the reason: ``rates`` says what an observation counts for.
         dictionary: a rule for a Nyström–DTC posterior; None for the exact one.
+        mean: the prior mean, in reward units: a number, a value for each arm, a GPyTorch mean, or a function of points
+            (n, d); see ``Bandit``.
         beta: a multiplier of the standard deviation (2 here is 4 in BoTorch) or a ``Width``; ``TVGPUCBWidth()``, as in
             ``TVGPUCB``, unless given.
         horizon: T, the planned number of rounds; not used.
@@ -69,6 +72,7 @@ class DMSTVGPUCB(Bandit):
         action_dim: int | None = None,
         memory: Memory | None = None,
         dictionary: DictionaryRule | None = None,
+        mean: PriorMean = 0.0,
         beta: float | Width | None = None,
         horizon: int | None = None,
     ) -> None:
@@ -84,5 +88,6 @@ class DMSTVGPUCB(Bandit):
             dictionary=dictionary,
             width=resolve_width(TVGPUCBWidth() if beta is None else beta, None, regularization),
             acquisition=UpperConfidenceRule(),
+            mean=mean,
             seed=seed,
         )

@@ -14,6 +14,7 @@ from torch_kbandits.candidates import Candidates
 from torch_kbandits.confidence import EKUCBWidth, ScaledWidth, Width
 from torch_kbandits.dictionaries import WhenFull
 from torch_kbandits.memory import Memory
+from torch_kbandits.priors import PriorMean
 
 
 class EKUCB(Bandit):
@@ -45,6 +46,8 @@ class EKUCB(Bandit):
             C; the theorem's width is then √C times wider. None: rewards are learned at once.
         memory: which observations count at a time, where the function changes, such as ``SlidingWindow(500)`` or
             ``Discount(0.99)``. The theorem is for a function that stays.
+        mean: the prior mean, in reward units: a number, a value for each arm, a GPyTorch mean, or a function of points
+            (n, d); see ``Bandit``.
         beta: a multiplier of the standard deviation (2 here is 4 in BoTorch) or a ``Width``, instead of the theorem's
             width, which over-explores in practice; then R and B are not needed.
         seed: addresses all randomness.
@@ -72,6 +75,7 @@ class EKUCB(Bandit):
         max_dictionary: int | None = None,
         when_full: WhenFull = "warn",
         batch_threshold: float | None = None,
+        mean: PriorMean = 0.0,
         beta: float | Width | None = None,
     ) -> None:
         rule = resolve_kors(oversampling, projection, failure_probability, horizon)
@@ -87,5 +91,6 @@ class EKUCB(Bandit):
             acquisition=UpperConfidenceRule(),
             batches=batches,
             memory=memory,
+            mean=mean,
             seed=seed,
         )

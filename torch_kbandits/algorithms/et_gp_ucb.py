@@ -11,6 +11,7 @@ from torch_kbandits.candidates import Candidates
 from torch_kbandits.confidence import IGPUCBWidth, InformationGain, Width
 from torch_kbandits.dictionaries import DictionaryRule
 from torch_kbandits.memory import Memory
+from torch_kbandits.priors import PriorMean
 
 
 class ETGPUCB(Bandit):
@@ -41,6 +42,8 @@ class ETGPUCB(Bandit):
         gain: the information gain γ in the width; by default the realised one.
         dictionary: a rule for a Nyström–DTC posterior; None for the exact one. The trigger's probability is proved for
             the exact one.
+        mean: the prior mean, in reward units: a number, a value for each arm, a GPyTorch mean, or a function of points
+            (n, d); see ``Bandit``.
         beta: a multiplier of the standard deviation (2 here is 4 in BoTorch) or a ``Width``, instead of the theorem's
             width, which over-explores in practice; then R and B are not needed. The trigger has a width of its own.
         seed: addresses all randomness.
@@ -66,6 +69,7 @@ class ETGPUCB(Bandit):
         memory: Memory | None = None,
         gain: InformationGain | None = None,
         dictionary: DictionaryRule | None = None,
+        mean: PriorMean = 0.0,
         beta: float | Width | None = None,
     ) -> None:
         theory = theorem(IGPUCBWidth, noise_scale, norm_bound, failure_probability, horizon, gain=gain)
@@ -78,5 +82,6 @@ class ETGPUCB(Bandit):
             width=resolve_width(beta, theory, regularization),
             acquisition=UpperConfidenceRule(),
             memory=memory,
+            mean=mean,
             seed=seed,
         )

@@ -8,6 +8,7 @@ from torch_kbandits.algorithms.arguments import resolve_candidates
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.candidates import Candidates
 from torch_kbandits.memory import Memory
+from torch_kbandits.priors import PriorMean
 
 
 class GPEI(Bandit):
@@ -22,6 +23,8 @@ class GPEI(Bandit):
         bounds: a box (2, d) instead of arms.
         memory: which observations count at a time, where the function changes, such as ``SlidingWindow(500)`` or
             ``Discount(0.99)``.
+        mean: the prior mean, in reward units: a number, a value for each arm, a GPyTorch mean, or a function of points
+            (n, d); see ``Bandit``.
         seed: addresses all randomness.
 
     Cost of a round on A arms with u distinct ones played: O(A u); memory O(A u). On a box O(u²) and the search.
@@ -36,6 +39,7 @@ class GPEI(Bandit):
         candidates: Tensor | Candidates | None = None,
         bounds: Tensor | None = None,
         memory: Memory | None = None,
+        mean: PriorMean = 0.0,
     ) -> None:
         super().__init__(
             candidates=resolve_candidates(candidates, bounds),
@@ -43,5 +47,6 @@ class GPEI(Bandit):
             regularization=regularization,
             acquisition=ExpectedImprovementRule(),
             memory=memory,
+            mean=mean,
             seed=seed,
         )

@@ -8,6 +8,7 @@ from torch_kbandits.algorithms.arguments import resolve_candidates
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.candidates import Candidates
 from torch_kbandits.memory import Memory
+from torch_kbandits.priors import PriorMean
 
 
 class GPPI(Bandit):
@@ -23,6 +24,8 @@ class GPPI(Bandit):
         margin: improvements count above this many units of reward; at 0 the best point so far would be played for ever.
         memory: which observations count at a time, where the function changes, such as ``SlidingWindow(500)`` or
             ``Discount(0.99)``.
+        mean: the prior mean, in reward units: a number, a value for each arm, a GPyTorch mean, or a function of points
+            (n, d); see ``Bandit``.
         seed: addresses all randomness.
 
     Cost of a round on A arms with u distinct ones played: O(A u); memory O(A u). On a box O(u²) and the search.
@@ -38,6 +41,7 @@ class GPPI(Bandit):
         bounds: Tensor | None = None,
         margin: float = 0.01,
         memory: Memory | None = None,
+        mean: PriorMean = 0.0,
     ) -> None:
         super().__init__(
             candidates=resolve_candidates(candidates, bounds),
@@ -45,5 +49,6 @@ class GPPI(Bandit):
             regularization=regularization,
             acquisition=ProbabilityOfImprovementRule(margin),
             memory=memory,
+            mean=mean,
             seed=seed,
         )

@@ -10,6 +10,7 @@ from torch_kbandits.candidates import Candidates
 from torch_kbandits.confidence import GPTSWidth, InformationGain, Width
 from torch_kbandits.dictionaries import KORS
 from torch_kbandits.memory import Memory
+from torch_kbandits.priors import PriorMean
 
 
 class GPTS(Bandit):
@@ -37,6 +38,8 @@ class GPTS(Bandit):
         discretization_size: points of the Sobol set on a box.
         memory: which observations count at a time, where the function changes, such as ``SlidingWindow(500)`` or
             ``Discount(0.99)``. The theorem is for a function that stays.
+        mean: the prior mean, in reward units: a number, a value for each arm, a GPyTorch mean, or a function of points
+            (n, d); see ``Bandit``.
         beta: v, the multiplier of a draw's deviation from the mean (1 is plain Thompson sampling) or a ``Width``,
             instead of the theorem's, which over-explores in practice; then R and B are not needed.
         seed: addresses all randomness.
@@ -64,6 +67,7 @@ class GPTS(Bandit):
         memory: Memory | None = None,
         gain: InformationGain | None = None,
         discretization_size: int = 1024,
+        mean: PriorMean = 0.0,
         beta: float | Width | None = None,
     ) -> None:
         theory = theorem(GPTSWidth, noise_scale, norm_bound, failure_probability, horizon, gain=gain)
@@ -75,5 +79,6 @@ class GPTS(Bandit):
             width=resolve_width(beta, theory, regularization),
             acquisition=ThompsonRule(discretization_size),
             memory=memory,
+            mean=mean,
             seed=seed,
         )

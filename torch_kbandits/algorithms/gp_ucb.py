@@ -9,6 +9,7 @@ from torch_kbandits.bandit import Bandit
 from torch_kbandits.candidates import Candidates
 from torch_kbandits.confidence import GPUCBWidth, InformationGain, RealizedGain, Width
 from torch_kbandits.memory import Memory
+from torch_kbandits.priors import PriorMean
 
 
 class GPUCB(Bandit):
@@ -31,6 +32,8 @@ class GPUCB(Bandit):
         gain: the information gain γ in the width; by default the realised one.
         memory: which observations count at a time, where the function changes, such as ``SlidingWindow(500)`` or
             ``Discount(0.99)``. The theorem is for a function that stays.
+        mean: the prior mean, in reward units: a number, a value for each arm, a GPyTorch mean, or a function of points
+            (n, d); see ``Bandit``.
         beta: a multiplier of the standard deviation (2 here is 4 in BoTorch) or a ``Width``, instead of the theorem's
             width, which over-explores in practice; then B is not needed.
         seed: addresses all randomness.
@@ -52,6 +55,7 @@ class GPUCB(Bandit):
         horizon: int | None = None,
         gain: InformationGain | None = None,
         memory: Memory | None = None,
+        mean: PriorMean = 0.0,
         beta: float | Width | None = None,
     ) -> None:
         check_theory(noise_scale, norm_bound, failure_probability, horizon)
@@ -63,5 +67,6 @@ class GPUCB(Bandit):
             width=resolve_width(beta, theory, regularization, needed="norm_bound"),
             acquisition=UpperConfidenceRule(),
             memory=memory,
+            mean=mean,
             seed=seed,
         )

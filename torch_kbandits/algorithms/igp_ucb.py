@@ -9,6 +9,7 @@ from torch_kbandits.bandit import Bandit
 from torch_kbandits.candidates import Candidates
 from torch_kbandits.confidence import IGPUCBWidth, InformationGain, Width
 from torch_kbandits.memory import Memory
+from torch_kbandits.priors import PriorMean
 
 
 class IGPUCB(Bandit):
@@ -29,6 +30,8 @@ class IGPUCB(Bandit):
         gain: the information gain γ in the width; by default the realised one.
         memory: which observations count at a time, where the function changes, such as ``SlidingWindow(500)`` or
             ``Discount(0.99)``. The theorem is for a function that stays.
+        mean: the prior mean, in reward units: a number, a value for each arm, a GPyTorch mean, or a function of points
+            (n, d); see ``Bandit``.
         beta: a multiplier of the standard deviation (2 here is 4 in BoTorch) or a ``Width``, instead of the theorem's
             width, which over-explores in practice; then R and B are not needed.
         seed: addresses all randomness.
@@ -50,6 +53,7 @@ class IGPUCB(Bandit):
         horizon: int | None = None,
         memory: Memory | None = None,
         gain: InformationGain | None = None,
+        mean: PriorMean = 0.0,
         beta: float | Width | None = None,
     ) -> None:
         theory = theorem(IGPUCBWidth, noise_scale, norm_bound, failure_probability, horizon, gain=gain)
@@ -60,5 +64,6 @@ class IGPUCB(Bandit):
             width=resolve_width(beta, theory, regularization),
             acquisition=UpperConfidenceRule(),
             memory=memory,
+            mean=mean,
             seed=seed,
         )

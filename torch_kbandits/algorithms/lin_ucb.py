@@ -13,6 +13,7 @@ from torch_kbandits.dictionaries import SpanningDictionary
 from torch_kbandits.errors import InputError
 from torch_kbandits.kernels import PerActionLinearKernel
 from torch_kbandits.memory import Memory
+from torch_kbandits.priors import PriorMean
 
 
 class LinUCB(Bandit):
@@ -38,6 +39,8 @@ class LinUCB(Bandit):
         horizon: T, the planned number of rounds; not used.
         memory: which observations count at a time, where the function changes, such as ``SlidingWindow(500)`` or
             ``Discount(0.99)``. The theorem is for a function that stays.
+        mean: the prior mean, in reward units: a number, a value for each arm, a GPyTorch mean, or a function of points
+            (n, d); see ``Bandit``.
         beta: a multiplier of the standard deviation, α/√λ in terms of the paper's α, or a ``Width``; by default the
             paper's, α = 1 + √(ln(2/δ)/2) at λ = 1, which holds for one point and independent rewards only.
         seed: addresses all randomness.
@@ -61,6 +64,7 @@ class LinUCB(Bandit):
         failure_probability: float = 0.1,
         horizon: int | None = None,
         memory: Memory | None = None,
+        mean: PriorMean = 0.0,
         beta: float | Width | None = None,
     ) -> None:
         actions = resolve_contextual(candidates, bounds, context_dim, action_dim)
@@ -73,6 +77,7 @@ class LinUCB(Bandit):
             width=theory if beta is None and theory is not None else resolve_width(beta, None, regularization),
             acquisition=UpperConfidenceRule(),
             memory=memory,
+            mean=mean,
             seed=seed,
         )
 

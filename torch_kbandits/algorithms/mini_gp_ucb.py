@@ -10,6 +10,7 @@ from torch_kbandits.bandit.batches import StayRule
 from torch_kbandits.candidates import Candidates
 from torch_kbandits.confidence import InformationGain, SelfNormalizedWidth, Width
 from torch_kbandits.memory import Memory
+from torch_kbandits.priors import PriorMean
 
 
 class MiniGPUCB(Bandit):
@@ -35,6 +36,8 @@ class MiniGPUCB(Bandit):
         threshold: C > 1.
         memory: which observations count at a time, where the function changes, such as ``SlidingWindow(500)`` or
             ``Discount(0.99)``. The theorem is for a function that stays.
+        mean: the prior mean, in reward units: a number, a value for each arm, a GPyTorch mean, or a function of points
+            (n, d); see ``Bandit``.
         beta: a multiplier of the standard deviation (2 here is 4 in BoTorch) or a ``Width``, instead of the theorem's
             width, which over-explores in practice; then R and B are not needed.
         seed: addresses all randomness.
@@ -57,6 +60,7 @@ class MiniGPUCB(Bandit):
         gain: InformationGain | None = None,
         threshold: float = 2.0,
         memory: Memory | None = None,
+        mean: PriorMean = 0.0,
         beta: float | Width | None = None,
     ) -> None:
         theory = theorem(SelfNormalizedWidth, noise_scale, norm_bound, failure_probability, horizon, gain=gain)
@@ -68,5 +72,6 @@ class MiniGPUCB(Bandit):
             acquisition=UpperConfidenceRule(),
             batches=StayRule(threshold),
             memory=memory,
+            mean=mean,
             seed=seed,
         )

@@ -16,6 +16,7 @@ from torch_kbandits.candidates import Candidates
 from torch_kbandits.confidence import IGPUCBWidth, InformationGain, Width, restart_period
 from torch_kbandits.dictionaries import DictionaryRule
 from torch_kbandits.memory import Memory, Restart
+from torch_kbandits.priors import PriorMean
 
 
 class RGPUCB(Bandit):
@@ -41,6 +42,8 @@ class RGPUCB(Bandit):
         gain: the information gain γ in the width; by default the realised one of the observations that count.
         memory: refused, with the reason: ``period`` says what an observation counts for.
         dictionary: a rule for a Nyström–DTC posterior; None for the exact one.
+        mean: the prior mean, in reward units: a number, a value for each arm, a GPyTorch mean, or a function of points
+            (n, d); see ``Bandit``.
         beta: a multiplier of the standard deviation (2 here is 4 in BoTorch) or a ``Width``, instead of the theorem's
             width, which over-explores in practice; then R and B are not needed.
         seed: addresses all randomness.
@@ -67,6 +70,7 @@ class RGPUCB(Bandit):
         gain: InformationGain | None = None,
         memory: Memory | None = None,
         dictionary: DictionaryRule | None = None,
+        mean: PriorMean = 0.0,
         beta: float | Width | None = None,
     ) -> None:
         refuse_memory(memory, "period")
@@ -84,5 +88,6 @@ class RGPUCB(Bandit):
             width=resolve_width(beta, theory, regularization),
             acquisition=UpperConfidenceRule(),
             memory=Restart(period),
+            mean=mean,
             seed=seed,
         )

@@ -9,6 +9,7 @@ from torch_kbandits.bandit import Bandit
 from torch_kbandits.candidates import Candidates
 from torch_kbandits.dictionaries import KORS, CappedDictionary
 from torch_kbandits.memory import Memory
+from torch_kbandits.priors import PriorMean
 
 #: Points in the dictionary of a posterior that no choice depends on.
 _MOST_POINTS = 200
@@ -28,6 +29,8 @@ class RandomSearch(Bandit):
         action_dim: a, where each round brings its own actions.
         memory: which observations count at a time, where the function changes, such as ``SlidingWindow(500)`` or
             ``Discount(0.99)``.
+        mean: the prior mean, in reward units: a number, a value for each arm, a GPyTorch mean, or a function of points
+            (n, d); see ``Bandit``.
         seed: addresses all randomness.
 
     Cost of a round on A arms with u distinct ones played: O(A u); memory O(A u). On a box O(u²) and the search.
@@ -45,6 +48,7 @@ class RandomSearch(Bandit):
         context_dim: int | None = None,
         action_dim: int | None = None,
         memory: Memory | None = None,
+        mean: PriorMean = 0.0,
     ) -> None:
         points = resolve_contextual(candidates, bounds, context_dim, action_dim)
         super().__init__(
@@ -54,5 +58,6 @@ class RandomSearch(Bandit):
             dictionary=CappedDictionary(KORS(), _MOST_POINTS, when_full="stop") if points.is_contextual else None,
             acquisition=UniformRule(),
             memory=memory,
+            mean=mean,
             seed=seed,
         )

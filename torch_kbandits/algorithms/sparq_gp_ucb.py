@@ -23,6 +23,7 @@ from torch_kbandits.numerics.random import generator_for
 from torch_kbandits.observations.clock import Clock
 from torch_kbandits.observations.experts import Answers, Expert, GuardedExpert
 from torch_kbandits.observations.ledger import History
+from torch_kbandits.priors import PriorMean
 
 
 class SparQGPUCB(Bandit):
@@ -63,6 +64,8 @@ class SparQGPUCB(Bandit):
         horizon: T, the planned number of rounds; not used.
         gain: the information gain in the width; by default the realised one.
         memory: refused, with the reason: ``growth`` says what an observation counts for.
+        mean: the prior mean, in reward units: a number, a value for each arm, a GPyTorch mean, or a function of points
+            (n, d); see ``Bandit``.
         beta: a multiplier of the standard deviation (2 here is 4 in BoTorch) or a ``Width``, instead of the theorem's
             width, ``SparQWidth``; then B is not needed.
         seed: addresses all randomness.
@@ -93,6 +96,7 @@ class SparQGPUCB(Bandit):
         horizon: int | None = None,
         gain: InformationGain | None = None,
         memory: Memory | None = None,
+        mean: PriorMean = 0.0,
         beta: float | Width | None = None,
     ) -> None:
         refuse_memory(memory, "growth")
@@ -115,6 +119,7 @@ class SparQGPUCB(Bandit):
             acquisition=UpperConfidenceRule(),
             memories=SparQCutoff((UncertaintyInjection(self.growth),), cutoff, level),
             advice=Questions(self.expert, questions, num_swaps),
+            mean=mean,
             seed=seed,
         )
 

@@ -12,6 +12,7 @@ from torch_kbandits.candidates.timed import untimed
 from torch_kbandits.confidence import FixedDesignWidth, Width
 from torch_kbandits.errors import InputError
 from torch_kbandits.memory import Memory
+from torch_kbandits.priors import PriorMean
 
 
 class SupKernelUCB(Bandit):
@@ -39,6 +40,8 @@ class SupKernelUCB(Bandit):
             its error is below 1/√T, in reward units.
         memory: which observations count at a time in all stages, where the function changes, such as
             ``SlidingWindow(500)`` or ``Discount(0.99)``. The theorem is for a function that stays.
+        mean: the prior mean, in reward units: a number, a value for each arm, a GPyTorch mean, or a function of points
+            (n, d); see ``Bandit``.
         beta: a multiplier of the standard deviation (2 here is 4 in BoTorch) or a ``Width``, instead of the theorem's
             width, which over-explores in practice; then R and B are not needed.
         seed: addresses all randomness.
@@ -63,6 +66,7 @@ class SupKernelUCB(Bandit):
         norm_bound: float | None = None,
         failure_probability: float = 0.1,
         memory: Memory | None = None,
+        mean: PriorMean = 0.0,
         beta: float | Width | None = None,
     ) -> None:
         check_theory(noise_scale, norm_bound, failure_probability, horizon)
@@ -82,6 +86,7 @@ class SupKernelUCB(Bandit):
             width=resolve_width(beta, theory, regularization, needed),
             acquisition=rule,
             memory=memory,
+            mean=mean,
             seed=seed,
         )
 

@@ -12,6 +12,7 @@ from torch_kbandits.confidence import TVGPUCBWidth, Width
 from torch_kbandits.dictionaries import DictionaryRule
 from torch_kbandits.kernels import ForgettingKernel, SpaceTimeKernel
 from torch_kbandits.memory import Memory
+from torch_kbandits.priors import PriorMean
 
 
 class TVGPUCB(Bandit):
@@ -35,6 +36,8 @@ class TVGPUCB(Bandit):
         action_dim: a, where each round brings its own actions.
         memory: drops or ages observations as well, which bounds the cost of a round.
         dictionary: a rule for a Nyström–DTC posterior; None for the exact one.
+        mean: the prior mean, in reward units: a number, a value for each arm, a GPyTorch mean, or a function of points
+            (n, d); see ``Bandit``.
         beta: a multiplier of the standard deviation (2 here is 4 in BoTorch) or a ``Width``; ``TVGPUCBWidth()``, that
             of the paper's experiments, unless given. On A arms ``BayesianGPUCBWidth`` has the theorem.
         horizon: T, the planned number of rounds; not used.
@@ -57,6 +60,7 @@ class TVGPUCB(Bandit):
         action_dim: int | None = None,
         memory: Memory | None = None,
         dictionary: DictionaryRule | None = None,
+        mean: PriorMean = 0.0,
         beta: float | Width | None = None,
         horizon: int | None = None,
     ) -> None:
@@ -70,5 +74,6 @@ class TVGPUCB(Bandit):
             width=resolve_width(TVGPUCBWidth() if beta is None else beta, None, regularization),
             acquisition=UpperConfidenceRule(),
             memory=memory,
+            mean=mean,
             seed=seed,
         )

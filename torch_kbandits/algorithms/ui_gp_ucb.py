@@ -10,6 +10,7 @@ from torch_kbandits.candidates import Candidates
 from torch_kbandits.confidence import MemoryWidth, Width
 from torch_kbandits.dictionaries import DictionaryRule
 from torch_kbandits.memory import Growth, Linear, Memory, UncertaintyInjection
+from torch_kbandits.priors import PriorMean
 
 
 class UIGPUCB(Bandit):
@@ -35,6 +36,8 @@ class UIGPUCB(Bandit):
         horizon: T, the planned number of rounds: the theorem's width holds in all of them at once. Without it, in each.
         memory: refused, with the reason: ``growth`` says what an observation counts for.
         dictionary: a rule for a Nyström–DTC posterior; None for the exact one.
+        mean: the prior mean, in reward units: a number, a value for each arm, a GPyTorch mean, or a function of points
+            (n, d); see ``Bandit``.
         beta: a multiplier of the standard deviation (2 here is 4 in BoTorch) or a ``Width``, instead of the theorem's
             width, which over-explores in practice; then R and B are not needed.
         seed: addresses all randomness.
@@ -60,6 +63,7 @@ class UIGPUCB(Bandit):
         horizon: int | None = None,
         memory: Memory | None = None,
         dictionary: DictionaryRule | None = None,
+        mean: PriorMean = 0.0,
         beta: float | Width | None = None,
     ) -> None:
         refuse_memory(memory, "growth")
@@ -72,5 +76,6 @@ class UIGPUCB(Bandit):
             width=resolve_width(beta, theory, regularization),
             acquisition=UpperConfidenceRule(),
             memory=UncertaintyInjection(growth if isinstance(growth, Growth) else Linear(growth), max_variance),
+            mean=mean,
             seed=seed,
         )

@@ -10,6 +10,7 @@ from torch_kbandits.candidates import Candidates
 from torch_kbandits.confidence import MemoryWidth, Width
 from torch_kbandits.dictionaries import DictionaryRule
 from torch_kbandits.memory import Discount, Memory
+from torch_kbandits.priors import PriorMean
 
 
 class WGPUCB(Bandit):
@@ -34,6 +35,8 @@ class WGPUCB(Bandit):
         horizon: T, the planned number of rounds: the theorem's width holds in all of them at once. Without it, in each.
         memory: refused, with the reason: ``discount`` says what an observation counts for.
         dictionary: a rule for a Nyström–DTC posterior; None for the exact one.
+        mean: the prior mean, in reward units: a number, a value for each arm, a GPyTorch mean, or a function of points
+            (n, d); see ``Bandit``.
         beta: a multiplier of the standard deviation (2 here is 4 in BoTorch) or a ``Width``, instead of the theorem's
             width, which over-explores in practice; then R and B are not needed.
         seed: addresses all randomness.
@@ -59,6 +62,7 @@ class WGPUCB(Bandit):
         horizon: int | None = None,
         memory: Memory | None = None,
         dictionary: DictionaryRule | None = None,
+        mean: PriorMean = 0.0,
         beta: float | Width | None = None,
     ) -> None:
         refuse_memory(memory, "discount")
@@ -71,5 +75,6 @@ class WGPUCB(Bandit):
             width=resolve_width(beta, theory, regularization),
             acquisition=UpperConfidenceRule(),
             memory=Discount(discount, least_weight),
+            mean=mean,
             seed=seed,
         )
