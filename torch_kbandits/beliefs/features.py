@@ -529,9 +529,7 @@ class FeatureTable(TableBelief):
         if len(growth.own):
             points = torch.cat([points, growth.at_played[:, told.places]])
         noise = self.regularization.double()
-        dtc, moved = growth.dtc, Squares.none(growth.dtc.size, growth.dtc.moment)
-        if not through_whole:
-            dtc, moved = dtc.leaving_out(left_out)
+        dtc, moved = growth.dtc.leaving_out(growth.dtc.left_out if through_whole else left_out)
         dtc, seen = dtc.observed(points, told.counts / noise, told.sums / noise)
         self._settle(growth, played, dtc, moved.then(seen), dtc.weights)
         require_finite(self._weights.to(self._points.dtype), seen.fallen)
