@@ -106,9 +106,10 @@ class PlayedPanel:
 
     def grown(self, features: Tensor) -> Self:
         """Return the same posterior with more features (a, u), on which nothing depends yet."""
-        if len(features) == 0:
+        size = features.shape[0]
+        if size == 0:
             return self
-        store, size = self.store, len(features)
+        store = self.store
         if store is None or not self._has_room(store.num_points, store.size + size):
             return self._over(None)
         longer, first = store.copy(), store.size
@@ -158,7 +159,7 @@ class PlayedPanel:
     @property
     def is_known(self) -> bool:
         """Whether the variances of some points are followed."""
-        return len(self._followed[0]) > 0
+        return self._followed[0].shape[0] > 0
 
     def variance(self, features: Features, prior_variance: Tensor, dtc: OnlineDTC) -> Tensor:
         """Return posterior variances, (u,), which rounding may have made slightly negative; remembered.

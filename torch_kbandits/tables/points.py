@@ -58,7 +58,7 @@ class PointList:
 
     def rows(self, index: Tensor) -> Tensor:
         """Return the points of rows ``index`` (k,), (k, d), as a new tensor."""
-        if len(self._others) == 0:
+        if self._others.shape[0] == 0:
             return self.source.rows(index)
         if self.num_arms == 0:
             return self._others[index]
