@@ -210,7 +210,7 @@ class Pending(NamedTuple):
         Rows are equal if they are from column ``first`` on.
         """
         if torch.equal(self.points, told):
-            return self._at([])
+            return Pending(self.points[:0], (), self.stages if self.stages is None else self.stages[:0])
         gone = set(self._rows_of(told, first))
         return self._at([row for row in range(len(self.ids)) if row not in gone]) if gone - {-1} else self
 

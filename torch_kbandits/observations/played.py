@@ -1,6 +1,5 @@
 """The unique played points, each with how often it was played and the sum of its rewards."""
 
-from copy import copy
 from typing import NamedTuple, Self
 
 import torch
@@ -8,6 +7,7 @@ from torch import Tensor
 
 from torch_kbandits.numerics.appended import appended
 from torch_kbandits.numerics.rows import RowIndex
+from torch_kbandits.numerics.shallow import shallow_copy
 
 
 class Located(NamedTuple):
@@ -102,7 +102,7 @@ class PlayedLog:
 
     def with_rewards(self, X: Tensor, Y: Tensor, located: Located) -> Self:
         """Return the log with rewards Y (q,) at X (q, d) added; this one stays as it is. Cost: O(u)."""
-        other = copy(self)
+        other = shallow_copy(self)
         other.points, other.counts = self.points_with(X, located)
         other.sums = self.sums_with(Y, located)
         if located.fresh:
@@ -112,7 +112,7 @@ class PlayedLog:
 
     def recounted(self, places: Tensor, counts: Tensor, sums: Tensor) -> Self:
         """Return the log of the points at these places alone, in this order, with other rewards. Cost: O(u)."""
-        other = copy(self)
+        other = shallow_copy(self)
         other.points, other.counts, other.sums = self.points[places], counts, sums
         keys = list(self._positions.entries())  # in the order in which they came, which is that of the positions
         other._positions = RowIndex.of({keys[old]: new for new, old in enumerate(places.tolist())})

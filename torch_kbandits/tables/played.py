@@ -1,13 +1,13 @@
 """The posterior at the played points: features that are never stale, variances and means when asked for."""
 
 from collections.abc import Callable, Iterator
-from copy import copy
 from typing import Self
 
 import torch
 from torch import Tensor
 
 from torch_kbandits.numerics.linalg import Squares
+from torch_kbandits.numerics.shallow import shallow_copy
 from torch_kbandits.posteriors.dtc import embed
 from torch_kbandits.posteriors.online_dtc import OnlineDTC
 from torch_kbandits.tables.lazy import joined
@@ -98,7 +98,7 @@ class PlayedPanel:
 
         Several together, since features lie far from one another.
         """
-        after = copy(self)
+        after = shallow_copy(self)
         after._kept, after._mean = (self._kept[0], [*self._kept[1], features]), None
         if len(after._kept[1]) >= _TOGETHER:
             _ = after.store
@@ -121,7 +121,7 @@ class PlayedPanel:
         """Return the posterior after variances changed by squares. Cost: O(1)."""
         if not self.is_known:
             return self
-        after = copy(self)
+        after = shallow_copy(self)
         after._followed = self._followed[0], [*self._followed[1], squares]
         if after.num_pending > max(_LONGEST, squares.fallen.shape[1]):
             return after.forgotten()
@@ -147,7 +147,7 @@ class PlayedPanel:
 
     def forgotten(self) -> Self:
         """Return the posterior with nothing known of it, for it is another one, or seen otherwise."""
-        after = copy(self)
+        after = shallow_copy(self)
         after._followed, after._mean = (self._followed[0][:0], []), None
         return after
 
@@ -196,7 +196,7 @@ class PlayedPanel:
 
     def _over(self, store: FeatureStore | None) -> Self:
         """Return the same with these features of all points."""
-        after = copy(self)
+        after = shallow_copy(self)
         after._kept = store, []
         return after
 

@@ -1,7 +1,6 @@
 """The rows of a table: arms, and points told that are no arms."""
 
 from collections.abc import Iterator
-from copy import copy
 from typing import Self
 
 import torch
@@ -10,6 +9,7 @@ from torch import Tensor
 from torch_kbandits.candidates.sources import ArmSource
 from torch_kbandits.numerics.appended import appended
 from torch_kbandits.numerics.rows import RowIndex, row_keys
+from torch_kbandits.numerics.shallow import shallow_copy
 
 #: So many points that were not looked up before are looked for in one pass through all arms.
 _TOGETHER_ABOVE = 32
@@ -86,7 +86,7 @@ class PointList:
     def with_points(self, others: Tensor) -> Self:
         """Return the list with points (k, d), all different and not in it yet, appended."""
         entries = {key: row for row, key in enumerate(self.keys(others), start=len(self))}
-        longer = copy(self)
+        longer = shallow_copy(self)
         longer._others = appended(self._others, others)
         longer._rows_of_others = self._rows_of_others.extended(entries)
         return longer
