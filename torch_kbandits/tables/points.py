@@ -103,15 +103,19 @@ class PointList:
         Cost: O(1) for a point that was found before; others O(N d) each, or one pass for all if they are many.
         """
         keys = self.keys(points)
-        if self.source.is_searched:
+        rows = [self._row(key) for key in keys]
+        if None in rows and self.source.is_searched:
             self._search(keys, points)
-        return [self._row(key) for key in keys]
+            rows = [self._row(key) for key in keys]
+        return rows
 
     def keys(self, points: Tensor) -> list[bytes]:
         """Return ``row_keys`` of points (k, d), which are remembered of the last ones."""
-        if points is not self._keyed[0]:
-            self._keyed = points, row_keys(points)
-        return self._keyed[1]
+        known, keys = self._keyed  # another thread may replace it
+        if points is not known:
+            keys = row_keys(points)
+            self._keyed = points, keys
+        return keys
 
     def _row(self, key: bytes) -> int | None:
         """Return the row of a point that was looked up or appended before."""
