@@ -137,7 +137,7 @@ class TableBelief(Belief):
         """What the dictionary rule wants handed back of each of ``inducing_points``, (m,); None if nothing."""
         if self._rule_weights is None:
             return None
-        return self._rule_weights[self._log.locate(self.inducing_points).positions]
+        return self._rule_weights[self._log.locate(row_keys(self.inducing_points)).positions]
 
     def kernel_bound(self) -> Tensor:
         """Return the largest prior variance of an arm, 0-dim; without arms that of the points told."""
@@ -336,11 +336,11 @@ class TableBelief(Belief):
         rows = self._points.find(points)
         if None not in rows:
             return self
-        unknown = {key: index for index, key in enumerate(row_keys(points)) if rows[index] is None}
-        if len(unknown) < len(points):
+        unknown = {key: index for index, key in enumerate(self._points.keys(points)) if rows[index] is None}
+        if len(unknown) < points.shape[0]:
             points = points[list(unknown.values())]
         other = copy(self)
-        other._points = self._points.with_points(points, list(unknown))
+        other._points = self._points.with_points(points)
         if self._known_prior is None or not torch.equal(self._known_prior[0], points):
             with torch.no_grad():
                 self._known_prior = points, prior_variance(self.kernel, points)
@@ -358,7 +358,7 @@ class TableBelief(Belief):
     def _located(self, X: Tensor) -> tuple[Located, Tensor]:
         """Return where points (q, d) stand in the log, and the rows of the played points as they will be."""
         if self._last_located is None or self._last_located[0] is not X:
-            located = self._log.locate(X)
+            located = self._log.locate(self._points.keys(X))
             self._last_located = X, located, self._rows_with(X, located)
         return self._last_located[1:]
 
@@ -379,7 +379,7 @@ def _weights_of(selection: Selection | None, log: PlayedLog) -> Tensor | None:
         return None
     indices = selection.indices
     if indices is None:
-        indices = torch.tensor(log.locate(selection.points).positions, device=log.points.device)
+        indices = torch.tensor(log.locate(row_keys(selection.points)).positions, device=log.points.device)
     weights = selection.weights
     return weights.new_zeros(len(log)).index_copy(0, indices, weights)
 
