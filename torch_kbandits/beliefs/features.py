@@ -1,7 +1,6 @@
 """Many arms in the coordinates of a dictionary, kept up to date."""
 
 from collections.abc import Callable
-from copy import copy
 from typing import ClassVar, NamedTuple, Self
 
 import torch
@@ -17,6 +16,7 @@ from torch_kbandits.dictionaries import PlayedPoints, Selection
 from torch_kbandits.dictionaries.greedy import greedy_pivots
 from torch_kbandits.numerics.gram import gram, prior_variance
 from torch_kbandits.numerics.linalg import Squares, jittered_cholesky, spanning_pivots
+from torch_kbandits.numerics.shallow import shallow_copy
 from torch_kbandits.observations.ledger import History
 from torch_kbandits.observations.played import Located, Plays
 from torch_kbandits.posteriors.dtc import DTCFactors, embed
@@ -279,7 +279,7 @@ class FeatureTable(TableBelief):
         joining, left_out = self._difference(dictionary)
         num_told = told.places.shape[0]
         if num_told and left_out is not None and self._is_cheap(joining, left_out, dictionary, played_rows, num_told):
-            after = copy(self)  # features are written beyond those in use only
+            after = shallow_copy(self)  # features are written beyond those in use only
             if after._advance(joining, left_out, dictionary, played_rows, told):
                 return after
         spanning = dictionary
@@ -289,7 +289,7 @@ class FeatureTable(TableBelief):
             spanning = self._spanning(dictionary)
             if len(spanning) == len(dictionary) and not self._is_fragile:
                 spanning = dictionary  # in an order in which a rule's kernel values are known
-        after = copy(self)
+        after = shallow_copy(self)
         after._replace(spanning, played_rows, X, Y, located)
         after._dictionary_rows = dictionary
         after._positions = dict.fromkeys(dictionary.tolist()) | after._positions
@@ -303,7 +303,7 @@ class FeatureTable(TableBelief):
         if not torch.equal(points[: len(known)], known):
             known, rows = known[:0], rows[:0]
         new = points[len(known) :]
-        other = copy(self.with_points(new))
+        other = shallow_copy(self.with_points(new))
         other._listed_dictionary = points, torch.cat([rows, other.rows_of(new)])
         return other
 
@@ -395,7 +395,7 @@ class FeatureTable(TableBelief):
 
     def _recounted(self, plays: Plays) -> Self:
         """Return the table that knows other counts and sums; its posterior is still the old one, or the prior."""
-        after, order = copy(self), plays.places
+        after, order = shallow_copy(self), plays.places
         if len(order) < len(after._log) or not torch.equal(order, torch.arange(len(order), device=order.device)):
             after._played_rows, after._played = after._played_rows[order], after._played.at(order)
         after._log, after._last_located = after._log.recounted(*plays), None
@@ -423,7 +423,7 @@ class FeatureTable(TableBelief):
         Counts and sums stay: features that join later vanish at the row, so they never ask for them. One table that
         looks ahead at a time: they write to features that this one does not use yet. Cost: O(A m).
         """
-        ahead = copy(self)
+        ahead = shallow_copy(self)
         index = self._played_rows.new_tensor([row])
         growth = ahead._growth(index[: row not in self._positions], self._played, self._played_rows)
         position = ahead._positions[row]
@@ -441,7 +441,7 @@ class FeatureTable(TableBelief):
 
     def _restricted(self) -> Self:
         """Return the table without the points left out among its features, in memory of its own. Cost: O(A m²)."""
-        other, kept = copy(self), list(self._dtc.kept)
+        other, kept = shallow_copy(self), list(self._dtc.kept)
         basis = self._dtc.basis(kept)
         other._dtc, other._weights = self._dtc.restricted(), basis @ self._weights
         other._played = self._played.rotated(basis)

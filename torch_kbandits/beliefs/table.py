@@ -2,7 +2,6 @@
 
 from abc import abstractmethod
 from collections.abc import Callable
-from copy import copy
 from functools import cached_property
 from typing import ClassVar, Self, cast
 
@@ -22,6 +21,7 @@ from torch_kbandits.numerics.gram import prior_variance
 from torch_kbandits.numerics.prior_draws import LowRankDraws, PriorDraws, prior_draws
 from torch_kbandits.numerics.random import highest, tie_rank, tie_width
 from torch_kbandits.numerics.rows import distinct, row_keys
+from torch_kbandits.numerics.shallow import shallow_copy
 from torch_kbandits.numerics.waves import WavePrior
 from torch_kbandits.observations.ledger import History
 from torch_kbandits.observations.played import Located, PlayedLog
@@ -339,7 +339,7 @@ class TableBelief(Belief):
         unknown = {key: index for index, key in enumerate(self._points.keys(points)) if rows[index] is None}
         if len(unknown) < points.shape[0]:
             points = points[list(unknown.values())]
-        other = copy(self)
+        other = shallow_copy(self)
         other._points = self._points.with_points(points)
         if self._known_prior is None or not torch.equal(self._known_prior[0], points):
             with torch.no_grad():
