@@ -185,14 +185,20 @@ def own_numbers(name: str, value: Any) -> Tensor:
 
 def finite(name: str, value: Tensor) -> Tensor:
     """Return ``value`` if no entry is NaN or infinite."""
-    bad = ~torch.isfinite(value)
-    if bool(bad.any()):
+    if not all_finite(value):
+        bad = ~torch.isfinite(value)
         first = tuple(int(i) for i in bad.nonzero()[0])
         raise InputError(
             f"{name} must be finite: {int(bad.sum())} of {value.numel()} entries are NaN or infinite, "
             f"the first at index {first}."
         )
     return value
+
+
+def all_finite(values: Tensor) -> bool:
+    """Say whether no entry is NaN or infinite."""
+    # A sum is finite only if all of it is; where it overflows, the entries are looked at.
+    return math.isfinite(values.sum().item()) or bool(torch.isfinite(values).all())
 
 
 def points(name: str, value: Any, *, dimension: int | None = None, like: Tensor | None = None) -> Tensor:

@@ -18,7 +18,7 @@ from gpytorch.kernels import Kernel
 from problems import DOUBLE, data, rbf
 
 import torch_kbandits
-from torch_kbandits import Bandit, FittedBandit
+from torch_kbandits import Bandit, FittedBandit, checks
 from torch_kbandits.bandit.state import describe_kernel
 from torch_kbandits.confidence import ConstantWidth
 from torch_kbandits.dictionaries import RidgeLeverageSampling
@@ -63,6 +63,7 @@ NUMBERS = {
     "low": 0.5,
     "margin": 0.25,
     "max_dictionary": 5,
+    "mean": 2.0,
     "max_size": 5,
     "max_variance": 4.0,
     "n": 3,
@@ -333,3 +334,12 @@ def test_no_argument_that_is_a_number_is_left_out():
         if argument not in words_for(name) and argument not in WITHOUT.get(name, set()) | {"action_dim", "context_dim"}
     }
     assert missing == set()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("shape", [(), (0,), (1,), (7,), (300, 3)])
+@pytest.mark.parametrize("bad", [[], [torch.nan], [torch.inf], [-torch.inf], [torch.inf, -torch.inf]])
+def test_numbers_are_finite_if_each_is_whatever_their_sum(dtype, shape, bad):
+    largest = torch.full(shape, torch.finfo(dtype).max, dtype=dtype)  # several of them sum to infinity
+    largest.view(-1)[: len(bad)] = torch.tensor(bad[: largest.numel()], dtype=dtype)
+    assert checks.all_finite(largest) == np.isfinite(largest.numpy()).all()

@@ -134,7 +134,7 @@ def test_all_ways_to_a_panel_lead_to_the_posterior(n, m, a, k, drops, seed):
     factor = torch.tensor(np.linalg.cholesky(DENSE(Z, Z)))
     seen, old = torch.tensor(after.coordinates(X)), torch.tensor(before.coordinates(T))
     dtc = OnlineDTC.fit(factor[:m, :m], [(seen[:m, :6], ones[:6], moments[:6])])
-    panel = Panel.fitted(holding(old), prior, dtc, dtc.weights)
+    panel = Panel.prior(prior, features=holding(old)).fitted(dtc, dtc.weights)
     before.assert_same(panel)
 
     new = seen[m:, :6] / LAMBDA
@@ -160,7 +160,7 @@ def test_all_ways_to_a_panel_lead_to_the_posterior(n, m, a, k, drops, seed):
     after.assert_same(joined, left_out, np.concatenate([T, T[index.numpy()]]))
     after.assert_same(follower, left_out)
     fresh = torch.tensor(after.coordinates(T))
-    after.assert_same(Panel.fitted(holding(fresh), prior, grown, grown.weights), left_out)
+    after.assert_same(Panel.prior(prior, features=holding(fresh)).fitted(grown, grown.weights), left_out)
 
 
 def test_a_prior_is_a_panel_without_features():

@@ -1,7 +1,6 @@
 """Ask, tell, save and replay: the order of the calls. What is believed and how it is searched lives below."""
 
 from collections.abc import Callable, Mapping, Sequence
-from copy import copy
 from dataclasses import replace
 from os import PathLike
 from typing import Any, Literal, NamedTuple, Self, cast, overload
@@ -39,6 +38,7 @@ from torch_kbandits.errors import InputError
 from torch_kbandits.memory import Memory
 from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.numerics.random import seed_for
+from torch_kbandits.numerics.shallow import shallow_copy
 from torch_kbandits.observations.ledger import History, check_rounds, replayed_rounds, rewards
 from torch_kbandits.priors import PriorMean
 
@@ -207,7 +207,7 @@ class Bandit(Undisturbed):
         known, batches = self._ahead_of(standing), self._pieces.filled
         if q is None:
             batches.require_open(known, len(self.pending_ids))
-        ahead, before = copy(known), len(known.pending)
+        ahead, before = shallow_copy(known), len(known.pending)
         size, choose = before + (_LARGEST_BATCH if q is None else q), self._chooser(standing, ahead, domain)
         batches.fill(ahead, size, choose, until_complete=q is None)
         X = ahead.pending[before:].clone()

@@ -29,7 +29,7 @@ from torch_kbandits.memory import Memory
 from torch_kbandits.numerics.gram import check_kernel, prior_variance
 from torch_kbandits.numerics.random import generator_for
 from torch_kbandits.observations.clock import Clock
-from torch_kbandits.priors import PriorMean, mean_over, own_mean
+from torch_kbandits.priors.means import PriorMean, mean_over, own_mean
 
 #: In single precision a regularization below this fraction of the prior variance drowns in rounding.
 _FLOAT32_REGULARIZATION = 1e-4
@@ -70,8 +70,7 @@ class Batches(NamedTuple):
             choose: returns the point (1, d) to add when so many are pending.
             until_complete: whether the rule may end it before.
         """
-        while len(ahead.pending) < size:
-            number = len(ahead.pending)
+        while (number := len(ahead.pending)) < size:
             if again := self.repeats(ahead):
                 ahead.add(ahead.pending[:1], min(again, size - number))
             else:

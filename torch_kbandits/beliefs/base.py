@@ -11,6 +11,7 @@ from gpytorch.means import Mean
 from gpytorch.settings import min_fixed_noise
 from torch import Tensor
 
+from torch_kbandits import checks
 from torch_kbandits.acquisition import AcquisitionRule, Domain, UpperConfidenceRule
 from torch_kbandits.dictionaries import DictionaryRule, Selection
 from torch_kbandits.errors import EmptyHistoryError, NumericalError
@@ -125,13 +126,6 @@ class Belief(ABC):
         self.exact, self.prior_mean = exact, mean
         self.kernel = deepcopy(kernel).to(example).requires_grad_(False).eval()
         self.regularization = example.new_tensor(regularization)
-
-    def __copy__(self) -> Self:
-        """Return a belief of its own that shares all that this one has, faster than ``copy`` would by itself."""
-        other = object.__new__(type(self))
-        attributes: dict[str, Any] = vars(other)
-        attributes |= vars(self)
-        return other
 
     def model(
         self,
@@ -296,5 +290,5 @@ def padded(values: Tensor | None, size: int) -> Tensor | None:
 
 def require_finite(*values: Tensor) -> None:
     """Refuse a posterior that has values which are not finite."""
-    if not all(bool(torch.isfinite(value).all()) for value in values):
+    if not all(map(checks.all_finite, values)):
         raise NumericalError("The posterior is not finite: rewards or hyperparameters are too large for the dtype.")

@@ -1,6 +1,5 @@
 """The belief of what counts at a time, under a memory, and how much: the table of that alone."""
 
-from copy import copy
 from dataclasses import replace
 from typing import Self, cast
 
@@ -15,12 +14,16 @@ from torch_kbandits.dictionaries import DictionaryRule, OnlineRule, OnlineSample
 from torch_kbandits.memory import KeepAll, Memory
 from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.numerics.rows import RowIndex, distinct_in_order, row_keys
+from torch_kbandits.numerics.shallow import shallow_copy
 from torch_kbandits.observations.counted import Counted
 from torch_kbandits.observations.experts import Answers
 from torch_kbandits.observations.ledger import History
 
 #: Answers of an expert have at least this share of λ as their noise variance: without any, numbers lose all digits.
 _LEAST_VARIANCE = 1e-6
+
+#: When observations were made, (q,), and how many fresh ones each counts for, (q,).
+_Counting = tuple[Tensor, Tensor]
 
 
 class CountedBelief(BeliefOf):
@@ -120,7 +123,7 @@ class CountedBelief(BeliefOf):
         """Return the belief at a time, which is not before the present one; this one stays as it is."""
         if now == self._now or isinstance(self._memory, KeepAll):
             return self
-        other = copy(self)
+        other = shallow_copy(self)
         other._now = now
         other._weigh(self._weights(self._counted.times, now))
         return other
@@ -149,18 +152,19 @@ class CountedBelief(BeliefOf):
 
     def learned(self, told: History, rule: DictionaryRule | None, generator: torch.Generator | None) -> Self:
         """Return the belief conditioned on more rewards, made now if they have no times."""
-        other, times = copy(self), self._times_of(told)
+        other = shallow_copy(self)
         if told.times is not None:
             other._numbers = self._numbers.with_rows(told.X)
         if isinstance(self._memory, KeepAll):
-            other._learn(told.X, told.Y, times, None, rule, generator)
+            other._learn(told.X, told.Y, None, rule, generator)
             return other
+        times = self._times_of(told)
         weights = self._weights(torch.cat([self._counted.times, times]), self._now)
         before, new = weights.tensor_split([len(self._counted.X)])
         other._weigh(before)
         counts = new > 0.0
         if bool(counts.any()):
-            other._learn(told.X[counts], told.Y[counts], times[counts], new[counts], rule, generator)
+            other._learn(told.X[counts], told.Y[counts], (times[counts], new[counts]), rule, generator)
         return other
 
     def _times_of(self, told: History) -> Tensor:
@@ -170,20 +174,19 @@ class CountedBelief(BeliefOf):
         self,
         X: Tensor,
         Y: Tensor,
-        times: Tensor,
-        weights: Tensor | None,
+        counting: _Counting | None,
         rule: DictionaryRule | None,
         generator: torch.Generator | None,
     ) -> None:
-        """Condition on rewards Y (q,) at X (q, d), made at times (q,), of weights (q,); None where all always count."""
+        """Condition on rewards Y (q,) at X (q, d), and say since when and how much they count; None: always in full."""
         table, selection = self._table.with_points(X), None
         if rule is not None and self._online:
             self._sample = self._offered(table, X, cast(OnlineRule, rule), generator)
             points = self._sample.points
             selection = Selection(points, points.new_ones(len(points)), None, self._sample.weights)
         elif rule is not None:
-            selection = rule.select(self._preview(table, X, weights), generator)
-        self._condition(table, X, Y, times, weights, selection)
+            selection = rule.select(self._preview(table, X, counting), generator)
+        self._condition(table, X, Y, counting, selection)
 
     def _offered(
         self, table: FeatureTable, X: Tensor, rule: OnlineRule, generator: torch.Generator | None
@@ -197,12 +200,13 @@ class CountedBelief(BeliefOf):
         uniforms = torch.rand(len(X), generator=generator, dtype=torch.float64, device="cpu")
         return rule.offered(sample, X, uniforms, *table.known_values(sample.points, X)).sample
 
-    def _preview(self, table: FeatureTable, X: Tensor, weights: Tensor | None) -> PlayedPoints:
-        """Return the unique played points that count, with X (q, d) of weights (q,), by the current posterior."""
+    def _preview(self, table: FeatureTable, X: Tensor, counting: _Counting | None) -> PlayedPoints:
+        """Return the unique played points that count, with X (q, d), by the current posterior."""
         played = table.preview(X)
         played = replace(played, numbers=self._numbers.places(played.points) if len(self._numbers) else None)
-        if weights is not None and bool((weights != 1.0).any()):
-            less = torch.zeros_like(played.counts).index_add(0, table.places_of(X), (1.0 - weights).to(played.counts))
+        if counting is not None and bool((counting[1] != 1.0).any()):
+            missing = (1.0 - counting[1]).to(played.counts)
+            less = torch.zeros_like(played.counts).index_add(0, table.places_of(X), missing)
             played = replace(played, counts=played.counts - less, new_counts=cast(Tensor, played.new_counts) - less)
         if self._dictionary.weights is None:
             return played
@@ -215,8 +219,7 @@ class CountedBelief(BeliefOf):
         table: FeatureTable,
         X: Tensor,
         Y: Tensor,
-        times: Tensor,
-        weights: Tensor | None,
+        counting: _Counting | None,
         selection: Selection | None,
     ) -> None:
         """Take over a table once it learned rewards, as ``_learn`` says."""
@@ -224,11 +227,11 @@ class CountedBelief(BeliefOf):
             self._dictionary = selection
         # The table keeps what a rule wants handed back with played points, and these may be gone.
         self._table = table.updated(X, Y, None if selection is None else selection._replace(weights=None))
-        if weights is None:
+        if counting is None:
             self._counted = self._counted.followed(X, Y)
             return
-        self._counted = self._counted.joined(Counted(X, Y, times, weights, self._table.places_of(X)))
-        if bool((weights != 1.0).any()):
+        self._counted = self._counted.joined(Counted(X, Y, *counting, self._table.places_of(X)))
+        if bool((counting[1] != 1.0).any()):
             self._table = self._table.reweighted(self._counted.plays())
 
     def advised(self, answers: Answers) -> Self:
@@ -238,7 +241,7 @@ class CountedBelief(BeliefOf):
         """
         if len(answers.X) == 0:
             return self
-        other, level, number = copy(self), self.regularization.double(), len(self._counted.X)
+        other, level, number = shallow_copy(self), self.regularization.double(), len(self._counted.X)
         if len(self._counted.weights) < number:
             other._counted = self._counted.in_full(self._table.places_of(self._counted.X))
         weights = level / answers.variance.double().clamp_min(_LEAST_VARIANCE * level)
@@ -246,7 +249,7 @@ class CountedBelief(BeliefOf):
         if not self.exact:
             points, _ = distinct_in_order(torch.cat([self._dictionary.points, answers.X]))
             selection = Selection(points, points.new_ones(len(points)), None)
-        other._condition(table, answers.X, answers.Y, torch.full_like(weights, self._now), weights, selection)
+        other._condition(table, answers.X, answers.Y, (torch.full_like(weights, self._now), weights), selection)
         # What is learned last stays last, since searches start from it.
         last = torch.arange(len(other._counted.X), device=weights.device).roll(-number)
         other._counted = other._counted.rows(last)
@@ -254,11 +257,11 @@ class CountedBelief(BeliefOf):
 
     def restored(self, told: History, dictionary: Selection) -> Self:
         """Return the empty belief conditioned, at the present time, on what counts of a history."""
-        other, times = copy(self), self._times_of(told)
+        other, times = shallow_copy(self), self._times_of(told)
         weights = self._weights(times, self._now)
         counts = weights > 0.0
         if told.times is not None:
             other._numbers = self._numbers.with_rows(told.X)
         selection = None if self.exact else dictionary
-        other._condition(self._table, told.X[counts], told.Y[counts], times[counts], weights[counts], selection)
+        other._condition(self._table, told.X[counts], told.Y[counts], (times[counts], weights[counts]), selection)
         return other

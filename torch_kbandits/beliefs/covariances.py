@@ -1,7 +1,6 @@
 """Few arms with all their covariances."""
 
 from collections.abc import Callable
-from copy import copy
 from typing import Self
 
 import torch
@@ -15,6 +14,7 @@ from torch_kbandits.beliefs.table import TableBelief
 from torch_kbandits.candidates.sources import ArmSource
 from torch_kbandits.dictionaries import Selection
 from torch_kbandits.numerics.gram import gram
+from torch_kbandits.numerics.shallow import shallow_copy
 from torch_kbandits.observations.ledger import History
 from torch_kbandits.observations.played import Located
 
@@ -99,14 +99,14 @@ class CovarianceTable(TableBelief):
 
     def hallucinated(self, row: int, times: int = 1) -> Self:
         """Return the table conditioned so many times on the posterior mean at a row. Cost: O(A²)."""
-        ahead = copy(self)  # shallow is enough: observing replaces tensors
+        ahead = shallow_copy(self)  # shallow is enough: observing replaces tensors
         ahead._observe(row, times, times * ahead._mean[row])
         return ahead
 
     def _conditioned(
         self, X: Tensor, Y: Tensor, selection: Selection | None, located: Located, played_rows: Tensor
     ) -> Self:
-        after, told = copy(self), located.plays(Y)
+        after, told = shallow_copy(self), located.plays(Y)
         for row, count, total in zip(played_rows[told.places].tolist(), told.counts.tolist(), told.sums, strict=True):
             after._observe(row, count, total)
         require_finite(after._mean, after._covariance.diagonal())

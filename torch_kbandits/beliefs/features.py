@@ -1,7 +1,6 @@
 """Many arms in the coordinates of a dictionary, kept up to date."""
 
 from collections.abc import Callable
-from copy import copy
 from typing import ClassVar, NamedTuple, Self
 
 import torch
@@ -18,6 +17,7 @@ from torch_kbandits.dictionaries import PlayedPoints, Selection
 from torch_kbandits.dictionaries.greedy import greedy_pivots
 from torch_kbandits.numerics.gram import gram, prior_variance
 from torch_kbandits.numerics.linalg import Squares, jittered_cholesky, spanning_pivots
+from torch_kbandits.numerics.shallow import shallow_copy
 from torch_kbandits.observations.ledger import History
 from torch_kbandits.observations.played import Located, Plays
 from torch_kbandits.posteriors.dtc import DTCFactors, embed
@@ -216,8 +216,8 @@ class FeatureTable(TableBelief):
         if known is not None and known[0] is self._dtc and torch.equal(known[1].points, X):
             return known[1]
         with torch.no_grad():
-            prior, values = prior_variance(self.kernel, X).double(), self._weights.new_empty(self._dtc.size, len(X))
-            if len(values):
+            prior, values = prior_variance(self.kernel, X).double(), self._weights.new_empty(self._dtc.size, X.shape[0])
+            if values.shape[0]:
                 values = gram(self.kernel, self.spanning_points, X).double()
         at = Embedded(X, embed(self._dtc.factor, values), prior, values)
         self.remember(at)
@@ -282,9 +282,9 @@ class FeatureTable(TableBelief):
         told = located.plays(Y)
         told = told._replace(sums=self._unexpected(told.sums, told.counts, played_rows[told.places]))
         joining, left_out = self._difference(dictionary)
-        num_told = len(told.places)
+        num_told = told.places.shape[0]
         if num_told and left_out is not None and self._is_cheap(joining, left_out, dictionary, played_rows, num_told):
-            after = copy(self)  # features are written beyond those in use only
+            after = shallow_copy(self)  # features are written beyond those in use only
             if after._advance(joining, left_out, dictionary, played_rows, told):
                 return after
         spanning = dictionary
@@ -294,7 +294,7 @@ class FeatureTable(TableBelief):
             spanning = self._spanning(dictionary)
             if len(spanning) == len(dictionary) and not self._is_fragile:
                 spanning = dictionary  # in an order in which a rule's kernel values are known
-        after = copy(self)
+        after = shallow_copy(self)
         after._replace(spanning, played_rows, X, Y, located)
         after._dictionary_rows = dictionary
         after._positions = dict.fromkeys(dictionary.tolist()) | after._positions
@@ -308,7 +308,7 @@ class FeatureTable(TableBelief):
         if not torch.equal(points[: len(known)], known):
             known, rows = known[:0], rows[:0]
         new = points[len(known) :]
-        other = copy(self.with_points(new))
+        other = shallow_copy(self.with_points(new))
         other._listed_dictionary = points, torch.cat([rows, other.rows_of(new)])
         return other
 
@@ -330,15 +330,15 @@ class FeatureTable(TableBelief):
         self, joining: Tensor, left_out: tuple[int, ...], dictionary: Tensor, played_rows: Tensor, num_rewards: int
     ) -> bool:
         """Say whether applying rows to the features is cheaper than embedding all arms afresh, and as exact."""
-        if len(joining) > 1 + self._dtc.size // 8 or (self._is_fragile and not self._are_last(joining)):
+        if joining.shape[0] > 1 + self._dtc.size // 8 or (self._is_fragile and not self._are_last(joining)):
             return False
-        size, spanning = len(dictionary), self._dtc.size + len(joining)
+        size, spanning = dictionary.shape[0], self._dtc.size + joining.shape[0]
         # Features that are not needed cost in every pass; those of an exact posterior were forgotten.
         needed = len(played_rows) if self.exact else size
         if spanning > needed + needed // 2 + _COPY:
             return False
         moving = len(left_out) if self._goes_through_whole(left_out) else self._num_moving(left_out)
-        rows = 2 * len(joining) + 2 * moving + num_rewards + 1
+        rows = 2 * joining.shape[0] + 2 * moving + num_rewards + 1
         return rows * spanning <= 3 * size**2 + _COPY * size
 
     def _are_last(self, rows: Tensor) -> bool:
@@ -401,7 +401,7 @@ class FeatureTable(TableBelief):
 
     def _recounted(self, plays: Plays) -> Self:
         """Return the table that knows other counts and sums; its posterior is still the old one, or the prior."""
-        after, order = copy(self), plays.places
+        after, order = shallow_copy(self), plays.places
         if len(order) < len(after._log) or not torch.equal(order, torch.arange(len(order), device=order.device)):
             after._played_rows, after._played = after._played_rows[order], after._played.at(order)
         after._log, after._last_located = after._log.recounted(*plays), None
@@ -429,7 +429,7 @@ class FeatureTable(TableBelief):
         Counts and sums stay: features that join later vanish at the row, so they never ask for them. One table that
         looks ahead at a time: they write to features that this one does not use yet. Cost: O(A m).
         """
-        ahead = copy(self)
+        ahead = shallow_copy(self)
         index = self._played_rows.new_tensor([row])
         growth = ahead._growth(index[: row not in self._positions], self._played, self._played_rows)
         position = ahead._positions[row]
@@ -447,7 +447,7 @@ class FeatureTable(TableBelief):
 
     def _restricted(self) -> Self:
         """Return the table without the points left out among its features, in memory of its own. Cost: O(A m²)."""
-        other, kept = copy(self), list(self._dtc.kept)
+        other, kept = shallow_copy(self), list(self._dtc.kept)
         basis = self._dtc.basis(kept)
         other._dtc, other._weights = self._dtc.restricted(), basis @ self._weights
         other._played = self._played.rotated(basis)
@@ -522,29 +522,28 @@ class FeatureTable(TableBelief):
         through_whole = self._goes_through_whole(left_out)
         if through_whole:
             self._make_whole()
-        played, fresh = self._played, played_rows[len(self._played_rows) :]
-        points = self._coordinates(fresh) if len(fresh) else self._weights.new_empty(self._dtc.size, 0)
-        if len(fresh):
+        played, fresh = self._played, played_rows[self._played_rows.shape[0] :]
+        num_fresh, num_told = fresh.shape[0], told.places.shape[0]
+        points = self._coordinates(fresh) if num_fresh else self._weights.new_empty(self._dtc.size, 0)
+        if num_fresh:
             played = played.appended(points)
         growth = self._growth(joining, played, played_rows)
         if left_out and len(growth.rows) < len(joining):
             return False  # what spans a point that joins may have left
-        if len(fresh) < len(told.places):  # some were played before
+        if num_fresh < num_told:  # some were played before
             store = played.store
             points = self._coordinates(played_rows[told.places]) if store is None else store.columns(told.places)
-        if len(growth.own):
+        if growth.own.shape[0]:
             points = torch.cat([points, growth.at_played[:, told.places]])
         noise = self.regularization.double()
-        dtc, moved = growth.dtc, Squares.none(growth.dtc.size, growth.dtc.moment)
-        if not through_whole:
-            dtc, moved = dtc.leaving_out(left_out)
+        dtc, moved = growth.dtc.leaving_out(growth.dtc.left_out if through_whole else left_out)
         dtc, seen = dtc.observed(points, told.counts / noise, told.sums / noise)
         self._settle(growth, played, dtc, moved.then(seen), dtc.weights)
         require_finite(self._weights.to(self._points.dtype), seen.fallen)
         if through_whole:
             self._leave_out(left_out, played_rows)
         self._dictionary_rows = self._feature_rows if self.exact else dictionary
-        self._changes += len(told.places) + len(joining) + num_moving
+        self._changes += num_told + joining.shape[0] + num_moving
         if self._changes >= self.CHECK:
             self._clear_drift(played_rows)
         return True
@@ -572,8 +571,8 @@ class FeatureTable(TableBelief):
     def _growth(self, joining: Tensor, played: PlayedPanel, played_rows: Tensor) -> Growth:
         """Return the posterior with rows (a,) spanned, on the data so far. Those in the span add no feature."""
         dtc = self._dtc
-        if len(joining) == 0:
-            return Growth.none(dtc, joining, len(played_rows))
+        if joining.shape[0] == 0:
+            return Growth.none(dtc, joining, played_rows.shape[0])
         own, prior = self._coordinates(joining).mT, self._prior_at(joining)
         gram = prior.diag() if len(joining) == 1 else self._columns.between(joining, joining).double()
         kept, corner, is_fragile = spanning_factor(gram - own @ own.mT, prior, self._points.dtype)
@@ -598,7 +597,7 @@ class FeatureTable(TableBelief):
 
     def _settle(self, growth: Growth, played: PlayedPanel, dtc: OnlineDTC, squares: Squares, weights: Tensor) -> None:
         """Take over a posterior, which reaches the arms when asked for if the dictionary stays."""
-        same_dictionary = len(growth.own) == 0 and dtc.left_out == self._dtc.left_out
+        same_dictionary = growth.own.shape[0] == 0 and dtc.left_out == self._dtc.left_out
         self._played = played.grown(growth.at_played).following(growth.followed_by(squares))
         if same_dictionary and self._num_arms:
             self._lazy_panel = self._arms.observed(squares, dtc, weights)

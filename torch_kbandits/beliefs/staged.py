@@ -1,7 +1,6 @@
 """A choice through stages: a belief for each of them, and one of everything told."""
 
 from collections.abc import Iterable
-from copy import copy
 from operator import is_
 from typing import Self
 
@@ -14,6 +13,7 @@ from torch_kbandits.beliefs.joint_lookahead import best_of
 from torch_kbandits.dictionaries import DictionaryRule, Selection
 from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.numerics.random import generator_for
+from torch_kbandits.numerics.shallow import shallow_copy
 from torch_kbandits.observations.ledger import History
 
 
@@ -125,7 +125,7 @@ class StagedBelief(BeliefOf):
         return [told, *(told.rows(stages == stage) for stage in range(1, len(self._parts)))]
 
     def _with(self, parts: Iterable[Belief], num_more: int = 0) -> Self:
-        other = copy(self)
+        other = shallow_copy(self)
         other.everything, *stages = parts
         other.stage_beliefs, other._number = tuple(stages), self._number + num_more
         return other
@@ -185,7 +185,7 @@ class StagedLookahead(Lookahead):
             stage = int(before[-1]) if len(before) else 0
         aheads = dict(self._aheads)
         for part in {0, stage} & set(aheads):
-            aheads[part] = copy(aheads[part])
+            aheads[part] = shallow_copy(aheads[part])
             aheads[part].add(point, times)
         self._aheads, self._chosen_in = aheads, None
         self.stages = torch.cat([self.stages, self.stages.new_full((times,), stage)])

@@ -2,7 +2,6 @@
 
 from abc import abstractmethod
 from collections.abc import Callable
-from copy import copy
 from functools import cached_property
 from typing import ClassVar, Self, cast
 
@@ -23,6 +22,7 @@ from torch_kbandits.numerics.gram import prior_mean, prior_variance
 from torch_kbandits.numerics.prior_draws import LowRankDraws, PriorDraws, prior_draws
 from torch_kbandits.numerics.random import highest, tie_rank, tie_width
 from torch_kbandits.numerics.rows import distinct, row_keys
+from torch_kbandits.numerics.shallow import shallow_copy
 from torch_kbandits.numerics.waves import WavePrior
 from torch_kbandits.observations.ledger import History
 from torch_kbandits.observations.played import Located, PlayedLog
@@ -147,7 +147,7 @@ class TableBelief(Belief):
         """What the dictionary rule wants handed back of each of ``inducing_points``, (m,); None if nothing."""
         if self._rule_weights is None:
             return None
-        return self._rule_weights[self._log.locate(self.inducing_points).positions]
+        return self._rule_weights[self._log.locate(row_keys(self.inducing_points)).positions]
 
     def kernel_bound(self) -> Tensor:
         """Return the largest prior variance of an arm, 0-dim; without arms that of the points told."""
@@ -346,11 +346,11 @@ class TableBelief(Belief):
         rows = self._points.find(points)
         if None not in rows:
             return self
-        unknown = {key: index for index, key in enumerate(row_keys(points)) if rows[index] is None}
-        if len(unknown) < len(points):
+        unknown = {key: index for index, key in enumerate(self._points.keys(points)) if rows[index] is None}
+        if len(unknown) < points.shape[0]:
             points = points[list(unknown.values())]
-        other = copy(self)
-        other._points = self._points.with_points(points, list(unknown))
+        other = shallow_copy(self)
+        other._points = self._points.with_points(points)
         if self._known_prior is None or not torch.equal(self._known_prior[0], points):
             with torch.no_grad():
                 self._known_prior = points, prior_variance(self.kernel, points)
@@ -374,7 +374,7 @@ class TableBelief(Belief):
     def _located(self, X: Tensor) -> tuple[Located, Tensor]:
         """Return where points (q, d) stand in the log, and the rows of the played points as they will be."""
         if self._last_located is None or self._last_located[0] is not X:
-            located = self._log.locate(X)
+            located = self._log.locate(self._points.keys(X))
             self._last_located = X, located, self._rows_with(X, located)
         return self._last_located[1:]
 
@@ -395,7 +395,7 @@ def _weights_of(selection: Selection | None, log: PlayedLog) -> Tensor | None:
         return None
     indices = selection.indices
     if indices is None:
-        indices = torch.tensor(log.locate(selection.points).positions, device=log.points.device)
+        indices = torch.tensor(log.locate(row_keys(selection.points)).positions, device=log.points.device)
     weights = selection.weights
     return weights.new_zeros(len(log)).index_copy(0, indices, weights)
 

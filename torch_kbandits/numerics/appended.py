@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
 
-#: Below this many rows a copy costs no more.
+#: Below this many numbers a copy costs no more.
 _SHORT = 16384
 
 #: Of tensors returned: the buffer that each shows the beginning of, and how much of it is taken.
@@ -18,7 +18,7 @@ def appended(rows: Tensor, new: Tensor) -> Tensor:
     writes there, and whoever appends to the same tensor later copies it. Cost: O(k) numbers on average.
     """
     n, number = rows.shape[0], rows.shape[0] + new.shape[0]
-    if number <= _SHORT:
+    if rows.numel() <= _SHORT:
         return torch.cat([rows, new])
     buffer, taken = _BUFFERS.get(rows) or (rows, [n])
     if taken[0] != n or len(buffer) < number:

@@ -261,11 +261,11 @@ class Squares(NamedTuple):
 
     def then(self, other: Self) -> "Squares":
         """Return this change and another one after it, in coordinates of which there may be more by then."""
-        if len(self.fallen) + len(self.risen) == 0:
+        if self.fallen.shape[0] + self.risen.shape[0] == 0:
             return other
-        padding = (0, other.fallen.shape[1] - self.fallen.shape[1])
-        pairs = zip(self, other, strict=True)
-        return Squares(*(torch.cat([torch.nn.functional.pad(mine, padding), theirs]) for mine, theirs in pairs))
+        more = other.fallen.shape[1] - self.fallen.shape[1]
+        mine = (torch.nn.functional.pad(rows, (0, more)) for rows in self) if more else self
+        return Squares(*map(torch.cat, zip(mine, other, strict=True)))
 
     def times(self, matrix: Tensor, columns: Tensor) -> Tensor:
         """Return a matrix (m, m), changed by these squares, times columns (m, c). Cost: O(m² c)."""

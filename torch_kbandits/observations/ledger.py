@@ -87,7 +87,7 @@ def real_numbers(y: Any, like: Tensor) -> Tensor:
     else:
         values = torch.from_numpy(_array(y)).to(like.device)
     converted = checks.finite("y", values).to(like.dtype)
-    if not bool(torch.isfinite(converted).all()):
+    if not checks.all_finite(converted):
         raise InputError(
             f"y must be within ±{torch.finfo(like.dtype).max:.3g}, the range of the points' {like.dtype}; got "
             f"{float(values[~torch.isfinite(converted)][0])!r}."
@@ -132,8 +132,9 @@ def rewards(y: Any, X: Tensor) -> Tensor:
         InputError: if they cannot be, or there is not one for each point: y of shape (q,) or (q, 1), or () if q = 1.
     """
     Y = real_numbers(y, X)
-    if tuple(Y.shape) not in ((len(X),), (len(X), 1)) and not (len(X) == 1 and Y.dim() == 0):
-        raise InputError(f"y must have a reward for each of the {len(X)} point(s), got {checks.describe(y)}.")
+    number = X.shape[0]
+    if tuple(Y.shape) not in ((number,), (number, 1)) and not (number == 1 and Y.dim() == 0):
+        raise InputError(f"y must have a reward for each of the {number} point(s), got {checks.describe(y)}.")
     return Y.reshape(-1)
 
 
@@ -209,7 +210,7 @@ class Pending(NamedTuple):
         Rows are equal if they are from column ``first`` on.
         """
         if torch.equal(self.points, told):
-            return self._at([])
+            return Pending(self.points[:0], (), self.stages if self.stages is None else self.stages[:0])
         gone = set(self._rows_of(told, first))
         return self._at([row for row in range(len(self.ids)) if row not in gone]) if gone - {-1} else self
 
@@ -360,17 +361,17 @@ class Ledger:
 
     def with_asked(self, X: Tensor, stages: Tensor | None = None) -> Self:
         """Return the ledger with points (q, d) pending under the next numbers, which stages (q,) chose, or none."""
-        ids, before = tuple(range(self.num_asked, self.num_asked + len(X))), self.pending
+        ids, before = tuple(range(self.num_asked, self.num_asked + X.shape[0])), self.pending
         if before.stages is not None:
             stages = torch.cat([before.stages, before.stages.new_zeros(len(X)) if stages is None else stages])
         pending = Pending(torch.cat([before.points, X]), before.ids + ids, stages)
-        return replace(self, pending=pending, num_asked=self.num_asked + len(X))
+        return replace(self, pending=pending, num_asked=self.num_asked + X.shape[0])
 
     def with_told(self, told: History, held: tuple[History, ...], pending: Pending) -> Self:
         """Return the ledger with one more round told, of which these rewards are kept aside and these points remain."""
         parts = (*self.told, told)
         parts = parts if len(parts) <= _SEPARATE_TELLS else (joined(parts),)
-        return replace(self, told=parts, held=held, pending=pending, num_told=self.num_told + len(told.X))
+        return replace(self, told=parts, held=held, pending=pending, num_told=self.num_told + told.X.shape[0])
 
     def pending_ids(self, ids: Any) -> list[int]:
         """Return ids as a list, all of which are pending.

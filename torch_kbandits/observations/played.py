@@ -1,13 +1,13 @@
 """The unique played points, each with how often it was played and the sum of its rewards."""
 
-from copy import copy
 from typing import NamedTuple, Self
 
 import torch
 from torch import Tensor
 
 from torch_kbandits.numerics.appended import appended
-from torch_kbandits.numerics.rows import RowIndex, row_keys
+from torch_kbandits.numerics.rows import RowIndex
+from torch_kbandits.numerics.shallow import shallow_copy
 
 
 class Located(NamedTuple):
@@ -71,16 +71,15 @@ class PlayedLog:
         self._positions = RowIndex.of({})
 
     def __len__(self) -> int:
-        return len(self.points)
+        return self.points.shape[0]
 
-    def locate(self, X: Tensor) -> Located:
-        """Return where the rows of X (q, d) stand.
+    def locate(self, keys: list[bytes]) -> Located:
+        """Return where points of these keys stand.
 
-        New points get the positions that they will have once they are added. Points are equal when all their
-        numbers are (so 0 and -0 are one point).
+        New points get the positions that they will have once they are added.
         """
         new: dict[bytes, int] = {}
-        positions, fresh, keys = [], [], row_keys(X)
+        positions, fresh = [], []
         for row, key in enumerate(keys):
             position = new.get(key) if (known := self._positions.place(key)) is None else known
             if position is None:
@@ -91,7 +90,7 @@ class PlayedLog:
 
     def points_with(self, X: Tensor, located: Located) -> tuple[Tensor, Tensor]:
         """Return the unique points and their counts as they will be once X (q, d) is added."""
-        return self._points_with(X, located), self._added(self.counts, torch.ones_like(X[:, 0]), located)
+        return self._points_with(X, located), self._added(self.counts, self.counts.new_ones(X.shape[0]), located)
 
     def sums_with(self, Y: Tensor, located: Located) -> Tensor:
         """Return the sums of rewards as they will be once rewards Y (q,) are added."""
@@ -101,15 +100,11 @@ class PlayedLog:
         """Return how many rows of X (q, d) are each of the unique points as they will be once X is added, (u,)."""
         return self._added(torch.zeros_like(self.counts), X.new_ones(len(X)), located)
 
-    def with_rewards(self, X: Tensor, Y: Tensor, located: Located, weights: Tensor | None = None) -> Self:
-        """Return the log with rewards Y (q,) at X (q, d) added; this one stays as it is. Cost: O(u).
-
-        With weights (q,) each counts so many times.
-        """
-        other = copy(self)
-        other.counts = self._added(self.counts, torch.ones_like(Y) if weights is None else weights, located)
-        other.sums = self.sums_with(Y if weights is None else Y * weights, located)
-        other.points = self._points_with(X, located)
+    def with_rewards(self, X: Tensor, Y: Tensor, located: Located) -> Self:
+        """Return the log with rewards Y (q,) at X (q, d) added; this one stays as it is. Cost: O(u)."""
+        other = shallow_copy(self)
+        other.points, other.counts = self.points_with(X, located)
+        other.sums = self.sums_with(Y, located)
         if located.fresh:
             entries = {located.keys[row]: located.positions[row] for row in located.fresh}
             other._positions = self._positions.extended(entries)
@@ -117,7 +112,7 @@ class PlayedLog:
 
     def recounted(self, places: Tensor, counts: Tensor, sums: Tensor) -> Self:
         """Return the log of the points at these places alone, in this order, with other rewards. Cost: O(u)."""
-        other = copy(self)
+        other = shallow_copy(self)
         other.points, other.counts, other.sums = self.points[places], counts, sums
         keys = list(self._positions.entries())  # in the order in which they came, which is that of the positions
         other._positions = RowIndex.of({keys[old]: new for new, old in enumerate(places.tolist())})

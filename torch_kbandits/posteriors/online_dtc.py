@@ -219,7 +219,7 @@ class OnlineDTC:
         squares = Squares(fallen, fallen[:0])
         after = self._followed(
             squares,
-            2.0 * factor.diagonal().log().sum() + weights.log().sum(),
+            (factor.diagonal().square() * weights).log().sum(),
             gained=(points * weights.sqrt()).mT,
             moment=self.moment + points @ moments,
         )
@@ -239,13 +239,14 @@ class OnlineDTC:
         corner = -(solved @ inside)
         corner.diagonal().add_(1.0 / weights)
         factor, info = torch.linalg.cholesky_ex(corner)
-        if bool(info) or bool((factor.diagonal().square() * weights).prod() < LEAST_SHARE):
+        shares = factor.diagonal().square() * weights
+        if bool(info) or bool(shares.prod() < LEAST_SHARE):
             return None
         risen = torch.linalg.solve_triangular(factor, solved, upper=False)
         squares = Squares(risen[:0], risen)
         after = self._followed(
             squares,
-            2.0 * factor.diagonal().log().sum() + weights.log().sum(),
+            shares.log().sum(),
             shed=(points * weights.sqrt()).mT,
             moment=self.moment - points @ moments,
         )
@@ -384,7 +385,7 @@ class OnlineDTC:
         complement: Tensor | None = None,
     ) -> Self:
         """Return what comes of changes of K⁻¹ and of log det, and of M, the moment and N where they are given."""
-        rows = sum(len(part) for part in (*self.last, *squares))
+        rows = sum(part.shape[0] for part in (*self.last, *squares))
         start = self if rows <= _MOST_ROWS else self._merged()
         return replace(
             start,

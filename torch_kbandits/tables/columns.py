@@ -1,13 +1,12 @@
 """Kernel values of few points against many arms, within a budget of memory."""
 
-from copy import copy
-
 import torch
 from gpytorch.kernels import Kernel
 from gpytorch.means import Mean
 from torch import Tensor
 
 from torch_kbandits.numerics.gram import gram, prior_mean, prior_variance
+from torch_kbandits.numerics.shallow import shallow_copy
 from torch_kbandits.tables.points import PointList
 
 #: Points against which a kernel is evaluated at a time: kernels need several temporaries of that width.
@@ -63,7 +62,7 @@ class KernelColumns:
 
     def extended(self, points: PointList) -> "KernelColumns":
         """Return the columns of a longer list of points, which has the same arms."""
-        longer = copy(self)
+        longer = shallow_copy(self)
         longer._points = points
         if points.num_arms == 0:
             return longer

@@ -53,7 +53,7 @@ class Growth(NamedTuple):
 
     def followed_by(self, squares: Squares) -> Squares:
         """Return how variances change by this and then by squares, those of the new coordinates among them."""
-        if len(self.own) == 0:
+        if self.own.shape[0] == 0:
             return squares
         units = torch.nn.functional.pad(
             torch.eye(len(self.own), dtype=self.own.dtype, device=self.own.device), (self.own.shape[1], 0)

@@ -1,7 +1,6 @@
 """The posterior at all arms, brought up to date only as far as the choice of the best arm needs."""
 
 from collections.abc import Callable
-from copy import copy
 from dataclasses import dataclass
 from typing import NamedTuple, Self
 
@@ -9,6 +8,7 @@ import torch
 from torch import Tensor
 
 from torch_kbandits.numerics.linalg import Squares
+from torch_kbandits.numerics.shallow import shallow_copy
 from torch_kbandits.posteriors.online_dtc import OnlineDTC
 from torch_kbandits.tables.panels import Change, FeatureStore, Panel
 
@@ -115,7 +115,7 @@ class LazyPanel:
 
         See ``OnlineDTC.observed`` and ``OnlineDTC.forgotten``.
         """
-        after = copy(self)
+        after = shallow_copy(self)
         if len(squares.risen):
             after._log_rise = self._log_rise + (self._now[0].log_det - dtc.log_det).clamp_min(0.0)
         after._squares = [*self._squares, squares]
@@ -129,7 +129,7 @@ class LazyPanel:
         self, change: Change, dtc: OnlineDTC, weights: Tensor, columns: Callable[[slice], Tensor] | None
     ) -> Self:
         """Return the panel after any change, in one pass; see ``Panel.following``."""
-        after = copy(self)
+        after = shallow_copy(self)
         after._now = (dtc, weights)
         after._pass(change._replace(squares=joined([*self._squares, change.squares])), columns)
         return after

@@ -1,7 +1,6 @@
 """The posterior at many points in the coordinates of a dictionary: their features, means and variances."""
 
 from collections.abc import Callable, Iterable, Iterator
-from copy import copy
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Self
 
@@ -9,6 +8,7 @@ import torch
 from torch import Tensor
 
 from torch_kbandits.numerics.linalg import Squares
+from torch_kbandits.numerics.shallow import shallow_copy
 from torch_kbandits.posteriors.online_dtc import OnlineDTC
 
 #: Features allocated at a time: few, since products of few rows are fastest on short sums, but so many numbers.
@@ -56,7 +56,7 @@ class FeatureStore:
 
     def copy(self) -> Self:
         """Return a copy that shares the features."""
-        other = copy(self)
+        other = shallow_copy(self)
         other._chunks = list(self._chunks)
         return other
 

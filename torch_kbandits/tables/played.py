@@ -1,13 +1,13 @@
 """The posterior at the played points: features that are never stale, variances and means when asked for."""
 
 from collections.abc import Callable, Iterator
-from copy import copy
 from typing import Self
 
 import torch
 from torch import Tensor
 
 from torch_kbandits.numerics.linalg import Squares
+from torch_kbandits.numerics.shallow import shallow_copy
 from torch_kbandits.posteriors.dtc import embed
 from torch_kbandits.posteriors.online_dtc import OnlineDTC
 from torch_kbandits.tables.lazy import joined
@@ -98,7 +98,7 @@ class PlayedPanel:
 
         Several together, since features lie far from one another.
         """
-        after = copy(self)
+        after = shallow_copy(self)
         after._kept, after._mean = (self._kept[0], [*self._kept[1], features]), None
         if len(after._kept[1]) >= _TOGETHER:
             _ = after.store
@@ -106,9 +106,10 @@ class PlayedPanel:
 
     def grown(self, features: Tensor) -> Self:
         """Return the same posterior with more features (a, u), on which nothing depends yet."""
-        if len(features) == 0:
+        size = features.shape[0]
+        if size == 0:
             return self
-        store, size = self.store, len(features)
+        store = self.store
         if store is None or not self._has_room(store.num_points, store.size + size):
             return self._over(None)
         longer, first = store.copy(), store.size
@@ -120,7 +121,7 @@ class PlayedPanel:
         """Return the posterior after variances changed by squares. Cost: O(1)."""
         if not self.is_known:
             return self
-        after = copy(self)
+        after = shallow_copy(self)
         after._followed = self._followed[0], [*self._followed[1], squares]
         if after.num_pending > max(_LONGEST, squares.fallen.shape[1]):
             return after.forgotten()
@@ -146,7 +147,7 @@ class PlayedPanel:
 
     def forgotten(self) -> Self:
         """Return the posterior with nothing known of it, for it is another one, or seen otherwise."""
-        after = copy(self)
+        after = shallow_copy(self)
         after._followed, after._mean = (self._followed[0][:0], []), None
         return after
 
@@ -158,7 +159,7 @@ class PlayedPanel:
     @property
     def is_known(self) -> bool:
         """Whether the variances of some points are followed."""
-        return len(self._followed[0]) > 0
+        return self._followed[0].shape[0] > 0
 
     def variance(self, features: Features, prior_variance: Tensor, dtc: OnlineDTC) -> Tensor:
         """Return posterior variances, (u,), which rounding may have made slightly negative; remembered.
@@ -195,7 +196,7 @@ class PlayedPanel:
 
     def _over(self, store: FeatureStore | None) -> Self:
         """Return the same with these features of all points."""
-        after = copy(self)
+        after = shallow_copy(self)
         after._kept = store, []
         return after
 

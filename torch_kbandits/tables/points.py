@@ -1,7 +1,6 @@
 """The rows of a table: arms, and points told that are no arms."""
 
 from collections.abc import Iterator
-from copy import copy
 from typing import Self
 
 import torch
@@ -10,6 +9,7 @@ from torch import Tensor
 from torch_kbandits.candidates.sources import ArmSource
 from torch_kbandits.numerics.appended import appended
 from torch_kbandits.numerics.rows import RowIndex, row_keys
+from torch_kbandits.numerics.shallow import shallow_copy
 
 #: So many points that were not looked up before are looked for in one pass through all arms.
 _TOGETHER_ABOVE = 32
@@ -30,10 +30,10 @@ class PointList:
         self._others = source.block(0, 0)
         self._rows_of_others = RowIndex.of({})
         self._rows_of_arms: dict[bytes, int] = {}  # shared with longer lists; rows of arms never change
-        self._found: tuple[Tensor, list[int | None]] = self._others, []  # looked up last
+        self._keyed: tuple[Tensor, list[bytes]] = self._others, []  # points whose keys were asked for last
 
     def __len__(self) -> int:
-        return self.num_arms + len(self._others)
+        return self.num_arms + self._others.shape[0]
 
     @property
     def dtype(self) -> torch.dtype:
@@ -58,7 +58,7 @@ class PointList:
 
     def rows(self, index: Tensor) -> Tensor:
         """Return the points of rows ``index`` (k,), (k, d), as a new tensor."""
-        if len(self._others) == 0:
+        if self._others.shape[0] == 0:
             return self.source.rows(index)
         if self.num_arms == 0:
             return self._others[index]
@@ -83,12 +83,12 @@ class PointList:
         for first in range(start, stop, size):
             yield first, self.block(first, min(first + size, stop))
 
-    def with_points(self, others: Tensor, keys: list[bytes] | None = None) -> Self:
-        """Return the list with points (k, d), all different and not in it yet, appended; their keys may be known."""
-        longer, rows = copy(self), range(len(self), len(self) + len(others))
+    def with_points(self, others: Tensor) -> Self:
+        """Return the list with points (k, d), all different and not in it yet, appended."""
+        entries = {key: row for row, key in enumerate(self.keys(others), start=len(self))}
+        longer = shallow_copy(self)
         longer._others = appended(self._others, others)
-        longer._rows_of_others = self._rows_of_others.extended(dict(zip(keys or row_keys(others), rows, strict=True)))
-        longer._found = others, list(rows)
+        longer._rows_of_others = self._rows_of_others.extended(entries)
         return longer
 
     def verify(self) -> None:
@@ -100,17 +100,22 @@ class PointList:
 
         Arms that are not to be searched equal only what was handed out.
 
-        Cost: O(1) for points that were found before; others O(N d) each, or one pass for all if they are many.
+        Cost: O(1) for a point that was found before; others O(N d) each, or one pass for all if they are many.
         """
-        if points is not self._found[0]:
-            keys = row_keys(points)
-            if self.source.is_searched:
-                self._search(keys, points)
+        keys = self.keys(points)
+        rows = [self._row(key) for key in keys]
+        if None in rows and self.source.is_searched:
+            self._search(keys, points)
             rows = [self._row(key) for key in keys]
-            if None in rows:
-                return rows
-            self._found = points, rows
-        return self._found[1]
+        return rows
+
+    def keys(self, points: Tensor) -> list[bytes]:
+        """Return ``row_keys`` of points (k, d), which are remembered of the last ones."""
+        known, keys = self._keyed  # another thread may replace it
+        if points is not known:
+            keys = row_keys(points)
+            self._keyed = points, keys
+        return keys
 
     def _row(self, key: bytes) -> int | None:
         """Return the row of a point that was looked up or appended before."""
