@@ -84,6 +84,17 @@ def test_other_algorithms_on_shards(name):
         assert_equal_posteriors(bandit, bandits[0], lost(bandit))
 
 
+def test_shards_expect_what_one_table_expects():
+    """Also a worker that is lost, and one that has forgotten."""
+    arms = some_arms(120)
+    words = {"memory": SlidingWindow(7), "mean": lambda X: 5.0 + 3.0 * torch.cos(4.0 * X).sum(-1)}
+    bandits = [make(candidates, **words) for candidates in (Arms(arms), sharded(arms, 3, [7, 90]))]
+    for first in range(0, 12, 4):
+        rounds(bandits, 4, first)
+        bandits[1].candidates.workers.lose(first // 4)
+        assert difference(bandits[1]._belief.posterior.mean, bandits[0]._belief.posterior.mean) < 1e-9
+
+
 @pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("dictionary", "memory"),

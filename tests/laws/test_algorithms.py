@@ -75,6 +75,7 @@ def test_replaying_and_loading_give_the_same_next_points(name, domain):
     assert difference(play(loaded, rounds), expected) <= tolerance
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", NAMES)
 def test_a_prior_mean_that_all_rewards_have_changes_no_choice(name):
     def answers(X, time):

@@ -35,6 +35,7 @@ def untimed(bandit, points):
     return points[:, 1:] if bandit.candidates.is_timed else points
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize("memory", ["none", "window of observations", "discount", "prior on time"])
 @pytest.mark.parametrize("dictionary", ["none", "coupled", "kors"])
@@ -58,6 +59,7 @@ def test_what_is_learned_is_what_was_not_expected(space, dictionary, memory, tmp
     assert difference(shown.variance, plain.variance) < 1e-8
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize("rule", ["upper bound", "expected improvement", "Thompson", "stages"])
 @pytest.mark.parametrize(
