@@ -8,7 +8,7 @@ from problems import DOUBLE, data, difference, rbf
 from product import ARMS, DICTIONARIES, LAMBDA, MEMORIES, Combination, Loop, reward
 
 from torch_kbandits import ArmBlocks, Arms, Bandit, Box, ConstantWidth, ContextualActions, InputError
-from torch_kbandits.errors import StateMismatchError
+from torch_kbandits.errors import KernelBanditWarning, StateMismatchError
 
 SLOPE = 7.0
 
@@ -141,6 +141,23 @@ def test_a_constant_mean_is_a_number():
     assert difference(ours._belief.moments(ARMS)[0], theirs._belief.moments(ARMS)[0]) < 1e-12
 
 
+@pytest.mark.parametrize("one_by_one", [True, False])
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_rewards_far_from_what_was_expected_are_said_to_be(one_by_one, sign):
+    def told(mean, Y):
+        ours = bandit(Arms(ARMS), mean)
+        for part in torch.arange(len(Y)).split(1 if one_by_one else len(Y)):
+            ours.tell(ARMS[part], Y[part])
+
+    Y = sign * 1000.0 + torch.arange(5.0)
+    with pytest.warns(KernelBanditWarning, match=r"around -?[19].*and 0 ± 1.05 was expected.*Give mean="):
+        told(0.0, Y)
+    told(sign * 1000.0, Y)  # pytest makes errors of warnings
+    told(0.0, 0.01 * Y)
+    told(0.0, torch.cat([Y[:2], -Y[:2]]))
+    told(0.0, Y[:2])
+
+
 BLOCKS = Arms(ArmBlocks(ARMS.split(8).__getitem__, 3))
 
 
@@ -178,7 +195,7 @@ def test_a_point_that_is_no_arm_needs_a_function():
 def test_a_saved_state_belongs_to_its_mean(mean, tmp_path):
     ours = bandit(Arms(ARMS), mean, memory=MEMORIES["discount"], dictionary=DICTIONARIES["kors"])
     for _ in range(4):
-        ours.tell(x := ours.ask(), reward(x))
+        ours.tell(x := ours.ask(), reward(x) + 5.0)
     ours.save(tmp_path / "state.pt")
     again = Bandit.load(
         tmp_path / "state.pt",

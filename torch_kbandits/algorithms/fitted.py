@@ -430,7 +430,7 @@ class FittedBandit(Undisturbed):
 
     def _made(self, prior: FittedPrior) -> Bandit:
         """Return the bandit that plays under a prior."""
-        return registry.build(
+        bandit = registry.build(
             self.algorithm,
             candidates=ContextualActions(action_dim=self.dimension, context_dim=0),
             kernel=prior.kernel,
@@ -438,6 +438,8 @@ class FittedBandit(Undisturbed):
             seed=self.seed,
             **self._settings,
         )
+        bandit._looks_at_units = False  # those of rewards before the first fit are not known
+        return bandit
 
     def _due(self, number: int) -> int:
         """Return to how many of so many rewards the fit in force is: a number of a fixed geometric sequence, or 0."""

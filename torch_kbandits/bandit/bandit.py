@@ -26,7 +26,7 @@ from torch_kbandits.bandit.learning import (
     restored,
     state_of,
 )
-from torch_kbandits.bandit.pieces import Pieces
+from torch_kbandits.bandit.pieces import FIRST_REWARDS, Pieces
 from torch_kbandits.bandit.saving import loaded, save
 from torch_kbandits.bandit.state import check_config, check_format, saved_answers, saved_state
 from torch_kbandits.bandit.undisturbed import Undisturbed
@@ -142,6 +142,9 @@ class Bandit(Undisturbed):
         self._visited_share = 1.0
         self._warned_of_stale_points = False
         self._pieces.warn_of_single_precision(3)
+
+    #: Whether the first rewards are looked at: are they about as large as the prior says?
+    _looks_at_units = True
 
     # ---------------------------------------------------------------- the loop
 
@@ -288,6 +291,8 @@ class Bandit(Undisturbed):
         # What learns shares buffers with the lookahead, and writes to them.
         ahead, self._outlook = self._known_ahead(self._standing), None
         after = learned(self._pieces, self._standing, X, Y, stages, pending, clock, ahead)
+        if self._looks_at_units and ledger.num_told < FIRST_REWARDS <= after.ledger.num_told:
+            self._pieces.warn_of_far_rewards(after.ledger.told_since(0), after.told.kernel_bound(), 4)
         # A batch of which all is told and nothing learned stays what it was.
         held = after.ledger.held
         stays = ahead is not None and held and not pending.ids and ahead.looks_from(held[0].X, held[0].stages)

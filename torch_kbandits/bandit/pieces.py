@@ -23,16 +23,20 @@ from torch_kbandits.candidates import Candidates
 from torch_kbandits.candidates.timed import timed, untimed
 from torch_kbandits.confidence import ConstantWidth, Width
 from torch_kbandits.dictionaries import DictionaryRule
-from torch_kbandits.errors import InputError, TheoryWarning
+from torch_kbandits.errors import InputError, KernelBanditWarning, TheoryWarning
 from torch_kbandits.kernels import ForgettingKernel, SpaceTimeKernel
 from torch_kbandits.memory import Memory
-from torch_kbandits.numerics.gram import check_kernel, prior_variance
+from torch_kbandits.numerics.gram import check_kernel, prior_mean, prior_variance
 from torch_kbandits.numerics.random import generator_for
 from torch_kbandits.observations.clock import Clock
+from torch_kbandits.observations.ledger import History
 from torch_kbandits.priors.means import PriorMean, mean_over, own_mean
 
 #: In single precision a regularization below this fraction of the prior variance drowns in rounding.
 _FLOAT32_REGULARIZATION = 1e-4
+
+#: So many rewards say whether a prior mean is far off: by more standard deviations than ``_FAR`` all of them.
+FIRST_REWARDS, _FAR = 3, 10.0
 
 #: Words that files have only where they say something: those of version 0.1.0 have them so.
 _ADDED_LAST = ("trigger", "memories", "advice", "mean")
@@ -330,6 +334,22 @@ class Pieces:
         for name in names:
             describe_value(name, getattr(self, name), config)
         return config | ({} if self.advice is None else self.advice.config())
+
+    def warn_of_far_rewards(self, told: History, kernel_bound: Tensor, stacklevel: int) -> None:
+        """Say that the first rewards are all far above or below what was expected, if so, as many calls above."""
+        mean = self.hypothesis.mean
+        with torch.no_grad():
+            expected = torch.zeros_like(told.Y) if mean is None else prior_mean(mean, told.X)
+        least, largest = (told.Y - expected).aminmax()
+        scale = (float(kernel_bound) + self.regularization) ** 0.5
+        if max(float(least), -float(largest)) > _FAR * scale:
+            warnings.warn(
+                f"The first {len(told.Y)} rewards are around {float(told.Y.mean()):.4g}, and "
+                f"{float(expected.mean()):.4g} ± {scale:.3g} was expected: points not tried look far worse or better "
+                "than any other. Give mean=, what is expected of rewards, or subtract it and scale them.",
+                KernelBanditWarning,
+                stacklevel=stacklevel + 1,
+            )
 
     def warn_of_single_precision(self, stacklevel: int) -> None:
         """Say that λ is too small for the dtype, if so, ``stacklevel`` calls above this one."""
