@@ -248,9 +248,12 @@ def test_neighbours_by_hand():
     assert near == [start | {name: value} for name, values in expected.items() for value in values]
 
 
-def test_coordinates_are_grouped_by_their_parameters():
+def test_coordinates_know_their_parameters_and_whether_they_are_continuous():
     kinds = [Float(0.0, 1.0), Categorical([1, 2, 3]), Categorical([1]), Integer(0, 9), Categorical([1, 2])]
-    assert ParameterSpace(dict(zip("abcde", kinds, strict=True))).groups == [0, 1, 1, 1, 2, 3]
+    kinds += [Float(0.0, 1.0, step=0.5), Float(1.0, 2.0, log=True), Float(2.0, 2.0)]
+    space = ParameterSpace(dict(zip("abcdefgh", kinds, strict=True)))
+    assert space.groups == [0, 1, 1, 1, 2, 3, 4, 5]
+    assert space.continuous == [0, 7]
 
 
 def test_parameters_of_a_single_value_take_no_coordinate():

@@ -24,6 +24,7 @@ from torch_kbandits import (
     algorithms,
     fit_prior,
 )
+from torch_kbandits.integrations.parameters import Categorical, Float, Integer, ParameterSpace
 from torch_kbandits.memory import BackToPrior, SlidingWindow
 from torch_kbandits.priors import fitting
 
@@ -430,6 +431,27 @@ def test_only_playable_points_are_asked_for_and_the_best_is_found():
     assert bandit.recommend()[0].tolist() == pytest.approx([0.7, 0.0, 1.0])
 
 
+def test_what_is_asked_for_scores_at_least_as_high_as_its_neighbours(monkeypatch):
+    for name in ("_SPREAD", "_NEAR"):  # points drawn at random, of which the best may be one by chance
+        monkeypatch.setattr(f"torch_kbandits.algorithms.fitted.{name}", 1)
+    space = ParameterSpace({"c": Categorical(range(30)), "x": Float(0.0, 1.0), "n": Integer(0, 30)})
+
+    def lead(neighbours):
+        words = {"snap": space.snap, "continuous": space.continuous, "neighbours": neighbours}
+        bandit = made(2, dimension=space.dimension, num_initial=8, **words)
+        X = space.sample(8, torch.Generator().manual_seed(0))
+        bandit.tell(X, bowl(X))
+        x = bandit.ask()
+        bandit.forget()
+        assert torch.equal(space.snap(x), x)
+        near = torch.cat([x, space.neighbours(x)])
+        scores = bandit.bandit.acquisition(candidates=near)(near.unsqueeze(1))
+        return float(scores[0] - scores[1:].max())
+
+    assert lead(space.neighbours) > -1e-9
+    assert lead(lambda x: x[:0]) < -1e-6
+
+
 def test_first_points_cover_the_cube_also_where_several_wait():
     bandit = made(num_initial=16)
     X = torch.cat([bandit.ask(3), bandit.ask(13)])
@@ -536,6 +558,8 @@ def test_what_makes_no_sense_is_refused():
         made(snap=lambda x: x[:, :1]).ask()
     with pytest.raises(InputError):
         made().ask(0)
+    with pytest.raises(InputError, match="what neighbours returns"):
+        play(made(num_initial=2, neighbours=lambda x: x[:, :1]), 3)
     with pytest.raises(InputError, match="told nothing"):
         play(made(), 3).replay(play(made(), 2).history)
 
@@ -566,3 +590,7 @@ def test_methods_refuse_what_makes_no_sense_on_the_cube():
             made(kernel=kernel)
     with pytest.raises(InputError, match="snap must be a function"):
         made(snap=[0.0, 1.0])
+    with pytest.raises(InputError, match="neighbours must be a function"):
+        made(neighbours=3)
+    with pytest.raises(InputError, match="continuous must be coordinates from 0 to 1"):
+        made(continuous=[2])

@@ -58,6 +58,12 @@ class ParameterSpace:
         widths = [parameter.columns for parameter in self.parameters.values() if parameter.columns]
         return [number for number, width in enumerate(widths) for _ in range(width)]
 
+    @property
+    def continuous(self) -> list[int]:
+        """The coordinates of floats without a step, which may take any value but for rounding."""
+        kinds = (kind for kind in self.parameters.values() for _ in range(kind.columns))
+        return [column for column, kind in enumerate(kinds) if isinstance(kind, Float) and kind.step is None]
+
     def encode(self, configurations: Sequence[Mapping[str, Any]]) -> Tensor:
         """Return n configurations as points (n, d), in double precision. Names that are no parameters are left out.
 

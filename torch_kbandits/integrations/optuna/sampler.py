@@ -258,6 +258,8 @@ class KernelBanditSampler(BaseSampler):
         bandit = FittedBandit(
             dimension=space.dimension,
             snap=space.snap,
+            continuous=space.continuous,
+            neighbours=space.neighbours,
             kernel=self._kernel_on(space.dimension),
             seed=self._seed,
             **self._words,

@@ -218,6 +218,8 @@ class KernelBanditSearchCV(SequentialSearchCV):
         return FittedBandit(
             dimension=untried.space.dimension,
             snap=untried,
+            continuous=untried.space.continuous,
+            neighbours=untried.space.neighbours,
             algorithm=self.algorithm,
             beta=self.beta,
             num_initial=num_initial,
