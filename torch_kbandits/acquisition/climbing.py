@@ -50,12 +50,14 @@ def climb(
         if columns and function(points.detach().requires_grad_().unsqueeze(-2)).requires_grad:
             climbed = _along_the_gradient(function, points, columns)
             points, scores = _better(points, scores, climbed, _scores(function, climbed))
-        for _ in range(_EXCHANGES if neighbours is not None else 0):
+        if neighbours is None:
+            break
+        for _ in range(_EXCHANGES):
             held = scores
             points, scores = _exchanged(function, points, scores, neighbours)
             if not _has_grown(held, scores):
                 break
-        if neighbours is None or not _has_grown(before, scores):
+        if not _has_grown(before, scores):
             break
     return points
 
@@ -63,11 +65,13 @@ def climb(
 def _along_the_gradient(function: AcquisitionFunction, points: Tensor, columns: list[int]) -> Tensor:
     """Return points (n, d) whose columns climbed for some steps, each on its own."""
     others = {column: points[:, column] for column in range(points.shape[-1]) if column not in columns}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", OptimizationWarning)  # of searches that end after so many steps
+    with warnings.catch_warnings(record=True) as caught:  # BoTorch's own are shown whatever the filters say
         climbed, _ = gen_candidates_scipy(
             points.unsqueeze(-2), function, 0.0, 1.0, fixed_features=others, options={"maxiter": _STEPS}
         )
+    for warning in caught:
+        if not issubclass(warning.category, OptimizationWarning):  # of searches that end after so many steps
+            warnings.warn(warning.message, stacklevel=2)
     return climbed.squeeze(-2).detach()
 
 

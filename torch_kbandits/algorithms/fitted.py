@@ -94,8 +94,9 @@ class FittedBandit(Undisturbed):
 
     The first points fill the cube evenly. Then kernel, λ, centre and scale are fitted to the rewards, and again
     whenever there are a quarter more; in between a named algorithm plays with them as if they were known. So no theorem
-    covers a run. Points are chosen among some thousands that cover the cube and then crowd around the best, so whatever
-    ``snap`` calls playable can be played: numbers, whole numbers, choices.
+    covers a run. Points are chosen among some thousands that cover the cube and crowd around the best one played, and
+    then by a search from the best of these, see ``climb``. So whatever ``snap`` calls playable can be played: numbers,
+    whole numbers, choices.
 
     As for every bandit its state is a function of the configuration, the seed, the history and the points pending.
 
@@ -422,7 +423,7 @@ class FittedBandit(Undisturbed):
             function = bandit.acquisition(candidates=points, time=time)
             starts = torch.cat([_highest(function, self._playable(part)) for part in parts])
             found = climb(function, starts, continuous=self._continuous, neighbours=self._exchanges(generator))
-            points = torch.cat([starts, self._playable(found)])
+            points = self._playable(torch.cat([starts, found]))
         return bandit.ask(candidates=points, time=time, return_ids=True)
 
     def _exchanges(self, generator: torch.Generator) -> Callable[[Tensor], Tensor] | None:

@@ -68,7 +68,7 @@ class GroupedKernel(Kernel):
         self.base_kernel = deepcopy(base_kernel)
         if self.base_kernel.has_lengthscale:
             # Through a logarithm, whose inverse at 0 is 1 in every precision.
-            unit = Positive(transform=torch.exp, inv_transform=torch.log, initial_value=1.0)
+            unit = Positive(transform=torch.exp, inv_transform=torch.log, initial_value=1.0)  # pyright: ignore
             self.base_kernel.register_constraint("raw_lengthscale", unit)
             cast(Parameter, self.base_kernel.raw_lengthscale).requires_grad_(False)
 
