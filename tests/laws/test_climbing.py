@@ -96,6 +96,10 @@ def test_functions_without_a_gradient_are_searched_by_exchanges():
     function = Score(lambda X: (target == X).sum(-1).double())
     found = climb(function, starts(), continuous=CONTINUOUS, neighbours=SPACE.neighbours)
     assert [values["c"] for values in SPACE.decode(found)] == ["c"] * 6
+    kinked = Score(lambda X: -(X - target).abs().sqrt().sum(-1))  # its gradient at the best y is not a number
+    begin = starts()
+    begin[:, -1] = 1.0
+    assert (kinked(climb(kinked, begin, continuous=[7])[:, None]) >= kinked(begin[:, None])).all()
     nowhere = climb(function, starts(), continuous=CONTINUOUS, neighbours=lambda x: x[:0])
     assert torch.equal(nowhere, starts())
     assert nowhere.dtype == DOUBLE

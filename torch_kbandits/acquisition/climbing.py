@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 from botorch.acquisition import AcquisitionFunction
+from botorch.exceptions.errors import OptimizationGradientError
 from botorch.exceptions.warnings import OptimizationWarning
 from botorch.generation.gen import gen_candidates_scipy
 from torch import Tensor
@@ -38,7 +39,7 @@ def climb(
     Args:
         function: of single points, (b, 1, d) to (b,).
         starts: (n, d), n >= 1, in [0, 1]^d, where the other coordinates have values that they may take.
-        continuous: the coordinates that may take any value; they climb if the function has a gradient.
+        continuous: the coordinates that may take any value; they climb where the function has a gradient.
         neighbours: takes a point (1, d) to those (k, d) that may take its place; None where there are none.
 
     Cost: some hundred evaluations of the function at n points, and ten at all their neighbours.
@@ -66,9 +67,12 @@ def _along_the_gradient(function: AcquisitionFunction, points: Tensor, columns: 
     """Return points (n, d) whose columns climbed for some steps, each on its own."""
     others = {column: points[:, column] for column in range(points.shape[-1]) if column not in columns}
     with warnings.catch_warnings(record=True) as caught:  # BoTorch's own are shown whatever the filters say
-        climbed, _ = gen_candidates_scipy(
-            points.unsqueeze(-2), function, 0.0, 1.0, fixed_features=others, options={"maxiter": _STEPS}
-        )
+        try:
+            climbed, _ = gen_candidates_scipy(
+                points.unsqueeze(-2), function, 0.0, 1.0, fixed_features=others, options={"maxiter": _STEPS}
+            )
+        except OptimizationGradientError:  # not a number somewhere on the way
+            return points
     for warning in caught:
         if not issubclass(warning.category, OptimizationWarning):  # of searches that end after so many steps
             warnings.warn(warning.message, stacklevel=2)
