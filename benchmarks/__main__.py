@@ -16,6 +16,7 @@ from benchmarks import (
     model_window,
     nystrom_fit,
     online_tells,
+    optuna_mixed,
     optuna_suggestions,
     resampling_regret,
     sharded_arms,
@@ -40,6 +41,7 @@ BENCHMARKS: dict[str, Callable[[bool], Report]] = {
     "thompson_draws": thompson_draws.run,
     "online_tells": online_tells.run,
     "model_window": model_window.run,
+    "optuna_mixed": optuna_mixed.run,
     "optuna_suggestions": optuna_suggestions.run,
 }
 

@@ -11,6 +11,7 @@ from problems import rbf
 
 from torch_kbandits import FixedDictionary, GreedyDictionary, InputError, Linear, Quadratic
 from torch_kbandits.memory import Discount, Restart, SlidingWindow, UncertaintyInjection
+from torch_kbandits.priors import default_kernel
 
 LAMBDA, SCALE, LENGTH = 0.3, 900.0, 0.35
 TRIALS = 12
@@ -144,7 +145,6 @@ def test_hyperparameters_of_the_default_model_maximise_the_likelihood_of_botorch
     """The fit is that of BoTorch's exact model with the same kernel, priors and standardised outcomes."""
     from botorch.fit import fit_gpytorch_mll
     from botorch.models import SingleTaskGP
-    from botorch.models.utils.gpytorch_modules import get_covar_module_with_dim_scaled_prior
     from gpytorch.mlls import ExactMarginalLogLikelihood
 
     client = client_of(BRANIN, "-y", model="exact")
@@ -157,7 +157,7 @@ def test_hyperparameters_of_the_default_model_maximise_the_likelihood_of_botorch
     theirs = SingleTaskGP(
         torch.tensor(X),
         torch.tensor(Y, dtype=torch.float64).unsqueeze(-1),
-        covar_module=get_covar_module_with_dim_scaled_prior(2, use_rbf_kernel=False),
+        covar_module=default_kernel(2).base_kernel,
     )
     fit_gpytorch_mll(ExactMarginalLogLikelihood(theirs.likelihood, theirs))
     theirs.eval()

@@ -29,7 +29,7 @@ from problems import exactly
 import torch_kbandits as kb
 from torch_kbandits import InputError, confidence, dictionaries, memory
 from torch_kbandits.errors import DamagedFileError, StateMismatchError
-from torch_kbandits.integrations.ax.fitting import default_kernel
+from torch_kbandits.integrations.ax.fitting import scaled_kernel
 from torch_kbandits.integrations.ax.models import ModelSettings
 from torch_kbandits.integrations.ax.storage import value_classes
 
@@ -57,7 +57,8 @@ KERNELS = {
     "matern": lambda: scaled(MaternKernel(nu=1.5)),
     "sum": lambda: scaled(RQKernel()) + PeriodicKernel().double() * LinearKernel().double(),
     "bounded": lambda: scaled(RBFKernel(lengthscale_constraint=Interval(0.1, 1.0 / 3.0))),
-    "prior": lambda: default_kernel(2),
+    "prior": lambda: scaled_kernel([0, 1]),
+    "grouped": lambda: scaled_kernel([0, 0]),
     "cosine": lambda: CosineKernel().double(),
     "choices": lambda: scaled(RBFKernel(active_dims=(0,)) * CategoricalKernel(active_dims=(1,))),
     "single": lambda: ScaleKernel(MaternKernel()),

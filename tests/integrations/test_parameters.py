@@ -209,6 +209,53 @@ def test_snap_keeps_leading_dimensions():
     assert torch.equal(space.snap(points).reshape(12, -1), space.snap(points.reshape(12, -1)))
 
 
+@examples(20)
+@given(space=SPACES, seed=SEEDS)
+def test_neighbours_are_configurations_that_differ_in_one_parameter(space, seed):
+    generator = torch.Generator().manual_seed(seed)
+    points = space.sample(2, generator)
+    near = space.neighbours(points)
+    assert near.shape[1] == space.dimension
+    assert torch.equal(space.snap(near), near)
+    origins = space.decode(points)
+    for configuration in space.decode(near):
+        assert any(
+            sum(repr(configuration[name]) != repr(origin[name]) for name in space.parameters) == 1 for origin in origins
+        )
+
+
+def test_neighbours_by_hand():
+    space = ParameterSpace(
+        {
+            "x": Float(0.0, 1.0),
+            "c": Categorical(["red", "green", "blue"]),
+            "one": Categorical([7]),
+            "flag": Categorical([False, True]),
+            "step": Float(0.0, 0.3, step=0.1),
+            "n": Integer(0, 99),
+            "log": Integer(1, 1000, log=True),
+        }
+    )
+    start = {"x": 0.25, "c": "green", "one": 7, "flag": True, "step": 0.1, "n": 3, "log": 999}
+    near = space.decode(space.neighbours(space.encode([start])))
+    expected = {
+        "c": ["red", "blue"],
+        "flag": [False],
+        "step": [0.0, 0.2, 0.3],
+        "n": [2, 4, 1, 5, 7, 11, 19, 35, 67],
+        "log": [998, 1000, 997, 995, 991, 983, 967, 935, 871, 743, 487],
+    }
+    assert near == [start | {name: value} for name, values in expected.items() for value in values]
+
+
+def test_coordinates_know_their_parameters_and_whether_they_are_continuous():
+    kinds = [Float(0.0, 1.0), Categorical([1, 2, 3]), Categorical([1]), Integer(0, 9), Categorical([1, 2])]
+    kinds += [Float(0.0, 1.0, step=0.5), Float(1.0, 2.0, log=True), Float(2.0, 2.0)]
+    space = ParameterSpace(dict(zip("abcdefgh", kinds, strict=True)))
+    assert space.groups == [0, 1, 1, 1, 2, 3, 4, 5]
+    assert space.continuous == [0, 7]
+
+
 def test_parameters_of_a_single_value_take_no_coordinate():
     space = ParameterSpace({"a": Float(2.0, 2.0), "b": Integer(3, 4, step=5), "c": Categorical(["only"])})
     assert space.dimension == 0

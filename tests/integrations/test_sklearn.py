@@ -175,9 +175,9 @@ def test_the_same_seed_gives_the_same_search_and_another_seed_another():
 
 def test_two_workers_give_what_batches_of_two_give():
     with parallel_config(backend="threading"):
-        two = searched(n_iter=4, num_initial=2, n_jobs=2)
-    assert table(two) == table(searched(n_iter=4, num_initial=2, batch_size=2))
-    assert table(two) != table(searched(n_iter=4, num_initial=2))
+        two = searched(n_iter=6, num_initial=2, n_jobs=2)
+    assert table(two) == table(searched(n_iter=6, num_initial=2, batch_size=2))
+    assert table(two) != table(searched(n_iter=6, num_initial=2))
 
 
 @pytest.mark.slow

@@ -24,8 +24,9 @@ from torch_kbandits import (
     algorithms,
     fit_prior,
 )
+from torch_kbandits.integrations.parameters import Categorical, Float, Integer, ParameterSpace
 from torch_kbandits.memory import BackToPrior, SlidingWindow
-from torch_kbandits.priors import fitting
+from torch_kbandits.priors import default_kernel, fitting
 
 BRANIN = Branin(negate=True).double()
 SPAN = BRANIN.bounds[1] - BRANIN.bounds[0]
@@ -60,33 +61,45 @@ def grid(x):
 # ---------------------------------------------------------------- fits
 
 
-def log_posterior(X, y, lengthscale, variance, noise):
-    """Of a Matérn 5/2 kernel with lengthscales (d,) and of a noise variance, up to a constant, with their priors."""
-    r = math.sqrt(5.0) * np.sqrt((((X[:, None] - X[None]) / lengthscale) ** 2).sum(-1))
+def log_posterior(X, y, groups, lengthscale, variance, noise):
+    """Of a Matérn 5/2 kernel with lengthscales (G,) of groups of columns and of a noise variance, with their priors."""
+    r = math.sqrt(5.0) * np.sqrt((((X[:, None] - X[None]) / lengthscale[list(groups)]) ** 2).sum(-1))
     V = variance * (1.0 + r + r**2 / 3.0) * np.exp(-r) + noise * np.eye(len(y))
     likelihood = -0.5 * (y @ np.linalg.solve(V, y) + np.linalg.slogdet(V)[1])
-    lengths = (2.0 * np.log(lengthscale) - 6.0 * lengthscale).sum()  # Gamma(3, 6)
+    logs = np.log(lengthscale)
+    lengths = (-logs - 0.5 * (logs - math.log(0.5 * math.sqrt(len(logs)))) ** 2).sum()  # log-normal
     scale = np.log(variance) - 0.15 * variance  # Gamma(2, 0.15)
     return likelihood + lengths + scale - np.log(noise) - 0.5 * (np.log(noise) + 4.0) ** 2  # log-normal
 
 
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize("seed", [0, 1, 2])
-def test_a_fit_is_a_maximum_of_the_marginal_posterior(seed):
-    X, Y = data(40, 2, seed)
-    fit = fit_prior(X, Y[:, 0])
+@pytest.mark.parametrize("groups", [(0, 1), (0, 1, 1)])
+def test_a_fit_is_a_maximum_of_the_marginal_posterior(seed, groups):
+    X, Y = data(40, len(groups), seed)
+    fit = fit_prior(X, Y[:, 0], default_kernel(len(groups), groups))
     points, y = dense(X, fit.scaled(Y[:, 0]))
     lengthscale, variance = dense(fit.kernel.base_kernel.lengthscale[0], fit.kernel.outputscale)
     found = np.array([*lengthscale, variance, fit.regularization])
 
     def at(parameters):
-        return log_posterior(points, y, parameters[:2], parameters[2], parameters[3])
+        return log_posterior(points, y, groups, parameters[:2], parameters[2], parameters[3])
 
     for place in range(4):
         for factor in (0.8, 0.95, 1.05, 1.25):
             changed = found.copy()
             changed[place] *= factor
             assert at(changed) < at(found)
+
+
+def test_the_default_kernel_has_a_length_scale_for_each_parameter():
+    X = data(9, 4)[0]
+    several, each, alone = default_kernel(4, [0, 1, 1, 1]), default_kernel(4), default_kernel(4, range(4))
+    assert [kernel.base_kernel.lengthscale.shape for kernel in (several, each)] == [(1, 2), (1, 4)]
+    assert torch.equal(each(X).to_dense(), alone(X).to_dense())
+    assert torch.equal(fit_prior(X, X[:, 0]).kernel(X).to_dense(), fit_prior(X, X[:, 0], each).kernel(X).to_dense())
+    with pytest.raises(InputError, match="one number for each of the 4 columns"):
+        default_kernel(4, [0, 1])
 
 
 def test_a_fit_does_not_depend_on_the_units_of_the_rewards():
@@ -430,6 +443,27 @@ def test_only_playable_points_are_asked_for_and_the_best_is_found():
     assert bandit.recommend()[0].tolist() == pytest.approx([0.7, 0.0, 1.0])
 
 
+def test_what_is_asked_for_scores_at_least_as_high_as_its_neighbours(monkeypatch):
+    for name in ("_SPREAD", "_NEAR"):  # points drawn at random, of which the best may be one by chance
+        monkeypatch.setattr(f"torch_kbandits.algorithms.fitted.{name}", 1)
+    space = ParameterSpace({"c": Categorical(range(30)), "x": Float(0.0, 1.0), "n": Integer(0, 30)})
+
+    def lead(neighbours):
+        words = {"snap": space.snap, "continuous": space.continuous, "neighbours": neighbours}
+        bandit = made(2, dimension=space.dimension, num_initial=8, **words)
+        X = space.sample(8, torch.Generator().manual_seed(0))
+        bandit.tell(X, bowl(X))
+        x = bandit.ask()
+        bandit.forget()
+        assert torch.equal(space.snap(x), x)
+        near = torch.cat([x, space.neighbours(x)])
+        scores = bandit.bandit.acquisition(candidates=near)(near.unsqueeze(1))
+        return float(scores[0] - scores[1:].max())
+
+    assert lead(space.neighbours) > -1e-9
+    assert lead(lambda x: x[:0]) < -1e-6
+
+
 def test_first_points_cover_the_cube_also_where_several_wait():
     bandit = made(num_initial=16)
     X = torch.cat([bandit.ask(3), bandit.ask(13)])
@@ -536,6 +570,8 @@ def test_what_makes_no_sense_is_refused():
         made(snap=lambda x: x[:, :1]).ask()
     with pytest.raises(InputError):
         made().ask(0)
+    with pytest.raises(InputError, match="what neighbours returns"):
+        play(made(num_initial=2, neighbours=lambda x: x[:, :1]), 3)
     with pytest.raises(InputError, match="told nothing"):
         play(made(), 3).replay(play(made(), 2).history)
 
@@ -566,3 +602,7 @@ def test_methods_refuse_what_makes_no_sense_on_the_cube():
             made(kernel=kernel)
     with pytest.raises(InputError, match="snap must be a function"):
         made(snap=[0.0, 1.0])
+    with pytest.raises(InputError, match="neighbours must be a function"):
+        made(neighbours=3)
+    with pytest.raises(InputError, match="continuous must be coordinates from 0 to 1"):
+        made(continuous=[2])

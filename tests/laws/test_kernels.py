@@ -4,13 +4,13 @@ import numpy as np
 import oracles
 import pytest
 import torch
-from gpytorch.kernels import Kernel, RBFKernel, ScaleKernel
+from gpytorch.kernels import Kernel, MaternKernel, RBFKernel, ScaleKernel
 from problems import DOUBLE, data, difference, rbf, scaled
 from torch import Tensor
 
 from torch_kbandits import ForgettingKernel, InputError, NystromGP, OnlineGP, WienerKernel
 from torch_kbandits.errors import NotPositiveDefiniteError
-from torch_kbandits.kernels import PerActionLinearKernel, PrecomputedKernel, SpaceTimeKernel
+from torch_kbandits.kernels import GroupedKernel, PerActionLinearKernel, PrecomputedKernel, SpaceTimeKernel
 from torch_kbandits.numerics.gram import gram
 
 
@@ -131,6 +131,14 @@ BATCHES = {
         ),
         [WienerKernel(0.1, -1.0, active_dims=(0,)), WienerKernel(0.4, -1.0, active_dims=(0,))],
     ),
+    "grouped": lambda: (
+        grouped([[0.4, 2.0], [0.8, 3.0]], batch_shape=torch.Size([2])),
+        [grouped([0.4, 2.0]), grouped([0.8, 3.0])],
+    ),
+    "grouped, some columns": lambda: (
+        grouped([[0.4, 2.0], [0.8, 3.0]], (1, 0), batch_shape=torch.Size([2]), active_dims=(2, 0)),
+        [grouped(scales, (1, 0), active_dims=(2, 0)) for scales in ([0.4, 2.0], [0.8, 3.0])],
+    ),
     "space and time": lambda: (
         SpaceTimeKernel(two_lengthscales(), ForgettingKernel(0.1)),
         [SpaceTimeKernel(ScaleKernel(rbf(length)).double(), ForgettingKernel(0.1)) for length in (0.4, 0.8)],
@@ -141,6 +149,12 @@ BATCHES = {
     ),
 }
 JOINT = torch.cat([torch.tensor([0, 3, 3, 5, 1, 2], dtype=DOUBLE).unsqueeze(-1), data(6, 2)[0]], -1)
+
+
+def grouped(lengthscales, groups=(1, 0, 0), **words):
+    kernel = GroupedKernel(MaternKernel(nu=2.5), groups, **words).double()
+    kernel.lengthscale = torch.tensor(lengthscales, dtype=DOUBLE).unsqueeze(-2)
+    return kernel
 
 
 def two_lengthscales():

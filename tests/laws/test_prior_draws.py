@@ -8,7 +8,7 @@ from botorch.exceptions.errors import UnsupportedError
 from gpytorch.kernels import MaternKernel, PeriodicKernel, RBFKernel, RQKernel
 from problems import DOUBLE, KERNELS, data, difference, exactly, linear, matern, rbf, scaled
 
-from torch_kbandits.kernels import ForgettingKernel, SpaceTimeKernel
+from torch_kbandits.kernels import ForgettingKernel, GroupedKernel, SpaceTimeKernel
 from torch_kbandits.numerics import prior_draws as module
 from torch_kbandits.numerics import waves
 from torch_kbandits.numerics.prior_draws import FourierDraws, JointDraws, LowRankDraws, prior_draws
@@ -77,7 +77,12 @@ def test_fourier_draws_have_the_prior_covariance(name, kind, few_features):
 
 
 @pytest.mark.parametrize(
-    ("kernel", "dimension"), [(ForgettingKernel(0.1), 1), (SpaceTimeKernel(rbf(0.5), ForgettingKernel(0.1)), 2)]
+    ("kernel", "dimension"),
+    [
+        (ForgettingKernel(0.1), 1),
+        (SpaceTimeKernel(rbf(0.5), ForgettingKernel(0.1)), 2),
+        (GroupedKernel(rbf(0.5), (0, 0, 1)), 3),
+    ],
 )
 def test_a_subclass_has_no_waves_of_its_parent(kernel, dimension):
     """It may be another function."""

@@ -28,7 +28,7 @@ from problems import DOUBLE, data, rbf
 from torch_kbandits import Bandit, ForgettingKernel, StateMismatchError, WienerKernel, algorithms
 from torch_kbandits.bandit.saving.kernels import describe, rebuild
 from torch_kbandits.bandit.state import describe_kernel
-from torch_kbandits.kernels import PerActionLinearKernel, PrecomputedKernel, SpaceTimeKernel
+from torch_kbandits.kernels import GroupedKernel, PerActionLinearKernel, PrecomputedKernel, SpaceTimeKernel
 from torch_kbandits.numerics.gram import gram
 
 X = data(12, 3)[0]
@@ -69,6 +69,9 @@ KERNELS = {
     "botorch's old": lambda: get_matern_kernel_with_gamma_prior(ard_num_dims=3),
     "categories": lambda: RBFKernel(active_dims=(0, 1)) * CategoricalKernel(active_dims=(2,), ard_num_dims=1),
     "space and time": lambda: SpaceTimeKernel(RBFKernel(ard_num_dims=2), ForgettingKernel(0.03)),
+    "grouped": lambda: ScaleKernel(
+        GroupedKernel(MaternKernel(nu=1.5), (0, 1, 1), lengthscale_prior=GammaPrior(3.0, 6.0), active_dims=(2, 0, 1))
+    ),
     "per action": lambda: PerActionLinearKernel(2),
     "nested": nested,
     "frozen": frozen,

@@ -1,6 +1,7 @@
 """How good a candidate is: BoTorch acquisition functions, and the rules by which a bandit chooses with them."""
 
 from torch_kbandits.acquisition import noisy_improvement as noisy_improvement
+from torch_kbandits.acquisition.climbing import climb
 from torch_kbandits.acquisition.kernel_ucb import KernelUCB, UpperConfidenceRule
 from torch_kbandits.acquisition.pending import hallucinate
 from torch_kbandits.acquisition.rules import (
@@ -28,6 +29,7 @@ __all__ = [
     "UniformRule",
     "UpperConfidenceRule",
     "Verdict",
+    "climb",
     "hallucinate",
     "theoretical_discretization_size",
 ]

@@ -9,10 +9,12 @@ from typing import Any, Literal, Self, overload
 
 import numpy as np
 import torch
+from botorch.acquisition import AcquisitionFunction
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits import checks
+from torch_kbandits.acquisition import climb
 from torch_kbandits.algorithms import registry
 from torch_kbandits.bandit import Asked, Bandit
 from torch_kbandits.bandit.saving import loaded, save
@@ -61,8 +63,11 @@ _FIRST_REGULARIZATION = 1.0
 #: Points of the cube at which the kernel is compared with the one that a file makes.
 _COMPARED = 16
 
-#: Points of the cube at which a search begins, and near the best point so far in each of its later steps.
+#: Points of the cube, and near the best point played, at which a search looks first.
 _SPREAD, _NEAR = 2048, 256
+
+#: From so many of the best of both it goes on, and looks at so many points near each where nobody says which.
+_STARTS, _NEARER = 6, 16
 
 #: Deviation of the points near the best one, step by step, in units of the cube.
 _RADII = (0.1, 0.03, 0.01, 0.003)
@@ -89,14 +94,19 @@ class FittedBandit(Undisturbed):
 
     The first points fill the cube evenly. Then kernel, λ, centre and scale are fitted to the rewards, and again
     whenever there are a quarter more; in between a named algorithm plays with them as if they were known. So no theorem
-    covers a run. Points are chosen among some thousands that cover the cube and then crowd around the best, so whatever
-    ``snap`` calls playable can be played: numbers, whole numbers, choices.
+    covers a run. Points are chosen among some thousands that cover the cube and crowd around the best one played, and
+    then by a search from the best of these, see ``climb``. So whatever ``snap`` calls playable can be played: numbers,
+    whole numbers, choices.
 
     As for every bandit its state is a function of the configuration, the seed, the history and the points pending.
 
     Args:
         dimension: d, the number of coordinates.
         snap: takes points (n, d) of the cube to the nearest playable ones, (n, d); None where all are playable.
+        continuous: the coordinates that ``snap`` leaves as they are but for rounding, along which a search climbs; none
+            unless given where there is a ``snap``, else all.
+        neighbours: takes a point (1, d) to playable ones (k, d) that a search tries in its place, such as those of
+            which one choice is another: ``ParameterSpace.neighbours``. Unless given, points drawn near it.
         algorithm: a registry name of an algorithm that takes ``ContextualActions``, such as "ek-ucb" or "gp-ts".
         kernel: any GPyTorch kernel whose free parameters are fitted; ``fitting.default_kernel`` unless given.
         beta: as in the algorithms; 2 unless given, where the algorithm takes one.
@@ -124,6 +134,8 @@ class FittedBandit(Undisturbed):
         *,
         dimension: int,
         snap: Callable[[Tensor], Tensor] | None = None,
+        continuous: Sequence[int] | None = None,
+        neighbours: Callable[[Tensor], Tensor] | None = None,
         algorithm: str = "ek-ucb",
         kernel: Kernel | None = None,
         beta: float | Width | None = None,
@@ -140,8 +152,9 @@ class FittedBandit(Undisturbed):
         self.num_initial = num_initial
         if kernel is not None:
             checks.instance("kernel", kernel, Kernel, "a GPyTorch kernel, such as RBFKernel().double()")
-        if snap is not None and not callable(snap):
-            raise InputError(f"snap must be a function of points (n, d), got {checks.describe(snap)}.")
+        for name, function in (("snap", snap), ("neighbours", neighbours)):
+            if function is not None and not callable(function):
+                raise InputError(f"{name} must be a function of points (n, d), got {checks.describe(function)}.")
         checks.instance("clip", clip, bool, "True or False")
         self.algorithm = algorithm
         self.clip = clip
@@ -156,7 +169,10 @@ class FittedBandit(Undisturbed):
         given = {"beta": beta, "memory": memory}
         self._settings = settings | {word: value for word, value in given.items() if value is not None}
         self._kernel = default_kernel(dimension) if kernel is None else deepcopy(kernel)
-        self._snap = snap
+        self._snap, self._neighbours = snap, neighbours
+        self._continuous = tuple(range(dimension) if continuous is None and snap is None else continuous or ())
+        if not {*self._continuous} <= {*range(dimension)}:
+            raise InputError(f"continuous must be coordinates from 0 to {dimension - 1}, got {continuous!r}.")
         self._memory = memory
         self._rewards: list[float] = []
         self._warned_of_clipping = False
@@ -339,7 +355,9 @@ class FittedBandit(Undisturbed):
             FileError: if the file cannot be written; then an old one of that name is as it was.
         """
         words = {"dimension": self.dimension, "algorithm": self.algorithm, "num_initial": self.num_initial}
-        words |= {"kernel": self._kernel, "snap": self._snap, "clip": self.clip, "seed": self.seed}
+        words |= {"kernel": self._kernel, "snap": self._snap}
+        words |= {"continuous": self._continuous, "neighbours": self._neighbours}
+        words |= {"clip": self.clip, "seed": self.seed}
         save(self, path, words | self._settings, self._spread(_COMPARED))
 
     @classmethod
@@ -392,19 +410,30 @@ class FittedBandit(Undisturbed):
         generator = generator_for(self.seed, number, "search")
         told = bandit.history
         recent = slice(-_PLAYED, None) if self._memory is not None else told.Y.argsort(descending=True)[:_PLAYED]
-        points = self._spread(_SPREAD, number)
+        parts = [self._spread(_SPREAD, number)]
         try:
             played = bandit.candidates.actions(told.X[recent]).unique(dim=0)
             best = bandit.recommend(candidates=played, time=time)
-            points = torch.cat([points, best, *(self._near(best, radius, generator) for radius in _RADII)])
+            near = (self._near(best, radius, generator, _NEAR) for radius in _RADII)
+            parts.append(torch.cat([best, *near]))
         except EmptyHistoryError:  # all is forgotten by now
             pass
-        points = self._playable(points)
+        points = self._playable(torch.cat(parts))
         if bandit.rule.grows_with_mean_and_variance:
-            for radius in _RADII:
-                x = bandit.ask(candidates=points, time=time, remember=False)
-                points = self._playable(torch.cat([x, self._near(x, radius, generator)]))
+            function = bandit.acquisition(candidates=points, time=time)
+            starts = torch.cat([_highest(function, self._playable(part)) for part in parts])
+            found = climb(function, starts, continuous=self._continuous, neighbours=self._exchanges(generator))
+            points = self._playable(torch.cat([starts, found]))
         return bandit.ask(candidates=points, time=time, return_ids=True)
+
+    def _exchanges(self, generator: torch.Generator) -> Callable[[Tensor], Tensor] | None:
+        """Return what takes a point (1, d) to those that may take its place; None where all coordinates climb."""
+        given = self._neighbours
+        if given is not None:
+            return lambda x: checks.points("what neighbours returns", given(x), dimension=self.dimension, like=x)
+        if len(self._continuous) == self.dimension:
+            return None
+        return lambda x: self._playable(torch.cat([self._near(x, r, generator, _NEARER) for r in _RADII]))
 
     def _spread(self, size: int, number: int = 0, *, first: int = 0) -> Tensor:
         """Return points (size, d) that cover the cube evenly, of the Sobol sequence that a number scrambles."""
@@ -412,13 +441,13 @@ class FittedBandit(Undisturbed):
         engine = torch.quasirandom.SobolEngine(self.dimension, scramble=True, seed=seed)
         return engine.fast_forward(first).draw(size, dtype=torch.float64)
 
-    def _near(self, x: Tensor, radius: float, generator: torch.Generator) -> Tensor:
-        """Return points near x (1, d): all coordinates moved a little, a few, and a few drawn anew."""
+    def _near(self, x: Tensor, radius: float, generator: torch.Generator, size: int) -> Tensor:
+        """Return points (3 size, d) near x (1, d): all coordinates moved a little, a few, and a few drawn anew."""
         kind = {"generator": generator, "dtype": torch.float64, "device": "cpu"}
-        moved = x + radius * torch.randn(3 * _NEAR, self.dimension, **kind)
-        drawn = torch.rand(3 * _NEAR, self.dimension, **kind)
-        few = torch.rand(3 * _NEAR, self.dimension, **kind) < max(0.2, 1.0 / self.dimension)
-        parts = torch.arange(3 * _NEAR).unsqueeze(-1) // _NEAR
+        moved = x + radius * torch.randn(3 * size, self.dimension, **kind)
+        drawn = torch.rand(3 * size, self.dimension, **kind)
+        few = torch.rand(3 * size, self.dimension, **kind) < max(0.2, 1.0 / self.dimension)
+        parts = torch.arange(3 * size).unsqueeze(-1) // size
         near = torch.where((parts == 0) | ((parts == 1) & few), moved, x.expand_as(moved))
         return torch.where((parts == 2) & few, drawn, near).clamp(0.0, 1.0)
 
@@ -518,6 +547,12 @@ class FittedBandit(Undisturbed):
         """Return what a saved state must agree with beyond the configuration of the bandit that plays."""
         start = {"dimension": self.dimension, "algorithm": self.algorithm, "num_initial": self.num_initial}
         return start | {"clip": self.clip} | describe_kernel(self._kernel)
+
+
+def _highest(function: AcquisitionFunction, points: Tensor) -> Tensor:
+    """Return the points (k, d) from which a search goes on: those that score highest."""
+    with torch.no_grad():
+        return points[function(points.unsqueeze(-2)).topk(min(_STARTS, len(points))).indices]
 
 
 def _refuse(what: str, words: Mapping[str, Any]) -> None:

@@ -21,6 +21,9 @@ _GRID_BITS = 40
 #: A coordinate in double precision tells so many cells apart.
 _MOST_CELLS = 2**50
 
+#: Of more values than this those 1, 2, 4, … steps away are tried in the place of one.
+_FEW = 32
+
 #: The cells of larger integers are lost to rounding in the logarithm.
 _LARGEST_LOG_INTEGER = 2**40
 
@@ -48,6 +51,14 @@ class Parameter(ABC):
     def spread(self, uniform: Tensor) -> Tensor:
         """Return encodings (n, columns) of values that are uniform where numbers (n,) in [0, 1) are."""
         return self.snap(uniform.unsqueeze(-1))
+
+    @abstractmethod
+    def others(self, code: Tensor) -> Tensor:
+        """Return encodings (k, columns) of other values than that of one encoding (columns,), to try in its place.
+
+        All others where they are few, those 1, 2, 4, … steps away where they are many, and none where there are no
+        steps.
+        """
 
 
 @dataclass(frozen=True)
@@ -123,6 +134,12 @@ class Float(Parameter):
         if not self.columns:
             return _nothing(len(block))
         return self._on_grid(block) if self.step is None else _centres(_cells(block, self._steps), self._steps)
+
+    def others(self, code: Tensor) -> Tensor:
+        """Return the other values on steps to try; none without a step."""
+        if not self.columns or self.step is None:
+            return code.new_zeros(0, self.columns)
+        return _centres(_other_cells(int(_cells(code, self._steps)), self._steps), self._steps)
 
     def _number(self, name: str, value: Any) -> float:
         """Return a number of the range; with a step the number of its cell."""
@@ -238,6 +255,15 @@ class Integer(Parameter):
             return self._log_centres(self._log_values(block))
         return _centres(_cells(block, self._count), self._count)
 
+    def others(self, code: Tensor) -> Tensor:
+        """Return the other whole numbers to try."""
+        if not self.columns:
+            return code.new_zeros(0, 0)
+        if self.log:
+            cells = _other_cells(self._log_values(code)[0] - self.low, self._count)
+            return self._log_centres([self.low + int(cell) for cell in cells.flatten().tolist()])
+        return _centres(_other_cells(int(_cells(code, self._count)), self._count), self._count)
+
     def _number(self, name: str, value: Any) -> int:
         number = int(value) if isinstance(value, Integral) and not isinstance(value, bool) else self.low - 1
         if not self.low <= number <= self.high or (number - self.low) % self.step:
@@ -317,6 +343,10 @@ class Categorical(Parameter):
         """Return encodings (n, columns) of choices that are uniform where numbers (n,) in [0, 1) are."""
         return self._codes[_cells(uniform, len(self.choices)).long()]
 
+    def others(self, code: Tensor) -> Tensor:
+        """Return all other choices."""
+        return self._codes[torch.arange(len(self.choices)) != self._nearest(code.unsqueeze(0))]
+
     @property
     def _codes(self) -> Tensor:
         """The encodings of all choices, (number of choices, columns)."""
@@ -357,6 +387,16 @@ def _nothing(n: int) -> Tensor:
 def _cells(block: Tensor, count: int) -> Tensor:
     """Return in which of ``count`` equal cells of [0, 1] coordinates lie, of their shape."""
     return (block * count).floor().clamp(0, count - 1)
+
+
+def _other_cells(cell: int, count: int) -> Tensor:
+    """Return the cells (k, 1) of ``count`` to try in the place of one: all others, or those 1, 2, 4, … away."""
+    if count <= _FEW:
+        near = range(count)
+    else:
+        near = [cell + side * 2**power for power in range(count.bit_length()) for side in (-1, 1)]
+    others = [other for other in near if other != cell and 0 <= other < count]
+    return torch.tensor(others, dtype=torch.float64).unsqueeze(-1)
 
 
 def _centres(cells: Tensor, count: int) -> Tensor:

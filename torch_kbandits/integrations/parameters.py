@@ -52,6 +52,18 @@ class ParameterSpace:
         """The number of coordinates, d; 0 where every parameter has a single value."""
         return sum(parameter.columns for parameter in self.parameters.values())
 
+    @property
+    def groups(self) -> list[int]:
+        """Of each coordinate the number of its parameter among those that take some, (d,); see ``GroupedKernel``."""
+        widths = [parameter.columns for parameter in self.parameters.values() if parameter.columns]
+        return [number for number, width in enumerate(widths) for _ in range(width)]
+
+    @property
+    def continuous(self) -> list[int]:
+        """The coordinates of floats without a step, which may take any value but for rounding."""
+        kinds = (kind for kind in self.parameters.values() for _ in range(kind.columns))
+        return [column for column, kind in enumerate(kinds) if isinstance(kind, Float) and kind.step is None]
+
     def encode(self, configurations: Sequence[Mapping[str, Any]]) -> Tensor:
         """Return n configurations as points (n, d), in double precision. Names that are no parameters are left out.
 
@@ -79,6 +91,23 @@ class ParameterSpace:
         flat = points.reshape(math.prod(points.shape[:-1]), self.dimension)
         blocks = zip(self.parameters.values(), self._blocks(flat), strict=True)
         return torch.cat([parameter.snap(block) for parameter, block in blocks], -1).reshape(points.shape)
+
+    def neighbours(self, points: Tensor) -> Tensor:
+        """Return encodings (k, d) of configurations that differ from one of the points (n, d) in one parameter.
+
+        Choices are exchanged for any other, numbers on steps for any other where they are few and for those 1, 2, 4, …
+        steps away where they are many. Continuous parameters stay. For a local search over what has no gradient.
+        """
+        widths = [parameter.columns for parameter in self.parameters.values()]
+        starts = [sum(widths[:place]) for place in range(len(widths))]
+        found = [points[:0]]
+        for point in self.snap(points):
+            for parameter, start, width in zip(self.parameters.values(), starts, widths, strict=True):
+                others = parameter.others(point[start : start + width])
+                moved = point.repeat(len(others), 1)
+                moved[:, start : start + width] = others
+                found.append(moved)
+        return torch.cat(found)
 
     def sample(self, n: int, generator: torch.Generator, *, first: int = 0) -> Tensor:
         """Return the encodings (n, d) of n configurations, uniform and evenly spread (scrambled Sobol points).

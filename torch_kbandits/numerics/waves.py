@@ -119,6 +119,8 @@ def wave_frequencies(kernel: Kernel, dimension: int, number: int, generator: tor
             (wave_frequencies(cast(Kernel, each), dimension, number, generator) for each in kernel.kernels),
             start=torch.zeros(dimension, number, dtype=torch.float64, device="cpu"),
         )
+    if type(kernel) is ScaleKernel and kernel.active_dims is None:  # a factor leaves the shape of the density
+        return wave_frequencies(kernel.base_kernel, dimension, number, generator)
     base = kernel
     while type(base) is ScaleKernel:
         base = base.base_kernel

@@ -60,6 +60,7 @@ RECIPES = {
         Recipe(InfiniteWidthBNNKernel, ("depth", "acos_eps")),
         Recipe(ours.WienerKernel, ("origin",)),
         Recipe(ours.PrecomputedKernel, ("covariance",)),
+        Recipe(ours.GroupedKernel, ("groups",), parts=("base_kernel",)),
         Recipe(ours.PerActionLinearKernel, ("context_dim",)),
         Recipe(ours.SpaceTimeKernel, parts=("space_kernel", "time_kernel")),
     )

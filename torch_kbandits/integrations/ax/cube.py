@@ -61,6 +61,12 @@ class UnitCube(InputTransform):
                 columns.append(name)
         return columns
 
+    @property
+    def groups(self) -> list[int]:
+        """Of each column of the cube the position of its parameter; see ``GroupedKernel``."""
+        widths = [len(self._values(place)) if place in self.several else 1 for place in range(len(self.names))]
+        return [place for place, width in enumerate(widths) for _ in range(width)]
+
     def transform(self, X: Tensor) -> Tensor:
         """Return points (..., n, D) of the cube from numbers (..., n, d). Cost: O(n D)."""
         scaled = (X - self.lower) / self.span

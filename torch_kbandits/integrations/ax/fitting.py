@@ -1,15 +1,13 @@
 """Hyperparameters by marginal likelihood, in the units of the rewards whatever those are."""
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import cast
 
 from botorch.fit import fit_gpytorch_mll
-from botorch.models.utils.gpytorch_modules import (
-    get_covar_module_with_dim_scaled_prior,
-    get_gaussian_likelihood_with_lognormal_prior,
-)
+from botorch.models.utils.gpytorch_modules import get_gaussian_likelihood_with_lognormal_prior
 from gpytorch.constraints import Positive
 from gpytorch.kernels import Kernel, ScaleKernel
 from gpytorch.likelihoods import GaussianLikelihood
@@ -23,7 +21,7 @@ from torch_kbandits.likelihoods import UncertaintyInjectionLikelihood
 from torch_kbandits.memory import Growth, Linear
 from torch_kbandits.models import OnlineGP
 from torch_kbandits.numerics.random import seeded
-from torch_kbandits.priors.fitting import center_and_scale
+from torch_kbandits.priors.fitting import center_and_scale, default_kernel
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,12 +91,13 @@ def own_least_noise() -> AbstractContextManager[None]:
     return min_fixed_noise(float_value=0.0, double_value=0.0, half_value=0.0)
 
 
-def default_kernel(dimension: int) -> ScaleKernel:
-    """Return a scaled Matérn-5/2 kernel on the unit cube with BoTorch's present prior on its lengthscales.
+def scaled_kernel(groups: Sequence[int]) -> ScaleKernel:
+    """Return the default kernel of every fit, with a variance that is not fitted, as BoTorch's own models have it.
 
-    As Ax's own models have it, and not ``fitting.default_kernel``, with which the tests on a mixed space failed.
+    Args:
+        groups: of each column of the cube the number of its parameter.
     """
-    base = get_covar_module_with_dim_scaled_prior(ard_num_dims=dimension, use_rbf_kernel=False)
+    base = default_kernel(len(groups), groups).base_kernel
     return ScaleKernel(base, outputscale_constraint=Positive()).double()
 
 
@@ -108,6 +107,7 @@ def fit_hyperparameters(
     kernel: Kernel | None,
     regularization: float | None,
     prior_mean: float | None,
+    groups: Sequence[int],
     seed: int,
 ) -> Hyperparameters:
     """Return hyperparameters by the exact marginal likelihood; what is given stays as it is.
@@ -117,9 +117,10 @@ def fit_hyperparameters(
 
     Args:
         data: the observations; there may be none, then nothing is learned.
-        kernel: the prior covariance in reward units squared; None for a fitted ``default_kernel``.
+        kernel: the prior covariance in reward units squared; None for a fitted ``scaled_kernel``.
         regularization: λ in reward units squared, or None; not used where the data knows its noise.
         prior_mean: in reward units, or None: fitted where a kernel or λ is, else 0.
+        groups: of each column of the cube the number of its parameter, for the default kernel.
         seed: of the starting points of further attempts, if the first fails.
 
     Raises:
@@ -127,13 +128,13 @@ def fit_hyperparameters(
 
     Cost: O(n³) an evaluation of the likelihood.
     """
-    count, dimension = data.X.shape
+    count = len(data.X)
     known_noise = data.Yvar is not None or regularization is not None
     if prior_mean is None and kernel is not None and known_noise:
         prior_mean = 0.0
     center, scale = center_and_scale(data.Y.squeeze(-1))
     if kernel is None:
-        chosen = standardised = default_kernel(dimension).to(data.X)
+        chosen = standardised = scaled_kernel(groups).to(data.X)
         standardised.outputscale = data.X.new_tensor(1.0)
     else:
         chosen = deepcopy(kernel).requires_grad_(False)

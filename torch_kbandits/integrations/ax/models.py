@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 from botorch.exceptions.errors import UnsupportedError
@@ -21,9 +21,9 @@ from torch_kbandits.integrations.ax.fitting import (
     Ageing,
     Hyperparameters,
     Observations,
-    default_kernel,
     fit_hyperparameters,
     own_least_noise,
+    scaled_kernel,
 )
 from torch_kbandits.integrations.ax.trials import Trials
 from torch_kbandits.memory import Growth, Memory
@@ -96,6 +96,7 @@ class FittedByTrials(FactoredGP):
             kernel=settings.kernel,
             regularization=settings.regularization,
             prior_mean=settings.prior_mean,
+            groups=cast(UnitCube, self.input_transform).groups,
             seed=seed_for(settings.seed, int(trials.now), "fit"),
         )
         self._take(found)
@@ -175,7 +176,7 @@ def _arguments(trials: Trials, settings: ModelSettings, cube: UnitCube) -> dict[
     arguments: dict[str, Any] = {
         "train_X": counted.X,
         "train_Y": counted.Y,
-        "covar_module": settings.kernel or default_kernel(len(cube.columns)).requires_grad_(False),
+        "covar_module": settings.kernel or scaled_kernel(cube.groups).requires_grad_(False),
         "mean_module": _constant_mean(settings.prior_mean or 0.0, trials),
     }
     if trials.Yvar is not None:

@@ -21,8 +21,10 @@ from torch_kbandits.confidence import Width
 from torch_kbandits.errors import EmptyHistoryError, InputError, KernelBanditWarning
 from torch_kbandits.integrations.optuna.belief import Reading, StudyBelief, mark, refuse_constraints
 from torch_kbandits.integrations.optuna.distributions import space_of
+from torch_kbandits.integrations.parameters import ParameterSpace
 from torch_kbandits.memory import Memory
 from torch_kbandits.numerics.random import generator_for
+from torch_kbandits.priors import default_kernel
 
 #: So many beliefs are kept, for a sampler that serves several studies or the brackets of a pruner in turn.
 _REMEMBERED = 8
@@ -54,7 +56,7 @@ class KernelBanditSampler(BaseSampler):
         algorithm: a registry name of the bandit, such as "ek-ucb" or "gp-ts".
         beta: the multiplier of the standard deviation, or a ``Width``; 1 unless given, where the algorithm takes one.
         kernel: a GPyTorch kernel on the encoded space, or a function that makes one from the number of coordinates; its
-            free parameters are fitted; ``fitting.default_kernel`` unless given.
+            free parameters are fitted; ``fitting.default_kernel`` with a length scale for each parameter unless given.
         memory: which trials count, where the objective changes, such as ``SlidingWindow(100)``.
         clock: the time of the memory: "trials", counted as they are learned, or "dates", in seconds.
         n_startup_trials: trials learned before the bandit plays, at least 2; until then points cover the space evenly.
@@ -258,18 +260,20 @@ class KernelBanditSampler(BaseSampler):
         bandit = FittedBandit(
             dimension=space.dimension,
             snap=space.snap,
-            kernel=self._kernel_on(space.dimension),
+            continuous=space.continuous,
+            neighbours=space.neighbours,
+            kernel=self._kernel_on(space),
             seed=self._seed,
             **self._words,
         )
         reading = Reading(_sign(study), self._pruned, self._failed, self._clock == "dates")
         return StudyBelief(distributions, space, bandit, reading, self._seed)
 
-    def _kernel_on(self, dimension: int) -> Kernel | None:
-        """Return the kernel given, on a space of so many coordinates."""
-        if self._kernel is None or isinstance(self._kernel, Kernel):
-            return self._kernel
-        return self._kernel(dimension)
+    def _kernel_on(self, space: ParameterSpace) -> Kernel:
+        """Return the kernel given, or the default one, on a space."""
+        if self._kernel is None:
+            return default_kernel(space.dimension, space.groups)
+        return self._kernel if isinstance(self._kernel, Kernel) else self._kernel(space.dimension)
 
     def _warn_once(self, study: Study, trial: FrozenTrial, name: str, distribution: BaseDistribution) -> None:
         """Say that a parameter is sampled on its own, once for each, and why; but not before a trial is completed."""

@@ -20,6 +20,7 @@ from torch_kbandits.integrations.sklearn.identity import classes_in, described, 
 from torch_kbandits.integrations.sklearn.sequential import Evaluate, FixedSplits, SequentialSearchCV
 from torch_kbandits.integrations.sklearn.untried import Untried
 from torch_kbandits.numerics.random import generator_for
+from torch_kbandits.priors import default_kernel
 
 
 class KernelBanditSearchCV(SequentialSearchCV):
@@ -215,14 +216,17 @@ class KernelBanditSearchCV(SequentialSearchCV):
     def _made(self, untried: Untried, num_initial: int, seed: int) -> FittedBandit | None:
         if untried.space.dimension == 0:
             return None
+        space = untried.space
         return FittedBandit(
-            dimension=untried.space.dimension,
+            dimension=space.dimension,
             snap=untried,
+            continuous=space.continuous,
+            neighbours=space.neighbours,
             algorithm=self.algorithm,
             beta=self.beta,
             num_initial=num_initial,
             seed=seed,
-            **(self.bandit_options or {}),
+            **{"kernel": default_kernel(space.dimension, space.groups), **(self.bandit_options or {})},
         )
 
     def _select_best_index(self, refit: Any, refit_metric: str, results: Mapping[str, Any]) -> int:

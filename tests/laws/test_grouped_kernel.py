@@ -1,0 +1,122 @@
+"""A choice has one length scale, however many columns it is encoded in."""
+
+import math
+
+import numpy as np
+import oracles
+import pytest
+import torch
+from gpytorch.kernels import MaternKernel, RBFKernel
+from gpytorch.priors import GammaPrior
+from problems import DOUBLE, data, dense, difference, scaled
+from test_prior_draws import InBlocks, far_copies, sample, standardised
+
+from torch_kbandits import InputError, NystromGP, OnlineGP, fit_prior
+from torch_kbandits.integrations.parameters import Categorical, Float, ParameterSpace
+from torch_kbandits.kernels import GroupedKernel
+from torch_kbandits.numerics import waves
+from torch_kbandits.numerics.gram import gram
+
+SCALES = (0.7, 0.4, 1.9)
+GROUPS = (0, 1, 1, 1, 1, 2)
+
+
+def kernel(base=None, scales=SCALES, groups=GROUPS):
+    made = GroupedKernel(MaternKernel(nu=2.5) if base is None else base, groups).double()
+    made.lengthscale = torch.tensor(scales, dtype=DOUBLE)
+    return made
+
+
+def oracle(A, B):
+    """Matérn 5/2 of columns divided one by one."""
+    lengths = np.array([SCALES[group] for group in GROUPS])
+    return oracles.matern52(1.0)(A / lengths, B / lengths)
+
+
+def test_columns_are_divided_by_the_scales_of_their_groups():
+    A, B = data(7, 6)[0], data(5, 6, seed=1)[0]
+    made = kernel()
+    assert made.lengthscale.shape == (1, 3)
+    assert made.groups == GROUPS
+    with torch.no_grad():
+        assert difference(gram(made, A, B), oracle(*dense(A, B))) < 1e-13
+        assert difference(made(A, diag=True), np.ones(7)) < 1e-15
+        one_each = kernel(RBFKernel(), (0.3, 0.5, 0.2, 0.9, 0.4, 1.1), range(6))
+        ard = RBFKernel(ard_num_dims=6).double()
+        ard.lengthscale = one_each.lengthscale.detach()
+        assert difference(gram(one_each, A, B), gram(ard, A, B)) < 1e-14
+
+
+def test_between_encodings_of_choices_it_is_the_kernel_on_hamming_distances():
+    space = ParameterSpace(
+        {"x": Float(0.0, 1.0), "c": Categorical(["a", "b", "c", "d"]), "flag": Categorical([False, True])}
+    )
+    generator = torch.Generator().manual_seed(0)
+    X = space.sample(12, generator)
+    values = space.decode(X)
+    distances = np.array(
+        [
+            [
+                ((a["x"] - b["x"]) / SCALES[0]) ** 2
+                + (a["c"] != b["c"]) / SCALES[1] ** 2
+                + (a["flag"] != b["flag"]) / SCALES[2] ** 2
+                for b in values
+            ]
+            for a in values
+        ]
+    )
+    root = np.sqrt(5.0 * distances)
+    with torch.no_grad():
+        assert difference(gram(kernel(), X), (1.0 + root + root**2 / 3.0) * np.exp(-root)) < 1e-13
+
+
+@pytest.mark.parametrize("base", [MaternKernel(nu=2.5), MaternKernel(nu=0.5), RBFKernel()])
+def test_it_is_positive_semidefinite_between_encodings_too(base):
+    X = torch.cat([data(40, 6)[0], torch.eye(6, dtype=DOUBLE) * math.sqrt(0.5)])
+    with torch.no_grad():
+        assert float(torch.linalg.eigvalsh(gram(kernel(base), X)).min()) > -1e-13
+
+
+def test_gradients_are_those_of_the_formula():
+    A, B = data(3, 6)[0], data(2, 6, seed=1)[0]
+    made = kernel()
+
+    def at(points, raw):
+        return torch.func.functional_call(made, {"raw_lengthscale": raw}, (points, B)).to_dense()
+
+    given = A.requires_grad_(), made.raw_lengthscale.detach().clone().requires_grad_()
+    assert torch.autograd.gradcheck(at, given)
+
+
+@pytest.mark.parametrize("make", [NystromGP, OnlineGP])
+def test_posteriors_are_the_dense_ones(make):
+    X, Y = data(9, 6)
+    T = data(4, 6, seed=3)[0]
+    truth = oracles.exact(oracle, *dense(X, Y.squeeze(-1)), np.full(9, 0.3), *dense(T))
+    words = {"inducing_points": X} if make is NystromGP else {}
+    posterior = make(X, Y, covar_module=kernel(), regularization=0.3, **words).posterior(T)
+    assert difference(posterior.mean.squeeze(-1), truth.mean) < truth.rounding
+    assert difference(posterior.variance.squeeze(-1), truth.variance) < truth.rounding
+
+
+def test_waves_have_its_covariance(monkeypatch):
+    monkeypatch.setattr(waves, "_FEATURES", 64)
+    points = data(10, 6)[0]
+    draws = InBlocks(scaled(kernel(), 1.7), far_copies(points))
+    assert standardised(sample(draws, 150), 0.0, 1.7 * oracle(*dense(points, points))) < 5.0
+
+
+def test_a_fit_moves_its_scales_and_not_that_of_the_base():
+    X, Y = data(20, 6)
+    given = RBFKernel()
+    made = GroupedKernel(given, GROUPS, lengthscale_prior=GammaPrior(3.0, 6.0)).double()
+    fitted = fit_prior(X, Y[:, 0], made).kernel
+    assert not torch.allclose(fitted.lengthscale, made.lengthscale)
+    assert float(fitted.base_kernel.lengthscale) == 1.0
+    assert float(given.lengthscale.detach()) != 1.0
+
+
+@pytest.mark.parametrize("groups", [(), (1, 2), (0, 2), (0, -1), (0, 0.5)])
+def test_groups_that_are_none_are_refused(groups):
+    with pytest.raises(InputError, match="groups must"):
+        GroupedKernel(RBFKernel(), groups)
