@@ -48,6 +48,7 @@ def test_less_regret_than_random_search(objective, least, share, first):
     assert wins >= 9
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("short_searches")
 def test_a_few_trials_are_enough_to_beat_random_search_on_a_peak():
     """Five of five seeds; by chance with probability 1/32."""

@@ -173,6 +173,7 @@ def test_the_same_seed_gives_the_same_search_and_another_seed_another():
     assert table(searched(n_iter=2, random_state=state)) != table(searched(n_iter=2, random_state=state))
 
 
+@pytest.mark.slow
 def test_two_workers_give_what_batches_of_two_give():
     with parallel_config(backend="threading"):
         two = searched(n_iter=6, num_initial=2, n_jobs=2)

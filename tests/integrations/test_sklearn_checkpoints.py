@@ -118,6 +118,7 @@ def test_a_search_that_had_ended_evaluates_the_quickest_configuration_once_more(
     assert again.best_estimator_.rate == whole.best_estimator_.rate
 
 
+@pytest.mark.slow
 def test_batches_in_which_every_fit_failed_keep_their_places(tmp_path):
     settings = {"estimator": Counted(limit=5), "num_initial": 2}
     with warnings.catch_warnings():
@@ -133,6 +134,7 @@ def test_batches_in_which_every_fit_failed_keep_their_places(tmp_path):
             searched(tmp_path / "never", **words)
 
 
+@pytest.mark.slow
 def test_two_workers_and_data_frames(tmp_path):
     frame, y = pd.DataFrame(X, columns=["left", "right"]), pd.Series(Y)
     settings = {"X": frame, "y": y, "batch_size": 2, "fit_words": {"sample_weight": np.ones(20)}}
