@@ -21,6 +21,7 @@ from torch_kbandits.numerics.linalg import covariance_root
 from torch_kbandits.numerics.prior_draws import JOINT_LIMIT
 from torch_kbandits.numerics.random import highest, tie_width
 from torch_kbandits.numerics.rows import distinct
+from torch_kbandits.numerics.waves import has_waves
 
 
 class _Start:
@@ -156,6 +157,8 @@ class _Offer:
         """Return a draw of f − mean from the joint posterior of the actions, (A,); equal actions get equal values."""
         points, rows = distinct(self._arms)
         if len(points) > JOINT_LIMIT:
+            if has_waves(self._posterior.table.kernel, points.shape[-1]):  # draws that depend on no order of points
+                return self._posterior.draw(seed)(points).to(points)[rows]
             draws = DiscretizedThompsonSampling(self._posterior.model, self._arms, beta=1.0, seed=seed)
             return draws.draws(1)[0] - self.mean
         at = self._posterior.embed(points)

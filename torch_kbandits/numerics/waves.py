@@ -134,6 +134,15 @@ def wave_frequencies(kernel: Kernel, dimension: int, number: int, generator: tor
         return to_inputs(torch.eye(dimension, dtype=torch.float64, device="cpu")) @ features.weight.mT
 
 
+def has_waves(kernel: Kernel, dimension: int) -> bool:
+    """Say whether there are random Fourier features of a kernel on points of a dimension."""
+    try:
+        wave_frequencies(deepcopy(kernel).double().cpu(), dimension, 2, torch.Generator())
+    except UnsupportedError:
+        return False
+    return True
+
+
 class WavePrior:
     """A prior N(0, k) of which draws are made of waves, fresh ones for each: random Fourier features.
 
