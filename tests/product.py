@@ -34,13 +34,16 @@ from torch_kbandits import (
     FixedDictionary,
     GreedyDictionary,
     InputError,
+    LearnedPrior,
     MappedArms,
+    Prior,
     RidgeLeverageSampling,
     UniformDictionary,
 )
 from torch_kbandits.acquisition import (
     ExpectedImprovementRule,
     ProbabilityOfImprovementRule,
+    SpreadRule,
     StagedRule,
     ThompsonRule,
     UniformRule,
@@ -132,8 +135,8 @@ def rational_quadratic() -> Kernel:
     return kernel
 
 
-KERNELS = {"rbf": rbf, "matern": matern, "rational quadratic": rational_quadratic, "linear": linear}
-WITH_WAVES = ("rbf", "matern")
+KERNELS = {"rbf": rbf, "matern": matern, "rational quadratic": rational_quadratic, "linear": linear, "learned": None}
+WITH_WAVES = ("rbf", "matern", "learned")
 DICTIONARIES = {
     "none": None,
     "fresh": RidgeLeverageSampling(2.0),
@@ -207,20 +210,18 @@ class Combination:
 
     def bandit(self, folder: Path, seed: int = 0, mean: Any = 0.0) -> Bandit:
         """Compose it by hand."""
-        dictionary, rule = DICTIONARIES[self.dictionary], RULES[self.rule]
+        dictionary, rule, kernel = DICTIONARIES[self.dictionary], RULES[self.rule], KERNELS[self.kernel]
         if (self.where.timed or self.memory in PRIORS_ON_TIME) and isinstance(dictionary, FixedDictionary):
             dictionary = FixedDictionary(torch.cat([torch.arange(5.0, dtype=DOUBLE).unsqueeze(-1), ARMS[:5]], dim=-1))
         return Bandit(
             candidates=self.where.make(folder),
-            kernel=KERNELS[self.kernel](),
-            regularization=LAMBDA,
+            prior=LearnedPrior(num_initial=3) if kernel is None else Prior(kernel(), LAMBDA, mean),
             dictionary=dictionary,
             width=WIDTHS[self.width] if rule.uses_width else None,
             acquisition=rule,
             batches=BATCHES[self.batches],
             memory=MEMORIES[self.memory],
             seed=seed,
-            mean=mean,
         )
 
 
@@ -372,7 +373,7 @@ class Loop:
     def look(self) -> None:
         """Read all that is believed: it is finite."""
         bandit, words = self.bandit, self.words()
-        if self.of.rule not in FUNCTIONLESS and not self.space.stored:
+        if self.of.rule not in FUNCTIONLESS and not self.space.stored and not isinstance(bandit.rule, SpreadRule):
             values = bandit.acquisition(**words)(self.some.unsqueeze(-2))
             assert bool(values.isfinite().all()), values
         posterior = bandit.model.posterior(self.probes.unsqueeze(-2))

@@ -88,6 +88,9 @@ NUMBERS = {
     "num_swaps": 3,
     "origin": 0.5,
     "oversampling": 2.0,
+    "floor": -2.0,
+    "number": 4,
+    "order": 3,
     "period": 4,
     "posterior_noise": 0.25,
     "problem_seed": 5,
@@ -95,6 +98,7 @@ NUMBERS = {
     "questions": 2.0,
     "rate": 0.5,
     "raw_samples": 8,
+    "refit_share": 0.5,
     "regularization": 0.5,
     "round": 5,
     "row_memory": 128,
@@ -154,7 +158,9 @@ WITHOUT = {
     "BOBGPUCB": {"num_actions"},
     "DMSTVGPUCB": {"rates"},
     "FittedBandit": {"max_dictionary"},
+    "LearnedPrior": {"mean"},  # of arrays, too
     "LinUCB": {"kernel"},
+    "Prior": {"mean"},
     "RGPUCB": {"variation_budget"},
     "SWGPUCB": {"variation_budget"},
     "SupKernelUCB": {"num_actions"},
@@ -163,7 +169,6 @@ WITHOUT = {
 #: Results that are returned, parts of the inside, and problems that are read from files.
 NOT_TAKEN = {
     "Expert",
-    "FittedPrior",
     "AgeingNoise",
     "SeattleWeather",
     "Asked",
@@ -180,6 +185,7 @@ NOT_TAKEN = {
     "fit_prior",
     "hpolib",
     "ozone_grid",
+    "prior_of",
     "probabilities",
     "refusal",
     "require_open",

@@ -10,6 +10,7 @@ from torch_kbandits.acquisition.rules import (
     Domain,
     ExpectedImprovementRule,
     ProbabilityOfImprovementRule,
+    SpreadRule,
     ThompsonRule,
     UniformRule,
 )
@@ -24,6 +25,7 @@ __all__ = [
     "ExpectedImprovementRule",
     "KernelUCB",
     "ProbabilityOfImprovementRule",
+    "SpreadRule",
     "StagedRule",
     "ThompsonRule",
     "UniformRule",

@@ -110,6 +110,14 @@ def own_mean(mean: PriorMean) -> PriorMean | None:
     return checks.finite_number("mean", mean) or None
 
 
+def constant_of(mean: Mean | None) -> float:
+    """Return the number that a mean made of one by ``mean_over`` is everywhere."""
+    if mean is None:
+        return 0.0
+    inner = mean.base if isinstance(mean, UntimedMean) else mean
+    return float(cast(Tensor, inner.constant))
+
+
 def mean_over(candidates: Candidates, mean: PriorMean) -> Mean:
     """Return a prior mean as a GPyTorch mean of the points of candidates.
 
@@ -128,8 +136,8 @@ def mean_over(candidates: Candidates, mean: PriorMean) -> Mean:
     elif isinstance(mean, Tensor):
         module = _tabulated(kind, mean)
     else:
-        module = ConstantMean()
-        module.initialize(constant=mean)
+        module = ConstantMean().double()  # before it is set, since GPyTorch rounds a float to single precision
+        module.initialize(constant=torch.tensor(mean, dtype=torch.float64))
     module = module.to(example).requires_grad_(False).eval()
     module = UntimedMean(module) if candidates is not kind else module
     with torch.no_grad():
