@@ -11,7 +11,7 @@ from torch_kbandits.bandit.adaptation.restart_trigger import Prediction
 from torch_kbandits.bandit.advice import Advice, Advised
 from torch_kbandits.bandit.pieces import Batches, Hypothesis, Pieces
 from torch_kbandits.bandit.state import STATE_FORMAT, SavedState
-from torch_kbandits.beliefs import Belief, Lookahead
+from torch_kbandits.beliefs import Belief, EnsembleBelief, Lookahead
 from torch_kbandits.memory import Memory
 from torch_kbandits.observations.clock import Clock
 from torch_kbandits.observations.experts import Answers
@@ -80,7 +80,7 @@ class Outlook(NamedTuple):
 
 def before_any(pieces: Pieces) -> Standing:
     """Return what is known before anything is asked or told."""
-    staged = pieces.acquisition.num_stages > 0
+    staged = pieces.num_stages > 0
     ledger = Ledger.empty(pieces.candidates.example, staged=staged, timed=pieces.has_clock)
     hypothesis = _hypothesis_after(pieces, pieces.hypothesis, ())
     return Standing(ledger, pieces.clock, pieces.prior(hypothesis), hypothesis)
@@ -148,6 +148,8 @@ def restored(pieces: Pieces, saved: SavedState) -> Standing:
     counting = saved.history.rows(slice(saved.num_forgotten, saved.num_learned))
     if len(counting.X):
         belief = belief.restored(counting, *saved.dictionaries)
+    if isinstance(belief, EnsembleBelief) and saved.sums is not None:
+        belief = belief.with_sums(saved.sums, len(counting.X))
     return Standing(ledger, saved.clock, belief, hypothesis, saved.history.next_round, summaries)
 
 
@@ -180,6 +182,8 @@ def state_of(config: dict[str, Any], standing: Standing, advice: Advice | None) 
     }
     if told.stage_beliefs and not told.exact:  # an exact posterior follows from the history
         state["stages"] = [_dictionary_of(stage) for stage in told.stage_beliefs]
+    if isinstance(told, EnsembleBelief):
+        state["family"] = told.sums
     if advice is None:
         return state
     answers = [{"now": now, **said.copied()._asdict()} for now, said in standing.answers]

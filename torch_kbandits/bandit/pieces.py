@@ -1,7 +1,7 @@
 """The pieces that a bandit is made of: which go together, what tells them from others, and how batches fill."""
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple, cast
@@ -17,7 +17,7 @@ from torch_kbandits.bandit.adaptation import MemoryChoice, RestartTrigger
 from torch_kbandits.bandit.advice import Advice, Advised
 from torch_kbandits.bandit.batches import BatchPosterior, BatchRule, RepeatingRule
 from torch_kbandits.bandit.state import describe_kernel, describe_value
-from torch_kbandits.beliefs import Belief, Lookahead, StagedBelief, Terms, belief_over
+from torch_kbandits.beliefs import Belief, EnsembleBelief, Lookahead, StagedBelief, Terms, belief_over
 from torch_kbandits.beliefs.table import wave_prior
 from torch_kbandits.candidates import Candidates
 from torch_kbandits.candidates.timed import timed, untimed
@@ -25,11 +25,12 @@ from torch_kbandits.confidence import ConstantWidth, Width
 from torch_kbandits.dictionaries import DictionaryRule
 from torch_kbandits.errors import InputError, KernelBanditWarning, TheoryWarning
 from torch_kbandits.kernels import ForgettingKernel, SpaceTimeKernel
-from torch_kbandits.memory import Memory
+from torch_kbandits.memory import KeepAll, Memory
 from torch_kbandits.numerics.gram import check_kernel, prior_mean, prior_variance
 from torch_kbandits.numerics.random import generator_for
 from torch_kbandits.observations.clock import Clock
 from torch_kbandits.observations.ledger import History
+from torch_kbandits.priors.families import Family
 from torch_kbandits.priors.means import PriorMean, mean_over, own_mean
 
 #: In single precision a regularization below this fraction of the prior variance drowns in rounding.
@@ -39,7 +40,7 @@ _FLOAT32_REGULARIZATION = 1e-4
 FIRST_REWARDS, _FAR = 3, 10.0
 
 #: Words that files have only where they say something: those of version 0.1.0 have them so.
-_ADDED_LAST = ("trigger", "memories", "advice", "mean")
+_ADDED_LAST = ("trigger", "memories", "advice", "mean", "family")
 
 
 class Batches(NamedTuple):
@@ -142,6 +143,7 @@ class Pieces:
         memories: which memory is in force, block by block; None for the same in all rounds.
         advice: who is asked about the present before a choice; None for nobody.
         mean: the prior mean; None for zero.
+        family: the hypotheses that take turns; None for one, the kernel, λ, memory and mean given here.
 
     Raises:
         InputError: if a piece does not fit, or two of them do not go together.
@@ -160,7 +162,9 @@ class Pieces:
     memories: MemoryChoice | None = None
     advice: Advice | None = None
     mean: PriorMean | None = None
+    family: Family | None = None
     hypothesis: Hypothesis = field(init=False)
+    hypotheses: tuple[Hypothesis, ...] = field(init=False)
 
     def __post_init__(self) -> None:
         checks.instance("candidates", self.candidates, Candidates, "Arms or a Box")
@@ -173,6 +177,9 @@ class Pieces:
         if self.memories is not None:
             checks.instance("memories", self.memories, MemoryChoice, "a BanditOverBandit or a DynamicModelSelection")
             self._check_choice(self.memories)
+        if self.family is not None:
+            checks.instance("family", self.family, Family, "a Family of hypotheses")
+            self._check_family()
         for memory in self._all_memories:
             self._check_memory(memory)
         if self._has_priors_on_time:
@@ -191,14 +198,15 @@ class Pieces:
                     "candidates that stay under a memory that is no prior on time."
                 )
         for memory in self._all_memories or (None,):
-            check_kernel(self._kernel_under(memory, self.kernel), self.candidates.example)
+            for kernel in self._all_kernels:
+                check_kernel(self._kernel_under(memory, kernel), self.candidates.example)
         self._check_rule()
         object.__setattr__(self, "width", ConstantWidth(0.0) if self.width is None else self.width)
         object.__setattr__(self, "kernel", deepcopy(self.kernel))
-        mean = None if self.mean is None else own_mean(self.mean)
-        over = None if mean is None else mean_over(self.candidates, mean)
-        object.__setattr__(self, "mean", mean)
-        object.__setattr__(self, "hypothesis", Hypothesis(self.kernel, self.regularization, self.memory, over))
+        object.__setattr__(self, "mean", None if self.mean is None else own_mean(self.mean))
+        hypothesis = Hypothesis(self.kernel, self.regularization, self.memory, self._mean_over(self.mean))
+        object.__setattr__(self, "hypothesis", hypothesis)
+        object.__setattr__(self, "hypotheses", tuple(self._all_hypotheses()))
 
     @property
     def has_clock(self) -> bool:
@@ -210,7 +218,30 @@ class Pieces:
         """The memories that may be in force."""
         if self.memories is not None:
             return self.memories.memories
-        return () if self.memory is None else (self.memory,)
+        own = [] if self.family is None else [each.memory for each in self.family.variants]
+        return tuple(memory for memory in (self.memory, *own) if memory is not None)
+
+    @property
+    def _all_kernels(self) -> tuple[Kernel, ...]:
+        """The prior covariances of the function that may be taken for true."""
+        own = [] if self.family is None else [each.kernel for each in self.family.variants]
+        return self.kernel, *(kernel for kernel in own if kernel is not None)
+
+    def _all_hypotheses(self) -> Iterator[Hypothesis]:
+        """Yield those of the family; what one leaves out is as the bandit has it."""
+        base = self.hypothesis
+        # With a clock all have a memory, since points may know the time for the sake of one.
+        memory = KeepAll() if base.memory is None and self._all_memories and self.memories is None else base.memory
+        for each in () if self.family is None else self.family.variants:
+            yield Hypothesis(
+                base.kernel if each.kernel is None else deepcopy(each.kernel),
+                base.regularization if each.regularization is None else each.regularization,
+                memory if each.memory is None else each.memory,
+                base.mean if each.mean is None else self._mean_over(own_mean(each.mean)),
+            )
+
+    def _mean_over(self, mean: PriorMean | None) -> Mean | None:
+        return None if mean is None else mean_over(self.candidates, cast(Mean, mean))
 
     @property
     def _has_priors_on_time(self) -> bool:
@@ -234,12 +265,24 @@ class Pieces:
         return Batches(self.batches, self.candidates)
 
     @property
+    def num_stages(self) -> int:
+        """How many there are of what may have chosen a point: the stages of a rule, or hypotheses; 0 for neither."""
+        return self.acquisition.num_stages or len(self.hypotheses)
+
+    def in_force(self, hypothesis: Hypothesis, belief: Belief) -> Hypothesis:
+        """Return the hypothesis that a belief is under: of a family the one that leads."""
+        return self.hypotheses[belief.leader] if isinstance(belief, EnsembleBelief) else hypothesis
+
+    @property
     def own_columns(self) -> int:
         """The first column by which a point is known again: it may be told at another time than it was asked for."""
         return int(self.candidates.is_timed)
 
     def prior(self, hypothesis: Hypothesis) -> Belief:
         """Return the belief before any reward, under the hypothesis that is in force."""
+        if self.family is not None:
+            parts, width = tuple(map(self._belief_under, self.hypotheses)), cast(Width, self.width)
+            return EnsembleBelief(parts, self.family.rule, width, keeps_all=not self._all_memories)
         num_stages, memory = self.acquisition.num_stages, hypothesis.memory
         by_number = memory.by_number if memory is not None and num_stages else None
         under = replace(hypothesis, memory=by_number or memory)
@@ -287,6 +330,19 @@ class Pieces:
                 "trigger restarted: give one of the two, or BanditOverBandit."
             )
 
+    def _check_family(self) -> None:
+        """Refuse a family with what it has no meaning for."""
+        given = {"memories": self.memories, "advice": self.advice}
+        if others := [name for name, piece in given.items() if piece is not None]:
+            raise InputError(
+                f"Leave out {others[0]} with a family: give a hypothesis its own memory, Variant(memory=...)."
+            )
+        if self.acquisition.num_stages or not self.acquisition.needs_observations:
+            raise InputError(
+                f"{type(self.acquisition).__name__} does not choose by one posterior, so a family has no meaning for "
+                "it: leave out family, or use UpperConfidenceRule or ThompsonRule."
+            )
+
     def _check_rule(self) -> None:
         """Refuse a rule that cannot choose among such candidates.
 
@@ -298,7 +354,8 @@ class Pieces:
             raise InputError("A choice through stages needs a finite set of actions: give actions instead of bounds.")
         if self.acquisition.draws_functions and candidates.is_stored:
             for memory in self._all_memories or (None,):
-                wave_prior(self._kernel_under(memory, self.kernel), self.candidates.example.shape[-1])
+                for kernel in self._all_kernels:
+                    wave_prior(self._kernel_under(memory, kernel), self.candidates.example.shape[-1])
 
     def _check_memory(self, memory: Memory) -> None:
         """Refuse a memory in which nothing ever counts.
@@ -328,6 +385,8 @@ class Pieces:
         config["regularization"] = self.regularization
         if self.mean is not None:
             describe_value("mean", self.mean, config)
+        if self.family is not None:
+            describe_value("family", self.family, config)
         names = ["acquisition", "batches", "dictionary", "width"]
         names += ["memory"] if self.memories is None else []  # which one is in force is state
         names += ["memories", "trigger"] if self.memories is not None or self.trigger is not None else []

@@ -213,6 +213,7 @@ class ShardedLookahead(Lookahead):
             )
         answers = self._table.asked_of_all(Best(rule, beta.numpy(), seed), self._added)
         self.visited_share = sum(answer.visited for answer in answers) / self._table.num_all_arms
+        self.best_score = lambda: max(float(answer.scores.max()) for answer in answers)
         return overall_best(answers, beta, self._table.kernel_bound())
 
     def offered(self, domain: Domain | None) -> _Gathered:
