@@ -416,16 +416,18 @@ def test_hypotheses_may_differ_in_all_that_is_assumed():
     variants = (
         Variant(kernel=matern(0.3)),
         Variant(regularization=0.4, memory=SlidingWindow(2.0)),
-        Variant(memory=Discount(0.5), mean=2.0),
+        Variant(memory=Discount(0.5), mean=lambda X: torch.full_like(X[:, 0], 2.0)),
+        Variant(mean=0.0),
     )
-    bandit = bandit_of(Family(variants, Prediction()))
+    bandit = bandit_of(Family(variants, Prediction()), mean=-1.0)
     for row in range(5):
         bandit.tell(ARMS[row, None], 2.0 + 0.1 * row)
-    kernels = (oracles.matern52(0.3, 1.7), oracles.rbf(0.8), oracles.rbf(0.8))
+    kernels = (oracles.matern52(0.3, 1.7), oracles.rbf(0.8), oracles.rbf(0.8), oracles.rbf(0.8))
     ages = np.arange(5.0, 0.0, -1)
-    noises = (LAMBDA * np.ones(5), np.where(ages > 2.0, np.inf, 0.4), LAMBDA / 0.5**ages)
+    noises = (LAMBDA * np.ones(5), np.where(ages > 2.0, np.inf, 0.4), LAMBDA / 0.5**ages, LAMBDA * np.ones(5))
     X, Y, T = dense(bandit.history.X, bandit.history.Y, ARMS)
-    for part, kernel, noise, mean in zip(bandit._belief.stage_beliefs, kernels, noises, (0.0, 0.0, 2.0), strict=True):
+    means = (-1.0, -1.0, 2.0, 0.0)
+    for part, kernel, noise, mean in zip(bandit._belief.stage_beliefs, kernels, noises, means, strict=True):
         counts = np.isfinite(noise)
         expected = oracles.exact(kernel, X[counts], Y[counts] - mean, noise[counts], T)
         assert difference(part.moments(ARMS)[0], expected.mean + mean) < expected.rounding

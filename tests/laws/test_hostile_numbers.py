@@ -86,6 +86,7 @@ NUMBERS = {
     "num_points": 9,
     "num_restarts": 2,
     "num_swaps": 3,
+    "number": 3,
     "origin": 0.5,
     "oversampling": 2.0,
     "period": 4,
@@ -103,6 +104,8 @@ NUMBERS = {
     "seed": 3,
     "side": 2.0,
     "size": 4,
+    "start": 2,
+    "step": 0.5,
     "swing": 0.5,
     "switches": 5,
     "threshold": 2.0,
@@ -159,10 +162,12 @@ WITHOUT = {
     "SWGPUCB": {"variation_budget"},
     "SupKernelUCB": {"num_actions"},
     "TimedActions": {"context_dim"},
+    "Variant": {"mean"},
 }
 #: Results that are returned, parts of the inside, and problems that are read from files.
 NOT_TAKEN = {
     "Expert",
+    "Trials",
     "FittedPrior",
     "AgeingNoise",
     "SeattleWeather",
@@ -194,7 +199,7 @@ def takers():
     """All that the package shows and that takes numbers, by name."""
     found = {FittedBandit.__name__: FittedBandit}
     rooms = [each.name for each in pkgutil.iter_modules(torch_kbandits.__path__) if each.ispkg]
-    for room in {*rooms, "bandit.adaptation"} - INSIDE:
+    for room in {*rooms, "bandit.adaptation", "priors.families"} - INSIDE:
         here = import_module(f"torch_kbandits.{room}")
         for name in here.__all__:
             taker = getattr(here, name)

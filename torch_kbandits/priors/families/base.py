@@ -12,7 +12,7 @@ from torch_kbandits import checks
 from torch_kbandits.errors import InputError
 from torch_kbandits.memory import Memory
 from torch_kbandits.numerics.random import generator_for
-from torch_kbandits.priors.means import PriorMean
+from torch_kbandits.priors.means import PriorMean, own_mean
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,6 +36,9 @@ class Variant:
         for name, kind, hint in (("kernel", Kernel, "a GPyTorch kernel"), ("memory", Memory, "a memory")):
             if (value := getattr(self, name)) is not None:
                 checks.instance(name, value, kind, f"{hint}, or None")
+        if self.mean is not None:
+            mean = own_mean(self.mean)
+            object.__setattr__(self, "mean", 0.0 if mean is None else mean)
 
 
 @dataclass(frozen=True, eq=False)
