@@ -83,6 +83,6 @@ class Balancing(FamilyRule):
         number = len(trials.plays)
         if self.start is None:
             return trials.active
-        joined = self.growth * math.log(max(1, trials.number)) >= self.step * torch.arange(float(number))
+        joined = self.growth * math.log(max(1, trials.number)) >= self.step * torch.arange(number, dtype=torch.float64)
         playing = trials.active & (joined | (torch.arange(number) < self.start))
         return playing if bool(playing.any()) else trials.active & (trials.active.cumsum(0) == 1)
