@@ -3,8 +3,8 @@
 import warnings
 from collections.abc import Iterable
 from dataclasses import replace
-from functools import cached_property
-from typing import cast
+from functools import cached_property, partial
+from typing import Any, cast
 
 import torch
 from botorch.exceptions import BadInitialCandidatesWarning
@@ -81,7 +81,7 @@ class JointLookahead(Lookahead):
         else:
             x = rule.on_box(model, beta, pending, where, seed)
         if not is_blind:
-            self.best_score = lambda: float(rule.function(model, beta, pending, where, seed)(x.unsqueeze(0)))
+            self.best_score = partial(_score, x, rule, model, beta, pending, where, seed)
         return x
 
     def offered(self, domain: Domain | None) -> "_Offer | _StoredOffer":
@@ -126,6 +126,12 @@ class JointLookahead(Lookahead):
         """Return the variances at points (k, d) without anything pending, (k,)."""
         with torch.no_grad():
             return self._posterior.variance_at(self._posterior.embed(X))
+
+
+def _score(x: Tensor, rule: AcquisitionRule, *words: Any) -> float:
+    """Return the value at a point (1, d) of the function that a rule maximises, whose other words these are."""
+    with torch.no_grad():
+        return float(rule.function(*words)(x.unsqueeze(0)))
 
 
 class _Offer:
