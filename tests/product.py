@@ -63,6 +63,7 @@ from torch_kbandits.memory import (
     SlidingWindow,
     UncertaintyInjection,
 )
+from torch_kbandits.priors.families import Balancing, Elimination, Family, Prediction, Sampling, Variant
 
 LAMBDA = 0.1
 ARMS = data(20, 2, 31)[0]
@@ -178,6 +179,14 @@ IMPROVEMENT = ("expected improvement", "probability of improvement")
 #: They maximise no function.
 FUNCTIONLESS = ("uniform", "stages")
 BATCHES = {"none": None, "global": GlobalBatchRule(2.0), "local": LocalBatchRule(1.5), "stay": StayRule(1.3)}
+#: Rules between two hypotheses, of which the second is like none that plays alone.
+FAMILIES = {
+    "none": None,
+    "balancing": Balancing(),
+    "elimination": Elimination(),
+    "sampling": Sampling(),
+    "prediction": Prediction(0.9),
+}
 _ASSUMED = {"noise_scale": 0.3, "norm_bound": 1.0, "failure_probability": 0.1}
 WIDTHS = {
     "constant": ConstantWidth(1.5),
@@ -198,6 +207,7 @@ class Combination:
     rule: str
     batches: str
     width: str
+    family: str = "none"
     dated: bool = False
 
     @property
@@ -211,6 +221,7 @@ class Combination:
     def bandit(self, folder: Path, seed: int = 0, mean: Any = 0.0) -> Bandit:
         """Compose it by hand."""
         dictionary, rule, kernel = DICTIONARIES[self.dictionary], RULES[self.rule], KERNELS[self.kernel]
+        family = FAMILIES[self.family]
         if (self.where.timed or self.memory in PRIORS_ON_TIME) and isinstance(dictionary, FixedDictionary):
             dictionary = FixedDictionary(torch.cat([torch.arange(5.0, dtype=DOUBLE).unsqueeze(-1), ARMS[:5]], dim=-1))
         return Bandit(
@@ -222,6 +233,9 @@ class Combination:
             batches=BATCHES[self.batches],
             memory=MEMORIES[self.memory],
             seed=seed,
+            family=None
+            if family is None
+            else Family((Variant(), Variant(regularization=2.0 * LAMBDA, mean=0.3)), family),
         )
 
 
@@ -232,7 +246,7 @@ def drawn(seed: int, number: int) -> list[Combination]:
         def name(pieces: dict[str, object]) -> str:
             return "none" if "none" in pieces and draw.random() < 0.4 else draw.choice([*pieces])
 
-        names = [name(pieces) for pieces in (SPACES, KERNELS, DICTIONARIES, MEMORIES, RULES, BATCHES, WIDTHS)]
+        names = [name(pieces) for pieces in (SPACES, KERNELS, DICTIONARIES, MEMORIES, RULES, BATCHES, WIDTHS, FAMILIES)]
         return Combination(*names, dated=draw.random() < 0.5)
 
     return [one(Random(1_000_003 * seed + count)) for count in range(number)]
@@ -258,6 +272,12 @@ RIGHTLY = {
     "Thompson sampling by a kernel without waves on stored arms": Reason(
         lambda it: it.rule == "Thompson" and it.where.stored and it.kernel not in WITH_WAVES,
         "draws a sum of random waves",
+    ),
+    "hypotheses where no one posterior chooses": Reason(
+        lambda it: it.family != "none" and it.rule in FUNCTIONLESS, "does not choose by one posterior"
+    ),
+    "a family of priors that are learned": Reason(
+        lambda it: it.family != "none" and it.kernel == "learned", "A family has hypotheses that are given"
     ),
     "stages on a box": Reason(lambda it: it.rule == "stages" and it.where.actions is None, "finite set of actions"),
 }

@@ -107,6 +107,8 @@ NUMBERS = {
     "seed": 3,
     "side": 2.0,
     "size": 4,
+    "start": 2,
+    "step": 0.5,
     "swing": 0.5,
     "switches": 5,
     "threshold": 2.0,
@@ -165,10 +167,12 @@ WITHOUT = {
     "SWGPUCB": {"variation_budget"},
     "SupKernelUCB": {"num_actions"},
     "TimedActions": {"context_dim"},
+    "Variant": {"mean"},
 }
 #: Results that are returned, parts of the inside, and problems that are read from files.
 NOT_TAKEN = {
     "Expert",
+    "Trials",
     "AgeingNoise",
     "SeattleWeather",
     "Asked",
@@ -185,6 +189,7 @@ NOT_TAKEN = {
     "fit_prior",
     "hpolib",
     "ozone_grid",
+    "given_prior",
     "prior_of",
     "probabilities",
     "refusal",
@@ -200,7 +205,7 @@ def takers():
     """All that the package shows and that takes numbers, by name."""
     found = {FittedBandit.__name__: FittedBandit}
     rooms = [each.name for each in pkgutil.iter_modules(torch_kbandits.__path__) if each.ispkg]
-    for room in {*rooms, "bandit.adaptation"} - INSIDE:
+    for room in {*rooms, "bandit.adaptation", "priors.families"} - INSIDE:
         here = import_module(f"torch_kbandits.{room}")
         for name in here.__all__:
             taker = getattr(here, name)

@@ -23,7 +23,9 @@ from torch_kbandits.acquisition import UpperConfidenceRule
 from torch_kbandits.algorithms.registry import signature
 from torch_kbandits.memory import Linear
 
-NAMES = [name for name in algorithms.names() if name not in ("lin-ucb", "sparq-gp-ucb")]
+#: LinUCB has a kernel of its own, a family kernels that are given, and SparQ needs λ.
+FAMILIES = ("lb-gp-ucb", "pe-gp-ucb", "pe-gp-ts", "hp-gp-ts")
+NAMES = [name for name in algorithms.names() if name not in ("lin-ucb", "sparq-gp-ucb", *FAMILIES)]
 
 
 def learning(space="arms", dictionary="none", memory="none", rule="upper bound"):

@@ -25,12 +25,28 @@ OWN = {
     "ui-gp-ucb": {"growth": 0.1},
     "w-gp-ucb": {},
 }
-#: What others need.
-NEEDED = {"sup-kernel-ucb": {"horizon": 100}}
+FAMILIES = ("hp-gp-ts", "lb-gp-ucb", "pe-gp-ts", "pe-gp-ucb")
+#: What others need; hypotheses are equal, so that it does not matter which leads.
+NEEDED = {
+    "sup-kernel-ucb": {"horizon": 100},
+    **{name: {"kernels": (matern(0.5, 1.7), matern(0.5, 1.7))} for name in FAMILIES},
+}
 TAKING = sorted(set(algorithms.names()) - set(OWN))
 #: It chooses among finitely many actions.
 FINITE = "sup-kernel-ucb"
-CONTEXTUAL = {"k-ucb", "cbkb", "cbbkb", "ek-ucb", "et-gp-ucb", "lin-ucb", "gp-ts", "random", "tv-gp-ucb", FINITE}
+CONTEXTUAL = {
+    "k-ucb",
+    "cbkb",
+    "cbbkb",
+    "ek-ucb",
+    "et-gp-ucb",
+    "lin-ucb",
+    "gp-ts",
+    "random",
+    "tv-gp-ucb",
+    FINITE,
+    *FAMILIES,
+}
 PRIOR = "back to prior"
 NAMES = ["window", "restart", "discount", "linear", PRIOR]
 SLOW = [pytest.mark.slow]

@@ -1,4 +1,4 @@
-"""Candidates, kernels, dictionaries, memories, rules, batches and widths in any combination play, or say what to do."""
+"""Candidates, kernels, dictionaries, memories, rules, batches, widths and families play together, or say what to do."""
 
 from dataclasses import replace
 
@@ -43,7 +43,9 @@ def test_what_is_rightly_refused_is_refused(reason, tmp_path):
 REMEDIES = {
     "repetition of a point that is another in each round": {"batches": "global"},
     "Thompson sampling by a kernel without waves on stored arms": {"rule": "upper bound"},
+    "hypotheses where no one posterior chooses": {"rule": "upper bound"},
     "stages on a box": {"space": "actions"},
+    "a family of priors that are learned": {"family": "none"},
 }
 
 

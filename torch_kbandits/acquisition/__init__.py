@@ -3,6 +3,7 @@
 from torch_kbandits.acquisition import noisy_improvement as noisy_improvement
 from torch_kbandits.acquisition.climbing import climb
 from torch_kbandits.acquisition.kernel_ucb import KernelUCB, UpperConfidenceRule
+from torch_kbandits.acquisition.largest import LargestOf
 from torch_kbandits.acquisition.pending import hallucinate
 from torch_kbandits.acquisition.rules import (
     AcquisitionRule,
@@ -24,6 +25,7 @@ __all__ = [
     "Domain",
     "ExpectedImprovementRule",
     "KernelUCB",
+    "LargestOf",
     "ProbabilityOfImprovementRule",
     "SpreadRule",
     "StagedRule",

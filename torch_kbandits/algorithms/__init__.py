@@ -13,10 +13,14 @@ from torch_kbandits.algorithms.gp_ei import GPEI
 from torch_kbandits.algorithms.gp_pi import GPPI
 from torch_kbandits.algorithms.gp_ts import GPTS
 from torch_kbandits.algorithms.gp_ucb import GPUCB
+from torch_kbandits.algorithms.hp_gp_ts import HPGPTS
 from torch_kbandits.algorithms.igp_ucb import IGPUCB
 from torch_kbandits.algorithms.k_ucb import KUCB
+from torch_kbandits.algorithms.lb_gp_ucb import LBGPUCB
 from torch_kbandits.algorithms.lin_ucb import LinUCB
 from torch_kbandits.algorithms.mini_gp_ucb import MiniGPUCB
+from torch_kbandits.algorithms.pe_gp_ts import PEGPTS
+from torch_kbandits.algorithms.pe_gp_ucb import PEGPUCB
 from torch_kbandits.algorithms.r_gp_ucb import RGPUCB
 from torch_kbandits.algorithms.random_search import RandomSearch
 from torch_kbandits.algorithms.registry import build, names
@@ -41,8 +45,12 @@ __all__ = [
     "GPPI",
     "GPTS",
     "GPUCB",
+    "HPGPTS",
     "IGPUCB",
     "KUCB",
+    "LBGPUCB",
+    "PEGPTS",
+    "PEGPUCB",
     "RGPUCB",
     "SWGPUCB",
     "TVGPUCB",

@@ -1,10 +1,11 @@
 """The words that every named algorithm takes, turned into pieces."""
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, cast, get_args
 
 import torch
+from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits import checks
@@ -23,6 +24,7 @@ from torch_kbandits.dictionaries import (
 from torch_kbandits.errors import InputError, TheoryWarning
 from torch_kbandits.memory import Memory
 from torch_kbandits.priors import LearnedPrior, Prior
+from torch_kbandits.priors.families import Variant, of_length_scales
 
 #: Arms and plays of which the information gain is sought that sets a window: it grows slowly in both.
 _GAIN_ARMS, _GAIN_PLAYS = 1_000, 1_000
@@ -82,6 +84,31 @@ def rounds_to_remember(
     with torch.no_grad():
         gain = greedy_information_gain(prior.kernel, some, min(horizon, _GAIN_PLAYS), prior.regularization)[-1]
     return formula(horizon, variation_budget, gain=float(gain))
+
+
+def resolve_variants(
+    kernel: Kernel, scales: Sequence[float] | None, kernels: Sequence[Kernel] | None, default: Sequence[float]
+) -> tuple[Variant, ...]:
+    """Return hypotheses: kernels, or the kernel with its length scales times each of some numbers.
+
+    Args:
+        kernel: the prior covariance.
+        scales: the numbers; None for the default.
+        kernels: one for each hypothesis instead.
+        default: the numbers if neither is given.
+
+    Raises:
+        InputError: if both are given, or one does not fit.
+    """
+    if kernels is None:
+        return of_length_scales(kernel, default if scales is None else scales)
+    if scales is not None:
+        raise InputError("Give either scales or kernels: both say what the hypotheses are.")
+    if not isinstance(kernels, (tuple, list)):
+        raise InputError(f"kernels must be one kernel for each hypothesis, got {checks.describe(kernels)}.")
+    for number, each in enumerate(kernels):
+        checks.instance(f"kernels[{number}]", each, Kernel, "a GPyTorch kernel")
+    return tuple(Variant(kernel=each) for each in kernels)
 
 
 def refuse_memory(memory: Memory | None, own: str) -> None:

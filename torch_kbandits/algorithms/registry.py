@@ -17,10 +17,14 @@ from torch_kbandits.algorithms.gp_ei import GPEI
 from torch_kbandits.algorithms.gp_pi import GPPI
 from torch_kbandits.algorithms.gp_ts import GPTS
 from torch_kbandits.algorithms.gp_ucb import GPUCB
+from torch_kbandits.algorithms.hp_gp_ts import HPGPTS
 from torch_kbandits.algorithms.igp_ucb import IGPUCB
 from torch_kbandits.algorithms.k_ucb import KUCB
+from torch_kbandits.algorithms.lb_gp_ucb import LBGPUCB
 from torch_kbandits.algorithms.lin_ucb import LinUCB
 from torch_kbandits.algorithms.mini_gp_ucb import MiniGPUCB
+from torch_kbandits.algorithms.pe_gp_ts import PEGPTS
+from torch_kbandits.algorithms.pe_gp_ucb import PEGPUCB
 from torch_kbandits.algorithms.r_gp_ucb import RGPUCB
 from torch_kbandits.algorithms.random_search import RandomSearch
 from torch_kbandits.algorithms.sparq_gp_ucb import SparQGPUCB
@@ -50,6 +54,10 @@ _ALGORITHMS: dict[str, type[Bandit]] = {
     "k-ucb": KUCB,
     "lin-ucb": LinUCB,
     "mini-gp-ucb": MiniGPUCB,
+    "hp-gp-ts": HPGPTS,
+    "lb-gp-ucb": LBGPUCB,
+    "pe-gp-ts": PEGPTS,
+    "pe-gp-ucb": PEGPUCB,
     "random": RandomSearch,
     "w-gp-ucb": WGPUCB,
     "ui-gp-ucb": UIGPUCB,

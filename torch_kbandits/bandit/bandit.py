@@ -11,7 +11,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits import checks
-from torch_kbandits.acquisition import AcquisitionRule, Domain, SpreadRule, UpperConfidenceRule
+from torch_kbandits.acquisition import AcquisitionRule, Domain, LargestOf, SpreadRule, UpperConfidenceRule
 from torch_kbandits.bandit.adaptation import MemoryChoice, RestartTrigger
 from torch_kbandits.bandit.advice import Advice
 from torch_kbandits.bandit.batches import BatchRule
@@ -27,11 +27,11 @@ from torch_kbandits.bandit.learning import (
     settled,
     state_of,
 )
-from torch_kbandits.bandit.pieces import FIRST_REWARDS, Pieces, warn_of_clipping
+from torch_kbandits.bandit.pieces import FIRST_REWARDS, Hypothesis, Pieces, warn_of_clipping
 from torch_kbandits.bandit.saving import loaded, save
 from torch_kbandits.bandit.state import check_config, check_format, saved_answers, saved_prior, saved_state
 from torch_kbandits.bandit.undisturbed import Undisturbed
-from torch_kbandits.beliefs import Belief, Lookahead
+from torch_kbandits.beliefs import Belief, EnsembleBelief, Lookahead, offering
 from torch_kbandits.candidates import Candidates
 from torch_kbandits.confidence import Width
 from torch_kbandits.dictionaries import DictionaryRule
@@ -40,8 +40,8 @@ from torch_kbandits.memory import Memory
 from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.numerics.random import seed_for
 from torch_kbandits.numerics.shallow import shallow_copy
-from torch_kbandits.observations.ledger import History, check_rounds, replayed_rounds, rewards
-from torch_kbandits.priors import LearnedPrior, Prior, PriorMean, prior_of
+from torch_kbandits.observations.ledger import History, Ledger, check_rounds, replayed_rounds, rewards
+from torch_kbandits.priors import Family, LearnedPrior, Prior, PriorMean, prior_of
 
 #: Points that ``ask(None)`` returns at most.
 _LARGEST_BATCH = 10_000
@@ -84,6 +84,8 @@ class Bandit(Undisturbed):
         advice: who is asked about the present function before a choice; None for nobody.
         mean: the prior mean, in reward units: a number, a value for each arm (A,), a GPyTorch mean, or a function of
             points (n, d), with contexts of (context, action), that returns (n,). It does not depend on the time.
+        family: hypotheses that take turns, each with what it has of its own in place of kernel, regularization, memory
+            and mean; None for one.
 
     With a memory there is a time. Unless ``ask`` and ``tell`` are given times, it is the round, counted from 0: a
     reward has that of the round in which it is told.
@@ -114,6 +116,7 @@ class Bandit(Undisturbed):
         advice: Advice | None = None,
         mean: PriorMean | None = None,
         prior: Prior | LearnedPrior | None = None,
+        family: Family | None = None,
     ) -> None:
         rule = UpperConfidenceRule() if acquisition is None else acquisition
         self._pieces = Pieces(
@@ -128,6 +131,7 @@ class Bandit(Undisturbed):
             trigger,
             memories,
             advice,
+            family,
         )
         self.candidates = self._pieces.candidates
         self.dictionary = dictionary
@@ -336,17 +340,17 @@ class Bandit(Undisturbed):
     @property
     def memory(self) -> Memory | None:
         """Which observations count, as it is in force now; None where all do."""
-        return self._standing.hypothesis.memory
+        return self._hypothesis.memory
 
     @property
     def prior(self) -> Prior:
         """What is assumed of rewards now, in their units: as given, or as fitted last."""
-        return self._pieces.prior_of(self._standing.hypothesis)
+        return self._hypothesis.prior
 
     @property
     def regularization(self) -> float:
         """λ, the noise variance of the surrogate, in reward units squared."""
-        return self._standing.hypothesis.regularization
+        return self._hypothesis.regularization
 
     @property
     def num_since_restart(self) -> int:
@@ -357,6 +361,17 @@ class Bandit(Undisturbed):
     def memory_probabilities(self) -> tuple[float, ...]:
         """The probabilities from which the memory in force was drawn, in the order of ``memories``; none without."""
         return probabilities(self._pieces, self._standing)
+
+    @property
+    def hypothesis_weights(self) -> tuple[float, ...]:
+        """How much each hypothesis of the family is believed, in the order given; none without a family.
+
+        Under ``Sampling`` and ``Prediction`` these are probabilities. Under ``Balancing`` and ``Elimination`` they are
+        the same for all that take part, and 0 for those rejected. ``model``, ``beta``, ``recommend``, ``memory`` and
+        ``inducing_points`` are those of the hypothesis that leads: the one that plays next, or else the most probable.
+        """
+        told = self._standing.told
+        return told.weights if isinstance(told, EnsembleBelief) else ()
 
     @property
     def beta(self) -> Tensor:
@@ -400,7 +415,7 @@ class Bandit(Undisturbed):
         learned = slice(ledger.num_forgotten, ledger.num_learned)
         weights[learned] = 1.0
         if self.memory is not None and times is not None:
-            level = self._standing.hypothesis.regularization
+            level = self._hypothesis.regularization
             weights[learned] = level / self.memory.noise(times[learned], self._standing.clock.now, level)
         return weights
 
@@ -439,10 +454,13 @@ class Bandit(Undisturbed):
     @property
     def model(self) -> NystromGP | OnlineGP:
         """The posterior as a BoTorch model, built when asked for, O(n m²); without rewards that a batch rule holds."""
-        return self._shown_by(self._standing)
+        return self._shown_by(self._standing.belief, self._standing.ledger)
 
     def acquisition(self, *, context: Any = None, candidates: Any = None, time: Any = None) -> AcquisitionFunction:
         """Return the acquisition function that ``ask`` maximises, given what is pending, as a BoTorch one on ``model``.
+
+        Of a family it is on the model of the hypothesis that plays next; where several offer their points it is the
+        largest of theirs.
 
         With a context it is a function of the action alone: BoTorch's ``FixedFeatureAcquisitionFunction``. Thompson
         sampling makes draws of its own: those of ``ask`` come from another form of the same posterior.
@@ -456,8 +474,11 @@ class Bandit(Undisturbed):
         domain = standing.belief.in_round(domain, self._rule_in(standing))
         outstanding = standing.ledger.outstanding
         seed = seed_for(self.seed, standing.round, f"ask {len(outstanding)}")
-        pending, model = outstanding if len(outstanding) else None, self._shown_by(standing)
-        function = self._rule_in(standing).function(model, self.width(standing.belief), pending, domain, seed)
+        pending, functions, rule = outstanding if len(outstanding) else None, [], self._rule_in(standing)
+        for part, own_seed in offering(standing.belief, seed):
+            model = self._shown_by(part, standing.ledger)
+            functions.append(rule.function(model, self.width(part), pending, domain, own_seed))
+        function = functions[0] if len(functions) == 1 else LargestOf(functions)
         return domain.of_action(function, self.candidates.example.shape[-1])
 
     def recommend(self, *, context: Any = None, candidates: Any = None, time: Any = None) -> Tensor:
@@ -503,8 +524,12 @@ class Bandit(Undisturbed):
         """
         check_format(state)
         check_config(state["config"], self._config())
-        words = {"timed": self._pieces.has_clock, "exact": self.dictionary is None}
-        saved = saved_state(state, self.candidates.example, self._acquisition.num_stages, **words)
+        words = {
+            "timed": self._pieces.has_clock,
+            "exact": self.dictionary is None,
+            "family": len(self._pieces.hypotheses),
+        }
+        saved = saved_state(state, self.candidates.example, self._pieces.num_stages, **words)
         answers, counts = saved_answers(state, self.candidates.example, self._pieces.advice)
         fitted = None if self._pieces.learning is None else saved_prior(state, self._pieces.start)
         after = replace(restored(self._pieces, saved, fitted), answers=answers)
@@ -570,7 +595,7 @@ class Bandit(Undisturbed):
             raise InputError(f"replay needs a bandit that was told nothing; this one was told {self.round} round(s).")
         standing, own = self._standing, self._pieces.own_columns
         clocks = standing.clock.replayed(history.times, history.rounds)
-        rounds = replayed_rounds(history, self.candidates.example, self._acquisition.num_stages)
+        rounds = replayed_rounds(history, self.candidates.example, self._pieces.num_stages)
         for now, (X, Y, stages) in zip(clocks, rounds, strict=True):
             pending = standing.ledger.pending.without(X, own)
             standing = learned(self._pieces, standing, X, Y, stages, pending, now, None)
@@ -584,6 +609,11 @@ class Bandit(Undisturbed):
         )
 
     # ---------------------------------------------------------------- inside
+
+    @property
+    def _hypothesis(self) -> Hypothesis:
+        """What is taken for true now."""
+        return self._pieces.in_force(self._standing.hypothesis, self._standing.told)
 
     @property
     def _belief(self) -> Belief:
@@ -610,7 +640,7 @@ class Bandit(Undisturbed):
         """Say once that rewards are clipped, as many calls above, if some are that were not before."""
         if not self._warned_of_clipping and (below := after.rewards_below(self._standing)) is not None:
             self._warned_of_clipping = True
-            warn_of_clipping(below, after.hypothesis.floor, stacklevel)
+            warn_of_clipping(below, after.hypothesis.prior.floor, stacklevel)
 
     def _known_ahead(self, standing: Standing) -> Lookahead | None:
         """Return the posterior with the batch so far pending if it was computed already."""
@@ -642,9 +672,8 @@ class Bandit(Undisturbed):
             return self._acquisition
         return SpreadRule(number + num_pending, seed_for(self.seed, 0, "spread"))
 
-    def _shown_by(self, standing: Standing) -> NystromGP | OnlineGP:
-        """Return the posterior as a BoTorch model of its own, remembered while it stays."""
-        belief, ledger = standing.belief, standing.ledger
+    def _shown_by(self, belief: Belief, ledger: Ledger) -> NystromGP | OnlineGP:
+        """Return a posterior as a BoTorch model of its own, remembered while it stays."""
         if self._shown is None or self._shown[0] is not belief:
             learned = ledger.in_one_part.told[0].rows(slice(ledger.num_forgotten, ledger.num_learned))
             self._shown = belief, belief.shown(learned.copied())

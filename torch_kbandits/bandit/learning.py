@@ -11,7 +11,7 @@ from torch_kbandits.bandit.adaptation.restart_trigger import Prediction
 from torch_kbandits.bandit.advice import Advised
 from torch_kbandits.bandit.pieces import Batches, Hypothesis, Pieces
 from torch_kbandits.bandit.state import STATE_FORMAT, SavedState
-from torch_kbandits.beliefs import Belief, Lookahead
+from torch_kbandits.beliefs import Belief, EnsembleBelief, Lookahead
 from torch_kbandits.memory import Memory
 from torch_kbandits.numerics.gram import prior_mean
 from torch_kbandits.numerics.random import seed_for
@@ -62,7 +62,7 @@ class Standing:
 
     def rewards_below(self, before: "Standing") -> Tensor | None:
         """Return the rewards (k,) that are clipped now and were not in an earlier standing; None if there are none."""
-        floor, told = self.hypothesis.floor, self.ledger
+        floor, told = self.hypothesis.prior.floor, self.ledger
         Y = told.told_since(0 if self.last_fit is not before.last_fit else before.ledger.num_told).Y
         below = Y[floor > Y]
         return below if len(below) else None
@@ -93,7 +93,7 @@ class Outlook(NamedTuple):
 
 def before_any(pieces: Pieces) -> Standing:
     """Return what is known before anything is asked or told."""
-    staged = pieces.acquisition.num_stages > 0
+    staged = pieces.num_stages > 0
     ledger = Ledger.empty(pieces.candidates.example, staged=staged, timed=pieces.has_clock)
     hypothesis = _hypothesis_after(pieces, pieces.hypothesis, ())
     return Standing(ledger, pieces.clock, pieces.belief(hypothesis), hypothesis)
@@ -131,7 +131,7 @@ def learned(
     standing = standing.at(clock)
     if pieces.trigger is not None:
         before = Prediction(*standing.told.moments(X), standing.told, standing.num_since_restart)
-        if pieces.trigger.is_triggered(Y.clamp_min(standing.hypothesis.floor), before):
+        if pieces.trigger.is_triggered(Y.clamp_min(standing.hypothesis.prior.floor), before):
             standing = restarted(pieces, standing)
     told = History(X, Y, torch.full((len(X),), standing.round, device=X.device), stages, clock.stamps(X))
     ahead = ahead if standing.told is known else None
@@ -165,6 +165,8 @@ def restored(pieces: Pieces, saved: SavedState, fitted: tuple[Prior, LastFit] | 
     counting = hypothesis.counted(saved.history.rows(slice(saved.num_forgotten, saved.num_learned)))
     if len(counting.X):
         belief = belief.restored(counting, *saved.dictionaries)
+    if isinstance(belief, EnsembleBelief) and saved.sums is not None:
+        belief = belief.with_sums(saved.sums, len(counting.X))
     number = saved.history.next_round
     return Standing(ledger, saved.clock, belief, hypothesis, number, summaries, last_fit=last_fit)
 
@@ -198,8 +200,10 @@ def state_of(config: dict[str, Any], standing: Standing, pieces: Pieces) -> dict
     }
     if told.stage_beliefs and not told.exact:  # an exact posterior follows from the history
         state["stages"] = [_dictionary_of(stage) for stage in told.stage_beliefs]
+    if isinstance(told, EnsembleBelief):
+        state["family"] = told.sums
     if pieces.learning is not None:
-        prior = pieces.prior_of(standing.hypothesis)
+        prior = standing.hypothesis.prior
         state["prior"] = {
             "kernel": {name: value.clone() for name, value in prior.kernel.state_dict().items()},
             "regularization": prior.regularization,

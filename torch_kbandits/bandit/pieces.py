@@ -2,7 +2,7 @@
 
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple, cast
@@ -18,7 +18,7 @@ from torch_kbandits.bandit.adaptation import MemoryChoice, RestartTrigger
 from torch_kbandits.bandit.advice import Advice, Advised
 from torch_kbandits.bandit.batches import BatchPosterior, BatchRule, RepeatingRule
 from torch_kbandits.bandit.state import describe_kernel, describe_value
-from torch_kbandits.beliefs import Belief, Lookahead, StagedBelief, Terms, belief_over
+from torch_kbandits.beliefs import Belief, EnsembleBelief, Lookahead, StagedBelief, Terms, belief_over
 from torch_kbandits.beliefs.table import wave_prior
 from torch_kbandits.candidates import Candidates
 from torch_kbandits.candidates.timed import timed, untimed
@@ -26,13 +26,13 @@ from torch_kbandits.confidence import ConstantWidth, Width
 from torch_kbandits.dictionaries import DictionaryRule
 from torch_kbandits.errors import InputError, KernelBanditWarning, TheoryWarning
 from torch_kbandits.kernels import ForgettingKernel, SpaceTimeKernel
-from torch_kbandits.memory import Memory
+from torch_kbandits.memory import KeepAll, Memory
 from torch_kbandits.numerics.gram import check_kernel, prior_mean, prior_variance
 from torch_kbandits.numerics.random import generator_for
 from torch_kbandits.observations.clock import Clock
 from torch_kbandits.observations.ledger import History
-from torch_kbandits.priors import LearnedPrior, Prior
-from torch_kbandits.priors.means import constant_of, mean_over
+from torch_kbandits.priors import Family, LearnedPrior, Prior
+from torch_kbandits.priors.means import mean_over
 
 #: In single precision a regularization below this fraction of the prior variance drowns in rounding.
 _FLOAT32_REGULARIZATION = 1e-4
@@ -41,7 +41,7 @@ _FLOAT32_REGULARIZATION = 1e-4
 FIRST_REWARDS, _FAR = 3, 10.0
 
 #: Words that files have only where they say something: those of version 0.1.0 have them so.
-_ADDED_LAST = ("trigger", "memories", "advice", "mean")
+_ADDED_LAST = ("trigger", "memories", "advice", "mean", "family")
 
 
 class Batches(NamedTuple):
@@ -113,23 +113,30 @@ class Hypothesis:
     """What is taken for true of the function and of its rewards. A run may go on under another: see ``relearned``.
 
     Attributes:
-        kernel: the prior covariance of the function at one time.
-        regularization: λ > 0, in reward units squared.
+        prior: of the function at one time, and of its noise.
         memory: which observations count at a time; None where all do. A bandit that starts without one has no clock, so
             one that may get one starts with ``KeepAll()``; a prior on time needs points that know the time.
-        mean: the prior mean; None for zero.
-        floor: a reward below counts as if it were this one, in reward units.
+        mean: the prior mean of points as the candidates have them; None for zero.
     """
 
-    kernel: Kernel
-    regularization: float
+    prior: Prior
     memory: Memory | None
     mean: Mean | None = None
-    floor: float = -math.inf
+
+    @property
+    def kernel(self) -> Kernel:
+        """The prior covariance of the function at one time."""
+        return self.prior.kernel
+
+    @property
+    def regularization(self) -> float:
+        """λ > 0, in reward units squared."""
+        return self.prior.regularization
 
     def counted(self, told: History) -> History:
         """Return what was told with rewards as they count."""
-        return told if self.floor == -math.inf else told._replace(Y=told.Y.clamp_min(self.floor))
+        floor = self.prior.floor
+        return told if floor == -math.inf else told._replace(Y=told.Y.clamp_min(floor))
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,10 +155,12 @@ class Pieces:
         trigger: when to restart; None for never.
         memories: which memory is in force, block by block; None for the same in all rounds.
         advice: who is asked about the present before a choice; None for nobody.
+        family: the hypotheses that take turns; None for one, the prior and the memory given here.
 
     Attributes:
         start: the prior before any reward.
         hypothesis: what is taken for true then.
+        hypotheses: those of the family; none without.
 
     Raises:
         InputError: if a piece does not fit, or two of them do not go together.
@@ -168,8 +177,10 @@ class Pieces:
     trigger: RestartTrigger | None = None
     memories: MemoryChoice | None = None
     advice: Advice | None = None
+    family: Family | None = None
     start: Prior = field(init=False)
     hypothesis: Hypothesis = field(init=False)
+    hypotheses: tuple[Hypothesis, ...] = field(init=False)
 
     def __post_init__(self) -> None:
         checks.instance("candidates", self.candidates, Candidates, "Arms or a Box")
@@ -181,6 +192,9 @@ class Pieces:
         if self.memories is not None:
             checks.instance("memories", self.memories, MemoryChoice, "a BanditOverBandit or a DynamicModelSelection")
             self._check_choice(self.memories)
+        if self.family is not None:
+            checks.instance("family", self.family, Family, "a Family of hypotheses")
+            self._check_family()
         if self._has_priors_on_time:
             object.__setattr__(self, "candidates", timed(self.candidates))
         start = self.prior
@@ -202,11 +216,13 @@ class Pieces:
                     "candidates that stay under a memory that is no prior on time."
                 )
         for memory in self._all_memories or (None,):
-            check_kernel(self._kernel_under(memory, start.kernel), self.candidates.example)
+            for kernel in self._all_kernels(start.kernel):
+                check_kernel(self._kernel_under(memory, kernel), self.candidates.example)
         self._check_rule(start.kernel)
         object.__setattr__(self, "width", ConstantWidth(0.0) if self.width is None else self.width)
         object.__setattr__(self, "start", start)
         object.__setattr__(self, "hypothesis", self.hypothesis_of(start, self.memory))
+        object.__setattr__(self, "hypotheses", tuple(self._all_hypotheses()))
 
     @property
     def has_clock(self) -> bool:
@@ -218,7 +234,24 @@ class Pieces:
         """The memories that may be in force."""
         if self.memories is not None:
             return self.memories.memories
-        return () if self.memory is None else (self.memory,)
+        own = [] if self.family is None else [each.memory for each in self.family.variants]
+        return tuple(memory for memory in (self.memory, *own) if memory is not None)
+
+    def _all_kernels(self, own: Kernel) -> tuple[Kernel, ...]:
+        """Return the prior covariances of the function that may be taken for true, the bandit's own first."""
+        others = [] if self.family is None else [each.kernel for each in self.family.variants]
+        return own, *(kernel for kernel in others if kernel is not None)
+
+    def _all_hypotheses(self) -> Iterator[Hypothesis]:
+        """Yield those of the family; what one leaves out is as the bandit has it."""
+        base, memory = self.start, self.memory
+        # With a clock all have a memory, since points may know the time for the sake of one.
+        memory = KeepAll() if memory is None and self._all_memories and self.memories is None else memory
+        for each in () if self.family is None else self.family.variants:
+            own = {
+                name: word for name in ("kernel", "regularization", "mean") if (word := getattr(each, name)) is not None
+            }
+            yield self.hypothesis_of(replace(base, **own), memory if each.memory is None else each.memory)
 
     @property
     def _has_priors_on_time(self) -> bool:
@@ -251,14 +284,7 @@ class Pieces:
 
     def hypothesis_of(self, prior: Prior, memory: Memory | None) -> Hypothesis:
         """Return what is taken for true under a prior and a memory."""
-        over = None if _is_nothing(prior.mean) else mean_over(self.candidates, prior.mean)
-        return Hypothesis(prior.kernel, prior.regularization, memory, over, prior.floor)
-
-    def prior_of(self, hypothesis: Hypothesis) -> Prior:
-        """Return the prior of a hypothesis."""
-        mean = self.prior.mean
-        mean = constant_of(hypothesis.mean) if mean is None else mean
-        return Prior(hypothesis.kernel, hypothesis.regularization, mean, hypothesis.floor)
+        return Hypothesis(prior, memory, None if _is_nothing(prior.mean) else mean_over(self.candidates, prior.mean))
 
     @property
     def hidden_columns(self) -> int:
@@ -279,12 +305,24 @@ class Pieces:
         return [part for part in (space.domain.arms, space.domain.bounds) if part is not None]
 
     @property
+    def num_stages(self) -> int:
+        """How many there are of what may have chosen a point: the stages of a rule, or hypotheses; 0 for neither."""
+        return self.acquisition.num_stages or len(self.hypotheses)
+
+    def in_force(self, hypothesis: Hypothesis, belief: Belief) -> Hypothesis:
+        """Return the hypothesis that a belief is under: of a family the one that leads."""
+        return self.hypotheses[belief.leader] if isinstance(belief, EnsembleBelief) else hypothesis
+
+    @property
     def own_columns(self) -> int:
         """The first column by which a point is known again: it may be told at another time than it was asked for."""
         return int(self.candidates.is_timed)
 
     def belief(self, hypothesis: Hypothesis) -> Belief:
         """Return the belief before any reward, under the hypothesis that is in force."""
+        if self.family is not None:
+            parts, width = tuple(map(self._belief_under, self.hypotheses)), cast(Width, self.width)
+            return EnsembleBelief(parts, self.family.rule, width, keeps_all=not self._all_memories)
         num_stages, memory = self.acquisition.num_stages, hypothesis.memory
         by_number = memory.by_number if memory is not None and num_stages else None
         under = replace(hypothesis, memory=by_number or memory)
@@ -332,6 +370,23 @@ class Pieces:
                 "trigger restarted: give one of the two, or BanditOverBandit."
             )
 
+    def _check_family(self) -> None:
+        """Refuse a family with what it has no meaning for."""
+        if isinstance(self.prior, LearnedPrior):
+            raise InputError(
+                "A family has hypotheses that are given, so none is learned: give a Prior, or leave out the family."
+            )
+        given = {"memories": self.memories, "advice": self.advice}
+        if others := [name for name, piece in given.items() if piece is not None]:
+            raise InputError(
+                f"Leave out {others[0]} with a family: give a hypothesis its own memory, Variant(memory=...)."
+            )
+        if self.acquisition.num_stages or not self.acquisition.needs_observations:
+            raise InputError(
+                f"{type(self.acquisition).__name__} does not choose by one posterior, so a family has no meaning for "
+                "it: leave out family, or use UpperConfidenceRule or ThompsonRule."
+            )
+
     def _check_rule(self, kernel: Kernel) -> None:
         """Refuse a rule that cannot choose among such candidates under such a kernel.
 
@@ -343,7 +398,8 @@ class Pieces:
             raise InputError("A choice through stages needs a finite set of actions: give actions instead of bounds.")
         if self.acquisition.draws_functions and candidates.is_stored:
             for memory in self._all_memories or (None,):
-                wave_prior(self._kernel_under(memory, kernel), self.candidates.example.shape[-1])
+                for each in self._all_kernels(kernel):
+                    wave_prior(self._kernel_under(memory, each), self.candidates.example.shape[-1])
 
     def _check_memory(self, memory: Memory, level: float) -> None:
         """Refuse a memory in which nothing ever counts at a noise variance.
@@ -377,6 +433,8 @@ class Pieces:
                 describe_value("mean", self.prior.mean, config)
             if self.prior.floor != -math.inf:
                 config["floor"] = self.prior.floor
+        if self.family is not None:
+            describe_value("family", self.family, config)
         names = ["acquisition", "batches", "dictionary", "width"]
         names += ["memory"] if self.memories is None else []  # which one is in force is state
         names += ["memories", "trigger"] if self.memories is not None or self.trigger is not None else []

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.bandit.advice import Advice
+from torch_kbandits.beliefs.ensemble import NUM_SUMS
 from torch_kbandits.dictionaries import Selection
 from torch_kbandits.errors import InputError, StateMismatchError
 from torch_kbandits.observations.clock import Clock
@@ -90,6 +91,7 @@ _OTHER_PARTS: dict[str, tuple[type, ...]] = {
     "stages": (list, tuple),
     "num_forgotten": (int,),
     "clock": (Mapping,),
+    "family": (Tensor,),
     "prior": (Mapping,),
 }
 _PRIOR: dict[str, tuple[type, ...]] = {
@@ -199,6 +201,7 @@ class SavedState(NamedTuple):
         num_learned: how many of the rewards were learned.
         num_forgotten: how many of them, the first, were forgotten on demand.
         clock: what time it was.
+        sums: what the hypotheses of a family had shown, (K, ``NUM_SUMS``); None without one.
     """
 
     history: History
@@ -208,10 +211,17 @@ class SavedState(NamedTuple):
     num_learned: int
     num_forgotten: int
     clock: Clock
+    sums: Tensor | None = None
 
 
 def saved_state(
-    state: Mapping[str, Any], example: Tensor, num_stages: int = 0, *, timed: bool = False, exact: bool = False
+    state: Mapping[str, Any],
+    example: Tensor,
+    num_stages: int = 0,
+    *,
+    timed: bool = False,
+    exact: bool = False,
+    family: int = 0,
 ) -> SavedState:
     """Return copies of the parts of a saved state, checked like what is told.
 
@@ -221,6 +231,7 @@ def saved_state(
         num_stages: of that bandit.
         timed: whether it has a clock.
         exact: whether its posteriors are, so that stages need no dictionaries.
+        family: the number of its hypotheses, which stand for stages; each learned all rewards.
 
     Raises:
         StateMismatchError: if something is missing or does not fit together.
@@ -253,8 +264,9 @@ def saved_state(
         counting = slice(num_forgotten, num_learned)
         dictionaries = [_saved_dictionary(state, example, num_learned - num_forgotten, timed=timed)]
         for stage, part in enumerate([] if exact else _saved_stages(state, num_stages), 1):
-            number = int((cast(Tensor, stages)[counting] == stage).sum())
+            number = num_learned - num_forgotten if family else int((cast(Tensor, stages)[counting] == stage).sum())
             dictionaries.append(_saved_dictionary(part, example, number, timed=timed))
+        sums = _saved_sums(state, family) if family else None
         if len(ids) != len(pending) or list(ids) != sorted({*ids}) or (ids and not 0 <= ids[0] <= ids[-1] < num_asked):
             raise InputError(f"{len(pending)} points are pending and their ids are {ids}, of {num_asked} asked for.")
     except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
@@ -262,7 +274,7 @@ def saved_state(
     times = None if saved.times is None else saved.times.to(example.device, torch.float64, copy=True)
     history = History(X.clone(), Y.clone(), saved.rounds.to(example.device).clone(), stages, times)
     outstanding = Pending(pending.clone(), ids, pending_stages)
-    return SavedState(history, tuple(dictionaries), outstanding, num_asked, num_learned, num_forgotten, clock)
+    return SavedState(history, tuple(dictionaries), outstanding, num_asked, num_learned, num_forgotten, clock, sums)
 
 
 def saved_prior(state: Mapping[str, Any], start: Prior) -> tuple[Prior, LastFit]:
@@ -324,6 +336,16 @@ def _saved_stages(state: Mapping[str, Any], num_stages: int) -> Sequence[Mapping
     if len(parts) != num_stages:
         raise InputError(f"there are {num_stages} stages, and dictionaries of {len(parts)}.")
     return parts
+
+
+def _saved_sums(state: Mapping[str, Any], number: int) -> Tensor:
+    """Return what so many hypotheses had shown, of which at least one was not rejected."""
+    sums = checks.finite("the saved family", checks.floating_tensor("the saved family", state["family"]))
+    if sums.shape != (number, NUM_SUMS) or not bool((sums[:, -1] > 0.0).any()) or bool((sums[:, 0] < 0.0).any()):
+        raise InputError(
+            f"the saved family must be {NUM_SUMS} sums of {number} hypotheses, got {checks.describe(sums)}."
+        )
+    return sums.clone()
 
 
 def _saved_dictionary(part: Mapping[str, Any], example: Tensor, number: int, *, timed: bool) -> Selection:

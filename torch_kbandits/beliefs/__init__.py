@@ -4,6 +4,7 @@ from torch_kbandits.beliefs.base import Belief, Lookahead
 from torch_kbandits.beliefs.choice import Terms, belief_over
 from torch_kbandits.beliefs.counted import CountedBelief
 from torch_kbandits.beliefs.covariances import CovarianceTable
+from torch_kbandits.beliefs.ensemble import EnsembleBelief, offering
 from torch_kbandits.beliefs.features import FeatureTable
 from torch_kbandits.beliefs.staged import StagedBelief
 from torch_kbandits.beliefs.table import TableBelief
@@ -12,10 +13,12 @@ __all__ = [
     "Belief",
     "CountedBelief",
     "CovarianceTable",
+    "EnsembleBelief",
     "FeatureTable",
     "Lookahead",
     "StagedBelief",
     "TableBelief",
     "Terms",
     "belief_over",
+    "offering",
 ]

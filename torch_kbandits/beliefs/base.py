@@ -1,6 +1,7 @@
 """What every belief is asked, and the posterior with points pending."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import replace
 from typing import Any, Protocol, Self, cast
@@ -53,6 +54,8 @@ class Lookahead(ABC):
 
     def __init__(self, pending: Tensor) -> None:
         self._pending = [pending]
+        #: Returns the score of what was chosen last; 0 where it was chosen without one.
+        self.best_score: Callable[[], float] = float
 
     @property
     def pending(self) -> Tensor:
@@ -119,6 +122,9 @@ class Belief(ABC):
 
     #: The beliefs of the stages of a choice; none where there are no stages.
     stage_beliefs: tuple["Belief", ...] = ()
+
+    #: The belief that recommends in place of this one; None for itself.
+    leading: "Belief | None" = None
 
     def __init__(
         self, example: Tensor, kernel: Kernel, regularization: float, *, exact: bool, mean: Mean | None = None
@@ -202,7 +208,8 @@ class Belief(ABC):
             raise EmptyHistoryError("Nothing was learned that counts, so there is no point to recommend: tell first.")
         if domain is None:
             return self.recommend()
-        ahead, nothing = self.lookahead(self.inducing_points[:0]), torch.zeros_like(self.regularization)
+        belief, nothing = self.leading or self, torch.zeros_like(self.regularization)
+        ahead = belief.lookahead(belief.inducing_points[:0])
         return ahead.choose(UpperConfidenceRule(), nothing, 0, domain)
 
     def in_round(self, domain: Domain, rule: AcquisitionRule) -> Domain:

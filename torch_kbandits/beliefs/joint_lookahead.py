@@ -3,8 +3,8 @@
 import warnings
 from collections.abc import Iterable
 from dataclasses import replace
-from functools import cached_property
-from typing import cast
+from functools import cached_property, partial
+from typing import Any, cast
 
 import torch
 from botorch.exceptions import BadInitialCandidatesWarning
@@ -58,20 +58,31 @@ class JointLookahead(Lookahead):
 
     def choose(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain | None = None) -> Tensor:
         """Return the joint point (1, d) of the highest score; equals are broken by lot."""
-        posterior, pending = self._posterior, self.pending if len(self.pending) else None
-        belief, place = posterior.belief, posterior.place
-        if place.search is not None:
-            if rule.needs_observations and belief.num_observations == 0:
-                return place.search.first(len(self.pending))
-            return rule.on_box(posterior.model, beta, pending, self.domain, seed)
-        domain = required(domain)
-        if domain.bounds is not None:
-            return on_box(rule, posterior.model, belief.num_observations, beta, pending, domain, seed)
+        posterior, place = self._posterior, self._posterior.place
+        if place.search is not None or required(domain).bounds is not None:
+            return self._searched(rule, beta, seed, domain)
         with torch.no_grad():
             offer = self.offered(domain)
             scores = rule.on_arms(offer, beta, seed)
-            row = best_of(scores, beta, belief.kernel_bound(), seed, place.tie_rank)
+            self.best_score = scores.max().item
+            row = best_of(scores, beta, posterior.belief.kernel_bound(), seed, place.tie_rank)
             return offer.chosen(row)
+
+    def _searched(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain | None) -> Tensor:
+        """Return the point (1, d) that a search of a box finds; no score decides before any reward."""
+        posterior, pending = self._posterior, self.pending if len(self.pending) else None
+        search, number = posterior.place.search, posterior.belief.num_observations
+        self.best_score, is_blind = float, rule.needs_observations and number == 0
+        if search is not None and is_blind:
+            return search.first(len(self.pending))
+        model, where = posterior.model, required(domain) if search is None else self.domain
+        if search is None:
+            x = on_box(rule, model, number, beta, pending, where, seed)
+        else:
+            x = rule.on_box(model, beta, pending, where, seed)
+        if not is_blind:
+            self.best_score = partial(_score, x, rule, model, beta, pending, where, seed)
+        return x
 
     def offered(self, domain: Domain | None) -> "_Offer | _StoredOffer":
         """Return the posterior at the actions of a round."""
@@ -115,6 +126,12 @@ class JointLookahead(Lookahead):
         """Return the variances at points (k, d) without anything pending, (k,)."""
         with torch.no_grad():
             return self._posterior.variance_at(self._posterior.embed(X))
+
+
+def _score(x: Tensor, rule: AcquisitionRule, *words: Any) -> float:
+    """Return the value at a point (1, d) of the function that a rule maximises, whose other words these are."""
+    with torch.no_grad():
+        return float(rule.function(*words)(x.unsqueeze(0)))
 
 
 class _Offer:

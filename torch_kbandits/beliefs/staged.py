@@ -71,7 +71,7 @@ class StagedBelief(BeliefOf):
         numbered, parts = self._numbered(told)
 
         def one(stage: int, part: Belief, own: History) -> Belief:
-            return part.learned(own, rule, _generator(generator, stage)) if len(own.X) else part
+            return part.learned(own, rule, stage_generator(generator, stage)) if len(own.X) else part
 
         return self._with(map(one, range(len(parts)), parts, self._split(numbered)), len(told.X))
 
@@ -131,7 +131,13 @@ class StagedBelief(BeliefOf):
         return other
 
 
-def _generator(generator: torch.Generator | None, stage: int) -> torch.Generator | None:
+def stage_of(point: Tensor, pending: Tensor, stages: Tensor) -> int:
+    """Return the stage that chose a point (1, d) last of those pending (k, d), which stages (k,) chose; 0 for none."""
+    before = stages[(pending == point).all(-1)]
+    return int(before[-1]) if len(before) else 0
+
+
+def stage_generator(generator: torch.Generator | None, stage: int) -> torch.Generator | None:
     """Return the randomness of a stage, that of everything told for 0."""
     if generator is None or stage == 0:
         return generator
@@ -179,10 +185,7 @@ class StagedLookahead(Lookahead):
 
     def _add(self, point: Tensor, times: int) -> None:
         """Note the stage of the point: the one that just chose it, or chose it last if it is played again."""
-        stage = self._chosen_in
-        if stage is None:
-            before = self.stages[(self.pending == point).all(-1)]
-            stage = int(before[-1]) if len(before) else 0
+        stage = stage_of(point, self.pending, self.stages) if self._chosen_in is None else self._chosen_in
         aheads = dict(self._aheads)
         for part in {0, stage} & set(aheads):
             aheads[part] = shallow_copy(aheads[part])

@@ -446,6 +446,7 @@ class ArmLookahead(Lookahead):
     def choose(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain | None = None) -> Tensor:
         """Return the arm (1, d) of the highest score."""
         rows, scores = self.contenders(rule, beta, seed)
+        self.best_score = scores.max().item
         return self.chosen(self._table.highest(scores, beta, rows))
 
     def offered(self, domain: Domain | None) -> Self:

@@ -110,14 +110,6 @@ def own_mean(mean: PriorMean) -> PriorMean | None:
     return checks.finite_number("mean", mean) or None
 
 
-def constant_of(mean: Mean | None) -> float:
-    """Return the number that a mean made of one by ``mean_over`` is everywhere."""
-    if mean is None:
-        return 0.0
-    inner = mean.base if isinstance(mean, UntimedMean) else mean
-    return float(cast(Tensor, inner.constant))
-
-
 def mean_over(candidates: Candidates, mean: PriorMean) -> Mean:
     """Return a prior mean as a GPyTorch mean of the points of candidates.
 

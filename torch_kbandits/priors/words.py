@@ -9,6 +9,20 @@ from torch_kbandits.priors.means import PriorMean
 from torch_kbandits.priors.prior import Prior
 
 
+def given_prior(
+    prior: Prior | None, kernel: Kernel | None, regularization: float | None, mean: PriorMean | None
+) -> Prior:
+    """Return the prior that is given, as one word or as its parts, where none can be learned.
+
+    Raises:
+        InputError: if both are given, a part is missing or does not fit, or the prior is to be learned.
+    """
+    found = prior_of(prior, kernel, regularization, mean)
+    if isinstance(found, LearnedPrior):
+        raise InputError("A family has hypotheses that are given, so none is learned: give a Prior, or a kernel.")
+    return found
+
+
 def prior_of(
     prior: Prior | LearnedPrior | None, kernel: Kernel | None, regularization: float | None, mean: PriorMean | None
 ) -> Prior | LearnedPrior:

@@ -22,7 +22,7 @@ from torch_kbandits.memory import Growth, Memory
 from torch_kbandits.observations import columns
 from torch_kbandits.observations.column_spec import ColumnSpec
 from torch_kbandits.observations.columns import Category, Number
-from torch_kbandits.priors import LearnedPrior, Prior
+from torch_kbandits.priors import LearnedPrior, Prior, families
 
 _BASES = (
     AcquisitionRule,
@@ -30,6 +30,9 @@ _BASES = (
     BatchRule,
     Category,
     DictionaryRule,
+    families.Family,
+    families.FamilyRule,
+    families.Variant,
     Growth,
     InformationGain,
     Memory,
@@ -43,7 +46,7 @@ _BASES = (
 #: The values of this package: dataclasses, each made again by its own constructor, which checks the fields.
 _VALUES: dict[str, type] = {ColumnSpec.__name__: ColumnSpec} | {
     kind.__name__: kind
-    for module in (acquisition, adaptation, batches, columns, confidence, dictionaries, memory, priors)
+    for module in (acquisition, adaptation, batches, columns, confidence, dictionaries, families, memory, priors)
     for kind in vars(module).values()
     if isinstance(kind, type) and issubclass(kind, _BASES) and dataclasses.is_dataclass(kind)
 }

@@ -1,6 +1,7 @@
 """The posterior over arms that workers hold, seen from the bandit."""
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Self, cast
 
 import numpy as np
@@ -213,6 +214,7 @@ class ShardedLookahead(Lookahead):
             )
         answers = self._table.asked_of_all(Best(rule, beta.numpy(), seed), self._added)
         self.visited_share = sum(answer.visited for answer in answers) / self._table.num_all_arms
+        self.best_score = partial(max, [float(answer.scores.max()) for answer in answers])
         return overall_best(answers, beta, self._table.kernel_bound())
 
     def offered(self, domain: Domain | None) -> _Gathered:
