@@ -37,6 +37,7 @@ from torch_kbandits.observations.column_spec import ColumnSpec
 from torch_kbandits.observations.columns import Category, Number
 from torch_kbandits.observations.ledger import History
 from torch_kbandits.priors.fitting import FittedPrior, fit_prior
+from torch_kbandits.spaces import Categorical, Float, Integer, ParameterSpace
 from torch_kbandits.version import __version__ as __version__
 
 __all__ = [
@@ -49,6 +50,7 @@ __all__ = [
     "Bandit",
     "Box",
     "CappedDictionary",
+    "Categorical",
     "Category",
     "ColumnSpec",
     "ConstantWidth",
@@ -63,10 +65,12 @@ __all__ = [
     "FittedBandit",
     "FittedPrior",
     "FixedDictionary",
+    "Float",
     "ForgettingKernel",
     "GreedyDictionary",
     "History",
     "InputError",
+    "Integer",
     "KernelBanditError",
     "KernelBanditWarning",
     "KernelUCB",
@@ -76,6 +80,7 @@ __all__ = [
     "NumericalError",
     "NystromGP",
     "OnlineGP",
+    "ParameterSpace",
     "Quadratic",
     "RidgeLeverageSampling",
     "ScaledWidth",

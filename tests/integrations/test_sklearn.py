@@ -23,9 +23,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from tunable import Tunable, quality
 
-from torch_kbandits import InputError, KernelBanditWarning
+from torch_kbandits import Float, InputError, Integer, KernelBanditWarning
 from torch_kbandits.extras import MissingExtraError
-from torch_kbandits.integrations.parameters import Float, Integer
 from torch_kbandits.integrations.sklearn import KernelBanditSearchCV
 
 pytestmark = pytest.mark.usefixtures("short_searches")

@@ -15,8 +15,8 @@ from torch import Tensor
 from torch_kbandits.algorithms.fitted import FittedBandit
 from torch_kbandits.errors import InputError
 from torch_kbandits.integrations.optuna.distributions import values_in
-from torch_kbandits.integrations.parameters import ParameterSpace
 from torch_kbandits.numerics.random import generator_for
+from torch_kbandits.spaces import ParameterSpace
 
 #: So many of the latest failed trials stay pending, each at the cost of a hallucination in every suggestion.
 _FAILED = 20

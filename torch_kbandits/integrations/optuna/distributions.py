@@ -6,7 +6,7 @@ from typing import Any
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 
 from torch_kbandits.errors import InputError
-from torch_kbandits.integrations.parameters import Categorical, Float, Integer, Parameter, ParameterSpace
+from torch_kbandits.spaces import Categorical, Float, Integer, Parameter, ParameterSpace
 
 
 def space_of(distributions: Mapping[str, BaseDistribution]) -> ParameterSpace:

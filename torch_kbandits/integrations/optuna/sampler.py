@@ -21,10 +21,10 @@ from torch_kbandits.confidence import Width
 from torch_kbandits.errors import EmptyHistoryError, InputError, KernelBanditWarning
 from torch_kbandits.integrations.optuna.belief import Reading, StudyBelief, mark, refuse_constraints
 from torch_kbandits.integrations.optuna.distributions import space_of
-from torch_kbandits.integrations.parameters import ParameterSpace
 from torch_kbandits.memory import Memory
 from torch_kbandits.numerics.random import generator_for
 from torch_kbandits.priors import default_kernel
+from torch_kbandits.spaces import ParameterSpace
 
 #: So many beliefs are kept, for a sampler that serves several studies or the brackets of a pruner in turn.
 _REMEMBERED = 8

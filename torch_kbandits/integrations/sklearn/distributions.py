@@ -11,11 +11,11 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.errors import InputError
-from torch_kbandits.integrations.parameters import Categorical, Float, Integer, Parameter, ParameterSpace
+from torch_kbandits.spaces import Categorical, Float, Integer, Parameter, ParameterSpace
 
 _WHAT_WORKS = (
     "Use a list of choices, uniform, loguniform or randint of scipy.stats, or Float, Integer or Categorical of "
-    "torch_kbandits.integrations.parameters."
+    "torch_kbandits."
 )
 
 

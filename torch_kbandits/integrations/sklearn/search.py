@@ -36,7 +36,7 @@ class KernelBanditSearchCV(SequentialSearchCV):
     Args:
         estimator: what is tuned.
         param_distributions: of each parameter a list of choices; ``uniform``, ``loguniform`` or ``randint`` of
-            ``scipy.stats``; or ``Float``, ``Integer`` or ``Categorical`` of ``torch_kbandits.integrations.parameters``.
+            ``scipy.stats``; or ``Float``, ``Integer`` or ``Categorical`` of ``torch_kbandits``.
             A list of three numbers or more is searched in order of size, at equal distances.
         n_iter: configurations to evaluate.
         algorithm: a registry name, as in ``FittedBandit``.

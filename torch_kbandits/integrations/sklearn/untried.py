@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torch_kbandits.integrations.parameters import Categorical, Float, Integer, Parameter, ParameterSpace
+from torch_kbandits.spaces import Categorical, Float, Integer, Parameter, ParameterSpace
 
 #: Spaces of at most so many configurations are listed.
 _LISTED = 4096

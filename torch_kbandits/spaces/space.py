@@ -11,7 +11,7 @@ from torch.quasirandom import SobolEngine
 
 from torch_kbandits import checks
 from torch_kbandits.errors import InputError
-from torch_kbandits.integrations.parameter_kinds import Categorical, Float, Integer, Parameter
+from torch_kbandits.spaces.kinds import Categorical, Float, Integer, Parameter
 
 __all__ = ["Categorical", "Float", "Integer", "Parameter", "ParameterSpace"]
 

@@ -48,9 +48,13 @@ class Parameter(ABC):
     def snap(self, block: Tensor) -> Tensor:
         """Return the encodings (n, columns) of the values nearest to n points (n, columns)."""
 
+    @abstractmethod
     def spread(self, uniform: Tensor) -> Tensor:
-        """Return encodings (n, columns) of values that are uniform where numbers (n,) in [0, 1) are."""
-        return self.snap(uniform.unsqueeze(-1))
+        """Return encodings (n, columns) of values that are uniform where numbers (n,) in [0, 1) are; 1 is the last."""
+
+    @abstractmethod
+    def uniform(self, block: Tensor) -> Tensor:
+        """Return numbers (n,) in [0, 1] from which ``spread`` makes these encodings (n, columns), columns >= 1."""
 
     @abstractmethod
     def others(self, code: Tensor) -> Tensor:
@@ -134,6 +138,14 @@ class Float(Parameter):
         if not self.columns:
             return _nothing(len(block))
         return self._on_grid(block) if self.step is None else _centres(_cells(block, self._steps), self._steps)
+
+    def spread(self, uniform: Tensor) -> Tensor:
+        """Return encodings (n, columns) of numbers that are uniform where those (n,) in [0, 1) are."""
+        return self.snap(uniform.unsqueeze(-1)) if self.columns else _nothing(len(uniform))
+
+    def uniform(self, block: Tensor) -> Tensor:
+        """Return the coordinates (n,)."""
+        return block.squeeze(-1)
 
     def others(self, code: Tensor) -> Tensor:
         """Return the other values on steps to try; none without a step."""
@@ -255,6 +267,14 @@ class Integer(Parameter):
             return self._log_centres(self._log_values(block))
         return _centres(_cells(block, self._count), self._count)
 
+    def spread(self, uniform: Tensor) -> Tensor:
+        """Return encodings (n, columns) of numbers that are uniform where those (n,) in [0, 1) are."""
+        return self.snap(uniform.unsqueeze(-1)) if self.columns else _nothing(len(uniform))
+
+    def uniform(self, block: Tensor) -> Tensor:
+        """Return the coordinates (n,)."""
+        return block.squeeze(-1)
+
     def others(self, code: Tensor) -> Tensor:
         """Return the other whole numbers to try."""
         if not self.columns:
@@ -342,6 +362,10 @@ class Categorical(Parameter):
     def spread(self, uniform: Tensor) -> Tensor:
         """Return encodings (n, columns) of choices that are uniform where numbers (n,) in [0, 1) are."""
         return self._codes[_cells(uniform, len(self.choices)).long()]
+
+    def uniform(self, block: Tensor) -> Tensor:
+        """Return the middle (n,) of the numbers from which ``spread`` makes each."""
+        return (self._nearest(block).double() + 0.5) / len(self.choices)
 
     def others(self, code: Tensor) -> Tensor:
         """Return all other choices."""
