@@ -103,6 +103,7 @@ NUMBERS = {
     "seed": 3,
     "side": 2.0,
     "size": 4,
+    "step": 1.0,
     "swing": 0.5,
     "switches": 5,
     "threshold": 2.0,
@@ -114,7 +115,9 @@ NUMBERS = {
     "window": 4,
 }
 #: Whole numbers where the argument is one, whatever others of its name are.
-WHOLE = {("GuardedExpert", "budget"), ("SparQGPUCB", "budget"), ("SlidingWindow", "size")}
+WHOLE = {("GuardedExpert", "budget"), ("SparQGPUCB", "budget"), ("SlidingWindow", "size")} | {
+    ("Integer", word) for word in ("low", "high", "step")
+}
 #: What else they need, and what is not to be given together.
 WITH = {
     "ArmBlocks": {"function": lambda number: X + number},

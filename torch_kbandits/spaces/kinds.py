@@ -219,11 +219,8 @@ class Integer(Parameter):
     step: int = 1
 
     def __post_init__(self) -> None:
-        for name in ("low", "high"):
-            if isinstance(value := getattr(self, name), bool) or not isinstance(value, Integral):
-                raise InputError(f"{name} of an Integer must be a whole number, got {checks.describe(value)}.")
-            object.__setattr__(self, name, int(value))
-        step = checks.positive_integer("step", self.step)
+        checks.keep(self, low=checks.whole_number, high=checks.whole_number, step=checks.positive_integer)
+        step = self.step
         if self.low > self.high:
             raise InputError(f"an Integer must have low <= high, got {self.low} and {self.high}.")
         checks.instance("log", self.log, bool, "True or False")
