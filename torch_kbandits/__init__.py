@@ -4,7 +4,7 @@ from torch_kbandits import algorithms, environments
 from torch_kbandits.acquisition import DiscretizedThompsonSampling, KernelUCB
 from torch_kbandits.algorithms.fitted import FittedBandit
 from torch_kbandits.bandit import Bandit
-from torch_kbandits.candidates import ArmBlocks, Arms, Box, ContextualActions, MappedArms
+from torch_kbandits.candidates import ArmBlocks, Arms, Box, Configurations, ContextualActions, MappedArms, UnitCube
 from torch_kbandits.confidence import BKBWidth, ConstantWidth, ScaledWidth, Width
 from torch_kbandits.dictionaries import (
     KDPP,
@@ -37,7 +37,7 @@ from torch_kbandits.observations.column_spec import ColumnSpec
 from torch_kbandits.observations.columns import Category, Number
 from torch_kbandits.observations.ledger import History
 from torch_kbandits.priors.fitting import FittedPrior, fit_prior
-from torch_kbandits.spaces import Categorical, Float, Integer, ParameterSpace
+from torch_kbandits.spaces import Categorical, Float, Integer, LinearConstraint, ParameterSpace
 from torch_kbandits.version import __version__ as __version__
 
 __all__ = [
@@ -53,6 +53,7 @@ __all__ = [
     "Categorical",
     "Category",
     "ColumnSpec",
+    "Configurations",
     "ConstantWidth",
     "ContextualActions",
     "DamagedFileError",
@@ -75,6 +76,7 @@ __all__ = [
     "KernelBanditWarning",
     "KernelUCB",
     "Linear",
+    "LinearConstraint",
     "MappedArms",
     "Number",
     "NumericalError",
@@ -88,6 +90,7 @@ __all__ = [
     "TheoryWarning",
     "UncertaintyInjectionLikelihood",
     "UniformDictionary",
+    "UnitCube",
     "Width",
     "WienerKernel",
     "algorithms",

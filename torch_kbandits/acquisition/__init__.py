@@ -2,6 +2,7 @@
 
 from torch_kbandits.acquisition import noisy_improvement as noisy_improvement
 from torch_kbandits.acquisition.climbing import climb
+from torch_kbandits.acquisition.cubes import Cube
 from torch_kbandits.acquisition.kernel_ucb import KernelUCB, UpperConfidenceRule
 from torch_kbandits.acquisition.pending import hallucinate
 from torch_kbandits.acquisition.rules import (
@@ -19,6 +20,7 @@ from torch_kbandits.acquisition.thompson import DiscretizedThompsonSampling, the
 __all__ = [
     "AcquisitionRule",
     "ArmPosterior",
+    "Cube",
     "DiscretizedThompsonSampling",
     "Domain",
     "ExpectedImprovementRule",

@@ -7,12 +7,14 @@ from functools import cached_property
 from typing import cast
 
 import torch
+from botorch.acquisition import AcquisitionFunction
 from botorch.exceptions import BadInitialCandidatesWarning
 from torch import Tensor
 
-from torch_kbandits.acquisition import AcquisitionRule, DiscretizedThompsonSampling, Domain
+from torch_kbandits.acquisition import AcquisitionRule, Cube, DiscretizedThompsonSampling, Domain
 from torch_kbandits.beliefs.base import Lookahead
 from torch_kbandits.beliefs.box_search import BoxSearch
+from torch_kbandits.beliefs.cube_search import found
 from torch_kbandits.beliefs.embedded import Embedded
 from torch_kbandits.beliefs.joint import JointPosterior
 from torch_kbandits.errors import InputError
@@ -60,11 +62,14 @@ class JointLookahead(Lookahead):
         """Return the joint point (1, d) of the highest score; equals are broken by lot."""
         posterior, pending = self._posterior, self.pending if len(self.pending) else None
         belief, place = posterior.belief, posterior.place
-        if place.search is not None:
-            if rule.needs_observations and belief.num_observations == 0:
-                return place.search.first(len(self.pending))
+        if place.search is not None and rule.needs_observations and belief.num_observations == 0:
+            first = place.search.first(len(self.pending))
+            return first if domain is None else domain.joint(first)
+        if isinstance(place.search, BoxSearch):
             return rule.on_box(posterior.model, beta, pending, self.domain, seed)
         domain = required(domain)
+        if domain.cube is not None:
+            return self._on_cube(rule, beta, seed, domain, domain.cube)
         if domain.bounds is not None:
             return on_box(rule, posterior.model, belief.num_observations, beta, pending, domain, seed)
         with torch.no_grad():
@@ -72,6 +77,28 @@ class JointLookahead(Lookahead):
             scores = rule.on_arms(offer, beta, seed)
             row = best_of(scores, beta, belief.kernel_bound(), seed, place.tie_rank)
             return offer.chosen(row)
+
+    def _on_cube(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain, cube: Cube) -> Tensor:
+        """Return the joint point (1, d) that a rule finds on a cube: at least as good as all that it looks at first."""
+        if rule.drawn_row(1, seed) is not None:
+            return domain.joint(cube.sample(1, torch.Generator().manual_seed(seed)))
+        posterior, pending = self._posterior, self.pending if len(self.pending) else None
+
+        def offer(points: Tensor) -> _Offer:
+            return _Offer(self, replace(domain, arms=points, cube=None))
+
+        def score(points: Tensor) -> Tensor:
+            with torch.no_grad():
+                return rule.on_arms(offer(points), beta, seed)
+
+        def function() -> AcquisitionFunction:
+            return rule.function(posterior.model, beta, pending, domain, seed)
+
+        points = found(domain, score, None if rule.draws_functions else function, seed)
+        with torch.no_grad():
+            last = offer(points)
+            row = best_of(rule.on_arms(last, beta, seed), beta, posterior.belief.kernel_bound(), seed)
+            return last.chosen(row)
 
     def offered(self, domain: Domain | None) -> "_Offer | _StoredOffer":
         """Return the posterior at the actions of a round."""
@@ -92,7 +119,8 @@ class JointLookahead(Lookahead):
         It is over the pending points alone where the contexts to come are not known.
         """
         search = self._posterior.place.search
-        X = self.pending if search is None else torch.cat([search.probes, self.pending])
+        probes = None if search is None else search.probes
+        X = self.pending if probes is None else torch.cat([probes, self.pending])
         before, after = self._before(X), self.variance_at(X)
         least = torch.finfo(torch.float64).eps * self._posterior.belief.kernel_bound()
         return ((before + least) / (after + least)).max()
@@ -220,6 +248,8 @@ def _incumbent(offer: _Offer | _StoredOffer) -> Tensor:
     """Return the largest posterior mean of a played point, or in a context that of the actions in it, 0-dim."""
     posterior = offer._posterior
     belief = posterior.belief
+    if offer._domain.incumbent is not None:
+        return posterior.mean_at(posterior.embed(offer._domain.incumbent)).squeeze(0)
     if offer._domain.context is not None:
         return offer.mean.max()
     if belief.num_observations == 0:
