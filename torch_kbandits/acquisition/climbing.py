@@ -22,6 +22,9 @@ _LEAST_SHARE = 1 / 64
 #: Scores that differ by less than this share of the largest in size are equal: below it a search would go on for ever.
 _EQUAL = 1e-9
 
+#: An exchange that gained less than this share is the last of its turn; what gradients gain is finer.
+_WORTH = 1e-4
+
 
 def climb(
     function: AcquisitionFunction,
@@ -65,7 +68,7 @@ def climb(
         for _ in range(_EXCHANGES):
             held = scores
             points, scores = _exchanged(function, points, scores, neighbours, rows)
-            rows = _grown(held, scores).nonzero().flatten()  # the others are at the best of their neighbours
+            rows = _grown(held, scores, _WORTH).nonzero().flatten()  # most others are at the best of their neighbours
             if not len(rows):
                 break
         if not bool(_grown(before, scores).any()):
@@ -129,6 +132,6 @@ def _better(points: Tensor, scores: Tensor, others: Tensor, theirs: Tensor) -> t
     return torch.where(higher.unsqueeze(-1), others, points), torch.where(higher, theirs, scores)
 
 
-def _grown(before: Tensor, after: Tensor) -> Tensor:
-    """Say of each score whether it grew by more than rounding, (n,)."""
-    return after - before > _EQUAL * after.abs().max()
+def _grown(before: Tensor, after: Tensor, share: float = _EQUAL) -> Tensor:
+    """Say of each score whether it grew by more than a share of the largest, (n,)."""
+    return after - before > share * after.abs().max()

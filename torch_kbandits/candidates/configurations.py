@@ -121,8 +121,12 @@ class Configurations(Candidates):
         """Return the parameters and constraints, as far as they have words, and what is known of contexts."""
         words = {name: _words(parameter) for name, parameter in self.space.parameters.items()}
         constraints = [_words(constraint) for constraint in self.space.constraints]
-        about = {"parameters": str(words), "constraints": str(constraints)}
-        return about | ({"context_dim": self.context_dim, "context_columns": repr(self.context_columns)})
+        return {
+            "parameters": str(words),
+            "constraints": str(constraints),
+            "context_dim": self.context_dim,
+            "context_columns": repr(self.context_columns),
+        }
 
     def _in(self, context: Any) -> Any:
         if context is not None and not self.is_contextual:

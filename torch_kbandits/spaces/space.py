@@ -27,7 +27,7 @@ _TRIED = 2**14
 _BRANCHES = 8
 
 #: Points near one, of each kind, that may take its place where there are constraints.
-_NEARER, _RADII = 8, (0.1, 0.03, 0.01, 0.003)
+_NEARER, _RADII = 3, (0.1, 0.03, 0.01, 0.003)
 
 
 @dataclass(frozen=True)
