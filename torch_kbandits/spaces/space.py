@@ -87,6 +87,15 @@ class ParameterSpace:
         return sum(slot.width for slot in self._slots)
 
     @property
+    def names(self) -> list[str]:
+        """Of each coordinate the name of its parameter, with a number where that takes several, (d,)."""
+        return [
+            slot.name if slot.width == 1 else f"{slot.name} {number}"
+            for slot in self._slots
+            for number in range(1, slot.width + 1)
+        ]
+
+    @property
     def groups(self) -> list[int]:
         """Of each coordinate the number of its parameter among those that take some, (d,); see ``GroupedKernel``."""
         return [slot.latent for slot in self._slots if slot.latent is not None for _ in range(slot.width)]
