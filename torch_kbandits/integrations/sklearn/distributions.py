@@ -174,7 +174,7 @@ def _of_scipy(name: str, given: Any) -> _Given:
         return _Given(Integer(0, len(values) - 1), values)
     ends = [end if math.isfinite(given.ppf(end)) else tail for end, tail in ((0.0, _TAIL), (1.0, 1.0 - _TAIL))]
     _quantiles(name, given, np.array(ends))
-    return _Given(Float(*ends), shape=given)
+    return _Given(Float(ends[0], ends[1]), shape=given)
 
 
 def _quantiles(name: str, given: Any, levels: np.ndarray) -> list[float]:
