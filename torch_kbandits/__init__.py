@@ -4,7 +4,7 @@ from torch_kbandits import algorithms, environments
 from torch_kbandits.acquisition import DiscretizedThompsonSampling, KernelUCB
 from torch_kbandits.algorithms.fitted import FittedBandit
 from torch_kbandits.bandit import Bandit
-from torch_kbandits.candidates import ArmBlocks, Arms, Box, ContextualActions, MappedArms
+from torch_kbandits.candidates import ArmBlocks, Arms, Box, Configurations, ContextualActions, MappedArms, UnitCube
 from torch_kbandits.confidence import BKBWidth, ConstantWidth, ScaledWidth, Width
 from torch_kbandits.dictionaries import (
     KDPP,
@@ -37,6 +37,7 @@ from torch_kbandits.observations.column_spec import ColumnSpec
 from torch_kbandits.observations.columns import Category, Number
 from torch_kbandits.observations.ledger import History
 from torch_kbandits.priors import LearnedPrior, Prior, fit_prior
+from torch_kbandits.spaces import Categorical, Float, Integer, LinearConstraint, ParameterSpace
 from torch_kbandits.version import __version__ as __version__
 
 __all__ = [
@@ -49,8 +50,10 @@ __all__ = [
     "Bandit",
     "Box",
     "CappedDictionary",
+    "Categorical",
     "Category",
     "ColumnSpec",
+    "Configurations",
     "ConstantWidth",
     "ContextualActions",
     "DamagedFileError",
@@ -62,20 +65,24 @@ __all__ = [
     "FileError",
     "FittedBandit",
     "FixedDictionary",
+    "Float",
     "ForgettingKernel",
     "GreedyDictionary",
     "History",
     "InputError",
+    "Integer",
     "KernelBanditError",
     "KernelBanditWarning",
     "KernelUCB",
     "LearnedPrior",
     "Linear",
+    "LinearConstraint",
     "MappedArms",
     "Number",
     "NumericalError",
     "NystromGP",
     "OnlineGP",
+    "ParameterSpace",
     "Prior",
     "Quadratic",
     "RidgeLeverageSampling",
@@ -84,6 +91,7 @@ __all__ = [
     "TheoryWarning",
     "UncertaintyInjectionLikelihood",
     "UniformDictionary",
+    "UnitCube",
     "Width",
     "WienerKernel",
     "algorithms",

@@ -6,6 +6,7 @@ import math
 import pickle
 import sys
 import threading
+import warnings
 from datetime import datetime, timedelta
 from itertools import pairwise
 
@@ -23,6 +24,8 @@ from torch_kbandits.algorithms.fitted import FittedBandit
 from torch_kbandits.errors import KernelBanditWarning
 from torch_kbandits.extras import MissingExtraError
 from torch_kbandits.integrations.optuna import KernelBanditSampler, sampler
+from torch_kbandits.integrations.optuna.distributions import space_of
+from torch_kbandits.integrations.optuna.trees import tree_of
 from torch_kbandits.memory import BackToPrior, SlidingWindow
 from torch_kbandits.priors.fitting import default_kernel
 
@@ -157,16 +160,16 @@ def test_values_outside_their_range_are_not_learned():
 
 @pytest.mark.one_in(4)
 @pytest.mark.parametrize("direction", ["minimize", "maximize"])
-@pytest.mark.parametrize("kind", ["conditional", "range"])
+@pytest.mark.parametrize("kind", ["number", "range"])
 def test_trials_of_several_kinds_are_not_compared_with_each_other(kind, direction):
-    """On the mean of all "a" any "b" would be better, and the best of all is an "a"."""
+    """On the mean of all 0.2 any 0.8 would be better, and the best of all is a 0.2. No choice says which have x."""
     study = optuna.create_study(direction=direction, sampler=KernelBanditSampler(seed=0))
     sign = 1.0 if direction == "minimize" else -1.0
-    model, unit = CategoricalDistribution(["a", "b"]), FloatDistribution(0.0, 1.0)
+    model = unit = FloatDistribution(0.0, 1.0)
     for x in (0.1, 0.3, 0.5, 0.7, 0.9):
-        params, distributions = {"model": "a", "x": x}, {"model": model, "x": unit}
+        params, distributions = {"model": 0.2, "x": x}, {"model": model, "x": unit}
         study.add_trial(create_trial(params=params, distributions=distributions, value=sign * 10.0 * abs(x - 0.3)))
-        params, distributions = {"model": "b"}, {"model": model}
+        params, distributions = {"model": 0.8}, {"model": model}
         if kind == "range":
             params, distributions = params | {"x": 2.0 * x}, distributions | {"x": FloatDistribution(0.0, 2.0)}
         study.add_trial(create_trial(params=params, distributions=distributions, value=sign))
@@ -323,23 +326,99 @@ def test_algorithms_by_name_and_their_words(algorithm):
 # ---------------------------------------------------------------- spaces
 
 
+def hidden(trial):
+    """A parameter that some trials have, which follows from no choice."""
+    rate = trial.suggest_float("rate", 1e-5, 1.0, log=True)
+    return rate + (trial.suggest_float("momentum", 0.0, 1.0) if trial.number % 2 else 0.0)
+
+
 def test_parameters_that_not_all_trials_have_are_sampled_on_their_own_and_named_once():
     study = study_with(quick(), direction="minimize")
     with pytest.warns(KernelBanditWarning) as warned:
-        study.optimize(network, n_trials=7)
+        study.optimize(hidden, n_trials=7)
     (message,) = [str(warning.message) for warning in warned]
     assert "'momentum' is sampled on its own" in message
-    assert "not every completed trial has it" in message
-    assert set(belief_of(study).distributions) == {"rate", "width", "layers", "dropout", "optimizer"}
+    assert "not every completed trial has it, and no choice before it says which" in message
+    assert set(belief_of(study).tree.distributions) == {"rate"}
     silent = study_with(quick(warn_independent_sampling=False), direction="minimize")
-    silent.optimize(network, n_trials=7)
+    silent.optimize(hidden, n_trials=7)
     assert parameters(silent) == parameters(study)
 
 
+def test_parameters_that_follow_from_a_choice_are_chosen_with_the_others():
+    study = study_with(quick(), direction="minimize")
+    play(study, network, 12)
+    tree = tree_of(study.trials)
+    assert set(tree.distributions) == {"rate", "width", "layers", "dropout", "optimizer", "momentum"}
+    assert tree.conditions == {"momentum": ("optimizer", ("sgd",))}
+    belief = belief_of(study)
+    assert belief.bandit.num_told == 11  # all but the last
+    for trial in study.trials:
+        (row,) = belief.space.decode(belief.space.encode([trial.params]))
+        assert row.keys() == trial.params.keys()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", KernelBanditWarning)
+        assert study.sampler.recommend(study).number < 12
+        for _ in range(3):  # the values are those that were chosen together
+            trial = study.ask()
+            network(trial)
+            assert trial.params == study.sampler._suggested[study.study_name, trial.number]
+
+
+def trials_of(*rows):
+    """Completed trials of these parameters: whole numbers of few values, choices and floats."""
+    return [
+        create_trial(
+            params=row, distributions={name: KINDS[name[0]] for name in row}, value=0.0, state=TrialState.COMPLETE
+        )
+        for row in rows
+    ]
+
+
+KINDS = {
+    "n": IntDistribution(1, 6),
+    "c": CategoricalDistribution(["a", "b", "d"]),
+    "x": FloatDistribution(0.0, 1.0),
+    "s": IntDistribution(2, 2),
+}
+
+
+@pytest.mark.parametrize(
+    ("rows", "conditions", "left_out"),
+    [
+        ([{"c": "a", "x": 0.1}, {"c": "b"}], {"x": ("c", ("a",))}, set()),
+        ([{"c": "a", "x": 0.1}, {"c": "b"}, {"c": "d", "x": 0.2}], {"x": ("c", ("a", "d"))}, set()),
+        ([{"x": 0.1, "c": "a"}, {"c": "b"}], {}, {"x"}),  # what is suggested later says nothing
+        ([{"c": "a", "x": 0.1}, {"c": "a"}], {}, {"x"}),
+        ([{"x1": 0.4, "x2": 0.5}, {"x1": 0.2}], {}, {"x2"}),
+        ([{"n": 1}, {"n": 3, "x1": 0.1, "x2": 0.1}, {"n": 2, "x1": 0.3}],
+         {"x1": ("n", (2, 3, 4, 5, 6)), "x2": ("n", (3, 4, 5, 6))}, set()),
+        ([{"c": "a", "c1": "b", "x": 0.1}, {"c": "a", "c1": "d"}, {"c": "b"}],
+         {"c1": ("c", ("a",)), "x": ("c1", ("b",))}, set()),
+        # Both say it: the one suggested last before.
+        ([{"c": "a", "c1": "a", "x": 0.1}, {"c": "b", "c1": "b"}], {"x": ("c1", ("a",))}, set()),
+        ([{"c": "a", "s": 2}, {"c": "b"}], {}, {"s"}),
+    ],
+)  # fmt: skip
+def test_which_parameters_follow_from_which(rows, conditions, left_out):
+    tree = tree_of(trials_of(*rows))
+    assert dict(tree.conditions) == conditions
+    assert {name for row in rows for name in row} - tree.distributions.keys() == left_out
+    space = space_of(tree.distributions, tree.conditions)
+    for row in rows:
+        expected = {name: value for name, value in row.items() if name not in left_out}
+        (again,) = space.decode(space.encode([tree.values_of(row, {})]))
+        assert again.keys() == expected.keys()
+
+
+def test_no_trials_have_no_parameters():
+    assert tree_of([]).distributions == {}
+
+
 @pytest.mark.filterwarnings("ignore:PartialFixedSampler is experimental")
-def test_conditional_parameters_may_have_a_sampler_of_their_own():
+def test_parameters_sampled_on_their_own_may_have_a_sampler():
     study = study_with(quick(independent_sampler=optuna.samplers.PartialFixedSampler({"momentum": 0.25}, quick())))
-    play(study, network, 9)
+    play(study, hidden, 9)
     momenta = [trial.params["momentum"] for trial in study.trials if "momentum" in trial.params]
     assert momenta
     assert set(momenta) == {0.25}
@@ -356,7 +435,7 @@ def test_a_range_that_changes_is_named_and_the_rest_is_played_on():
         KernelBanditWarning, match=r"'x'.*its range changes: FloatDistribution\(high=1.0.*in trial 0, now"
     ):
         study.optimize(wider, n_trials=4)
-    assert set(belief_of(study).distributions) == {"y"}
+    assert set(belief_of(study).tree.distributions) == {"y"}
     assert belief_of(study).bandit.num_told == 9
     assert max(trial.params["x"] for trial in study.trials) > 1.0
 

@@ -10,8 +10,9 @@ import numpy as np
 import pandas as pd
 import pytest
 import sklearn
+import torch
 from joblib import parallel_config
-from scipy.stats import beta, loguniform, norm, randint, uniform, wilcoxon
+from scipy.stats import beta, loguniform, multivariate_normal, norm, poisson, randint, uniform, wilcoxon
 from sklearn.base import clone
 from sklearn.datasets import load_iris
 from sklearn.exceptions import FitFailedWarning
@@ -23,10 +24,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from tunable import Tunable, quality
 
-from torch_kbandits import InputError, KernelBanditWarning
+from torch_kbandits import Categorical, Float, InputError, Integer, KernelBanditWarning
 from torch_kbandits.extras import MissingExtraError
-from torch_kbandits.integrations.parameters import Float, Integer
 from torch_kbandits.integrations.sklearn import KernelBanditSearchCV
+from torch_kbandits.integrations.sklearn.distributions import SearchSpace
 
 pytestmark = pytest.mark.usefixtures("short_searches")
 
@@ -365,15 +366,89 @@ def test_it_finds_better_configurations_than_random_search():
 # ---------------------------------------------------------------- bad input
 
 
+BRANCHES = [
+    {"rate": loguniform(1e-4, 1.0), "depth": randint(1, 11), "kind": ["a"]},
+    {"rate": loguniform(1e-4, 1.0), "kind": ["b", "c"]},
+    {"rate": [0.5, 0.6, 0.7], "kind": ["a"], "seed": [1, 2]},
+]
+
+
+def belongs(row):
+    """Whether a configuration is of one of the branches."""
+    if row.keys() == {"rate", "depth", "kind"}:
+        return row["kind"] == "a" and 1 <= row["depth"] <= 10
+    if row.keys() == {"rate", "kind"}:
+        return row["kind"] in ("b", "c")
+    return row.keys() == {"rate", "kind", "seed"} and row["rate"] in (0.5, 0.6, 0.7) and row["seed"] in (1, 2)
+
+
+def test_a_list_of_dicts_is_searched_in_all_of_them():
+    search = searched(space=BRANCHES, n_iter=16)
+    rows = search.cv_results_["params"]
+    assert len(rows) == 16
+    assert all(map(belongs, rows))
+    assert len({frozenset(row) for row in rows}) == 3
+    assert search.cv_results_["param_depth"].mask.tolist() == ["depth" not in row for row in rows]
+    assert search.best_params_ in rows
+    assert search.best_params_["kind"] == "b"
+    names = ["dict", "rate of dict 0", "rate of dict 2", "depth", "kind of dict 0", "kind of dict 1", "seed"]
+    assert [*search.space_.space.parameters] == names  # one where dicts say the same
+
+
+def test_small_lists_of_dicts_end():
+    space = [{"depth": [1, 2, 3], "kind": ["a", "b"]}, {"seed": list(range(5))}, {"rate": [0.1]}]
+    with pytest.warns(KernelBanditWarning, match="only 12 different configurations"):
+        search = searched(space=space, n_iter=30)
+    found = [tuple(sorted(row.items(), key=str)) for row in search.cv_results_["params"]]
+    assert len(set(found)) == len(found) == 12
+
+
+def test_parameters_may_depend_on_others():
+    space = {
+        "kind": ["a", "b"],
+        "depth": Integer(1, 4, when={"kind": "b"}),
+        "seed": Categorical([1, 2, 3]),
+        "rate": Float(1e-3, 1.0, log=True, when={"seed": [2, 3]}),
+    }
+    for row in searched(space=space, n_iter=10).cv_results_["params"]:
+        assert ("depth" in row) == (row["kind"] == "b")
+        assert ("rate" in row) == (row["seed"] > 1)
+
+
+@pytest.mark.parametrize(
+    ("shape", "low", "high"),
+    [
+        (norm(3.0, 0.5), norm(3.0, 0.5).ppf(0.001), norm(3.0, 0.5).ppf(0.999)),
+        (beta(2, 5), 0.0, 1.0),
+        (loguniform(1, 10, loc=3), 4.0, 13.0),
+    ],
+)
+def test_distributions_of_any_shape_are_searched_by_their_quantiles(shape, low, high):
+    space = SearchSpace.of({"rate": shape})
+    levels = np.linspace(0.0, 1.0, 5)
+    values = [row["rate"] for row in space.decode(torch.from_numpy(levels).unsqueeze(-1))]
+    assert values[0] == pytest.approx(low)
+    assert values[-1] == pytest.approx(high)
+    assert values[2] == pytest.approx(shape.median())
+    assert all(type(value) is float for value in values)
+
+
+def test_discrete_distributions_are_searched_in_order():
+    search = SearchSpace.of({"depth": poisson(3)})
+    assert search.numbers == {"depth": list(range(9))}
+    found = {row["depth"] for row in search.decode(search.space.sample(64, torch.Generator().manual_seed(0)))}
+    assert found == set(range(9))
+
+
 @pytest.mark.parametrize(
     ("space", "message"),
     [
-        ([{"rate": [0.1]}, {"depth": [1]}], "must be one dict, got a list of 2"),
+        ([{"rate": [0.1]}, "depth"], "must be a dict from names to distributions, or a list of such"),
+        ([], "or a list of such"),
         ("rate", "must be a dict"),
         ({}, "at least one entry"),
-        ({"rate": norm()}, "'rate' has the distribution 'norm'.*uniform, loguniform or randint"),
-        ({"rate": beta(2, 5)}, "'rate' has the distribution 'beta'"),
-        ({"rate": loguniform(1, 10, loc=3)}, "'shifted loguniform'"),
+        ({"rate": norm}, "'rate' has the distribution 'norm_gen', which has no quantiles.*a frozen distribution"),
+        ({"rate": multivariate_normal([0.0, 0.0])}, "has no quantiles"),
         ({"kind": "abc"}, "'kind' is 'abc' of type str, which is no distribution"),
         ({"rate": 0.1}, "'rate' is 0.1 of type float"),
         ({"kind": []}, "'kind' must have a list of at least one value"),

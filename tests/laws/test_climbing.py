@@ -6,9 +6,8 @@ from botorch.acquisition import AcquisitionFunction
 from gpytorch.kernels import MaternKernel
 from problems import DOUBLE, data
 
-from torch_kbandits import KernelUCB, OnlineGP
+from torch_kbandits import Categorical, Float, Integer, KernelUCB, OnlineGP, ParameterSpace
 from torch_kbandits.acquisition.climbing import climb
-from torch_kbandits.integrations.parameters import Categorical, Float, Integer, ParameterSpace
 from torch_kbandits.kernels import GroupedKernel
 
 SPACE = ParameterSpace(

@@ -15,16 +15,19 @@ from problems import DOUBLE, data, dense, difference, matern
 from scipy.stats import wilcoxon
 
 from torch_kbandits import (
+    Categorical,
     DictionaryFullError,
     EmptyHistoryError,
     FittedBandit,
+    Float,
     InputError,
+    Integer,
     KernelBanditWarning,
+    ParameterSpace,
     StateMismatchError,
     algorithms,
     fit_prior,
 )
-from torch_kbandits.integrations.parameters import Categorical, Float, Integer, ParameterSpace
 from torch_kbandits.memory import BackToPrior, SlidingWindow
 from torch_kbandits.priors import default_kernel, fitting
 

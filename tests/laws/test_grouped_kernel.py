@@ -11,8 +11,7 @@ from gpytorch.priors import GammaPrior
 from problems import DOUBLE, data, dense, difference, scaled
 from test_prior_draws import InBlocks, far_copies, sample, standardised
 
-from torch_kbandits import InputError, NystromGP, OnlineGP, fit_prior
-from torch_kbandits.integrations.parameters import Categorical, Float, ParameterSpace
+from torch_kbandits import Categorical, Float, InputError, NystromGP, OnlineGP, ParameterSpace, fit_prior
 from torch_kbandits.kernels import GroupedKernel
 from torch_kbandits.numerics import waves
 from torch_kbandits.numerics.gram import gram

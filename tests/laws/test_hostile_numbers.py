@@ -34,6 +34,7 @@ NUMBERS = {
     "action_dim": 2,
     "batch_threshold": 2.0,
     "best_mean": 1.0,
+    "bound": 2.0,
     "beta": 1.5,
     "block_size": 4,
     "budget": 2.0,
@@ -108,7 +109,7 @@ NUMBERS = {
     "side": 2.0,
     "size": 4,
     "start": 2,
-    "step": 0.5,
+    "step": 1.0,
     "swing": 0.5,
     "switches": 5,
     "threshold": 2.0,
@@ -120,7 +121,9 @@ NUMBERS = {
     "window": 4,
 }
 #: Whole numbers where the argument is one, whatever others of its name are.
-WHOLE = {("GuardedExpert", "budget"), ("SparQGPUCB", "budget"), ("SlidingWindow", "size")}
+WHOLE = {("GuardedExpert", "budget"), ("SparQGPUCB", "budget"), ("SlidingWindow", "size")} | {
+    ("Integer", word) for word in ("low", "high", "step")
+}
 #: What else they need, and what is not to be given together.
 WITH = {
     "ArmBlocks": {"function": lambda number: X + number},
@@ -131,6 +134,7 @@ WITH = {
     "Box": {"bounds": torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=DOUBLE)},
     "CappedDictionary": {"rule": RidgeLeverageSampling()},
     "Classification": {"contexts": X, "labels": torch.tensor([0, 1, 2, 0, 1, 2])},
+    "Configurations": {"space": torch_kbandits.ParameterSpace({"x": torch_kbandits.Float(0.0, 1.0)})},
     "ContextualActions": {"actions": X},
     "TimedActions": {"actions": X},
     "ContextualFunction": {"function": lambda X: X.sum(-1), "actions": X},
@@ -139,6 +143,7 @@ WITH = {
     "FiniteArms": {"arms": X, "means": X[:, 0]},
     "FittedBandit": {"kernel": rbf()},
     "GuardedExpert": {"expert": lambda X, time: None},
+    "LinearConstraint": {"weights": {"x": 1.0}},
     "Number": {"name": "age"},
     "OnlineGP": {"train_X": X, "train_Y": X[:, :1], "covar_module": rbf()},
     "NystromGP": {"train_X": X, "train_Y": X[:, :1], "covar_module": rbf(), "inducing_points": X[:2]},

@@ -395,7 +395,7 @@ def test_a_bandit_that_fits_its_kernel_goes_on(algorithm, tmp_path):
     for each in (bandit, loaded):  # which is fitted again after each of these
         each.tell(pending[:1], 10.0)
     assert torch.equal(loaded.ask(), bandit.ask())
-    assert loaded.state_dict()["fit_size"] == 5
+    assert loaded.state_dict()["prior"]["number"] == 5
     with pytest.raises(StateMismatchError, match=r"holds a FittedBandit, and Bandit.load takes none: use FittedBandit"):
         Bandit.load(tmp_path / "bandit.kb")
 

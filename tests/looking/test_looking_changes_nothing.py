@@ -8,8 +8,9 @@ import pytest
 import torch
 from problems import DOUBLE, data, rbf, reward
 
-from torch_kbandits import algorithms
+from torch_kbandits import Categorical, Float, ParameterSpace, algorithms
 from torch_kbandits.looking import plot_dictionary, plot_leverage, plot_line, plot_plane
+from torch_kbandits.looking.section import coordinate_names
 from torch_kbandits.memory import BackToPrior
 
 ARMS = data(25, 2)[0]
@@ -157,3 +158,19 @@ def test_the_present_time():
     assert bandit.now == 3.5
     bandit.tell(x, torch.zeros(1, dtype=DOUBLE), time=4.0)
     assert bandit.now == 4.0
+
+
+@pytest.mark.parametrize("memory", [None, BackToPrior(0.05)])
+def test_named_parameters_are_shown_by_their_names(memory):
+    space = ParameterSpace({"rate": Float(1e-4, 1.0, log=True), "kind": Categorical(["a", "b", "c"])})
+    seen, unseen = (
+        algorithms.GPTS(candidates=space, kernel=rbf(0.5), regularization=0.05, beta=1.5, memory=memory, seed=3)
+        for _ in range(2)
+    )
+    for bandit in (seen, unseen):
+        rows = bandit.ask(4)
+        bandit.tell(rows, [row["rate"] for row in rows])
+    look(seen)
+    assert plot_line(seen, "rate", resolution=7).axes[0].get_xlabel() == "rate"
+    assert same(seen.state_dict(), unseen.state_dict())
+    assert coordinate_names(seen)[-4:] == ("rate", "kind 1", "kind 2", "kind 3")

@@ -2,12 +2,14 @@
 
 from torch_kbandits.acquisition import noisy_improvement as noisy_improvement
 from torch_kbandits.acquisition.climbing import climb
+from torch_kbandits.acquisition.cubes import Cube
 from torch_kbandits.acquisition.kernel_ucb import KernelUCB, UpperConfidenceRule
 from torch_kbandits.acquisition.largest import LargestOf
 from torch_kbandits.acquisition.pending import hallucinate
 from torch_kbandits.acquisition.rules import (
     AcquisitionRule,
     ArmPosterior,
+    BlindRule,
     Domain,
     ExpectedImprovementRule,
     ProbabilityOfImprovementRule,
@@ -21,6 +23,8 @@ from torch_kbandits.acquisition.thompson import DiscretizedThompsonSampling, the
 __all__ = [
     "AcquisitionRule",
     "ArmPosterior",
+    "BlindRule",
+    "Cube",
     "DiscretizedThompsonSampling",
     "Domain",
     "ExpectedImprovementRule",

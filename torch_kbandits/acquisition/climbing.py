@@ -16,8 +16,14 @@ _STEPS = 30
 #: Turns, and exchanges of a turn; most searches end before.
 _TURNS, _EXCHANGES = 4, 8
 
+#: Of the way of a point that climbed to where nothing may be played so much is tried at least.
+_LEAST_SHARE = 1 / 64
+
 #: Scores that differ by less than this share of the largest in size are equal: below it a search would go on for ever.
 _EQUAL = 1e-9
+
+#: An exchange that gained less than this share is the last of its turn; what gradients gain is finer.
+_WORTH = 1e-4
 
 
 def climb(
@@ -26,6 +32,7 @@ def climb(
     *,
     continuous: Sequence[int],
     neighbours: Callable[[Tensor], Tensor] | None = None,
+    allows: Callable[[Tensor], Tensor] | None = None,
 ) -> Tensor:
     """Return points (n, d) of [0, 1]^d that score at least as high as the starts, each in the place of its start.
 
@@ -41,6 +48,8 @@ def climb(
         starts: (n, d), n >= 1, in [0, 1]^d, where the other coordinates have values that they may take.
         continuous: the coordinates that may take any value; they climb where the function has a gradient.
         neighbours: takes a point (1, d) to those (k, d) that may take its place; None where there are none.
+        allows: says of points (n, d) whether they may be played, (n,), as those that have climbed must; of the way of
+            one that may not be played it goes half, a quarter, … . None where all may.
 
     Cost: some hundred evaluations of the function at n points, and ten at all their neighbours.
     """
@@ -50,15 +59,19 @@ def climb(
         before = scores
         if columns and function(points.detach().requires_grad_().unsqueeze(-2)).requires_grad:
             climbed = _along_the_gradient(function, points, columns)
+            if allows is not None:
+                climbed = _drawn_back(points, climbed, allows)
             points, scores = _better(points, scores, climbed, _scores(function, climbed))
         if neighbours is None:
             break
+        rows = torch.arange(len(points))
         for _ in range(_EXCHANGES):
             held = scores
-            points, scores = _exchanged(function, points, scores, neighbours)
-            if not _has_grown(held, scores):
+            points, scores = _exchanged(function, points, scores, neighbours, rows)
+            rows = _grown(held, scores, _WORTH).nonzero().flatten()  # most others are at the best of their neighbours
+            if not len(rows):
                 break
-        if not _has_grown(before, scores):
+        if not bool(_grown(before, scores).any()):
             break
     return points
 
@@ -79,14 +92,29 @@ def _along_the_gradient(function: AcquisitionFunction, points: Tensor, columns: 
     return climbed.squeeze(-2).detach()
 
 
+def _drawn_back(points: Tensor, climbed: Tensor, allows: Callable[[Tensor], Tensor]) -> Tensor:
+    """Return points (n, d) on the way from some to others that are the furthest allowed of half of it, a quarter, …."""
+    far, share = allows(climbed), 1.0
+    while not bool(far.all()) and share > _LEAST_SHARE:
+        share /= 2.0
+        nearer = points + share * (climbed - points)
+        found = ~far & allows(nearer)
+        climbed, far = torch.where(found.unsqueeze(-1), nearer, climbed), far | found
+    return torch.where(far.unsqueeze(-1), climbed, points)
+
+
 def _exchanged(
-    function: AcquisitionFunction, points: Tensor, scores: Tensor, neighbours: Callable[[Tensor], Tensor]
+    function: AcquisitionFunction,
+    points: Tensor,
+    scores: Tensor,
+    neighbours: Callable[[Tensor], Tensor],
+    rows: Tensor,
 ) -> tuple[Tensor, Tensor]:
-    """Return the points, or their best neighbours where these score higher, and the scores."""
-    near = [neighbours(point) for point in points.split(1)]
+    """Return the points, or of some rows (k,) their best neighbours where these score higher, and the scores."""
+    near = [neighbours(point) for point in points[rows].split(1)]
     values = _scores(function, torch.cat(near)).split([len(each) for each in near])
     best, found = points.clone(), scores.clone()
-    for row, (others, theirs) in enumerate(zip(near, values, strict=True)):
+    for row, others, theirs in zip(rows.tolist(), near, values, strict=True):
         if len(others) and theirs.max() > found[row]:
             best[row], found[row] = others[theirs.argmax()], theirs.max()
     return best, found
@@ -104,5 +132,6 @@ def _better(points: Tensor, scores: Tensor, others: Tensor, theirs: Tensor) -> t
     return torch.where(higher.unsqueeze(-1), others, points), torch.where(higher, theirs, scores)
 
 
-def _has_grown(before: Tensor, after: Tensor) -> bool:
-    return bool((after - before > _EQUAL * after.abs().max()).any())
+def _grown(before: Tensor, after: Tensor, share: float = _EQUAL) -> Tensor:
+    """Say of each score whether it grew by more than a share of the largest, (n,)."""
+    return after - before > share * after.abs().max()

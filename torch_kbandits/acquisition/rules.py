@@ -21,6 +21,7 @@ from botorch.utils.sampling import draw_sobol_samples
 from torch import Tensor
 
 from torch_kbandits import checks
+from torch_kbandits.acquisition.cubes import Cube, looked_at
 from torch_kbandits.acquisition.pending import hallucinate
 from torch_kbandits.acquisition.thompson import DiscretizedThompsonSampling
 from torch_kbandits.errors import InputError
@@ -58,17 +59,18 @@ class ArmPosterior(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Domain:
-    """Where an acquisition function is maximised: arms (A, d), or bounds (2, d) with the effort of the search.
+    """Where an acquisition function is maximised: arms (A, d), bounds (2, d) with the effort of the search, or a cube.
 
     Attributes:
-        arms: (A, d); None on a box, and for arms that are not in memory.
-        bounds: (2, d), or None on arms.
+        arms: (A, d); None on a box or a cube, and for arms that are not in memory.
+        bounds: (2, d), or None.
         num_restarts: starting points that the search chooses itself.
         raw_samples: random points from which it chooses them.
-        starts: points of the box (s, d) that it also starts from.
+        starts: points of the box (s, d) that it also starts from; of a cube one, that is looked around.
         context: (c,) what the first columns are in this round, whatever the bounds say of them; None without contexts.
-        incumbent: the point (1, d) whose posterior mean is to be improved on, for a box of actions in a context.
+        incumbent: the point (1, d) whose posterior mean is to be improved on, where that is searched for.
         blocks: reads arms that are not in memory part by part, (k, d) each, in order.
+        cube: points of the unit cube some of which may be played; in a context they come after it.
     """
 
     arms: Tensor | None = None
@@ -79,6 +81,7 @@ class Domain:
     context: Tensor | None = None
     incumbent: Tensor | None = None
     blocks: Callable[[], Iterable[Tensor]] | None = None
+    cube: Cube | None = None
 
     @property
     def fixed_features(self) -> dict[int, float] | None:
@@ -92,6 +95,19 @@ class Domain:
         if self.context is None:
             return X
         return torch.cat([self.context.expand(*X.shape[:-1], -1), X[..., len(self.context) :]], dim=-1)
+
+    def joint(self, actions: Tensor) -> Tensor:
+        """Return actions (..., a) with the context before them, (..., d)."""
+        return (
+            actions if self.context is None else torch.cat([self.context.expand(*actions.shape[:-1], -1), actions], -1)
+        )
+
+    def looked_at(self, seed: int) -> list[Tensor]:
+        """Return points of the cube, (k, d) each, that a search looks at first; see ``cubes.looked_at``."""
+        if self.cube is None:
+            raise InputError("Points are spread over a cube, and this domain has none.")
+        best = None if self.starts is None else self.starts[:1, -self.cube.dimension :]
+        return [self.joint(part) for part in looked_at(self.cube, best, seed)]
 
     def of_action(self, function: AcquisitionFunction, dimension: int) -> AcquisitionFunction:
         """Return a function of points with so many columns as one of what comes after the context."""
@@ -259,11 +275,13 @@ class ThompsonRule(AcquisitionRule):
     def function(
         self, model: Model, beta: Tensor, X_pending: Tensor | None, domain: Domain, seed: int
     ) -> DiscretizedThompsonSampling:
-        """Return a ``DiscretizedThompsonSampling`` on the arms or on D_t."""
+        """Return a ``DiscretizedThompsonSampling`` on the arms, on D_t, or on what is looked at first on a cube."""
         points = domain.arms
         if domain.bounds is not None:
             size = self.discretization_size
             points = domain.in_context(draw_sobol_samples(domain.bounds, n=size, q=1, seed=seed % 2**31).squeeze(-2))
+        if domain.cube is not None:
+            points = torch.cat(domain.looked_at(seed))
         if points is None:
             raise InputError(
                 "As an acquisition function Thompson sampling draws on a tensor of points, and these arms are not in "
@@ -281,6 +299,10 @@ class BlindRule(AcquisitionRule):
     @abstractmethod
     def drawn_row(self, num_arms: int, seed: int) -> int:
         """Return the row of so many that is chosen."""
+
+    @abstractmethod
+    def of_cube(self, cube: Cube, seed: int) -> Tensor:
+        """Return the point (1, a) of a cube that is chosen."""
 
     def on_arms(self, posterior: ArmPosterior, beta: Tensor, seed: int) -> Tensor:
         """Return 0 for the arm drawn and −∞ for the others, (A,): no other is its equal, in any precision."""
@@ -324,6 +346,10 @@ class SpreadRule(BlindRule):
             step += 1
         return (start + self.number * step) % num_arms
 
+    def of_cube(self, cube: Cube, seed: int) -> Tensor:
+        """Return the playable point (1, a) next to that of this number in a Sobol sequence."""
+        return cube.sample(1, torch.Generator().manual_seed(self.order), first=self.number)
+
     def on_box(self, model: Model, beta: Tensor, X_pending: Tensor | None, domain: Domain, seed: int) -> Tensor:
         """Return the point (1, d) of this number in the sequence."""
         bounds, order = cast(Tensor, domain.bounds), self.order % 2**31
@@ -338,6 +364,10 @@ class UniformRule(BlindRule):
         """Return a row of so many, each as likely."""
         # For short ranges torch reduces 32 bits, which favours the first rows where there are hundreds of millions.
         return int(torch.randint(2**62, (), generator=torch.Generator().manual_seed(seed), device="cpu")) % num_arms
+
+    def of_cube(self, cube: Cube, seed: int) -> Tensor:
+        """Return a playable point (1, a) next to a uniform one."""
+        return cube.sample(1, torch.Generator().manual_seed(seed))
 
     def on_box(self, model: Model, beta: Tensor, X_pending: Tensor | None, domain: Domain, seed: int) -> Tensor:
         """Return a uniform point (1, d)."""
@@ -354,10 +384,12 @@ def _incumbent(model: Model, domain: Domain) -> Tensor:
     of the actions.
     """
     X = cast(tuple[Tensor], model.train_inputs)[0]
-    if domain.arms is not None and domain.context is not None:
+    if domain.incumbent is not None:
+        X = domain.incumbent
+    elif domain.arms is not None and domain.context is not None:
         X = domain.arms
     elif domain.context is not None and len(X):
-        X = domain.incumbent
+        X = None
     if X is None:
         raise InputError(
             "Improvement on a box of actions beside a context is over the best mean in that context: "

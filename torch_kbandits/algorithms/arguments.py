@@ -9,7 +9,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits import checks
-from torch_kbandits.candidates import Arms, Box, Candidates, ContextualActions
+from torch_kbandits.candidates import Arms, Box, Candidates, Configurations, ContextualActions
 from torch_kbandits.confidence import ConstantWidth, TheoremWidth, Width, greedy_information_gain
 from torch_kbandits.dictionaries import (
     KORS,
@@ -25,30 +25,38 @@ from torch_kbandits.errors import InputError, TheoryWarning
 from torch_kbandits.memory import Memory
 from torch_kbandits.priors import LearnedPrior, Prior
 from torch_kbandits.priors.families import Variant, of_length_scales
+from torch_kbandits.spaces import ParameterSpace
 
 #: Arms and plays of which the information gain is sought that sets a window: it grows slowly in both.
 _GAIN_ARMS, _GAIN_PLAYS = 1_000, 1_000
 
 
-def resolve_candidates(candidates: Tensor | Candidates | None, bounds: Tensor | None) -> Candidates:
-    """Return arms from ``candidates`` or a box from ``bounds``; exactly one must be given."""
+def resolve_candidates(candidates: Tensor | Candidates | ParameterSpace | None, bounds: Tensor | None) -> Candidates:
+    """Return arms or configurations from ``candidates``, or a box from ``bounds``; exactly one must be given."""
     if (candidates is None) == (bounds is None):
         raise InputError("Give either candidates, a tensor of arms (A, d), or bounds of a box, (2, d); one of the two.")
     if bounds is not None:
         return Box(bounds)
     if isinstance(candidates, Candidates):
         return candidates
+    if isinstance(candidates, ParameterSpace):
+        return Configurations(candidates)
     return Arms(cast(Tensor, candidates))
 
 
 def resolve_contextual(
-    candidates: Tensor | Candidates | None, bounds: Tensor | None, context_dim: int | None, action_dim: int | None
+    candidates: Tensor | Candidates | ParameterSpace | None,
+    bounds: Tensor | None,
+    context_dim: int | None,
+    action_dim: int | None,
 ) -> Candidates:
     """Return contextual actions if there is a context, or if each round brings its own actions; else arms or a box."""
     if isinstance(candidates, Candidates) or (context_dim is None and action_dim is None):
         if context_dim is not None or action_dim is not None:
             raise InputError(f"Leave out context_dim and action_dim: {type(candidates).__name__} know them.")
         return resolve_candidates(candidates, bounds)
+    if isinstance(candidates, ParameterSpace) and bounds is None and action_dim is None:
+        return Configurations(candidates, context_dim=context_dim)
     return ContextualActions(candidates, context_dim=context_dim or 0, bounds=bounds, action_dim=action_dim)
 
 

@@ -497,7 +497,9 @@ class Bandit(Undisturbed):
         """
         standing, domain = self._now(time, context, candidates)
         standing = settled(self._pieces, standing)
-        return self.candidates.actions(standing.belief.recommend_in(domain if self.candidates.is_contextual else None))
+        best = standing.belief.recommend_in(domain if self.candidates.is_contextual else None)
+        found = self.candidates.actions(best)
+        return found[0] if isinstance(found, list) else found
 
     def restart(self) -> None:
         """Forget all that was told so far, as where the function has become another; points stay pending.
@@ -548,7 +550,8 @@ class Bandit(Undisturbed):
 
         Cost: that of ``state_dict``, and a copy of the arms where they are in memory.
         """
-        save(self, path, self._pieces.words, torch.cat([self.candidates.example, self._standing.told.inducing_points]))
+        known = torch.cat([self.candidates.example, self._standing.told.inducing_points])
+        save(self, path, self._pieces.words, self._pieces.seen_by_kernel(known))
 
     @classmethod
     def load(

@@ -318,6 +318,11 @@ class Pieces:
         """The first column by which a point is known again: it may be told at another time than it was asked for."""
         return int(self.candidates.is_timed)
 
+    def seen_by_kernel(self, points: Tensor) -> Tensor:
+        """Return points (n, d) as the kernel given sees them: without a time that a memory adds."""
+        is_spatial = self._has_priors_on_time and not isinstance(self.start.kernel, SpaceTimeKernel)
+        return points[:, 1:] if is_spatial else points
+
     def belief(self, hypothesis: Hypothesis) -> Belief:
         """Return the belief before any reward, under the hypothesis that is in force."""
         if self.family is not None:

@@ -17,8 +17,12 @@ from torch_kbandits.acquisition import AcquisitionRule, Domain, UpperConfidenceR
 from torch_kbandits.dictionaries import DictionaryRule, Selection
 from torch_kbandits.errors import EmptyHistoryError, NumericalError
 from torch_kbandits.models import NystromGP, OnlineGP
+from torch_kbandits.numerics.rows import distinct
 from torch_kbandits.observations.ledger import History
 from torch_kbandits.posteriors.dtc import DTCFactors
+
+#: Of so many of the points played, the latest, the best in a context is sought.
+_PLAYED = 256
 
 
 class Offered(Protocol):
@@ -194,12 +198,19 @@ class Belief(ABC):
     def mean_norm(self) -> Tensor:
         """The RKHS norm of the posterior mean less the prior one, 0-dim, in reward units."""
 
+    @property
+    @abstractmethod
+    def played(self) -> Tensor:
+        """The points that count, (u, d), each once, in the order in which they were first played."""
+
     @abstractmethod
     def recommend(self) -> Tensor:
         """Return the played point (1, d) of the largest posterior mean."""
 
     def recommend_in(self, domain: Domain | None) -> Tensor:
         """Return the point (1, d) of the largest posterior mean: of a round's domain, or of those played without one.
+
+        On a cube it is one that was played, in whatever context: the best of them in this one.
 
         Raises:
             EmptyHistoryError: if there is no observation.
@@ -208,6 +219,11 @@ class Belief(ABC):
             raise EmptyHistoryError("Nothing was learned that counts, so there is no point to recommend: tell first.")
         if domain is None:
             return self.recommend()
+        if domain.cube is not None:
+            if domain.context is None:
+                return self.recommend()
+            known = torch.cat([self.played[-_PLAYED:], self.recommend()])
+            domain = replace(domain, arms=distinct(domain.in_context(known))[0], cube=None)
         belief, nothing = self.leading or self, torch.zeros_like(self.regularization)
         ahead = belief.lookahead(belief.inducing_points[:0])
         return ahead.choose(UpperConfidenceRule(), nothing, 0, domain)
@@ -215,9 +231,16 @@ class Belief(ABC):
     def in_round(self, domain: Domain, rule: AcquisitionRule) -> Domain:
         """Return a round's domain with the point that a rule is to improve on, if that has to be searched for.
 
+        On a cube the search starts there, too.
+
         Cost: one search over the box, of which all points asked for at once make use.
         """
-        if not rule.needs_incumbent or domain.context is None or domain.arms is not None or not self.num_observations:
+        if not self.num_observations:
+            return domain
+        if domain.cube is not None:
+            best = self.recommend_in(domain)
+            return replace(domain, starts=best, incumbent=best)
+        if not rule.needs_incumbent or domain.context is None or domain.arms is not None:
             return domain
         return replace(domain, incumbent=self.recommend_in(domain))
 
@@ -280,6 +303,11 @@ class BeliefOf(Belief):
     def mean_norm(self) -> Tensor:
         """Return the RKHS norm of the posterior mean, 0-dim, in reward units."""
         return self.posterior.mean_norm()
+
+    @property
+    def played(self) -> Tensor:
+        """The points that count, (u, d), each once, in the order in which they were first played."""
+        return self.posterior.played
 
     def recommend(self) -> Tensor:
         """Return the played point (1, d) of the largest posterior mean, of those that count."""

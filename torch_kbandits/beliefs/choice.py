@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import singledispatch
+from typing import cast
 
 import torch
 from gpytorch.kernels import Kernel
@@ -12,9 +13,10 @@ from torch_kbandits.beliefs.base import Belief
 from torch_kbandits.beliefs.box_search import BoxSearch
 from torch_kbandits.beliefs.counted import CountedBelief
 from torch_kbandits.beliefs.covariances import CovarianceTable
+from torch_kbandits.beliefs.cube_search import CubeSearch
 from torch_kbandits.beliefs.features import FeatureTable
 from torch_kbandits.beliefs.joint import Place
-from torch_kbandits.candidates import Arms, Box, Candidates, ContextualActions, Timed
+from torch_kbandits.candidates import Arms, Box, Candidates, Configurations, ContextualActions, Timed, UnitCube
 from torch_kbandits.candidates.sources import UnsearchedArms
 from torch_kbandits.candidates.timed import untimed
 from torch_kbandits.errors import InputError
@@ -92,13 +94,29 @@ def _over_a_box(candidates: Box, terms: Terms) -> Belief:
     return _over_points(search.probes, terms, _ROW_MEMORY, Place(search=search))
 
 
+@belief_over.register(UnitCube)
+@belief_over.register(Configurations)
+def _over_a_cube(candidates: UnitCube | Configurations, terms: Terms) -> Belief:
+    """Return a posterior that is searched by gradients and by exchanges."""
+    if candidates.is_contextual:
+        return _over_joint_points(cast(Configurations, candidates), terms)
+    search = _search_on(candidates, terms)
+    return _over_points(cast(Tensor, search.probes), terms, _ROW_MEMORY, Place(search=search))
+
+
 @belief_over.register(ContextualActions)
 @belief_over.register(Timed)
-def _over_joint_points(candidates: ContextualActions | Timed, terms: Terms) -> Belief:
+def _over_joint_points(candidates: ContextualActions | Timed | Configurations, terms: Terms) -> Belief:
     """Return a posterior over joint points. Arms that know the time keep the order in which ties are broken."""
     kind, example = untimed(candidates), candidates.example
     rank = tie_rank(len(kind.source), terms.seed).to(example.device) if isinstance(kind, Arms) else None
-    return _over_points(example, terms, candidates.row_memory, Place(tie_rank=rank))
+    search = _search_on(kind, terms, in_contexts=True) if isinstance(kind, (UnitCube, Configurations)) else None
+    return _over_points(example, terms, candidates.row_memory, Place(search=search, tie_rank=rank))
+
+
+def _search_on(candidates: UnitCube | Configurations, terms: Terms, *, in_contexts: bool = False) -> CubeSearch:
+    cube = candidates.space if isinstance(candidates, Configurations) else candidates
+    return CubeSearch.of(cube, terms.seed, in_contexts=in_contexts)
 
 
 def _over_points(example: Tensor, terms: Terms, row_memory: int, place: Place) -> Belief:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from torch_kbandits.beliefs.box_search import BoxSearch
+from torch_kbandits.beliefs.cube_search import CubeSearch
 from torch_kbandits.beliefs.embedded import Embedded
 from torch_kbandits.beliefs.features import FeatureTable
 from torch_kbandits.beliefs.table import wave_prior
@@ -25,11 +26,11 @@ class Place:
     """What is known beforehand of points that are not listed.
 
     Attributes:
-        search: where in a box the next point is sought, if it is always the same.
+        search: where in a box that is always the same, or on a cube, the next point is sought.
         tie_rank: the order in which ties between arms are broken, (A,), if the candidates are always the same.
     """
 
-    search: BoxSearch | None = None
+    search: BoxSearch | CubeSearch | None = None
     tie_rank: Tensor | None = None
 
 

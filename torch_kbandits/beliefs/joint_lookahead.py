@@ -7,12 +7,14 @@ from functools import cached_property, partial
 from typing import Any, cast
 
 import torch
+from botorch.acquisition import AcquisitionFunction
 from botorch.exceptions import BadInitialCandidatesWarning
 from torch import Tensor
 
-from torch_kbandits.acquisition import AcquisitionRule, DiscretizedThompsonSampling, Domain
+from torch_kbandits.acquisition import AcquisitionRule, BlindRule, DiscretizedThompsonSampling, Domain
 from torch_kbandits.beliefs.base import Lookahead
 from torch_kbandits.beliefs.box_search import BoxSearch
+from torch_kbandits.beliefs.cube_search import CubeSearch, found
 from torch_kbandits.beliefs.embedded import Embedded
 from torch_kbandits.beliefs.joint import JointPosterior
 from torch_kbandits.errors import InputError
@@ -59,8 +61,12 @@ class JointLookahead(Lookahead):
     def choose(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain | None = None) -> Tensor:
         """Return the joint point (1, d) of the highest score; equals are broken by lot."""
         posterior, place = self._posterior, self._posterior.place
-        if place.search is not None or required(domain).bounds is not None:
-            return self._searched(rule, beta, seed, domain)
+        search = place.search
+        if isinstance(search, CubeSearch):
+            if domain is None or domain.cube is not None:
+                return self._on_cube(rule, beta, seed, domain, search)
+        elif search is not None or required(domain).bounds is not None:
+            return self._searched(rule, beta, seed, domain, search)
         with torch.no_grad():
             offer = self.offered(domain)
             scores = rule.on_arms(offer, beta, seed)
@@ -68,10 +74,12 @@ class JointLookahead(Lookahead):
             row = best_of(scores, beta, posterior.belief.kernel_bound(), seed, place.tie_rank)
             return offer.chosen(row)
 
-    def _searched(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain | None) -> Tensor:
+    def _searched(
+        self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain | None, search: BoxSearch | None
+    ) -> Tensor:
         """Return the point (1, d) that a search of a box finds; no score decides before any reward."""
         posterior, pending = self._posterior, self.pending if len(self.pending) else None
-        search, number = posterior.place.search, posterior.belief.num_observations
+        number = posterior.belief.num_observations
         self.best_score, is_blind = float, rule.needs_observations and number == 0
         if search is not None and is_blind:
             return search.first(len(self.pending))
@@ -83,6 +91,36 @@ class JointLookahead(Lookahead):
         if not is_blind:
             self.best_score = partial(_score, x, rule, model, beta, pending, where, seed)
         return x
+
+    def _on_cube(
+        self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain | None, search: CubeSearch
+    ) -> Tensor:
+        """Return the joint point (1, d) that a rule finds on a cube: at least as good as all that it looks at first."""
+        posterior, pending = self._posterior, self.pending if len(self.pending) else None
+        self.best_score = float
+        if rule.needs_observations and posterior.belief.num_observations == 0:
+            first = search.first(len(self.pending))
+            return first if domain is None else domain.joint(first)
+        domain = required(domain)
+        if isinstance(rule, BlindRule):
+            return domain.joint(rule.of_cube(search.cube, seed))
+
+        def offer(points: Tensor) -> _Offer:
+            return _Offer(self, replace(domain, arms=points, cube=None))
+
+        def score(points: Tensor) -> Tensor:
+            with torch.no_grad():
+                return rule.on_arms(offer(points), beta, seed)
+
+        def function() -> AcquisitionFunction:
+            return rule.function(posterior.model, beta, pending, domain, seed)
+
+        points = found(domain, score, None if rule.draws_functions else function, seed)
+        with torch.no_grad():
+            last = offer(points)
+            scores = rule.on_arms(last, beta, seed)
+            self.best_score = scores.max().item
+            return last.chosen(best_of(scores, beta, posterior.belief.kernel_bound(), seed))
 
     def offered(self, domain: Domain | None) -> "_Offer | _StoredOffer":
         """Return the posterior at the actions of a round."""
@@ -103,7 +141,8 @@ class JointLookahead(Lookahead):
         It is over the pending points alone where the contexts to come are not known.
         """
         search = self._posterior.place.search
-        X = self.pending if search is None else torch.cat([search.probes, self.pending])
+        probes = None if search is None else search.probes
+        X = self.pending if probes is None else torch.cat([probes, self.pending])
         before, after = self._before(X), self.variance_at(X)
         least = torch.finfo(torch.float64).eps * self._posterior.belief.kernel_bound()
         return ((before + least) / (after + least)).max()
@@ -237,6 +276,8 @@ def _incumbent(offer: _Offer | _StoredOffer) -> Tensor:
     """Return the largest posterior mean of a played point, or in a context that of the actions in it, 0-dim."""
     posterior = offer._posterior
     belief = posterior.belief
+    if offer._domain.incumbent is not None:
+        return posterior.mean_at(posterior.embed(offer._domain.incumbent)).squeeze(0)
     if offer._domain.context is not None:
         return offer.mean.max()
     if belief.num_observations == 0:

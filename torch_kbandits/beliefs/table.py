@@ -138,6 +138,11 @@ class TableBelief(Belief):
         means = self._played_mean
         return means.max() if len(means) else means.new_zeros(())
 
+    @property
+    def played(self) -> Tensor:
+        """The unique points played, (u, d), in order of first play."""
+        return self._log.points
+
     def recommend(self) -> Tensor:
         """Return the played point (1, d) of the largest posterior mean."""
         return self._log.points[self._played_mean.argmax(), None].clone()

@@ -70,9 +70,9 @@ class Candidates(ABC):
             InputError: if something is missing or does not fit.
         """
 
-    def actions(self, X: Tensor) -> Tensor:
+    @abstractmethod
+    def actions(self, X: Tensor) -> Any:
         """Return what is asked for, given the points (q, d) that the kernel sees."""
-        return X[:, self.context_dim :]
 
     @abstractmethod
     def offers(self, point: Tensor) -> bool:
@@ -97,6 +97,10 @@ class LastingCandidates(Candidates):
         if context is not None or candidates is not None:
             raise _no_context(self)
         return self.domain
+
+    def actions(self, X: Tensor) -> Tensor:
+        """Return points (q, d), which are asked for as they are."""
+        return X
 
     def points(self, x: Any, context: Any, now: float) -> Tensor:
         """Return the points (q, d) that were played.

@@ -134,6 +134,10 @@ class ContextualActions(Candidates):
             )
         return torch.cat([contexts.expand(len(actions), -1), actions], dim=-1)
 
+    def actions(self, X: Tensor) -> Tensor:
+        """Return the actions (q, a) of joint points (q, c + a)."""
+        return X[:, self.context_dim :]
+
     def offers(self, point: Tensor) -> bool:
         """Say whether a joint point (1, c + a) may be played in every round: without contexts, an action that stays."""
         if not self.is_lasting:

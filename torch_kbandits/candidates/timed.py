@@ -20,7 +20,7 @@ class Timed(Candidates):
     time.
 
     Args:
-        candidates: arms, a box, or contextual actions of any kind.
+        candidates: arms, a box, a cube, a parameter space, or contextual actions of any kind.
 
     Raises:
         InputError: if they are none, know the time already, or are arms split over workers.
@@ -41,7 +41,7 @@ class Timed(Candidates):
             )
         self.untimed = candidates
         self.context_dim = 1 + candidates.context_dim
-        self.row_memory = candidates.row_memory if isinstance(candidates, ContextualActions) else ROW_MEMORY
+        self.row_memory: int = getattr(candidates, "row_memory", ROW_MEMORY)
         self._example = _at(0.0, candidates.example)
 
     @property
@@ -73,6 +73,10 @@ class Timed(Candidates):
     def points(self, x: Any, context: Any, now: float) -> Tensor:
         """Return the points (q, 1 + d) that were played at a time."""
         return _at(now, self.untimed.points(x, context, now))
+
+    def actions(self, X: Tensor) -> Any:
+        """Return what is asked for, given points (q, 1 + d)."""
+        return self.untimed.actions(X[:, 1:])
 
     def offers(self, point: Tensor) -> bool:
         """Say that no point may be played in every round: the time of one is over."""
@@ -133,7 +137,7 @@ def untimed(candidates: Candidates) -> Candidates:
 
 
 def _is_empty(domain: Domain) -> bool:
-    return domain.arms is None and domain.bounds is None and domain.blocks is None
+    return all(each is None for each in (domain.arms, domain.bounds, domain.blocks, domain.cube))
 
 
 def _at(now: float, X: Tensor) -> Tensor:

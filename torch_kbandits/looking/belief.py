@@ -68,6 +68,8 @@ def recommended_point(bandit: Bandit, context: Any = None, candidates: Any = Non
             offered = domain.arms
         elif domain.blocks is not None:
             offered = torch.cat([block[moments(bandit, block).mean.argmax(), None] for block in domain.blocks()])
+        elif domain.cube is not None:
+            offered = domain.in_context(distinct(played)[0])
         else:
             spread = draw_sobol_samples(cast(Any, offers).bounds, n=_SPREAD, q=1, seed=0).squeeze(-2)
             actions = torch.cat([spread, kinds.actions(played)])

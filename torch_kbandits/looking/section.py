@@ -9,7 +9,7 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.bandit import Bandit
-from torch_kbandits.candidates import Arms, ContextualActions
+from torch_kbandits.candidates import Arms, Configurations, ContextualActions, UnitCube
 from torch_kbandits.candidates.timed import untimed
 from torch_kbandits.errors import InputError
 from torch_kbandits.kernels import PrecomputedKernel
@@ -108,14 +108,14 @@ def coordinate_names(bandit: Bandit) -> tuple[str, ...]:
     """Return the names of the coordinates of a bandit's points: with contexts, of those and then of the action."""
     candidates = untimed(bandit.candidates)
     time = ("time",) if bandit.candidates.is_timed else ()
-    if not isinstance(candidates, ContextualActions):
+    if not isinstance(candidates, (Configurations, ContextualActions)):
         return (*time, *_numbered("x", candidates.example.shape[-1]))
-    contexts, actions = candidates.context_columns, candidates.action_columns
-    return (
-        *time,
-        *(_numbered("context ", candidates.context_dim) if contexts is None else contexts.names),
-        *(_numbered("action ", candidates.action_dim) if actions is None else actions.names),
-    )
+    contexts = candidates.context_columns
+    before = _numbered("context ", candidates.context_dim) if contexts is None else contexts.names
+    if isinstance(candidates, Configurations):
+        return (*time, *before, *candidates.space.names)
+    actions = candidates.action_columns
+    return (*time, *before, *(_numbered("action ", candidates.action_dim) if actions is None else actions.names))
 
 
 # ---------------------------------------------------------------- inside
@@ -188,6 +188,9 @@ def _offered(bandit: Bandit) -> Tensor | None:
         return torch.stack([torch.stack(lows).amin(0), torch.stack(highs).amax(0)])
     if isinstance(candidates, ContextualActions) and candidates.set is not None:
         return torch.stack([candidates.set.amin(0), candidates.set.amax(0)])
+    if isinstance(candidates, (Configurations, UnitCube)):
+        sides = candidates.example[:, candidates.context_dim :]
+        return torch.cat([torch.zeros_like(sides), torch.ones_like(sides)])
     return candidates.bounds
 
 

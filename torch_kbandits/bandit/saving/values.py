@@ -8,14 +8,24 @@ import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from torch_kbandits import acquisition, confidence, dictionaries, memory, priors
+from torch_kbandits import acquisition, confidence, dictionaries, memory, priors, spaces
 from torch_kbandits.acquisition import AcquisitionRule
 from torch_kbandits.bandit import adaptation, batches
 from torch_kbandits.bandit.adaptation import MemoryChoice, RestartTrigger
 from torch_kbandits.bandit.batches import BatchRule
 from torch_kbandits.bandit.saving import kernels
 from torch_kbandits.bandit.saving.refusal import NotRebuildableError
-from torch_kbandits.candidates import Arms, Box, ContextualActions, MappedArms, TensorArms, Timed, TimedActions
+from torch_kbandits.candidates import (
+    Arms,
+    Box,
+    Configurations,
+    ContextualActions,
+    MappedArms,
+    TensorArms,
+    Timed,
+    TimedActions,
+    UnitCube,
+)
 from torch_kbandits.confidence import InformationGain, Width
 from torch_kbandits.dictionaries import DictionaryRule
 from torch_kbandits.memory import Growth, Memory
@@ -23,6 +33,7 @@ from torch_kbandits.observations import columns
 from torch_kbandits.observations.column_spec import ColumnSpec
 from torch_kbandits.observations.columns import Category, Number
 from torch_kbandits.priors import LearnedPrior, Prior, families
+from torch_kbandits.spaces import LinearConstraint, Parameter, ParameterSpace
 
 _BASES = (
     AcquisitionRule,
@@ -38,15 +49,18 @@ _BASES = (
     Memory,
     LearnedPrior,
     Number,
+    Parameter,
     Prior,
     RestartTrigger,
     Width,
 )
 
+_MODULES = (acquisition, adaptation, batches, columns, confidence, dictionaries, memory, priors, spaces)
+
 #: The values of this package: dataclasses, each made again by its own constructor, which checks the fields.
-_VALUES: dict[str, type] = {ColumnSpec.__name__: ColumnSpec} | {
+_VALUES: dict[str, type] = {each.__name__: each for each in (ColumnSpec, LinearConstraint, ParameterSpace)} | {
     kind.__name__: kind
-    for module in (acquisition, adaptation, batches, columns, confidence, dictionaries, families, memory, priors)
+    for module in (*_MODULES, families)
     for kind in vars(module).values()
     if isinstance(kind, type) and issubclass(kind, _BASES) and dataclasses.is_dataclass(kind)
 }
@@ -83,6 +97,30 @@ def _actions(actions: Any) -> dict[str, Any]:
     }
 
 
+def _configurations(candidates: Configurations) -> dict[str, Any]:
+    return {
+        "space": candidates.space,
+        "context_dim": candidates.context_dim,
+        "context_columns": candidates.context_columns,
+        "row_memory": candidates.row_memory,
+    }
+
+
+def _cube(cube: UnitCube) -> dict[str, Any]:
+    return {
+        "dimension": cube.dimension,
+        "snap": cube.snap,
+        "continuous": cube.continuous,
+        "neighbours": cube.neighbours,
+    }
+
+
+def _mapping(value: dict[Any, Any]) -> dict[str, Any]:
+    if not all(isinstance(key, str) for key in value):
+        raise NotRebuildableError(f"a mapping has names that are no texts: {list(value)!r}")
+    return value
+
+
 def _mapped(arms: MappedArms) -> dict[str, Any]:
     return {"path": str(arms.path), "dtype": arms.dtype}
 
@@ -93,10 +131,13 @@ _OTHERS: dict[str, tuple[type, Callable[[Any], dict[str, Any]]]] = {
     for kind, words in (
         (Arms, _arms),
         (Box, _box),
+        (Configurations, _configurations),
         (ContextualActions, _contextual),
         (Timed, lambda points: {"candidates": points.untimed}),
         (TimedActions, lambda points: _actions(points.untimed)),
         (MappedArms, _mapped),
+        (UnitCube, _cube),
+        (dict, _mapping),
     )
 }
 

@@ -8,15 +8,14 @@ from datetime import datetime
 from typing import Any, Literal
 
 import torch
-from optuna.distributions import BaseDistribution
 from optuna.trial import FrozenTrial, TrialState
 from torch import Tensor
 
 from torch_kbandits.algorithms.fitted import FittedBandit
 from torch_kbandits.errors import InputError
-from torch_kbandits.integrations.optuna.distributions import values_in
-from torch_kbandits.integrations.parameters import ParameterSpace
+from torch_kbandits.integrations.optuna.trees import Tree
 from torch_kbandits.numerics.random import generator_for
+from torch_kbandits.spaces import ParameterSpace
 
 #: So many of the latest failed trials stay pending, each at the cost of a hallucination in every suggestion.
 _FAILED = 20
@@ -68,7 +67,7 @@ class StudyBelief:
     trials at once, and nothing else has to be stored.
 
     Args:
-        distributions: the search space, of parameters that all learned trials have.
+        tree: the search space: the parameters of all trials, and those on which others depend.
         space: the same, as a space of parameters.
         bandit: one that was told nothing, on that space.
         reading: how trials become rewards.
@@ -77,13 +76,13 @@ class StudyBelief:
 
     def __init__(
         self,
-        distributions: Mapping[str, BaseDistribution],
+        tree: Tree,
         space: ParameterSpace,
         bandit: FittedBandit,
         reading: Reading,
         seed: int,
     ) -> None:
-        self.distributions = dict(distributions)
+        self.tree = tree
         self.space = space
         self.bandit = bandit
         self.reading = reading
@@ -150,15 +149,12 @@ class StudyBelief:
         Parameters that a trial failed without are drawn: whatever they were, it would have failed.
         """
         known = {**(suggested or {}), **trial.params}
-        if trial.state == TrialState.FAIL and known.keys() & self.distributions.keys():
+        if trial.state == TrialState.FAIL and known.keys() & self.tree.distributions.keys():
             drawn = self.space.sample(1, generator_for(self.seed, trial.number, "not suggested"))
             known = self.space.decode(drawn)[0] | known
-        values = values_in(known, trial.distributions, self.distributions)
-        if values is None:
-            return None
         try:
-            return self.space.encode([values])
-        except InputError:  # an enqueued value outside its range, which Optuna lets pass
+            return self.space.encode([self.tree.values_of(known, trial.distributions)])
+        except InputError:  # one is missing, or an enqueued value is outside its range, which Optuna lets pass
             return None
 
     def _reward(self, trial: FrozenTrial) -> float | None:

@@ -6,41 +6,37 @@ from typing import Any
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 
 from torch_kbandits.errors import InputError
-from torch_kbandits.integrations.parameters import Categorical, Float, Integer, Parameter, ParameterSpace
+from torch_kbandits.spaces import Categorical, Float, Integer, Parameter, ParameterSpace
 
 
-def space_of(distributions: Mapping[str, BaseDistribution]) -> ParameterSpace:
+def space_of(
+    distributions: Mapping[str, BaseDistribution], conditions: Mapping[str, tuple[str, tuple[Any, ...]]] | None = None
+) -> ParameterSpace:
     """Return the space of named distributions.
+
+    Args:
+        distributions: by name.
+        conditions: of those that are not always there, on which it depends and with which values.
 
     Raises:
         InputError: if one is of another kind than Optuna's three, or has a range that double precision cannot hold; the
             message names the parameter.
     """
-    return ParameterSpace({name: _parameter(name, distribution) for name, distribution in distributions.items()})
+    when = {name: dict([condition]) for name, condition in (conditions or {}).items()}
+    return ParameterSpace({name: _parameter(name, each, when.get(name, {})) for name, each in distributions.items()})
 
 
-def _parameter(name: str, distribution: BaseDistribution) -> Parameter:
+def _parameter(name: str, distribution: BaseDistribution, when: Mapping[str, Any]) -> Parameter:
     try:
         if isinstance(distribution, FloatDistribution):
-            return Float(distribution.low, distribution.high, log=distribution.log, step=distribution.step)
+            return Float(distribution.low, distribution.high, log=distribution.log, step=distribution.step, when=when)
         if isinstance(distribution, IntDistribution):
-            return Integer(distribution.low, distribution.high, log=distribution.log, step=distribution.step)
+            return Integer(distribution.low, distribution.high, log=distribution.log, step=distribution.step, when=when)
         if isinstance(distribution, CategoricalDistribution):
-            return Categorical(distribution.choices)
+            return Categorical(distribution.choices, when)
     except InputError as error:
         raise InputError(f"parameter {name!r} cannot be searched: {error}") from None
     raise InputError(
         f"parameter {name!r} has a {type(distribution).__name__}, which KernelBanditSampler does not know: use "
         "suggest_float, suggest_int or suggest_categorical."
     )
-
-
-def values_in(
-    parameters: Mapping[str, Any],
-    distributions: Mapping[str, BaseDistribution],
-    space: Mapping[str, BaseDistribution],
-) -> dict[str, Any] | None:
-    """Return the part of a trial's parameters that a space has, or None if it lacks some or drew them elsewhere."""
-    if any(name not in parameters or distributions.get(name, wanted) != wanted for name, wanted in space.items()):
-        return None
-    return {name: parameters[name] for name in space}

@@ -5,12 +5,10 @@ import threading
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, get_args
-from weakref import WeakKeyDictionary
 
 from gpytorch.kernels import Kernel
 from optuna.distributions import BaseDistribution
 from optuna.samplers import BaseSampler
-from optuna.search_space import IntersectionSearchSpace
 from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
@@ -21,10 +19,11 @@ from torch_kbandits.confidence import Width
 from torch_kbandits.errors import EmptyHistoryError, InputError, KernelBanditWarning
 from torch_kbandits.integrations.optuna.belief import Reading, StudyBelief, mark, refuse_constraints
 from torch_kbandits.integrations.optuna.distributions import space_of
-from torch_kbandits.integrations.parameters import ParameterSpace
+from torch_kbandits.integrations.optuna.trees import Tree, tree_of
 from torch_kbandits.memory import Memory
 from torch_kbandits.numerics.random import generator_for
 from torch_kbandits.priors import default_kernel
+from torch_kbandits.spaces import ParameterSpace
 
 #: So many beliefs are kept, for a sampler that serves several studies or the brackets of a pruner in turn.
 _REMEMBERED = 8
@@ -42,8 +41,9 @@ Failed = Literal["ignore", "worst"]
 class KernelBanditSampler(BaseSampler):
     """Optuna's trials, chosen by a kernelized bandit whose kernel and noise are fitted: see ``FittedBandit``.
 
-    Parameters that all completed trials have, with the same range, are chosen together. The others are sampled
-    uniformly, each on its own, or by ``independent_sampler``. Trials that run meanwhile, in threads or in other
+    Parameters that completed trials have, with the same range, are chosen together: those that all have, and those of
+    which the value of another says which trials have them, see ``tree_of``. The others are sampled uniformly, each on
+    its own, or by ``independent_sampler``. Trials that run meanwhile, in threads or in other
     processes with the same storage, count as if they had returned their posterior mean.
 
     What is believed follows from the trials of the study alone. So a study in a storage goes on after a crash, with a
@@ -127,17 +127,13 @@ class KernelBanditSampler(BaseSampler):
     # ---------------------------------------------------------------- what Optuna calls
 
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
-        """Return the parameters that all completed trials have, with the same range of several values.
+        """Return the parameters that completed trials have, with the same range of several values, as ``tree_of`` does.
 
         Raises:
             InputError: if the study has several objectives.
         """
         _refuse_several_objectives(study)
-        with self._lock:
-            if study not in self._intersections:
-                self._intersections[study] = IntersectionSearchSpace()
-            space = self._intersections[study].calculate(study)
-        return {name: distribution for name, distribution in space.items() if not distribution.single()}
+        return dict(tree_of(_completed(study)).distributions)
 
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
@@ -157,7 +153,7 @@ class KernelBanditSampler(BaseSampler):
                 completed = any(other.state == TrialState.COMPLETE for other in trials)
                 self._suggested[study.study_name, trial.number] = {} if completed else None
                 return {}
-            belief = self._belief(study, search_space, trials)
+            belief = self._belief(study, tree_of(_completed(study), search_space), trials)
             values = belief.suggest(trial, trials, {number: values or {} for number, values in mine.items()})
             self._suggested[study.study_name, trial.number] = values
             return dict(values)
@@ -216,19 +212,20 @@ class KernelBanditSampler(BaseSampler):
             EmptyHistoryError: if no trial is completed, or they have no parameters in common.
         """
         trials = study.get_trials(deepcopy=False, states=_STARTED)
-        space = self.infer_relative_search_space(study, trials[0]) if trials else {}
+        _refuse_several_objectives(study)
+        tree = tree_of(_completed(study))
         finished = [trial for trial in trials if trial.state.is_finished()]
         completed = [trial for trial in finished if trial.state == TrialState.COMPLETE]
         with self._lock:
-            if all(_searched(trial) == space for trial in completed):
-                belief = self._belief(study, space, trials) if space else None
+            if all(map(tree.has_all_of, completed)):
+                belief = self._belief(study, tree, trials) if tree.distributions else None
             else:
                 for trial in finished:
                     refuse_constraints(trial)
                 space = _searched(max(completed, key=lambda trial: _sign(study) * (trial.value or 0.0)))
                 finished = [trial for trial in finished if _searched(trial) == space]
                 self._warn_of_kinds(len(finished), len(completed))
-                belief = self._new_belief(study, space) if space else None
+                belief = self._new_belief(study, Tree(space, {})) if space else None
             if belief is not None:
                 belief.learn(finished)
             if belief is None or not belief.bandit.num_told:
@@ -236,27 +233,22 @@ class KernelBanditSampler(BaseSampler):
             number = belief.recommend()
         return next(trial for trial in study.get_trials() if trial.number == number)
 
-    def _belief(
-        self, study: Study, distributions: dict[str, BaseDistribution], trials: Sequence[FrozenTrial]
-    ) -> StudyBelief:
+    def _belief(self, study: Study, tree: Tree, trials: Sequence[FrozenTrial]) -> StudyBelief:
         """Return the belief about a space that follows these trials the furthest; a new one if none does."""
         finished = {mark(trial) for trial in trials if trial.state.is_finished()}
         following = [
             belief
             for belief in self._beliefs
-            if belief.distributions == distributions and belief.reading.sign == _sign(study) and belief.read <= finished
+            if belief.tree == tree and belief.reading.sign == _sign(study) and belief.read <= finished
         ]
-        if following:
-            found = max(following, key=lambda belief: len(belief.read))
-        else:
-            found = self._new_belief(study, distributions)
+        found = max(following, key=lambda belief: len(belief.read)) if following else self._new_belief(study, tree)
         others = [belief for belief in self._beliefs if belief is not found]
         self._beliefs = [*others, found][-_REMEMBERED:]
         return found
 
-    def _new_belief(self, study: Study, distributions: dict[str, BaseDistribution]) -> StudyBelief:
+    def _new_belief(self, study: Study, tree: Tree) -> StudyBelief:
         """Return a belief about a space that was told nothing."""
-        space = space_of(distributions)
+        space = space_of(tree.distributions, tree.conditions)
         bandit = FittedBandit(
             dimension=space.dimension,
             snap=space.snap,
@@ -267,7 +259,7 @@ class KernelBanditSampler(BaseSampler):
             **self._words,
         )
         reading = Reading(_sign(study), self._pruned, self._failed, self._clock == "dates")
-        return StudyBelief(distributions, space, bandit, reading, self._seed)
+        return StudyBelief(tree, space, bandit, reading, self._seed)
 
     def _kernel_on(self, space: ParameterSpace) -> Kernel:
         """Return the kernel given, or the default one, on a space."""
@@ -280,7 +272,7 @@ class KernelBanditSampler(BaseSampler):
         if not self._warn or name in self._warned or self._suggested.get((study.study_name, trial.number)) is None:
             return
         self._warned.add(name)
-        reason = "not every completed trial has it"
+        reason = "not every completed trial has it, and no choice before it says which"
         for other in study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,)):
             if (before := other.distributions.get(name, distribution)) != distribution:
                 reason = f"its range changes: {before} in trial {other.number}, now {distribution}"
@@ -309,13 +301,10 @@ class KernelBanditSampler(BaseSampler):
     def _forget_studies(self) -> None:
         self._lock = threading.RLock()
         self._beliefs: list[StudyBelief] = []
-        self._intersections: WeakKeyDictionary[Study, IntersectionSearchSpace] = WeakKeyDictionary()
 
     def __getstate__(self) -> dict[str, Any]:
         """Return all but what follows from the trials of a study."""
-        return {
-            name: value for name, value in vars(self).items() if name not in ("_lock", "_beliefs", "_intersections")
-        }
+        return {name: value for name, value in vars(self).items() if name not in ("_lock", "_beliefs")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
@@ -325,6 +314,10 @@ class KernelBanditSampler(BaseSampler):
 def _sign(study: Study) -> float:
     """Return 1 where a study maximises, -1 where it minimises."""
     return 1.0 if study.directions[0] == StudyDirection.MAXIMIZE else -1.0
+
+
+def _completed(study: Study) -> list[FrozenTrial]:
+    return study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
 
 
 def _searched(trial: FrozenTrial) -> dict[str, BaseDistribution]:

@@ -2,34 +2,44 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.errors import InputError
-from torch_kbandits.integrations.parameters import Categorical, Float, Integer, Parameter, ParameterSpace
+from torch_kbandits.spaces import Categorical, Float, Integer, Parameter, ParameterSpace
+
+#: Where a distribution has no end its quantiles at this level, and at 1 less it, are the ends.
+_TAIL = 0.001
+
+#: Of a discrete distribution the values are searched that are quantiles at so many levels.
+_QUANTILES = 64
 
 _WHAT_WORKS = (
-    "Use a list of choices, uniform, loguniform or randint of scipy.stats, or Float, Integer or Categorical of "
-    "torch_kbandits.integrations.parameters."
+    "Use a list of choices, a frozen distribution of scipy.stats, or Float, Integer or Categorical of torch_kbandits."
 )
 
 
 @dataclass(frozen=True)
 class SearchSpace:
-    """A space of parameters some of which are lists of numbers, searched by their places in order of size.
+    """A space of parameters as a search is given them: in one dict or, where some exist only beside others, in several.
 
     Attributes:
-        space: the parameters; of a list of numbers the place, from 0.
-        numbers: the lists, sorted, by name.
+        space: the parameters. Lists of numbers are searched by their places in order of size, distributions of other
+            shapes than a range by the probability below; of several dicts a choice says which it is.
+        names: what the parameters are called; one that differs from dict to dict is several in the space.
+        numbers: the lists, sorted, by name in the space.
+        shapes: the distributions, by name in the space.
     """
 
     space: ParameterSpace
+    names: Mapping[str, str]
     numbers: Mapping[str, Sequence[Any]]
+    shapes: Mapping[str, Any]
 
     @classmethod
     def of(cls, distributions: Any) -> "SearchSpace":
@@ -38,49 +48,112 @@ class SearchSpace:
         Raises:
             InputError: if one of them is not known; the message names it and says what works.
         """
-        if isinstance(distributions, Sequence) and not isinstance(distributions, (str, bytes)):
+        several = [distributions] if isinstance(distributions, Mapping) else distributions
+        if (
+            not isinstance(several, Sequence)
+            or isinstance(several, (str, bytes))
+            or not several
+            or not all(isinstance(each, Mapping) for each in several)
+        ):
             raise InputError(
-                f"param_distributions must be one dict, got a list of {len(distributions)}: parameters that exist only "
-                "beside some values of others are not supported. Search each dict by itself."
+                "param_distributions must be a dict from names to distributions, or a list of such, got "
+                f"{checks.describe(distributions)}."
             )
-        if not isinstance(distributions, Mapping):
-            raise InputError(
-                f"param_distributions must be a dict from names to distributions, got {checks.describe(distributions)}."
-            )
-        parameters, numbers = {}, {}
-        for name, given in distributions.items():
-            parameters[name] = parameter = _parameter(name, given)
-            if not isinstance(given, Parameter) and isinstance(parameter, Categorical):
-                ordered = _in_order(parameter.choices)
-                if ordered is not None:
-                    numbers[name], parameters[name] = ordered, Integer(0, len(ordered) - 1)
-        return cls(ParameterSpace(parameters), numbers)
+        parents = {
+            other
+            for each in several
+            for given in each.values()
+            for other, _ in (given.when if isinstance(given, Parameter) else ())
+        }
+        found: dict[str, list[tuple[_Given, list[int]]]] = {}
+        for number, each in enumerate(several):
+            for name, given in each.items():
+                read, known = _read(name, given, ordered=name not in parents), found.setdefault(name, [])
+                for other, numbers in known:
+                    if _same(other, read):
+                        numbers.append(number)
+                        break
+                else:
+                    known.append((read, [number]))
+        branch = "dict"
+        while branch in found:
+            branch += " "
+        parameters: dict[str, Parameter] = {}
+        if len(several) > 1:
+            parameters[branch] = Categorical(range(len(several)))
+        names, lists, shapes = {}, {}, {}
+        for name, known in found.items():
+            for read, numbers in known:
+                own = name if len(known) == 1 else f"{name} of {branch} {numbers[0]}"
+                when = () if len(numbers) == len(several) else ((branch, tuple(numbers)),)
+                names[own], parameters[own] = name, replace(read.parameter, when=(*read.parameter.when, *when))
+                if read.numbers is not None:
+                    lists[own] = read.numbers
+                if read.shape is not None:
+                    shapes[own] = read.shape
+        return cls(ParameterSpace(parameters), names, lists, shapes)
 
     def decode(self, points: Tensor) -> list[dict[str, Any]]:
         """Return the configurations nearest to points (n, d) of the unit cube, values as they were given."""
         return [
-            {name: self.numbers[name][value] if name in self.numbers else value for name, value in row.items()}
+            {self.names[own]: self._given(own, value) for own, value in row.items() if own in self.names}
             for row in self.space.decode(points)
         ]
 
+    def _given(self, own: str, value: Any) -> Any:
+        if own in self.numbers:
+            return self.numbers[own][value]
+        return float(self.shapes[own].ppf(value)) if own in self.shapes else value
 
-def _parameter(name: str, given: Any) -> Parameter:
-    """Return what a distribution says about the values that a parameter may take."""
+
+class _Given(NamedTuple):
+    """A parameter as it is searched, and what its values stand for.
+
+    Attributes:
+        parameter: of the space.
+        numbers: a sorted list of which it is the place.
+        shape: a distribution of which it is the probability below.
+    """
+
+    parameter: Any
+    numbers: Sequence[Any] | None = None
+    shape: Any = None
+
+
+def _read(name: str, given: Any, *, ordered: bool) -> _Given:
+    """Return what is given of a parameter, lists of numbers in their order unless others depend on it."""
     if isinstance(given, Parameter):
-        return given
+        return _Given(given)
     if hasattr(given, "rvs"):
         return _of_scipy(name, given)
+    choices = _choices(name, given)
+    numbers = _in_order(choices) if ordered else None
+    return _Given(Categorical(choices)) if numbers is None else _Given(Integer(0, len(numbers) - 1), numbers)
+
+
+def _same(one: _Given, other: _Given) -> bool:
+    """Say whether two dicts say the same of a parameter."""
+    try:
+        same = bool(one.parameter == other.parameter and one.numbers == other.numbers)
+    except ValueError:  # of arrays among choices
+        return False
+    shapes = [(each.dist.name, each.args, each.kwds) for each in (one.shape, other.shape) if each is not None]
+    return same and (not shapes or (len(shapes) == 2 and shapes[0] == shapes[1]))
+
+
+def _choices(name: str, given: Any) -> list[Any]:
+    """Return a list of values that a parameter may take."""
     if isinstance(given, (str, bytes, Mapping)) or not (hasattr(given, "__len__") and hasattr(given, "__getitem__")):
         raise InputError(f"parameter {name!r} is {checks.describe(given)}, which is no distribution. {_WHAT_WORKS}")
     if getattr(given, "ndim", 1) != 1 or len(given) == 0:
         raise InputError(
             f"parameter {name!r} must have a list of at least one value, one-dimensional; got {checks.describe(given)}."
         )
-    return Categorical(list(given))
+    return list(given)
 
 
-def _of_scipy(name: str, given: Any) -> Parameter:
-    """Return the range of a uniform, log-uniform or discrete uniform distribution; only these are what a range is."""
+def _of_scipy(name: str, given: Any) -> _Given:
+    """Return the range of a uniform, log-uniform or discrete uniform distribution, or any other by its quantiles."""
     family = getattr(getattr(given, "dist", None), "name", type(given).__name__)
     if family in ("uniform", "loguniform", "reciprocal", "randint"):
         with np.errstate(invalid="ignore"):
@@ -88,15 +161,29 @@ def _of_scipy(name: str, given: Any) -> Parameter:
         if not (math.isfinite(low) and math.isfinite(high)):
             raise InputError(f"parameter {name!r} must have a range with finite ends, got {low} to {high}.")
         if family == "randint":
-            return Integer(int(low), int(high))
+            return _Given(Integer(int(low), int(high)))
         if family == "uniform":
-            return Float(float(low), float(high))
+            return _Given(Float(float(low), float(high)))
         if low > 0.0 and math.isclose(given.median(), math.sqrt(low) * math.sqrt(high), rel_tol=1e-6):
-            return Float(float(low), float(high), log=True)
-        family = "shifted loguniform"
-    raise InputError(
-        f"parameter {name!r} has the distribution {family!r}, whose shape this search would ignore. {_WHAT_WORKS}"
-    )
+            return _Given(Float(float(low), float(high), log=True))
+    if not (hasattr(given, "ppf") and hasattr(given, "dist")):
+        raise InputError(f"parameter {name!r} has the distribution {family!r}, which has no quantiles. {_WHAT_WORKS}")
+    if hasattr(given, "pmf"):
+        levels = (np.arange(_QUANTILES) + 0.5) / _QUANTILES
+        values = sorted({int(value) for value in _quantiles(name, given, levels)})
+        return _Given(Integer(0, len(values) - 1), values)
+    ends = [end if math.isfinite(given.ppf(end)) else tail for end, tail in ((0.0, _TAIL), (1.0, 1.0 - _TAIL))]
+    _quantiles(name, given, np.array(ends))
+    return _Given(Float(ends[0], ends[1]), shape=given)
+
+
+def _quantiles(name: str, given: Any, levels: np.ndarray) -> list[float]:
+    """Return the quantiles of a distribution at some levels."""
+    with np.errstate(invalid="ignore"):
+        values = np.asarray(given.ppf(levels), dtype=float)
+    if values.shape != levels.shape or not np.isfinite(values).all():
+        raise InputError(f"parameter {name!r} must have finite quantiles, got {values.tolist()} at {levels.tolist()}.")
+    return values.tolist()
 
 
 def _in_order(choices: Sequence[Any]) -> list[Any] | None:

@@ -1,7 +1,7 @@
 """The search over parameters that a kernelized bandit makes."""
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from typing import Any, Self
 
@@ -35,9 +35,10 @@ class KernelBanditSearchCV(SequentialSearchCV):
 
     Args:
         estimator: what is tuned.
-        param_distributions: of each parameter a list of choices; ``uniform``, ``loguniform`` or ``randint`` of
-            ``scipy.stats``; or ``Float``, ``Integer`` or ``Categorical`` of ``torch_kbandits.integrations.parameters``.
-            A list of three numbers or more is searched in order of size, at equal distances.
+        param_distributions: of each parameter a list of choices; a frozen distribution of ``scipy.stats``, searched by
+            its quantiles; or ``Float``, ``Integer`` or ``Categorical`` of ``torch_kbandits``, which may depend on
+            others. A list of three numbers or more is searched in order of size, at equal distances. A list of such
+            dicts: configurations are of one of them, and what they have in common is learned together.
         n_iter: configurations to evaluate.
         algorithm: a registry name, as in ``FittedBandit``.
         beta: multiplier of the standard deviation, as in ``FittedBandit``; 2 unless given.
@@ -70,7 +71,7 @@ class KernelBanditSearchCV(SequentialSearchCV):
     def __init__(
         self,
         estimator: Any,
-        param_distributions: Mapping[str, Any],
+        param_distributions: Mapping[str, Any] | Sequence[Mapping[str, Any]],
         *,
         n_iter: int = 10,
         algorithm: str = "ek-ucb",
@@ -182,7 +183,9 @@ class KernelBanditSearchCV(SequentialSearchCV):
         words["random_state"] = seed
         for name, parameter in self.space_.space.parameters.items():
             choices = getattr(parameter, "choices", parameter)
-            words[f"param_distributions {name}"] = type(parameter), choices, self.space_.numbers.get(name)
+            shape = self.space_.shapes.get(name)
+            known = None if shape is None else (shape.dist.name, shape.args, shape.kwds)
+            words[f"param_distributions {name}"] = type(parameter), choices, self.space_.numbers.get(name), known
         words["estimator"] = type(self.estimator)
         words |= {f"estimator__{name}": classes_in(value) for name, value in self.estimator.get_params().items()}
         names = "algorithm", "beta", "bandit_options", "scoring", "cv", "error_score", "return_train_score"

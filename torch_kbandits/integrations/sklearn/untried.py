@@ -1,14 +1,13 @@
 """The configurations of a space that were not tried yet."""
 
-import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from torch_kbandits.integrations.parameters import Categorical, Float, Integer, Parameter, ParameterSpace
+from torch_kbandits.spaces import Categorical, Float, Integer, Parameter, ParameterSpace
 
 #: Spaces of at most so many configurations are listed.
 _LISTED = 4096
@@ -29,7 +28,7 @@ class Untried:
     def __init__(self, space: ParameterSpace) -> None:
         self.space = space
         self.tried = torch.zeros(0, space.dimension, dtype=torch.float64)
-        self.count = math.prod(_number_of_values(parameter) for parameter in space.parameters.values())
+        self.count = _count(space)
         self._listed = self._all() if self.count <= _LISTED else None
         if self._listed is not None:
             self.count = len(self._listed)
@@ -56,10 +55,44 @@ class Untried:
 
     def _all(self) -> Tensor:
         """Return the encodings of all configurations, each once."""
-        names = list(self.space.parameters)
-        values = itertools.product(*(_values(parameter) for parameter in self.space.parameters.values()))
-        encodings = self.space.encode([dict(zip(names, row, strict=True)) for row in values])
+        encodings = self.space.encode(list(_configurations(list(self.space.parameters.items()), {})))
         return encodings.unique(dim=0) if self.space.dimension else encodings[:1]
+
+
+def _count(space: ParameterSpace) -> float:
+    """Return how many configurations a space has; infinity where others depend on too many values to go through."""
+    items = list(space.parameters.items())
+    parents = {other for _, parameter in items for other, _ in parameter.when}
+    if math.prod(_number_of_values(space.parameters[name]) for name in parents) > _LISTED:
+        return math.inf
+
+    def beyond(first: int, known: Mapping[str, Any]) -> float:
+        if first == len(items):
+            return 1
+        name, parameter = items[first]
+        if not _is_there(parameter, known):
+            return beyond(first + 1, known)
+        if name in parents:
+            return sum(beyond(first + 1, {**known, name: value}) for value in _values(parameter))
+        return _number_of_values(parameter) * beyond(first + 1, known)
+
+    return beyond(0, {})
+
+
+def _configurations(items: Sequence[tuple[str, Parameter]], known: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield all configurations of parameters that each have few values, given those before."""
+    if not items:
+        yield known
+        return
+    (name, parameter), *others = items
+    for value in _values(parameter) if _is_there(parameter, known) else ():
+        yield from _configurations(others, {**known, name: value})
+    if not _is_there(parameter, known):
+        yield from _configurations(others, known)
+
+
+def _is_there(parameter: Parameter, known: Mapping[str, Any]) -> bool:
+    return all(other in known and known[other] in values for other, values in parameter.when)
 
 
 def _number_of_values(parameter: Parameter) -> float:

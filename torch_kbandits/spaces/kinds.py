@@ -3,7 +3,7 @@
 import math
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from numbers import Integral, Real
@@ -21,6 +21,9 @@ _GRID_BITS = 40
 #: A coordinate in double precision tells so many cells apart.
 _MOST_CELLS = 2**50
 
+#: And so many on an arc, where numbers lie that are not always there.
+_MOST_ROLLED = 2**44
+
 #: Of more values than this those 1, 2, 4, … steps away are tried in the place of one.
 _FEW = 32
 
@@ -28,8 +31,15 @@ _FEW = 32
 _LARGEST_LOG_INTEGER = 2**40
 
 
+#: Of each parameter that another one depends on, by name, the values with which that one is there.
+Conditions = tuple[tuple[str, tuple[Any, ...]], ...]
+
+
 class Parameter(ABC):
     """One parameter: the values it may take, and their encoding in coordinates."""
+
+    #: When it is there; always, if there are no conditions.
+    when: Any
 
     @property
     @abstractmethod
@@ -48,9 +58,13 @@ class Parameter(ABC):
     def snap(self, block: Tensor) -> Tensor:
         """Return the encodings (n, columns) of the values nearest to n points (n, columns)."""
 
+    @abstractmethod
     def spread(self, uniform: Tensor) -> Tensor:
-        """Return encodings (n, columns) of values that are uniform where numbers (n,) in [0, 1) are."""
-        return self.snap(uniform.unsqueeze(-1))
+        """Return encodings (n, columns) of values that are uniform where numbers (n,) in [0, 1) are; 1 is the last."""
+
+    @abstractmethod
+    def uniform(self, block: Tensor) -> Tensor:
+        """Return numbers (n,) in [0, 1] from which ``spread`` makes these encodings (n, columns), columns >= 1."""
 
     @abstractmethod
     def others(self, code: Tensor) -> Tensor:
@@ -70,6 +84,8 @@ class Float(Parameter):
         high: the largest value.
         log: whether ratios matter rather than differences; the range must then be above 0.
         step: the distance between neighbouring values low, low + step, …, as decimal fractions; None for all between.
+        when: when it is there: of other parameters, by name, the value or a list of the values that they must have;
+            always unless given.
 
     Raises:
         InputError: if the range is not finite or upside down, or the step does not fit.
@@ -79,8 +95,10 @@ class Float(Parameter):
     high: float
     log: bool = False
     step: float | None = None
+    when: Mapping[str, Any] | Conditions = ()
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "when", _conditions(self.when))
         low, high = (checks.finite_number(name, getattr(self, name)) for name in ("low", "high"))
         if not (low <= high and math.isfinite(high - low)):
             raise InputError(f"a Float must have low <= high, not infinitely far apart; got {low!r} and {high!r}.")
@@ -98,7 +116,9 @@ class Float(Parameter):
             raise InputError("a Float takes log=True or a step, not both.")
         object.__setattr__(self, "step", step)
         number = int((Decimal(repr(high)) - Decimal(repr(low))) / Decimal(repr(step)))
-        if number >= _MOST_CELLS or (number and step < 4.0 * math.ulp(max(abs(low), abs(high)))):
+        if number >= (_MOST_ROLLED if self.when else _MOST_CELLS) or (
+            number and step < 4.0 * math.ulp(max(abs(low), abs(high)))
+        ):
             raise InputError(
                 f"step={step!r} is too small for a range from {low!r} to {high!r}: numbers in double precision do not "
                 "tell the values apart. Leave it out."
@@ -134,6 +154,14 @@ class Float(Parameter):
         if not self.columns:
             return _nothing(len(block))
         return self._on_grid(block) if self.step is None else _centres(_cells(block, self._steps), self._steps)
+
+    def spread(self, uniform: Tensor) -> Tensor:
+        """Return encodings (n, columns) of numbers that are uniform where those (n,) in [0, 1) are."""
+        return self.snap(uniform.unsqueeze(-1)) if self.columns else _nothing(len(uniform))
+
+    def uniform(self, block: Tensor) -> Tensor:
+        """Return the coordinates (n,)."""
+        return block.squeeze(-1)
 
     def others(self, code: Tensor) -> Tensor:
         """Return the other values on steps to try; none without a step."""
@@ -196,6 +224,8 @@ class Integer(Parameter):
         high: the largest value.
         log: whether ratios matter rather than differences; the range must then begin at 1 or above.
         step: the distance between neighbouring values low, low + step, …; 1 where ``log`` is true.
+        when: when it is there: of other parameters, by name, the value or a list of the values that they must have;
+            always unless given.
 
     Raises:
         InputError: if the range is upside down or too large, or the step does not fit.
@@ -205,13 +235,12 @@ class Integer(Parameter):
     high: int
     log: bool = False
     step: int = 1
+    when: Mapping[str, Any] | Conditions = ()
 
     def __post_init__(self) -> None:
-        for name in ("low", "high"):
-            if isinstance(value := getattr(self, name), bool) or not isinstance(value, Integral):
-                raise InputError(f"{name} of an Integer must be a whole number, got {checks.describe(value)}.")
-            object.__setattr__(self, name, int(value))
-        step = checks.positive_integer("step", self.step)
+        object.__setattr__(self, "when", _conditions(self.when))
+        checks.keep(self, low=checks.whole_number, high=checks.whole_number, step=checks.positive_integer)
+        step = self.step
         if self.low > self.high:
             raise InputError(f"an Integer must have low <= high, got {self.low} and {self.high}.")
         checks.instance("log", self.log, bool, "True or False")
@@ -221,8 +250,9 @@ class Integer(Parameter):
                 f"{self.low} to {self.high} and step {step}. Use a Float, and round it."
             )
         object.__setattr__(self, "high", self.high - (self.high - self.low) % step)
-        if self._count > _MOST_CELLS:
-            raise InputError(f"an Integer must have at most 2^50 values, got {self.low} to {self.high}. Use a Float.")
+        if self._count > (_MOST_ROLLED if self.when else _MOST_CELLS):
+            most = "2^44 values where it has conditions" if self.when else "2^50 values"
+            raise InputError(f"an Integer must have at most {most}, got {self.low} to {self.high}. Use a Float.")
 
     @property
     def columns(self) -> int:
@@ -254,6 +284,14 @@ class Integer(Parameter):
         if self.log:
             return self._log_centres(self._log_values(block))
         return _centres(_cells(block, self._count), self._count)
+
+    def spread(self, uniform: Tensor) -> Tensor:
+        """Return encodings (n, columns) of numbers that are uniform where those (n,) in [0, 1) are."""
+        return self.snap(uniform.unsqueeze(-1)) if self.columns else _nothing(len(uniform))
+
+    def uniform(self, block: Tensor) -> Tensor:
+        """Return the coordinates (n,)."""
+        return block.squeeze(-1)
 
     def others(self, code: Tensor) -> Tensor:
         """Return the other whole numbers to try."""
@@ -308,14 +346,18 @@ class Categorical(Parameter):
 
     Args:
         choices: the values, of any kind, in an order that stays.
+        when: when it is there: of other parameters, by name, the value or a list of the values that they must have;
+            always unless given.
 
     Raises:
         InputError: if there are none.
     """
 
     choices: Sequence[Any]
+    when: Mapping[str, Any] | Conditions = ()
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "when", _conditions(self.when))
         if isinstance(self.choices, (str, bytes, set, frozenset)):
             raise InputError(f"choices must be a list or another sequence, got {checks.describe(self.choices)}.")
         object.__setattr__(self, "choices", tuple(self.choices))
@@ -342,6 +384,10 @@ class Categorical(Parameter):
     def spread(self, uniform: Tensor) -> Tensor:
         """Return encodings (n, columns) of choices that are uniform where numbers (n,) in [0, 1) are."""
         return self._codes[_cells(uniform, len(self.choices)).long()]
+
+    def uniform(self, block: Tensor) -> Tensor:
+        """Return the middle (n,) of the numbers from which ``spread`` makes each."""
+        return (self._nearest(block).double() + 0.5) / len(self.choices)
 
     def others(self, code: Tensor) -> Tensor:
         """Return all other choices."""
@@ -378,6 +424,22 @@ def _equal(choice: Any, value: Any) -> bool:
         return bool(choice == value) or bool(choice != choice and value != value)
     except (TypeError, ValueError, RuntimeError):  # arrays and tensors of several numbers
         return False
+
+
+def _conditions(when: Any) -> Conditions:
+    """Return conditions as names with values, from a mapping of names to a value or to several."""
+    if not isinstance(when, (Mapping, tuple)):
+        raise InputError(
+            f'when must map names of parameters to the values that they must have, such as {{"model": "svm"}}; got '
+            f"{checks.describe(when)}."
+        )
+    several = (list, tuple, set, frozenset, range)
+    pairs = when.items() if isinstance(when, Mapping) else when
+    found = tuple((name, tuple(values) if isinstance(values, several) else (values,)) for name, values in pairs)
+    for name, values in found:
+        if not values:
+            raise InputError(f"when must have at least one value for {name!r}, got none.")
+    return found
 
 
 def _nothing(n: int) -> Tensor:

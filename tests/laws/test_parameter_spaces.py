@@ -12,8 +12,7 @@ from hypothesis import example, given
 from problems import examples
 from torch.quasirandom import SobolEngine
 
-from torch_kbandits import InputError
-from torch_kbandits.integrations.parameters import Categorical, Float, Integer, ParameterSpace
+from torch_kbandits import Categorical, Float, InputError, Integer, ParameterSpace
 
 DOUBLE = torch.float64
 FINITE = st.floats(-1e300, 1e300, allow_nan=False)

@@ -1,0 +1,367 @@
+"""Search spaces of named parameters, and how their configurations become points of the unit cube and come back."""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.quasirandom import SobolEngine
+
+from torch_kbandits import checks
+from torch_kbandits.errors import InputError
+from torch_kbandits.spaces.arcs import RADIUS, rolled, unrolled
+from torch_kbandits.spaces.constraints import Constraint, checked, says
+from torch_kbandits.spaces.kinds import Categorical, Float, Integer, Parameter
+from torch_kbandits.spaces.near import near
+from torch_kbandits.spaces.slots import Slot
+
+__all__ = ["Categorical", "Float", "Integer", "Parameter", "ParameterSpace"]
+
+#: Of so many configurations one at least must satisfy the constraints; a sample of more is sought among four times as
+#: many as it is to have.
+_TRIED = 2**14
+
+#: So many times the values of parameters are drawn that are there only since another one was exchanged.
+_BRANCHES = 8
+
+#: Points near one, of each kind, that may take its place where there are constraints.
+_NEARER, _RADII = 3, (0.1, 0.03, 0.01, 0.003)
+
+
+@dataclass(frozen=True)
+class ParameterSpace:
+    """Named parameters, in order. A configuration is a mapping from names to values, its encoding a point of [0, 1]^d.
+
+    Every playable configuration has one encoding, ``decode`` gives it back exactly, and ``snap`` takes any point to
+    the encoding of the nearest one. Between the ends of a continuous parameter there are 2^40 playable values, or as
+    many as its numbers can tell apart; values between these are moved to the nearest.
+
+    Parameters of a single value take no coordinate.
+
+    A parameter may be there only when others have certain values, which come before it:
+    ``"depth": Integer(1, 12, when={"model": ["forest", "trees"]})``. If several are named, all must have one of theirs.
+    These may depend on others in turn. Configurations lack what is not there. In encodings a number that is not always
+    there lies on an arc and a choice on axes of its own, both around 0, which stands for its absence; see ``Slot``. So
+    a kernel of distances knows a branch from another by a constant, and shares between them what both have.
+
+    Args:
+        parameters: of each name, ``Float``, ``Integer`` or ``Categorical``.
+        constraints: which configurations may be played: ``LinearConstraint``, or functions of a configuration that
+            return True or False, always the same. Points are drawn until they satisfy them, so a part of all
+            configurations should, and more than a thousandth.
+
+    Raises:
+        InputError: if there are none, one is something else, or conditions or constraints do not fit.
+    """
+
+    parameters: Mapping[str, Parameter]
+    constraints: Sequence[Constraint] = ()
+    _slots: tuple[Slot, ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        checks.instance("parameters", self.parameters, Mapping, "a mapping from names to parameters")
+        if not self.parameters:
+            raise InputError("parameters must have at least one entry, got none.")
+        slots: dict[str, Slot] = {}
+        start = latent = 0
+        for name, parameter in self.parameters.items():
+            if not isinstance(name, str) or not isinstance(parameter, Parameter):
+                raise InputError(
+                    f"parameters must map names to Float, Integer or Categorical; {name!r} is "
+                    f"{checks.describe(parameter)}."
+                )
+            several = parameter.columns > 0
+            slots[name] = Slot(name, parameter, start, latent if several else None, _conditions(name, parameter, slots))
+            start, latent = start + slots[name].width, latent + several
+        object.__setattr__(self, "parameters", dict(self.parameters))
+        object.__setattr__(self, "constraints", checked(self.constraints, self.parameters))
+        object.__setattr__(self, "_slots", tuple(slots.values()))
+
+    # ---------------------------------------------------------------- coordinates
+
+    @property
+    def dimension(self) -> int:
+        """The number of coordinates, d; 0 where every parameter has a single value."""
+        return sum(slot.width for slot in self._slots)
+
+    @property
+    def names(self) -> list[str]:
+        """Of each coordinate the name of its parameter, with a number where that takes several, (d,)."""
+        return [
+            slot.name if slot.width == 1 else f"{slot.name} {number}"
+            for slot in self._slots
+            for number in range(1, slot.width + 1)
+        ]
+
+    @property
+    def groups(self) -> list[int]:
+        """Of each coordinate the number of its parameter among those that take some, (d,); see ``GroupedKernel``."""
+        return [slot.latent for slot in self._slots if slot.latent is not None for _ in range(slot.width)]
+
+    @property
+    def continuous(self) -> list[int]:
+        """The coordinates of floats without a step, which may take any value but for rounding; see ``unrolled``."""
+        return [slot.start for slot in self._slots if slot.is_continuous]
+
+    @property
+    def is_restricted(self) -> bool:
+        """Whether there are constraints."""
+        return bool(self.constraints)
+
+    @property
+    def has_exchanges(self) -> bool:
+        """Whether a search should look at ``exchanges``: not all coordinates are continuous and free."""
+        return self.is_restricted or not all(slot.is_continuous for slot in self._slots if slot.width)
+
+    # ---------------------------------------------------------------- configurations to points and back
+
+    def encode(self, configurations: Sequence[Mapping[str, Any]]) -> Tensor:
+        """Return n configurations as points (n, d), in double precision.
+
+        Names that are no parameters are left out, and so are parameters that are not there.
+
+        Raises:
+            InputError: if a parameter is missing, or its value is not one that it may take.
+        """
+        owns: dict[str, Tensor] = {}
+        there: dict[str, Tensor] = {}
+        blocks = []
+        for slot in self._slots:
+            is_there = there[slot.name] = slot.is_there(owns, there, len(configurations))
+            rows = is_there.nonzero().flatten().tolist()
+            for row in rows:
+                if slot.name not in configurations[row]:
+                    raise InputError(
+                        f"parameter {slot.name!r} is missing in configuration {row}: {dict(configurations[row])!r}."
+                    )
+            own = torch.zeros(len(configurations), slot.parameter.columns, dtype=torch.float64)
+            own[rows] = slot.parameter.encode(slot.name, [configurations[row][slot.name] for row in rows])
+            owns[slot.name] = own
+            blocks.append(slot.laid(own, is_there))
+        return torch.cat(blocks, -1)
+
+    def decode(self, points: Tensor) -> list[dict[str, Any]]:
+        """Return the configurations nearest to points (n, d)."""
+        found: list[dict[str, Any]] = [{} for _ in range(len(points))]
+        for slot, own, there in self._states(points):
+            rows = range(len(points)) if not slot.conditions else there.nonzero().flatten().tolist()
+            for row, value in zip(rows, slot.parameter.decode(own[there] if slot.conditions else own), strict=True):
+                found[row][slot.name] = value
+        return found
+
+    def snap(self, points: Tensor) -> Tensor:
+        """Return the encodings (..., d) of the configurations nearest to points (..., d), whatever constraints say."""
+        flat = points.reshape(math.prod(points.shape[:-1]), self.dimension)
+        blocks = [slot.laid(own, there) for slot, own, there in self._states(flat)]
+        return torch.cat(blocks, -1).reshape(points.shape)
+
+    # ---------------------------------------------------------------- what may be played
+
+    def allows(self, points: Tensor) -> Tensor:
+        """Say of points (n, d) whether constraints let the nearest configurations be played, (n,)."""
+        if not self.constraints:
+            return torch.ones(len(points), dtype=torch.bool)
+        allowed = [all(says(each, one) for each in self.constraints) for one in self.decode(points)]
+        return torch.tensor(allowed, dtype=torch.bool)
+
+    def playable(self, points: Tensor) -> Tensor:
+        """Return the encodings (m, d) of the configurations nearest to points (n, d), but for those not allowed."""
+        return self._allowed(self.snap(points))
+
+    def sample(self, n: int, generator: torch.Generator, *, first: int = 0) -> Tensor:
+        """Return the encodings (n, d) of n configurations, uniform and evenly spread (scrambled Sobol points).
+
+        Each parameter is uniform on its scale: logarithmic ones in the logarithm. Where few of all configurations
+        satisfy the constraints there may be fewer, one at least.
+
+        Args:
+            n: number of points.
+            generator: the only source of randomness.
+            first: how many points of the sequence are left out; so a sequence can be drawn bit by bit.
+
+        Raises:
+            InputError: if of 16,384 configurations none satisfies the constraints.
+        """
+        wanted, found, tried, known = first + n, [], 0, 0
+        for drawn in self._drawn(wanted, generator):
+            found.append(self._allowed(self._placed(drawn)))
+            tried, known = tried + len(drawn), known + len(found[-1])
+            if known >= wanted or (tried >= _TRIED and (known or tried >= 4 * wanted)):
+                break
+        if not known:
+            raise InputError(
+                f"Of {tried} configurations none satisfies the constraints: widen them, or narrow the ranges of the "
+                "parameters to where they hold."
+            )
+        return torch.cat(found)[first:wanted] if known >= wanted else torch.cat(found)[-n:]
+
+    def near(self, point: Tensor, radii: Sequence[float], size: int, generator: torch.Generator) -> Tensor:
+        """Return playable points (m, d), m <= 3 size r, near one, (1, d); see ``near.near``.
+
+        Args:
+            point: the encoding of a configuration.
+            radii: the deviations of moves, as parts of the range of a parameter, (r,).
+            size: how many of each of three kinds for each of the radii.
+            generator: the only source of randomness.
+        """
+        return self._allowed(self._placed(self._near(self._latents(point), radii, size, generator)))
+
+    def neighbours(self, points: Tensor) -> Tensor:
+        """Return encodings (k, d) of configurations that differ from one of the points (n, d) in one parameter.
+
+        Choices are exchanged for any other, numbers on steps for any other where they are few and for those 1, 2, 4, …
+        steps away where they are many. Continuous parameters stay. Parameters that are there only since another was
+        exchanged take several values. For a local search over what has no gradient. What is not allowed is left out.
+        """
+        return self._allowed(self._placed(self._exchanged(points)))
+
+    def exchanges(self, point: Tensor, generator: torch.Generator) -> Tensor:
+        """Return playable points (k, d) that a search may try in the place of one, (1, d).
+
+        The neighbours, and with constraints points near it, by which a search moves along them.
+        """
+        latents = self._exchanged(point)
+        if self.constraints:
+            latents = torch.cat([latents, self._near(self._latents(point), _RADII, _NEARER, generator)])
+        return self._allowed(self._placed(latents))
+
+    # ---------------------------------------------------------------- arcs
+
+    def unrolled(self, points: Tensor) -> Tensor:
+        """Return encodings (..., d) in which each continuous number on an arc has its place on it and 0 or 1.
+
+        A search along gradients moves the former, a coordinate of ``continuous``, and leaves the latter: whether the
+        number is there.
+        """
+        first = self._rolled
+        if not len(first):
+            return points
+        pairs = torch.stack([points[..., first], points[..., first + 1]], -1)
+        return _with_pairs(points, first, unrolled(pairs), (pairs.norm(dim=-1) > 0.5 * RADIUS).to(points))
+
+    def rolled(self, points: Tensor) -> Tensor:
+        """Undo ``unrolled``, of points (..., d), differentiably."""
+        first = self._rolled
+        if not len(first):
+            return points
+        pairs = rolled(points[..., first]) * points[..., first + 1].unsqueeze(-1)
+        return _with_pairs(points, first, *pairs.unbind(-1))
+
+    # ---------------------------------------------------------------- inside
+
+    @property
+    def _several(self) -> list[Slot]:
+        """The slots of parameters of several values."""
+        return [slot for slot in self._slots if slot.latent is not None]
+
+    @property
+    def _rolled(self) -> Tensor:
+        """The first of the two columns of each continuous number on an arc."""
+        return torch.tensor([slot.start for slot in self._slots if slot.is_continuous and slot.is_rolled]).long()
+
+    def _states(self, points: Tensor) -> Iterator[tuple[Slot, Tensor, Tensor]]:
+        """Yield of each slot the nearest encodings of its own (n, columns), and where it is there (n,)."""
+        owns: dict[str, Tensor] = {}
+        there: dict[str, Tensor] = {}
+        for slot in self._slots:
+            owns[slot.name] = slot.parameter.snap(slot.own(points))
+            there[slot.name] = slot.is_there(owns, there, len(points))
+            yield slot, owns[slot.name], there[slot.name]
+
+    def _allowed(self, encodings: Tensor) -> Tensor:
+        return encodings[self.allows(encodings)] if self.constraints else encodings
+
+    def _latents(self, points: Tensor) -> Tensor:
+        """Return a number in [0, 1] for each parameter of several values at points (n, d), (n, P); NaN if not there."""
+        return _numbers_of(self._states(points), len(points))
+
+    def _placed(self, latents: Tensor) -> Tensor:
+        """Return the encodings (n, d) of configurations that numbers (n, P) in [0, 1] stand for."""
+        return torch.cat([slot.laid(own, there) for slot, own, there in self._meant(latents)], -1)
+
+    def _meant(self, latents: Tensor) -> Iterator[tuple[Slot, Tensor, Tensor]]:
+        """Yield what ``_states`` does of the configurations that numbers (n, P) in [0, 1] stand for."""
+        owns: dict[str, Tensor] = {}
+        there: dict[str, Tensor] = {}
+        for slot in self._slots:
+            own = latents[:, :0] if slot.latent is None else slot.parameter.spread(latents[:, slot.latent])
+            owns[slot.name] = own
+            there[slot.name] = slot.is_there(owns, there, len(latents))
+            yield slot, own, there[slot.name]
+
+    def _near(self, latents: Tensor, radii: Sequence[float], size: int, generator: torch.Generator) -> Tensor:
+        ordered = torch.tensor([not isinstance(slot.parameter, Categorical) for slot in self._several]).bool()
+        return near(latents, ordered, radii, size, generator)
+
+    def _exchanged(self, points: Tensor) -> Tensor:
+        """Return numbers (k, P) that stand for configurations which differ from points (n, d) in one parameter."""
+        states = list(self._states(points))
+        latents = _numbers_of(states, len(points))
+        parts = [latents[:0]]
+        for row, numbers in enumerate(latents):
+            for slot, own, there in states:
+                if slot.latent is not None and there[row]:
+                    others = slot.parameter.others(own[row])
+                    moved = numbers.repeat(len(others), 1)
+                    moved[:, slot.latent] = slot.parameter.uniform(others)
+                    parts.append(moved)
+        moved = torch.cat(parts)
+        missing = moved.isnan()
+        filled = torch.where(missing, 0.5, moved)
+        if not bool(missing.any()):
+            return filled
+        new = (missing & ~_numbers_of(self._meant(filled), len(filled)).isnan()).any(-1)
+        # The first point of the sequence is 0.
+        size = min(filled.shape[-1], SobolEngine.MAXDIM)
+        drawn = SobolEngine(size).draw(_BRANCHES + 1, dtype=torch.float64)[1:].repeat(1, -(-filled.shape[-1] // size))
+        branches = torch.where(missing[new].unsqueeze(1), drawn[:, : filled.shape[-1]], moved[new].unsqueeze(1))
+        return torch.cat([filled[~new], branches.reshape(-1, filled.shape[-1])])
+
+    def _drawn(self, wanted: int, generator: torch.Generator) -> Iterator[Tensor]:
+        """Yield numbers (k, P) of a scrambled Sobol sequence, more each time."""
+        size, chunk = len(self._several), wanted
+        if 0 < size <= SobolEngine.MAXDIM:
+            seed = int(torch.randint(2**31, (), generator=generator, device="cpu"))
+            engine = SobolEngine(size, scramble=True, seed=seed)
+        while True:
+            if 0 < size <= SobolEngine.MAXDIM:
+                yield engine.draw(chunk, dtype=torch.float64)  # pyright: ignore[reportPossiblyUnboundVariable]
+            else:
+                yield torch.rand(chunk, size, generator=generator, dtype=torch.float64, device="cpu")
+            chunk = max(chunk, 64)
+
+
+def _conditions(name: str, parameter: Parameter, before: Mapping[str, Slot]) -> tuple[tuple[Slot, Tensor], ...]:
+    """Return what a parameter depends on.
+
+    Raises:
+        InputError: if that is no parameter before it, has no steps, or cannot have the values.
+    """
+    found = []
+    for other, values in parameter.when:
+        if other not in before:
+            raise InputError(
+                f"parameter {name!r} depends on {other!r}, which must be a parameter that comes before it; there are "
+                f"{list(before)} before."
+            )
+        if before[other].is_continuous:
+            raise InputError(f"parameter {name!r} depends on {other!r}, which must be a choice or a number on steps.")
+        codes = before[other].parameter.encode(other, values)
+        found.append((before[other], codes))
+    return tuple(found)
+
+
+def _numbers_of(states: Iterable[tuple[Slot, Tensor, Tensor]], size: int) -> Tensor:
+    """Return a number in [0, 1] for each parameter of several values, (size, P); NaN where it is not there."""
+    found = [torch.zeros(size, 0, dtype=torch.float64)]
+    for slot, own, there in states:
+        if slot.latent is not None:
+            found.append(torch.where(there, slot.parameter.uniform(own), torch.nan).unsqueeze(-1))
+    return torch.cat(found, -1)
+
+
+def _with_pairs(points: Tensor, first: Tensor, one: Tensor, other: Tensor) -> Tensor:
+    """Return points (..., d) with others in columns (k,) and in those after each, (..., k)."""
+    return points.index_copy(-1, first, one).index_copy(-1, first + 1, other)
