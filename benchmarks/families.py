@@ -9,7 +9,7 @@ import statistics
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from itertools import product
-from typing import Any
+from typing import Any, cast
 
 import torch
 from gpytorch.kernels import Kernel
@@ -139,11 +139,11 @@ def run(quick: bool = False) -> Report:
     for problem, seed in tqdm(cases, desc="families", unit="seed"):
         name, dimension, kernel, lengthscale = _PROBLEMS[problem]
         words = {"num_arms": sizes.arms, "dimension": dimension, "kernel": kernel, "lengthscale": lengthscale}
-        environment = environments.build(name, **words, seed=seed)
+        environment = cast(FiniteArms, environments.build(name, **words, seed=seed))
         for player, (rule, make) in _PLAYERS.items():
             is_true = player in _ORACLES
             for factor in (1.0,) if is_true else sizes.factors:
-                wrong = of_length_scales(environment.kernel, (factor,))[0].kernel
+                wrong = of_length_scales(cast(Kernel, environment.kernel), (factor,))[0].kernel
                 bandit = make(environment.arms, wrong, environment.regularization, seed)
                 regret = play(bandit, environment, sizes.rounds)
                 for each in sizes.factors if is_true else (factor,):

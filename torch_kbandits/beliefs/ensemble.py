@@ -57,7 +57,7 @@ class EnsembleBelief(BeliefOf):
         rates = torch.stack([_rate(part, self.width) for part in self.stage_beliefs])
         self.trials = replace(trials, rates=rates)
         self.leader = self.rule.leader(self.trials)
-        self.leading = self.stage_beliefs[self.leader]
+        self.leading = self.posterior
         self.kernel, self.regularization = self.posterior.kernel, self.posterior.regularization
         self.prior_mean = self.posterior.prior_mean
 
@@ -66,7 +66,7 @@ class EnsembleBelief(BeliefOf):
     @property
     def posterior(self) -> Belief:
         """The belief under the hypothesis that leads."""
-        return self.leading
+        return self.stage_beliefs[self.leader]
 
     @property
     def weights(self) -> tuple[float, ...]:
