@@ -366,6 +366,13 @@ def test_bounds_on_regret_are_balanced():
         assert rate == pytest.approx(2.0 * beta * math.sqrt(2.0 / math.log(1.0 + 1.0 / LAMBDA) * gain), rel=1e-7)
 
 
+def test_a_function_that_is_known_beforehand_has_no_regret():
+    variants = (Variant(kernel=linear()), Variant(kernel=linear(0.3)))
+    bandit = bandit_of(Family(variants, Balancing()), Arms(torch.zeros(3, 2, dtype=DOUBLE)), kernel=linear())
+    play(bandit, 2)
+    assert bandit._belief.trials.rates.tolist() == [0.0, 0.0]
+
+
 def test_shorter_length_scales_join_as_the_scale_grows():
     """With growth 1/2 and d = 2 the fourth joins at √t >= e^(3/2), in round 21."""
     rule = Balancing(start=2, growth=0.5, step=0.5)

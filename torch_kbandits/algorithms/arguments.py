@@ -25,6 +25,9 @@ from torch_kbandits.errors import InputError, TheoryWarning
 from torch_kbandits.memory import Memory
 from torch_kbandits.priors.families import Variant, of_length_scales
 
+#: What length scales are multiplied by if nobody says it.
+_HALVES = (1.0, 0.5, 0.25, 0.125, 0.0625)
+
 #: Arms and plays of which the information gain is sought that sets a window: it grows slowly in both.
 _GAIN_ARMS, _GAIN_PLAYS = 1_000, 1_000
 
@@ -87,7 +90,10 @@ def rounds_to_remember(
 
 
 def resolve_variants(
-    kernel: Kernel, scales: Sequence[float] | None, kernels: Sequence[Kernel] | None, default: Sequence[float]
+    kernel: Kernel,
+    scales: Sequence[float] | None,
+    kernels: Sequence[Kernel] | None,
+    default: Sequence[float] = _HALVES,
 ) -> tuple[Variant, ...]:
     """Return hypotheses: kernels, or the kernel with its length scales times each of some numbers.
 
