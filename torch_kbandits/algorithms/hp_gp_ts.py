@@ -33,7 +33,7 @@ class HPGPTS(Bandit):
         scales: what the kernel's length scales, all of them, are multiplied by under each hypothesis; None for 1, 1/2,
             1/4, 1/8 and 1/16.
         kernels: a kernel for each hypothesis instead of ``scales``.
-        prior: P(u) > 0 of each hypothesis, in proportion; None for the same for all.
+        odds: P(u) > 0 of each hypothesis, in proportion; None for the same for all.
         discretization_size: points of the Sobol set on a box.
         noise_scale: R > 0, the sub-Gaussian constant of the noise, in reward units.
         norm_bound: B > 0, a bound on the RKHS norm of the reward function.
@@ -64,7 +64,7 @@ class HPGPTS(Bandit):
         action_dim: int | None = None,
         scales: Sequence[float] | None = None,
         kernels: Sequence[Kernel] | None = None,
-        prior: tuple[float, ...] | None = None,
+        odds: tuple[float, ...] | None = None,
         discretization_size: int = 1024,
         noise_scale: float | None = None,
         norm_bound: float | None = None,
@@ -79,7 +79,7 @@ class HPGPTS(Bandit):
         theory = theorem(GPTSWidth, noise_scale, norm_bound, failure_probability, horizon, gain=gain)
         variants = resolve_variants(kernel, scales, kernels)
         super().__init__(
-            family=Family(variants, Sampling(prior)),
+            family=Family(variants, Sampling(odds)),
             candidates=resolve_contextual(candidates, bounds, context_dim, action_dim),
             kernel=kernel,
             regularization=regularization,

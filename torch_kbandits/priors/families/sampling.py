@@ -28,17 +28,17 @@ class Sampling(FamilyRule):
     converges to what predicts best.
 
     Args:
-        prior: P(u) > 0 for each hypothesis, in proportion; None for the same for all.
+        odds: P(u) > 0 for each hypothesis, in proportion; None for the same for all.
     """
 
-    prior: tuple[float, ...] | None = None
+    odds: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
-        if self.prior is not None:
-            if not isinstance(self.prior, (tuple, list)) or not self.prior:
-                raise InputError(f"prior must be a number for each hypothesis, got {checks.describe(self.prior)}.")
-            numbers = tuple(checks.positive(f"prior[{place}]", each) for place, each in enumerate(self.prior))
-            object.__setattr__(self, "prior", numbers)
+        if self.odds is not None:
+            if not isinstance(self.odds, (tuple, list)) or not self.odds:
+                raise InputError(f"odds must be a number for each hypothesis, got {checks.describe(self.odds)}.")
+            numbers = tuple(checks.positive(f"odds[{place}]", each) for place, each in enumerate(self.odds))
+            object.__setattr__(self, "odds", numbers)
 
     def kept(self, trials: Trials, noise: Tensor) -> Tensor:
         """Return all, (K,) bool."""
@@ -48,13 +48,13 @@ class Sampling(FamilyRule):
         """Return P(u | data), (K,).
 
         Raises:
-            InputError: if there are not as many priors as hypotheses.
+            InputError: if there are not as many odds as hypotheses.
         """
-        if self.prior is None:
+        if self.odds is None:
             return trials.probabilities
-        if len(self.prior) != len(trials.plays):
-            raise InputError(f"prior must have a number for each of {len(trials.plays)} hypotheses: {self.prior}.")
-        scores = trials.scores + torch.tensor(self.prior, dtype=torch.float64).log()
+        if len(self.odds) != len(trials.plays):
+            raise InputError(f"odds must have a number for each of {len(trials.plays)} hypotheses, got {self.odds}.")
+        scores = trials.scores + torch.tensor(self.odds, dtype=torch.float64).log()
         return torch.softmax(scores - scores.max(), 0)
 
     def leader(self, trials: Trials) -> int:
