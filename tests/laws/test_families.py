@@ -598,3 +598,15 @@ def test_copies_and_pickles_go_on_alike(space):
     asked, tolerance = bandit.ask(2), 1e-3 if "box" in space else 0.0  # a search amplifies rounding
     assert difference(copied.ask(2), asked) <= tolerance
     assert difference(pickled.ask(2), asked) <= tolerance
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_in_single_precision_sums_are_those_in_double(rule):
+    """What is summed is in double precision; the posteriors are not."""
+    bandits = [bandit_of(rule, Arms(ARMS.to(dtype))) for dtype in (torch.float32, DOUBLE)]
+    play(bandits[1], 8)
+    history = bandits[1].history
+    bandits[0].replay(history._replace(X=history.X.float(), Y=history.Y.float()))
+    assert bandits[0].ask().dtype == torch.float32
+    assert bandits[0]._belief.sums.dtype == DOUBLE
+    assert difference(bandits[0]._belief.sums, bandits[1]._belief.sums) < 1e-3
