@@ -11,13 +11,12 @@ from dataclasses import asdict, dataclass
 from itertools import product
 from typing import Any, cast
 
-import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 from tqdm import tqdm
 
 from benchmarks.report import Report, Table, mean_and_error
-from torch_kbandits import Arms, Bandit, ConstantWidth, algorithms, environments, fit_prior
+from torch_kbandits import Arms, Bandit, ConstantWidth, LearnedPrior, algorithms, environments
 from torch_kbandits.acquisition import UpperConfidenceRule
 from torch_kbandits.environments.arms import FiniteArms
 from torch_kbandits.priors.families import Family, Prediction, Sampling, of_length_scales
@@ -27,9 +26,6 @@ _UPPER, _DRAW = 2.0, 1.0
 
 #: Of the first length scale, as the named families have them unless told otherwise.
 _SCALES = (1.0, 0.5, 0.25, 0.125, 0.0625)
-
-#: The fit: rewards before the first, and how many times as many there are at the next.
-_FIRST, _GROWTH = 10, 1.25
 
 
 @dataclass(frozen=True)
@@ -58,34 +54,9 @@ _PROBLEMS = {
 _ORACLES = {"GP-UCB, true kernel": "GP-UCB", "GP-TS, true kernel": "GP-TS"}
 
 
-class Fitted:
-    """GP-UCB whose kernel and noise are fitted when there are a quarter more rewards; before, the wrong kernel's."""
-
-    def __init__(self, arms: Tensor, kernel: Kernel, regularization: float, seed: int) -> None:
-        self._arms, self._kernel, self._seed, self._next = arms, kernel, seed, float(_FIRST)
-        self._bandit, self._scaled = _plain("igp-ucb", arms, kernel, regularization, seed), lambda Y: Y
-        self._X, self._Y = arms[:0], arms.new_zeros(0)
-
-    def ask(self) -> Tensor:
-        """Return the next point, (1, d)."""
-        return self._bandit.ask()
-
-    def tell(self, x: Tensor, y: Tensor) -> None:
-        """Learn a reward, and fit anew if it is time."""
-        self._X, self._Y = torch.cat([self._X, x]), torch.cat([self._Y, y.reshape(-1)])
-        if len(self._X) < self._next:
-            self._bandit.tell(x, self._scaled(y))
-            return
-        self._next *= _GROWTH
-        prior = fit_prior(self._X, self._Y, self._kernel, seed=self._seed)
-        self._scaled = prior.scaled
-        self._bandit = _plain("igp-ucb", self._arms, prior.kernel, prior.regularization, self._seed)
-        self._bandit.tell(self._X, prior.scaled(self._Y))
-
-
-def _plain(name: str, arms: Tensor, kernel: Kernel, regularization: float, seed: int) -> Bandit:
-    beta = _DRAW if name == "gp-ts" else _UPPER
-    return algorithms.build(name, candidates=arms, kernel=kernel, regularization=regularization, beta=beta, seed=seed)
+def _learned(arms: Tensor, kernel: Kernel, regularization: float, seed: int) -> Bandit:
+    """Return GP-UCB whose prior is fitted to the rewards, from the wrong kernel on."""
+    return algorithms.build("igp-ucb", candidates=arms, prior=LearnedPrior(kernel), beta=_UPPER, seed=seed)
 
 
 def _family(rule: Any) -> Callable[..., Bandit]:
@@ -123,7 +94,7 @@ _PLAYERS: dict[str, tuple[str, Callable[..., Any]]] = {
     "hp-gp-ts": ("GP-TS", _named("hp-gp-ts")),
     "Sampling, upper bounds": ("GP-UCB", _family(Sampling())),
     "Prediction, upper bounds": ("GP-UCB", _family(Prediction())),
-    "GP-UCB, fitted kernel": ("GP-UCB", Fitted),
+    "GP-UCB, fitted kernel": ("GP-UCB", _learned),
     "GP-UCB, wrong kernel": ("GP-UCB", _named("igp-ucb")),
     "GP-TS, wrong kernel": ("GP-TS", _named("gp-ts")),
     "random": ("GP-UCB", lambda arms, kernel, regularization, seed: algorithms.RandomSearch(

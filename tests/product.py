@@ -34,13 +34,16 @@ from torch_kbandits import (
     FixedDictionary,
     GreedyDictionary,
     InputError,
+    LearnedPrior,
     MappedArms,
+    Prior,
     RidgeLeverageSampling,
     UniformDictionary,
 )
 from torch_kbandits.acquisition import (
     ExpectedImprovementRule,
     ProbabilityOfImprovementRule,
+    SpreadRule,
     StagedRule,
     ThompsonRule,
     UniformRule,
@@ -133,8 +136,8 @@ def rational_quadratic() -> Kernel:
     return kernel
 
 
-KERNELS = {"rbf": rbf, "matern": matern, "rational quadratic": rational_quadratic, "linear": linear}
-WITH_WAVES = ("rbf", "matern")
+KERNELS = {"rbf": rbf, "matern": matern, "rational quadratic": rational_quadratic, "linear": linear, "learned": None}
+WITH_WAVES = ("rbf", "matern", "learned")
 DICTIONARIES = {
     "none": None,
     "fresh": RidgeLeverageSampling(2.0),
@@ -217,20 +220,19 @@ class Combination:
 
     def bandit(self, folder: Path, seed: int = 0, mean: Any = 0.0) -> Bandit:
         """Compose it by hand."""
-        dictionary, rule, family = DICTIONARIES[self.dictionary], RULES[self.rule], FAMILIES[self.family]
+        dictionary, rule, kernel = DICTIONARIES[self.dictionary], RULES[self.rule], KERNELS[self.kernel]
+        family = FAMILIES[self.family]
         if (self.where.timed or self.memory in PRIORS_ON_TIME) and isinstance(dictionary, FixedDictionary):
             dictionary = FixedDictionary(torch.cat([torch.arange(5.0, dtype=DOUBLE).unsqueeze(-1), ARMS[:5]], dim=-1))
         return Bandit(
             candidates=self.where.make(folder),
-            kernel=KERNELS[self.kernel](),
-            regularization=LAMBDA,
+            prior=LearnedPrior(num_initial=3) if kernel is None else Prior(kernel(), LAMBDA, mean),
             dictionary=dictionary,
             width=WIDTHS[self.width] if rule.uses_width else None,
             acquisition=rule,
             batches=BATCHES[self.batches],
             memory=MEMORIES[self.memory],
             seed=seed,
-            mean=mean,
             family=None
             if family is None
             else Family((Variant(), Variant(regularization=2.0 * LAMBDA, mean=0.3)), family),
@@ -273,6 +275,9 @@ RIGHTLY = {
     ),
     "hypotheses where no one posterior chooses": Reason(
         lambda it: it.family != "none" and it.rule in FUNCTIONLESS, "does not choose by one posterior"
+    ),
+    "a family of priors that are learned": Reason(
+        lambda it: it.family != "none" and it.kernel == "learned", "A family has hypotheses that are given"
     ),
     "stages on a box": Reason(lambda it: it.rule == "stages" and it.where.actions is None, "finite set of actions"),
 }
@@ -388,7 +393,7 @@ class Loop:
     def look(self) -> None:
         """Read all that is believed: it is finite."""
         bandit, words = self.bandit, self.words()
-        if self.of.rule not in FUNCTIONLESS and not self.space.stored:
+        if self.of.rule not in FUNCTIONLESS and not self.space.stored and not isinstance(bandit.rule, SpreadRule):
             values = bandit.acquisition(**words)(self.some.unsqueeze(-2))
             assert bool(values.isfinite().all()), values
         posterior = bandit.model.posterior(self.probes.unsqueeze(-2))

@@ -36,7 +36,7 @@ from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.observations.column_spec import ColumnSpec
 from torch_kbandits.observations.columns import Category, Number
 from torch_kbandits.observations.ledger import History
-from torch_kbandits.priors.fitting import FittedPrior, fit_prior
+from torch_kbandits.priors import LearnedPrior, Prior, fit_prior
 from torch_kbandits.version import __version__ as __version__
 
 __all__ = [
@@ -61,7 +61,6 @@ __all__ = [
     "Exponential",
     "FileError",
     "FittedBandit",
-    "FittedPrior",
     "FixedDictionary",
     "ForgettingKernel",
     "GreedyDictionary",
@@ -70,12 +69,14 @@ __all__ = [
     "KernelBanditError",
     "KernelBanditWarning",
     "KernelUCB",
+    "LearnedPrior",
     "Linear",
     "MappedArms",
     "Number",
     "NumericalError",
     "NystromGP",
     "OnlineGP",
+    "Prior",
     "Quadratic",
     "RidgeLeverageSampling",
     "ScaledWidth",

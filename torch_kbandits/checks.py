@@ -19,7 +19,7 @@ _LONGEST_SHOWN = 200
 LARGEST_BITS = 1023
 
 
-def instance(name: str, value: Any, kind: type, hint: str) -> None:
+def instance(name: str, value: Any, kind: type | tuple[type, ...], hint: str) -> None:
     """Refuse a value that is no instance of ``kind``; the hint says what would be."""
     if not isinstance(value, kind):
         raise InputError(f"{name} must be {hint}, got {describe(value)}.")

@@ -5,7 +5,7 @@ import pytest
 import torch
 from problems import DOUBLE, data, dense, difference, matern, rbf, reward
 
-from torch_kbandits import Arms, Bandit, Box, ConstantWidth, ContextualActions
+from torch_kbandits import Arms, Bandit, Box, ConstantWidth, ContextualActions, Prior
 from torch_kbandits.bandit.learning import relearned
 from torch_kbandits.bandit.pieces import Hypothesis
 from torch_kbandits.dictionaries import GreedyDictionary
@@ -34,7 +34,7 @@ def test_a_run_goes_on_under_another_kernel_noise_and_memory(space, memory, dict
     bandit.ask(2)
     pending, ids = bandit.pending, bandit.pending_ids
     rule, noise = MEMORIES[memory]
-    after = relearned(bandit._pieces, bandit._standing, Hypothesis(matern(0.5), 0.3, rule))
+    after = relearned(bandit._pieces, bandit._standing, Hypothesis(Prior(matern(0.5), 0.3), rule))
     assert bandit.memory == SlidingWindow(2.0)
     bandit._become(after)
     assert bandit.memory == rule

@@ -45,6 +45,7 @@ REMEDIES = {
     "Thompson sampling by a kernel without waves on stored arms": {"rule": "upper bound"},
     "hypotheses where no one posterior chooses": {"rule": "upper bound"},
     "stages on a box": {"space": "actions"},
+    "a family of priors that are learned": {"family": "none"},
 }
 
 

@@ -29,7 +29,7 @@ BY_HAND = {
 }
 #: Defaults that are said anew, where nearly all classes keep them or a base class of another package asks for it.
 DEFAULTS = {
-    "acquisition": {"UniformRule.drawn_row", "UniformRule.on_box"},
+    "acquisition": {"BlindRule.drawn_row", "SpreadRule.on_box", "UniformRule.on_box"},
     "confidence": {"RandomizedWidth.smallest"},
     "memory": {"BackToPrior.prior"},
     "models": {

@@ -11,6 +11,7 @@ from torch_kbandits.acquisition.rules import (
     Domain,
     ExpectedImprovementRule,
     ProbabilityOfImprovementRule,
+    SpreadRule,
     ThompsonRule,
     UniformRule,
 )
@@ -26,6 +27,7 @@ __all__ = [
     "KernelUCB",
     "LargestOf",
     "ProbabilityOfImprovementRule",
+    "SpreadRule",
     "StagedRule",
     "ThompsonRule",
     "UniformRule",

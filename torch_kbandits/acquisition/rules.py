@@ -1,5 +1,6 @@
 """How a bandit chooses by an acquisition function: over a table of arms, over a box, and as a BoTorch function."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -272,16 +273,14 @@ class ThompsonRule(AcquisitionRule):
         return DiscretizedThompsonSampling(model, points, beta=beta, seed=seed)
 
 
-@dataclass(frozen=True)
-class UniformRule(AcquisitionRule):
-    """Choose uniformly at random, with replacement: the baseline of every other rule."""
+class BlindRule(AcquisitionRule):
+    """Chooses whatever is believed."""
 
     needs_observations = False
 
+    @abstractmethod
     def drawn_row(self, num_arms: int, seed: int) -> int:
-        """Return a row of so many, each as likely."""
-        # For short ranges torch reduces 32 bits, which favours the first rows where there are hundreds of millions.
-        return int(torch.randint(2**62, (), generator=torch.Generator().manual_seed(seed), device="cpu")) % num_arms
+        """Return the row of so many that is chosen."""
 
     def on_arms(self, posterior: ArmPosterior, beta: Tensor, seed: int) -> Tensor:
         """Return 0 for the arm drawn and −∞ for the others, (A,): no other is its equal, in any precision."""
@@ -292,8 +291,53 @@ class UniformRule(AcquisitionRule):
     def function(
         self, model: Model, beta: Tensor, X_pending: Tensor | None, domain: Domain, seed: int
     ) -> AcquisitionFunction:
-        """Raise: there is no function that random search maximises."""
-        raise InputError("Random search maximises no acquisition function.")
+        """Raise: there is no function that is maximised.
+
+        Raises:
+            InputError: always.
+        """
+        raise InputError(
+            "No acquisition function is maximised: points are drawn at random, or spread until a prior is fitted."
+        )
+
+
+@dataclass(frozen=True)
+class SpreadRule(BlindRule):
+    """Spread points evenly: no arm again before all were chosen, on a box a Sobol sequence.
+
+    Args:
+        number: how many points came before.
+        order: addresses the order.
+    """
+
+    number: int
+    order: int
+
+    def __post_init__(self) -> None:
+        checks.keep(self, number=checks.non_negative_integer, order=checks.whole_number)
+
+    def drawn_row(self, num_arms: int, seed: int) -> int:
+        """Return a row of so many, another one for each number below that."""
+        generator = torch.Generator().manual_seed(self.order)
+        start, step = torch.randint(2**62, (2,), generator=generator, device="cpu").tolist()
+        while math.gcd(step, num_arms) > 1:
+            step += 1
+        return (start + self.number * step) % num_arms
+
+    def on_box(self, model: Model, beta: Tensor, X_pending: Tensor | None, domain: Domain, seed: int) -> Tensor:
+        """Return the point (1, d) of this number in the sequence."""
+        bounds, order = cast(Tensor, domain.bounds), self.order % 2**31
+        return domain.in_context(draw_sobol_samples(bounds, n=self.number + 1, q=1, seed=order)[self.number])
+
+
+@dataclass(frozen=True)
+class UniformRule(BlindRule):
+    """Choose uniformly at random, with replacement: the baseline of every other rule."""
+
+    def drawn_row(self, num_arms: int, seed: int) -> int:
+        """Return a row of so many, each as likely."""
+        # For short ranges torch reduces 32 bits, which favours the first rows where there are hundreds of millions.
+        return int(torch.randint(2**62, (), generator=torch.Generator().manual_seed(seed), device="cpu")) % num_arms
 
     def on_box(self, model: Model, beta: Tensor, X_pending: Tensor | None, domain: Domain, seed: int) -> Tensor:
         """Return a uniform point (1, d)."""

@@ -23,6 +23,7 @@ from torch_kbandits.dictionaries import (
 )
 from torch_kbandits.errors import InputError, TheoryWarning
 from torch_kbandits.memory import Memory
+from torch_kbandits.priors import LearnedPrior, Prior
 from torch_kbandits.priors.families import Variant, of_length_scales
 
 #: What length scales are multiplied by if nobody says it.
@@ -59,9 +60,8 @@ def rounds_to_remember(
     formula: Callable[..., int],
     horizon: int | None,
     variation_budget: float | None,
-    kernel: Kernel,
+    prior: Prior | LearnedPrior,
     candidates: Candidates,
-    regularization: float,
 ) -> int:
     """Return a theorem's window or period, with the information gain of T greedy plays on up to 1,000 arms.
 
@@ -70,22 +70,22 @@ def rounds_to_remember(
         formula: ``window_size`` or ``restart_period``.
         horizon: T.
         variation_budget: P_T, or None where it is not known.
-        kernel: the prior covariance.
+        prior: of which the kernel and λ count.
         candidates: what may be played.
-        regularization: λ.
 
     Raises:
-        InputError: if there is no horizon, or the arms are not in memory.
+        InputError: if there is no horizon, the prior is not known, or the arms are not in memory.
     """
     arms = None if candidates.is_contextual else candidates.domain.arms
-    if horizon is None or arms is None:
+    if horizon is None or arms is None or not isinstance(prior, Prior):
         raise InputError(
-            f"{name} is missing: give it, or with arms in memory give horizon, the number of rounds, for the theorem's."
+            f"{name} is missing: give it, or with arms in memory and a kernel that is known give horizon, the number "
+            "of rounds, for the theorem's."
         )
     horizon = checks.positive_integer("horizon", horizon)
     some = arms[:: -(-len(arms) // _GAIN_ARMS)]
     with torch.no_grad():
-        gain = greedy_information_gain(kernel, some, min(horizon, _GAIN_PLAYS), regularization)[-1]
+        gain = greedy_information_gain(prior.kernel, some, min(horizon, _GAIN_PLAYS), prior.regularization)[-1]
     return formula(horizon, variation_budget, gain=float(gain))
 
 
@@ -138,27 +138,31 @@ def refuse_memory(memory: Memory | None, own: str) -> None:
 def resolve_width(
     beta: float | Width | None,
     theory: TheoremWidth | None,
-    regularization: float,
+    prior: Prior | LearnedPrior,
     needed: str = "noise_scale and norm_bound",
 ) -> Width:
     """Return the width that ``beta`` names, or the theorem's; to be called from the constructor of an algorithm.
 
-    A constant below the least value of the theorem's width draws a ``TheoryWarning``.
+    Under a prior that is learned no theorem holds, and the width is 2 unless something is said. A constant below
+    the least value of the theorem's width draws a ``TheoryWarning``.
 
     Args:
         beta: a multiplier of the standard deviation, a width, or None for the theorem's.
         theory: the theorem's width, or None if its constants were not given.
-        regularization: λ.
+        prior: of which λ counts.
         needed: the words that the theorem's width needs, for the error message.
     """
     if beta is None:
+        if theory is None and isinstance(prior, LearnedPrior):
+            return ConstantWidth(2.0)
         if theory is None:
             raise InputError(f"Without beta the width of the theorem is used, which needs {needed}.")
         return theory
     if isinstance(beta, Width):
         return beta
     width = ConstantWidth(beta)
-    smallest = None if theory is None else theory.smallest(checks.positive("regularization", regularization))
+    level = prior.regularization
+    smallest = None if theory is None or level is None else theory.smallest(level)
     if smallest is not None and width.value < smallest:
         warnings.warn(
             f"beta={width.value:g} is below the theorem's width (at least {smallest:.3g}): the run is valid, "

@@ -15,7 +15,7 @@ from torch_kbandits.candidates import Candidates
 from torch_kbandits.confidence import BKBWidth, ScaledWidth, Width
 from torch_kbandits.dictionaries import Resampling, WhenFull
 from torch_kbandits.memory import Memory
-from torch_kbandits.priors import PriorMean
+from torch_kbandits.priors import LearnedPrior, Prior, PriorMean, prior_of
 
 
 class BBKB(Bandit):
@@ -51,6 +51,7 @@ class BBKB(Bandit):
             ``Discount(0.99)``. The theorem is for a function that stays.
         mean: the prior mean, in reward units: a number, a value for each arm, a GPyTorch mean, or a function of points
             (n, d); see ``Bandit``.
+        prior: all three in one: a ``Prior``, or a ``LearnedPrior()`` where nobody knows them; see ``Bandit``.
         beta: a multiplier of the standard deviation (2 here is 4 in BoTorch) or a ``Width``, instead of the theorem's
             width, which over-explores in practice; then R and B are not needed.
         seed: addresses all randomness.
@@ -61,8 +62,8 @@ class BBKB(Bandit):
     def __init__(
         self,
         *,
-        kernel: Kernel,
-        regularization: float,
+        kernel: Kernel | None = None,
+        regularization: float | None = None,
         seed: int,
         candidates: Tensor | Candidates | None = None,
         bounds: Tensor | None = None,
@@ -78,18 +79,19 @@ class BBKB(Bandit):
         threshold: float = 1.2,
         rule: Literal["global", "local"] = "global",
         memory: Memory | None = None,
-        mean: PriorMean = 0.0,
+        mean: PriorMean | None = None,
+        prior: Prior | LearnedPrior | None = None,
         beta: float | Width | None = None,
     ) -> None:
+        prior = prior_of(prior, kernel, regularization, mean)
         accuracy = checks.open_unit_interval("accuracy", accuracy)
         checks.one_of("rule", rule, ("global", "local"))
         batches = GlobalBatchRule(threshold) if rule == "global" else LocalBatchRule(threshold)
         theory = theorem(BKBWidth, noise_scale, norm_bound, failure_probability, horizon, accuracy=accuracy)
-        width = resolve_width(beta, theory, regularization)
+        width = resolve_width(beta, theory, prior)
         super().__init__(
             candidates=resolve_candidates(candidates, bounds),
-            kernel=kernel,
-            regularization=regularization,
+            prior=prior,
             dictionary=resolve_dictionary(
                 oversampling, failure_probability, horizon, accuracy, resampling, max_dictionary, when_full
             ),
@@ -97,6 +99,5 @@ class BBKB(Bandit):
             acquisition=UpperConfidenceRule(),
             batches=batches,
             memory=memory,
-            mean=mean,
             seed=seed,
         )

@@ -16,7 +16,7 @@ from torch_kbandits.confidence import IGPUCBWidth, InformationGain, Width
 from torch_kbandits.dictionaries import DictionaryRule
 from torch_kbandits.errors import InputError
 from torch_kbandits.memory import Memory, SlidingWindow
-from torch_kbandits.priors import PriorMean
+from torch_kbandits.priors import LearnedPrior, Prior, PriorMean, prior_of
 
 
 class BOBGPUCB(Bandit):
@@ -51,6 +51,7 @@ class BOBGPUCB(Bandit):
         dictionary: a rule for a Nyström–DTC posterior; None for the exact one.
         mean: the prior mean, in reward units: a number, a value for each arm, a GPyTorch mean, or a function of points
             (n, d); see ``Bandit``.
+        prior: all three in one: a ``Prior``, or a ``LearnedPrior()`` where nobody knows them; see ``Bandit``.
         beta: a multiplier of the standard deviation (2 here is 4 in BoTorch) or a ``Width``, instead of the theorem's
             width, which over-explores in practice; then R and B are not needed.
         seed: addresses all randomness.
@@ -61,8 +62,8 @@ class BOBGPUCB(Bandit):
     def __init__(
         self,
         *,
-        kernel: Kernel,
-        regularization: float,
+        kernel: Kernel | None = None,
+        regularization: float | None = None,
         horizon: int,
         seed: int,
         candidates: Tensor | Candidates | None = None,
@@ -80,9 +81,11 @@ class BOBGPUCB(Bandit):
         gain: InformationGain | None = None,
         memory: Memory | None = None,
         dictionary: DictionaryRule | None = None,
-        mean: PriorMean = 0.0,
+        mean: PriorMean | None = None,
+        prior: Prior | LearnedPrior | None = None,
         beta: float | Width | None = None,
     ) -> None:
+        prior = prior_of(prior, kernel, regularization, mean)
         refuse_memory(memory, "windows")
         theory = theorem(IGPUCBWidth, noise_scale, norm_bound, failure_probability, horizon, gain=gain)
         if block_size is None:
@@ -98,12 +101,10 @@ class BOBGPUCB(Bandit):
         super().__init__(
             memories=BanditOverBandit(memories, block_size, exploration, reward_bounds, shares_history),
             candidates=resolve_contextual(candidates, bounds, context_dim, action_dim),
-            kernel=kernel,
-            regularization=regularization,
+            prior=prior,
             dictionary=dictionary,
-            width=resolve_width(beta, theory, regularization),
+            width=resolve_width(beta, theory, prior),
             acquisition=UpperConfidenceRule(),
-            mean=mean,
             seed=seed,
         )
 

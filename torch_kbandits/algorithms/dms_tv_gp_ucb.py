@@ -14,7 +14,7 @@ from torch_kbandits.candidates import Candidates
 from torch_kbandits.confidence import TVGPUCBWidth, Width
 from torch_kbandits.dictionaries import DictionaryRule
 from torch_kbandits.memory import BackToPrior, Memory
-from torch_kbandits.priors import PriorMean
+from torch_kbandits.priors import LearnedPrior, Prior, PriorMean, prior_of
 
 
 class DMSTVGPUCB(Bandit):
@@ -47,6 +47,7 @@ class DMSTVGPUCB(Bandit):
         dictionary: a rule for a Nyström–DTC posterior; None for the exact one.
         mean: the prior mean, in reward units: a number, a value for each arm, a GPyTorch mean, or a function of points
             (n, d); see ``Bandit``.
+        prior: all three in one: a ``Prior``, or a ``LearnedPrior()`` where nobody knows them; see ``Bandit``.
         beta: a multiplier of the standard deviation (2 here is 4 in BoTorch) or a ``Width``; ``TVGPUCBWidth()``, as in
             ``TVGPUCB``, unless given.
         horizon: T, the planned number of rounds; not used.
@@ -59,8 +60,8 @@ class DMSTVGPUCB(Bandit):
     def __init__(
         self,
         *,
-        kernel: Kernel,
-        regularization: float,
+        kernel: Kernel | None = None,
+        regularization: float | None = None,
         seed: int,
         rates: Sequence[float] = (0.1, 0.03, 0.01, 0.003, 0.001),
         least_correlation: float | None = 1e-3,
@@ -72,10 +73,12 @@ class DMSTVGPUCB(Bandit):
         action_dim: int | None = None,
         memory: Memory | None = None,
         dictionary: DictionaryRule | None = None,
-        mean: PriorMean = 0.0,
+        mean: PriorMean | None = None,
+        prior: Prior | LearnedPrior | None = None,
         beta: float | Width | None = None,
         horizon: int | None = None,
     ) -> None:
+        prior = prior_of(prior, kernel, regularization, mean)
         refuse_memory(memory, "rates")
         check_theory(None, None, 0.5, horizon)
         checks.instance("rates", rates, Sequence, "several rates ε, such as (0.1, 0.01)")
@@ -83,11 +86,9 @@ class DMSTVGPUCB(Bandit):
         super().__init__(
             memories=DynamicModelSelection(memories, block_size, forgetting),
             candidates=resolve_contextual(candidates, bounds, context_dim, action_dim),
-            kernel=kernel,
-            regularization=regularization,
+            prior=prior,
             dictionary=dictionary,
-            width=resolve_width(TVGPUCBWidth() if beta is None else beta, None, regularization),
+            width=resolve_width(TVGPUCBWidth() if beta is None else beta, None, prior),
             acquisition=UpperConfidenceRule(),
-            mean=mean,
             seed=seed,
         )

@@ -14,7 +14,7 @@ from torch_kbandits.candidates import Candidates
 from torch_kbandits.confidence import EKUCBWidth, ScaledWidth, Width
 from torch_kbandits.dictionaries import WhenFull
 from torch_kbandits.memory import Memory
-from torch_kbandits.priors import PriorMean
+from torch_kbandits.priors import LearnedPrior, Prior, PriorMean, prior_of
 
 
 class EKUCB(Bandit):
@@ -48,6 +48,7 @@ class EKUCB(Bandit):
             ``Discount(0.99)``. The theorem is for a function that stays.
         mean: the prior mean, in reward units: a number, a value for each arm, a GPyTorch mean, or a function of points
             (n, d); see ``Bandit``.
+        prior: all three in one: a ``Prior``, or a ``LearnedPrior()`` where nobody knows them; see ``Bandit``.
         beta: a multiplier of the standard deviation (2 here is 4 in BoTorch) or a ``Width``, instead of the theorem's
             width, which over-explores in practice; then R and B are not needed.
         seed: addresses all randomness.
@@ -58,8 +59,8 @@ class EKUCB(Bandit):
     def __init__(
         self,
         *,
-        kernel: Kernel,
-        regularization: float,
+        kernel: Kernel | None = None,
+        regularization: float | None = None,
         seed: int,
         candidates: Tensor | Candidates | None = None,
         bounds: Tensor | None = None,
@@ -75,22 +76,22 @@ class EKUCB(Bandit):
         max_dictionary: int | None = None,
         when_full: WhenFull = "warn",
         batch_threshold: float | None = None,
-        mean: PriorMean = 0.0,
+        mean: PriorMean | None = None,
+        prior: Prior | LearnedPrior | None = None,
         beta: float | Width | None = None,
     ) -> None:
+        prior = prior_of(prior, kernel, regularization, mean)
         rule = resolve_kors(oversampling, projection, failure_probability, horizon)
         theory = theorem(EKUCBWidth, noise_scale, norm_bound, failure_probability, horizon, projection=projection)
-        width = resolve_width(beta, theory, regularization)
+        width = resolve_width(beta, theory, prior)
         batches = None if batch_threshold is None else GlobalBatchRule(batch_threshold)
         super().__init__(
             candidates=resolve_contextual(candidates, bounds, context_dim, action_dim),
-            kernel=kernel,
-            regularization=regularization,
+            prior=prior,
             dictionary=capped(rule, max_dictionary, when_full),
             width=width if batches is None or beta is not None else ScaledWidth(width, math.sqrt(batches.threshold)),
             acquisition=UpperConfidenceRule(),
             batches=batches,
             memory=memory,
-            mean=mean,
             seed=seed,
         )

@@ -1,7 +1,5 @@
 """Ask and tell where nobody knows the kernel: it is fitted to what was told."""
 
-import math
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from os import PathLike
@@ -16,49 +14,23 @@ from torch import Tensor
 from torch_kbandits import checks
 from torch_kbandits.acquisition import climb
 from torch_kbandits.algorithms import registry
-from torch_kbandits.bandit import Asked, Bandit
+from torch_kbandits.bandit import Asked
 from torch_kbandits.bandit.saving import loaded, save
-from torch_kbandits.bandit.state import check_config, check_parts, describe_kernel
+from torch_kbandits.bandit.state import check_config, check_format
 from torch_kbandits.bandit.undisturbed import Undisturbed
 from torch_kbandits.candidates import ContextualActions
 from torch_kbandits.confidence import Width
-from torch_kbandits.errors import EmptyHistoryError, InputError, KernelBanditWarning, StateMismatchError
+from torch_kbandits.errors import EmptyHistoryError, InputError
 from torch_kbandits.memory import Memory
 from torch_kbandits.numerics.random import generator_for, seed_for
-from torch_kbandits.observations.ledger import History, check_rounds, real_numbers
-from torch_kbandits.priors.fitting import FittedPrior, default_kernel, fit_prior, floor_below
-
-#: Version of the layout of ``FittedBandit.state_dict``.
-_STATE_FORMAT = 2
-
-#: What a state has, of which kinds.
-_PARTS: dict[str, tuple[type, ...]] = {
-    "format": (int,),
-    "config": (Mapping,),
-    "rewards": (Tensor,),
-    "kernel": (Mapping,),
-    "regularization": (int, float),
-    "center": (int, float),
-    "scale": (int, float),
-    "floor": (int, float),
-    "fit_size": (int,),
-    "bandit": (Mapping,),
-}
-
-#: The kernel is fitted again whenever there are this many times as many rewards.
-_GROWTH = 1.25
-
-#: Rewards that a fit uses: the cost of one is cubic in them.
-_FIT_SIZE = 400
+from torch_kbandits.observations.ledger import History
+from torch_kbandits.priors import LearnedPrior, Prior, default_kernel
 
 #: The most points of a dictionary, whose square is what a round costs; where the noise is small it would grow without
 #: end. Large, because a full one knows little about what is played later: with 30 points in place of 55 and 59, which
 #: 140 rounds of Hartmann's function called for at two seeds, the regret of the last 40 was 0.30 and 0.63, not 0.04 and
 #: 0.34.
 _LARGEST_DICTIONARY = 400
-
-#: λ before anything is fitted, of rewards whose unit nobody knows.
-_FIRST_REGULARIZATION = 1.0
 
 #: Points of the cube at which the kernel is compared with the one that a file makes.
 _COMPARED = 16
@@ -75,9 +47,6 @@ _RADII = (0.1, 0.03, 0.01, 0.003)
 #: Of so many of the points played the search considers the surroundings.
 _PLAYED = 256
 
-#: The largest reward, so that what is computed of many of them is finite.
-_LARGEST_REWARD = 1e300
-
 #: Words that bandits take elsewhere, and what to do instead of giving them.
 _OTHERWISE = {
     "regularization": "It fits λ, the variance of the noise, itself: leave it out.",
@@ -85,18 +54,17 @@ _OTHERWISE = {
 } | dict.fromkeys(
     ("candidates", "bounds", "context", "context_dim", "action_dim"),
     "It plays on the unit cube, without contexts. Say with snap which points of it can be played. For contexts or "
-    "candidates of your own let fit_prior fit a kernel and λ to some rewards, and give both to a named algorithm.",
+    "candidates of your own give prior=LearnedPrior() to a named algorithm.",
 )
 
 
 class FittedBandit(Undisturbed):
     """A bandit on the unit cube that needs neither kernel nor noise: both, and the units of rewards, are fitted.
 
-    The first points fill the cube evenly. Then kernel, λ, centre and scale are fitted to the rewards, and again
-    whenever there are a quarter more; in between a named algorithm plays with them as if they were known. So no theorem
-    covers a run. Points are chosen among some thousands that cover the cube and crowd around the best one played, and
-    then by a search from the best of these, see ``climb``. So whatever ``snap`` calls playable can be played: numbers,
-    whole numbers, choices.
+    The first points fill the cube evenly; from then on a named algorithm plays with a prior that is learned, see
+    ``LearnedPrior``. Points are chosen among some thousands that cover the cube and crowd around the best one played,
+    and then by a search from the best of these, see ``climb``. So whatever ``snap`` calls playable can be played:
+    numbers, whole numbers, choices.
 
     As for every bandit its state is a function of the configuration, the seed, the history and the points pending.
 
@@ -110,9 +78,9 @@ class FittedBandit(Undisturbed):
         algorithm: a registry name of an algorithm that takes ``ContextualActions``, such as "ek-ucb" or "gp-ts".
         kernel: any GPyTorch kernel whose free parameters are fitted; ``fitting.default_kernel`` unless given.
         beta: as in the algorithms; 2 unless given, where the algorithm takes one.
-        memory: as in ``Bandit``, with variances in units of the variance of the rewards. Then fits use the latest
-            rewards that count, as if the function had not changed meanwhile. Under a prior on time the points of
-            ``history`` and ``pending`` have the time as their first column.
+        memory: as in ``Bandit``. Then fits use the latest rewards that count, as if the function had not changed
+            meanwhile. Under a prior on time the points of ``history`` and ``pending`` have the time as their first
+            column.
         clip: whether rewards far below the others count as less far below, so that a penalty for what fails does not
             become the unit in which all others are equal; see ``fitting.floor_below``, of the first ``num_initial``
             different rewards. A warning says so the first time. Rare losses lose weight in a mean by that. With a
@@ -174,10 +142,13 @@ class FittedBandit(Undisturbed):
         if not {*self._continuous} <= {*range(dimension)}:
             raise InputError(f"continuous must be coordinates from 0 to {dimension - 1}, got {continuous!r}.")
         self._memory = memory
-        self._rewards: list[float] = []
-        self._warned_of_clipping = False
-        first = FittedPrior(deepcopy(self._kernel).requires_grad_(False), _FIRST_REGULARIZATION, 0.0, 1.0)
-        self._fitted = self._made(first), first, 0
+        self.bandit = registry.build(
+            algorithm,
+            candidates=ContextualActions(action_dim=dimension, context_dim=0),
+            prior=LearnedPrior(kernel=self._kernel, clip=clip, num_initial=num_initial),
+            seed=seed,
+            **self._settings,
+        )
 
     # ---------------------------------------------------------------- the loop
 
@@ -227,15 +198,10 @@ class FittedBandit(Undisturbed):
         """Learn rewards y (q,) at points x (q, d), or at those that ``ids`` stand for; see ``Bandit.tell``.
 
         Raises:
-            InputError: if they do not fit, or a reward is beyond ±1e300; then nothing changes.
+            InputError: if they do not fit; then nothing changes.
         """
         _refuse("tell", other)
-        bandit, prior, _ = self._fitted
-        Y = self._checked(y)
-        scaled = self._scaled(prior, Y)
-        # First, so that no interrupt comes between; what is not told in the end is not counted.
-        self._rewards = [*self._rewards[: bandit.num_told], *Y.reshape(-1).tolist()]
-        bandit.tell(x, scaled, time=time, ids=ids)
+        self.bandit.tell(x, y, time=time, ids=ids)
 
     def mark_pending(self, x: Tensor, *, time: Any = None, **other: Any) -> tuple[int, ...]:
         """Make points (q, d) pending that others chose and evaluate; return their ids. See ``Bandit.mark_pending``."""
@@ -250,14 +216,9 @@ class FittedBandit(Undisturbed):
     # ---------------------------------------------------------------- what is believed
 
     @property
-    def bandit(self) -> Bandit:
-        """The bandit that plays at present, in units of ``prior``; another one after each fit. To look at."""
-        return self._fitted[0]
-
-    @property
-    def prior(self) -> FittedPrior:
-        """The kernel, the noise and the units in force; before the first fit the kernel given."""
-        return self._fitted[1]
+    def prior(self) -> Prior:
+        """What is assumed of rewards now, as fitted last; before the first fit the kernel given and their units."""
+        return self.bandit.prior
 
     @property
     def num_told(self) -> int:
@@ -266,9 +227,8 @@ class FittedBandit(Undisturbed):
 
     @property
     def history(self) -> History:
-        """All that was told, in order, rewards in their own units; a copy."""
-        told = self.bandit.history
-        return told._replace(Y=told.Y.new_tensor(self._rewards[: len(told.Y)]))
+        """All that was told, in order; a copy."""
+        return self.bandit.history
 
     @property
     def pending(self) -> Tensor:
@@ -283,37 +243,18 @@ class FittedBandit(Undisturbed):
     def recommend(self, *, time: Any = None, **other: Any) -> Tensor:
         """Return the point (1, d) to use in the end: of those told the one of the largest posterior mean.
 
-        Before the first fit is due one is made for this, of two rewards or more.
-
         Raises:
             EmptyHistoryError: if nothing was told yet.
         """
         _refuse("recommend", other)
-        self._fit_if_due()
-        bandit, _, size = self._fitted
-        history = self.history
-        if size == 0 and len(history.Y) > 1:
-            bandit = self._replayed(self._fit(history), history)
-        played = bandit.candidates.actions(history.X).unique(dim=0)
-        return bandit.recommend(candidates=played if len(played) else self._spread(1), time=time)
+        played = self.bandit.candidates.actions(self.history.X).unique(dim=0)
+        return self.bandit.recommend(candidates=played if len(played) else self._spread(1), time=time)
 
     # ---------------------------------------------------------------- saving
 
     def state_dict(self) -> dict[str, Any]:
         """Return the whole state: tensors, numbers and strings, which ``torch.load(weights_only=True)`` reads."""
-        bandit, prior, size = self._fitted
-        return {
-            "format": _STATE_FORMAT,
-            "config": self._config(),
-            "rewards": torch.tensor(self._rewards[: bandit.num_told], dtype=torch.float64),
-            "kernel": prior.kernel.state_dict(),
-            "regularization": prior.regularization,
-            "center": prior.center,
-            "scale": prior.scale,
-            "floor": prior.floor,
-            "fit_size": size,
-            "bandit": bandit.state_dict(),
-        }
+        return self.bandit.state_dict() | {"config": self._config()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue where a bandit of the same configuration was saved; what this one knew is replaced.
@@ -325,28 +266,9 @@ class FittedBandit(Undisturbed):
 
         After an error the bandit is as it was.
         """
-        checks.instance("state", state, Mapping, "what state_dict() returned")
-        missing = {*self.state_dict()} - {*state}
-        if missing:
-            raise StateMismatchError(f"This is no state of a FittedBandit: it lacks {sorted(missing)}.")
-        check_parts(state, _PARTS)
-        if state["format"] != _STATE_FORMAT:
-            raise StateMismatchError(f"The state has format {state['format']}, and this version reads {_STATE_FORMAT}.")
+        check_format(state)
         check_config(state["config"], self._config())
-        kernel = deepcopy(self._kernel).requires_grad_(False)
-        try:
-            kernel.load_state_dict(state["kernel"])
-            checks.finite_number("center", state["center"])
-            checks.positive("scale", state["scale"])
-            prior = FittedPrior(kernel, state["regularization"], state["center"], state["scale"], state["floor"])
-            bandit = self._made(prior)
-        except (AttributeError, InputError, RuntimeError, TypeError) as error:
-            raise StateMismatchError(f"The state is damaged: {error}") from error
-        bandit.load_state_dict(state["bandit"])
-        rewards = state["rewards"].tolist()
-        if len(rewards) != bandit.num_told:
-            raise StateMismatchError(f"The state is damaged: {len(rewards)} rewards of {bandit.num_told} points.")
-        self._rewards, self._fitted = rewards, (bandit, prior, state["fit_size"])
+        self.bandit.load_state_dict({**state, "config": self.bandit._config()})
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write this bandit to one file, from which ``load`` makes it again; see ``Bandit.save``.
@@ -389,13 +311,9 @@ class FittedBandit(Undisturbed):
         Raises:
             InputError: if something was told or asked already, or the history does not fit; then nothing changes.
         """
-        check_rounds(history)
-        if self.num_told or self.pending_ids:
-            raise InputError(f"replay needs a bandit that was told nothing; this one was told {self.num_told} rewards.")
-        history = history._replace(Y=self._checked(history.Y))
-        prior, size = self._prior_of(history)
-        bandit = self._replayed(prior, history)
-        self._rewards, self._fitted = history.Y.tolist(), (bandit, prior, size)
+        if self.pending_ids:
+            raise InputError("replay needs a bandit that was asked nothing; some points are pending.")
+        self.bandit.replay(history)
 
     # ---------------------------------------------------------------- inside
 
@@ -404,7 +322,6 @@ class FittedBandit(Undisturbed):
         if self.num_told < self.num_initial:
             x = self._playable(self._spread(1, first=self.num_told + len(self.pending_ids)))
             return Asked(x, self.mark_pending(x, time=time))
-        self._fit_if_due()
         bandit = self.bandit
         number = self.num_told + len(bandit.pending_ids)
         generator = generator_for(self.seed, number, "search")
@@ -457,96 +374,10 @@ class FittedBandit(Undisturbed):
             points = checks.points("what snap returns", self._snap(points), dimension=self.dimension, like=points)
         return torch.from_numpy(np.unique(points.detach().numpy(), axis=0))  # torch's takes four times as long
 
-    def _made(self, prior: FittedPrior) -> Bandit:
-        """Return the bandit that plays under a prior."""
-        bandit = registry.build(
-            self.algorithm,
-            candidates=ContextualActions(action_dim=self.dimension, context_dim=0),
-            kernel=prior.kernel,
-            regularization=prior.regularization,
-            seed=self.seed,
-            **self._settings,
-        )
-        bandit._looks_at_units = False  # those of rewards before the first fit are not known
-        return bandit
-
-    def _due(self, number: int) -> int:
-        """Return to how many of so many rewards the fit in force is: a number of a fixed geometric sequence, or 0."""
-        if number < self.num_initial:
-            return 0
-        size = self.num_initial
-        while (after := math.ceil(_GROWTH * size)) <= number:
-            size = after
-        return size
-
-    def _fit_if_due(self) -> None:
-        """Fit again if there are enough more rewards, and let a new bandit go on where the present one is."""
-        bandit, _, size = self._fitted
-        if self._due(bandit.num_told) == size:
-            return
-        history = self.history
-        prior, size = self._prior_of(history)
-        fresh = self._replayed(prior, history)
-        known = bandit.state_dict()
-        outside = ("pending", "pending_ids", "pending_stages", "num_asked", "clock")
-        fresh.load_state_dict(fresh.state_dict() | {part: known[part] for part in outside})
-        self._fitted = fresh, prior, size
-
-    def _prior_of(self, history: History) -> tuple[FittedPrior, int]:
-        """Return what is fitted to the first part of a history that is due, and how long that is."""
-        size = self._due(len(history.X))
-        return (self._fit(history.rows(slice(size))), size) if size else (self._fitted[1], 0)
-
-    def _fit(self, history: History) -> FittedPrior:
-        """Return what is fitted to a history of two rewards or more."""
-        size = len(history.X)
-        rows = torch.arange(size)
-        if self._memory is not None and history.times is not None:
-            noise = self._memory.noise(history.times, float(history.times[-1]), _FIRST_REGULARIZATION)
-            counting = noise.isfinite().nonzero().flatten()[-_FIT_SIZE:]
-            rows = counting if len(counting) > 1 else rows[-2:]
-        elif size > _FIT_SIZE:
-            rows = torch.linspace(0, size - 1, _FIT_SIZE, dtype=torch.float64).long()
-        floor = -math.inf
-        if self.clip and self._memory is None:
-            # The first ones cover the cube; of the later ones most are near the best.
-            first = [*dict.fromkeys(history.Y.tolist())][: self.num_initial]
-            floor = floor_below(history.Y.new_tensor(first), float(history.Y.min()))
-        seed = seed_for(self.seed, size, "fit")
-        points = self.bandit.candidates.actions(history.X[rows])
-        return fit_prior(points, history.Y[rows], self._kernel, floor=floor, seed=seed)
-
-    def _replayed(self, prior: FittedPrior, history: History) -> Bandit:
-        """Return the bandit that plays under a prior once it was told a history."""
-        bandit = self._made(prior)
-        bandit.replay(history._replace(Y=self._scaled(prior, history.Y)))
-        return bandit
-
-    def _checked(self, y: Any) -> Tensor:
-        """Return rewards in double precision."""
-        Y = real_numbers(y, self.bandit.candidates.example)
-        if bool((Y.abs() > _LARGEST_REWARD).any()):
-            raise InputError(f"y must be within ±{_LARGEST_REWARD:.0e}, got {float(Y.abs().max())} in size.")
-        return Y
-
-    def _scaled(self, prior: FittedPrior, Y: Tensor) -> Tensor:
-        """Return rewards in units of a prior, and say when some are clipped for the first time."""
-        below = Y.lt(prior.floor)
-        if not self._warned_of_clipping and bool(below.any()):
-            self._warned_of_clipping = True
-            warnings.warn(
-                f"{int(below.sum())} reward(s) lie far below the others, down to {float(Y.min()):.6g}, and count as "
-                f"{prior.floor:.6g}, so that the others can be told apart. That is right for penalties. If they are "
-                "losses whose mean matters, say clip=False.",
-                KernelBanditWarning,
-                stacklevel=3,
-            )
-        return prior.scaled(Y)
-
     def _config(self) -> dict[str, Any]:
         """Return what a saved state must agree with beyond the configuration of the bandit that plays."""
-        start = {"dimension": self.dimension, "algorithm": self.algorithm, "num_initial": self.num_initial}
-        return start | {"clip": self.clip} | describe_kernel(self._kernel)
+        start = {"dimension": self.dimension, "algorithm": self.algorithm}
+        return start | {f"bandit.{name}": value for name, value in self.bandit._config().items()}
 
 
 def _highest(function: AcquisitionFunction, points: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ from torch_kbandits.algorithms.arguments import resolve_candidates
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.candidates import Candidates
 from torch_kbandits.memory import Memory
-from torch_kbandits.priors import PriorMean
+from torch_kbandits.priors import LearnedPrior, Prior, PriorMean, prior_of
 
 
 class GPEI(Bandit):
@@ -25,6 +25,7 @@ class GPEI(Bandit):
             ``Discount(0.99)``.
         mean: the prior mean, in reward units: a number, a value for each arm, a GPyTorch mean, or a function of points
             (n, d); see ``Bandit``.
+        prior: all three in one: a ``Prior``, or a ``LearnedPrior()`` where nobody knows them; see ``Bandit``.
         seed: addresses all randomness.
 
     Cost of a round on A arms with u distinct ones played: O(A u); memory O(A u). On a box O(u²) and the search.
@@ -33,20 +34,20 @@ class GPEI(Bandit):
     def __init__(
         self,
         *,
-        kernel: Kernel,
-        regularization: float,
+        kernel: Kernel | None = None,
+        regularization: float | None = None,
         seed: int,
         candidates: Tensor | Candidates | None = None,
         bounds: Tensor | None = None,
         memory: Memory | None = None,
-        mean: PriorMean = 0.0,
+        mean: PriorMean | None = None,
+        prior: Prior | LearnedPrior | None = None,
     ) -> None:
+        prior = prior_of(prior, kernel, regularization, mean)
         super().__init__(
             candidates=resolve_candidates(candidates, bounds),
-            kernel=kernel,
-            regularization=regularization,
+            prior=prior,
             acquisition=ExpectedImprovementRule(),
             memory=memory,
-            mean=mean,
             seed=seed,
         )

@@ -10,7 +10,7 @@ from torch_kbandits.candidates import Candidates
 from torch_kbandits.confidence import GPTSWidth, InformationGain, Width
 from torch_kbandits.dictionaries import KORS
 from torch_kbandits.memory import Memory
-from torch_kbandits.priors import PriorMean
+from torch_kbandits.priors import LearnedPrior, Prior, PriorMean, prior_of
 
 
 class GPTS(Bandit):
@@ -40,6 +40,7 @@ class GPTS(Bandit):
             ``Discount(0.99)``. The theorem is for a function that stays.
         mean: the prior mean, in reward units: a number, a value for each arm, a GPyTorch mean, or a function of points
             (n, d); see ``Bandit``.
+        prior: all three in one: a ``Prior``, or a ``LearnedPrior()`` where nobody knows them; see ``Bandit``.
         beta: v, the multiplier of a draw's deviation from the mean (1 is plain Thompson sampling) or a ``Width``,
             instead of the theorem's, which over-explores in practice; then R and B are not needed.
         seed: addresses all randomness.
@@ -52,8 +53,8 @@ class GPTS(Bandit):
     def __init__(
         self,
         *,
-        kernel: Kernel,
-        regularization: float,
+        kernel: Kernel | None = None,
+        regularization: float | None = None,
         seed: int,
         candidates: Tensor | Candidates | None = None,
         bounds: Tensor | None = None,
@@ -67,18 +68,18 @@ class GPTS(Bandit):
         memory: Memory | None = None,
         gain: InformationGain | None = None,
         discretization_size: int = 1024,
-        mean: PriorMean = 0.0,
+        mean: PriorMean | None = None,
+        prior: Prior | LearnedPrior | None = None,
         beta: float | Width | None = None,
     ) -> None:
+        prior = prior_of(prior, kernel, regularization, mean)
         theory = theorem(GPTSWidth, noise_scale, norm_bound, failure_probability, horizon, gain=gain)
         super().__init__(
             candidates=resolve_contextual(candidates, bounds, context_dim, action_dim),
-            kernel=kernel,
-            regularization=regularization,
+            prior=prior,
             dictionary=None if oversampling is None else KORS(oversampling),
-            width=resolve_width(beta, theory, regularization),
+            width=resolve_width(beta, theory, prior),
             acquisition=ThompsonRule(discretization_size),
             memory=memory,
-            mean=mean,
             seed=seed,
         )

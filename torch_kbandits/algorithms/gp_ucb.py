@@ -9,7 +9,7 @@ from torch_kbandits.bandit import Bandit
 from torch_kbandits.candidates import Candidates
 from torch_kbandits.confidence import GPUCBWidth, InformationGain, RealizedGain, Width
 from torch_kbandits.memory import Memory
-from torch_kbandits.priors import PriorMean
+from torch_kbandits.priors import LearnedPrior, Prior, PriorMean, prior_of
 
 
 class GPUCB(Bandit):
@@ -34,6 +34,7 @@ class GPUCB(Bandit):
             ``Discount(0.99)``. The theorem is for a function that stays.
         mean: the prior mean, in reward units: a number, a value for each arm, a GPyTorch mean, or a function of points
             (n, d); see ``Bandit``.
+        prior: all three in one: a ``Prior``, or a ``LearnedPrior()`` where nobody knows them; see ``Bandit``.
         beta: a multiplier of the standard deviation (2 here is 4 in BoTorch) or a ``Width``, instead of the theorem's
             width, which over-explores in practice; then B is not needed.
         seed: addresses all randomness.
@@ -44,8 +45,8 @@ class GPUCB(Bandit):
     def __init__(
         self,
         *,
-        kernel: Kernel,
-        regularization: float,
+        kernel: Kernel | None = None,
+        regularization: float | None = None,
         seed: int,
         candidates: Tensor | Candidates | None = None,
         bounds: Tensor | None = None,
@@ -55,18 +56,18 @@ class GPUCB(Bandit):
         horizon: int | None = None,
         gain: InformationGain | None = None,
         memory: Memory | None = None,
-        mean: PriorMean = 0.0,
+        mean: PriorMean | None = None,
+        prior: Prior | LearnedPrior | None = None,
         beta: float | Width | None = None,
     ) -> None:
+        prior = prior_of(prior, kernel, regularization, mean)
         check_theory(noise_scale, norm_bound, failure_probability, horizon)
         theory = None if norm_bound is None else GPUCBWidth(norm_bound, failure_probability, gain or RealizedGain())
         super().__init__(
             candidates=resolve_candidates(candidates, bounds),
-            kernel=kernel,
-            regularization=regularization,
-            width=resolve_width(beta, theory, regularization, needed="norm_bound"),
+            prior=prior,
+            width=resolve_width(beta, theory, prior, needed="norm_bound"),
             acquisition=UpperConfidenceRule(),
             memory=memory,
-            mean=mean,
             seed=seed,
         )

@@ -12,7 +12,7 @@ from torch_kbandits.candidates import Candidates
 from torch_kbandits.confidence import GPTSWidth, InformationGain, Width
 from torch_kbandits.dictionaries import DictionaryRule
 from torch_kbandits.memory import Memory
-from torch_kbandits.priors import PriorMean
+from torch_kbandits.priors import Prior, PriorMean, given_prior
 from torch_kbandits.priors.families import Family, Sampling
 
 
@@ -33,7 +33,7 @@ class HPGPTS(Bandit):
         scales: what the kernel's length scales, all of them, are multiplied by under each hypothesis; None for 1, 1/2,
             1/4, 1/8 and 1/16.
         kernels: a kernel for each hypothesis instead of ``scales``.
-        odds: P(u) > 0 of each hypothesis, in proportion; None for the same for all.
+        probabilities: P(u) > 0 of each hypothesis, in proportion; None for the same for all.
         discretization_size: points of the Sobol set on a box.
         noise_scale: R > 0, the sub-Gaussian constant of the noise, in reward units.
         norm_bound: B > 0, a bound on the RKHS norm of the reward function.
@@ -45,6 +45,7 @@ class HPGPTS(Bandit):
         dictionary: a rule for Nyström–DTC posteriors; None for exact ones.
         mean: the prior mean, in reward units: a number, a value for each arm, a GPyTorch mean, or a function of points
             (n, d); see ``Bandit``.
+        prior: all three in one, a ``Prior``.
         beta: v, the multiplier of a draw's deviation from the mean (1 is plain Thompson sampling) or a ``Width``,
             instead of the theorem's, which over-explores in practice; then R and B are not needed.
         seed: addresses all randomness.
@@ -55,8 +56,8 @@ class HPGPTS(Bandit):
     def __init__(
         self,
         *,
-        kernel: Kernel,
-        regularization: float,
+        kernel: Kernel | None = None,
+        regularization: float | None = None,
         seed: int,
         candidates: Tensor | Candidates | None = None,
         bounds: Tensor | None = None,
@@ -64,7 +65,7 @@ class HPGPTS(Bandit):
         action_dim: int | None = None,
         scales: Sequence[float] | None = None,
         kernels: Sequence[Kernel] | None = None,
-        odds: tuple[float, ...] | None = None,
+        probabilities: tuple[float, ...] | None = None,
         discretization_size: int = 1024,
         noise_scale: float | None = None,
         norm_bound: float | None = None,
@@ -73,20 +74,20 @@ class HPGPTS(Bandit):
         gain: InformationGain | None = None,
         memory: Memory | None = None,
         dictionary: DictionaryRule | None = None,
-        mean: PriorMean = 0.0,
+        mean: PriorMean | None = None,
+        prior: Prior | None = None,
         beta: float | Width | None = None,
     ) -> None:
+        given = given_prior(prior, kernel, regularization, mean)
         theory = theorem(GPTSWidth, noise_scale, norm_bound, failure_probability, horizon, gain=gain)
-        variants = resolve_variants(kernel, scales, kernels)
+        variants = resolve_variants(given.kernel, scales, kernels)
         super().__init__(
-            family=Family(variants, Sampling(odds)),
+            family=Family(variants, Sampling(probabilities)),
             candidates=resolve_contextual(candidates, bounds, context_dim, action_dim),
-            kernel=kernel,
-            regularization=regularization,
+            prior=given,
             dictionary=dictionary,
-            width=resolve_width(beta, theory, regularization),
+            width=resolve_width(beta, theory, given),
             acquisition=ThompsonRule(discretization_size),
             memory=memory,
-            mean=mean,
             seed=seed,
         )

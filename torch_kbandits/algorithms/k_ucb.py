@@ -9,7 +9,7 @@ from torch_kbandits.bandit import Bandit
 from torch_kbandits.candidates import Candidates
 from torch_kbandits.confidence import KUCBWidth, Width
 from torch_kbandits.memory import Memory
-from torch_kbandits.priors import PriorMean
+from torch_kbandits.priors import LearnedPrior, Prior, PriorMean, prior_of
 
 
 class KUCB(Bandit):
@@ -35,6 +35,7 @@ class KUCB(Bandit):
             ``Discount(0.99)``. The theorem is for a function that stays.
         mean: the prior mean, in reward units: a number, a value for each arm, a GPyTorch mean, or a function of points
             (n, d); see ``Bandit``.
+        prior: all three in one: a ``Prior``, or a ``LearnedPrior()`` where nobody knows them; see ``Bandit``.
         beta: a multiplier of the standard deviation (2 here is 4 in BoTorch) or a ``Width``, instead of the theorem's
             width, which over-explores in practice; then R and B are not needed.
         seed: addresses all randomness.
@@ -45,8 +46,8 @@ class KUCB(Bandit):
     def __init__(
         self,
         *,
-        kernel: Kernel,
-        regularization: float,
+        kernel: Kernel | None = None,
+        regularization: float | None = None,
         seed: int,
         candidates: Tensor | Candidates | None = None,
         bounds: Tensor | None = None,
@@ -57,17 +58,17 @@ class KUCB(Bandit):
         failure_probability: float = 0.1,
         horizon: int | None = None,
         memory: Memory | None = None,
-        mean: PriorMean = 0.0,
+        mean: PriorMean | None = None,
+        prior: Prior | LearnedPrior | None = None,
         beta: float | Width | None = None,
     ) -> None:
+        prior = prior_of(prior, kernel, regularization, mean)
         theory = theorem(KUCBWidth, noise_scale, norm_bound, failure_probability, horizon)
         super().__init__(
             candidates=resolve_contextual(candidates, bounds, context_dim, action_dim),
-            kernel=kernel,
-            regularization=regularization,
-            width=resolve_width(beta, theory, regularization),
+            prior=prior,
+            width=resolve_width(beta, theory, prior),
             acquisition=UpperConfidenceRule(),
             memory=memory,
-            mean=mean,
             seed=seed,
         )

@@ -14,7 +14,7 @@ from torch_kbandits.candidates import Candidates
 from torch_kbandits.confidence import IGPUCBWidth, InformationGain, Width
 from torch_kbandits.dictionaries import DictionaryRule
 from torch_kbandits.memory import Memory
-from torch_kbandits.priors import PriorMean
+from torch_kbandits.priors import Prior, PriorMean, given_prior
 from torch_kbandits.priors.families import Balancing, Family, shrinking_scales
 
 #: The round up to which length scales join.
@@ -52,6 +52,7 @@ class LBGPUCB(Bandit):
         dictionary: a rule for Nyström–DTC posteriors; None for exact ones.
         mean: the prior mean, in reward units: a number, a value for each arm, a GPyTorch mean, or a function of points
             (n, d); see ``Bandit``.
+        prior: all three in one, a ``Prior``.
         beta: a multiplier of the standard deviation (2 here is 4 in BoTorch) or a ``Width``, instead of the theorem's
             width, which over-explores in practice; then R and B are not needed.
         seed: addresses all randomness.
@@ -62,8 +63,8 @@ class LBGPUCB(Bandit):
     def __init__(
         self,
         *,
-        kernel: Kernel,
-        regularization: float,
+        kernel: Kernel | None = None,
+        regularization: float | None = None,
         seed: int,
         candidates: Tensor | Candidates | None = None,
         bounds: Tensor | None = None,
@@ -80,9 +81,11 @@ class LBGPUCB(Bandit):
         gain: InformationGain | None = None,
         memory: Memory | None = None,
         dictionary: DictionaryRule | None = None,
-        mean: PriorMean = 0.0,
+        mean: PriorMean | None = None,
+        prior: Prior | None = None,
         beta: float | Width | None = None,
     ) -> None:
+        given = given_prior(prior, kernel, regularization, mean)
         theory = theorem(IGPUCBWidth, noise_scale, norm_bound, failure_probability, horizon, gain=gain)
         where = resolve_contextual(candidates, bounds, context_dim, action_dim)
         start, growth = checks.positive_integer("start", start), checks.non_negative("growth", growth)
@@ -92,14 +95,12 @@ class LBGPUCB(Bandit):
         first = start if scales is None and kernels is None else None
         rule = Balancing(failure_probability, noise_scale, first, growth, 1.0 / dimension)
         super().__init__(
-            family=Family(resolve_variants(kernel, scales, kernels, default), rule),
+            family=Family(resolve_variants(given.kernel, scales, kernels, default), rule),
             candidates=where,
-            kernel=kernel,
-            regularization=regularization,
+            prior=given,
             dictionary=dictionary,
-            width=resolve_width(beta, theory, regularization),
+            width=resolve_width(beta, theory, given),
             acquisition=UpperConfidenceRule(),
             memory=memory,
-            mean=mean,
             seed=seed,
         )

@@ -13,7 +13,7 @@ from torch_kbandits.dictionaries import SpanningDictionary
 from torch_kbandits.errors import InputError
 from torch_kbandits.kernels import PerActionLinearKernel
 from torch_kbandits.memory import Memory
-from torch_kbandits.priors import PriorMean
+from torch_kbandits.priors import Prior, PriorMean
 
 
 class LinUCB(Bandit):
@@ -69,15 +69,14 @@ class LinUCB(Bandit):
     ) -> None:
         actions = resolve_contextual(candidates, bounds, context_dim, action_dim)
         theory = theorem(FixedDesignWidth, noise_scale, norm_bound, failure_probability, horizon)
+        prior = Prior(_kernel(actions, memory) if features is None else features, regularization, mean)
         super().__init__(
             candidates=actions,
-            kernel=_kernel(actions, memory) if features is None else features,
-            regularization=regularization,
+            prior=prior,
             dictionary=SpanningDictionary(),
-            width=theory if beta is None and theory is not None else resolve_width(beta, None, regularization),
+            width=theory if beta is None and theory is not None else resolve_width(beta, None, prior),
             acquisition=UpperConfidenceRule(),
             memory=memory,
-            mean=mean,
             seed=seed,
         )
 

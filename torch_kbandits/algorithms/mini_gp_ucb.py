@@ -10,7 +10,7 @@ from torch_kbandits.bandit.batches import StayRule
 from torch_kbandits.candidates import Candidates
 from torch_kbandits.confidence import InformationGain, SelfNormalizedWidth, Width
 from torch_kbandits.memory import Memory
-from torch_kbandits.priors import PriorMean
+from torch_kbandits.priors import LearnedPrior, Prior, PriorMean, prior_of
 
 
 class MiniGPUCB(Bandit):
@@ -38,6 +38,7 @@ class MiniGPUCB(Bandit):
             ``Discount(0.99)``. The theorem is for a function that stays.
         mean: the prior mean, in reward units: a number, a value for each arm, a GPyTorch mean, or a function of points
             (n, d); see ``Bandit``.
+        prior: all three in one: a ``Prior``, or a ``LearnedPrior()`` where nobody knows them; see ``Bandit``.
         beta: a multiplier of the standard deviation (2 here is 4 in BoTorch) or a ``Width``, instead of the theorem's
             width, which over-explores in practice; then R and B are not needed.
         seed: addresses all randomness.
@@ -48,8 +49,8 @@ class MiniGPUCB(Bandit):
     def __init__(
         self,
         *,
-        kernel: Kernel,
-        regularization: float,
+        kernel: Kernel | None = None,
+        regularization: float | None = None,
         seed: int,
         candidates: Tensor | Candidates | None = None,
         bounds: Tensor | None = None,
@@ -60,18 +61,18 @@ class MiniGPUCB(Bandit):
         gain: InformationGain | None = None,
         threshold: float = 2.0,
         memory: Memory | None = None,
-        mean: PriorMean = 0.0,
+        mean: PriorMean | None = None,
+        prior: Prior | LearnedPrior | None = None,
         beta: float | Width | None = None,
     ) -> None:
+        prior = prior_of(prior, kernel, regularization, mean)
         theory = theorem(SelfNormalizedWidth, noise_scale, norm_bound, failure_probability, horizon, gain=gain)
         super().__init__(
             candidates=resolve_candidates(candidates, bounds),
-            kernel=kernel,
-            regularization=regularization,
-            width=resolve_width(beta, theory, regularization),
+            prior=prior,
+            width=resolve_width(beta, theory, prior),
             acquisition=UpperConfidenceRule(),
             batches=StayRule(threshold),
             memory=memory,
-            mean=mean,
             seed=seed,
         )

@@ -12,7 +12,7 @@ from torch_kbandits.candidates import Candidates
 from torch_kbandits.confidence import GPTSWidth, InformationGain, Width
 from torch_kbandits.dictionaries import DictionaryRule
 from torch_kbandits.memory import Memory
-from torch_kbandits.priors import PriorMean
+from torch_kbandits.priors import Prior, PriorMean, given_prior
 from torch_kbandits.priors.families import Elimination, Family
 
 
@@ -44,6 +44,7 @@ class PEGPTS(Bandit):
         dictionary: a rule for Nyström–DTC posteriors; None for exact ones.
         mean: the prior mean, in reward units: a number, a value for each arm, a GPyTorch mean, or a function of points
             (n, d); see ``Bandit``.
+        prior: all three in one, a ``Prior``.
         beta: v, the multiplier of a draw's deviation from the mean (1 is plain Thompson sampling) or a ``Width``,
             instead of the theorem's, which over-explores in practice; then R and B are not needed.
         seed: addresses all randomness.
@@ -54,8 +55,8 @@ class PEGPTS(Bandit):
     def __init__(
         self,
         *,
-        kernel: Kernel,
-        regularization: float,
+        kernel: Kernel | None = None,
+        regularization: float | None = None,
         seed: int,
         candidates: Tensor | Candidates | None = None,
         bounds: Tensor | None = None,
@@ -71,20 +72,20 @@ class PEGPTS(Bandit):
         gain: InformationGain | None = None,
         memory: Memory | None = None,
         dictionary: DictionaryRule | None = None,
-        mean: PriorMean = 0.0,
+        mean: PriorMean | None = None,
+        prior: Prior | None = None,
         beta: float | Width | None = None,
     ) -> None:
+        given = given_prior(prior, kernel, regularization, mean)
         theory = theorem(GPTSWidth, noise_scale, norm_bound, failure_probability, horizon, gain=gain)
-        variants = resolve_variants(kernel, scales, kernels)
+        variants = resolve_variants(given.kernel, scales, kernels)
         super().__init__(
             family=Family(variants, Elimination(failure_probability, noise_scale)),
             candidates=resolve_contextual(candidates, bounds, context_dim, action_dim),
-            kernel=kernel,
-            regularization=regularization,
+            prior=given,
             dictionary=dictionary,
-            width=resolve_width(beta, theory, regularization),
+            width=resolve_width(beta, theory, given),
             acquisition=ThompsonRule(discretization_size),
             memory=memory,
-            mean=mean,
             seed=seed,
         )

@@ -16,7 +16,7 @@ from torch_kbandits.candidates import Candidates
 from torch_kbandits.confidence import IGPUCBWidth, InformationGain, Width, restart_period
 from torch_kbandits.dictionaries import DictionaryRule
 from torch_kbandits.memory import Memory, Restart
-from torch_kbandits.priors import PriorMean
+from torch_kbandits.priors import LearnedPrior, Prior, PriorMean, prior_of
 
 
 class RGPUCB(Bandit):
@@ -44,6 +44,7 @@ class RGPUCB(Bandit):
         dictionary: a rule for a Nyström–DTC posterior; None for the exact one.
         mean: the prior mean, in reward units: a number, a value for each arm, a GPyTorch mean, or a function of points
             (n, d); see ``Bandit``.
+        prior: all three in one: a ``Prior``, or a ``LearnedPrior()`` where nobody knows them; see ``Bandit``.
         beta: a multiplier of the standard deviation (2 here is 4 in BoTorch) or a ``Width``, instead of the theorem's
             width, which over-explores in practice; then R and B are not needed.
         seed: addresses all randomness.
@@ -54,8 +55,8 @@ class RGPUCB(Bandit):
     def __init__(
         self,
         *,
-        kernel: Kernel,
-        regularization: float,
+        kernel: Kernel | None = None,
+        regularization: float | None = None,
         seed: int,
         candidates: Tensor | Candidates | None = None,
         bounds: Tensor | None = None,
@@ -70,24 +71,22 @@ class RGPUCB(Bandit):
         gain: InformationGain | None = None,
         memory: Memory | None = None,
         dictionary: DictionaryRule | None = None,
-        mean: PriorMean = 0.0,
+        mean: PriorMean | None = None,
+        prior: Prior | LearnedPrior | None = None,
         beta: float | Width | None = None,
     ) -> None:
+        prior = prior_of(prior, kernel, regularization, mean)
         refuse_memory(memory, "period")
         theory = theorem(IGPUCBWidth, noise_scale, norm_bound, failure_probability, horizon, gain=gain)
         space = resolve_contextual(candidates, bounds, context_dim, action_dim)
         if period is None:
-            period = rounds_to_remember(
-                "period", restart_period, horizon, variation_budget, kernel, space, regularization
-            )
+            period = rounds_to_remember("period", restart_period, horizon, variation_budget, prior, space)
         super().__init__(
             candidates=space,
-            kernel=kernel,
-            regularization=regularization,
+            prior=prior,
             dictionary=dictionary,
-            width=resolve_width(beta, theory, regularization),
+            width=resolve_width(beta, theory, prior),
             acquisition=UpperConfidenceRule(),
             memory=Restart(period),
-            mean=mean,
             seed=seed,
         )

@@ -9,7 +9,7 @@ from torch_kbandits.bandit import Bandit
 from torch_kbandits.candidates import Candidates
 from torch_kbandits.dictionaries import KORS, CappedDictionary
 from torch_kbandits.memory import Memory
-from torch_kbandits.priors import PriorMean
+from torch_kbandits.priors import LearnedPrior, Prior, PriorMean, prior_of
 
 #: Points in the dictionary of a posterior that no choice depends on.
 _MOST_POINTS = 200
@@ -31,6 +31,7 @@ class RandomSearch(Bandit):
             ``Discount(0.99)``.
         mean: the prior mean, in reward units: a number, a value for each arm, a GPyTorch mean, or a function of points
             (n, d); see ``Bandit``.
+        prior: all three in one: a ``Prior``, or a ``LearnedPrior()`` where nobody knows them; see ``Bandit``.
         seed: addresses all randomness.
 
     Cost of a round on A arms with u distinct ones played: O(A u); memory O(A u). On a box O(u²) and the search.
@@ -40,24 +41,24 @@ class RandomSearch(Bandit):
     def __init__(
         self,
         *,
-        kernel: Kernel,
-        regularization: float,
+        kernel: Kernel | None = None,
+        regularization: float | None = None,
         seed: int,
         candidates: Tensor | Candidates | None = None,
         bounds: Tensor | None = None,
         context_dim: int | None = None,
         action_dim: int | None = None,
         memory: Memory | None = None,
-        mean: PriorMean = 0.0,
+        mean: PriorMean | None = None,
+        prior: Prior | LearnedPrior | None = None,
     ) -> None:
+        prior = prior_of(prior, kernel, regularization, mean)
         points = resolve_contextual(candidates, bounds, context_dim, action_dim)
         super().__init__(
             candidates=points,
-            kernel=kernel,
-            regularization=regularization,
+            prior=prior,
             dictionary=CappedDictionary(KORS(), _MOST_POINTS, when_full="stop") if points.is_contextual else None,
             acquisition=UniformRule(),
             memory=memory,
-            mean=mean,
             seed=seed,
         )

@@ -18,12 +18,13 @@ from torch_kbandits.bandit.advice import Advice
 from torch_kbandits.candidates import Candidates
 from torch_kbandits.confidence import InformationGain, RealizedGain, SparQWidth, Width, sparq_cutoff, sparq_queries
 from torch_kbandits.dictionaries import sample_k_dpp
+from torch_kbandits.errors import InputError
 from torch_kbandits.memory import Growth, Memory, Quadratic, UncertaintyInjection
 from torch_kbandits.numerics.random import generator_for
 from torch_kbandits.observations.clock import Clock
 from torch_kbandits.observations.experts import Answers, Expert, GuardedExpert
 from torch_kbandits.observations.ledger import History
-from torch_kbandits.priors import PriorMean
+from torch_kbandits.priors import LearnedPrior, Prior, PriorMean, prior_of
 
 
 class SparQGPUCB(Bandit):
@@ -66,6 +67,7 @@ class SparQGPUCB(Bandit):
         memory: refused, with the reason: ``growth`` says what an observation counts for.
         mean: the prior mean, in reward units: a number, a value for each arm, a GPyTorch mean, or a function of points
             (n, d); see ``Bandit``.
+        prior: all three in one: a ``Prior``, or a ``LearnedPrior()`` where nobody knows them; see ``Bandit``.
         beta: a multiplier of the standard deviation (2 here is 4 in BoTorch) or a ``Width``, instead of the theorem's
             width, ``SparQWidth``; then B is not needed.
         seed: addresses all randomness.
@@ -78,8 +80,8 @@ class SparQGPUCB(Bandit):
         self,
         *,
         expert: Expert,
-        kernel: Kernel,
-        regularization: float,
+        kernel: Kernel | None = None,
+        regularization: float | None = None,
         seed: int,
         candidates: Tensor | Candidates | None = None,
         bounds: Tensor | None = None,
@@ -96,9 +98,11 @@ class SparQGPUCB(Bandit):
         horizon: int | None = None,
         gain: InformationGain | None = None,
         memory: Memory | None = None,
-        mean: PriorMean = 0.0,
+        mean: PriorMean | None = None,
+        prior: Prior | LearnedPrior | None = None,
         beta: float | Width | None = None,
     ) -> None:
+        prior = prior_of(prior, kernel, regularization, mean)
         refuse_memory(memory, "growth")
         check_theory(noise_scale, norm_bound, failure_probability, horizon)
         gain = gain or RealizedGain()
@@ -110,16 +114,15 @@ class SparQGPUCB(Bandit):
         if num_swaps is not None:
             num_swaps = checks.non_negative_integer("num_swaps", num_swaps)
         self.expert, self.growth = GuardedExpert(expert, budget), Quadratic() if growth is None else growth
-        level = checks.positive("regularization", regularization)
+        if prior.regularization is None:
+            raise InputError("SparQ's cut-off is in units of λ, which is not known before: give LearnedPrior one.")
         super().__init__(
             candidates=resolve_contextual(candidates, bounds, context_dim, action_dim),
-            kernel=kernel,
-            regularization=level,
-            width=resolve_width(beta, theory, regularization, needed="norm_bound"),
+            prior=prior,
+            width=resolve_width(beta, theory, prior, needed="norm_bound"),
             acquisition=UpperConfidenceRule(),
-            memories=SparQCutoff((UncertaintyInjection(self.growth),), cutoff, level),
+            memories=SparQCutoff((UncertaintyInjection(self.growth),), cutoff, prior.regularization),
             advice=Questions(self.expert, questions, num_swaps),
-            mean=mean,
             seed=seed,
         )
 

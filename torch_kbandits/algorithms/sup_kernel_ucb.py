@@ -12,7 +12,7 @@ from torch_kbandits.candidates.timed import untimed
 from torch_kbandits.confidence import FixedDesignWidth, Width
 from torch_kbandits.errors import InputError
 from torch_kbandits.memory import Memory
-from torch_kbandits.priors import PriorMean
+from torch_kbandits.priors import LearnedPrior, Prior, PriorMean, prior_of
 
 
 class SupKernelUCB(Bandit):
@@ -42,6 +42,7 @@ class SupKernelUCB(Bandit):
             ``SlidingWindow(500)`` or ``Discount(0.99)``. The theorem is for a function that stays.
         mean: the prior mean, in reward units: a number, a value for each arm, a GPyTorch mean, or a function of points
             (n, d); see ``Bandit``.
+        prior: all three in one: a ``Prior``, or a ``LearnedPrior()`` where nobody knows them; see ``Bandit``.
         beta: a multiplier of the standard deviation (2 here is 4 in BoTorch) or a ``Width``, instead of the theorem's
             width, which over-explores in practice; then R and B are not needed.
         seed: addresses all randomness.
@@ -53,8 +54,8 @@ class SupKernelUCB(Bandit):
     def __init__(
         self,
         *,
-        kernel: Kernel,
-        regularization: float,
+        kernel: Kernel | None = None,
+        regularization: float | None = None,
         horizon: int,
         seed: int,
         candidates: Tensor | Candidates | None = None,
@@ -66,9 +67,11 @@ class SupKernelUCB(Bandit):
         norm_bound: float | None = None,
         failure_probability: float = 0.1,
         memory: Memory | None = None,
-        mean: PriorMean = 0.0,
+        mean: PriorMean | None = None,
+        prior: Prior | LearnedPrior | None = None,
         beta: float | Width | None = None,
     ) -> None:
+        prior = prior_of(prior, kernel, regularization, mean)
         check_theory(noise_scale, norm_bound, failure_probability, horizon)
         rule = StagedRule(horizon)
         actions = _finite(resolve_contextual(candidates, bounds, context_dim, action_dim))
@@ -81,12 +84,10 @@ class SupKernelUCB(Bandit):
         needed = "noise_scale and norm_bound, and num_actions where each round brings its own actions"
         super().__init__(
             candidates=actions,
-            kernel=kernel,
-            regularization=regularization,
-            width=resolve_width(beta, theory, regularization, needed),
+            prior=prior,
+            width=resolve_width(beta, theory, prior, needed),
             acquisition=rule,
             memory=memory,
-            mean=mean,
             seed=seed,
         )
 

@@ -1,5 +1,7 @@
 """TV-GP-UCB, a prior on time."""
 
+from dataclasses import replace
+
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
@@ -10,9 +12,10 @@ from torch_kbandits.candidates import Candidates
 from torch_kbandits.candidates.timed import timed
 from torch_kbandits.confidence import TVGPUCBWidth, Width
 from torch_kbandits.dictionaries import DictionaryRule
+from torch_kbandits.errors import InputError
 from torch_kbandits.kernels import ForgettingKernel, SpaceTimeKernel
-from torch_kbandits.memory import Memory
-from torch_kbandits.priors import PriorMean
+from torch_kbandits.memory import BackToPrior, Memory
+from torch_kbandits.priors import LearnedPrior, Prior, PriorMean, prior_of
 
 
 class TVGPUCB(Bandit):
@@ -38,6 +41,7 @@ class TVGPUCB(Bandit):
         dictionary: a rule for a Nyström–DTC posterior; None for the exact one.
         mean: the prior mean, in reward units: a number, a value for each arm, a GPyTorch mean, or a function of points
             (n, d); see ``Bandit``.
+        prior: all three in one: a ``Prior``, or a ``LearnedPrior()`` where nobody knows them; see ``Bandit``.
         beta: a multiplier of the standard deviation (2 here is 4 in BoTorch) or a ``Width``; ``TVGPUCBWidth()``, that
             of the paper's experiments, unless given. On A arms ``BayesianGPUCBWidth`` has the theorem.
         horizon: T, the planned number of rounds; not used.
@@ -49,8 +53,8 @@ class TVGPUCB(Bandit):
     def __init__(
         self,
         *,
-        kernel: Kernel,
-        regularization: float,
+        kernel: Kernel | None = None,
+        regularization: float | None = None,
         seed: int,
         forgetting: float = 0.01,
         time_kernel: Kernel | None = None,
@@ -60,20 +64,27 @@ class TVGPUCB(Bandit):
         action_dim: int | None = None,
         memory: Memory | None = None,
         dictionary: DictionaryRule | None = None,
-        mean: PriorMean = 0.0,
+        mean: PriorMean | None = None,
+        prior: Prior | LearnedPrior | None = None,
         beta: float | Width | None = None,
         horizon: int | None = None,
     ) -> None:
+        prior = prior_of(prior, kernel, regularization, mean)
         check_theory(None, None, 0.5, horizon)
-        in_time = ForgettingKernel(forgetting) if time_kernel is None else time_kernel
+        space = resolve_contextual(candidates, bounds, context_dim, action_dim)
+        if isinstance(prior, Prior):
+            in_time = ForgettingKernel(forgetting) if time_kernel is None else time_kernel
+            space, prior = timed(space), replace(prior, kernel=SpaceTimeKernel(prior.kernel, in_time))
+        elif time_kernel is not None or memory is not None:
+            raise InputError("A LearnedPrior is one at any time: leave out time_kernel and memory, or give a Prior.")
+        else:
+            memory = BackToPrior(forgetting)
         super().__init__(
-            candidates=timed(resolve_contextual(candidates, bounds, context_dim, action_dim)),
-            kernel=SpaceTimeKernel(kernel, in_time),
-            regularization=regularization,
+            candidates=space,
+            prior=prior,
             dictionary=dictionary,
-            width=resolve_width(TVGPUCBWidth() if beta is None else beta, None, regularization),
+            width=resolve_width(TVGPUCBWidth() if beta is None else beta, None, prior),
             acquisition=UpperConfidenceRule(),
             memory=memory,
-            mean=mean,
             seed=seed,
         )

@@ -10,7 +10,7 @@ from torch_kbandits.candidates import Candidates
 from torch_kbandits.confidence import MemoryWidth, Width
 from torch_kbandits.dictionaries import DictionaryRule
 from torch_kbandits.memory import Discount, Memory
-from torch_kbandits.priors import PriorMean
+from torch_kbandits.priors import LearnedPrior, Prior, PriorMean, prior_of
 
 
 class WGPUCB(Bandit):
@@ -37,6 +37,7 @@ class WGPUCB(Bandit):
         dictionary: a rule for a Nyström–DTC posterior; None for the exact one.
         mean: the prior mean, in reward units: a number, a value for each arm, a GPyTorch mean, or a function of points
             (n, d); see ``Bandit``.
+        prior: all three in one: a ``Prior``, or a ``LearnedPrior()`` where nobody knows them; see ``Bandit``.
         beta: a multiplier of the standard deviation (2 here is 4 in BoTorch) or a ``Width``, instead of the theorem's
             width, which over-explores in practice; then R and B are not needed.
         seed: addresses all randomness.
@@ -47,8 +48,8 @@ class WGPUCB(Bandit):
     def __init__(
         self,
         *,
-        kernel: Kernel,
-        regularization: float,
+        kernel: Kernel | None = None,
+        regularization: float | None = None,
         seed: int,
         candidates: Tensor | Candidates | None = None,
         bounds: Tensor | None = None,
@@ -62,19 +63,19 @@ class WGPUCB(Bandit):
         horizon: int | None = None,
         memory: Memory | None = None,
         dictionary: DictionaryRule | None = None,
-        mean: PriorMean = 0.0,
+        mean: PriorMean | None = None,
+        prior: Prior | LearnedPrior | None = None,
         beta: float | Width | None = None,
     ) -> None:
+        prior = prior_of(prior, kernel, regularization, mean)
         refuse_memory(memory, "discount")
         theory = theorem(MemoryWidth, noise_scale, norm_bound, failure_probability, horizon, num_bounds=horizon)
         super().__init__(
             candidates=resolve_contextual(candidates, bounds, context_dim, action_dim),
-            kernel=kernel,
-            regularization=regularization,
+            prior=prior,
             dictionary=dictionary,
-            width=resolve_width(beta, theory, regularization),
+            width=resolve_width(beta, theory, prior),
             acquisition=UpperConfidenceRule(),
             memory=Discount(discount, least_weight),
-            mean=mean,
             seed=seed,
         )

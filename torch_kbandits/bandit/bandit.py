@@ -11,7 +11,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits import checks
-from torch_kbandits.acquisition import AcquisitionRule, Domain, LargestOf, UpperConfidenceRule
+from torch_kbandits.acquisition import AcquisitionRule, Domain, LargestOf, SpreadRule, UpperConfidenceRule
 from torch_kbandits.bandit.adaptation import MemoryChoice, RestartTrigger
 from torch_kbandits.bandit.advice import Advice
 from torch_kbandits.bandit.batches import BatchRule
@@ -24,11 +24,12 @@ from torch_kbandits.bandit.learning import (
     probabilities,
     restarted,
     restored,
+    settled,
     state_of,
 )
-from torch_kbandits.bandit.pieces import FIRST_REWARDS, Hypothesis, Pieces
+from torch_kbandits.bandit.pieces import FIRST_REWARDS, Hypothesis, Pieces, warn_of_clipping
 from torch_kbandits.bandit.saving import loaded, save
-from torch_kbandits.bandit.state import check_config, check_format, saved_answers, saved_state
+from torch_kbandits.bandit.state import check_config, check_format, saved_answers, saved_prior, saved_state
 from torch_kbandits.bandit.undisturbed import Undisturbed
 from torch_kbandits.beliefs import Belief, EnsembleBelief, Lookahead, offering
 from torch_kbandits.candidates import Candidates
@@ -40,7 +41,7 @@ from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.numerics.random import seed_for
 from torch_kbandits.numerics.shallow import shallow_copy
 from torch_kbandits.observations.ledger import History, Ledger, check_rounds, replayed_rounds, rewards
-from torch_kbandits.priors import Family, PriorMean
+from torch_kbandits.priors import Family, LearnedPrior, Prior, PriorMean, prior_of
 
 #: Points that ``ask(None)`` returns at most.
 _LARGEST_BATCH = 10_000
@@ -68,6 +69,8 @@ class Bandit(Undisturbed):
         candidates: what may be played.
         kernel: the prior covariance; a copy is kept.
         regularization: λ > 0, the noise variance of the surrogate, in reward units squared.
+        prior: kernel, regularization and mean in one, as a ``Prior``; or a ``LearnedPrior``, which fits them to the
+            rewards that count. Then the first points are spread over the candidates.
         dictionary: which played points span the approximation; None for the exact posterior.
         width: the confidence width, a multiplier of the standard deviation; None for acquisitions that use none.
         acquisition: how the next point is chosen from the posterior.
@@ -100,8 +103,8 @@ class Bandit(Undisturbed):
         self,
         *,
         candidates: Candidates,
-        kernel: Kernel,
-        regularization: float,
+        kernel: Kernel | None = None,
+        regularization: float | None = None,
         dictionary: DictionaryRule | None = None,
         width: Width | None = None,
         acquisition: AcquisitionRule | None = None,
@@ -111,14 +114,14 @@ class Bandit(Undisturbed):
         trigger: RestartTrigger | None = None,
         memories: MemoryChoice | None = None,
         advice: Advice | None = None,
-        mean: PriorMean = 0.0,
+        mean: PriorMean | None = None,
+        prior: Prior | LearnedPrior | None = None,
         family: Family | None = None,
     ) -> None:
         rule = UpperConfidenceRule() if acquisition is None else acquisition
         self._pieces = Pieces(
             candidates,
-            kernel,
-            regularization,
+            prior_of(prior, kernel, regularization, mean),
             dictionary,
             width,
             rule,
@@ -128,27 +131,22 @@ class Bandit(Undisturbed):
             trigger,
             memories,
             advice,
-            mean,
             family,
         )
         self.candidates = self._pieces.candidates
-        self.regularization = self._pieces.regularization
         self.dictionary = dictionary
         self.width = cast(Width, self._pieces.width)
         self.batches = batches
         self.trigger = trigger
         self.memories = memories
         self.seed = self._pieces.seed
-        self._acquisition, self._kernel = rule, self._pieces.kernel
+        self._acquisition = rule
         self._standing = before_any(self._pieces)
         self._outlook: Outlook | None = None
         self._shown: tuple[Belief, NystromGP | OnlineGP] | None = None
         self._visited_share = 1.0
-        self._warned_of_stale_points = False
+        self._warned_of_stale_points = self._warned_of_clipping = False
         self._pieces.warn_of_single_precision(3)
-
-    #: Whether the first rewards are looked at: are they about as large as the prior says?
-    _looks_at_units = True
 
     # ---------------------------------------------------------------- the loop
 
@@ -210,7 +208,7 @@ class Bandit(Undisturbed):
         if return_ids and not remember:
             raise InputError("return_ids=True needs remember=True: what is not remembered cannot be told by its id.")
         standing, domain = self._now(time, context, candidates)
-        domain = standing.belief.in_round(domain, self._acquisition)
+        domain = standing.belief.in_round(domain, self._rule_in(standing))
         known, batches = self._ahead_of(standing), self._pieces.filled
         if q is None:
             batches.require_open(known, len(self.pending_ids))
@@ -295,11 +293,12 @@ class Bandit(Undisturbed):
         # What learns shares buffers with the lookahead, and writes to them.
         ahead, self._outlook = self._known_ahead(self._standing), None
         after = learned(self._pieces, self._standing, X, Y, stages, pending, clock, ahead)
-        if self._looks_at_units and ledger.num_told < FIRST_REWARDS <= after.ledger.num_told:
+        if ledger.num_told < FIRST_REWARDS <= after.ledger.num_told:
             self._pieces.warn_of_far_rewards(after.ledger.told_since(0), after.told.kernel_bound(), 4)
         # A batch of which all is told and nothing learned stays what it was.
         held = after.ledger.held
         stays = ahead is not None and held and not pending.ids and ahead.looks_from(held[0].X, held[0].stages)
+        self._warn_of_clipping(after, 5)
         self._become(after, ahead if stays and after.told is self._standing.told else None)
 
     def forget(self, x: Any = None, *, context: Any = None, ids: int | Sequence[int] | None = None) -> None:
@@ -344,6 +343,16 @@ class Bandit(Undisturbed):
         return self._hypothesis.memory
 
     @property
+    def prior(self) -> Prior:
+        """What is assumed of rewards now, in their units: as given, or as fitted last."""
+        return self._hypothesis.prior
+
+    @property
+    def regularization(self) -> float:
+        """λ, the noise variance of the surrogate, in reward units squared."""
+        return self._hypothesis.regularization
+
+    @property
     def num_since_restart(self) -> int:
         """How many rewards were told since the last restart; all of them if there was none."""
         return self._standing.num_since_restart
@@ -379,7 +388,7 @@ class Bandit(Undisturbed):
     @property
     def rule(self) -> AcquisitionRule:
         """How the next point is chosen from the posterior."""
-        return self._acquisition
+        return self._rule_in(self._standing)
 
     @property
     def num_asked(self) -> int:
@@ -462,13 +471,13 @@ class Bandit(Undisturbed):
             time: as in ``ask``; nothing changes for the bandit.
         """
         standing, domain = self._now(time, context, candidates)
-        domain = standing.belief.in_round(domain, self._acquisition)
+        domain = standing.belief.in_round(domain, self._rule_in(standing))
         outstanding = standing.ledger.outstanding
         seed = seed_for(self.seed, standing.round, f"ask {len(outstanding)}")
-        pending, functions = outstanding if len(outstanding) else None, []
+        pending, functions, rule = outstanding if len(outstanding) else None, [], self._rule_in(standing)
         for part, own_seed in offering(standing.belief, seed):
             model = self._shown_by(part, standing.ledger)
-            functions.append(self._acquisition.function(model, self.width(part), pending, domain, own_seed))
+            functions.append(rule.function(model, self.width(part), pending, domain, own_seed))
         function = functions[0] if len(functions) == 1 else LargestOf(functions)
         return domain.of_action(function, self.candidates.example.shape[-1])
 
@@ -476,7 +485,7 @@ class Bandit(Undisturbed):
         """Return the point (1, d) to use if the run ended now: of those learned the one of the largest posterior mean.
 
         With a context it is the action (1, a) of the largest posterior mean in it, played or not; on a box the best of
-        a search.
+        a search. Where the prior is learned and was not fitted yet, that is done for this once.
 
         Args:
             context: as in ``ask``.
@@ -487,6 +496,7 @@ class Bandit(Undisturbed):
             EmptyHistoryError: if nothing was learned yet, or nothing of it counts any more.
         """
         standing, domain = self._now(time, context, candidates)
+        standing = settled(self._pieces, standing)
         return self.candidates.actions(standing.belief.recommend_in(domain if self.candidates.is_contextual else None))
 
     def restart(self) -> None:
@@ -500,7 +510,7 @@ class Bandit(Undisturbed):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the whole state: tensors, numbers and strings, which ``torch.load(weights_only=True)`` reads."""
-        return state_of(self._config(), self._standing, self._pieces.advice)
+        return state_of(self._config(), self._standing, self._pieces)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue where a bandit of the same configuration was saved; what this one knew is replaced.
@@ -521,7 +531,8 @@ class Bandit(Undisturbed):
         }
         saved = saved_state(state, self.candidates.example, self._pieces.num_stages, **words)
         answers, counts = saved_answers(state, self.candidates.example, self._pieces.advice)
-        after = replace(restored(self._pieces, saved), answers=answers)
+        fitted = None if self._pieces.learning is None else saved_prior(state, self._pieces.start)
+        after = replace(restored(self._pieces, saved, fitted), answers=answers)
         self._become(after)
         if self._pieces.advice is not None:
             self._pieces.advice.restore(counts)
@@ -588,11 +599,12 @@ class Bandit(Undisturbed):
         for now, (X, Y, stages) in zip(clocks, rounds, strict=True):
             pending = standing.ledger.pending.without(X, own)
             standing = learned(self._pieces, standing, X, Y, stages, pending, now, None)
+        self._warn_of_clipping(standing, 5)
         self._become(replace(standing, clock=standing.clock.undecided))
 
     def __repr__(self) -> str:
         return (
-            f"{type(self).__name__}(kernel={type(self._kernel).__name__}, regularization={self.regularization:g}, "
+            f"{type(self).__name__}(kernel={type(self.prior.kernel).__name__}, regularization={self.regularization:g}, "
             f"dictionary={self.dictionary!r}, width={self.width!r}, seed={self.seed}, round={self.round})"
         )
 
@@ -624,6 +636,12 @@ class Bandit(Undisturbed):
         self._outlook = None if ahead is None else Outlook(standing, ahead)
         self._standing = standing
 
+    def _warn_of_clipping(self, after: Standing, stacklevel: int) -> None:
+        """Say once that rewards are clipped, as many calls above, if some are that were not before."""
+        if not self._warned_of_clipping and (below := after.rewards_below(self._standing)) is not None:
+            self._warned_of_clipping = True
+            warn_of_clipping(below, after.hypothesis.prior.floor, stacklevel)
+
     def _known_ahead(self, standing: Standing) -> Lookahead | None:
         """Return the posterior with the batch so far pending if it was computed already."""
         return None if self._outlook is None else self._outlook.of(standing)
@@ -639,9 +657,20 @@ class Bandit(Undisturbed):
 
     def _chooser(self, standing: Standing, ahead: Lookahead, domain: Domain) -> Callable[[int], Tensor]:
         """Return what chooses the next point (1, d) in this round when so many are pending."""
-        rule, seed, number = self._acquisition, self.seed, standing.round
-        beta = self.width(standing.belief)
-        return lambda pending: ahead.choose(rule, beta, seed_for(seed, number, f"ask {pending}"), domain)
+        seed, number, beta = self.seed, standing.round, self.width(standing.belief)
+
+        def choose(pending: int) -> Tensor:
+            rule = self._rule_in(standing, pending)
+            return ahead.choose(rule, beta, seed_for(seed, number, f"ask {pending}"), domain)
+
+        return choose
+
+    def _rule_in(self, standing: Standing, num_pending: int = 0) -> AcquisitionRule:
+        """Return how the next point is chosen when so many are pending: spread until there is a prior to speak of."""
+        learning, number = self._pieces.learning, standing.ledger.num_learned
+        if learning is None or number >= learning.num_initial:
+            return self._acquisition
+        return SpreadRule(number + num_pending, seed_for(self.seed, 0, "spread"))
 
     def _shown_by(self, belief: Belief, ledger: Ledger) -> NystromGP | OnlineGP:
         """Return a posterior as a BoTorch model of its own, remembered while it stays."""

@@ -8,14 +8,18 @@ import torch
 from torch import Tensor
 
 from torch_kbandits.bandit.adaptation.restart_trigger import Prediction
-from torch_kbandits.bandit.advice import Advice, Advised
+from torch_kbandits.bandit.advice import Advised
 from torch_kbandits.bandit.pieces import Batches, Hypothesis, Pieces
 from torch_kbandits.bandit.state import STATE_FORMAT, SavedState
 from torch_kbandits.beliefs import Belief, EnsembleBelief, Lookahead
 from torch_kbandits.memory import Memory
+from torch_kbandits.numerics.gram import prior_mean
+from torch_kbandits.numerics.random import seed_for
 from torch_kbandits.observations.clock import Clock
 from torch_kbandits.observations.experts import Answers
 from torch_kbandits.observations.ledger import History, Ledger, Pending, joined
+from torch_kbandits.priors import LearnedPrior, Prior
+from torch_kbandits.priors.learned import NEVER, LastFit, Told
 
 #: Of the points of a batch that are told at once so many are looked at first, to see whether it is complete.
 _FIRST_LOOKED_AT = 256
@@ -33,6 +37,7 @@ class Standing:
         round: the number of the present round, counted from 0.
         summaries: of the blocks that the choice of a memory rests on.
         answers: what an expert said in this round, by the time of its question.
+        last_fit: when the prior was fitted last, if it is learned.
     """
 
     ledger: Ledger
@@ -42,6 +47,7 @@ class Standing:
     round: int = 0
     summaries: tuple[Any, ...] = ()
     answers: tuple[tuple[float, Answers], ...] = ()
+    last_fit: LastFit = NEVER
 
     def at(self, clock: Clock) -> Self:
         """Return the same at a time, which is not before the present one."""
@@ -53,6 +59,13 @@ class Standing:
         """The posterior of what counts now: of rewards, and of what an expert said at this time."""
         answers = self.answers_now
         return self.told if answers is None else cast(Belief, cast(Advised, self.told).advised(answers))
+
+    def rewards_below(self, before: "Standing") -> Tensor | None:
+        """Return the rewards (k,) that are clipped now and were not in an earlier standing; None if there are none."""
+        floor, told = self.hypothesis.prior.floor, self.ledger
+        Y = told.told_since(0 if self.last_fit is not before.last_fit else before.ledger.num_told).Y
+        below = Y[floor > Y]
+        return below if len(below) else None
 
     @property
     def answers_now(self) -> Answers | None:
@@ -83,12 +96,12 @@ def before_any(pieces: Pieces) -> Standing:
     staged = pieces.num_stages > 0
     ledger = Ledger.empty(pieces.candidates.example, staged=staged, timed=pieces.has_clock)
     hypothesis = _hypothesis_after(pieces, pieces.hypothesis, ())
-    return Standing(ledger, pieces.clock, pieces.prior(hypothesis), hypothesis)
+    return Standing(ledger, pieces.clock, pieces.belief(hypothesis), hypothesis)
 
 
 def restarted(pieces: Pieces, standing: Standing) -> Standing:
     """Return what is known once all that was told is forgotten; points stay pending."""
-    belief = pieces.prior(standing.hypothesis).at(standing.clock.now)
+    belief = pieces.belief(standing.hypothesis).at(standing.clock.now)
     return replace(standing, ledger=standing.ledger.restarted, told=belief, answers=())
 
 
@@ -118,7 +131,7 @@ def learned(
     standing = standing.at(clock)
     if pieces.trigger is not None:
         before = Prediction(*standing.told.moments(X), standing.told, standing.num_since_restart)
-        if pieces.trigger.is_triggered(Y, before):
+        if pieces.trigger.is_triggered(Y.clamp_min(standing.hypothesis.prior.floor), before):
             standing = restarted(pieces, standing)
     told = History(X, Y, torch.full((len(X),), standing.round, device=X.device), stages, clock.stamps(X))
     ahead = ahead if standing.told is known else None
@@ -126,31 +139,36 @@ def learned(
     held = () if _is_complete(pieces.filled, parts, standing.told, ahead) else (parts,)
     ledger, number = standing.ledger.with_told(told, held, pending), standing.round + 1
     changes = {"ledger": ledger, "round": number, "answers": (), "clock": clock.after_reward(number)}
+    after = replace(standing, **changes)
     if pieces.memories is not None and number % pieces.memories.block_size == 0:
         # Blocks may be judged by the whole history, in which rewards count that a batch rule keeps aside.
-        after = _with_memory(pieces, replace(standing, **changes), restarts=not pieces.memories.shares_history)
-        if after.ledger.num_forgotten > ledger.num_forgotten or after.hypothesis.memory != standing.hypothesis.memory:
-            return relearned(pieces, after, after.hypothesis)
-        changes |= {"ledger": after.ledger, "summaries": after.summaries}
+        after = _with_memory(pieces, after, restarts=not pieces.memories.shares_history)
+    if not held and pieces.learning is not None and pieces.learning.is_due(ledger.num_learned, standing.last_fit):
+        after = _with_prior(pieces, after)
+    if after.hypothesis is not standing.hypothesis or after.ledger.num_forgotten > ledger.num_forgotten:
+        return relearned(pieces, after, after.hypothesis)
     belief = standing.told
     if not held:
         generator = pieces.dictionary_generator(standing.ledger.num_learned)
-        belief = belief.learned(parts, pieces.dictionary, generator)
-    return replace(standing, **changes, told=belief.at(changes["clock"].now))
+        belief = belief.learned(standing.hypothesis.counted(parts), pieces.dictionary, generator)
+    return replace(after, told=belief.at(after.clock.now))
 
 
-def restored(pieces: Pieces, saved: SavedState) -> Standing:
-    """Return what a saved bandit knew, computed afresh from its history and its dictionary."""
+def restored(pieces: Pieces, saved: SavedState, fitted: tuple[Prior, LastFit] | None) -> Standing:
+    """Return what a saved bandit knew, computed afresh from its history, its dictionary and the prior it had fitted."""
     ledger = Ledger.restored(saved.history, saved.pending, saved.num_asked, saved.num_learned, saved.num_forgotten)
-    summaries = _summaries(pieces, pieces.hypothesis, saved.history, ())
-    hypothesis = _hypothesis_after(pieces, pieces.hypothesis, summaries)
-    belief = pieces.prior(hypothesis).at(saved.clock.now)
-    counting = saved.history.rows(slice(saved.num_forgotten, saved.num_learned))
+    prior, last_fit = fitted or (None, NEVER)
+    hypothesis = pieces.hypothesis if prior is None else pieces.hypothesis_of(prior, pieces.memory)
+    summaries = _summaries(pieces, hypothesis, saved.history, ())
+    hypothesis = _hypothesis_after(pieces, hypothesis, summaries)
+    belief = pieces.belief(hypothesis).at(saved.clock.now)
+    counting = hypothesis.counted(saved.history.rows(slice(saved.num_forgotten, saved.num_learned)))
     if len(counting.X):
         belief = belief.restored(counting, *saved.dictionaries)
     if isinstance(belief, EnsembleBelief) and saved.sums is not None:
         belief = belief.with_sums(saved.sums, len(counting.X))
-    return Standing(ledger, saved.clock, belief, hypothesis, saved.history.next_round, summaries)
+    number = saved.history.next_round
+    return Standing(ledger, saved.clock, belief, hypothesis, number, summaries, last_fit=last_fit)
 
 
 def relearned(pieces: Pieces, standing: Standing, hypothesis: Hypothesis) -> Standing:
@@ -164,7 +182,7 @@ def relearned(pieces: Pieces, standing: Standing, hypothesis: Hypothesis) -> Sta
     return replace(standing, told=belief, hypothesis=hypothesis)
 
 
-def state_of(config: dict[str, Any], standing: Standing, advice: Advice | None) -> dict[str, Any]:
+def state_of(config: dict[str, Any], standing: Standing, pieces: Pieces) -> dict[str, Any]:
     """Return the state of a bandit: tensors of its own, numbers and strings."""
     ledger, clock, told = standing.ledger, standing.clock, standing.told
     state = {
@@ -184,6 +202,16 @@ def state_of(config: dict[str, Any], standing: Standing, advice: Advice | None) 
         state["stages"] = [_dictionary_of(stage) for stage in told.stage_beliefs]
     if isinstance(told, EnsembleBelief):
         state["family"] = told.sums
+    if pieces.learning is not None:
+        prior = standing.hypothesis.prior
+        state["prior"] = {
+            "kernel": {name: value.clone() for name, value in prior.kernel.state_dict().items()},
+            "regularization": prior.regularization,
+            "mean": prior.mean if pieces.learning.mean is None else 0.0,
+            "floor": prior.floor,
+            **standing.last_fit._asdict(),
+        }
+    advice = pieces.advice
     if advice is None:
         return state
     answers = [{"now": now, **said.copied()._asdict()} for now, said in standing.answers]
@@ -245,7 +273,61 @@ def _hypothesis_after(pieces: Pieces, hypothesis: Hypothesis, summaries: tuple[A
     """Return the hypothesis with the memory that is in force once the blocks so far are summarised."""
     if pieces.memories is None:
         return hypothesis
-    return replace(hypothesis, memory=pieces.memories.choice(summaries, pieces.seed).memory)
+    memory = pieces.memories.choice(summaries, pieces.seed).memory
+    return hypothesis if memory == hypothesis.memory else replace(hypothesis, memory=memory)
+
+
+def settled(pieces: Pieces, standing: Standing) -> Standing:
+    """Return what is known under a prior that is fitted, also before the first fit is due; as it is if it is given."""
+    if pieces.learning is None or standing.last_fit is not NEVER:
+        return standing
+    after = _with_prior(pieces, standing, early=True)
+    return standing if after is standing else relearned(pieces, after, after.hypothesis)
+
+
+def _with_prior(pieces: Pieces, standing: Standing, *, early: bool = False) -> Standing:
+    """Return the same with the prior fitted again; what was learned is to be learned anew under it.
+
+    Of few rewards the units alone are fitted, unless this is to be done early.
+    """
+    learning, ledger, hypothesis = cast(LearnedPrior, pieces.learning), standing.ledger, standing.hypothesis
+    history, hidden = ledger.in_one_part.told[0], pieces.hidden_columns
+    learned = history.rows(slice(ledger.num_forgotten, ledger.num_learned))
+    counting = _counting(hypothesis, learned, standing.clock.now)
+    if len(counting.X) < 2:
+        return standing
+    first = [*dict.fromkeys(history.Y.tolist())][: learning.num_initial]
+    told = Told(
+        X=counting.X[:, hidden:],
+        Y=counting.Y,
+        expected=None if learning.mean is None else _expected(hypothesis, counting.X),
+        known=torch.cat([history.X[:, hidden:], *pieces.listed]),
+        first=history.Y.new_tensor(first),
+        changes=hypothesis.memory is not None,
+        groups=pieces.groups,
+    )
+    units_only, seed = len(counting.X) < learning.num_initial, seed_for(pieces.seed, ledger.num_learned, "fit")
+    prior = learning.fitted(told, seed, units_only=units_only and not early)
+    last = NEVER if units_only else LastFit(ledger.num_learned, len(counting.X))
+    fitted = pieces.hypothesis_of(prior, hypothesis.memory)
+    # Memories are compared under the prior that is in force, as after a bandit was loaded.
+    summaries = _summaries(pieces, fitted, history, ())
+    fitted = _hypothesis_after(pieces, fitted, summaries)
+    return replace(standing, hypothesis=fitted, last_fit=last, summaries=summaries)
+
+
+def _expected(hypothesis: Hypothesis, X: Tensor) -> Tensor:
+    """Return the prior means of points (n, d), (n,)."""
+    return X.new_zeros(len(X)) if hypothesis.mean is None else prior_mean(hypothesis.mean, X)
+
+
+def _counting(hypothesis: Hypothesis, learned: History, now: float) -> History:
+    """Return what counts of a history at a time."""
+    memory = hypothesis.memory
+    if memory is not None and learned.times is not None:
+        noise = memory.noise(learned.times, now, hypothesis.regularization)
+        learned = learned.rows(noise.isfinite())
+    return learned
 
 
 def _belief_of(pieces: Pieces, learned: History, hypothesis: Hypothesis, now: float, num_learned: int) -> Belief:
@@ -261,10 +343,7 @@ def _belief_of(pieces: Pieces, learned: History, hypothesis: Hypothesis, now: fl
         now: the time.
         num_learned: how many rewards were learned in the end of it, counted from the first ever.
     """
-    belief, memory = pieces.prior(hypothesis).at(now), hypothesis.memory
-    if memory is not None and learned.times is not None:
-        noise = memory.noise(learned.times, now, belief.regularization.double())
-        learned = learned.rows(noise.isfinite())
+    belief, learned = pieces.belief(hypothesis).at(now), hypothesis.counted(_counting(hypothesis, learned, now))
     number = len(learned.X)
     start, stop = 0, number if pieces.dictionary is None else 1
     while start < number:

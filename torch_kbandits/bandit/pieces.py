@@ -1,7 +1,8 @@
 """The pieces that a bandit is made of: which go together, what tells them from others, and how batches fill."""
 
+import math
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple, cast
@@ -30,8 +31,8 @@ from torch_kbandits.numerics.gram import check_kernel, prior_mean, prior_varianc
 from torch_kbandits.numerics.random import generator_for
 from torch_kbandits.observations.clock import Clock
 from torch_kbandits.observations.ledger import History
-from torch_kbandits.priors.families import Family
-from torch_kbandits.priors.means import PriorMean, mean_over, own_mean
+from torch_kbandits.priors import Family, LearnedPrior, Prior
+from torch_kbandits.priors.means import mean_over
 
 #: In single precision a regularization below this fraction of the prior variance drowns in rounding.
 _FLOAT32_REGULARIZATION = 1e-4
@@ -112,17 +113,30 @@ class Hypothesis:
     """What is taken for true of the function and of its rewards. A run may go on under another: see ``relearned``.
 
     Attributes:
-        kernel: the prior covariance of the function at one time.
-        regularization: λ > 0, in reward units squared.
+        prior: of the function at one time, and of its noise.
         memory: which observations count at a time; None where all do. A bandit that starts without one has no clock, so
             one that may get one starts with ``KeepAll()``; a prior on time needs points that know the time.
-        mean: the prior mean; None for zero.
+        mean: the prior mean of points as the candidates have them; None for zero.
     """
 
-    kernel: Kernel
-    regularization: float
+    prior: Prior
     memory: Memory | None
     mean: Mean | None = None
+
+    @property
+    def kernel(self) -> Kernel:
+        """The prior covariance of the function at one time."""
+        return self.prior.kernel
+
+    @property
+    def regularization(self) -> float:
+        """λ > 0, in reward units squared."""
+        return self.prior.regularization
+
+    def counted(self, told: History) -> History:
+        """Return what was told with rewards as they count."""
+        floor = self.prior.floor
+        return told if floor == -math.inf else told._replace(Y=told.Y.clamp_min(floor))
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,8 +145,7 @@ class Pieces:
 
     Args:
         candidates: what may be played; under a memory that is a prior on time their points get a column of it.
-        kernel: the prior covariance; a copy is kept.
-        regularization: λ > 0, in reward units squared.
+        prior: what is assumed of rewards, given or to be learned.
         dictionary: which played points span the approximation; None for the exact posterior.
         width: the confidence width; None, which becomes 0, only for acquisitions that use none.
         acquisition: how the next point is chosen from the posterior.
@@ -142,16 +155,19 @@ class Pieces:
         trigger: when to restart; None for never.
         memories: which memory is in force, block by block; None for the same in all rounds.
         advice: who is asked about the present before a choice; None for nobody.
-        mean: the prior mean; None for zero.
-        family: the hypotheses that take turns; None for one, the kernel, λ, memory and mean given here.
+        family: the hypotheses that take turns; None for one, the prior and the memory given here.
+
+    Attributes:
+        start: the prior before any reward.
+        hypothesis: what is taken for true then.
+        hypotheses: those of the family; none without.
 
     Raises:
         InputError: if a piece does not fit, or two of them do not go together.
     """
 
     candidates: Candidates
-    kernel: Kernel
-    regularization: float
+    prior: Prior | LearnedPrior
     dictionary: DictionaryRule | None
     width: Width | None
     acquisition: AcquisitionRule
@@ -161,15 +177,14 @@ class Pieces:
     trigger: RestartTrigger | None = None
     memories: MemoryChoice | None = None
     advice: Advice | None = None
-    mean: PriorMean | None = None
     family: Family | None = None
+    start: Prior = field(init=False)
     hypothesis: Hypothesis = field(init=False)
     hypotheses: tuple[Hypothesis, ...] = field(init=False)
 
     def __post_init__(self) -> None:
         checks.instance("candidates", self.candidates, Candidates, "Arms or a Box")
-        checks.instance("kernel", self.kernel, Kernel, "a GPyTorch kernel")
-        checks.keep(self, regularization=checks.positive, seed=checks.whole_number)
+        checks.keep(self, seed=checks.whole_number)
         if self.memory is not None:
             checks.instance("memory", self.memory, Memory, "a memory such as SlidingWindow(500)")
         if self.trigger is not None:
@@ -180,10 +195,13 @@ class Pieces:
         if self.family is not None:
             checks.instance("family", self.family, Family, "a Family of hypotheses")
             self._check_family()
-        for memory in self._all_memories:
-            self._check_memory(memory)
         if self._has_priors_on_time:
             object.__setattr__(self, "candidates", timed(self.candidates))
+        start = self.prior
+        if isinstance(start, LearnedPrior):
+            start = start.started(self.candidates.example.shape[-1] - self.hidden_columns, self.groups)
+        for memory in self._all_memories:
+            self._check_memory(memory, start.regularization)
         if self.dictionary is not None:
             checks.instance("dictionary", self.dictionary, DictionaryRule, "a rule such as RidgeLeverageSampling()")
         checks.instance("acquisition", self.acquisition, AcquisitionRule, "a rule such as UpperConfidenceRule()")
@@ -198,14 +216,12 @@ class Pieces:
                     "candidates that stay under a memory that is no prior on time."
                 )
         for memory in self._all_memories or (None,):
-            for kernel in self._all_kernels:
+            for kernel in self._all_kernels(start.kernel):
                 check_kernel(self._kernel_under(memory, kernel), self.candidates.example)
-        self._check_rule()
+        self._check_rule(start.kernel)
         object.__setattr__(self, "width", ConstantWidth(0.0) if self.width is None else self.width)
-        object.__setattr__(self, "kernel", deepcopy(self.kernel))
-        object.__setattr__(self, "mean", None if self.mean is None else own_mean(self.mean))
-        hypothesis = Hypothesis(self.kernel, self.regularization, self.memory, self._mean_over(self.mean))
-        object.__setattr__(self, "hypothesis", hypothesis)
+        object.__setattr__(self, "start", start)
+        object.__setattr__(self, "hypothesis", self.hypothesis_of(start, self.memory))
         object.__setattr__(self, "hypotheses", tuple(self._all_hypotheses()))
 
     @property
@@ -221,27 +237,21 @@ class Pieces:
         own = [] if self.family is None else [each.memory for each in self.family.variants]
         return tuple(memory for memory in (self.memory, *own) if memory is not None)
 
-    @property
-    def _all_kernels(self) -> tuple[Kernel, ...]:
-        """The prior covariances of the function that may be taken for true."""
-        own = [] if self.family is None else [each.kernel for each in self.family.variants]
-        return self.kernel, *(kernel for kernel in own if kernel is not None)
+    def _all_kernels(self, own: Kernel) -> tuple[Kernel, ...]:
+        """Return the prior covariances of the function that may be taken for true, the bandit's own first."""
+        others = [] if self.family is None else [each.kernel for each in self.family.variants]
+        return own, *(kernel for kernel in others if kernel is not None)
 
     def _all_hypotheses(self) -> Iterator[Hypothesis]:
         """Yield those of the family; what one leaves out is as the bandit has it."""
-        base = self.hypothesis
+        base, memory = self.start, self.memory
         # With a clock all have a memory, since points may know the time for the sake of one.
-        memory = KeepAll() if base.memory is None and self._all_memories and self.memories is None else base.memory
+        memory = KeepAll() if memory is None and self._all_memories and self.memories is None else memory
         for each in () if self.family is None else self.family.variants:
-            yield Hypothesis(
-                base.kernel if each.kernel is None else deepcopy(each.kernel),
-                base.regularization if each.regularization is None else each.regularization,
-                memory if each.memory is None else each.memory,
-                base.mean if each.mean is None else self._mean_over(own_mean(each.mean)),
-            )
-
-    def _mean_over(self, mean: PriorMean | None) -> Mean | None:
-        return None if mean is None else mean_over(self.candidates, cast(Mean, mean))
+            own = {
+                name: word for name in ("kernel", "regularization", "mean") if (word := getattr(each, name)) is not None
+            }
+            yield self.hypothesis_of(replace(base, **own), memory if each.memory is None else each.memory)
 
     @property
     def _has_priors_on_time(self) -> bool:
@@ -257,12 +267,42 @@ class Pieces:
     def words(self) -> dict[str, Any]:
         """The arguments of ``Bandit`` that make it again, without choosing its pieces anew."""
         words = {field.name: getattr(self, field.name) for field in fields(self) if field.init}
-        return {name: word for name, word in words.items() if word is not None or name not in _ADDED_LAST}
+        if isinstance(self.prior, Prior) and self.prior.floor == -math.inf:
+            prior = words.pop("prior")
+            words |= {"kernel": prior.kernel, "regularization": prior.regularization, "mean": prior.mean}
+        return {name: word for name, word in words.items() if name not in _ADDED_LAST or not _is_nothing(word)}
 
     @property
     def filled(self) -> Batches:
         """The batches that are filled with the candidates."""
         return Batches(self.batches, self.candidates)
+
+    @property
+    def learning(self) -> LearnedPrior | None:
+        """How the prior is learned; None where it is given."""
+        return self.prior if isinstance(self.prior, LearnedPrior) else None
+
+    def hypothesis_of(self, prior: Prior, memory: Memory | None) -> Hypothesis:
+        """Return what is taken for true under a prior and a memory."""
+        return Hypothesis(prior, memory, None if _is_nothing(prior.mean) else mean_over(self.candidates, prior.mean))
+
+    @property
+    def hidden_columns(self) -> int:
+        """How many columns of points, the first, the kernel given does not see: a prior on time sees the time."""
+        return int(self._has_priors_on_time)
+
+    @property
+    def groups(self) -> Sequence[int] | None:
+        """Of each column that the kernel of the prior sees the number of its parameter; None: each is one."""
+        return None if self.candidates.is_timed > self.hidden_columns else untimed(self.candidates).groups
+
+    @property
+    def listed(self) -> list[Tensor]:
+        """Points (k, d) of which some may always be played, as the kernel of the prior sees them, if they are known."""
+        space = untimed(self.candidates)
+        if space.is_contextual or self.candidates.is_timed > self.hidden_columns:
+            return []
+        return [part for part in (space.domain.arms, space.domain.bounds) if part is not None]
 
     @property
     def num_stages(self) -> int:
@@ -278,7 +318,7 @@ class Pieces:
         """The first column by which a point is known again: it may be told at another time than it was asked for."""
         return int(self.candidates.is_timed)
 
-    def prior(self, hypothesis: Hypothesis) -> Belief:
+    def belief(self, hypothesis: Hypothesis) -> Belief:
         """Return the belief before any reward, under the hypothesis that is in force."""
         if self.family is not None:
             parts, width = tuple(map(self._belief_under, self.hypotheses)), cast(Width, self.width)
@@ -332,6 +372,10 @@ class Pieces:
 
     def _check_family(self) -> None:
         """Refuse a family with what it has no meaning for."""
+        if isinstance(self.prior, LearnedPrior):
+            raise InputError(
+                "A family has hypotheses that are given, so none is learned: give a Prior, or leave out the family."
+            )
         given = {"memories": self.memories, "advice": self.advice}
         if others := [name for name, piece in given.items() if piece is not None]:
             raise InputError(
@@ -343,8 +387,8 @@ class Pieces:
                 "it: leave out family, or use UpperConfidenceRule or ThompsonRule."
             )
 
-    def _check_rule(self) -> None:
-        """Refuse a rule that cannot choose among such candidates.
+    def _check_rule(self, kernel: Kernel) -> None:
+        """Refuse a rule that cannot choose among such candidates under such a kernel.
 
         Raises:
             InputError: if it cannot.
@@ -354,16 +398,16 @@ class Pieces:
             raise InputError("A choice through stages needs a finite set of actions: give actions instead of bounds.")
         if self.acquisition.draws_functions and candidates.is_stored:
             for memory in self._all_memories or (None,):
-                for kernel in self._all_kernels:
-                    wave_prior(self._kernel_under(memory, kernel), self.candidates.example.shape[-1])
+                for each in self._all_kernels(kernel):
+                    wave_prior(self._kernel_under(memory, each), self.candidates.example.shape[-1])
 
-    def _check_memory(self, memory: Memory) -> None:
-        """Refuse a memory in which nothing ever counts.
+    def _check_memory(self, memory: Memory, level: float) -> None:
+        """Refuse a memory in which nothing ever counts at a noise variance.
 
         Raises:
             InputError: if it does not fit.
         """
-        now, level = torch.zeros(1, dtype=torch.float64), self.regularization
+        now = torch.zeros(1, dtype=torch.float64)
         if not bool(memory.noise(now, 0.0, level).isfinite()):
             raise InputError(
                 f"{memory!r} drops an observation of noise variance {level:g} as soon as it is made: let the largest "
@@ -381,10 +425,14 @@ class Pieces:
         """Return all that must agree between a saved state and the bandit that loads it, by name."""
         config: dict[str, Any] = {"seed": self.seed}
         config |= {f"candidates.{key}": value for key, value in self.candidates.describe().items()}
-        config |= describe_kernel(self.kernel)
-        config["regularization"] = self.regularization
-        if self.mean is not None:
-            describe_value("mean", self.mean, config)
+        if isinstance(self.prior, LearnedPrior):
+            describe_value("prior", self.prior, config)
+        else:
+            config |= describe_kernel(self.prior.kernel) | {"regularization": self.prior.regularization}
+            if not _is_nothing(self.prior.mean):
+                describe_value("mean", self.prior.mean, config)
+            if self.prior.floor != -math.inf:
+                config["floor"] = self.prior.floor
         if self.family is not None:
             describe_value("family", self.family, config)
         names = ["acquisition", "batches", "dictionary", "width"]
@@ -396,11 +444,13 @@ class Pieces:
 
     def warn_of_far_rewards(self, told: History, kernel_bound: Tensor, stacklevel: int) -> None:
         """Say that the first rewards are all far above or below what was expected, if so, as many calls above."""
+        if isinstance(self.prior, LearnedPrior):
+            return
         mean = self.hypothesis.mean
         with torch.no_grad():
             expected = torch.zeros_like(told.Y) if mean is None else prior_mean(mean, told.X)
         least, largest = (told.Y - expected).aminmax()
-        scale = (float(kernel_bound) + self.regularization) ** 0.5
+        scale = (float(kernel_bound) + self.prior.regularization) ** 0.5
         if max(float(least), -float(largest)) > _FAR * scale:
             warnings.warn(
                 f"The first {len(told.Y)} rewards are around {float(told.Y.mean()):.4g}, and "
@@ -412,15 +462,31 @@ class Pieces:
 
     def warn_of_single_precision(self, stacklevel: int) -> None:
         """Say that λ is too small for the dtype, if so, ``stacklevel`` calls above this one."""
-        example = self.candidates.example
-        if example.dtype == torch.float64:
+        example, prior = self.candidates.example, self.prior
+        if example.dtype == torch.float64 or isinstance(prior, LearnedPrior):
             return
         with torch.no_grad():
-            scale = float(prior_variance(deepcopy(self.kernel).to(example), example).max())
-        if self.regularization < _FLOAT32_REGULARIZATION * scale:
+            scale = float(prior_variance(deepcopy(prior.kernel).to(example), example).max())
+        if prior.regularization < _FLOAT32_REGULARIZATION * scale:
             warnings.warn(
-                f"regularization={self.regularization:g} is tiny for {example.dtype} (prior variance "
+                f"regularization={prior.regularization:g} is tiny for {example.dtype} (prior variance "
                 f"{scale:g}): the confidence widths drown in rounding. Use float64 candidates.",
                 TheoryWarning,
                 stacklevel=stacklevel + 1,
             )
+
+
+def warn_of_clipping(below: Tensor, floor: float, stacklevel: int) -> None:
+    """Say that rewards (k,) count as if they were higher, as many calls above."""
+    warnings.warn(
+        f"{len(below)} reward(s) lie far below the others, down to {float(below.min()):.6g}, and count as "
+        f"{floor:.6g}, so that the others can be told apart. That is right for penalties. If they are losses whose "
+        "mean matters, say clip=False.",
+        KernelBanditWarning,
+        stacklevel=stacklevel + 1,
+    )
+
+
+def _is_nothing(word: Any) -> bool:
+    """Say whether a word says what holds without it."""
+    return word is None or (isinstance(word, float) and word == 0.0)

@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -18,6 +19,8 @@ from torch_kbandits.errors import InputError, StateMismatchError
 from torch_kbandits.observations.clock import Clock
 from torch_kbandits.observations.experts import Answers
 from torch_kbandits.observations.ledger import History, Pending, check_rounds, checked_stages, rewards
+from torch_kbandits.priors import Prior
+from torch_kbandits.priors.learned import LastFit
 
 #: Version of the layout of ``Bandit.state_dict``.
 STATE_FORMAT = 3
@@ -89,6 +92,15 @@ _OTHER_PARTS: dict[str, tuple[type, ...]] = {
     "num_forgotten": (int,),
     "clock": (Mapping,),
     "family": (Tensor,),
+    "prior": (Mapping,),
+}
+_PRIOR: dict[str, tuple[type, ...]] = {
+    "kernel": (Mapping,),
+    "regularization": (float, int),
+    "mean": (float, int),
+    "floor": (float, int),
+    "number": (int,),
+    "counted": (int,),
 }
 _ANSWER: dict[str, tuple[type, ...]] = {
     "now": (int, float),
@@ -263,6 +275,30 @@ def saved_state(
     history = History(X.clone(), Y.clone(), saved.rounds.to(example.device).clone(), stages, times)
     outstanding = Pending(pending.clone(), ids, pending_stages)
     return SavedState(history, tuple(dictionaries), outstanding, num_asked, num_learned, num_forgotten, clock, sums)
+
+
+def saved_prior(state: Mapping[str, Any], start: Prior) -> tuple[Prior, LastFit]:
+    """Return the prior that a bandit had fitted, and when.
+
+    Args:
+        state: what ``Bandit.state_dict`` returned.
+        start: the prior before any reward, whose kernel has the form of all that are fitted.
+
+    Raises:
+        StateMismatchError: if something is missing or does not fit together.
+    """
+    check_parts(state, {"prior": (Mapping,)})
+    saved = state["prior"]
+    check_parts(saved, _PRIOR, prefix="prior.")
+    kernel = deepcopy(start.kernel)
+    try:
+        kernel.load_state_dict({name: value.to(torch.float64) for name, value in saved["kernel"].items()})
+        mean = checks.finite_number("the saved mean", saved["mean"])
+        prior = Prior(kernel, saved["regularization"], mean, float(saved["floor"]))
+        last = LastFit(*(checks.non_negative_integer(name, saved[name]) for name in LastFit._fields))
+    except (AttributeError, InputError, RuntimeError, TypeError) as error:
+        raise StateMismatchError(f"The state is damaged: {error}") from error
+    return prior, last
 
 
 def saved_answers(

@@ -57,7 +57,7 @@ class EnsembleBelief(BeliefOf):
         rates = torch.stack([_rate(part, self.width) for part in self.stage_beliefs])
         self.trials = replace(trials, rates=rates)
         self.leader = self.rule.leader(self.trials)
-        self.leading = self.posterior
+        self.leading: Belief = self.stage_beliefs[self.leader]
         self.kernel, self.regularization = self.posterior.kernel, self.posterior.regularization
         self.prior_mean = self.posterior.prior_mean
 

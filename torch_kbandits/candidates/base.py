@@ -1,6 +1,7 @@
 """What every kind of candidates offers."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any
 
 from torch import Tensor
@@ -31,6 +32,9 @@ class Candidates(ABC):
 
     #: Whether that set is not in memory, so that it is read part by part.
     is_stored: bool = False
+
+    #: Of each column of points without the time the number of its parameter, (d,), where one takes several; else None.
+    groups: Sequence[int] | None = None
 
     #: Number of columns before the action: of the time and of the context.
     context_dim: int = 0

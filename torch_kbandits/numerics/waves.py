@@ -137,7 +137,7 @@ def wave_frequencies(kernel: Kernel, dimension: int, number: int, generator: tor
 def has_waves(kernel: Kernel, dimension: int) -> bool:
     """Say whether there are random Fourier features of a kernel on points of a dimension."""
     try:
-        wave_frequencies(deepcopy(kernel).double().cpu(), dimension, 2, torch.Generator())
+        wave_frequencies(kernel, dimension, 2, torch.Generator())
     except UnsupportedError:
         return False
     return True

@@ -1,19 +1,20 @@
-"""What a bandit has to be given, from data: the kernel, the noise and the units of the rewards."""
+"""What a bandit has to be given, from data: the kernel, the noise and the mean of the rewards, in their units."""
 
 import math
 import warnings
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 from botorch.exceptions.errors import ModelFittingError
 from botorch.exceptions.warnings import BotorchWarning
 from botorch.fit import fit_gpytorch_mll
 from botorch.models import SingleTaskGP
-from gpytorch.constraints import GreaterThan
+from gpytorch.constraints import GreaterThan, Positive
 from gpytorch.kernels import Kernel, MaternKernel, ScaleKernel
+from gpytorch.likelihoods import GaussianLikelihood
 from gpytorch.means import ZeroMean
 from gpytorch.mlls import ExactMarginalLogLikelihood
 from gpytorch.priors import GammaPrior, LogNormalPrior
@@ -26,6 +27,8 @@ from torch_kbandits.kernels import GroupedKernel
 from torch_kbandits.numerics.gram import check_kernel
 from torch_kbandits.numerics.random import seeded
 from torch_kbandits.observations.ledger import rewards
+from torch_kbandits.priors.means import PriorMean
+from torch_kbandits.priors.prior import Prior
 
 #: Rewards whose deviation is this fraction of their size are equal to rounding.
 _EQUAL = 1e-12
@@ -40,31 +43,11 @@ _ENOUGH_ABOVE = 4
 #: Where rewards far below are put, in the same units. On a bowl with holes 20 found less.
 _FAR_COUNTS = 5.0
 
+#: The largest deviation of rewards whose square is far from overflow.
+_LARGEST_SCALE = 1e140
+
 #: The least length scale, as in BoTorch.
 _SHORTEST = 0.025
-
-
-@dataclass(frozen=True)
-class FittedPrior:
-    """A prior for rewards that are brought to mean 0 and variance 1.
-
-    Attributes:
-        kernel: the prior covariance of scaled rewards.
-        regularization: λ > 0, the noise variance of scaled rewards.
-        center: the mean of the rewards, in their units.
-        scale: their standard deviation, in their units; 1 where they are all equal.
-        floor: in their units: a reward below counts as if it were this one, also in center and scale.
-    """
-
-    kernel: Kernel
-    regularization: float
-    center: float
-    scale: float
-    floor: float = -math.inf
-
-    def scaled(self, Y: Tensor) -> Tensor:
-        """Return rewards (n,) in units of the prior."""
-        return (Y.clamp_min(self.floor) - self.center) / self.scale
 
 
 def default_kernel(dimension: int, groups: Sequence[int] | None = None) -> ScaleKernel:
@@ -152,17 +135,16 @@ def floor_below(Y: Tensor, lowest: float | None = None) -> float:
     return median - _FAR_COUNTS * (best - median) if lowest < floor else floor
 
 
-def fit_prior(
-    X: Tensor, Y: Any, kernel: Kernel | None = None, *, floor: float | None = None, seed: int = 0
-) -> FittedPrior:
-    """Fit kernel and noise to rewards by their marginal posterior, as BoTorch does, with a prior mean of zero.
+def fit_prior(X: Tensor, Y: Any, kernel: Kernel | None = None, *, floor: float | None = None, seed: int = 0) -> Prior:
+    """Fit kernel, noise and mean to rewards by their marginal posterior; a ``Bandit`` takes the result as ``prior``.
 
-    The result is what a ``Bandit`` needs: ``kernel`` and ``regularization``, for rewards ``scaled(Y)``.
+    The fit is in units in which rewards have mean 0 and variance 1, and what it returns in theirs.
 
     Args:
-        X: points (n, d), in double precision, n >= 2; of the unit cube if no kernel is given.
+        X: points (n, d), in double precision, n >= 2.
         Y: rewards (n,), as in ``Bandit.tell``.
-        kernel: any GPyTorch kernel with free parameters, which is copied; else ``default_kernel(d)``.
+        kernel: any GPyTorch kernel with free parameters, which is copied; its variance is in units of that of Y. Unless
+            given ``default_kernel(d)``, each column divided by its range if it leaves [0, 1].
         floor: a reward below counts as if it were this one; ``floor_below(Y)`` unless given, minus infinity to take
             all as they are.
         seed: of the restarts that BoTorch makes where a fit fails.
@@ -182,10 +164,97 @@ def fit_prior(
         checks.instance("kernel", kernel, Kernel, "a GPyTorch kernel")
         check_kernel(kernel, X[:1])
     floor = floor_below(Y) if floor is None else float(floor)
-    center, scale = center_and_scale(Y.clamp_min(floor))
-    kernel = default_kernel(X.shape[-1]) if kernel is None else deepcopy(kernel)
-    targets = ((Y.clamp_min(floor) - center) / scale).unsqueeze(-1)
-    model = SingleTaskGP(X, targets, covar_module=kernel, mean_module=ZeroMean(), outcome_transform=None)
+    spans = None if kernel is not None else column_spans(X)
+    units = Units.of(Y, floor=floor, spans=spans)
+    return units.prior(*fitted(X, Y, default_kernel(X.shape[-1]) if kernel is None else kernel, units, seed=seed))
+
+
+@dataclass(frozen=True, eq=False)
+class Units:
+    """Those in which rewards have mean 0 and variance 1, and columns a range of about 1.
+
+    Attributes:
+        center: what is subtracted of rewards, in their units.
+        scale: what they are divided by then.
+        floor: a reward below counts as if it were this one, in units of rewards.
+        spans: what the columns of points are divided by, (d,), under a ``default_kernel``; None under any other, which
+            sees points as they are.
+    """
+
+    center: float
+    scale: float
+    floor: float = -math.inf
+    spans: Tensor | None = None
+
+    @classmethod
+    def of(cls, Y: Tensor, *, centered: bool = False, floor: float = -math.inf, spans: Tensor | None = None) -> "Units":
+        """Return the units of rewards (n,).
+
+        Args:
+            Y: the rewards.
+            centered: whether their mean is known to be 0.
+            floor: as above.
+            spans: as above.
+
+        Raises:
+            InputError: if they differ by so much that squares overflow.
+        """
+        center, scale = center_and_scale(Y.clamp_min(floor))
+        if centered:
+            center, scale = 0.0, math.hypot(center, scale)
+        if scale > _LARGEST_SCALE:
+            raise InputError(f"Y differs by about {scale:.3g}, whose square overflows: divide it by a number.")
+        return cls(center, scale, floor, spans)
+
+    def rewards(self, Y: Tensor) -> Tensor:
+        """Return rewards (n,) in these units."""
+        return (Y.clamp_min(self.floor) - self.center) / self.scale
+
+    def prior(self, kernel: Kernel, noise: float, mean: PriorMean | None = None) -> Prior:
+        """Return a prior in units of rewards and of points as they are, of which nothing is free.
+
+        Args:
+            kernel: in these units; it stays as it is.
+            noise: λ in these units.
+            mean: the prior mean in units of rewards; None for the centre.
+        """
+        base, variance = deepcopy(kernel), 1.0
+        if type(base) is ScaleKernel and base.active_dims is None and not base.batch_shape:
+            base, variance = base.base_kernel, float(base.outputscale.detach())
+        if self.spans is not None:
+            base = _spanning(base, self.spans)
+        whole = ScaleKernel(base).double()
+        whole.outputscale = torch.tensor(variance * self.scale**2, dtype=torch.float64)  # GPyTorch rounds a float
+        whole.eval().requires_grad_(False)
+        return Prior(whole, noise * self.scale**2, self.center if mean is None else mean, self.floor)
+
+
+def fitted(
+    X: Tensor, Y: Tensor, kernel: Kernel, units: Units, *, noise: float | None = None, seed: int = 0
+) -> tuple[Kernel, float]:
+    """Return kernel and λ of the largest marginal posterior, in these units; see ``fit_prior``.
+
+    Args:
+        X: points (n, d), in double precision.
+        Y: rewards (n,), in their own units.
+        kernel: whose free parameters are fitted, in these units; it stays as it is.
+        units: of rewards and points.
+        noise: λ in these units where it is known; else it is fitted.
+        seed: of the restarts.
+    """
+    likelihood = None
+    if noise is not None:
+        likelihood = GaussianLikelihood(noise_constraint=Positive()).to(X)
+        likelihood.noise = X.new_tensor(noise)
+        likelihood.requires_grad_(False)
+    model = SingleTaskGP(
+        X if units.spans is None else X / units.spans,
+        units.rewards(Y).unsqueeze(-1),
+        likelihood=likelihood,
+        covar_module=deepcopy(kernel),
+        mean_module=ZeroMean(),
+        outcome_transform=None,
+    )
     untouched = deepcopy(model.state_dict())
     try:
         with seeded(seed), warnings.catch_warnings():
@@ -197,7 +266,34 @@ def fit_prior(
         warnings.warn(
             f"The kernel could not be fitted to {len(X)} reward(s) and stays as it was: {error}",
             KernelBanditWarning,
-            stacklevel=2,
+            stacklevel=3,
         )
-    noise = float(model.likelihood.noise.detach())  # pyright: ignore[reportCallIssue]
-    return FittedPrior(kernel.eval().requires_grad_(False), noise, center, scale, floor)
+    found = float(model.likelihood.noise.detach())  # pyright: ignore[reportCallIssue]
+    return cast(Kernel, model.covar_module), found
+
+
+def column_spans(X: Tensor, groups: Sequence[int] | None = None) -> Tensor:
+    """Return the range of each column of points (n, d) that leaves [0, 1], and 1 for the others, (d,).
+
+    Args:
+        X: the points.
+        groups: of each column the number of its parameter: columns of one have one range.
+    """
+    least, largest = X.double().aminmax(dim=0)
+    spans = torch.where((least < 0.0) | (largest > 1.0), largest - least, 1.0)
+    spans = torch.where(spans > 0.0, spans, 1.0)
+    if groups is None:
+        return spans
+    return torch.stack([spans[[each == group for each in groups]].max() for group in groups])
+
+
+def _spanning(base: Kernel, spans: Tensor) -> Kernel:
+    """Return the stationary part of a ``default_kernel`` of columns divided by their ranges as one of columns."""
+    if isinstance(base, GroupedKernel):
+        own = GroupedKernel(base.base_kernel, base.groups).to(spans)
+        first = [base.groups.index(group) for group in range(max(base.groups) + 1)]
+        own.lengthscale = base.lengthscale.detach() * spans[first]
+    else:
+        own = MaternKernel(nu=2.5, ard_num_dims=len(spans)).to(spans)
+        own.lengthscale = cast(Tensor, base.lengthscale).detach() * spans
+    return own

@@ -35,7 +35,7 @@ class FunctionMean(Mean):
         """
         points = x.reshape(-1, x.shape[-1])
         values = torch.as_tensor(self.function(points)).to(x)
-        if values.numel() != len(points) or not bool(torch.isfinite(values).all()):
+        if values.shape not in ((len(points),), (len(points), 1)) or not checks.all_finite(values):
             raise InputError(
                 f"mean must return a finite number for each of {len(points)} points (n, d), a tensor (n,), "
                 f"got {checks.describe(values)}."
@@ -99,10 +99,12 @@ def own_mean(mean: PriorMean) -> PriorMean | None:
         return deepcopy(mean)
     if callable(mean):
         return mean
+    if isinstance(mean, Tensor) and (mean.is_complex() or mean.dtype == torch.bool):
+        raise InputError(f"mean must be real numbers, got {checks.describe(mean)}.")
     if isinstance(mean, (Tensor, Sequence, np.ndarray)) and not isinstance(mean, str) and np.ndim(mean):
         try:
-            values = mean if isinstance(mean, Tensor) else torch.from_numpy(np.asarray(mean, dtype=float))
-            return checks.finite("mean", values.detach().clone())
+            values = mean.detach() if isinstance(mean, Tensor) else torch.from_numpy(np.asarray(mean, dtype=float))
+            return checks.finite("mean", values.to(torch.float64, copy=True))
         except (TypeError, ValueError, RuntimeError) as error:
             raise InputError(f"mean must be numbers, got {checks.describe(mean)}: {error}") from None
     return checks.finite_number("mean", mean) or None
@@ -120,19 +122,19 @@ def mean_over(candidates: Candidates, mean: PriorMean) -> Mean:
     """
     kind, example = untimed(candidates), candidates.example
     if isinstance(mean, Mean):
-        module = deepcopy(mean)
+        module = mean
     elif callable(mean):
         module = FunctionMean(mean)
     elif isinstance(mean, Tensor):
         module = _tabulated(kind, mean)
     else:
-        module = ConstantMean()
-        module.initialize(constant=mean)
+        module = ConstantMean().double()  # before it is set, since GPyTorch rounds a float to single precision
+        module.initialize(constant=torch.tensor(mean, dtype=torch.float64))
     module = module.to(example).requires_grad_(False).eval()
     module = UntimedMean(module) if candidates is not kind else module
     with torch.no_grad():
         values = prior_mean(module, example)
-    if values.shape != example.shape[:-1] or not bool(torch.isfinite(values).all()):
+    if values.shape != example.shape[:-1] or not checks.all_finite(values):
         raise InputError(f"mean must give a finite number for each point (n, d), got {checks.describe(values)}.")
     return module
 

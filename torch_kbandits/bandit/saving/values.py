@@ -8,7 +8,7 @@ import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from torch_kbandits import acquisition, confidence, dictionaries, memory
+from torch_kbandits import acquisition, confidence, dictionaries, memory, priors
 from torch_kbandits.acquisition import AcquisitionRule
 from torch_kbandits.bandit import adaptation, batches
 from torch_kbandits.bandit.adaptation import MemoryChoice, RestartTrigger
@@ -22,7 +22,7 @@ from torch_kbandits.memory import Growth, Memory
 from torch_kbandits.observations import columns
 from torch_kbandits.observations.column_spec import ColumnSpec
 from torch_kbandits.observations.columns import Category, Number
-from torch_kbandits.priors import families
+from torch_kbandits.priors import LearnedPrior, Prior, families
 
 _BASES = (
     AcquisitionRule,
@@ -36,7 +36,9 @@ _BASES = (
     Growth,
     InformationGain,
     Memory,
+    LearnedPrior,
     Number,
+    Prior,
     RestartTrigger,
     Width,
 )
@@ -44,7 +46,7 @@ _BASES = (
 #: The values of this package: dataclasses, each made again by its own constructor, which checks the fields.
 _VALUES: dict[str, type] = {ColumnSpec.__name__: ColumnSpec} | {
     kind.__name__: kind
-    for module in (acquisition, adaptation, batches, columns, confidence, dictionaries, families, memory)
+    for module in (acquisition, adaptation, batches, columns, confidence, dictionaries, families, memory, priors)
     for kind in vars(module).values()
     if isinstance(kind, type) and issubclass(kind, _BASES) and dataclasses.is_dataclass(kind)
 }

@@ -28,17 +28,21 @@ class Sampling(FamilyRule):
     converges to what predicts best.
 
     Args:
-        odds: P(u) > 0 for each hypothesis, in proportion; None for the same for all.
+        probabilities: P(u) > 0 for each hypothesis, in proportion; None for the same for all.
     """
 
-    odds: tuple[float, ...] | None = None
+    probabilities: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
-        if self.odds is not None:
-            if not isinstance(self.odds, (tuple, list)) or not self.odds:
-                raise InputError(f"odds must be a number for each hypothesis, got {checks.describe(self.odds)}.")
-            numbers = tuple(checks.positive(f"odds[{place}]", each) for place, each in enumerate(self.odds))
-            object.__setattr__(self, "odds", numbers)
+        if self.probabilities is not None:
+            if not isinstance(self.probabilities, (tuple, list)) or not self.probabilities:
+                raise InputError(
+                    f"probabilities must be a number for each hypothesis, got {checks.describe(self.probabilities)}."
+                )
+            numbers = tuple(
+                checks.positive(f"probabilities[{place}]", each) for place, each in enumerate(self.probabilities)
+            )
+            object.__setattr__(self, "probabilities", numbers)
 
     def kept(self, trials: Trials, noise: Tensor) -> Tensor:
         """Return all, (K,) bool."""
@@ -48,13 +52,15 @@ class Sampling(FamilyRule):
         """Return P(u | data), (K,).
 
         Raises:
-            InputError: if there are not as many odds as hypotheses.
+            InputError: if there are not as many probabilities as hypotheses.
         """
-        if self.odds is None:
+        if self.probabilities is None:
             return trials.probabilities
-        if len(self.odds) != len(trials.plays):
-            raise InputError(f"odds must have a number for each of {len(trials.plays)} hypotheses, got {self.odds}.")
-        scores = trials.scores + torch.tensor(self.odds, dtype=torch.float64).log()
+        if len(self.probabilities) != len(trials.plays):
+            raise InputError(
+                f"probabilities must have a number for each of {len(trials.plays)} hypotheses: {self.probabilities}."
+            )
+        scores = trials.scores + torch.tensor(self.probabilities, dtype=torch.float64).log()
         return torch.softmax(scores - scores.max(), 0)
 
     def leader(self, trials: Trials) -> int:

@@ -1,0 +1,294 @@
+"""A prior that is learned goes with everything, and its bandit stays a function of its history and of nothing else."""
+
+import math
+
+import pytest
+import torch
+from gpytorch.means import ConstantMean
+from problems import DOUBLE, data, difference, rbf
+from product import ARMS, DICTIONARIES, MANY, MEMORIES, Combination, Loop
+
+from torch_kbandits import (
+    Arms,
+    Bandit,
+    Box,
+    ConstantWidth,
+    InputError,
+    LearnedPrior,
+    Prior,
+    algorithms,
+    fit_prior,
+)
+from torch_kbandits.acquisition import UpperConfidenceRule
+from torch_kbandits.algorithms.registry import signature
+from torch_kbandits.memory import Linear
+
+#: LinUCB has a kernel of its own, a family kernels that are given, and SparQ needs λ.
+FAMILIES = ("lb-gp-ucb", "pe-gp-ucb", "pe-gp-ts", "hp-gp-ts")
+NAMES = [name for name in algorithms.names() if name not in ("lin-ucb", "sparq-gp-ucb", *FAMILIES)]
+
+
+def learning(space="arms", dictionary="none", memory="none", rule="upper bound"):
+    return Combination(space, "learned", dictionary, memory, rule, "none", "constant")
+
+
+def bandit_of(combination, folder, seed=0, **words):
+    """A bandit that learns its prior from six rewards on."""
+    rest = {"dictionary": DICTIONARIES[combination.dictionary], "memory": MEMORIES[combination.memory]}
+    return Bandit(
+        candidates=combination.where.make(folder),
+        prior=LearnedPrior(**{"num_initial": 6} | words),
+        width=ConstantWidth(1.5),
+        acquisition=UpperConfidenceRule(),
+        seed=seed,
+        **rest,
+    )
+
+
+def wavy(x):
+    """A reward between 0 and 2 for each point, (q,)."""
+    return 1.0 + torch.sin(5.0 * x[:, -1]) * torch.cos(3.0 * x[:, 0])
+
+
+def played(bandit, combination, rounds, factor=1.0, shift=0.0, start=0):
+    """Play some rounds and return what was played, (rounds, d)."""
+    loop, chosen = Loop(combination, bandit, start), []
+    for _ in range(rounds):
+        loop.turn += 1
+        x = bandit.ask(**loop.words())
+        bandit.tell(x, factor * wavy(x) + shift, **loop.context())
+        chosen.append(x)
+    return torch.cat(chosen)
+
+
+@pytest.mark.one_in(3)
+@pytest.mark.usefixtures("short_searches")
+@pytest.mark.parametrize(("factor", "shift"), [(1e6, -3e7), (2.0**-20, 0.0)])
+@pytest.mark.parametrize("memory", ["none", "window", "discount", "prior on time"])
+@pytest.mark.parametrize("space", ["arms", "many arms", "actions in a context", "arms in a file"])
+def test_units_of_rewards_change_no_choice(space, memory, factor, shift, tmp_path):
+    it = learning(space, memory=memory)
+    ours = played(bandit_of(it, tmp_path), it, 14)
+    assert torch.equal(ours, played(bandit_of(it, tmp_path), it, 14, factor, shift))
+
+
+@pytest.mark.usefixtures("short_searches")
+def test_units_of_columns_change_no_choice():
+    spans, shift = torch.tensor([1e-3, 1e5], dtype=DOUBLE), torch.tensor([7.0, -1e5], dtype=DOUBLE)
+    small = 4.0 * MANY - 1.5  # columns that leave [0, 1]
+    both = [
+        Bandit(candidates=Arms(each), prior=LearnedPrior(), width=ConstantWidth(2.0), seed=0)
+        for each in (small, small * spans + shift)
+    ]
+    for _ in range(16):
+        rows = [int((bandit.ask() == bandit.candidates.source.tensor).all(-1).nonzero()[0]) for bandit in both]
+        assert rows[0] == rows[1]
+        for bandit in both:
+            bandit.tell(bandit.pending, wavy(small[rows[:1]]))
+
+
+@pytest.mark.one_in(3)
+@pytest.mark.usefixtures("short_searches")
+@pytest.mark.parametrize("memory", ["none", "window of observations", "discount", "prior on time"])
+@pytest.mark.parametrize("space", ["arms", "many arms", "box", "actions in a context", "arms in blocks"])
+def test_the_posterior_is_that_of_the_prior_in_force(space, memory, tmp_path):
+    it = learning(space, memory=memory)
+    ours = bandit_of(it, tmp_path)
+    played(ours, it, 13)
+    theirs = Bandit(
+        candidates=it.where.make(tmp_path), prior=ours.prior, width=ConstantWidth(1.5), memory=MEMORIES[memory], seed=1
+    )
+    theirs.replay(ours.history)
+    probes = data(7, ours.candidates.example.shape[-1], 3)[0]
+    scale = float(ours.prior.kernel(probes[:1, -2:]).to_dense())
+    for mine, other in zip(ours._belief.moments(probes), theirs._belief.moments(probes), strict=True):
+        assert difference(mine, other) < 1e-7 * max(scale, 1.0)
+    assert theirs.prior.mean == ours.prior.mean
+
+
+def test_what_is_fitted_is_what_fit_prior_finds(tmp_path):
+    it = learning("arms")
+    ours = bandit_of(it, tmp_path)
+    played(ours, it, 6)
+    X, Y = ours.history.X, ours.history.Y
+    expected = fit_prior(X, Y, seed=3)
+    assert ours.prior.mean == pytest.approx(expected.mean)
+    assert ours.regularization == pytest.approx(expected.regularization, rel=1e-3)
+    assert difference(ours.prior.kernel(X).to_dense(), expected.kernel(X).to_dense()) < 1e-3 * float(Y.var())
+
+
+def test_fits_are_made_at_numbers_that_grow(tmp_path):
+    it, numbers = learning("arms"), []
+    ours = bandit_of(it, tmp_path, num_initial=8)
+    for number in range(1, 41):
+        before = ours.prior.kernel.base_kernel.lengthscale
+        played(ours, it, 1, start=number)
+        if not torch.equal(ours.prior.kernel.base_kernel.lengthscale, before):
+            numbers.append(number)
+    assert numbers == [8, 10, 13, 17, 22, 28, 35]
+
+
+def test_under_a_window_fits_go_on_at_the_same_pace(tmp_path):
+    it, numbers = learning("arms", memory="window of observations"), []
+    ours = bandit_of(it, tmp_path, num_initial=3)  # a window of four
+    for number in range(1, 16):
+        before = ours.prior.mean
+        played(ours, it, 1, start=number)
+        if ours.prior.mean != before:
+            numbers.append(number)
+    assert numbers[-3:] == [13, 14, 15]
+
+
+@pytest.mark.one_in(3)
+@pytest.mark.usefixtures("short_searches")
+@pytest.mark.parametrize("memory", ["none", "window", "prior on time"])
+@pytest.mark.parametrize("dictionary", ["none", "coupled", "kors"])
+@pytest.mark.parametrize("space", ["arms", "box", "actions in a context", "arms in a file"])
+def test_the_state_is_a_function_of_the_history(space, dictionary, memory, tmp_path):
+    it = learning(space, dictionary, memory)
+    ours, replayed, loaded = (bandit_of(it, tmp_path) for _ in range(3))
+    played(ours, it, 13)
+    pending = ours.ask(2, **Loop(it, ours, 13).words())
+    ours.save(tmp_path / "state.pt")
+    loaded.load_state_dict(ours.state_dict())
+    again = Bandit.load(tmp_path / "state.pt")
+    replayed.replay(ours.history)
+    replayed.mark_pending(pending, **Loop(it, replayed, 13).context())
+    for other in (replayed, loaded, again):
+        assert torch.equal(other.prior.kernel.base_kernel.lengthscale, ours.prior.kernel.base_kernel.lengthscale)
+        assert (other.regularization, other.prior.mean) == (ours.regularization, ours.prior.mean)
+        assert torch.equal(other.pending, ours.pending)
+    for other in (loaded, again):
+        assert other.pending_ids == ours.pending_ids
+        if space != "box":  # the search amplifies rounding
+            twin = bandit_of(it, tmp_path)
+            twin.load_state_dict(ours.state_dict())
+            assert torch.equal(played(other, it, 4, start=13), played(twin, it, 4, start=13))
+
+
+def test_pending_points_and_their_ids_outlive_a_fit(tmp_path):
+    it = learning("arms")
+    ours = bandit_of(it, tmp_path)
+    played(ours, it, 4)
+    asked = ours.ask(5, return_ids=True)
+    for place in (3, 0):
+        before = ours.prior
+        ours.tell(ids=asked.ids[place], y=wavy(asked.actions[place : place + 1]))
+        assert ours.prior.mean != before.mean
+    assert ours.pending_ids == (asked.ids[1], asked.ids[2], asked.ids[4])
+    assert torch.equal(ours.pending, asked.actions[[1, 2, 4]])
+    assert torch.equal(ours.ask(2), ours.ask(2, remember=False)) is False  # they are looked ahead from
+
+
+def test_a_fit_that_fails_changes_nothing(tmp_path):
+    it = learning("arms")
+    ours = bandit_of(it, tmp_path, clip=False)
+    played(ours, it, 5)
+    state, x = str(ours.state_dict()), ours.ask()
+    with pytest.raises(InputError, match="divide it by a number"):
+        ours.tell(x, 1e250)
+    ours.forget()
+    assert str(ours.state_dict()) == state.replace("'num_asked': 5", "'num_asked': 6")
+
+
+# ---------------------------------------------------------------- the first points
+
+
+def test_the_first_arms_are_all_different(tmp_path):
+    it = learning("arms")
+    ours = bandit_of(it, tmp_path, num_initial=20)
+    assert len(played(ours, it, 20).unique(dim=0)) == len(ARMS)
+
+
+@pytest.mark.usefixtures("short_searches")
+def test_until_a_fit_points_are_spread_and_no_function_is_maximised():
+    box = torch.tensor([[0.0, 10.0], [2.0, 20.0]], dtype=DOUBLE)
+    ours = Bandit(candidates=Box(box), prior=LearnedPrior(num_initial=4), width=ConstantWidth(2.0), seed=0)
+    first = ours.ask(4)
+    quarters = ((first - box[0]) / (box[1] - box[0]) * 2.0).floor()
+    assert len(quarters[:, 0].unique()) == len(quarters[:, 1].unique()) == 2
+    with pytest.raises(InputError, match="until a prior is fitted"):
+        ours.acquisition()
+    ours.tell(first, wavy(first))
+    x = ours.ask(remember=False)
+    assert float(ours.acquisition()(x)) >= float(ours.acquisition()(first.unsqueeze(1)).max()) - 1e-9
+
+
+# ---------------------------------------------------------------- what is known stays
+
+
+def test_what_is_given_is_not_fitted(tmp_path):
+    it = learning("arms")
+
+    def profile(points):
+        return 50.0 - 10.0 * points[:, 0]
+
+    ours = bandit_of(it, tmp_path, mean=profile, regularization=0.04)
+    played(ours, it, 14, 0.1, 45.0)
+    assert ours.regularization == 0.04
+    assert ours.prior.mean is profile
+    level = ours._belief.moments(torch.full((1, 2), 1e6, dtype=DOUBLE))[0]
+    assert float(level) == pytest.approx(float(profile(torch.full((1, 2), 1e6, dtype=DOUBLE))))
+    kernel = rbf(0.3)
+    kernel.requires_grad_(False)
+    fixed = bandit_of(it, tmp_path, kernel=kernel)
+    played(fixed, it, 14)
+    assert torch.equal(fixed.prior.kernel.base_kernel.lengthscale, kernel.lengthscale)
+
+
+def test_penalties_do_not_become_the_unit(tmp_path):
+    it = learning("arms")
+    ours, theirs = bandit_of(it, tmp_path), bandit_of(it, tmp_path)
+
+    def play(bandit, penalty):
+        for _ in range(9):
+            x = bandit.ask()
+            bandit.tell(x, torch.where(x[:, 0] > 0.8, penalty, wavy(x)))
+
+    for bandit, penalty in ((ours, -1e6), (theirs, -1e300)):
+        with pytest.warns(match="lie far below the others"):
+            play(bandit, penalty)
+    assert torch.equal(ours.history.X, theirs.history.X)
+    assert -10.0 < ours.prior.floor < 0.0
+    assert float(theirs.history.Y.min()) == -1e300
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ({"prior": LearnedPrior(), "kernel": rbf()}, "either prior or kernel"),
+        ({"prior": Prior(rbf(), 0.1), "mean": 2.0, "regularization": 0.1}, "either prior or regularization and mean"),
+        ({}, r"kernel and regularization must be given, or prior=LearnedPrior\(\)"),
+        ({"kernel": rbf()}, "^regularization must be given"),
+        ({"prior": rbf()}, "prior must be a Prior or a LearnedPrior"),
+    ],
+)
+def test_a_prior_is_given_once(words, message):
+    with pytest.raises(InputError, match=message):
+        Bandit(candidates=Arms(ARMS), width=ConstantWidth(1.0), seed=0, **words)
+
+
+def test_one_word_is_its_parts():
+    X, Y = data(9, 2)
+    mean = ConstantMean().double()
+    one = Bandit(candidates=Arms(ARMS), prior=Prior(rbf(), 0.1, mean), width=ConstantWidth(1.0), seed=0)
+    other = Bandit(candidates=Arms(ARMS), kernel=rbf(), regularization=0.1, mean=mean, width=ConstantWidth(1.0), seed=0)
+    one.tell(X, Y)
+    other.load_state_dict(one.state_dict())
+    assert torch.equal(one.ask(4), other.ask(4))
+
+
+@pytest.mark.one_in(3)
+@pytest.mark.usefixtures("short_searches")
+@pytest.mark.parametrize("name", NAMES)
+def test_every_algorithm_takes_it(name):
+    needed = {"horizon": 30, "period": 9, "window": 9, "growth": Linear(0.1)}
+    taken = signature(name).parameters
+    words = {word: value for word, value in needed.items() if word in taken}
+    bandit = algorithms.build(name, candidates=Arms(ARMS), prior=LearnedPrior(num_initial=4), seed=0, **words)
+    for _ in range(9):
+        x = bandit.ask()
+        bandit.tell(x, 300.0 + 20.0 * wavy(x))
+    assert 290.0 < bandit.prior.mean < 350.0
+    assert math.isfinite(float(bandit.beta))
+    assert len(bandit.recommend()) == 1

@@ -1,0 +1,168 @@
+"""A prior that nobody knows: kernel, noise, mean and units are fitted to the rewards that count."""
+
+import math
+from collections.abc import Sequence
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import torch
+from gpytorch.kernels import Kernel
+from torch import Tensor
+
+from torch_kbandits import checks
+from torch_kbandits.errors import InputError
+from torch_kbandits.priors.fitting import Units, column_spans, default_kernel, fitted, floor_below
+from torch_kbandits.priors.means import PriorMean, own_mean
+from torch_kbandits.priors.prior import Prior
+
+#: Rewards that a fit uses: the cost of one is cubic in them.
+_FIT_SIZE = 400
+
+#: The share of the variance of rewards that is taken for noise before anything is fitted.
+_FIRST_NOISE = 0.1
+
+
+class LastFit(NamedTuple):
+    """When a prior was fitted last.
+
+    Attributes:
+        number: how many rewards were learned by then; 0 before the first fit.
+        counted: how many of them counted.
+    """
+
+    number: int = 0
+    counted: int = 0
+
+
+NEVER = LastFit()
+
+
+@dataclass(frozen=True, eq=False)
+class Told:
+    """What a prior is fitted to.
+
+    Attributes:
+        X: points (n, d) of the rewards that count, without the time, in the order told.
+        Y: the rewards, (n,).
+        expected: a prior mean that is given, at the points, (n,); None where it is fitted.
+        known: points (k, d) that say which range each column has.
+        first: the first different rewards of all, (f,), by which penalties are known.
+        changes: whether there is a memory, so that the latest say most and none is taken for a penalty.
+        groups: as in ``default_kernel``.
+    """
+
+    X: Tensor
+    Y: Tensor
+    expected: Tensor | None
+    known: Tensor
+    first: Tensor
+    changes: bool
+    groups: Sequence[int] | None
+
+
+@dataclass(frozen=True, eq=False)
+class LearnedPrior:
+    """A prior that is fitted to the rewards that count, again and again as more of them come.
+
+    What is fitted, by the largest marginal posterior: the free parameters of the kernel, the noise variance λ, the mean
+    and the units of rewards. The first points are spread over the candidates, whatever the algorithm. Then the prior is
+    fitted whenever there are a quarter more rewards, and the posterior computed anew under it; points that are pending
+    stay so. In between the algorithm plays as if the prior were known: no theorem covers a run. Multiplying all rewards
+    by a positive number, or adding one to them, changes no choice.
+
+    A value: what a bandit fitted is ``bandit.prior``.
+
+    Args:
+        kernel: any GPyTorch kernel, whose free parameters are fitted, with the priors and constraints it has; its
+            variance is in units of the variance of rewards. ``default_kernel`` unless given, each column divided by
+            its range over all that is known of the candidates; one of which nothing is seen outside [0, 1] is not.
+        regularization: λ > 0, in reward units squared, where it is known; else it is fitted.
+        mean: the prior mean, as in ``Prior``, where it is known; else the mean of the rewards that count.
+        clip: whether rewards far below the others count as less far below, so that a penalty for what fails does not
+            become the unit in which all others are equal; see ``floor_below``, of the first ``num_initial`` different
+            rewards. A warning says so the first time. Under a memory nothing is clipped, since the level of rewards
+            may change, nor under a mean that is given.
+        num_initial: rewards before the first fit, at least 2. Until then points are spread.
+        refit_share: the prior is fitted again once the rewards since the last fit are this share of those that counted.
+
+    Raises:
+        InputError: if an argument does not fit.
+
+    Cost of a fit: O(n³) for each of some hundred evaluations, n at most 400 of the rewards, and a posterior computed
+    anew. The number of fits grows with the logarithm of the number of rewards, or where a memory counts n at most, by
+    four for n rewards.
+    """
+
+    kernel: Kernel | None = None
+    regularization: float | None = None
+    mean: PriorMean | None = None
+    clip: bool = True
+    num_initial: int = 10
+    refit_share: float = 0.25
+
+    def __post_init__(self) -> None:
+        if self.kernel is not None:
+            checks.instance("kernel", self.kernel, Kernel, "a GPyTorch kernel, such as RBFKernel().double()")
+            object.__setattr__(self, "kernel", deepcopy(self.kernel))
+        checks.keep(
+            self,
+            regularization=checks.optional(checks.positive),
+            num_initial=checks.positive_integer,
+            refit_share=checks.positive,
+        )
+        checks.instance("clip", self.clip, bool, "True or False")
+        if self.num_initial < 2:
+            raise InputError(f"num_initial must be at least 2, since a fit needs two rewards; got {self.num_initial}.")
+        if self.mean is not None:
+            own = own_mean(self.mean)
+            object.__setattr__(self, "mean", 0.0 if own is None else own)
+
+    def is_due(self, number: int, last: LastFit) -> bool:
+        """Say whether to fit again once so many rewards were learned."""
+        return number >= (last.number + self.refit_share * last.counted if last.number else 2)
+
+    def started(self, dimension: int, groups: Sequence[int] | None) -> Prior:
+        """Return the prior before any reward, as if the deviation of rewards were their unit.
+
+        Args:
+            dimension: d, of points without the time.
+            groups: as in ``default_kernel``.
+        """
+        spans = None if self.kernel is not None else torch.ones(dimension, dtype=torch.float64)
+        return self._first(Units(0.0, 1.0, spans=spans), dimension, groups)
+
+    def fitted(self, told: Told, seed: int, *, units_only: bool = False) -> Prior:
+        """Return the prior that is fitted to two rewards or more, or only brought to their units."""
+        X, Y = told.X.double(), told.Y.double()
+        spans = None if self.kernel is not None else column_spans(told.known, told.groups)
+        floor, centered = -math.inf, told.expected is not None
+        if told.expected is not None:
+            Y = Y - told.expected.double()
+        elif self.clip and not told.changes:
+            floor = floor_below(told.first.double(), float(Y.min()))
+        units = Units.of(Y, centered=centered, floor=floor, spans=spans)
+        if units_only:
+            return self._first(units, X.shape[-1], told.groups)
+        if len(X) > _FIT_SIZE:
+            last = torch.arange(len(X) - _FIT_SIZE, len(X))
+            rows = last if told.changes else torch.linspace(0, len(X) - 1, _FIT_SIZE, dtype=torch.float64).long()
+            X, Y = X[rows], Y[rows]
+        kernel = self._kernel(X.shape[-1], told.groups)
+        return self._kept(units.prior(*fitted(X, Y, kernel, units, noise=self._noise(units), seed=seed), self.mean))
+
+    def _first(self, units: Units, dimension: int, groups: Sequence[int] | None) -> Prior:
+        """Return the prior of units alone."""
+        noise = self._noise(units)
+        kernel = self._kernel(dimension, groups)
+        return self._kept(units.prior(kernel, _FIRST_NOISE if noise is None else noise, self.mean))
+
+    def _kept(self, prior: Prior) -> Prior:
+        """Return a prior with λ as it is given, if it is, to the last digit."""
+        return prior if self.regularization is None else replace(prior, regularization=self.regularization)
+
+    def _noise(self, units: Units) -> float | None:
+        return None if self.regularization is None else self.regularization / units.scale**2
+
+    def _kernel(self, dimension: int, groups: Sequence[int] | None) -> Kernel:
+        return default_kernel(dimension, groups) if self.kernel is None else self.kernel
