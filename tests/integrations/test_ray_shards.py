@@ -131,6 +131,20 @@ def test_stages_on_shards_choose_the_arms_of_one_table(dictionary, memory):
     assert len(bandits[0].history.stages.unique()) > 2
 
 
+@pytest.mark.parametrize("name", ["lb-gp-ucb", "pe-gp-ucb", "hp-gp-ts"])
+def test_families_on_shards_choose_the_arms_of_one_table(name):
+    """Workers hold one posterior at a time, which the hypotheses have built in turns."""
+    arms = some_arms(60)
+    one_table = Arms(ArmBlocks(lambda number: arms[20 * number : 20 * number + 20], 3))
+    words = {"kernels": (matern(0.8), matern(0.2)), "dictionary": KORS(2.0)}
+    bandits = [make(each, name, **words) for each in (one_table, sharded(arms, 2, [23]))]
+    for first in range(0, 12, 4):
+        rounds(bandits, 4, first)
+        bandits[1].candidates.workers.lose(first // 4 % 2)
+    assert torch.equal(bandits[0].history.stages, bandits[1].history.stages)
+    assert len(bandits[0].history.stages.unique()) > 1
+
+
 @pytest.mark.parametrize("exact", [True, False])
 def test_a_draw_in_single_precision_is_one_function_on_all_shards_also_on_one_started_anew(exact):
     arms = some_arms().float()

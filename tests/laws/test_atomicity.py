@@ -427,6 +427,10 @@ SWAPPED = {
     "memories": lambda: bandit_on("bob-gp-ucb", horizon=50),
     "stages": lambda: bandit_on("sup-kernel-ucb", horizon=50),
     "stages with a dictionary, a memory and batches": staged_bandit,
+    "family": lambda: bandit_on("pe-gp-ucb", scales=(1.0, 0.5)),
+    "family with a dictionary and a memory": lambda: bandit_on(
+        "lb-gp-ucb", scales=(1.0, 0.5), dictionary=RidgeLeverageSampling(1.0), memory=SlidingWindow(9, "observations")
+    ),
 }
 
 
@@ -462,6 +466,7 @@ def seen(bandit):
     parts = [part for part in state["history"].values() if part is not None]
     parts += [state[name] for name in ("inducing_points", "pending", "pending_stages") if state[name] is not None]
     parts += [stage["inducing_points"] for stage in state.get("stages", ())]
+    parts += [state["family"]] if "family" in state else []
     numbers = [state["num_learned"], state["num_asked"], state["num_forgotten"], bandit.round, *bandit.pending_ids]
     saved = [*parts, torch.tensor(numbers), torch.tensor(bandit.now), bandit.ask(2, remember=False)]
     return (saved, [*bandit._belief.moments(data(4, 2, 3)[0]), bandit.beta]), str(bandit.memory)

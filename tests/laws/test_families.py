@@ -366,6 +366,13 @@ def test_bounds_on_regret_are_balanced():
         assert rate == pytest.approx(2.0 * beta * math.sqrt(2.0 / math.log(1.0 + 1.0 / LAMBDA) * gain), rel=1e-7)
 
 
+def test_a_function_that_is_known_beforehand_has_no_regret():
+    variants = (Variant(kernel=linear()), Variant(kernel=linear(0.3)))
+    bandit = bandit_of(Family(variants, Balancing()), Arms(torch.zeros(3, 2, dtype=DOUBLE)), kernel=linear())
+    play(bandit, 2)
+    assert bandit._belief.trials.rates.tolist() == [0.0, 0.0]
+
+
 def test_shorter_length_scales_join_as_the_scale_grows():
     """With growth 1/2 and d = 2 the fourth joins at √t >= e^(3/2), in round 21."""
     rule = Balancing(start=2, growth=0.5, step=0.5)
@@ -591,3 +598,15 @@ def test_copies_and_pickles_go_on_alike(space):
     asked, tolerance = bandit.ask(2), 1e-3 if "box" in space else 0.0  # a search amplifies rounding
     assert difference(copied.ask(2), asked) <= tolerance
     assert difference(pickled.ask(2), asked) <= tolerance
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_in_single_precision_sums_are_those_in_double(rule):
+    """What is summed is in double precision; the posteriors are not."""
+    bandits = [bandit_of(rule, Arms(ARMS.to(dtype))) for dtype in (torch.float32, DOUBLE)]
+    play(bandits[1], 8)
+    history = bandits[1].history
+    bandits[0].replay(history._replace(X=history.X.float(), Y=history.Y.float()))
+    assert bandits[0].ask().dtype == torch.float32
+    assert bandits[0]._belief.sums.dtype == DOUBLE
+    assert difference(bandits[0]._belief.sums, bandits[1]._belief.sums) < 1e-3

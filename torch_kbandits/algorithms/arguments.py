@@ -27,6 +27,9 @@ from torch_kbandits.priors import LearnedPrior, Prior
 from torch_kbandits.priors.families import Variant, of_length_scales
 from torch_kbandits.spaces import ParameterSpace
 
+#: What length scales are multiplied by if nobody says it.
+_HALVES = (1.0, 0.5, 0.25, 0.125, 0.0625)
+
 #: Arms and plays of which the information gain is sought that sets a window: it grows slowly in both.
 _GAIN_ARMS, _GAIN_PLAYS = 1_000, 1_000
 
@@ -95,7 +98,10 @@ def rounds_to_remember(
 
 
 def resolve_variants(
-    kernel: Kernel, scales: Sequence[float] | None, kernels: Sequence[Kernel] | None, default: Sequence[float]
+    kernel: Kernel,
+    scales: Sequence[float] | None,
+    kernels: Sequence[Kernel] | None,
+    default: Sequence[float] = _HALVES,
 ) -> tuple[Variant, ...]:
     """Return hypotheses: kernels, or the kernel with its length scales times each of some numbers.
 

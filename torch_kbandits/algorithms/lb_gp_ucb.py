@@ -38,8 +38,7 @@ class LBGPUCB(Bandit):
         context_dim: c, the number of context columns; without it there is no context.
         action_dim: a, where each round brings its own actions.
         scales: what the kernel's length scales, all of them, are multiplied by under each hypothesis; None for
-            e^(−i/d), of which ``start``
-            take part from the beginning and the next joins once T^growth reaches its e^(i/d).
+            e^(−i/d), of which the first take part from the beginning, and each other once t^growth reaches its e^(i/d).
         kernels: a kernel for each hypothesis instead of ``scales``.
         start: how many of the default length scales take part from the beginning.
         growth: p >= 0, by which the shortest length scale is T^(−p) of the longest after T rounds.
@@ -93,13 +92,10 @@ class LBGPUCB(Bandit):
         dimension = where.example.shape[-1]
         number = 1 + int(dimension * growth * math.log(_HORIZON if horizon is None else horizon))
         default = shrinking_scales(max(start, number), dimension)
-        variants, is_given = (
-            resolve_variants(given.kernel, scales, kernels, default),
-            scales is not None or kernels is not None,
-        )
-        rule = Balancing(failure_probability, noise_scale, None if is_given else start, growth, 1.0 / dimension)
+        first = start if scales is None and kernels is None else None
+        rule = Balancing(failure_probability, noise_scale, first, growth, 1.0 / dimension)
         super().__init__(
-            family=Family(variants, rule),
+            family=Family(resolve_variants(given.kernel, scales, kernels, default), rule),
             candidates=where,
             prior=given,
             dictionary=dictionary,

@@ -15,9 +15,6 @@ from torch_kbandits.memory import Memory
 from torch_kbandits.priors import Prior, PriorMean, given_prior
 from torch_kbandits.priors.families import Elimination, Family
 
-#: Of the length scales if none are given.
-_SCALES = (1.0, 0.5, 0.25, 0.125, 0.0625)
-
 
 class PEGPUCB(Bandit):
     """PE-GP-UCB, prior elimination: play the highest upper bound of all priors that no rewards contradict.
@@ -37,8 +34,8 @@ class PEGPUCB(Bandit):
         bounds: a box (2, d) instead of arms, with contexts (2, a).
         context_dim: c, the number of context columns; without it there is no context.
         action_dim: a, where each round brings its own actions.
-        scales: what the kernel's length scales, all of them, are multiplied by under each hypothesis; None for
-            1, 1/2, 1/4, 1/8 and 1/16.
+        scales: what the kernel's length scales, all of them, are multiplied by under each hypothesis; None for 1, 1/2,
+            1/4, 1/8 and 1/16.
         kernels: a kernel for each hypothesis instead of ``scales``.
         noise_scale: R > 0, the sub-Gaussian constant of the noise, in reward units; None for √λ in what is rejected.
         norm_bound: B > 0, a bound on the RKHS norm of the reward function.
@@ -83,11 +80,10 @@ class PEGPUCB(Bandit):
     ) -> None:
         given = given_prior(prior, kernel, regularization, mean)
         theory = theorem(IGPUCBWidth, noise_scale, norm_bound, failure_probability, horizon, gain=gain)
-        where = resolve_contextual(candidates, bounds, context_dim, action_dim)
-        variants = resolve_variants(given.kernel, scales, kernels, _SCALES)
+        variants = resolve_variants(given.kernel, scales, kernels)
         super().__init__(
             family=Family(variants, Elimination(failure_probability, noise_scale)),
-            candidates=where,
+            candidates=resolve_contextual(candidates, bounds, context_dim, action_dim),
             prior=given,
             dictionary=dictionary,
             width=resolve_width(beta, theory, given),

@@ -66,7 +66,7 @@ class EnsembleBelief(BeliefOf):
     @property
     def posterior(self) -> Belief:
         """The belief under the hypothesis that leads."""
-        return self.leading
+        return self.stage_beliefs[self.leader]
 
     @property
     def weights(self) -> tuple[float, ...]:
@@ -180,6 +180,7 @@ class EnsembleBelief(BeliefOf):
 def _rate(part: Belief, width: Width) -> Tensor:
     """Return 2 β √(c I), 0-dim, by which the regret bound of GP-UCB grows with the root of its rounds."""
     noise, bound = part.regularization.double(), part.kernel_bound().double()
+    bound = bound.clamp_min(torch.finfo(torch.float64).tiny)  # where the function is known beforehand
     constant = 2.0 * bound / (bound / noise).log1p()
     return (2.0 * width(part).double() * (constant * part.information_gain().double()).clamp_min(0.0).sqrt()).cpu()
 

@@ -1,7 +1,7 @@
 """A family of hypotheses: what may be true of the function, what each has shown so far, and the rule between them."""
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -138,11 +138,13 @@ class Family:
     Raises:
         InputError: if an argument does not fit.
 
+    A restart of the bandit forgets what the hypotheses have shown.
+
     Cost: K times that of one hypothesis, in time and memory.
     """
 
     variants: tuple[Variant, ...]
-    rule: FamilyRule = field()
+    rule: FamilyRule
 
     def __post_init__(self) -> None:
         if not isinstance(self.variants, (tuple, list)) or not self.variants:

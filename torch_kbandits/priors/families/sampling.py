@@ -52,7 +52,7 @@ class Sampling(FamilyRule):
         """Return P(u | data), (K,).
 
         Raises:
-            InputError: if there are not as many priors as hypotheses.
+            InputError: if there are not as many probabilities as hypotheses.
         """
         if self.probabilities is None:
             return trials.probabilities
