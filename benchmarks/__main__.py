@@ -11,6 +11,7 @@ from benchmarks import (
     box_search,
     contextual_rounds,
     discrete_acquisition,
+    learned_rates,
     long_run,
     many_arms,
     model_window,
@@ -41,6 +42,7 @@ BENCHMARKS: dict[str, Callable[[bool], Report]] = {
     "thompson_draws": thompson_draws.run,
     "online_tells": online_tells.run,
     "model_window": model_window.run,
+    "learned_rates": learned_rates.run,
     "optuna_mixed": optuna_mixed.run,
     "optuna_suggestions": optuna_suggestions.run,
 }

@@ -20,7 +20,7 @@ from torch_kbandits.errors import NumericalError
 from torch_kbandits.memory import BackToPrior, KeepAll, Memory
 from torch_kbandits.numerics.random import generator_for
 from torch_kbandits.priors.complaints import complaints
-from torch_kbandits.priors.marginal import Data, MarginalPosterior
+from torch_kbandits.priors.marginal import COVERED, Data, MarginalPosterior
 from torch_kbandits.priors.rates import predictive_densities, with_horizon
 
 #: Climbs of a fit, from the parameters given and from others near them, and the most of them where some fail. Of 64
@@ -30,6 +30,9 @@ _CLIMBS, _MOST_CLIMBS = 3, 6
 
 #: Of a climb.
 _OPTIONS: dict[str, Any] = {"maxiter": 200}
+
+#: What a dictionary may leave of the points for a bound to be used, in nats a point: it makes λ too large by twice it.
+_UNEXPLAINED = 0.02
 
 #: Rewards that memories are to predict, and how many of the latest they may remember.
 _PREDICTED, _REMEMBERED = 100, 400
@@ -78,9 +81,11 @@ def fit_evidence(
     What is maximised is the marginal posterior: log N(y | 0, K + Σ), and the log densities of the kernel's parameters
     and of λ under their priors, that of λ being BoTorch's. Σ has the noise variances that the memory leaves now; K is
     the memory's prior on time if it has one. Rewards at one point are merged first, which changes nothing. Of more
-    distinct points than ``exact_up_to`` the density is bounded from below through a dictionary of 200 of them, see
-    ``collapsed_bound``; of more than 5,000 rewards so many are taken, evenly spaced. Under a prior on time, where such
-    a bound takes drift for noise, the latest rewards are taken instead: of 1,600 with ε = 0.03 it made ε 0.005.
+    distinct points than ``exact_up_to`` so many are taken, evenly spaced; from there the fit goes on with up to 5,000
+    and a bound of the density, see ``collapsed_bound``, if a dictionary of 200 spans these. Where it does not, the
+    bound takes for noise what the dictionary leaves: of 2,000 rewards in five columns it made λ 0.0113, and 400 of
+    them 0.0028, where 0.0042 was true. Under a prior on time it is never taken, and the points are the latest: of
+    1,600 rewards with ε = 0.03 it made ε 0.005.
 
     The ε of a ``BackToPrior`` is fitted jointly with the rest. The logarithm of its horizon, see ``with_horizon``, is
     expected to be that of the time which the rewards span, within a decade.
@@ -98,7 +103,7 @@ def fit_evidence(
         memory: what counts; all unless given.
         learn_memory: whether the number of the memory is learned; one that has none stays as it is.
         seed: of the points from which a fit starts.
-        exact_up_to: how many distinct points the exact density looks at.
+        exact_up_to: the most distinct points that the exact density looks at.
 
     Raises:
         InputError: if the memory is one whose number cannot be learned, or no reward counts.
@@ -145,9 +150,21 @@ def _fit_posterior(
     kernel = deepcopy(kernel).to(data.X)
     posterior = MarginalPosterior(data, kernel, regularization, memory, learn, exact_up_to)
     settled = _climbed(posterior, seed, climbs)
+    if settled and posterior.num_points > len(posterior.points) and not memory.needs_time_column:
+        posterior = _widened(posterior, data, regularization, memory, seed)
     if learn and settled:
         memory = with_horizon(memory, posterior.horizon)
     return _described(posterior, memory, settled)
+
+
+def _widened(
+    few: MarginalPosterior, data: Data, regularization: float | None, memory: Memory, seed: int
+) -> MarginalPosterior:
+    """Return the posterior given many points, fitted from where that given few ended, if a bound does it justice."""
+    kernel = deepcopy(few.kernel)
+    many = MarginalPosterior(data, kernel, regularization, memory, False, COVERED, bounded=True)
+    many.follow(few)
+    return many if many.unexplained() <= _UNEXPLAINED and _climbed(many, seed, 1) else few
 
 
 def _climbed(posterior: MarginalPosterior, seed: int, climbs: int) -> bool:

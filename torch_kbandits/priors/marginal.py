@@ -18,8 +18,9 @@ from torch_kbandits.errors import InputError
 from torch_kbandits.kernels import ForgettingKernel, SpaceTimeKernel
 from torch_kbandits.memory import BackToPrior, Growth, KeepAll, Memory, ages
 from torch_kbandits.numerics.gram import gram, prior_variance
+from torch_kbandits.numerics.linalg import jittered_cholesky
 from torch_kbandits.numerics.rows import distinct_in_order
-from torch_kbandits.priors.density import collapsed_bound, log_density, merged
+from torch_kbandits.priors.density import Merged, collapsed_bound, log_density, merged
 
 #: Mean and deviation of log λ under BoTorch's prior of λ, for rewards of variance 1.
 _NOISE_PRIOR = (-4.0, 1.0)
@@ -36,8 +37,8 @@ _DECADE = math.log(10.0)
 #: The shortest h: its ε is the largest that a ``ForgettingKernel`` tries by itself.
 _SHORTEST = 2.0 / math.log(2.0**20)
 
-#: Points of the dictionary of a bound, and rewards that it covers.
-_DICTIONARY, _COVERED = 200, 5_000
+#: Points of the dictionary of a bound, and points that it covers.
+DICTIONARY, COVERED = 200, 5_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,12 +76,15 @@ class MarginalPosterior:
         regularization: λ, if it is known.
         memory: what counts.
         learn: whether the ε of a ``BackToPrior`` is a parameter. Then all rewards count.
-        exact_up_to: how many distinct points the exact density looks at.
+        most: how many distinct points are looked at: evenly spaced ones in the order of their first rewards, the latest
+            under a prior on time.
+        bounded: whether the density is bounded through a dictionary, chosen under the kernel as it is, of many points.
 
     Attributes:
         parameters: by name; that of λ is its logarithm, ``noise``, and that of ε that of its horizon, ``horizon``.
         bounds: the least and the largest value of each.
         points: the distinct points that are looked at, (u, d).
+        num_points: how many there are.
         Y: the rewards that are, (n,).
         keeps_noise: whether each of them has noise variance λ.
 
@@ -89,7 +93,14 @@ class MarginalPosterior:
     """
 
     def __init__(
-        self, data: Data, kernel: Kernel, regularization: float | None, memory: Memory, learn: bool, exact_up_to: int
+        self,
+        data: Data,
+        kernel: Kernel,
+        regularization: float | None,
+        memory: Memory,
+        learn: bool,
+        most: int,
+        bounded: bool = False,
     ) -> None:
         X, Y, times, now = data.in_order()
         level = _FIRST_NOISE if regularization is None else regularization
@@ -97,11 +108,14 @@ class MarginalPosterior:
         rows = noise.isfinite().nonzero().squeeze(-1)
         if len(rows) == 0:
             raise InputError(f"Of {len(Y)} reward(s) none counts at time {now:g} under {memory}: there is none to fit.")
-        if memory.needs_time_column:  # a bound takes drift for noise
-            rows = rows[-exact_up_to:]
-        elif len(rows) > _COVERED and len(X[rows].unique(dim=0)) > exact_up_to:
-            rows = rows[torch.linspace(0, len(rows) - 1, _COVERED, dtype=torch.float64).round().long()]
-        self.points, self._places = distinct_in_order(X[rows])
+        points, places = distinct_in_order(X[rows])
+        self.num_points = len(points)
+        if len(points) > most:
+            first = len(points) - most if memory.needs_time_column else 0
+            chosen = torch.linspace(first, len(points) - 1, most, dtype=torch.float64).round().long()
+            rows = rows[torch.isin(places, chosen)]
+            points, places = distinct_in_order(X[rows])
+        self.points, self._places = points, places
         self.Y, self._relative = Y[rows], noise[rows] / level
         self._ages = ages(times[rows], times.new_tensor(now))
         self.keeps_noise = memory.keeps_noise
@@ -123,7 +137,7 @@ class MarginalPosterior:
         if learn and self._in_time is not None:
             self.parameters["horizon"] = self._in_time.raw_forgetting
             self.bounds["horizon"] = (math.log(_SHORTEST), math.inf)
-        self._dictionary = None if len(self.points) <= exact_up_to else self._spanning()
+        self._dictionary = self._spanning() if bounded else None
 
     @property
     def regularization(self) -> float:
@@ -135,16 +149,36 @@ class MarginalPosterior:
         """h, at which ε is 1 − e^(−2/h), where it is a parameter."""
         return float(self.parameters["horizon"].detach().exp())
 
+    def follow(self, other: "MarginalPosterior") -> None:
+        """Go on from the λ of another."""
+        with torch.no_grad():
+            self._log_noise.copy_(other._log_noise)
+
     def density(self) -> Tensor:
         """Return log N(y | 0, K + Σ), or its bound, 0-dim."""
-        level = self._log_noise.exp()
-        noise = level * self._relative if self._growth is None else self._growth.noise(self._ages, level)
-        y, noise, constant = merged(self.Y, noise, self._places, len(self.points))
+        y, noise, constant = self._merged()
         if self._dictionary is None:
             return log_density(gram(self.joint, self.points) + noise.diag(), y) + constant
         Z = self.points[self._dictionary]
         variance = prior_variance(self.joint, self.points)
         return collapsed_bound(gram(self.joint, Z), gram(self.joint, Z, self.points), variance, noise, y) + constant
+
+    def unexplained(self) -> float:
+        """Return what the dictionary leaves of the points, ½ tr Σ⁻¹(K − Q), in nats a point.
+
+        A bound makes λ too large by about twice this share of it.
+        """
+        with torch.no_grad():
+            Z = self.points[self._dictionary]
+            factor = jittered_cholesky(gram(self.joint, Z))
+            embedding = torch.linalg.solve_triangular(factor, gram(self.joint, Z, self.points), upper=False)
+            left = prior_variance(self.joint, self.points) - embedding.square().sum(0)
+            return float((0.5 * left / self._merged().noise).mean())
+
+    def _merged(self) -> Merged:
+        level = self._log_noise.exp()
+        noise = level * self._relative if self._growth is None else self._growth.noise(self._ages, level)
+        return merged(self.Y, noise, self._places, len(self.points))
 
     def __call__(self) -> Tensor:
         """Return the log density of rewards and parameters, 0-dim."""
@@ -161,7 +195,7 @@ class MarginalPosterior:
         """Return the numbers of points that span the others under the kernel as it is."""
         ones = torch.ones(len(self.points), device=self.points.device)
         with torch.no_grad():
-            return greedy_pivots(PlayedPoints(self.points, self.joint, ones, ones), _DICTIONARY, 1e-8)
+            return greedy_pivots(PlayedPoints(self.points, self.joint, ones, ones), DICTIONARY, 1e-8)
 
 
 def _time_kernel(forgetting: float) -> ForgettingKernel:
