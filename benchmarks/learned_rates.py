@@ -95,12 +95,12 @@ def learned_rate(X: Tensor, Y: Tensor, seed: int) -> Prior:
 
 
 def learned_all(X: Tensor, Y: Tensor, seed: int) -> Prior:
-    """Fit kernel, λ and ε to rewards of any units."""
+    """Fit kernel, λ, mean and ε to rewards of any units."""
     center, scale = center_and_scale(Y)
-    told = _timed(X, (Y - center) / scale)
-    fit = fit_evidence(told, default_kernel(2), memory=BackToPrior(0.0), learn_memory=True, seed=seed)
+    told, forgetting = _timed(X, (Y - center) / scale), BackToPrior(0.0)
+    fit = fit_evidence(told, default_kernel(2), memory=forgetting, learn_memory=True, learn_mean=True, seed=seed)
     assert isinstance(fit.memory, BackToPrior)
-    return Prior(fit.kernel, fit.regularization, fit.memory.forgetting, center, scale)
+    return Prior(fit.kernel, fit.regularization, fit.memory.forgetting, center + scale * fit.mean, scale)
 
 
 def _timed(X: Tensor, Y: Tensor) -> Data:
@@ -159,7 +159,7 @@ def _players(rate: float) -> dict[str, tuple[Prior, Learner | None]]:
     return {
         "the true ε": (known(rate), None),
         "ε learned": (known(0.03), learned_rate),
-        "kernel, λ, units and ε learned": (known(0.03), learned_all),
+        "kernel, λ, mean, units and ε learned": (known(0.03), learned_all),
         f"ε the share that changes, {share:.2g}": (known(share), None),
         "a tenth of the true ε": (known(0.1 * rate), None),
         "ten times the true ε": (known(10.0 * rate), None),

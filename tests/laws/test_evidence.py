@@ -89,6 +89,28 @@ def test_the_density_is_that_of_what_counts(name):
     assert abs(float(found) - expected) < tolerance
 
 
+@pytest.mark.parametrize("bounded", [False, True])
+def test_a_constant_that_is_learned_is_a_constant_in_the_prior(bounded):
+    X, Y = problem(20, 2, 3)
+    Y = Y + 0.7
+    found = MarginalPosterior(Data(X, Y), matern(), LAMBDA, KeepAll(), False, 400, bounded, 1.0)
+    x, y = dense(X, Y)
+    C = KERNEL(x, x) + 1.0 + LAMBDA * np.eye(20)
+    expected, tolerance = density(y, C)
+    assert abs(float(found.density().detach()) - expected) < tolerance
+    assert found.mean == pytest.approx(np.linalg.solve(C, y).sum(), rel=1e-8)
+
+
+def test_a_learned_mean_is_not_that_of_the_rewards_but_of_the_function():
+    """Of 30 points near each other with high rewards and 3 elsewhere with low ones."""
+    X = torch.cat([0.5 + 0.01 * data(30, 1)[0], torch.tensor([[0.0], [0.25], [1.0]], dtype=DOUBLE)])
+    Y = torch.cat([torch.full((30,), 1.0, dtype=DOUBLE), torch.full((3,), -0.8, dtype=DOUBLE)])
+    kernel = matern(0.1, 1.0).requires_grad_(False)
+    fit = fit_evidence(Data(X, Y), kernel, regularization=LAMBDA, learn_mean=True, seed=0)
+    assert -0.5 < fit.mean < 0.0
+    assert fit_evidence(Data(X, Y), kernel, regularization=LAMBDA, seed=0).mean == 0.0
+
+
 def test_times_may_come_in_any_order():
     X, Y = problem(20, 2, 3)
     times = torch.arange(20, dtype=DOUBLE) ** 1.5

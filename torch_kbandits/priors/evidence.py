@@ -56,6 +56,7 @@ class Fit:
             nothing settled.
         settled: whether a maximum was found; else all is as it was given.
         complaints: what is odd about the fit and what to do about it, in sentences.
+        mean: the constant prior mean, in units of Y; 0 unless it is learned.
     """
 
     kernel: Kernel
@@ -64,6 +65,7 @@ class Fit:
     evidence: float
     settled: bool
     complaints: tuple[str, ...]
+    mean: float = 0.0
 
 
 def fit_evidence(
@@ -73,6 +75,7 @@ def fit_evidence(
     regularization: float | None = None,
     memory: Memory | None = None,
     learn_memory: bool = False,
+    learn_mean: bool = False,
     seed: int,
     exact_up_to: int = 400,
 ) -> Fit:
@@ -102,6 +105,9 @@ def fit_evidence(
         regularization: λ, if it is known.
         memory: what counts; all unless given.
         learn_memory: whether the number of the memory is learned; one that has none stays as it is.
+        learn_mean: whether the prior mean is a constant that is N(0, 1) and learned, else 0. The mean of the rewards is
+            none where a bandit chose what was played: of 200 with prior mean 0 and variance 1 it was 1.4 to 1.7, and
+            the one learned 0.1 to 0.5.
         seed: of the points from which a fit starts.
         exact_up_to: the most distinct points that the exact density looks at.
 
@@ -115,12 +121,12 @@ def fit_evidence(
     numbers O(100 u m²), m at most 128.
     """
     kept = KeepAll() if memory is None else memory
-    learn = learn_memory and not isinstance(kept, KeepAll)
+    learn, mean_variance = learn_memory and not isinstance(kept, KeepAll), 1.0 if learn_mean else 0.0
     with _undisturbed():
         if learn and not kept.needs_time_column:
-            fit = _fit_predicting(data, kernel, regularization, kept, seed, exact_up_to)
+            fit = _fit_predicting(data, kernel, regularization, kept, mean_variance, seed, exact_up_to)
         else:
-            fit = _fit_posterior(data, kernel, regularization, kept, learn, seed, exact_up_to)
+            fit = _fit_posterior(data, kernel, regularization, kept, learn, mean_variance, seed, exact_up_to)
     return fit if memory is not None else replace(fit, memory=None)
 
 
@@ -142,13 +148,14 @@ def _fit_posterior(
     regularization: float | None,
     memory: Memory,
     learn: bool,
+    mean_variance: float,
     seed: int,
     exact_up_to: int,
     climbs: int = _CLIMBS,
 ) -> Fit:
     """Return the best of some climbs."""
     kernel = deepcopy(kernel).to(data.X)
-    posterior = MarginalPosterior(data, kernel, regularization, memory, learn, exact_up_to)
+    posterior = MarginalPosterior(data, kernel, regularization, memory, learn, exact_up_to, mean_variance=mean_variance)
     settled = _climbed(posterior, seed, climbs)
     if settled and posterior.num_points > len(posterior.points) and not memory.needs_time_column:
         posterior = _widened(posterior, data, regularization, memory, seed)
@@ -162,7 +169,7 @@ def _widened(
 ) -> MarginalPosterior:
     """Return the posterior given many points, fitted from where that given few ended, if a bound does it justice."""
     kernel = deepcopy(few.kernel)
-    many = MarginalPosterior(data, kernel, regularization, memory, False, COVERED, bounded=True)
+    many = MarginalPosterior(data, kernel, regularization, memory, False, COVERED, True, few.mean_variance)
     many.follow(few)
     return many if many.unexplained() <= _UNEXPLAINED and _climbed(many, seed, 1) else few
 
@@ -223,14 +230,21 @@ def _described(posterior: MarginalPosterior, memory: Memory, settled: bool) -> F
         with torch.no_grad():
             evidence, said = float(posterior()), complaints(posterior)
     kernel = posterior.kernel.eval().requires_grad_(False)
-    return Fit(kernel, posterior.regularization, memory, evidence, settled, said)
+    mean = posterior.mean if settled and posterior.mean_variance else 0.0
+    return Fit(kernel, posterior.regularization, memory, evidence, settled, said, mean)
 
 
 # ---------------------------------------------------------------- by prediction
 
 
 def _fit_predicting(
-    data: Data, kernel: Kernel, regularization: float | None, memory: Memory, seed: int, exact_up_to: int
+    data: Data,
+    kernel: Kernel,
+    regularization: float | None,
+    memory: Memory,
+    mean_variance: float,
+    seed: int,
+    exact_up_to: int,
 ) -> Fit:
     """Return the kernel and the number that predict best."""
     X, Y, times = (part[-_REMEMBERED:] for part in data.in_order()[:3])
@@ -238,15 +252,17 @@ def _fit_predicting(
     predicted = torch.linspace(first, last, min(_PREDICTED, len(Y) - first), dtype=torch.float64).round().long()
     memories = [with_horizon(memory, horizon) for horizon in _horizons(times, memory)]
     best, highest = None, -math.inf
-    for fit in _hypotheses(X, Y, times, kernel, regularization, seed, exact_up_to):
-        scores = predictive_densities(fit.kernel, fit.regularization, memories, X, Y, times, predicted)
+    for fit in _hypotheses(X, Y, times, kernel, regularization, mean_variance, seed, exact_up_to):
+        scores = predictive_densities(fit.kernel, fit.regularization, memories, X, Y - fit.mean, times, predicted)
         if fit.settled and float(scores.max()) > highest:
             best, highest = (fit, memories[int(scores.argmax())]), float(scores.max())
     if best is None:
-        return _fit_posterior(data, kernel, regularization, memory, False, seed, exact_up_to)
+        return _fit_posterior(data, kernel, regularization, memory, False, mean_variance, seed, exact_up_to)
     chosen, memory = best
-    posterior = MarginalPosterior(data, chosen.kernel, chosen.regularization, memory, False, exact_up_to)
-    return _described(posterior, memory, True)
+    posterior = MarginalPosterior(
+        data, chosen.kernel, chosen.regularization, memory, False, exact_up_to, mean_variance=mean_variance
+    )
+    return replace(_described(posterior, memory, True), mean=chosen.mean)
 
 
 def _horizons(times: Tensor, memory: Memory) -> list[float]:
@@ -258,13 +274,20 @@ def _horizons(times: Tensor, memory: Memory) -> list[float]:
 
 
 def _hypotheses(
-    X: Tensor, Y: Tensor, times: Tensor, kernel: Kernel, regularization: float | None, seed: int, exact_up_to: int
+    X: Tensor,
+    Y: Tensor,
+    times: Tensor,
+    kernel: Kernel,
+    regularization: float | None,
+    mean_variance: float,
+    seed: int,
+    exact_up_to: int,
 ) -> Iterator[Fit]:
     """Yield fits to the latest rewards as if nothing changed, and one to all of them that knows of change."""
     size = len(Y)
     while size >= _FEWEST or size == len(Y):
         latest = Data(X[-size:], Y[-size:])
-        yield _fit_posterior(latest, kernel, regularization, KeepAll(), False, seed, exact_up_to, 1)
+        yield _fit_posterior(latest, kernel, regularization, KeepAll(), False, mean_variance, seed, exact_up_to, 1)
         size //= 4
     timed = Data(torch.cat([times.unsqueeze(-1), X], dim=-1), Y, times)
-    yield _fit_posterior(timed, kernel, regularization, BackToPrior(0.0), True, seed, exact_up_to, 1)
+    yield _fit_posterior(timed, kernel, regularization, BackToPrior(0.0), True, mean_variance, seed, exact_up_to, 1)

@@ -78,6 +78,7 @@ class MarginalPosterior:
         learn: whether the ε of a ``BackToPrior`` is a parameter. Then all rewards count.
         most: how many distinct points are looked at: evenly spaced ones in the order of their first rewards, the latest
             under a prior on time.
+        mean_variance: the prior variance of a constant that is added to the function; 0 for none.
         bounded: whether the density is bounded through a dictionary, chosen under the kernel as it is, of many points.
 
     Attributes:
@@ -101,6 +102,7 @@ class MarginalPosterior:
         learn: bool,
         most: int,
         bounded: bool = False,
+        mean_variance: float = 0.0,
     ) -> None:
         X, Y, times, now = data.in_order()
         level = _FIRST_NOISE if regularization is None else regularization
@@ -118,7 +120,7 @@ class MarginalPosterior:
         self.points, self._places = points, places
         self.Y, self._relative = Y[rows], noise[rows] / level
         self._ages = ages(times[rows], times.new_tensor(now))
-        self.keeps_noise = memory.keeps_noise
+        self.keeps_noise, self.mean_variance = memory.keeps_noise, mean_variance
         self._growth: Growth | None = getattr(memory, "growth", None)
         self._log_noise = Parameter(Y.new_tensor(math.log(level)))
         self._noise_prior = LogNormalPrior(Y.new_tensor(_NOISE_PRIOR[0]), Y.new_tensor(_NOISE_PRIOR[1]))
@@ -154,14 +156,25 @@ class MarginalPosterior:
         with torch.no_grad():
             self._log_noise.copy_(other._log_noise)
 
-    def density(self) -> Tensor:
-        """Return log N(y | 0, K + Σ), or its bound, 0-dim."""
-        y, noise, constant = self._merged()
+    @property
+    def mean(self) -> float:
+        """The posterior mean of the constant that is added to the function: its variance times 1ᵀ(K + Σ)⁻¹y."""
+        shift = self.Y.new_zeros(()).requires_grad_()
+        with torch.enable_grad():
+            (slope,) = torch.autograd.grad(self.density(shift), shift)
+        return self.mean_variance * float(slope)
+
+    def density(self, shift: Tensor | float = 0.0) -> Tensor:
+        """Return log N(y | shift, K + Σ), or its bound, 0-dim."""
+        y, noise, constant = self._merged(shift)
         if self._dictionary is None:
-            return log_density(gram(self.joint, self.points) + noise.diag(), y) + constant
+            return log_density(self._gram(self.points) + noise.diag(), y) + constant
         Z = self.points[self._dictionary]
-        variance = prior_variance(self.joint, self.points)
-        return collapsed_bound(gram(self.joint, Z), gram(self.joint, Z, self.points), variance, noise, y) + constant
+        variance = prior_variance(self.joint, self.points) + self.mean_variance
+        return collapsed_bound(self._gram(Z), self._gram(Z, self.points), variance, noise, y) + constant
+
+    def _gram(self, X: Tensor, other: Tensor | None = None) -> Tensor:
+        return gram(self.joint, X, other) + self.mean_variance
 
     def unexplained(self) -> float:
         """Return what the dictionary leaves of the points, ½ tr Σ⁻¹(K − Q), in nats a point.
@@ -175,10 +188,10 @@ class MarginalPosterior:
             left = prior_variance(self.joint, self.points) - embedding.square().sum(0)
             return float((0.5 * left / self._merged().noise).mean())
 
-    def _merged(self) -> Merged:
+    def _merged(self, shift: Tensor | float = 0.0) -> Merged:
         level = self._log_noise.exp()
         noise = level * self._relative if self._growth is None else self._growth.noise(self._ages, level)
-        return merged(self.Y, noise, self._places, len(self.points))
+        return merged(self.Y - shift, noise, self._places, len(self.points))
 
     def __call__(self) -> Tensor:
         """Return the log density of rewards and parameters, 0-dim."""
