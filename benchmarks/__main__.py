@@ -12,6 +12,7 @@ from benchmarks import (
     contextual_rounds,
     discrete_acquisition,
     families,
+    learned_rates,
     long_run,
     many_arms,
     model_window,
@@ -43,6 +44,7 @@ BENCHMARKS: dict[str, Callable[[bool], Report]] = {
     "thompson_draws": thompson_draws.run,
     "online_tells": online_tells.run,
     "model_window": model_window.run,
+    "learned_rates": learned_rates.run,
     "optuna_mixed": optuna_mixed.run,
     "optuna_suggestions": optuna_suggestions.run,
 }

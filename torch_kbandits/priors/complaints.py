@@ -1,0 +1,151 @@
+"""What is odd about a fit, in sentences that name the column and say what to do."""
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, cast
+
+import torch
+from botorch.models.utils.gpytorch_modules import MIN_INFERRED_NOISE_LEVEL
+from gpytorch.constraints import Interval
+from gpytorch.kernels import Kernel, MaternKernel, PiecewisePolynomialKernel, RBFKernel, RQKernel, ScaleKernel
+from torch import Tensor
+
+from torch_kbandits.kernels import GroupedKernel, SpaceTimeKernel
+from torch_kbandits.numerics.gram import gram, prior_variance
+from torch_kbandits.priors.marginal import MarginalPosterior
+
+#: Kernels that divide differences by their length scale.
+_DIVIDING = (MaternKernel, PiecewisePolynomialKernel, RBFKernel, RQKernel)
+
+#: Values so many length scales apart share next to nothing. If so many of all pairs are, the length scale is short.
+_APART, _NEARLY_ALL = 3.0, 0.99
+
+#: The least prior variance of what rewards differ by from one end of a column to the other, relative to their own.
+_NOTICED = 1e-3
+
+#: At a bound, but for rounding.
+_AT = 1e-3
+
+#: Of fewer rewards nobody knows whether they are more than noise.
+_ENOUGH = 20
+
+#: So many nats more than noise alone are nothing, since the kernel was fitted.
+_NOTHING = 2.0
+
+#: A prior variance is far below the noise.
+_FAR_BELOW = 0.01
+
+#: Points that are looked at.
+_LOOKED_AT = 200
+
+
+class _Scale(NamedTuple):
+    """A length scale: its columns, value and constraint."""
+
+    columns: tuple[int, ...]
+    value: float
+    constraint: Interval
+
+    @property
+    def subject(self) -> str:
+        """What the sentences are about."""
+        names = ", ".join(str(column) for column in self.columns)
+        return f"The length scale {self.value:.3g} of column{'s' if len(self.columns) > 1 else ''} {names} (from 0)"
+
+
+def complaints(posterior: MarginalPosterior) -> tuple[str, ...]:
+    """Return what is odd about kernel and noise given the rewards that they were fitted to.
+
+    - A length scale so short that values of its columns share nothing: at its lower bound, or less than a third of the
+      distance in 99 of 100 pairs of values, of columns that have more than two.
+    - A length scale at its upper bound, or so long that its columns explain nothing.
+    - A noise of zero: at the least that a fit tries.
+    - A kernel that explains nothing: under which 20 rewards or more are hardly more probable than under noise alone,
+      or whose variance is far below the noise. Then nothing else is said.
+
+    Cost: one evaluation of the density, and O(d) kernel values of at most 200 points.
+    """
+    with torch.no_grad():
+        X, kernel = _untimed(posterior), posterior.kernel
+        X = X[torch.linspace(0, len(X) - 1, min(len(X), _LOOKED_AT), dtype=torch.float64).round().long()]
+        if _explains_nothing(posterior, float(prior_variance(kernel, X).mean())):
+            return (
+                f"The kernel explains nothing of {len(posterior.Y)} rewards: they are as probable as noise alone. See "
+                "whether they depend on these columns at all, give more rewards, or another kernel.",
+            )
+        said = [words for scale in _length_scales(kernel, range(X.shape[-1])) if (words := _oddity(scale, kernel, X))]
+    if "noise" in posterior.parameters and posterior.regularization <= MIN_INFERRED_NOISE_LEVEL * (1.0 + _AT):
+        said.append(
+            f"The noise is fitted as nothing, {posterior.regularization:.0e} of the variance of the rewards: if equal "
+            "plays do not bring equal rewards give regularization, or play some points again."
+        )
+    return tuple(dict.fromkeys(said))
+
+
+def _untimed(posterior: MarginalPosterior) -> Tensor:
+    """Return the points as the kernel sees them."""
+    timed = posterior.joint is not posterior.kernel and not isinstance(posterior.kernel, SpaceTimeKernel)
+    return posterior.points[:, 1:] if timed else posterior.points
+
+
+def _explains_nothing(posterior: MarginalPosterior, variance: float) -> bool:
+    if variance < _FAR_BELOW * posterior.regularization:
+        return True
+    if len(posterior.Y) < _ENOUGH or not posterior.keeps_noise:
+        return False
+    alone = -0.5 * len(posterior.Y) * (math.log(2.0 * math.pi * float(posterior.Y.square().mean())) + 1.0)
+    return float(posterior.density()) < alone + _NOTHING
+
+
+def _oddity(scale: _Scale, kernel: Kernel, X: Tensor) -> str | None:
+    values = X[:, list(scale.columns)]
+    lower, upper = float(scale.constraint.lower_bound), float(scale.constraint.upper_bound)
+    if bool((values == values[:1]).all()):
+        return None
+    if (lower > 0.0 and scale.value <= lower * (1.0 + _AT)) or _is_short(values, scale.value):
+        return (
+            f"{scale.subject} is short: rewards change faster than its values are apart, and one value says nothing of "
+            "the next. Treat it as a category if it names kinds of things, see GroupedKernel; else leave it out, put "
+            "something smoother in its place, or give a lengthscale_prior."
+        )
+    if scale.value >= upper * (1.0 - _AT):
+        return f"{scale.subject} is at its upper bound: raise that, or leave out what explains so little."
+    ends = [X.clone(), X.clone()]
+    for end, most in zip(ends, (values.amin(0), values.amax(0)), strict=True):
+        end[:, list(scale.columns)] = most
+    across = gram(kernel, ends[0].unsqueeze(-2), ends[1].unsqueeze(-2)).flatten()
+    noticed = prior_variance(kernel, ends[0]) + prior_variance(kernel, ends[1]) - 2.0 * across
+    if float(noticed.mean()) < _NOTICED:
+        return f"{scale.subject} is so long that it explains nothing: leave it out, or give a lengthscale_prior."
+    return None
+
+
+def _is_short(values: Tensor, lengthscale: float) -> bool:
+    """Say whether nearly all pairs of values (n, c) that differ are many length scales apart."""
+    values = values.unique(dim=0)
+    if len(values) < 3:
+        return False
+    return float((torch.pdist(values) > _APART * lengthscale).double().mean()) >= _NEARLY_ALL
+
+
+def _length_scales(kernel: Kernel, columns: Sequence[int]) -> Iterator[_Scale]:
+    """Yield the length scales of a kernel and its parts, which see these columns of the points."""
+    if isinstance(kernel, ScaleKernel):  # whose columns are those of its base, which does not choose again
+        kernel = kernel.base_kernel
+    if kernel.active_dims is not None:
+        columns = [columns[place] for place in cast(Tensor, kernel.active_dims).tolist()]
+    if isinstance(kernel, (GroupedKernel, *_DIVIDING)) and kernel.has_lengthscale:
+        scales = cast(Tensor, kernel.lengthscale).flatten().tolist()
+        each = range(len(columns)) if len(scales) == len(columns) else [0] * len(columns)
+        groups = kernel.groups if isinstance(kernel, GroupedKernel) else each
+        for number, value in enumerate(scales):
+            own = tuple(column for column, group in zip(columns, groups, strict=True) if group == number)
+            yield _Scale(own, value, cast(Interval, kernel.raw_lengthscale_constraint))
+    elif isinstance(kernel, SpaceTimeKernel):
+        yield from _length_scales(kernel.time_kernel, columns[:1])
+        yield from _length_scales(kernel.space_kernel, columns[1:])
+    else:
+        for part in kernel.children():
+            for each in part if isinstance(part, torch.nn.ModuleList) else (part,):
+                if isinstance(each, Kernel):
+                    yield from _length_scales(each, columns)
