@@ -66,7 +66,8 @@ class Bandit(Undisturbed):
     randomness of a round depends on no other round. A named algorithm is a subclass that only chooses the pieces.
 
     Args:
-        candidates: what may be played.
+        candidates: what may be played. Of ``Configurations`` a list of mappings is asked for and told, in place of
+            points (q, d), and one is recommended.
         kernel: the prior covariance; a copy is kept.
         regularization: λ > 0, the noise variance of the surrogate, in reward units squared.
         prior: kernel, regularization and mean in one, as a ``Prior``; or a ``LearnedPrior``, which fits them to the

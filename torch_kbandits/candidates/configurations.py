@@ -17,7 +17,7 @@ from torch_kbandits.spaces import LinearConstraint, ParameterSpace
 
 
 class Configurations(Candidates):
-    """The configurations of a parameter space, with or without a context that each round brings.
+    """The configurations of a parameter space, with or without a context that each round brings; in double precision.
 
     What is asked for is a list of mappings from names to values; what is told, a list of such or one. The kernel sees
     their encodings, (n, d), with a context (context, encoding), and so do ``history``, ``pending`` and

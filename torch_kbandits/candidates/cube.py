@@ -17,7 +17,7 @@ _NEARER, _RADII = 16, (0.1, 0.03, 0.01, 0.003)
 
 
 class UnitCube(LastingCandidates):
-    """Points of the unit cube, with a search for where some coordinates are numbers and others stand for choices.
+    """Points of the unit cube, in double precision, where some coordinates are numbers and others stand for choices.
 
     A search looks at some thousand points that cover the cube, and at others near the best one played. For rules with a
     gradient it then goes on from the six best of both, see ``climb``. For named parameters give ``ParameterSpace``.
