@@ -65,10 +65,9 @@ def _fixed_global_generator():
 def short_fits(request, monkeypatch):
     """In the quick suite fits of kernels end after two steps: for laws that hold whatever a fit finds."""
     if is_quick(request.config):
-        from botorch import fit_gpytorch_mll  # which takes seconds, and pytest-xdist's first process needs none of it
+        from torch_kbandits.priors import evidence  # which takes seconds, and pytest-xdist's first process needs it not
 
-        short = partial(fit_gpytorch_mll, optimizer_kwargs={"options": {"maxiter": 2}})
-        monkeypatch.setattr("torch_kbandits.priors.fitting.fit_gpytorch_mll", short)
+        monkeypatch.setitem(evidence._OPTIONS, "maxiter", 2)
 
 
 @pytest.fixture

@@ -21,7 +21,8 @@ from torch_kbandits import (
 )
 from torch_kbandits.acquisition import UpperConfidenceRule
 from torch_kbandits.algorithms.registry import signature
-from torch_kbandits.memory import Linear
+from torch_kbandits.errors import KernelBanditWarning
+from torch_kbandits.memory import BackToPrior, Discount, Linear, UncertaintyInjection
 
 #: LinUCB has a kernel of its own, a family kernels that are given, and SparQ needs λ.
 FAMILIES = ("lb-gp-ucb", "pe-gp-ucb", "pe-gp-ts", "hp-gp-ts")
@@ -234,6 +235,51 @@ def test_what_is_given_is_not_fitted(tmp_path):
     fixed = bandit_of(it, tmp_path, kernel=kernel)
     played(fixed, it, 14)
     assert torch.equal(fixed.prior.kernel.base_kernel.lengthscale, kernel.lengthscale)
+
+
+@pytest.mark.usefixtures("short_fits")
+@pytest.mark.parametrize("memory", [BackToPrior(0.3), Discount(0.6), UncertaintyInjection(Linear(0.4))])
+def test_the_number_of_a_memory_is_learned_and_saved(memory, tmp_path):
+    def make():
+        prior = LearnedPrior(num_initial=6, learn_memory=True)
+        return Bandit(candidates=Arms(ARMS), prior=prior, width=ConstantWidth(1.5), memory=memory, seed=0)
+
+    ours, loaded = make(), make()
+    for _ in range(16):
+        x = ours.ask()
+        ours.tell(x, 1e3 * wavy(x))
+    assert type(ours.memory) is type(memory)
+    assert ours.memory != memory
+    loaded.load_state_dict(ours.state_dict())
+    ours.save(tmp_path / "bandit.kb")
+    for other in (loaded, Bandit.load(tmp_path / "bandit.kb")):
+        assert other.memory == ours.memory
+        assert torch.equal(other.ask(3, remember=False), ours.ask(3, remember=False))
+
+
+def test_a_function_that_stays_gets_a_memory_that_forgets_little(tmp_path):
+    it = learning("arms")
+    ours = Bandit(
+        candidates=Arms(ARMS),
+        prior=LearnedPrior(learn_memory=True),
+        width=ConstantWidth(1.5),
+        memory=BackToPrior(0.3),
+        seed=0,
+    )
+    played(ours, it, 36)
+    assert ours.memory.forgetting < 0.01
+
+
+def test_what_is_odd_about_a_fit_is_said_once():
+    generator = torch.Generator().manual_seed(0)
+    ours = Bandit(candidates=Arms(MANY), prior=LearnedPrior(), width=ConstantWidth(1.5), seed=0)
+    noise = torch.randn(90, generator=generator, dtype=DOUBLE)
+    with pytest.raises(KernelBanditWarning, match="explains"):  # warnings are errors in these tests
+        ours.tell(MANY[:80], noise[:80])
+    assert ours.num_told == 0
+    ours.tell(MANY[:80], noise[:80])
+    ours.tell(MANY[80:90], noise[80:])
+    assert ours.num_told == 90
 
 
 def test_penalties_do_not_become_the_unit(tmp_path):

@@ -1,5 +1,6 @@
 """Ask, tell, save and replay: the order of the calls. What is believed and how it is searched lives below."""
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from os import PathLike
@@ -35,7 +36,7 @@ from torch_kbandits.beliefs import Belief, EnsembleBelief, Lookahead, offering
 from torch_kbandits.candidates import Candidates
 from torch_kbandits.confidence import Width
 from torch_kbandits.dictionaries import DictionaryRule
-from torch_kbandits.errors import InputError
+from torch_kbandits.errors import InputError, KernelBanditWarning
 from torch_kbandits.memory import Memory
 from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.numerics.random import seed_for
@@ -147,6 +148,7 @@ class Bandit(Undisturbed):
         self._shown: tuple[Belief, NystromGP | OnlineGP] | None = None
         self._visited_share = 1.0
         self._warned_of_stale_points = self._warned_of_clipping = False
+        self._complaints: tuple[str, ...] = ()
         self._pieces.warn_of_single_precision(3)
 
     # ---------------------------------------------------------------- the loop
@@ -299,7 +301,7 @@ class Bandit(Undisturbed):
         # A batch of which all is told and nothing learned stays what it was.
         held = after.ledger.held
         stays = ahead is not None and held and not pending.ids and ahead.looks_from(held[0].X, held[0].stages)
-        self._warn_of_clipping(after, 5)
+        self._warn_of_fits(after, 5)
         self._become(after, ahead if stays and after.told is self._standing.told else None)
 
     def forget(self, x: Any = None, *, context: Any = None, ids: int | Sequence[int] | None = None) -> None:
@@ -534,7 +536,7 @@ class Bandit(Undisturbed):
         }
         saved = saved_state(state, self.candidates.example, self._pieces.num_stages, **words)
         answers, counts = saved_answers(state, self.candidates.example, self._pieces.advice)
-        fitted = None if self._pieces.learning is None else saved_prior(state, self._pieces.start)
+        fitted = None if self._pieces.learning is None else saved_prior(state, self._pieces.start, self._pieces.memory)
         after = replace(restored(self._pieces, saved, fitted), answers=answers)
         self._become(after)
         if self._pieces.advice is not None:
@@ -603,7 +605,7 @@ class Bandit(Undisturbed):
         for now, (X, Y, stages) in zip(clocks, rounds, strict=True):
             pending = standing.ledger.pending.without(X, own)
             standing = learned(self._pieces, standing, X, Y, stages, pending, now, None)
-        self._warn_of_clipping(standing, 5)
+        self._warn_of_fits(standing, 5)
         self._become(replace(standing, clock=standing.clock.undecided))
 
     def __repr__(self) -> str:
@@ -640,8 +642,12 @@ class Bandit(Undisturbed):
         self._outlook = None if ahead is None else Outlook(standing, ahead)
         self._standing = standing
 
-    def _warn_of_clipping(self, after: Standing, stacklevel: int) -> None:
-        """Say once that rewards are clipped, as many calls above, if some are that were not before."""
+    def _warn_of_fits(self, after: Standing, stacklevel: int) -> None:
+        """Say once, as many calls above, what is odd about a fit, and that rewards are clipped."""
+        for complaint in after.complaints:
+            if complaint not in self._complaints:
+                self._complaints = (*self._complaints, complaint)
+                warnings.warn(complaint, KernelBanditWarning, stacklevel=stacklevel)
         if not self._warned_of_clipping and (below := after.rewards_below(self._standing)) is not None:
             self._warned_of_clipping = True
             warn_of_clipping(below, after.hypothesis.prior.floor, stacklevel)

@@ -1,6 +1,6 @@
 """All that a bandit knows at a moment, as one value, and how it changes: functions from one standing to the next."""
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, is_dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple, Self, cast
 
@@ -10,7 +10,7 @@ from torch import Tensor
 from torch_kbandits.bandit.adaptation.restart_trigger import Prediction
 from torch_kbandits.bandit.advice import Advised
 from torch_kbandits.bandit.pieces import Batches, Hypothesis, Pieces
-from torch_kbandits.bandit.state import STATE_FORMAT, SavedState
+from torch_kbandits.bandit.state import STATE_FORMAT, SavedPrior, SavedState
 from torch_kbandits.beliefs import Belief, EnsembleBelief, Lookahead
 from torch_kbandits.memory import Memory
 from torch_kbandits.numerics.gram import prior_mean
@@ -18,7 +18,7 @@ from torch_kbandits.numerics.random import seed_for
 from torch_kbandits.observations.clock import Clock
 from torch_kbandits.observations.experts import Answers
 from torch_kbandits.observations.ledger import History, Ledger, Pending, joined
-from torch_kbandits.priors import LearnedPrior, Prior
+from torch_kbandits.priors import LearnedPrior
 from torch_kbandits.priors.learned import NEVER, LastFit, Told
 
 #: Of the points of a batch that are told at once so many are looked at first, to see whether it is complete.
@@ -38,6 +38,7 @@ class Standing:
         summaries: of the blocks that the choice of a memory rests on.
         answers: what an expert said in this round, by the time of its question.
         last_fit: when the prior was fitted last, if it is learned.
+        complaints: what is odd about that fit.
     """
 
     ledger: Ledger
@@ -48,6 +49,7 @@ class Standing:
     summaries: tuple[Any, ...] = ()
     answers: tuple[tuple[float, Answers], ...] = ()
     last_fit: LastFit = NEVER
+    complaints: tuple[str, ...] = ()
 
     def at(self, clock: Clock) -> Self:
         """Return the same at a time, which is not before the present one."""
@@ -154,11 +156,12 @@ def learned(
     return replace(after, told=belief.at(after.clock.now))
 
 
-def restored(pieces: Pieces, saved: SavedState, fitted: tuple[Prior, LastFit] | None) -> Standing:
+def restored(pieces: Pieces, saved: SavedState, fitted: SavedPrior | None) -> Standing:
     """Return what a saved bandit knew, computed afresh from its history, its dictionary and the prior it had fitted."""
     ledger = Ledger.restored(saved.history, saved.pending, saved.num_asked, saved.num_learned, saved.num_forgotten)
-    prior, last_fit = fitted or (None, NEVER)
-    hypothesis = pieces.hypothesis if prior is None else pieces.hypothesis_of(prior, pieces.memory)
+    hypothesis, last_fit = pieces.hypothesis, NEVER
+    if fitted is not None:
+        hypothesis, last_fit = pieces.hypothesis_of(fitted.prior, fitted.memory), fitted.last_fit
     summaries = _summaries(pieces, hypothesis, saved.history, ())
     hypothesis = _hypothesis_after(pieces, hypothesis, summaries)
     belief = pieces.belief(hypothesis).at(saved.clock.now)
@@ -203,12 +206,13 @@ def state_of(config: dict[str, Any], standing: Standing, pieces: Pieces) -> dict
     if isinstance(told, EnsembleBelief):
         state["family"] = told.sums
     if pieces.learning is not None:
-        prior = standing.hypothesis.prior
+        prior, memory = standing.hypothesis.prior, standing.hypothesis.memory
         state["prior"] = {
             "kernel": {name: value.clone() for name, value in prior.kernel.state_dict().items()},
             "regularization": prior.regularization,
             "mean": prior.mean if pieces.learning.mean is None else 0.0,
             "floor": prior.floor,
+            "memory": asdict(memory) if is_dataclass(memory) else {},
             **standing.last_fit._asdict(),
         }
     advice = pieces.advice
@@ -291,29 +295,31 @@ def _with_prior(pieces: Pieces, standing: Standing, *, early: bool = False) -> S
     Of few rewards the units alone are fitted, unless this is to be done early.
     """
     learning, ledger, hypothesis = cast(LearnedPrior, pieces.learning), standing.ledger, standing.hypothesis
-    history, hidden = ledger.in_one_part.told[0], pieces.hidden_columns
+    history, memory, now = ledger.in_one_part.told[0], hypothesis.memory, standing.clock.now
     learned = history.rows(slice(ledger.num_forgotten, ledger.num_learned))
-    counting = _counting(hypothesis, learned, standing.clock.now)
+    counting = _counting(hypothesis, learned, now)
     if len(counting.X) < 2:
         return standing
-    first = [*dict.fromkeys(history.Y.tolist())][: learning.num_initial]
+    hidden, first = pieces.hidden_columns, [*dict.fromkeys(history.Y.tolist())][: learning.num_initial]
     told = Told(
-        X=counting.X[:, hidden:],
+        X=counting.X if memory is not None and memory.needs_time_column else counting.X[:, hidden:],
         Y=counting.Y,
         expected=None if learning.mean is None else _expected(hypothesis, counting.X),
-        known=torch.cat([history.X[:, hidden:], *pieces.listed]),
+        known=torch.cat([history.X[:, hidden:], *pieces.listed]).double(),
         first=history.Y.new_tensor(first),
-        changes=hypothesis.memory is not None,
+        memory=memory,
+        times=counting.times,
+        now=now,
         groups=pieces.groups,
     )
     units_only, seed = len(counting.X) < learning.num_initial, seed_for(pieces.seed, ledger.num_learned, "fit")
-    prior = learning.fitted(told, seed, units_only=units_only and not early)
+    prior, memory, said = learning.fitted(told, seed, units_only=units_only and not early)
     last = NEVER if units_only else LastFit(ledger.num_learned, len(counting.X))
-    fitted = pieces.hypothesis_of(prior, hypothesis.memory)
+    fitted = pieces.hypothesis_of(prior, memory)
     # Memories are compared under the prior that is in force, as after a bandit was loaded.
     summaries = _summaries(pieces, fitted, history, ())
     fitted = _hypothesis_after(pieces, fitted, summaries)
-    return replace(standing, hypothesis=fitted, last_fit=last, summaries=summaries)
+    return replace(standing, hypothesis=fitted, last_fit=last, summaries=summaries, complaints=said)
 
 
 def _expected(hypothesis: Hypothesis, X: Tensor) -> Tensor:

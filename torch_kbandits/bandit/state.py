@@ -16,6 +16,7 @@ from torch_kbandits.bandit.advice import Advice
 from torch_kbandits.beliefs.ensemble import NUM_SUMS
 from torch_kbandits.dictionaries import Selection
 from torch_kbandits.errors import InputError, StateMismatchError
+from torch_kbandits.memory import Memory
 from torch_kbandits.observations.clock import Clock
 from torch_kbandits.observations.experts import Answers
 from torch_kbandits.observations.ledger import History, Pending, check_rounds, checked_stages, rewards
@@ -99,6 +100,7 @@ _PRIOR: dict[str, tuple[type, ...]] = {
     "regularization": (float, int),
     "mean": (float, int),
     "floor": (float, int),
+    "memory": (Mapping,),
     "number": (int,),
     "counted": (int,),
 }
@@ -277,12 +279,27 @@ def saved_state(
     return SavedState(history, tuple(dictionaries), outstanding, num_asked, num_learned, num_forgotten, clock, sums)
 
 
-def saved_prior(state: Mapping[str, Any], start: Prior) -> tuple[Prior, LastFit]:
+class SavedPrior(NamedTuple):
+    """A prior that a bandit had fitted.
+
+    Attributes:
+        prior: in force.
+        memory: in force; None without one.
+        last_fit: when it was fitted.
+    """
+
+    prior: Prior
+    memory: Memory | None
+    last_fit: LastFit
+
+
+def saved_prior(state: Mapping[str, Any], start: Prior, memory: Memory | None) -> SavedPrior:
     """Return the prior that a bandit had fitted, and when.
 
     Args:
         state: what ``Bandit.state_dict`` returned.
         start: the prior before any reward, whose kernel has the form of all that are fitted.
+        memory: that before any reward.
 
     Raises:
         StateMismatchError: if something is missing or does not fit together.
@@ -296,9 +313,19 @@ def saved_prior(state: Mapping[str, Any], start: Prior) -> tuple[Prior, LastFit]
         mean = checks.finite_number("the saved mean", saved["mean"])
         prior = Prior(kernel, saved["regularization"], mean, float(saved["floor"]))
         last = LastFit(*(checks.non_negative_integer(name, saved[name]) for name in LastFit._fields))
+        memory = _with_numbers(memory, saved["memory"])
     except (AttributeError, InputError, RuntimeError, TypeError) as error:
         raise StateMismatchError(f"The state is damaged: {error}") from error
-    return prior, last
+    return SavedPrior(prior, memory, last)
+
+
+def _with_numbers(value: Any, saved: Mapping[str, Any]) -> Any:
+    """Return a value, a dataclass or None, with the saved numbers in the place of its own, also in its parts."""
+    if not dataclasses.is_dataclass(value) or isinstance(value, type):
+        return value
+    parts = {name: getattr(value, name) for name in saved}
+    inner = {name: _with_numbers(parts[name], given) for name, given in saved.items() if isinstance(given, Mapping)}
+    return dataclasses.replace(value, **{**saved, **inner})
 
 
 def saved_answers(

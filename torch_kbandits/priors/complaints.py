@@ -70,14 +70,14 @@ def complaints(posterior: MarginalPosterior) -> tuple[str, ...]:
         X = X[torch.linspace(0, len(X) - 1, min(len(X), _LOOKED_AT), dtype=torch.float64).round().long()]
         if _explains_nothing(posterior, float(prior_variance(kernel, X).mean())):
             return (
-                f"The kernel explains nothing of {len(posterior.Y)} rewards: they are as probable as noise alone. See "
-                "whether they depend on these columns at all, give more rewards, or another kernel.",
+                "The kernel explains nothing: the rewards are as probable as noise alone. See whether they depend on "
+                "these columns at all, give more rewards, or another kernel.",
             )
         said = [words for scale in _length_scales(kernel, range(X.shape[-1])) if (words := _oddity(scale, kernel, X))]
     if "noise" in posterior.parameters and posterior.regularization <= MIN_INFERRED_NOISE_LEVEL * (1.0 + _AT):
         said.append(
-            f"The noise is fitted as nothing, {posterior.regularization:.0e} of the variance of the rewards: if equal "
-            "plays do not bring equal rewards give regularization, or play some points again."
+            "The noise is fitted as nothing: if equal plays do not bring equal rewards give regularization, or play "
+            "some points again."
         )
     return tuple(dict.fromkeys(said))
 

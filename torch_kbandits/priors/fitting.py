@@ -4,29 +4,23 @@ import math
 import warnings
 from collections.abc import Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import torch
-from botorch.exceptions.errors import ModelFittingError
-from botorch.exceptions.warnings import BotorchWarning
-from botorch.fit import fit_gpytorch_mll
-from botorch.models import SingleTaskGP
-from gpytorch.constraints import GreaterThan, Positive
+from gpytorch.constraints import GreaterThan
 from gpytorch.kernels import Kernel, MaternKernel, ScaleKernel
-from gpytorch.likelihoods import GaussianLikelihood
-from gpytorch.means import ZeroMean
-from gpytorch.mlls import ExactMarginalLogLikelihood
 from gpytorch.priors import GammaPrior, LogNormalPrior
-from linear_operator.utils.warnings import NumericalWarning
 from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.errors import InputError, KernelBanditWarning
 from torch_kbandits.kernels import GroupedKernel
+from torch_kbandits.memory import Linear, Memory, UncertaintyInjection
 from torch_kbandits.numerics.gram import check_kernel
-from torch_kbandits.numerics.random import seeded
 from torch_kbandits.observations.ledger import rewards
+from torch_kbandits.priors.evidence import fit_evidence
+from torch_kbandits.priors.marginal import Data
 from torch_kbandits.priors.means import PriorMean
 from torch_kbandits.priors.prior import Prior
 
@@ -138,7 +132,8 @@ def floor_below(Y: Tensor, lowest: float | None = None) -> float:
 def fit_prior(X: Tensor, Y: Any, kernel: Kernel | None = None, *, floor: float | None = None, seed: int = 0) -> Prior:
     """Fit kernel, noise and mean to rewards by their marginal posterior; a ``Bandit`` takes the result as ``prior``.
 
-    The fit is in units in which rewards have mean 0 and variance 1, and what it returns in theirs.
+    The fit is in units in which rewards have mean 0 and variance 1, and what it returns in theirs. The mean is that of
+    the rewards.
 
     Args:
         X: points (n, d), in double precision, n >= 2.
@@ -147,14 +142,15 @@ def fit_prior(X: Tensor, Y: Any, kernel: Kernel | None = None, *, floor: float |
             given ``default_kernel(d)``, each column divided by its range if it leaves [0, 1].
         floor: a reward below counts as if it were this one; ``floor_below(Y)`` unless given, minus infinity to take
             all as they are.
-        seed: of the restarts that BoTorch makes where a fit fails.
+        seed: of the points from which the fit starts.
 
     Raises:
         InputError: if the data does not fit together, or the kernel to the data.
 
-    Where no fit succeeds, the parameters that the kernel came with are kept, and a ``KernelBanditWarning`` says so.
+    A ``KernelBanditWarning`` says what is odd: a column whose length scale is too short or that explains nothing, no
+    noise, a kernel that explains nothing; or that no fit succeeded, and all is as the kernel came.
 
-    Cost: O(n³) for each of some hundred evaluations.
+    Cost: see ``fit_evidence``: O(n³) for each of some hundred evaluations, n at most 400 of the rewards.
     """
     checks.points("X", X)
     if X.dtype != torch.float64 or X.dim() != 2 or len(X) < 2:
@@ -164,9 +160,12 @@ def fit_prior(X: Tensor, Y: Any, kernel: Kernel | None = None, *, floor: float |
         checks.instance("kernel", kernel, Kernel, "a GPyTorch kernel")
         check_kernel(kernel, X[:1])
     floor = floor_below(Y) if floor is None else float(floor)
-    spans = None if kernel is not None else column_spans(X)
-    units = Units.of(Y, floor=floor, spans=spans)
-    return units.prior(*fitted(X, Y, default_kernel(X.shape[-1]) if kernel is None else kernel, units, seed=seed))
+    units = Units.of(Y, floor=floor, spans=None if kernel is not None else column_spans(X))
+    kernel = default_kernel(X.shape[-1]) if kernel is None else kernel
+    fit = fit_evidence(Data(units.points(X), units.rewards(Y)), kernel, seed=seed)
+    for complaint in fit.complaints:
+        warnings.warn(complaint, KernelBanditWarning, stacklevel=2)
+    return units.prior(fit.kernel, fit.regularization)
 
 
 @dataclass(frozen=True, eq=False)
@@ -210,6 +209,22 @@ class Units:
         """Return rewards (n,) in these units."""
         return (Y.clamp_min(self.floor) - self.center) / self.scale
 
+    def points(self, X: Tensor) -> Tensor:
+        """Return points (n, d), or with the time before them (n, 1 + d), in these units."""
+        if self.spans is None:
+            return X
+        time = X.shape[-1] - len(self.spans)
+        return torch.cat([X[:, :time], X[:, time:] / self.spans], dim=-1)
+
+    def memory(self, memory: Memory | None, *, back: bool = False) -> Memory | None:
+        """Return a memory of rewards in their units as one in these, or back: some of its numbers are variances."""
+        if not isinstance(memory, UncertaintyInjection):
+            return memory
+        factor = self.scale**2 if back else self.scale**-2
+        growth, limit = memory.growth, memory.max_variance
+        growth = replace(growth, rate=growth.rate * factor) if isinstance(growth, Linear) else growth
+        return replace(memory, growth=growth, max_variance=None if limit is None else limit * factor)
+
     def prior(self, kernel: Kernel, noise: float, mean: PriorMean | None = None) -> Prior:
         """Return a prior in units of rewards and of points as they are, of which nothing is free.
 
@@ -227,49 +242,6 @@ class Units:
         whole.outputscale = torch.tensor(variance * self.scale**2, dtype=torch.float64)  # GPyTorch rounds a float
         whole.eval().requires_grad_(False)
         return Prior(whole, noise * self.scale**2, self.center if mean is None else mean, self.floor)
-
-
-def fitted(
-    X: Tensor, Y: Tensor, kernel: Kernel, units: Units, *, noise: float | None = None, seed: int = 0
-) -> tuple[Kernel, float]:
-    """Return kernel and λ of the largest marginal posterior, in these units; see ``fit_prior``.
-
-    Args:
-        X: points (n, d), in double precision.
-        Y: rewards (n,), in their own units.
-        kernel: whose free parameters are fitted, in these units; it stays as it is.
-        units: of rewards and points.
-        noise: λ in these units where it is known; else it is fitted.
-        seed: of the restarts.
-    """
-    likelihood = None
-    if noise is not None:
-        likelihood = GaussianLikelihood(noise_constraint=Positive()).to(X)
-        likelihood.noise = X.new_tensor(noise)
-        likelihood.requires_grad_(False)
-    model = SingleTaskGP(
-        X if units.spans is None else X / units.spans,
-        units.rewards(Y).unsqueeze(-1),
-        likelihood=likelihood,
-        covar_module=deepcopy(kernel),
-        mean_module=ZeroMean(),
-        outcome_transform=None,
-    )
-    untouched = deepcopy(model.state_dict())
-    try:
-        with seeded(seed), warnings.catch_warnings():
-            warnings.simplefilter("ignore", BotorchWarning)  # of attempts that are made again
-            warnings.simplefilter("ignore", NumericalWarning)
-            fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
-    except ModelFittingError as error:
-        model.load_state_dict(untouched)
-        warnings.warn(
-            f"The kernel could not be fitted to {len(X)} reward(s) and stays as it was: {error}",
-            KernelBanditWarning,
-            stacklevel=3,
-        )
-    found = float(model.likelihood.noise.detach())  # pyright: ignore[reportCallIssue]
-    return cast(Kernel, model.covar_module), found
 
 
 def column_spans(X: Tensor, groups: Sequence[int] | None = None) -> Tensor:

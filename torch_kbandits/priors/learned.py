@@ -12,12 +12,15 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.errors import InputError
-from torch_kbandits.priors.fitting import Units, column_spans, default_kernel, fitted, floor_below
+from torch_kbandits.memory import Memory
+from torch_kbandits.priors.evidence import fit_evidence
+from torch_kbandits.priors.fitting import Units, column_spans, default_kernel, floor_below
+from torch_kbandits.priors.marginal import Data
 from torch_kbandits.priors.means import PriorMean, own_mean
 from torch_kbandits.priors.prior import Prior
 
-#: Rewards that a fit uses: the cost of one is cubic in them.
-_FIT_SIZE = 400
+#: From so many rewards on it is said what is odd about a fit; of fewer much is.
+_TELLING = 50
 
 #: The share of the variance of rewards that is taken for noise before anything is fitted.
 _FIRST_NOISE = 0.1
@@ -43,12 +46,14 @@ class Told:
     """What a prior is fitted to.
 
     Attributes:
-        X: points (n, d) of the rewards that count, without the time, in the order told.
+        X: points (n, d) of the rewards that count, in the order told; under a prior on time with the time before them.
         Y: the rewards, (n,).
         expected: a prior mean that is given, at the points, (n,); None where it is fitted.
-        known: points (k, d) that say which range each column has.
+        known: points (k, d) that say which range each column has, without the time.
         first: the first different rewards of all, (f,), by which penalties are known.
-        changes: whether there is a memory, so that the latest say most and none is taken for a penalty.
+        memory: which rewards count; None where all do.
+        times: when the rewards were made, (n,); None without a memory.
+        now: the present.
         groups: as in ``default_kernel``.
     """
 
@@ -57,8 +62,24 @@ class Told:
     expected: Tensor | None
     known: Tensor
     first: Tensor
-    changes: bool
+    memory: Memory | None
+    times: Tensor | None
+    now: float
     groups: Sequence[int] | None
+
+
+class Learned(NamedTuple):
+    """What was fitted.
+
+    Attributes:
+        prior: in units of rewards.
+        memory: as given, or with its number fitted.
+        complaints: what is odd about the fit, in sentences.
+    """
+
+    prior: Prior
+    memory: Memory | None
+    complaints: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +92,9 @@ class LearnedPrior:
     stay so. In between the algorithm plays as if the prior were known: no theorem covers a run. Multiplying all rewards
     by a positive number, or adding one to them, changes no choice.
 
-    A value: what a bandit fitted is ``bandit.prior``.
+    A value: what a bandit fitted is ``bandit.prior``. A ``KernelBanditWarning`` says once what is odd about a fit of 50
+    rewards or more: a column that explains nothing or whose length scale is too short, no noise, a kernel that explains
+    nothing.
 
     Args:
         kernel: any GPyTorch kernel, whose free parameters are fitted, with the priors and constraints it has; its
@@ -79,6 +102,9 @@ class LearnedPrior:
             its range over all that is known of the candidates; one of which nothing is seen outside [0, 1] is not.
         regularization: λ > 0, in reward units squared, where it is known; else it is fitted.
         mean: the prior mean, as in ``Prior``, where it is known; else the mean of the rewards that count.
+        learn_memory: whether the number of the bandit's memory is fitted, too: ε of ``BackToPrior`` by the marginal
+            likelihood, that of a discount, a growth, a window or restarts by how well rewards are predicted; the memory
+            in force is ``bandit.memory``. See ``fit_evidence``.
         clip: whether rewards far below the others count as less far below, so that a penalty for what fails does not
             become the unit in which all others are equal; see ``floor_below``, of the first ``num_initial`` different
             rewards. A warning says so the first time. Under a memory nothing is clipped, since the level of rewards
@@ -97,6 +123,7 @@ class LearnedPrior:
     kernel: Kernel | None = None
     regularization: float | None = None
     mean: PriorMean | None = None
+    learn_memory: bool = False
     clip: bool = True
     num_initial: int = 10
     refit_share: float = 0.25
@@ -111,7 +138,8 @@ class LearnedPrior:
             num_initial=checks.positive_integer,
             refit_share=checks.positive,
         )
-        checks.instance("clip", self.clip, bool, "True or False")
+        for name in ("learn_memory", "clip"):
+            checks.instance(name, getattr(self, name), bool, "True or False")
         if self.num_initial < 2:
             raise InputError(f"num_initial must be at least 2, since a fit needs two rewards; got {self.num_initial}.")
         if self.mean is not None:
@@ -132,24 +160,32 @@ class LearnedPrior:
         spans = None if self.kernel is not None else torch.ones(dimension, dtype=torch.float64)
         return self._first(Units(0.0, 1.0, spans=spans), dimension, groups)
 
-    def fitted(self, told: Told, seed: int, *, units_only: bool = False) -> Prior:
+    def fitted(self, told: Told, seed: int, *, units_only: bool = False) -> Learned:
         """Return the prior that is fitted to two rewards or more, or only brought to their units."""
-        X, Y = told.X.double(), told.Y.double()
-        spans = None if self.kernel is not None else column_spans(told.known, told.groups)
+        X, Y, known = told.X.double(), told.Y.double(), told.known
+        spans = None if self.kernel is not None else column_spans(known, told.groups)
         floor, centered = -math.inf, told.expected is not None
         if told.expected is not None:
             Y = Y - told.expected.double()
-        elif self.clip and not told.changes:
+        elif self.clip and told.memory is None:
             floor = floor_below(told.first.double(), float(Y.min()))
         units = Units.of(Y, centered=centered, floor=floor, spans=spans)
         if units_only:
-            return self._first(units, X.shape[-1], told.groups)
-        if len(X) > _FIT_SIZE:
-            last = torch.arange(len(X) - _FIT_SIZE, len(X))
-            rows = last if told.changes else torch.linspace(0, len(X) - 1, _FIT_SIZE, dtype=torch.float64).long()
-            X, Y = X[rows], Y[rows]
-        kernel = self._kernel(X.shape[-1], told.groups)
-        return self._kept(units.prior(*fitted(X, Y, kernel, units, noise=self._noise(units), seed=seed), self.mean))
+            return Learned(self._first(units, known.shape[-1], told.groups), told.memory)
+        fit = fit_evidence(
+            Data(units.points(X), units.rewards(Y), told.times, None if told.times is None else told.now),
+            self._kernel(known.shape[-1], told.groups),
+            regularization=self._noise(units),
+            memory=units.memory(told.memory),
+            learn_memory=self.learn_memory,
+            # The mean of the latest rewards, which are of points chosen to be good, is no prior mean.
+            learn_mean=self.mean is None and told.memory is not None,
+            seed=seed,
+        )
+        mean = units.center + units.scale * fit.mean if self.mean is None else self.mean
+        prior = self._kept(units.prior(fit.kernel, fit.regularization, mean))
+        said = fit.complaints if len(Y) >= _TELLING else ()
+        return Learned(prior, units.memory(fit.memory, back=True) if self.learn_memory else told.memory, said)
 
     def _first(self, units: Units, dimension: int, groups: Sequence[int] | None) -> Prior:
         """Return the prior of units alone."""
