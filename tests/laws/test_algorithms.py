@@ -227,7 +227,7 @@ def test_ask_maximises_the_botorch_acquisition(name):
 
 
 def test_what_has_no_acquisition_function_says_so():
-    with pytest.raises(InputError, match="Random search maximises no acquisition function"):
+    with pytest.raises(InputError, match="No acquisition function is maximised"):
         make("random").acquisition()
     assert isinstance(make("gp-ts").acquisition(), DiscretizedThompsonSampling)
 

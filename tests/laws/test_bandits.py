@@ -294,7 +294,7 @@ def test_the_registry():
         match="there are bbkb, bkb, bob-gp-ucb, cbbkb, cbkb, dms-gp-ucb, dms-tv-gp-ucb, ek-ucb, et-gp-ucb, gp-ei",
     ):
         algorithms.build("thompson")
-    with pytest.raises(InputError, match="BKB takes other arguments: missing a required argument: 'kernel'"):
+    with pytest.raises(InputError, match="BKB takes other arguments: missing a required argument: 'seed'"):
         algorithms.build("bkb", candidates=ARMS)
     with pytest.raises(InputError, match="unexpected keyword argument 'kernels'"):
         algorithms.build("bkb", candidates=ARMS, kernel=rbf(), kernels=rbf(), regularization=0.1, seed=0)

@@ -155,7 +155,7 @@ def test_a_dictionary_that_fails_to_grow_leaves_no_trace(row_memory, monkeypatch
     def learned(n):
         belief = changing(1)
         belief.row_memory = row_memory
-        belief = belief_over(belief, Terms(make("ek-ucb")._kernel, 0.1, 0, exact=False, online=True))
+        belief = belief_over(belief, Terms(make("ek-ucb").prior.kernel, 0.1, 0, exact=False, online=True))
         for row in range(n):
             belief = belief.learned(as_told(X[row, None], Y[row, None]), KORS(0.5), torch.Generator().manual_seed(row))
         return belief

@@ -29,7 +29,7 @@ from torch_kbandits.priors import default_kernel, evidence
 from torch_kbandits.priors.density import collapsed_bound, log_density
 from torch_kbandits.priors.evidence import fit_evidence
 from torch_kbandits.priors.marginal import Data, MarginalPosterior
-from torch_kbandits.priors.rates import predictive_densities, with_horizon
+from torch_kbandits.priors.rates import predictive_densities
 
 LAMBDA = 0.05
 KERNEL = oracles.matern52(0.5, 1.7)
@@ -357,7 +357,7 @@ def test_of_a_function_that_stays_next_to_nothing_is_forgotten():
     told = drifting(0.0, 80, 3)
     assert learned(*told, BackToPrior(0.1)).memory.forgetting < 2e-3  # not a tenth in 80 rounds
     for memory in (SlidingWindow(9.0), UncertaintyInjection(Linear(1.0), 5.0)):
-        assert learned(*told, memory).memory in [with_horizon(memory, horizon) for horizon in (64.0, 128.0, math.inf)]
+        assert learned(*told, memory).memory in [memory.with_horizon(horizon) for horizon in (64.0, 128.0, math.inf)]
 
 
 @pytest.mark.slow
@@ -368,7 +368,7 @@ def test_a_memory_learns_to_forget_what_jumped(memory):
     """Every 100 rounds: the window is below 200 in each of five seeds, all of which were looked at beforehand."""
     for seed in range(5):
         found = learned(*jumping(100, 350, seed), memory).memory
-        assert found in [with_horizon(memory, 4.0 * 2.0**power) for power in range(6)], found
+        assert found in [memory.with_horizon(4.0 * 2.0**power) for power in range(6)], found
 
 
 @pytest.mark.parametrize(
@@ -385,7 +385,7 @@ def test_a_memory_learns_to_forget_what_jumped(memory):
     ],
 )
 def test_a_horizon_sets_the_number_of_a_memory_and_nothing_else(memory, expected):
-    found, never = with_horizon(memory, 50.0), with_horizon(memory, math.inf)
+    found, never = memory.with_horizon(50.0), memory.with_horizon(math.inf)
     times = torch.arange(60, dtype=DOUBLE)
     assert torch.allclose(found.noise(times, 60.0, LAMBDA), expected.noise(times, 60.0, LAMBDA), rtol=1e-12)
     assert vars(memory).keys() == vars(found).keys()
@@ -404,7 +404,7 @@ def test_numbers_that_cannot_be_learned_are_refused():
     X, Y = problem(9, 1)
     for memory in (Odd(), UncertaintyInjection(Cubic())):
         with pytest.raises(InputError, match="cannot be learned"):
-            with_horizon(memory, 3.0)
+            memory.with_horizon(3.0)
     with pytest.raises(InputError, match="The rate of Cubic cannot be learned"):
         fit_evidence(Data(X, Y), matern(), memory=memory, learn_memory=True, seed=0)
 
@@ -503,7 +503,7 @@ def test_a_noise_of_nothing_is_complained_of():
 def test_a_kernel_that_explains_nothing_is_complained_of():
     """As noise alone: in each of ten trials on other seeds with this kernel."""
     X, _ = problem(40, 2, 0)
-    assert "explains nothing of 40 rewards" in said(X, standardised(noise(40, 7)), default_kernel(2))
+    assert "The kernel explains nothing" in said(X, standardised(noise(40, 7)), default_kernel(2))
     weak = matern(0.5, 1e-4).requires_grad_(False)
     assert "explains nothing of 12 rewards" in said(X[:12], standardised(noise(12, 7)), weak)
 

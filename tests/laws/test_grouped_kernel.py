@@ -109,7 +109,7 @@ def test_a_fit_moves_its_scales_and_not_that_of_the_base():
     X, Y = data(20, 6)
     given = RBFKernel()
     made = GroupedKernel(given, GROUPS, lengthscale_prior=GammaPrior(3.0, 6.0)).double()
-    fitted = fit_prior(X, Y[:, 0], made).kernel
+    fitted = fit_prior(X, Y[:, 0], made).kernel.base_kernel
     assert not torch.allclose(fitted.lengthscale, made.lengthscale)
     assert float(fitted.base_kernel.lengthscale) == 1.0
     assert float(given.lengthscale.detach()) != 1.0

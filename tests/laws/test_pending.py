@@ -18,6 +18,7 @@ from torch_kbandits.acquisition import (
     Domain,
     ExpectedImprovementRule,
     ProbabilityOfImprovementRule,
+    SpreadRule,
     UpperConfidenceRule,
 )
 from torch_kbandits.beliefs.joint_lookahead import JointLookahead, _Offer
@@ -208,7 +209,8 @@ def shown(combination, folder):
         for more in (0, 2):
             if more:
                 loop.bandit.ask(more, **loop.words())
-            yield loop, loop.bandit.acquisition(**loop.words())
+            if not isinstance(loop.bandit.rule, SpreadRule):
+                yield loop, loop.bandit.acquisition(**loop.words())
         loop.bandit.forget(ids=loop.bandit.pending_ids[1:])
 
 

@@ -90,7 +90,7 @@ def fitted():
     bandit = FittedBandit(dimension=1, num_initial=3, clip=False, seed=0)
     bandit.tell(torch.tensor([[0.1], [0.5], [0.9]], dtype=DOUBLE), 100.0 + 7.0 * torch.arange(3))
     bandit.recommend()
-    assert bandit.prior.center == pytest.approx(107.0)
+    assert bandit.prior.mean == pytest.approx(107.0)
     return bandit
 
 
@@ -130,9 +130,6 @@ def test_rewards_may_be_any_real_numbers(name):
         expected = [float(int(value)) for value in VALUES] if "int" in kind else VALUES
         assert bandit.history.Y[-3:].tolist() == expected, kind
     assert bandit.history.Y.dtype == bandit.history.X.dtype
-    if isinstance(bandit, FittedBandit):
-        within = bandit.bandit.history.Y
-        assert torch.equal(within, (bandit.history.Y - bandit.prior.center) / bandit.prior.scale)
 
 
 @pytest.mark.one_in(3)
@@ -153,7 +150,7 @@ def test_rewards_beyond_the_dtype_of_the_points_are_refused():
             bandit.tell(ARMS[:1].float(), bad)
     bandit.tell(ARMS[:1].float(), 1e-300)
     assert bandit.history.Y.tolist() == [0.0]
-    with pytest.raises(InputError, match=r"within ±1e\+300"):
+    with pytest.raises(InputError, match="whose square overflows: divide it by a number"):
         fitted().tell(torch.zeros(1, 1, dtype=DOUBLE), -1.7e308)
 
 

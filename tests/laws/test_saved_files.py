@@ -105,7 +105,7 @@ DAMAGED = {
     "no state": (lambda: with_content(without("state")), "'state'.* is missing"),
     "no pieces": (lambda: with_content(without("pieces")), "'pieces'.* is missing"),
     "no words": (lambda: with_content(without("pieces", "words")), "does not fit"),
-    "no kernel": (lambda: with_content(without("pieces", "words", "kernel")), "does not fit"),
+    "no seed": (lambda: with_content(without("pieces", "words", "seed")), "does not fit"),
     "no class": (lambda: with_content(without("pieces", "words", "dictionary", "is")), "does not fit"),
 }
 

@@ -82,7 +82,7 @@ KERNELS = {
 def saved_and_loaded(kernel, folder):
     bandit = algorithms.GPUCB(candidates=X, kernel=kernel, regularization=0.05, beta=1.0, seed=0)
     bandit.save(folder / "bandit.kb")
-    return Bandit.load(folder / "bandit.kb")._kernel
+    return Bandit.load(folder / "bandit.kb").prior.kernel
 
 
 @pytest.mark.parametrize("name", KERNELS)
@@ -143,7 +143,7 @@ def test_a_covariance_matrix(in_context, tmp_path):
     bandit.tell(bandit.ask(), 0.3)
     bandit.save(tmp_path / "bandit.kb")
     loaded = Bandit.load(tmp_path / "bandit.kb")
-    assert torch.equal(gram(loaded._kernel, arms, arms), gram(kernel, arms, arms))
+    assert torch.equal(gram(loaded.prior.kernel, arms, arms), gram(kernel, arms, arms))
     assert torch.equal(loaded.ask(), bandit.ask())
 
 

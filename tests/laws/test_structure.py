@@ -31,7 +31,14 @@ BY_HAND = {
 DEFAULTS = {
     "acquisition": {"BlindRule.drawn_row", "SpreadRule.on_box", "UniformRule.on_box"},
     "confidence": {"RandomizedWidth.smallest"},
-    "memory": {"BackToPrior.prior"},
+    "memory": {
+        "BackToPrior.prior",
+        *(f"{kind}.with_horizon" for kind in ("BackToPrior", "Discount", "Restart", "SlidingWindow")),
+        *(f"UncertaintyInjection.{name}" for name in ("scaled", "with_horizon")),
+        *(f"{kind}.with_horizon" for kind in ("Exponential", "Linear", "Quadratic")),
+        "Linear.scaled",
+    },
+    "priors": {"_Changing.with_horizon"},
     "models": {
         "NystromGP._is_batch",
         "NystromGP._load_from_state_dict",

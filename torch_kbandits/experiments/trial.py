@@ -148,6 +148,8 @@ def build_bandit(trial: Trial, environment: AnyEnvironment) -> Bandit:
         for key, word in takes.items()
         if word.default is inspect.Parameter.empty and key not in (*words, *space, "seed")
     ]
+    if "prior" in takes:  # which stands for these
+        missing += [key for key in ("kernel", "regularization") if key not in words]
     if missing:
         raise InputError(
             f"{trial.algorithm.name} needs {' and '.join(missing)}, which the environment "

@@ -1,6 +1,7 @@
 """Forgetting by a prior on time: what an observation says of the function fades, and its noise stays."""
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from gpytorch.kernels import Kernel
@@ -44,6 +45,10 @@ class BackToPrior(Memory):
 
     def __post_init__(self) -> None:
         checks.keep(self, forgetting=checks.share, least_correlation=checks.optional(checks.open_unit_interval))
+
+    def with_horizon(self, horizon: float) -> "BackToPrior":
+        """Return ε = 1 − e^(−2/h), at which a correlation is 1/e after the horizon."""
+        return replace(self, forgetting=-math.expm1(-2.0 / horizon))
 
     def noise(self, times: Tensor, now: float, regularization: float | Tensor) -> Tensor:
         """Return λ for each observation that counts, and infinity for the others, (n,)."""

@@ -8,6 +8,8 @@ import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
+from torch_kbandits.errors import InputError
+
 
 class Memory(ABC):
     """Which observations count at a time, and with what noise. A value: it holds settings and no state.
@@ -42,6 +44,26 @@ class Memory(ABC):
     def prior(self, kernel: Kernel) -> Kernel:
         """Return the prior covariance of points under this memory, given that of the function at one time."""
         return kernel
+
+    def with_horizon(self, horizon: float) -> "Memory":
+        """Return the memory with the number by which it forgets what is older than the horizon, fully or by and by.
+
+        Args:
+            horizon: h > 0, in units of time, or of observations if the memory counts these; infinite to forget nothing.
+                It is the size of a window and the period of restarts. A discount becomes e^(−1/h), ε 1 − e^(−2/h), a
+                linear rate 1 / h and a quadratic one 1 / h².
+
+        Raises:
+            InputError: if the memory has no number that can be learned.
+        """
+        raise InputError(
+            f"The rate of {type(self).__name__} cannot be learned: leave learn_memory out, or give its class a method "
+            "with_horizon."
+        )
+
+    def scaled(self, factor: float) -> "Memory":
+        """Return the memory of rewards of which the variances are multiplied by a factor: itself if it has none."""
+        return self
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """Memories in which an observation counts less and less as it grows older."""
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -36,6 +37,15 @@ class UncertaintyInjection(Memory):
     def __post_init__(self) -> None:
         checks.instance("growth", self.growth, Growth, "a growth such as Quadratic(1.0)")
         checks.keep(self, max_variance=checks.optional(checks.positive))
+
+    def with_horizon(self, horizon: float) -> "UncertaintyInjection":
+        """Return it with a growth of that horizon."""
+        return replace(self, growth=self.growth.with_horizon(horizon))
+
+    def scaled(self, factor: float) -> "UncertaintyInjection":
+        """Return it for variances times a factor."""
+        limit = None if self.max_variance is None else self.max_variance * factor
+        return replace(self, growth=self.growth.scaled(factor), max_variance=limit)
 
     def noise(self, times: Tensor, now: float, regularization: float | Tensor) -> Tensor:
         """Return the grown variances, infinite beyond the largest that counts, (n,)."""
@@ -74,6 +84,10 @@ class Discount(Memory):
     def growth(self) -> Exponential:
         """How the noise variance grows with the age."""
         return Exponential(self.discount)
+
+    def with_horizon(self, horizon: float) -> "Discount":
+        """Return the discount e^(−1/h)."""
+        return replace(self, discount=math.exp(-1.0 / horizon))
 
     def noise(self, times: Tensor, now: float, regularization: float | Tensor) -> Tensor:
         """Return λ η^(−age), infinite below the least weight, (n,)."""

@@ -2,8 +2,8 @@
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, replace
+from typing import ClassVar, Self
 
 import torch
 from torch import Tensor
@@ -41,6 +41,21 @@ class Growth(ABC):
         level = torch.as_tensor(regularization, dtype=age.dtype, device=age.device)
         return self.formula(age, level, age.new_tensor(self.value))
 
+    def with_horizon(self, horizon: float) -> Self:
+        """Return the growth by which what is as old as the horizon counts about half; see ``Memory.with_horizon``.
+
+        Raises:
+            InputError: if its number cannot be learned.
+        """
+        raise InputError(
+            f"The rate of {type(self).__name__} cannot be learned: leave learn_memory out, or give its class a method "
+            "with_horizon."
+        )
+
+    def scaled(self, factor: float) -> "Growth":
+        """Return the growth of variances times a factor: itself where its number is no variance."""
+        return self
+
     @staticmethod
     @abstractmethod
     def formula(age: Tensor, regularization: Tensor, value: Tensor) -> Tensor:
@@ -68,6 +83,10 @@ class Quadratic(Growth):
     def __post_init__(self) -> None:
         checks.keep(self, rate=checks.non_negative)
 
+    def with_horizon(self, horizon: float) -> Self:
+        """Return the growth of a horizon."""
+        return replace(self, rate=horizon**-2)
+
     @staticmethod
     def formula(age: Tensor, regularization: Tensor, value: Tensor) -> Tensor:
         """Return λ (value · age² + 1)."""
@@ -94,6 +113,14 @@ class Linear(Growth):
 
     def __post_init__(self) -> None:
         checks.keep(self, rate=checks.non_negative)
+
+    def with_horizon(self, horizon: float) -> Self:
+        """Return the growth of a horizon."""
+        return replace(self, rate=1.0 / horizon)
+
+    def scaled(self, factor: float) -> "Linear":
+        """Return the rate times the factor."""
+        return replace(self, rate=self.rate * factor)
 
     @staticmethod
     def formula(age: Tensor, regularization: Tensor, value: Tensor) -> Tensor:
@@ -123,6 +150,10 @@ class Exponential(Growth):
 
     def __post_init__(self) -> None:
         checks.keep(self, discount=checks.discount)
+
+    def with_horizon(self, horizon: float) -> Self:
+        """Return the growth of a horizon."""
+        return replace(self, discount=math.exp(-1.0 / horizon))
 
     @staticmethod
     def formula(age: Tensor, regularization: Tensor, value: Tensor) -> Tensor:

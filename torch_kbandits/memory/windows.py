@@ -1,7 +1,7 @@
 """Memories in which an observation counts fully or not at all."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -43,6 +43,11 @@ class SlidingWindow(Memory):
         if self.unit == "observations":
             object.__setattr__(self, "by_number", SlidingWindow(self.size))
 
+    def with_horizon(self, horizon: float) -> "SlidingWindow":
+        """Return a window of that size; of observations a whole number of them."""
+        counts = self.unit == "observations" and horizon < math.inf
+        return replace(self, size=max(round(horizon), 1) if counts else horizon)
+
     def noise(self, times: Tensor, now: float, regularization: float | Tensor) -> Tensor:
         """Return λ within the window and infinity outside, (n,)."""
         if self.unit == "time":
@@ -76,6 +81,10 @@ class Restart(Memory):
         if not (isinstance(self.period, float) and self.period == math.inf):
             checks.keep(self, period=checks.positive)
         checks.keep(self, origin=checks.finite_number)
+
+    def with_horizon(self, horizon: float) -> "Restart":
+        """Return restarts of that period."""
+        return replace(self, period=horizon)
 
     def noise(self, times: Tensor, now: float, regularization: float | Tensor) -> Tensor:
         """Return λ in the present period and infinity before, (n,)."""

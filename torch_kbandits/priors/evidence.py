@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from botorch.exceptions.warnings import BotorchWarning, OptimizationWarning
@@ -17,11 +17,11 @@ from linear_operator.utils.warnings import NumericalWarning
 from torch import Tensor
 
 from torch_kbandits.errors import NumericalError
-from torch_kbandits.memory import BackToPrior, KeepAll, Memory
+from torch_kbandits.memory import KeepAll, Memory
 from torch_kbandits.numerics.random import generator_for
 from torch_kbandits.priors.complaints import complaints
 from torch_kbandits.priors.marginal import COVERED, Data, MarginalPosterior
-from torch_kbandits.priors.rates import predictive_densities, with_horizon
+from torch_kbandits.priors.rates import predictive_densities
 
 #: Climbs of a fit, from the parameters given and from others near them, and the most of them where some fail. Of 64
 #: fits of 12 and 40 rewards the best of one, two, three and four was more than 0.1 nats below the best of seven in 7,
@@ -90,8 +90,8 @@ def fit_evidence(
     them 0.0028, where 0.0042 was true. Under a prior on time it is never taken, and the points are the latest: of
     1,600 rewards with ε = 0.03 it made ε 0.005.
 
-    The ε of a ``BackToPrior`` is fitted jointly with the rest. The logarithm of its horizon, see ``with_horizon``, is
-    expected to be that of the time which the rewards span, within a decade.
+    The ε of a ``BackToPrior`` is fitted jointly with the rest. The logarithm of its horizon, see
+    ``Memory.with_horizon``, is expected to be that of the time which the rewards span, within a decade.
 
     For other memories the likelihood is no guide. Where noise grows with the age it says that old rewards lie further
     apart, which they do not: of 300 rewards with ε = 0.03 it made the horizon of a discount 128 to 512 rounds where 4
@@ -160,7 +160,7 @@ def _fit_posterior(
     if settled and posterior.num_points > len(posterior.points) and not memory.needs_time_column:
         posterior = _widened(posterior, data, regularization, memory, seed)
     if learn and settled:
-        memory = with_horizon(memory, posterior.horizon)
+        memory = memory.with_horizon(posterior.horizon)
     return _described(posterior, memory, settled)
 
 
@@ -250,7 +250,7 @@ def _fit_predicting(
     X, Y, times = (part[-_REMEMBERED:] for part in data.in_order()[:3])
     first, last = len(Y) // 2, len(Y) - 1
     predicted = torch.linspace(first, last, min(_PREDICTED, len(Y) - first), dtype=torch.float64).round().long()
-    memories = [with_horizon(memory, horizon) for horizon in _horizons(times, memory)]
+    memories = [memory.with_horizon(horizon) for horizon in _horizons(times, memory)]
     best, highest = None, -math.inf
     for fit in _hypotheses(X, Y, times, kernel, regularization, mean_variance, seed, exact_up_to):
         scores = predictive_densities(fit.kernel, fit.regularization, memories, X, Y - fit.mean, times, predicted)
@@ -273,6 +273,23 @@ def _horizons(times: Tensor, memory: Memory) -> list[float]:
     return [math.inf] + [each * _SHORTEST * 2.0**power for power in range(halvings, -1, -1)]
 
 
+@dataclass(frozen=True)
+class _Changing(Memory):
+    """A function of which each unit of time replaces a share, which a fit finds out."""
+
+    forgetting: float = 0.0
+
+    needs_time_column: ClassVar[bool] = True
+
+    def with_horizon(self, horizon: float) -> "_Changing":
+        """Return the share of a horizon."""
+        return replace(self, forgetting=-math.expm1(-2.0 / horizon))
+
+    def noise(self, times: Tensor, now: float, regularization: float | Tensor) -> Tensor:
+        """Return λ for each observation, (n,)."""
+        return torch.full_like(times, float(regularization))
+
+
 def _hypotheses(
     X: Tensor,
     Y: Tensor,
@@ -290,4 +307,4 @@ def _hypotheses(
         yield _fit_posterior(latest, kernel, regularization, KeepAll(), False, mean_variance, seed, exact_up_to, 1)
         size //= 4
     timed = Data(torch.cat([times.unsqueeze(-1), X], dim=-1), Y, times)
-    yield _fit_posterior(timed, kernel, regularization, BackToPrior(0.0), True, mean_variance, seed, exact_up_to, 1)
+    yield _fit_posterior(timed, kernel, regularization, _Changing(), True, mean_variance, seed, exact_up_to, 1)

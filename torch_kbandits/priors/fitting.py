@@ -4,7 +4,7 @@ import math
 import warnings
 from collections.abc import Sequence
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, cast
 
 import torch
@@ -16,7 +16,6 @@ from torch import Tensor
 from torch_kbandits import checks
 from torch_kbandits.errors import InputError, KernelBanditWarning
 from torch_kbandits.kernels import GroupedKernel
-from torch_kbandits.memory import Linear, Memory, UncertaintyInjection
 from torch_kbandits.numerics.gram import check_kernel
 from torch_kbandits.observations.ledger import rewards
 from torch_kbandits.priors.evidence import fit_evidence
@@ -215,15 +214,6 @@ class Units:
             return X
         time = X.shape[-1] - len(self.spans)
         return torch.cat([X[:, :time], X[:, time:] / self.spans], dim=-1)
-
-    def memory(self, memory: Memory | None, *, back: bool = False) -> Memory | None:
-        """Return a memory of rewards in their units as one in these, or back: some of its numbers are variances."""
-        if not isinstance(memory, UncertaintyInjection):
-            return memory
-        factor = self.scale**2 if back else self.scale**-2
-        growth, limit = memory.growth, memory.max_variance
-        growth = replace(growth, rate=growth.rate * factor) if isinstance(growth, Linear) else growth
-        return replace(memory, growth=growth, max_variance=None if limit is None else limit * factor)
 
     def prior(self, kernel: Kernel, noise: float, mean: PriorMean | None = None) -> Prior:
         """Return a prior in units of rewards and of points as they are, of which nothing is free.

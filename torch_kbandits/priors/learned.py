@@ -176,7 +176,7 @@ class LearnedPrior:
             Data(units.points(X), units.rewards(Y), told.times, None if told.times is None else told.now),
             self._kernel(known.shape[-1], told.groups),
             regularization=self._noise(units),
-            memory=units.memory(told.memory),
+            memory=None if told.memory is None else told.memory.scaled(units.scale**-2),
             learn_memory=self.learn_memory,
             # The mean of the latest rewards, which are of points chosen to be good, is no prior mean.
             learn_mean=self.mean is None and told.memory is not None,
@@ -185,7 +185,8 @@ class LearnedPrior:
         mean = units.center + units.scale * fit.mean if self.mean is None else self.mean
         prior = self._kept(units.prior(fit.kernel, fit.regularization, mean))
         said = fit.complaints if len(Y) >= _TELLING else ()
-        return Learned(prior, units.memory(fit.memory, back=True) if self.learn_memory else told.memory, said)
+        learned = None if fit.memory is None else fit.memory.scaled(units.scale**2)
+        return Learned(prior, learned if self.learn_memory else told.memory, said)
 
     def _first(self, units: Units, dimension: int, groups: Sequence[int] | None) -> Prior:
         """Return the prior of units alone."""

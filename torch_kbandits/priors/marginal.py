@@ -16,7 +16,7 @@ from torch_kbandits.dictionaries.base import PlayedPoints
 from torch_kbandits.dictionaries.greedy import greedy_pivots
 from torch_kbandits.errors import InputError
 from torch_kbandits.kernels import ForgettingKernel, SpaceTimeKernel
-from torch_kbandits.memory import BackToPrior, Growth, KeepAll, Memory, ages
+from torch_kbandits.memory import Growth, KeepAll, Memory, ages
 from torch_kbandits.numerics.gram import gram, prior_variance
 from torch_kbandits.numerics.linalg import jittered_cholesky
 from torch_kbandits.numerics.rows import distinct_in_order
@@ -75,7 +75,7 @@ class MarginalPosterior:
         kernel: the prior covariance, at one time if the memory has a prior on time. It moves with the parameters.
         regularization: λ, if it is known.
         memory: what counts.
-        learn: whether the ε of a ``BackToPrior`` is a parameter. Then all rewards count.
+        learn: whether the ε of a prior on time is a parameter. Then all rewards count.
         most: how many distinct points are looked at: evenly spaced ones in the order of their first rewards, the latest
             under a prior on time.
         mean_variance: the prior variance of a constant that is added to the function; 0 for none.
@@ -126,10 +126,10 @@ class MarginalPosterior:
         self._noise_prior = LogNormalPrior(Y.new_tensor(_NOISE_PRIOR[0]), Y.new_tensor(_NOISE_PRIOR[1]))
         self.kernel = self.joint = kernel
         self._in_time: ForgettingKernel | None = None
-        if isinstance(memory, BackToPrior):
-            span = float(self._ages.max()) or 1.0
-            fixed = ForgettingKernel(memory.forgetting).requires_grad_(False)
-            self._in_time = _time_kernel(memory.forgetting or -math.expm1(-2.0 / span)) if learn else fixed
+        if memory.needs_time_column:
+            span, share = float(self._ages.max()) or 1.0, float(getattr(memory, "forgetting", 0.0))
+            fixed = ForgettingKernel(share).requires_grad_(False)
+            self._in_time = _time_kernel(share or -math.expm1(-2.0 / span)) if learn else fixed
             self._horizon_prior = NormalPrior(Y.new_tensor(math.log(span)), Y.new_tensor(_DECADE))
             self.joint = _on_time(kernel, self._in_time)
         self.parameters, self.bounds = get_parameters_and_bounds(kernel, requires_grad=True)
@@ -206,7 +206,7 @@ class MarginalPosterior:
 
     def _spanning(self) -> Tensor:
         """Return the numbers of points that span the others under the kernel as it is."""
-        ones = torch.ones(len(self.points), device=self.points.device)
+        ones = torch.ones(len(self.points), dtype=torch.float64, device=self.points.device)
         with torch.no_grad():
             return greedy_pivots(PlayedPoints(self.points, self.joint, ones, ones), DICTIONARY, 1e-8)
 
@@ -221,7 +221,7 @@ def _time_kernel(forgetting: float) -> ForgettingKernel:
 
 
 def _on_time(kernel: Kernel, in_time: ForgettingKernel) -> SpaceTimeKernel:
-    """Return what ``BackToPrior.prior`` does, of these kernels and not of copies."""
+    """Return the prior covariance of points that know the time, of these kernels and not of copies."""
     joint = SpaceTimeKernel(kernel, in_time)
     if isinstance(kernel, SpaceTimeKernel):
         joint.space_kernel, joint.time_kernel = kernel.space_kernel, kernel.time_kernel * in_time

@@ -1,8 +1,7 @@
-"""The one number of a memory, as a horizon in units of time, and how well memories predict."""
+"""How well memories predict."""
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 
 import torch
 from gpytorch.kernels import Kernel
@@ -10,72 +9,13 @@ from torch import Tensor
 
 from torch_kbandits.dictionaries.base import PlayedPoints
 from torch_kbandits.dictionaries.greedy import greedy_pivots
-from torch_kbandits.errors import InputError
-from torch_kbandits.memory import (
-    BackToPrior,
-    Discount,
-    Exponential,
-    Growth,
-    Linear,
-    Memory,
-    Quadratic,
-    Restart,
-    SlidingWindow,
-    UncertaintyInjection,
-)
+from torch_kbandits.memory import Memory
 from torch_kbandits.numerics.gram import gram, prior_variance
 from torch_kbandits.numerics.linalg import jittered_cholesky
 from torch_kbandits.numerics.rows import distinct_in_order
 
 #: Points of the dictionary through which memories predict.
 _DICTIONARY = 128
-
-
-def with_horizon(memory: Memory, horizon: float) -> Memory:
-    """Return the memory with the number by which it forgets what is older than the horizon, fully or by and by.
-
-    Args:
-        memory: one that has a number.
-        horizon: h > 0, in units of time, or of observations if the memory counts these; infinite to forget nothing. It
-            is the size of a window and the period of restarts. A discount becomes e^(−1/h), ε 1 − e^(−2/h), a linear
-            rate 1 / h and a quadratic one 1 / h².
-
-    Raises:
-        InputError: if the memory has no number that is known here.
-    """
-    match memory:
-        case SlidingWindow(unit="observations"):
-            return replace(memory, size=horizon if horizon == math.inf else max(round(horizon), 1))
-        case SlidingWindow():
-            return replace(memory, size=horizon)
-        case Restart():
-            return replace(memory, period=horizon)
-        case BackToPrior():
-            return replace(memory, forgetting=-math.expm1(-2.0 / horizon))
-        case Discount():
-            return replace(memory, discount=math.exp(-1.0 / horizon))
-        case UncertaintyInjection(growth=growth):
-            return replace(memory, growth=_grown(growth, horizon))
-    raise InputError(
-        f"The rate of {type(memory).__name__} cannot be learned: take BackToPrior, Discount, UncertaintyInjection, "
-        "SlidingWindow or Restart, or leave learn_memory out."
-    )
-
-
-def _grown(growth: Growth, horizon: float) -> Growth:
-    match growth:
-        case Linear():
-            value = 1.0 / horizon
-        case Quadratic():
-            value = horizon**-2
-        case Exponential():
-            value = math.exp(-1.0 / horizon)
-        case _:
-            raise InputError(
-                f"The rate of {type(growth).__name__} cannot be learned: take Linear, Quadratic or Exponential, or "
-                "leave learn_memory out."
-            )
-    return replace(growth, **{growth.parameter: value})
 
 
 def predictive_densities(
@@ -108,7 +48,7 @@ def predictive_densities(
     """
     with torch.no_grad():
         points, places = distinct_in_order(X)
-        ones = torch.ones(len(points), device=X.device)
+        ones = torch.ones(len(points), dtype=torch.float64, device=X.device)
         Z = points[greedy_pivots(PlayedPoints(points, kernel, ones, ones), _DICTIONARY, 1e-8)]
         factor = jittered_cholesky(gram(kernel, Z), for_solving=True)
         embedding = torch.linalg.solve_triangular(factor, gram(kernel, Z, points), upper=False)
