@@ -297,7 +297,8 @@ def _with_prior(pieces: Pieces, standing: Standing, *, early: bool = False) -> S
     learning, ledger, hypothesis = cast(LearnedPrior, pieces.learning), standing.ledger, standing.hypothesis
     history, memory, now = ledger.in_one_part.told[0], hypothesis.memory, standing.clock.now
     learned = history.rows(slice(ledger.num_forgotten, ledger.num_learned))
-    counting = _counting(hypothesis, learned, now)
+    # What a memory should forget shows in what it would forget.
+    counting = learned if learning.learn_memory else _counting(hypothesis, learned, now)
     if len(counting.X) < 2:
         return standing
     hidden, first = pieces.hidden_columns, [*dict.fromkeys(history.Y.tolist())][: learning.num_initial]
