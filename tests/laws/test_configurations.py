@@ -109,7 +109,7 @@ def is_playable(row):
 # -------------------------------------------------------------------- what is asked for
 
 
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(10)
 @pytest.mark.parametrize("name", NAMES)
 def test_every_algorithm_plays_configurations(name):
     bandit = make(name)
@@ -129,7 +129,7 @@ def test_algorithms_of_finitely_many_actions_say_so(name):
         make(name, **({"horizon": 10} if name == "sup-kernel-ucb" else {}))
 
 
-@pytest.mark.one_in(9)
+@pytest.mark.one_in(30)
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: type(rule).__name__)
 @pytest.mark.parametrize("dictionary", [None, RidgeLeverageSampling(2.0)])
 @pytest.mark.parametrize("memory", [None, SlidingWindow(5.0), Discount(0.9), BackToPrior(0.05)])
@@ -157,7 +157,7 @@ def test_rules_dictionaries_memories_and_batches_go_with_it(rule, dictionary, me
     assert bandit.recommend() in asked
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize("rule", RULES[:3], ids=lambda rule: type(rule).__name__)
 @pytest.mark.parametrize("memory", [None, BackToPrior(0.05)])
 @pytest.mark.parametrize("num_pending", [0, 2])
@@ -354,7 +354,7 @@ def test_configurations_in_a_context():
         bandit.ask()
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: type(rule).__name__)
 def test_rules_in_a_context_that_is_dated(rule):
     bandit = Bandit(

@@ -46,6 +46,9 @@ from torch_kbandits.priors.families import (
     shrinking_scales,
 )
 
+#: The quick suite takes a case of each.
+pytestmark = pytest.mark.one_in(5)
+
 LAMBDA, BETA = 0.05, 1.5
 ARMS = data(30, 2)[0]
 BOX = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=DOUBLE)

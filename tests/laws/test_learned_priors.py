@@ -62,7 +62,7 @@ def played(bandit, combination, rounds, factor=1.0, shift=0.0, start=0):
     return torch.cat(chosen)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(8)
 @pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize(("factor", "shift"), [(1e6, -3e7), (2.0**-20, 0.0)])
 @pytest.mark.parametrize("memory", ["none", "window", "discount", "prior on time"])
@@ -88,7 +88,7 @@ def test_units_of_columns_change_no_choice():
             bandit.tell(bandit.pending, wavy(small[rows[:1]]))
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(8)
 @pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize("memory", ["none", "window of observations", "discount", "prior on time"])
 @pytest.mark.parametrize("space", ["arms", "many arms", "box", "actions in a context", "arms in blocks"])
@@ -118,6 +118,7 @@ def test_what_is_fitted_is_what_fit_prior_finds(tmp_path):
     assert difference(ours.prior.kernel(X).to_dense(), expected.kernel(X).to_dense()) < 1e-3 * float(Y.var())
 
 
+@pytest.mark.usefixtures("short_fits")
 def test_fits_are_made_at_numbers_that_grow(tmp_path):
     it, numbers = learning("arms"), []
     ours = bandit_of(it, tmp_path, num_initial=8)
@@ -129,6 +130,7 @@ def test_fits_are_made_at_numbers_that_grow(tmp_path):
     assert numbers == [8, 10, 13, 17, 22, 28, 35]
 
 
+@pytest.mark.usefixtures("short_fits")
 def test_under_a_window_fits_go_on_at_the_same_pace(tmp_path):
     it, numbers = learning("arms", memory="window of observations"), []
     ours = bandit_of(it, tmp_path, num_initial=3)  # a window of four
@@ -140,7 +142,7 @@ def test_under_a_window_fits_go_on_at_the_same_pace(tmp_path):
     assert numbers[-3:] == [13, 14, 15]
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(8)
 @pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize("memory", ["none", "window", "prior on time"])
 @pytest.mark.parametrize("dictionary", ["none", "coupled", "kors"])
@@ -257,6 +259,7 @@ def test_the_number_of_a_memory_is_learned_and_saved(memory, tmp_path):
         assert torch.equal(other.ask(3, remember=False), ours.ask(3, remember=False))
 
 
+@pytest.mark.slow
 def test_a_function_that_stays_gets_a_memory_that_forgets_little(tmp_path):
     it = learning("arms")
     ours = Bandit(
@@ -282,6 +285,7 @@ def test_what_is_odd_about_a_fit_is_said_once():
     assert ours.num_told == 90
 
 
+@pytest.mark.usefixtures("short_fits")
 def test_penalties_do_not_become_the_unit(tmp_path):
     it = learning("arms")
     ours, theirs = bandit_of(it, tmp_path), bandit_of(it, tmp_path)
@@ -324,7 +328,7 @@ def test_one_word_is_its_parts():
     assert torch.equal(one.ask(4), other.ask(4))
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(8)
 @pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize("name", NAMES)
 def test_every_algorithm_takes_it(name):

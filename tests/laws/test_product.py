@@ -8,8 +8,8 @@ from product import RIGHTLY, drawn, found, played, reasons, rightly_refused, say
 # Where a linear function vanishes so does its variance, which GPyTorch then floors.
 pytestmark = pytest.mark.filterwarnings("ignore:Negative variance values")
 
-#: So many combinations are drawn of each seed: 1,500 in all, of which 30 are quick.
-NUMBER, SEEDS = 30, [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 50))]
+#: So many combinations are drawn of each seed: 1,500 in all, of which 15 are quick.
+NUMBER, SEEDS = 15, [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 100))]
 
 
 @pytest.mark.usefixtures("short_searches")
