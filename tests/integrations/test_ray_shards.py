@@ -15,7 +15,7 @@ from local_workers import sharded
 from problems import DOUBLE, dense, difference, linear, matern, play, rbf
 from sharded_play import CUTS, noisy, rounds, some_arms
 
-from torch_kbandits import ArmBlocks, Arms, ArmsChangedError, Bandit, InputError, MappedArms, algorithms
+from torch_kbandits import ArmBlocks, Arms, ArmsChangedError, Bandit, InputError, LearnedPrior, MappedArms, algorithms
 from torch_kbandits.acquisition import StagedRule, ThompsonRule
 from torch_kbandits.confidence import ConstantWidth
 from torch_kbandits.dictionaries import KORS, FixedDictionary, RidgeLeverageSampling
@@ -50,6 +50,20 @@ def lost(bandit):
 
 
 # ---------------------------------------------------------------- the same arms and posteriors
+
+
+def test_a_prior_that_is_learned_plays_the_same_arms():
+    arms = some_arms(40)
+    both = [
+        algorithms.BKB(candidates=each, prior=LearnedPrior(num_initial=5), resampling="coupled", seed=0)
+        for each in (sharded(arms, 3), Arms(arms))
+    ]
+    for _ in range(12):
+        x, other = (bandit.ask() for bandit in both)
+        assert torch.equal(x, other)
+        for bandit in both:
+            bandit.tell(x, 40.0 + 3.0 * torch.sin(5.0 * x).sum(-1))
+    assert both[0].prior.mean == pytest.approx(both[1].prior.mean)
 
 
 @pytest.mark.one_in(3)
