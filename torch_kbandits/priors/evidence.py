@@ -253,8 +253,10 @@ def _fit_predicting(
     memories = [memory.with_horizon(horizon) for horizon in _horizons(times, memory)]
     best, highest = None, -math.inf
     for fit in _hypotheses(X, Y, times, kernel, regularization, mean_variance, seed, exact_up_to):
+        if not fit.settled:
+            continue
         scores = predictive_densities(fit.kernel, fit.regularization, memories, X, Y - fit.mean, times, predicted)
-        if fit.settled and float(scores.max()) > highest:
+        if float(scores.max()) > highest:
             best, highest = (fit, memories[int(scores.argmax())]), float(scores.max())
     if best is None:
         return _fit_posterior(data, kernel, regularization, memory, False, mean_variance, seed, exact_up_to)
