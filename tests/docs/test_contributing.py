@@ -32,6 +32,7 @@ TAKEN_OUT = {
     "algorithms/sw_gp_ucb.py": "SWGPUCB",
     "algorithms/mini_gp_ucb.py": "MiniGPUCB",
     "algorithms/dms_tv_gp_ucb.py": "DMSTVGPUCB",
+    "algorithms/tv_gp_ucb.py": "TVGPUCB",
     "memory/back_to_prior.py": "BackToPrior",
 }
 
