@@ -188,10 +188,31 @@ def test_a_fit_that_fails_changes_nothing(tmp_path):
     ours = bandit_of(it, tmp_path, clip=False)
     played(ours, it, 5)
     state, x = str(ours.state_dict()), ours.ask()
-    with pytest.raises(InputError, match="divide it by a number"):
+    with pytest.raises(InputError, match="multiply it by a number"):
         ours.tell(x, 1e250)
     ours.forget()
     assert str(ours.state_dict()) == state.replace("'num_asked': 5", "'num_asked': 6")
+
+
+def test_rewards_too_small_for_their_squares_are_refused(tmp_path):
+    ours = bandit_of(learning("arms"), tmp_path)
+    with pytest.raises(InputError, match="multiply it by a number"):
+        ours.tell(ARMS[:3], 1e-200 * ARMS[:3, 0])
+    assert ours.num_told == 0
+
+
+@pytest.mark.usefixtures("short_fits")
+def test_after_a_restart_what_was_fitted_stays_until_there_are_rewards_again(tmp_path):
+    it = learning("arms")
+    ours = bandit_of(it, tmp_path)
+    played(ours, it, 10)
+    fitted = ours.prior
+    ours.restart()
+    for number in range(5):
+        played(ours, it, 1, start=10 + number)
+        assert ours.prior is fitted
+    played(ours, it, 1, start=15)
+    assert ours.prior is not fitted
 
 
 # ---------------------------------------------------------------- the first points

@@ -150,7 +150,7 @@ def test_rewards_beyond_the_dtype_of_the_points_are_refused():
             bandit.tell(ARMS[:1].float(), bad)
     bandit.tell(ARMS[:1].float(), 1e-300)
     assert bandit.history.Y.tolist() == [0.0]
-    with pytest.raises(InputError, match="whose square overflows: divide it by a number"):
+    with pytest.raises(InputError, match="whose square no double holds: multiply it by a number"):
         fitted().tell(torch.zeros(1, 1, dtype=DOUBLE), -1.7e308)
 
 

@@ -299,7 +299,8 @@ def _with_prior(pieces: Pieces, standing: Standing, *, early: bool = False) -> S
     learned = history.rows(slice(ledger.num_forgotten, ledger.num_learned))
     # What a memory should forget shows in what it would forget.
     counting = learned if learning.learn_memory else _counting(hypothesis, learned, now)
-    if len(counting.X) < 2:
+    is_few = len(counting.X) < learning.num_initial
+    if len(counting.X) < 2 or (is_few and standing.last_fit is not NEVER):  # after a restart what was fitted stays
         return standing
     hidden, first = pieces.hidden_columns, [*dict.fromkeys(history.Y.tolist())][: learning.num_initial]
     told = Told(
@@ -313,9 +314,9 @@ def _with_prior(pieces: Pieces, standing: Standing, *, early: bool = False) -> S
         now=now,
         groups=pieces.groups,
     )
-    units_only, seed = len(counting.X) < learning.num_initial, seed_for(pieces.seed, ledger.num_learned, "fit")
-    prior, memory, said = learning.fitted(told, seed, units_only=units_only and not early)
-    last = NEVER if units_only else LastFit(ledger.num_learned, len(counting.X))
+    seed = seed_for(pieces.seed, ledger.num_learned, "fit")
+    prior, memory, said = learning.fitted(told, seed, units_only=is_few and not early)
+    last = NEVER if is_few else LastFit(ledger.num_learned, len(counting.X))
     fitted = pieces.hypothesis_of(prior, memory)
     # Memories are compared under the prior that is in force, as after a bandit was loaded.
     summaries = _summaries(pieces, fitted, history, ())

@@ -36,8 +36,8 @@ _ENOUGH_ABOVE = 4
 #: Where rewards far below are put, in the same units. On a bowl with holes 20 found less.
 _FAR_COUNTS = 5.0
 
-#: The largest deviation of rewards whose square is far from overflow.
-_LARGEST_SCALE = 1e140
+#: The least and the largest deviation of rewards whose square is far from underflow and overflow.
+_SCALES = 1e-140, 1e140
 
 #: The least length scale, as in BoTorch.
 _SHORTEST = 0.025
@@ -195,13 +195,13 @@ class Units:
             spans: as above.
 
         Raises:
-            InputError: if they differ by so much that squares overflow.
+            InputError: if they differ by so much, or so little, that squares overflow or underflow.
         """
         center, scale = center_and_scale(Y.clamp_min(floor))
         if centered:
             center, scale = 0.0, math.hypot(center, scale)
-        if scale > _LARGEST_SCALE:
-            raise InputError(f"Y differs by about {scale:.3g}, whose square overflows: divide it by a number.")
+        if not _SCALES[0] < scale < _SCALES[1]:
+            raise InputError(f"Y differs by about {scale:.3g}, whose square no double holds: multiply it by a number.")
         return cls(center, scale, floor, spans)
 
     def rewards(self, Y: Tensor) -> Tensor:
