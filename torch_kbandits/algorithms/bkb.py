@@ -14,6 +14,7 @@ from torch_kbandits.confidence import BKBWidth, Width
 from torch_kbandits.dictionaries import Resampling, WhenFull
 from torch_kbandits.memory import Memory
 from torch_kbandits.priors import LearnedPrior, Prior, PriorMean, prior_of
+from torch_kbandits.spaces import ParameterSpace
 
 
 class BKB(Bandit):
@@ -58,7 +59,7 @@ class BKB(Bandit):
         kernel: Kernel | None = None,
         regularization: float | None = None,
         seed: int,
-        candidates: Tensor | Candidates | None = None,
+        candidates: Tensor | Candidates | ParameterSpace | None = None,
         bounds: Tensor | None = None,
         noise_scale: float | None = None,
         norm_bound: float | None = None,

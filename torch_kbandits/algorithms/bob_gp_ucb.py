@@ -17,6 +17,7 @@ from torch_kbandits.dictionaries import DictionaryRule
 from torch_kbandits.errors import InputError
 from torch_kbandits.memory import Memory, SlidingWindow
 from torch_kbandits.priors import LearnedPrior, Prior, PriorMean, prior_of
+from torch_kbandits.spaces import ParameterSpace
 
 
 class BOBGPUCB(Bandit):
@@ -66,7 +67,7 @@ class BOBGPUCB(Bandit):
         regularization: float | None = None,
         horizon: int,
         seed: int,
-        candidates: Tensor | Candidates | None = None,
+        candidates: Tensor | Candidates | ParameterSpace | None = None,
         bounds: Tensor | None = None,
         context_dim: int | None = None,
         action_dim: int | None = None,

@@ -16,6 +16,7 @@ from torch_kbandits.confidence import BKBWidth, ScaledWidth, Width
 from torch_kbandits.dictionaries import Resampling, WhenFull
 from torch_kbandits.memory import Memory
 from torch_kbandits.priors import LearnedPrior, Prior, PriorMean, prior_of
+from torch_kbandits.spaces import ParameterSpace
 
 
 class CBBKB(Bandit):
@@ -65,7 +66,7 @@ class CBBKB(Bandit):
         kernel: Kernel | None = None,
         regularization: float | None = None,
         seed: int,
-        candidates: Tensor | Candidates | None = None,
+        candidates: Tensor | Candidates | ParameterSpace | None = None,
         bounds: Tensor | None = None,
         context_dim: int | None = None,
         action_dim: int | None = None,

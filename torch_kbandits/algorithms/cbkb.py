@@ -14,6 +14,7 @@ from torch_kbandits.confidence import BKBWidth, Width
 from torch_kbandits.dictionaries import Resampling, WhenFull
 from torch_kbandits.memory import Memory
 from torch_kbandits.priors import LearnedPrior, Prior, PriorMean, prior_of
+from torch_kbandits.spaces import ParameterSpace
 
 
 class CBKB(Bandit):
@@ -61,7 +62,7 @@ class CBKB(Bandit):
         kernel: Kernel | None = None,
         regularization: float | None = None,
         seed: int,
-        candidates: Tensor | Candidates | None = None,
+        candidates: Tensor | Candidates | ParameterSpace | None = None,
         bounds: Tensor | None = None,
         context_dim: int | None = None,
         action_dim: int | None = None,

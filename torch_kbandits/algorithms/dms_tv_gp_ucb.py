@@ -15,6 +15,7 @@ from torch_kbandits.confidence import TVGPUCBWidth, Width
 from torch_kbandits.dictionaries import DictionaryRule
 from torch_kbandits.memory import BackToPrior, Memory
 from torch_kbandits.priors import LearnedPrior, Prior, PriorMean, prior_of
+from torch_kbandits.spaces import ParameterSpace
 
 
 class DMSTVGPUCB(Bandit):
@@ -67,7 +68,7 @@ class DMSTVGPUCB(Bandit):
         least_correlation: float | None = 1e-3,
         block_size: int = 5,
         forgetting: float = 0.95,
-        candidates: Tensor | Candidates | None = None,
+        candidates: Tensor | Candidates | ParameterSpace | None = None,
         bounds: Tensor | None = None,
         context_dim: int | None = None,
         action_dim: int | None = None,

@@ -15,6 +15,7 @@ from torch_kbandits.confidence import EKUCBWidth, ScaledWidth, Width
 from torch_kbandits.dictionaries import WhenFull
 from torch_kbandits.memory import Memory
 from torch_kbandits.priors import LearnedPrior, Prior, PriorMean, prior_of
+from torch_kbandits.spaces import ParameterSpace
 
 
 class EKUCB(Bandit):
@@ -62,7 +63,7 @@ class EKUCB(Bandit):
         kernel: Kernel | None = None,
         regularization: float | None = None,
         seed: int,
-        candidates: Tensor | Candidates | None = None,
+        candidates: Tensor | Candidates | ParameterSpace | None = None,
         bounds: Tensor | None = None,
         context_dim: int | None = None,
         action_dim: int | None = None,

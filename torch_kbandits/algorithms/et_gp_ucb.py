@@ -12,6 +12,7 @@ from torch_kbandits.confidence import IGPUCBWidth, InformationGain, Width
 from torch_kbandits.dictionaries import DictionaryRule
 from torch_kbandits.memory import Memory
 from torch_kbandits.priors import LearnedPrior, Prior, PriorMean, prior_of
+from torch_kbandits.spaces import ParameterSpace
 
 
 class ETGPUCB(Bandit):
@@ -58,7 +59,7 @@ class ETGPUCB(Bandit):
         kernel: Kernel | None = None,
         regularization: float | None = None,
         seed: int,
-        candidates: Tensor | Candidates | None = None,
+        candidates: Tensor | Candidates | ParameterSpace | None = None,
         bounds: Tensor | None = None,
         context_dim: int | None = None,
         action_dim: int | None = None,

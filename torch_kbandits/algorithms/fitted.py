@@ -93,8 +93,8 @@ class FittedBandit(Undisturbed):
     Raises:
         InputError: if an argument does not fit.
 
-    Cost of a round: O(m²) for thousands of candidates where the algorithm is EK-UCB, m its dictionary; a fit O(n³) with
-    n at most 400, and a replay of the history, at numbers of rewards that grow geometrically.
+    Cost of a round: O(m²) for thousands of candidates where the algorithm is EK-UCB, m its dictionary; of fits that of
+    ``LearnedPrior``.
     """
 
     def __init__(

@@ -9,6 +9,7 @@ from torch_kbandits.bandit import Bandit
 from torch_kbandits.candidates import Candidates
 from torch_kbandits.memory import Memory
 from torch_kbandits.priors import LearnedPrior, Prior, PriorMean, prior_of
+from torch_kbandits.spaces import ParameterSpace
 
 
 class GPEI(Bandit):
@@ -37,7 +38,7 @@ class GPEI(Bandit):
         kernel: Kernel | None = None,
         regularization: float | None = None,
         seed: int,
-        candidates: Tensor | Candidates | None = None,
+        candidates: Tensor | Candidates | ParameterSpace | None = None,
         bounds: Tensor | None = None,
         memory: Memory | None = None,
         mean: PriorMean | None = None,

@@ -11,6 +11,7 @@ from torch_kbandits.confidence import GPTSWidth, InformationGain, Width
 from torch_kbandits.dictionaries import KORS
 from torch_kbandits.memory import Memory
 from torch_kbandits.priors import LearnedPrior, Prior, PriorMean, prior_of
+from torch_kbandits.spaces import ParameterSpace
 
 
 class GPTS(Bandit):
@@ -56,7 +57,7 @@ class GPTS(Bandit):
         kernel: Kernel | None = None,
         regularization: float | None = None,
         seed: int,
-        candidates: Tensor | Candidates | None = None,
+        candidates: Tensor | Candidates | ParameterSpace | None = None,
         bounds: Tensor | None = None,
         context_dim: int | None = None,
         action_dim: int | None = None,

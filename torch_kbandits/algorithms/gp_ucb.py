@@ -10,6 +10,7 @@ from torch_kbandits.candidates import Candidates
 from torch_kbandits.confidence import GPUCBWidth, InformationGain, RealizedGain, Width
 from torch_kbandits.memory import Memory
 from torch_kbandits.priors import LearnedPrior, Prior, PriorMean, prior_of
+from torch_kbandits.spaces import ParameterSpace
 
 
 class GPUCB(Bandit):
@@ -48,7 +49,7 @@ class GPUCB(Bandit):
         kernel: Kernel | None = None,
         regularization: float | None = None,
         seed: int,
-        candidates: Tensor | Candidates | None = None,
+        candidates: Tensor | Candidates | ParameterSpace | None = None,
         bounds: Tensor | None = None,
         noise_scale: float | None = None,
         norm_bound: float | None = None,

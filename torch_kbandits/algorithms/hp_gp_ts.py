@@ -14,6 +14,7 @@ from torch_kbandits.dictionaries import DictionaryRule
 from torch_kbandits.memory import Memory
 from torch_kbandits.priors import Prior, PriorMean, given_prior
 from torch_kbandits.priors.families import Family, Sampling
+from torch_kbandits.spaces import ParameterSpace
 
 
 class HPGPTS(Bandit):
@@ -59,7 +60,7 @@ class HPGPTS(Bandit):
         kernel: Kernel | None = None,
         regularization: float | None = None,
         seed: int,
-        candidates: Tensor | Candidates | None = None,
+        candidates: Tensor | Candidates | ParameterSpace | None = None,
         bounds: Tensor | None = None,
         context_dim: int | None = None,
         action_dim: int | None = None,

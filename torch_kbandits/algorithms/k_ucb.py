@@ -10,6 +10,7 @@ from torch_kbandits.candidates import Candidates
 from torch_kbandits.confidence import KUCBWidth, Width
 from torch_kbandits.memory import Memory
 from torch_kbandits.priors import LearnedPrior, Prior, PriorMean, prior_of
+from torch_kbandits.spaces import ParameterSpace
 
 
 class KUCB(Bandit):
@@ -49,7 +50,7 @@ class KUCB(Bandit):
         kernel: Kernel | None = None,
         regularization: float | None = None,
         seed: int,
-        candidates: Tensor | Candidates | None = None,
+        candidates: Tensor | Candidates | ParameterSpace | None = None,
         bounds: Tensor | None = None,
         context_dim: int | None = None,
         action_dim: int | None = None,

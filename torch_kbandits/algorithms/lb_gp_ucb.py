@@ -16,6 +16,7 @@ from torch_kbandits.dictionaries import DictionaryRule
 from torch_kbandits.memory import Memory
 from torch_kbandits.priors import Prior, PriorMean, given_prior
 from torch_kbandits.priors.families import Balancing, Family, shrinking_scales
+from torch_kbandits.spaces import ParameterSpace
 
 #: The round up to which length scales join.
 _HORIZON = 10_000
@@ -66,7 +67,7 @@ class LBGPUCB(Bandit):
         kernel: Kernel | None = None,
         regularization: float | None = None,
         seed: int,
-        candidates: Tensor | Candidates | None = None,
+        candidates: Tensor | Candidates | ParameterSpace | None = None,
         bounds: Tensor | None = None,
         context_dim: int | None = None,
         action_dim: int | None = None,

@@ -14,6 +14,7 @@ from torch_kbandits.errors import InputError
 from torch_kbandits.kernels import PerActionLinearKernel
 from torch_kbandits.memory import Memory
 from torch_kbandits.priors import Prior, PriorMean
+from torch_kbandits.spaces import ParameterSpace
 
 
 class LinUCB(Bandit):
@@ -55,7 +56,7 @@ class LinUCB(Bandit):
         seed: int,
         features: Kernel | None = None,
         regularization: float = 1.0,
-        candidates: Tensor | Candidates | None = None,
+        candidates: Tensor | Candidates | ParameterSpace | None = None,
         bounds: Tensor | None = None,
         context_dim: int | None = None,
         action_dim: int | None = None,

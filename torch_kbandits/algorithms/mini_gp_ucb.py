@@ -11,6 +11,7 @@ from torch_kbandits.candidates import Candidates
 from torch_kbandits.confidence import InformationGain, SelfNormalizedWidth, Width
 from torch_kbandits.memory import Memory
 from torch_kbandits.priors import LearnedPrior, Prior, PriorMean, prior_of
+from torch_kbandits.spaces import ParameterSpace
 
 
 class MiniGPUCB(Bandit):
@@ -52,7 +53,7 @@ class MiniGPUCB(Bandit):
         kernel: Kernel | None = None,
         regularization: float | None = None,
         seed: int,
-        candidates: Tensor | Candidates | None = None,
+        candidates: Tensor | Candidates | ParameterSpace | None = None,
         bounds: Tensor | None = None,
         noise_scale: float | None = None,
         norm_bound: float | None = None,

@@ -14,6 +14,7 @@ from torch_kbandits.dictionaries import DictionaryRule
 from torch_kbandits.memory import Memory
 from torch_kbandits.priors import Prior, PriorMean, given_prior
 from torch_kbandits.priors.families import Elimination, Family
+from torch_kbandits.spaces import ParameterSpace
 
 
 class PEGPUCB(Bandit):
@@ -61,7 +62,7 @@ class PEGPUCB(Bandit):
         kernel: Kernel | None = None,
         regularization: float | None = None,
         seed: int,
-        candidates: Tensor | Candidates | None = None,
+        candidates: Tensor | Candidates | ParameterSpace | None = None,
         bounds: Tensor | None = None,
         context_dim: int | None = None,
         action_dim: int | None = None,

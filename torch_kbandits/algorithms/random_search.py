@@ -10,6 +10,7 @@ from torch_kbandits.candidates import Candidates
 from torch_kbandits.dictionaries import KORS, CappedDictionary
 from torch_kbandits.memory import Memory
 from torch_kbandits.priors import LearnedPrior, Prior, PriorMean, prior_of
+from torch_kbandits.spaces import ParameterSpace
 
 #: Points in the dictionary of a posterior that no choice depends on.
 _MOST_POINTS = 200
@@ -44,7 +45,7 @@ class RandomSearch(Bandit):
         kernel: Kernel | None = None,
         regularization: float | None = None,
         seed: int,
-        candidates: Tensor | Candidates | None = None,
+        candidates: Tensor | Candidates | ParameterSpace | None = None,
         bounds: Tensor | None = None,
         context_dim: int | None = None,
         action_dim: int | None = None,

@@ -25,6 +25,7 @@ from torch_kbandits.observations.clock import Clock
 from torch_kbandits.observations.experts import Answers, Expert, GuardedExpert
 from torch_kbandits.observations.ledger import History
 from torch_kbandits.priors import LearnedPrior, Prior, PriorMean, prior_of
+from torch_kbandits.spaces import ParameterSpace
 
 
 class SparQGPUCB(Bandit):
@@ -83,7 +84,7 @@ class SparQGPUCB(Bandit):
         kernel: Kernel | None = None,
         regularization: float | None = None,
         seed: int,
-        candidates: Tensor | Candidates | None = None,
+        candidates: Tensor | Candidates | ParameterSpace | None = None,
         bounds: Tensor | None = None,
         context_dim: int | None = None,
         action_dim: int | None = None,

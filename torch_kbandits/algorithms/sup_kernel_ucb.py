@@ -13,6 +13,7 @@ from torch_kbandits.confidence import FixedDesignWidth, Width
 from torch_kbandits.errors import InputError
 from torch_kbandits.memory import Memory
 from torch_kbandits.priors import LearnedPrior, Prior, PriorMean, prior_of
+from torch_kbandits.spaces import ParameterSpace
 
 
 class SupKernelUCB(Bandit):
@@ -58,7 +59,7 @@ class SupKernelUCB(Bandit):
         regularization: float | None = None,
         horizon: int,
         seed: int,
-        candidates: Tensor | Candidates | None = None,
+        candidates: Tensor | Candidates | ParameterSpace | None = None,
         bounds: Tensor | None = None,
         context_dim: int | None = None,
         action_dim: int | None = None,

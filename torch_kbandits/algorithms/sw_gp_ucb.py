@@ -17,6 +17,7 @@ from torch_kbandits.confidence import IGPUCBWidth, InformationGain, Width, windo
 from torch_kbandits.dictionaries import DictionaryRule
 from torch_kbandits.memory import Memory, SlidingWindow
 from torch_kbandits.priors import LearnedPrior, Prior, PriorMean, prior_of
+from torch_kbandits.spaces import ParameterSpace
 
 
 class SWGPUCB(Bandit):
@@ -59,7 +60,7 @@ class SWGPUCB(Bandit):
         kernel: Kernel | None = None,
         regularization: float | None = None,
         seed: int,
-        candidates: Tensor | Candidates | None = None,
+        candidates: Tensor | Candidates | ParameterSpace | None = None,
         bounds: Tensor | None = None,
         context_dim: int | None = None,
         action_dim: int | None = None,

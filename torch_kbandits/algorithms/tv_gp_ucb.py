@@ -16,6 +16,7 @@ from torch_kbandits.errors import InputError
 from torch_kbandits.kernels import ForgettingKernel, SpaceTimeKernel
 from torch_kbandits.memory import BackToPrior, Memory
 from torch_kbandits.priors import LearnedPrior, Prior, PriorMean, prior_of
+from torch_kbandits.spaces import ParameterSpace
 
 
 class TVGPUCB(Bandit):
@@ -58,7 +59,7 @@ class TVGPUCB(Bandit):
         seed: int,
         forgetting: float = 0.01,
         time_kernel: Kernel | None = None,
-        candidates: Tensor | Candidates | None = None,
+        candidates: Tensor | Candidates | ParameterSpace | None = None,
         bounds: Tensor | None = None,
         context_dim: int | None = None,
         action_dim: int | None = None,

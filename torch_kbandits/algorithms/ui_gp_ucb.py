@@ -11,6 +11,7 @@ from torch_kbandits.confidence import MemoryWidth, Width
 from torch_kbandits.dictionaries import DictionaryRule
 from torch_kbandits.memory import Growth, Linear, Memory, UncertaintyInjection
 from torch_kbandits.priors import LearnedPrior, Prior, PriorMean, prior_of
+from torch_kbandits.spaces import ParameterSpace
 
 
 class UIGPUCB(Bandit):
@@ -52,7 +53,7 @@ class UIGPUCB(Bandit):
         kernel: Kernel | None = None,
         regularization: float | None = None,
         seed: int,
-        candidates: Tensor | Candidates | None = None,
+        candidates: Tensor | Candidates | ParameterSpace | None = None,
         bounds: Tensor | None = None,
         context_dim: int | None = None,
         action_dim: int | None = None,

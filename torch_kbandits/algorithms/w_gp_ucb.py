@@ -11,6 +11,7 @@ from torch_kbandits.confidence import MemoryWidth, Width
 from torch_kbandits.dictionaries import DictionaryRule
 from torch_kbandits.memory import Discount, Memory
 from torch_kbandits.priors import LearnedPrior, Prior, PriorMean, prior_of
+from torch_kbandits.spaces import ParameterSpace
 
 
 class WGPUCB(Bandit):
@@ -51,7 +52,7 @@ class WGPUCB(Bandit):
         kernel: Kernel | None = None,
         regularization: float | None = None,
         seed: int,
-        candidates: Tensor | Candidates | None = None,
+        candidates: Tensor | Candidates | ParameterSpace | None = None,
         bounds: Tensor | None = None,
         context_dim: int | None = None,
         action_dim: int | None = None,

@@ -90,7 +90,7 @@ class LearnedPrior:
     and the units of rewards. The first points are spread over the candidates, whatever the algorithm. Then the prior is
     fitted whenever there are a quarter more rewards, and the posterior computed anew under it; points that are pending
     stay so. In between the algorithm plays as if the prior were known: no theorem covers a run. Multiplying all rewards
-    by a positive number, or adding one to them, changes no choice.
+    by a positive number, or adding one to them, changes no choice where nothing that is given has their units.
 
     A value: what a bandit fitted is ``bandit.prior``. A ``KernelBanditWarning`` says once what is odd about a fit of 50
     rewards or more: a column that explains nothing or whose length scale is too short, no noise, a kernel that explains
@@ -115,9 +115,9 @@ class LearnedPrior:
     Raises:
         InputError: if an argument does not fit.
 
-    Cost of a fit: O(n³) for each of some hundred evaluations, n at most 400 of the rewards, and a posterior computed
-    anew. The number of fits grows with the logarithm of the number of rewards, or where a memory counts n at most, by
-    four for n rewards.
+    Cost of a fit: O(n³) for each of some hundred evaluations, n at most 400 of the rewards, see ``fit_evidence``, and a
+    posterior computed anew. The number of fits grows with the logarithm of the number of rewards; where a memory counts
+    n at most, it is four for n rewards.
     """
 
     kernel: Kernel | None = None
