@@ -79,4 +79,4 @@ def short_searches(request, monkeypatch, short_fits):
         short = partial(optimize_acqf, options={"maxiter": 2})
         monkeypatch.setattr("torch_kbandits.acquisition.rules.optimize_acqf", short)
         for name, value in {"_SPREAD": 64, "_NEAR": 8, "_RADII": (0.1, 0.01)}.items():
-            monkeypatch.setattr(f"torch_kbandits.algorithms.fitted.{name}", value)
+            monkeypatch.setattr(f"torch_kbandits.acquisition.cubes.{name}", value)

@@ -1,5 +1,6 @@
 """GPyTorch kernels beside their dense twins, data to try them on, and rounds to play."""
 
+import dataclasses
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -10,6 +11,8 @@ import torch
 from gpytorch.kernels import Kernel, LinearKernel, MaternKernel, RBFKernel, ScaleKernel
 from torch import Tensor
 
+from torch_kbandits import LearnedPrior, UnitCube
+from torch_kbandits.integrations.tuning import tuning_bandit
 from torch_kbandits.observations.ledger import History
 
 DOUBLE = torch.float64
@@ -87,6 +90,14 @@ def difference(ours: Tensor, theirs: Tensor | np.ndarray) -> float:
 def reward(X):
     """A wave, (q,), at points (q, d)."""
     return torch.sin(5.0 * X).sum(-1)
+
+
+def on_a_cube(dimension=2, *, algorithm="ek-ucb", seed=0, snap=None, neighbours=None, **words):
+    """Return a bandit on the unit cube whose prior is learned; words of ``LearnedPrior`` or of its algorithm."""
+    known = {field.name for field in dataclasses.fields(LearnedPrior)} - {"mean", "regularization"}
+    prior = LearnedPrior(**{name: words.pop(name) for name in known & words.keys()})
+    cube = UnitCube(dimension, snap=snap, neighbours=neighbours)
+    return tuning_bandit(algorithm, cube, prior, seed=seed, **words)
 
 
 def play(bandit, rounds, q=1):

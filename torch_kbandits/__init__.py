@@ -2,7 +2,6 @@
 
 from torch_kbandits import algorithms, environments
 from torch_kbandits.acquisition import DiscretizedThompsonSampling, KernelUCB
-from torch_kbandits.algorithms.fitted import FittedBandit
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.candidates import ArmBlocks, Arms, Box, Configurations, ContextualActions, MappedArms, UnitCube
 from torch_kbandits.confidence import BKBWidth, ConstantWidth, ScaledWidth, Width
@@ -63,7 +62,6 @@ __all__ = [
     "EmptyHistoryError",
     "Exponential",
     "FileError",
-    "FittedBandit",
     "FixedDictionary",
     "Float",
     "ForgettingKernel",

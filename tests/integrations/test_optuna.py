@@ -20,12 +20,13 @@ from optuna.trial import TrialState, create_trial
 from studies import network, parameters, peak, play, quick, study_with
 
 from torch_kbandits import EmptyHistoryError, InputError
-from torch_kbandits.algorithms.fitted import FittedBandit
+from torch_kbandits.algorithms import EKUCB
 from torch_kbandits.errors import KernelBanditWarning
 from torch_kbandits.extras import MissingExtraError
 from torch_kbandits.integrations.optuna import KernelBanditSampler, sampler
 from torch_kbandits.integrations.optuna.distributions import space_of
 from torch_kbandits.integrations.optuna.trees import tree_of
+from torch_kbandits.integrations.tuning import tuning_bandit
 from torch_kbandits.memory import BackToPrior, SlidingWindow
 from torch_kbandits.priors.fitting import default_kernel
 
@@ -223,11 +224,9 @@ def test_seeds_matter_and_none_is_random():
 
 def test_a_belief_is_built_once_and_told_each_trial_once(monkeypatch):
     made, tells = [], []
-    tell = FittedBandit.tell
-    monkeypatch.setattr(sampler, "FittedBandit", lambda **words: made.append(words) or FittedBandit(**words))
-    monkeypatch.setattr(
-        FittedBandit, "tell", lambda self, *args, **words: tells.append(args) or tell(self, *args, **words)
-    )
+    tell = EKUCB.tell
+    monkeypatch.setattr(sampler, "tuning_bandit", lambda **words: made.append(words) or tuning_bandit(**words))
+    monkeypatch.setattr(EKUCB, "tell", lambda self, *args, **words: tells.append(args) or tell(self, *args, **words))
     study = study_with(quick())
     made.clear()  # of the constructor, which tries the words
     play(study, peak, 6)
@@ -303,14 +302,11 @@ def test_one_sampler_serves_several_studies():
     assert parameters(studies[0]) == parameters(studies[1]) == parameters(alone)
 
 
-def test_without_a_kernel_that_of_a_fitted_bandit_is_taken():
+def test_without_a_kernel_the_default_one_is_taken():
     studies = [study_with(quick(kernel=kernel)) for kernel in (None, default_kernel, default_kernel(2))]
     for study in studies:
         play(study, peak, 6)
     assert parameters(studies[0]) == parameters(studies[1]) == parameters(studies[2])
-    alone = FittedBandit(dimension=2, seed=0)
-    X = torch.linspace(0.0, 1.0, 10, dtype=torch.float64).reshape(5, 2)
-    assert torch.equal(alone.prior.kernel(X).to_dense(), default_kernel(2)(X).to_dense())
 
 
 @pytest.mark.one_in(5)
@@ -320,7 +316,7 @@ def test_algorithms_by_name_and_their_words(algorithm):
     study = study_with(quick(algorithm=algorithm, **words))
     play(study, peak, 7)
     if words:
-        assert len(belief_of(study).bandit.bandit.inducing_points) <= 3
+        assert len(belief_of(study).bandit.inducing_points) <= 3
 
 
 # ---------------------------------------------------------------- spaces
@@ -456,7 +452,7 @@ def test_parameters_of_a_single_value_are_no_part_of_the_search():
         return peak(trial) + trial.suggest_int("n", 3, 3) + len(trial.suggest_categorical("c", ["only"]))
 
     study.optimize(objective, n_trials=6)
-    assert belief_of(study).bandit.dimension == 2
+    assert belief_of(study).space.dimension == 2
 
 
 @pytest.mark.filterwarnings("ignore:PartialFixedSampler is experimental")
@@ -521,7 +517,7 @@ def test_a_window_forgets_what_an_objective_was():
 
 def test_each_bracket_of_hyperband_keeps_its_belief(monkeypatch):
     made = []
-    monkeypatch.setattr(sampler, "FittedBandit", lambda **words: made.append(words) or FittedBandit(**words))
+    monkeypatch.setattr(sampler, "tuning_bandit", lambda **words: made.append(words) or tuning_bandit(**words))
 
     def learning(trial):
         value = peak(trial)

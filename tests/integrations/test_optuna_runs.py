@@ -6,7 +6,7 @@ claim holds at nine of ten seeds; if it held at a seed only as often as not, tha
 less regret, and at most half of it.
 
 The history of the latter: half the regret was claimed there, too. On seeds 0 to 9 that held at four of ten, with the
-kernel and the multiplier that ``FittedBandit`` takes by default. Those of the sampler were then chosen on these seeds
+kernel and the multiplier that ``LearnedPrior`` takes by default. Those of the sampler were then chosen on these seeds
 and on Hartmann's function, and on seeds 100 to 109 it held at eight of ten. So less was claimed, on fresh seeds. Later,
 with nothing changed, half the regret was reached at five of the eight seeds 300 to 307, where less regret was at six,
 and at nine of the ten seeds 400 to 409, where less regret was at all. Those of the test are the last: over the 28 seeds

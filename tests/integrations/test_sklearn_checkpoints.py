@@ -154,7 +154,7 @@ def test_choices_that_come_out_otherwise_are_passed_by_with_a_warning(tmp_path):
         found = searched(path)
     assert len(found.cv_results_["params"]) == 5
     assert found.cv_results_["params"][3] == found.space_.decode(content["batches"][1]["points"])[0]
-    assert len(found.bandit_.bandit.pending) == 0
+    assert len(found.bandit_.pending) == 0
 
 
 SCRIPT = """

@@ -7,7 +7,7 @@ from copy import deepcopy
 
 import pytest
 import torch
-from problems import DOUBLE, data, rbf
+from problems import DOUBLE, data, on_a_cube, rbf
 from test_algorithms import make
 from test_saved_files import sealed
 from torch.overrides import TorchFunctionMode
@@ -17,7 +17,6 @@ from torch_kbandits import (
     ContextualActions,
     DamagedFileError,
     FileError,
-    FittedBandit,
     InputError,
     KernelBanditError,
     MappedArms,
@@ -35,7 +34,7 @@ def contextual():
 
 
 def fitted():
-    return FittedBandit(dimension=2, num_initial=9, kernel=rbf(0.3), seed=1)
+    return on_a_cube(num_initial=9, kernel=rbf(0.3), seed=1)
 
 
 #: Bandits of each kind of state and of pieces.

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 from gpytorch.kernels import RBFKernel
-from problems import DOUBLE, data, play, rbf
+from problems import DOUBLE, data, on_a_cube, play, rbf
 from test_algorithms import ARMS, NAMES, make
 
 from torch_kbandits import (
@@ -12,7 +12,6 @@ from torch_kbandits import (
     Bandit,
     Box,
     ContextualActions,
-    FittedBandit,
     FixedDictionary,
     InputError,
     KernelBanditError,
@@ -115,7 +114,7 @@ TAKERS = {
     ),
     "model told": (lambda X: model().tell(X, torch.zeros(6, 1, dtype=DOUBLE)), POINTS),
     "discretization": (lambda X: DiscretizedThompsonSampling(model(), X, seed=0), POINTS),
-    "fitted": (lambda X: FittedBandit(dimension=2, seed=0).tell(X, torch.zeros(6, dtype=DOUBLE)), POINTS),
+    "fitted": (lambda X: on_a_cube().tell(X, torch.zeros(6, dtype=DOUBLE)), POINTS),
     "prior": (lambda X: fit_prior(X, REWARDS.squeeze(-1)), POINTS),
 }
 #: What means something there: all points pending, what is given in each round, and the dictionary by default.

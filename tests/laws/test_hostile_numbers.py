@@ -18,7 +18,7 @@ from gpytorch.kernels import Kernel
 from problems import DOUBLE, data, rbf
 
 import torch_kbandits
-from torch_kbandits import Bandit, FittedBandit, checks
+from torch_kbandits import Bandit, checks
 from torch_kbandits.bandit.state import describe_kernel
 from torch_kbandits.confidence import ConstantWidth
 from torch_kbandits.dictionaries import RidgeLeverageSampling
@@ -141,7 +141,6 @@ WITH = {
     "DiscretizedThompsonSampling": {"discretization": X},
     "DynamicModelSelection": {"memories": (SlidingWindow(3.0), SlidingWindow(5.0))},
     "FiniteArms": {"arms": X, "means": X[:, 0]},
-    "FittedBandit": {"kernel": rbf()},
     "GuardedExpert": {"expert": lambda X, time: None},
     "LinearConstraint": {"weights": {"x": 1.0}},
     "Number": {"name": "age"},
@@ -164,7 +163,6 @@ WITH = {
 WITHOUT = {
     "BOBGPUCB": {"num_actions"},
     "DMSTVGPUCB": {"rates"},
-    "FittedBandit": {"max_dictionary"},
     "LearnedPrior": {"mean"},  # of arrays, too
     "LinUCB": {"kernel"},
     "Prior": {"mean"},
@@ -208,7 +206,7 @@ INSIDE = {"beliefs", "experiments", "integrations", "looking", "numerics", "post
 
 def takers():
     """All that the package shows and that takes numbers, by name."""
-    found = {FittedBandit.__name__: FittedBandit}
+    found = {}
     rooms = [each.name for each in pkgutil.iter_modules(torch_kbandits.__path__) if each.ispkg]
     for room in {*rooms, "bandit.adaptation", "priors.families"} - INSIDE:
         here = import_module(f"torch_kbandits.{room}")

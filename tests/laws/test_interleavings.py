@@ -3,10 +3,11 @@
 import pytest
 import torch
 from gpytorch.kernels import LinearKernel
-from problems import DOUBLE, data, difference, play, rbf, reward
+from problems import DOUBLE, data, difference, matern, play, rbf, reward
 
-from torch_kbandits import Arms, Bandit, ConstantWidth, NumericalError, RidgeLeverageSampling, algorithms
+from torch_kbandits import Arms, Bandit, ConstantWidth, InputError, NumericalError, RidgeLeverageSampling, algorithms
 from torch_kbandits.acquisition import ThompsonRule
+from torch_kbandits.memory import SlidingWindow
 
 
 def make(name, num_arms=100, seed=0, **settings):
@@ -124,3 +125,41 @@ def test_a_batch_is_no_longer_than_its_limit(monkeypatch):
     assert len(bandit.ask(None)) == 7
     assert len(bandit.ask(None)) == 7
     assert len(bandit.pending.unique(dim=0)) == 1
+
+
+@pytest.mark.one_in(2)
+@pytest.mark.parametrize("name", ["ek-ucb", "gp-ts", "bkb", "bbkb", "sup-kernel-ucb"])
+def test_points_marked_as_pending_count_like_points_asked_for(name):
+    words = {"candidates": data(60, 2)[0], "kernel": matern(), "regularization": 0.1, "seed": 3, "beta": 1.5}
+    words |= {"horizon": 50} if name == "sup-kernel-ucb" else {}
+    asking, marking = (algorithms.build(name, **words) for _ in range(2))
+    for t in range(4):
+        x = asking.ask()
+        assert marking.mark_pending(x) == (t,)
+        for bandit in (asking, marking):
+            bandit.tell(ids=t, y=0.1 * t)
+    X = asking.ask(3)
+    assert marking.mark_pending(X) == (4, 5, 6)
+    assert torch.equal(marking.pending, asking.pending)
+    if name != "sup-kernel-ucb":  # which learns by the stages that chose, and a point that others chose has none
+        assert torch.equal(marking.ask(2), asking.ask(2))
+    marking.forget(ids=[4, 5, 6])
+    assert {4, 5, 6}.isdisjoint(marking.pending_ids)
+
+
+def test_marking_that_fails_changes_nothing():
+    bandit = algorithms.build(
+        "igp-ucb",
+        candidates=data(60, 2)[0],
+        kernel=matern(),
+        regularization=0.1,
+        seed=3,
+        beta=1.5,
+        memory=SlidingWindow(5),
+    )
+    bandit.tell(bandit.ask(time=3.0), 0.3)
+    before = bandit.state_dict()
+    for x, time in ((torch.zeros(1, 3, dtype=DOUBLE), 4.0), (torch.zeros(1, 2, dtype=DOUBLE), 2.0), ("point", 5.0)):
+        with pytest.raises(InputError):
+            bandit.mark_pending(x, time=time)
+        assert str(bandit.state_dict()) == str(before)

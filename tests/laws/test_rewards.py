@@ -6,9 +6,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import torch
-from problems import DOUBLE, data, rbf
+from problems import DOUBLE, data, on_a_cube, rbf
 
-from torch_kbandits import ContextualActions, FittedBandit, InputError, algorithms
+from torch_kbandits import ContextualActions, InputError, UnitCube, algorithms
 
 ARMS = data(20, 2)[0]
 
@@ -87,7 +87,7 @@ VALUES = [0.25, -1.5, 3.0]
 
 def fitted():
     """A bandit that has fitted its prior, to rewards far from mean 0 and variance 1."""
-    bandit = FittedBandit(dimension=1, num_initial=3, clip=False, seed=0)
+    bandit = on_a_cube(1, num_initial=3, clip=False)
     bandit.tell(torch.tensor([[0.1], [0.5], [0.9]], dtype=DOUBLE), 100.0 + 7.0 * torch.arange(3))
     bandit.recommend()
     assert bandit.prior.mean == pytest.approx(107.0)
@@ -111,9 +111,8 @@ MAKERS = {
 
 def points(bandit, q):
     """Points that this bandit can be told."""
-    return (
-        torch.linspace(0.2, 0.7, q, dtype=DOUBLE).unsqueeze(-1) if isinstance(bandit, FittedBandit) else bandit.ask(q)
-    )
+    on_cube = isinstance(bandit.candidates, UnitCube)
+    return torch.linspace(0.2, 0.7, q, dtype=DOUBLE).unsqueeze(-1) if on_cube else bandit.ask(q)
 
 
 @pytest.mark.one_in(5)
@@ -156,7 +155,7 @@ def test_rewards_beyond_the_dtype_of_the_points_are_refused():
 
 @pytest.mark.parametrize("name", ["arms", "fitted"])
 def test_histories_may_have_rewards_of_any_kind(name):
-    played, bandit = (FittedBandit(dimension=1, seed=0) if name == "fitted" else MAKERS[name]() for _ in range(2))
+    played, bandit = (on_a_cube(1) if name == "fitted" else MAKERS[name]() for _ in range(2))
     played.tell(points(played, 3), VALUES)
     bandit.replay(played.history._replace(Y=played.history.Y.to(torch.float16)))
     assert torch.equal(bandit.history.Y, played.history.Y)

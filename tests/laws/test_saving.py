@@ -9,7 +9,7 @@ import gpytorch
 import numpy as np
 import pytest
 import torch
-from problems import DOUBLE, data, difference, play, rbf, reward
+from problems import DOUBLE, data, difference, on_a_cube, play, rbf, reward
 from test_algorithms import ARMS, BOUNDS, CASES, NAMES, make
 
 from torch_kbandits import (
@@ -25,7 +25,6 @@ from torch_kbandits import (
     ColumnSpec,
     ConstantWidth,
     ContextualActions,
-    FittedBandit,
     FixedDictionary,
     InputError,
     MappedArms,
@@ -382,35 +381,32 @@ def test_boxes_keep_the_effort_of_their_search(tmp_path):
 
 @pytest.mark.parametrize("algorithm", ["ek-ucb", pytest.param("gp-ts", marks=pytest.mark.slow)])
 def test_a_bandit_that_fits_its_kernel_goes_on(algorithm, tmp_path):
-    bandit = FittedBandit(
-        dimension=1, algorithm=algorithm, num_initial=4, beta=1.5, memory=SlidingWindow(20, "observations"), seed=1
-    )
+    memory = SlidingWindow(20, "observations")
+    bandit = on_a_cube(1, algorithm=algorithm, num_initial=4, beta=1.5, memory=memory, seed=1)
     x = bandit.ask(4)
     bandit.tell(x, 10.0 + reward(x))
     pending = bandit.ask(2)
     bandit.save(tmp_path / "bandit.kb")
-    loaded = FittedBandit.load(tmp_path / "bandit.kb")
+    loaded = Bandit.load(tmp_path / "bandit.kb")
     assert same(loaded.state_dict(), bandit.state_dict())
     assert torch.equal(loaded.pending, pending)
     for each in (bandit, loaded):  # which is fitted again after each of these
         each.tell(pending[:1], 10.0)
     assert torch.equal(loaded.ask(), bandit.ask())
     assert loaded.state_dict()["prior"]["number"] == 5
-    with pytest.raises(StateMismatchError, match=r"holds a FittedBandit, and Bandit.load takes none: use FittedBandit"):
-        Bandit.load(tmp_path / "bandit.kb")
 
 
-def test_a_fitted_bandit_with_a_snap_is_loaded_into_one_that_has_it(tmp_path, short_searches):
+def test_a_cube_with_a_function_is_loaded_into_one_that_has_it(tmp_path, short_searches):
     def make_one():
-        return FittedBandit(dimension=1, snap=lambda points: (points * 8.0).round() / 8.0, num_initial=3, seed=2)
+        return on_a_cube(1, snap=lambda points: (points * 8.0).round() / 8.0, num_initial=3, seed=2)
 
     bandit = make_one()
     x = bandit.ask(4)
     bandit.tell(x, reward(x))
     bandit.save(tmp_path / "bandit.kb")
-    with pytest.raises(StateMismatchError, match=r"snap: .*function.*FittedBandit.load\(path, into=bandit\)"):
-        FittedBandit.load(tmp_path / "bandit.kb")
-    loaded = FittedBandit.load(tmp_path / "bandit.kb", into=make_one())
+    with pytest.raises(StateMismatchError, match=r"snap: .*function.*Bandit.load\(path, into=bandit\)"):
+        Bandit.load(tmp_path / "bandit.kb")
+    loaded = Bandit.load(tmp_path / "bandit.kb", into=make_one())
     assert torch.equal(loaded.ask(), bandit.ask())
 
 

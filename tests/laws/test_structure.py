@@ -20,7 +20,6 @@ LOOSE = {"__init__", "checks", "cli", "errors", "extras", "files", "version"}
 MOST_FILES = 28
 #: Who undoes something after an interrupt, or fills itself, and why that is no value that is swapped.
 BY_HAND = {
-    "algorithms/fitted.py": "points are asked for one by one, of a bandit that may be looked at meanwhile",
     "experiments/run.py": "processes are ended",
     "integrations/optuna/sampler.py": "an object is unpickled",
     "integrations/ray/actors.py": "actors are ended",

@@ -11,11 +11,11 @@ from threading import Barrier, Thread
 
 import pytest
 import torch
-from problems import DOUBLE, difference, rbf, reward
+from problems import DOUBLE, difference, on_a_cube, rbf, reward
 from test_algorithms import BOUNDS, NAMES, make
 
 import torch_kbandits
-from torch_kbandits import Bandit, Box, ContextualActions, FittedBandit, algorithms
+from torch_kbandits import Bandit, Box, ContextualActions, algorithms
 from torch_kbandits.memory import SlidingWindow
 from torch_kbandits.numerics.random import Lock, seeded
 
@@ -43,7 +43,7 @@ SURROUNDINGS = {
 
 
 def fitted(num_initial=3):
-    return FittedBandit(dimension=2, num_initial=num_initial, seed=0)
+    return on_a_cube(num_initial=num_initial)
 
 
 def built(case, kernel):

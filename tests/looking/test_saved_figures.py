@@ -5,10 +5,9 @@ from typing import Any
 import pytest
 import torch
 from click.testing import CliRunner
-from problems import DOUBLE, data, rbf
+from problems import DOUBLE, data, on_a_cube, rbf
 
 from torch_kbandits import InputError, algorithms
-from torch_kbandits.algorithms.fitted import FittedBandit
 from torch_kbandits.cli import main
 from torch_kbandits.errors import DamagedFileError, FileError
 from torch_kbandits.looking import plot_saved
@@ -38,7 +37,7 @@ def saved_with_context(path):
 
 
 def saved_and_fitted(path):
-    bandit = FittedBandit(dimension=2, num_initial=4, seed=0)
+    bandit = on_a_cube(num_initial=4)
     for _ in range(6):
         x = bandit.ask()
         bandit.tell(x, torch.sin(5.0 * x).sum(-1))

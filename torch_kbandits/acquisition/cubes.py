@@ -67,7 +67,7 @@ class Cube(Protocol):
 
 
 def looked_at(cube: Cube, best: Tensor | None, seed: int) -> list[Tensor]:
-    """Return points (k, d) spread over a cube, and points near the best one known, each once in its part.
+    """Return playable points (k, d) spread over a cube, and others near the best one known, each once in its part.
 
     Args:
         cube: what may be played.
@@ -77,7 +77,5 @@ def looked_at(cube: Cube, best: Tensor | None, seed: int) -> list[Tensor]:
     generator = torch.Generator().manual_seed(seed)
     parts = [cube.sample(_SPREAD, generator)]
     if best is not None:
-        best = cube.playable(best)
-    if best is not None and len(best):
-        parts.append(torch.cat([best, cube.near(best, _RADII, _NEAR, generator)]))
+        parts.append(cube.playable(torch.cat([best, cube.near(best, _RADII, _NEAR, generator)])))
     return [torch.from_numpy(np.unique(part.numpy(), axis=0)) for part in parts]  # torch's takes four times as long

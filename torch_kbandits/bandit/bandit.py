@@ -52,11 +52,11 @@ class Asked(NamedTuple):
     """What ``ask(return_ids=True)`` returns.
 
     Attributes:
-        actions: the points (q, d) to play; with contexts actions (q, a).
+        actions: the points (q, d) to play; with contexts actions (q, a); of a parameter space a list of mappings.
         ids: the number of each, by which ``tell`` and ``forget`` know it.
     """
 
-    actions: Tensor
+    actions: Any
     ids: tuple[int, ...]
 
 
@@ -163,7 +163,7 @@ class Bandit(Undisturbed):
         time: Any = None,
         remember: bool = True,
         return_ids: Literal[False] = False,
-    ) -> Tensor: ...
+    ) -> Any: ...
 
     @overload
     def ask(
@@ -185,8 +185,10 @@ class Bandit(Undisturbed):
         time: Any = None,
         remember: bool = True,
         return_ids: bool = False,
-    ) -> Tensor | Asked:
+    ) -> Any:
         """Return the next q points to play, (q, d); with contexts the next q actions in this one, (q, a).
+
+        Of a parameter space they are a list of q mappings from names to values.
 
         They are pending until they are told, in any order: later points are chosen as if those had returned their
         posterior mean. So ``ask(5)`` gives the points that ``ask(3)`` and then ``ask(2)`` give. A point whose
@@ -484,7 +486,7 @@ class Bandit(Undisturbed):
         function = functions[0] if len(functions) == 1 else LargestOf(functions)
         return domain.of_action(function, self.candidates.example.shape[-1])
 
-    def recommend(self, *, context: Any = None, candidates: Any = None, time: Any = None) -> Tensor:
+    def recommend(self, *, context: Any = None, candidates: Any = None, time: Any = None) -> Any:
         """Return the point (1, d) to use if the run ended now: of those learned the one of the largest posterior mean.
 
         With a context it is the action (1, a) of the largest posterior mean in it, played or not; on a box the best of

@@ -64,11 +64,11 @@ def found(
     if function is None:
         return torch.cat(parts)
     starts = torch.cat([part[score(part).topk(min(_STARTS, len(part))).indices] for part in parts])
-    return torch.cat([starts, _climbed(domain, function(), starts, seed)])
+    return _climbed(domain, function(), starts, seed)
 
 
 def _climbed(domain: Domain, function: AcquisitionFunction, starts: Tensor, seed: int) -> Tensor:
-    """Return playable points (m, d) at the ends of a search from some (n, d)."""
+    """Return playable points (m, d): some (n, d), and those at the ends of a search from them."""
     cube, generator = cast(Cube, domain.cube), torch.Generator().manual_seed(seed)
     actions = starts[:, -cube.dimension :]
 
@@ -82,7 +82,7 @@ def _climbed(domain: Domain, function: AcquisitionFunction, starts: Tensor, seed
         neighbours=neighbours if cube.has_exchanges else None,
         allows=(lambda points: cube.allows(cube.rolled(points))) if cube.is_restricted else None,
     )
-    return domain.joint(cube.playable(cube.rolled(ends)))
+    return domain.joint(cube.playable(torch.cat([actions, cube.rolled(ends)])))
 
 
 class _Unrolled(AcquisitionFunction):

@@ -53,7 +53,7 @@ class UnitCube(LastingCandidates):
         self.continuous = tuple(range(self.dimension) if continuous is None and snap is None else continuous or ())
         if not {*self.continuous} <= {*range(self.dimension)}:
             raise InputError(f"continuous must be coordinates from 0 to {self.dimension - 1}, got {continuous!r}.")
-        self._example = self.playable(torch.full((1, self.dimension), 0.5, dtype=torch.float64))
+        self._example = self.playable(torch.full((1, self.dimension), 0.5, dtype=torch.float64))[:1]
 
     @property
     def example(self) -> Tensor:

@@ -9,9 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from torch_kbandits import checks
-from torch_kbandits.algorithms.fitted import FittedBandit
 from torch_kbandits.bandit import Bandit
-from torch_kbandits.bandit.saving import read
 from torch_kbandits.errors import EmptyHistoryError, InputError
 from torch_kbandits.files import file_error
 from torch_kbandits.looking.dictionary import plot_dictionary, plot_leverage
@@ -32,7 +30,7 @@ def plot_saved(
     """Draw what the bandit of a file believes, its leverage scores and its dictionary.
 
     Args:
-        path: of a file that ``bandit.save`` wrote; of a ``FittedBandit`` what it plays is drawn, in the unit cube.
+        path: of a file that ``bandit.save`` wrote.
         directory: where the figures go; made if it does not exist.
         coordinates: by name or number, each of which gets a line; the first two get a plane. None for those of
             ``plot_line`` and, where there are several coordinates, ``plot_plane``.
@@ -53,7 +51,7 @@ def plot_saved(
         MissingExtraError: if matplotlib is not installed.
     """
     checks.one_of("format", format, FORMATS)
-    bandit = _loaded(path)
+    bandit = Bandit.load(path)
     if at is None and _has_context(bandit) and bandit.num_told:
         at = bandit.history.X[-1]
     drawn = {}
@@ -67,14 +65,6 @@ def plot_saved(
     for file, figure in drawn.items():
         write_figure(file, figure, bbox_inches="tight")
     return list(drawn)
-
-
-def _loaded(path: str | PathLike[str]) -> Bandit:
-    """Return the bandit of a file, whichever kind it is."""
-    content = read(path, "bandit")
-    if content.get("class") == FittedBandit.__name__:
-        return FittedBandit.load(path).bandit
-    return Bandit.load(path)
 
 
 def _has_context(bandit: Bandit) -> bool:

@@ -11,7 +11,7 @@ import torch
 from optuna.trial import FrozenTrial, TrialState
 from torch import Tensor
 
-from torch_kbandits.algorithms.fitted import FittedBandit
+from torch_kbandits.bandit import Bandit
 from torch_kbandits.errors import InputError
 from torch_kbandits.integrations.optuna.trees import Tree
 from torch_kbandits.numerics.random import generator_for
@@ -71,6 +71,7 @@ class StudyBelief:
         space: the same, as a space of parameters.
         bandit: one that was told nothing, on that space.
         reading: how trials become rewards.
+        num_initial: trials that are learned before the bandit chooses.
         seed: of the first points, which cover the space evenly.
     """
 
@@ -78,14 +79,16 @@ class StudyBelief:
         self,
         tree: Tree,
         space: ParameterSpace,
-        bandit: FittedBandit,
+        bandit: Bandit,
         reading: Reading,
+        num_initial: int,
         seed: int,
     ) -> None:
         self.tree = tree
         self.space = space
         self.bandit = bandit
         self.reading = reading
+        self.num_initial = num_initial
         self.seed = seed
         self.read: set[Mark] = set()
         self._numbers: list[int] = []
@@ -120,7 +123,7 @@ class StudyBelief:
         """
         self.bandit.forget()
         self.learn(other for other in trials if other.state.is_finished())
-        if self.bandit.num_told < self.bandit.num_initial:
+        if self.bandit.num_told < self.num_initial:
             # By the trial's number: if its evaluation fails, the next one is elsewhere.
             first = self.space.sample(1, generator_for(self.seed, 0, "first trials"), first=trial.number)
             return self.space.decode(first)[0]
@@ -129,13 +132,12 @@ class StudyBelief:
         points = [point for other in others if (point := self._point(other, suggested.get(other.number))) is not None]
         if points:
             self.bandit.mark_pending(torch.cat(points), time=time)
-        return self.space.decode(self.bandit.ask(time=time))[0]
+        return self.bandit.ask(time=time)[0]
 
     def recommend(self) -> int:
         """Return the number of the trial of the largest posterior mean, the first of those that are equal."""
         best = self.bandit.recommend(time=self._not_before_the_last(datetime.now()))
-        told = self.bandit.bandit.candidates.actions(self.bandit.history.X)
-        return self._numbers[int((best == told).all(-1).nonzero()[0])]
+        return self._numbers[self.bandit.candidates.actions(self.bandit.history.X).index(best)]
 
     def _failed(self, trials: Sequence[FrozenTrial]) -> list[FrozenTrial]:
         """Return trials that failed and were not learned: their points stay pending, to be tried last again."""

@@ -14,16 +14,18 @@ from optuna.trial import FrozenTrial, TrialState
 
 from torch_kbandits import checks
 from torch_kbandits.algorithms import registry
-from torch_kbandits.algorithms.fitted import FittedBandit
+from torch_kbandits.bandit import Bandit
+from torch_kbandits.candidates import Configurations
 from torch_kbandits.confidence import Width
 from torch_kbandits.errors import EmptyHistoryError, InputError, KernelBanditWarning
 from torch_kbandits.integrations.optuna.belief import Reading, StudyBelief, mark, refuse_constraints
 from torch_kbandits.integrations.optuna.distributions import space_of
 from torch_kbandits.integrations.optuna.trees import Tree, tree_of
+from torch_kbandits.integrations.tuning import tuning_bandit
 from torch_kbandits.memory import Memory
 from torch_kbandits.numerics.random import generator_for
-from torch_kbandits.priors import default_kernel
-from torch_kbandits.spaces import ParameterSpace
+from torch_kbandits.priors import LearnedPrior
+from torch_kbandits.spaces import Float, ParameterSpace
 
 #: So many beliefs are kept, for a sampler that serves several studies or the brackets of a pruner in turn.
 _REMEMBERED = 8
@@ -39,7 +41,7 @@ Failed = Literal["ignore", "worst"]
 
 
 class KernelBanditSampler(BaseSampler):
-    """Optuna's trials, chosen by a kernelized bandit whose kernel and noise are fitted: see ``FittedBandit``.
+    """Optuna's trials, chosen by a kernelized bandit whose kernel and noise are fitted: see ``LearnedPrior``.
 
     Parameters that completed trials have, with the same range, are chosen together: those that all have, and those of
     which the value of another says which trials have them, see ``tree_of``. The others are sampled uniformly, each on
@@ -56,9 +58,10 @@ class KernelBanditSampler(BaseSampler):
         algorithm: a registry name of the bandit, such as "ek-ucb" or "gp-ts".
         beta: the multiplier of the standard deviation, or a ``Width``; 1 unless given, where the algorithm takes one.
         kernel: a GPyTorch kernel on the encoded space, or a function that makes one from the number of coordinates; its
-            free parameters are fitted; ``fitting.default_kernel`` with a length scale for each parameter unless given.
+            free parameters are fitted; ``default_kernel`` with a length scale for each parameter unless given.
         memory: which trials count, where the objective changes, such as ``SlidingWindow(100)``.
         clock: the time of the memory: "trials", counted as they are learned, or "dates", in seconds.
+        clip: whether values far worse than the others count as less far; see ``LearnedPrior``.
         n_startup_trials: trials learned before the bandit plays, at least 2; until then points cover the space evenly.
         pruned: "learn" pruned trials, at their last intermediate value, but no better than the median of the completed
             trials and no worse than the worst of them; or "ignore" them.
@@ -68,7 +71,8 @@ class KernelBanditSampler(BaseSampler):
         warn_independent_sampling: whether the first use of that is warned about, for each parameter, and that
             ``recommend`` compares only some of the trials.
         seed: addresses all randomness; None for a random one.
-        settings: further words of the algorithm, as in ``FittedBandit``.
+        settings: further words of the algorithm. A dictionary that can be capped stops at 400 points unless
+            ``max_dictionary`` (None for no cap) and ``when_full`` say otherwise.
 
     Raises:
         InputError: if an argument does not fit.
@@ -84,6 +88,7 @@ class KernelBanditSampler(BaseSampler):
         kernel: Kernel | Callable[[int], Kernel] | None = None,
         memory: Memory | None = None,
         clock: Clock = "trials",
+        clip: bool = True,
         n_startup_trials: int = 10,
         pruned: Pruned = "learn",
         failed: Failed = "ignore",
@@ -106,12 +111,10 @@ class KernelBanditSampler(BaseSampler):
             checks.instance("independent_sampler", independent_sampler, BaseSampler, "a sampler of Optuna")
         if kernel is not None and not callable(kernel):
             raise InputError(f"kernel must be a GPyTorch kernel or make one, got {checks.describe(kernel)}.")
-        known = registry.signature(algorithm).parameters
-        if beta is None and "beta" in known:
+        if beta is None and "beta" in registry.signature(algorithm).parameters:
             beta = _BETA
-        self._words = {"algorithm": algorithm, "beta": beta, "memory": memory, "num_initial": n_startup_trials}
-        self._words |= settings
-        self._kernel = kernel
+        self._words = {"algorithm": algorithm, "beta": beta, "memory": memory} | settings
+        self._kernel, self._clip, self._num_initial = kernel, clip, n_startup_trials
         self._clock = clock
         self._pruned: Pruned = pruned
         self._failed: Failed = failed
@@ -122,7 +125,7 @@ class KernelBanditSampler(BaseSampler):
         self._seed = secrets.randbits(63) if seed is None else seed
         self._suggested: dict[tuple[str, int], dict[str, Any] | None] = {}
         self._forget_studies()
-        FittedBandit(dimension=1, seed=self._seed, **self._words)  # refuses words that do not fit
+        self._bandit_on(ParameterSpace({"x": Float(0.0, 1.0)}))  # refuses words that do not fit
 
     # ---------------------------------------------------------------- what Optuna calls
 
@@ -249,23 +252,16 @@ class KernelBanditSampler(BaseSampler):
     def _new_belief(self, study: Study, tree: Tree) -> StudyBelief:
         """Return a belief about a space that was told nothing."""
         space = space_of(tree.distributions, tree.conditions)
-        bandit = FittedBandit(
-            dimension=space.dimension,
-            snap=space.snap,
-            continuous=space.continuous,
-            neighbours=space.neighbours,
-            kernel=self._kernel_on(space),
-            seed=self._seed,
-            **self._words,
-        )
         reading = Reading(_sign(study), self._pruned, self._failed, self._clock == "dates")
-        return StudyBelief(tree, space, bandit, reading, self._seed)
+        return StudyBelief(tree, space, self._bandit_on(space), reading, self._num_initial, self._seed)
 
-    def _kernel_on(self, space: ParameterSpace) -> Kernel:
-        """Return the kernel given, or the default one, on a space."""
-        if self._kernel is None:
-            return default_kernel(space.dimension, space.groups)
-        return self._kernel if isinstance(self._kernel, Kernel) else self._kernel(space.dimension)
+    def _bandit_on(self, space: ParameterSpace) -> Bandit:
+        """Return a bandit on a space that was told nothing."""
+        kernel = self._kernel
+        if not (kernel is None or isinstance(kernel, Kernel)):
+            kernel = kernel(space.dimension)
+        prior = LearnedPrior(kernel, clip=self._clip, num_initial=self._num_initial)
+        return tuning_bandit(candidates=Configurations(space), prior=prior, seed=self._seed, **self._words)
 
     def _warn_once(self, study: Study, trial: FrozenTrial, name: str, distribution: BaseDistribution) -> None:
         """Say that a parameter is sampled on its own, once for each, and why; but not before a trial is completed."""

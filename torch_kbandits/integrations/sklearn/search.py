@@ -11,7 +11,8 @@ from joblib import effective_n_jobs
 from sklearn.utils import check_random_state
 
 from torch_kbandits import checks
-from torch_kbandits.algorithms.fitted import FittedBandit
+from torch_kbandits.bandit import Bandit
+from torch_kbandits.candidates import UnitCube
 from torch_kbandits.confidence import Width
 from torch_kbandits.errors import InputError, KernelBanditWarning
 from torch_kbandits.integrations.sklearn.checkpoint import Batch, SearchCheckpoint
@@ -19,19 +20,20 @@ from torch_kbandits.integrations.sklearn.distributions import SearchSpace
 from torch_kbandits.integrations.sklearn.identity import classes_in, described, described_data
 from torch_kbandits.integrations.sklearn.sequential import Evaluate, FixedSplits, SequentialSearchCV
 from torch_kbandits.integrations.sklearn.untried import Untried
+from torch_kbandits.integrations.tuning import tuning_bandit
 from torch_kbandits.numerics.random import generator_for
-from torch_kbandits.priors import default_kernel
+from torch_kbandits.priors import LearnedPrior, default_kernel
 
 
 class KernelBanditSearchCV(SequentialSearchCV):
     """A search over parameters by cross-validation, in which a kernelized bandit chooses what to evaluate.
 
     It is used as ``RandomizedSearchCV`` is and leaves the same attributes. The first configurations fill the space
-    evenly. From then on a ``FittedBandit`` chooses, ``batch_size`` of them at a time, and learns their mean test
-    scores. No configuration is evaluated twice.
+    evenly. From then on a bandit whose prior is learned chooses, ``batch_size`` of them at a time, and learns their
+    mean test scores; see ``LearnedPrior``. No configuration is evaluated twice.
 
     A configuration one of whose fits failed is told a score as bad as any seen. Scores far below the others count as
-    less far below, as in every ``FittedBandit``: what matters is which are good.
+    less far below: what matters is which are good.
 
     Args:
         estimator: what is tuned.
@@ -40,15 +42,17 @@ class KernelBanditSearchCV(SequentialSearchCV):
             others. A list of three numbers or more is searched in order of size, at equal distances. A list of such
             dicts: configurations are of one of them, and what they have in common is learned together.
         n_iter: configurations to evaluate.
-        algorithm: a registry name, as in ``FittedBandit``.
-        beta: multiplier of the standard deviation, as in ``FittedBandit``; 2 unless given.
+        algorithm: a registry name, such as "ek-ucb" or "gp-ts".
+        beta: multiplier of the standard deviation, or a ``Width``; 2 unless given, where the algorithm takes one.
         num_initial: configurations that fill the space, all evaluated at once; by default 10, or a third of ``n_iter``
             if that is less, but at least 2.
         batch_size: configurations evaluated at once from then on; by default as many as ``n_jobs`` has workers. The
             result depends on it, and on ``n_jobs`` only through it.
         recommend: "score" takes the configuration of the best mean test score for the best, as scikit-learn does,
             "posterior" that of the largest posterior mean among those evaluated.
-        bandit_options: further words of ``FittedBandit`` and of its algorithm.
+        bandit_options: further words: ``kernel`` and ``clip`` of ``LearnedPrior``, and those of the algorithm. A
+            dictionary that can be capped stops at 400 points unless ``max_dictionary`` (None for no cap) and
+            ``when_full`` say otherwise.
         checkpoint: path of a file that is written after each batch. A search that finds it goes on from there, if it is
             the same search of the same data, and comes out as one that was not interrupted. Needs a ``random_state``.
         scoring: as in ``RandomizedSearchCV``, like all words below.
@@ -64,7 +68,7 @@ class KernelBanditSearchCV(SequentialSearchCV):
     Attributes:
         cv_results_: a row for each configuration in order of evaluation; columns as in ``RandomizedSearchCV``, and so
             are ``best_index_``, ``best_params_``, ``best_score_``, ``best_estimator_`` and the others.
-        bandit_: what was learned, a ``FittedBandit``; None where nothing could be chosen.
+        bandit_: what was learned, a ``Bandit`` on a ``UnitCube``; None where nothing could be chosen.
         space_: the ``SearchSpace``; ``space_.decode(bandit_.history.X)`` are the configurations told.
     """
 
@@ -216,33 +220,28 @@ class KernelBanditSearchCV(SequentialSearchCV):
         workers = effective_n_jobs(self.n_jobs)  # pyright: ignore[reportArgumentType]
         return size, min(num_initial, size), whole.get("batch_size", workers)
 
-    def _made(self, untried: Untried, num_initial: int, seed: int) -> FittedBandit | None:
-        if untried.space.dimension == 0:
-            return None
+    def _made(self, untried: Untried, num_initial: int, seed: int) -> Bandit | None:
         space = untried.space
-        return FittedBandit(
-            dimension=space.dimension,
-            snap=untried,
-            continuous=space.continuous,
-            neighbours=space.neighbours,
-            algorithm=self.algorithm,
-            beta=self.beta,
-            num_initial=num_initial,
-            seed=seed,
-            **{"kernel": default_kernel(space.dimension, space.groups), **(self.bandit_options or {})},
-        )
+        if space.dimension == 0:
+            return None
+        options: dict[str, Any] = {"kernel": None, "clip": True, **(self.bandit_options or {})}
+        kernel, clip = options.pop("kernel"), options.pop("clip")
+        kernel = default_kernel(space.dimension, space.groups) if kernel is None else kernel
+        cube = UnitCube(space.dimension, snap=untried, continuous=space.continuous, neighbours=space.neighbours)
+        prior = LearnedPrior(kernel, clip=clip, num_initial=num_initial)
+        return tuning_bandit(self.algorithm, cube, prior, seed=seed, beta=self.beta, **options)
 
     def _select_best_index(self, refit: Any, refit_metric: str, results: Mapping[str, Any]) -> int:
         """Return the row that is recommended."""
         if self.recommend == "posterior" and self.bandit_ is not None and self.bandit_.num_told:
-            told = self.bandit_.bandit.candidates.actions(self.bandit_.history.X)
+            told = self.bandit_.candidates.actions(self.bandit_.history.X)
             index = int((self.bandit_.recommend() == told).all(-1).nonzero()[0])
             if np.isfinite(results[f"mean_test_{refit_metric}"][index]):
                 return index
         return int(super()._select_best_index(refit, refit_metric, results))
 
 
-def _ask(bandit: FittedBandit, q: int, untried: Untried) -> torch.Tensor:
+def _ask(bandit: Bandit, q: int, untried: Untried) -> torch.Tensor:
     """Return q different points (q, d), pending; one by one, so that each knows of those before."""
     asked = []
     for _ in range(q):

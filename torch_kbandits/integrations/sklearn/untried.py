@@ -14,7 +14,7 @@ _LISTED = 4096
 
 
 class Untried:
-    """Takes points of the cube to configurations that were not tried: ``snap`` of a ``FittedBandit``.
+    """Takes points of the cube to configurations that were not tried: ``snap`` of a ``UnitCube``.
 
     A small space is searched whole, whatever the points are. In a larger one points whose configurations were all
     tried are taken to these nevertheless.

@@ -1,0 +1,210 @@
+"""Fits of a prior: maxima of the marginal posterior in any units, and rewards far below the others."""
+
+import math
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from gpytorch.kernels import RBFKernel
+from problems import DOUBLE, data, dense, difference, matern, on_a_cube
+
+from torch_kbandits import InputError, KernelBanditWarning, StateMismatchError, fit_prior
+from torch_kbandits.errors import NumericalError
+from torch_kbandits.memory import SlidingWindow
+from torch_kbandits.priors import default_kernel, evidence, fitting
+
+
+def bowl(x):
+    return -(x - 0.3).square().sum(-1)
+
+
+def log_posterior(X, y, groups, lengthscale, variance, noise):
+    """Of a Matérn 5/2 kernel with lengthscales (G,) of groups of columns and of a noise variance, with their priors."""
+    r = math.sqrt(5.0) * np.sqrt((((X[:, None] - X[None]) / lengthscale[list(groups)]) ** 2).sum(-1))
+    V = variance * (1.0 + r + r**2 / 3.0) * np.exp(-r) + noise * np.eye(len(y))
+    likelihood = -0.5 * (y @ np.linalg.solve(V, y) + np.linalg.slogdet(V)[1])
+    logs = np.log(lengthscale)
+    lengths = (-logs - 0.5 * (logs - math.log(0.5 * math.sqrt(len(logs)))) ** 2).sum()  # log-normal
+    scale = np.log(variance) - 0.15 * variance  # Gamma(2, 0.15)
+    return likelihood + lengths + scale - np.log(noise) - 0.5 * (np.log(noise) + 4.0) ** 2  # log-normal
+
+
+@pytest.mark.one_in(3)
+@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("groups", [(0, 1), (0, 1, 1)])
+def test_a_fit_is_a_maximum_of_the_marginal_posterior(seed, groups):
+    X, Y = data(40, len(groups), seed)
+    fit = fit_prior(X, Y[:, 0], default_kernel(len(groups), groups))
+    scale = float(Y.std())
+    points, y = dense(X, (Y[:, 0] - fit.mean) / scale)
+    lengthscale, variance = dense(fit.kernel.base_kernel.lengthscale[0], fit.kernel.outputscale / scale**2)
+    found = np.array([*lengthscale, variance, fit.regularization / scale**2])
+
+    def at(parameters):
+        return log_posterior(points, y, groups, parameters[:2], parameters[2], parameters[3])
+
+    for place in range(4):
+        for factor in (0.8, 0.95, 1.05, 1.25):
+            changed = found.copy()
+            changed[place] *= factor
+            assert at(changed) < at(found)
+
+
+def test_the_default_kernel_has_a_length_scale_for_each_parameter():
+    X = data(9, 4)[0]
+    several, each, alone = default_kernel(4, [0, 1, 1, 1]), default_kernel(4), default_kernel(4, range(4))
+    assert [kernel.base_kernel.lengthscale.shape for kernel in (several, each)] == [(1, 2), (1, 4)]
+    assert torch.equal(each(X).to_dense(), alone(X).to_dense())
+    ours, theirs = (fit_prior(X, X[:, 0], kernel).kernel(X).to_dense() for kernel in (None, each))
+    assert difference(ours, theirs) < 1e-12
+    with pytest.raises(InputError, match="one number for each of the 4 columns"):
+        default_kernel(4, [0, 1])
+
+
+def test_a_fit_does_not_depend_on_the_units_of_the_rewards():
+    X, Y = data(30, 2, 5)
+    here, there = fit_prior(X, Y[:, 0]), fit_prior(X, 1e4 * Y[:, 0] - 7e5)
+    assert there.mean == pytest.approx(1e4 * here.mean - 7e5, rel=1e-9)
+    assert there.regularization == pytest.approx(1e8 * here.regularization, rel=1e-3)
+    assert difference(here.kernel(X).to_dense(), 1e-8 * there.kernel(X).to_dense()) < 1e-3
+
+
+def test_a_fit_copies_the_kernel_given():
+    X, Y = data(30, 2, 5)
+    kernel = matern(0.5, 1.7)
+    before = {name: value.clone() for name, value in kernel.state_dict().items()}
+    fit = fit_prior(X, Y[:, 0], kernel)
+    assert all(torch.equal(value, before[name]) for name, value in kernel.state_dict().items())
+    assert type(fit.kernel.base_kernel) is type(kernel.base_kernel)
+    assert difference(fit.kernel(X).to_dense(), kernel(X).to_dense()) > 0.01
+
+
+@pytest.mark.usefixtures("short_searches")
+@pytest.mark.parametrize("value", [0.0, -3.0, 1e9])
+def test_equal_rewards_keep_their_unit(value):
+    X = data(6, 2)[0]
+    fit = fit_prior(X, torch.full((6,), value, dtype=DOUBLE))
+    assert fit.mean == value
+    assert 1e-4 < float(fit.kernel(X).to_dense().max()) < 10.0
+
+
+def test_a_fit_that_fails_keeps_the_kernel_and_says_so(monkeypatch):
+    def failing(*_, **words):
+        raise NumericalError("No attempt comes to an end.")
+
+    monkeypatch.setattr(evidence, "scipy_minimize", failing)
+    X, Y = data(20, 2)
+    kernel = matern(0.5, 1.7)
+    with pytest.warns(KernelBanditWarning, match="could not be fitted to 20 reward"):
+        fit = fit_prior(X, Y[:, 0], kernel)
+    assert torch.equal(fit.kernel.base_kernel.lengthscale, kernel.base_kernel.lengthscale)
+
+
+def test_fits_that_make_no_sense_are_refused():
+    X, Y = data(20, 2)
+    for bad in ((X[:1], Y[:1, 0]), (X, Y[None]), (X.float(), Y[:, 0].float()), (X, Y[:5, 0]), (X[0], Y[:2, 0])):
+        with pytest.raises(InputError):
+            fit_prior(*bad)
+    for kernel, words in (("rbf", "a GPyTorch kernel"), (RBFKernel(ard_num_dims=3), "points of 2 columns")):
+        with pytest.raises(InputError, match=words):
+            fit_prior(X, Y[:, 0], kernel)
+    with pytest.raises(InputError, match="finite"):
+        fit_prior(X, Y[:, 0].masked_fill(torch.arange(20) == 3, torch.nan))
+
+
+def test_the_floor_is_where_it_is_said_to_be_in_any_units():
+    Y = torch.tensor([-1e6, 2.0, 0.0, -1e6, 3.0, 1.0, -1e6, -1e6, -1e6], dtype=DOUBLE)
+    assert fitting.floor_below(Y) == 1.0 - 5.0 * (3.0 - 1.0)
+    assert fitting.floor_below(Y[Y > -1.0]) == 1.0 - 20.0**2 * (3.0 - 1.0)
+    assert fitting.floor_below(Y[Y > -1.0], -900.0) == 1.0 - 5.0 * (3.0 - 1.0)
+    many = torch.arange(10.0, dtype=DOUBLE)
+    assert fitting.floor_below(many) == 4.0 - 20.0 * (9.0 - 4.0)
+    assert fitting.floor_below(many, -100.0) == 4.0 - 5.0 * (9.0 - 4.0)
+    for factor, shift in ((0.5, 0.0), (8.0, 1024.0), (2.0**-40, 0.0)):
+        assert fitting.floor_below(factor * Y + shift) == factor * fitting.floor_below(Y) + shift
+    for few in (Y[:0], Y[:2], Y[[0, 1, 0, 1]]):
+        assert fitting.floor_below(few, -1e9) == -math.inf
+
+
+def test_few_points_of_a_bowl_are_seldom_clipped():
+    # Of 2,000 designs of each size at most one was. At that rate four of these 900 come once in 800 sets of seeds.
+    clipped = 0
+    for number in range(3, 12):
+        for seed in range(100):
+            X = torch.quasirandom.SobolEngine(2, scramble=True, seed=10_000 + seed).draw(number, dtype=DOUBLE)
+            Y = -(X - 0.3).square().sum(-1)
+            clipped += bool((fitting.floor_below(Y) > Y).any())
+    assert clipped < 4
+
+
+def test_means_and_scales_do_not_overflow():
+    Y = data(9, 2)[1][:, 0]
+    center, scale = fitting.center_and_scale(Y)
+    assert fitting.center_and_scale(2.0**1000 * Y) == (2.0**1000 * center, 2.0**1000 * scale)
+    assert (center, scale) == (pytest.approx(np.mean(Y.numpy())), pytest.approx(np.std(Y.numpy(), ddof=1)))
+    with pytest.raises(InputError, match="differs by more than double precision holds"):
+        fitting.center_and_scale(torch.tensor([-1.7e308, 1.7e308], dtype=DOUBLE))
+
+
+def penalised(penalty, **words):
+    """A bandit that was told a bowl with holes."""
+    bandit = on_a_cube(num_initial=8, **words)
+    X = data(9, 2)[0]
+    Y = bowl(X)
+    Y[[2, 5, 8]] = penalty
+    bandit.replay(bandit.history._replace(X=X, Y=Y, rounds=torch.arange(9)))
+    return bandit
+
+
+@pytest.mark.usefixtures("short_searches")
+def test_the_size_of_a_penalty_changes_nothing():
+    with pytest.warns(KernelBanditWarning, match=r"reward\(s\) lie far below the others.*say clip=False"):
+        bandits = [penalised(penalty) for penalty in (-1e3, -1e6, -1e160, -1e300)]
+    one, *others = bandits
+    assert one.prior.floor > -5.0
+    expected = one.ask()
+    for other in others:
+        assert other.prior.floor == one.prior.floor
+        assert torch.equal(other.ask(), expected)
+        assert other.history.Y.min() <= -1e6
+    loaded = on_a_cube(num_initial=8)
+    loaded.load_state_dict(one.state_dict())
+    for bandit in (one, loaded):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # each bandit says it once, and the loaded one has not yet
+            bandit.tell(expected, -1e9)
+    assert torch.equal(loaded.ask(), one.ask())
+
+
+@pytest.mark.usefixtures("short_searches")
+def test_clipping_is_said_once_and_can_be_left_out():
+    bandit = on_a_cube(num_initial=8)
+    X = data(9, 2)[0]
+    bandit.replay(bandit.history._replace(X=X, Y=bowl(X), rounds=torch.arange(9)))
+    bandit.recommend()
+    before = str(bandit.state_dict())
+    with pytest.raises(KernelBanditWarning, match=r"reward\(s\) lie far below"):  # warnings are errors in these tests
+        bandit.tell(X[:1], -1e6)
+    assert str(bandit.state_dict()) == before
+    bandit.tell(X[:1], -1e6)
+    with pytest.raises(StateMismatchError, match="clip"):
+        on_a_cube(num_initial=8, clip=False).load_state_dict(bandit.state_dict())
+    with pytest.raises(InputError, match="clip must be True or False"):
+        on_a_cube(clip=3.0)
+    for words in ({"clip": False}, {"memory": SlidingWindow(50), "algorithm": "igp-ucb"}):
+        whole = on_a_cube(num_initial=2, **words)
+        for x, y in zip(X[:4], (0.0, 0.5, 1.0, -1e6), strict=True):
+            whole.tell(x[None], y)
+        whole.recommend()
+        assert whole.prior.floor == -math.inf
+        assert float(whole.prior.kernel(X).to_dense().max()) > 1e9
+
+
+@pytest.mark.usefixtures("short_searches")
+def test_what_is_recommended_before_the_first_fit_does_not_depend_on_units():
+    bandits = [on_a_cube(), on_a_cube()]
+    X = data(6, 2)[0]
+    for bandit, factor, shift in zip(bandits, (1.0, 64.0), (0.0, 4096.0), strict=True):
+        bandit.tell(X, factor * bowl(X) + shift)
+    assert all(torch.equal(bandit.recommend()[0], X[bowl(X).argmax()]) for bandit in bandits)
