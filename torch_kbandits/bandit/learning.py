@@ -313,6 +313,7 @@ def _with_prior(pieces: Pieces, standing: Standing, *, early: bool = False) -> S
         times=counting.times,
         now=now,
         groups=pieces.groups,
+        names=pieces.names,
     )
     seed = seed_for(pieces.seed, ledger.num_learned, "fit")
     prior, memory, said = learning.fitted(told, seed, units_only=is_few and not early)

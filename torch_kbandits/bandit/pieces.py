@@ -297,6 +297,11 @@ class Pieces:
         return None if self.candidates.is_timed > self.hidden_columns else untimed(self.candidates).groups
 
     @property
+    def names(self) -> Sequence[str] | None:
+        """Of each of these columns the name, empty where it is not known; None: none is."""
+        return None if self.candidates.is_timed > self.hidden_columns else untimed(self.candidates).names
+
+    @property
     def listed(self) -> list[Tensor]:
         """Points (k, d) of which some may always be played, as the kernel of the prior sees them, if they are known."""
         space = untimed(self.candidates)

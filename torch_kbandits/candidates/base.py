@@ -36,6 +36,9 @@ class Candidates(ABC):
     #: Of each column of points without the time the number of its parameter, (d,), where one takes several; else None.
     groups: Sequence[int] | None = None
 
+    #: The names of these columns, (d,), an empty one where it is not known; None: none is.
+    names: Sequence[str] | None = None
+
     #: Number of columns before the action: of the time and of the context.
     context_dim: int = 0
 

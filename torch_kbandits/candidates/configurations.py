@@ -10,7 +10,7 @@ from torch import Tensor
 from torch_kbandits import checks
 from torch_kbandits.acquisition import Domain
 from torch_kbandits.candidates.base import Candidates
-from torch_kbandits.candidates.contextual import ROW_MEMORY, ContextualActions
+from torch_kbandits.candidates.contextual import ROW_MEMORY, ContextualActions, joint_groups, joint_names
 from torch_kbandits.errors import InputError
 from torch_kbandits.observations.column_spec import ColumnSpec
 from torch_kbandits.spaces import LinearConstraint, ParameterSpace
@@ -56,6 +56,8 @@ class Configurations(Candidates):
         self.is_contextual = self.context_dim > 0
         self.is_lasting = not self.is_contextual
         first = space.sample(1, torch.Generator().manual_seed(0))
+        parts = (context_columns, self.context_dim), (space, space.dimension)
+        self.groups, self.names = joint_groups(*parts), joint_names(*parts)
         self._example = torch.cat([self._joint.example[:, : self.context_dim], first], -1)
 
     @property

@@ -1,6 +1,7 @@
 """Candidates in a context that each round brings."""
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -83,6 +84,9 @@ class ContextualActions(Candidates):
             self._example = torch.cat([self._example[:, : self.context_dim], first], dim=-1)
         self.is_finite = bounds is None
         self.is_lasting = self.context_dim == 0 and (self.set is not None or bounds is not None)
+        parts = (self.context_columns, self.context_dim), (self.action_columns, self.action_dim)
+        if context_columns is not None or action_columns is not None:
+            self.groups, self.names = joint_groups(*parts), joint_names(*parts)
         self.num_restarts = checks.positive_integer("num_restarts", num_restarts)
         self.raw_samples = checks.positive_integer("raw_samples", raw_samples)
         self.row_memory = checks.non_negative_integer("row_memory", row_memory)
@@ -201,6 +205,37 @@ class ContextualActions(Candidates):
                 f"{name} must be (A, {self.action_dim}) with at least one action, got {checks.describe(actions)}."
             )
         return actions.detach()
+
+
+class Named(Protocol):
+    """Columns of which it is known what they are: a ``ColumnSpec``, a ``ParameterSpace``."""
+
+    @property
+    def groups(self) -> Sequence[int]:
+        """Of each column the number of what it encodes."""
+        ...
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Of each column the name."""
+        ...
+
+
+def joint_groups(*parts: tuple[Named | None, int]) -> list[int]:
+    """Return the numbers of what columns encode: those of parts of points, each with so many, one after the other.
+
+    A column of which nothing is known is something of its own.
+    """
+    groups: list[int] = []
+    for known, width in parts:
+        start = max(groups, default=-1) + 1
+        groups += [start + group for group in (range(width) if known is None else known.groups)]
+    return groups
+
+
+def joint_names(*parts: tuple[Named | None, int]) -> list[str]:
+    """Return the names of columns in the same way, an empty one where it is not known."""
+    return [name for known, width in parts for name in ([""] * width if known is None else known.names)]
 
 
 def _width(what: str, dim: int | None, columns: ColumnSpec | None) -> int:

@@ -47,6 +47,11 @@ class ColumnSpec:
         return tuple(name for column in self.columns for name in column.names)
 
     @property
+    def groups(self) -> tuple[int, ...]:
+        """Of each encoded column the number of the column that it encodes, (width,); see ``GroupedKernel``."""
+        return tuple(number for number, column in enumerate(self.columns) for _ in column.names)
+
+    @property
     def width(self) -> int:
         """The number of encoded columns, d."""
         return len(self.names)

@@ -46,11 +46,12 @@ class _Scale(NamedTuple):
     value: float
     constraint: Interval
 
-    @property
-    def subject(self) -> str:
-        """What the sentences are about."""
-        names = ", ".join(str(column) for column in self.columns)
-        return f"The length scale {self.value:.3g} of column{'s' if len(self.columns) > 1 else ''} {names} (from 0)"
+    def subject(self, names: Sequence[str] | None) -> str:
+        """Return what the sentences are about, given the names of all columns, as far as they are known."""
+        own = [""] if names is None else [names[column] for column in self.columns]
+        numbers = ", ".join(map(str, self.columns))
+        called = f"{', '.join(map(repr, own))} ({numbers} from 0)" if all(own) else f"{numbers} (from 0)"
+        return f"The length scale {self.value:.3g} of column{'s' if len(self.columns) > 1 else ''} {called}"
 
 
 def complaints(posterior: MarginalPosterior) -> tuple[str, ...]:
@@ -73,7 +74,11 @@ def complaints(posterior: MarginalPosterior) -> tuple[str, ...]:
                 "The kernel explains nothing: the rewards are as probable as noise alone. See whether they depend on "
                 "these columns at all, give more rewards, or another kernel.",
             )
-        said = [words for scale in _length_scales(kernel, range(X.shape[-1])) if (words := _oddity(scale, kernel, X))]
+        said = [
+            words
+            for scale in _length_scales(kernel, range(X.shape[-1]))
+            if (words := _oddity(scale, kernel, X, posterior.names))
+        ]
     if "noise" in posterior.parameters and posterior.regularization <= MIN_INFERRED_NOISE_LEVEL * (1.0 + _AT):
         said.append(
             "The noise is fitted as nothing: if equal plays do not bring equal rewards give regularization, or play "
@@ -97,26 +102,27 @@ def _explains_nothing(posterior: MarginalPosterior, variance: float) -> bool:
     return float(posterior.density()) < alone + _NOTHING
 
 
-def _oddity(scale: _Scale, kernel: Kernel, X: Tensor) -> str | None:
+def _oddity(scale: _Scale, kernel: Kernel, X: Tensor, names: Sequence[str] | None) -> str | None:
+    subject = scale.subject(names)
     values = X[:, list(scale.columns)]
     lower, upper = float(scale.constraint.lower_bound), float(scale.constraint.upper_bound)
     if bool((values == values[:1]).all()):
         return None
     if (lower > 0.0 and scale.value <= lower * (1.0 + _AT)) or _is_short(values, scale.value):
         return (
-            f"{scale.subject} is short: rewards change faster than its values are apart, and one value says nothing of "
+            f"{subject} is short: rewards change faster than its values are apart, and one value says nothing of "
             "the next. Treat it as a category if it names kinds of things, see GroupedKernel; else leave it out, put "
             "something smoother in its place, or give a lengthscale_prior."
         )
     if scale.value >= upper * (1.0 - _AT):
-        return f"{scale.subject} is at its upper bound: raise that, or leave out what explains so little."
+        return f"{subject} is at its upper bound: raise that, or leave out what explains so little."
     ends = [X.clone(), X.clone()]
     for end, most in zip(ends, (values.amin(0), values.amax(0)), strict=True):
         end[:, list(scale.columns)] = most
     across = gram(kernel, ends[0].unsqueeze(-2), ends[1].unsqueeze(-2)).flatten()
     noticed = prior_variance(kernel, ends[0]) + prior_variance(kernel, ends[1]) - 2.0 * across
     if float(noticed.mean()) < _NOTICED:
-        return f"{scale.subject} is so long that it explains nothing: leave it out, or give a lengthscale_prior."
+        return f"{subject} is so long that it explains nothing: leave it out, or give a lengthscale_prior."
     return None
 
 

@@ -55,6 +55,7 @@ class Told:
         times: when the rewards were made, (n,); None without a memory.
         now: the present.
         groups: as in ``default_kernel``.
+        names: as in ``Data``.
     """
 
     X: Tensor
@@ -66,6 +67,7 @@ class Told:
     times: Tensor | None
     now: float
     groups: Sequence[int] | None
+    names: Sequence[str] | None = None
 
 
 class Learned(NamedTuple):
@@ -173,7 +175,7 @@ class LearnedPrior:
         if units_only:
             return Learned(self._first(units, known.shape[-1], told.groups), told.memory)
         fit = fit_evidence(
-            Data(units.points(X), units.rewards(Y), told.times, None if told.times is None else told.now),
+            Data(units.points(X), units.rewards(Y), told.times, None if told.times is None else told.now, told.names),
             self._kernel(known.shape[-1], told.groups),
             regularization=self._noise(units),
             memory=None if told.memory is None else told.memory.scaled(units.scale**-2),

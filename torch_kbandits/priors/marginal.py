@@ -1,6 +1,7 @@
 """The marginal posterior of kernel, noise and ε: what a fit maximises."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -50,12 +51,14 @@ class Data:
         Y: rewards (n,) less their mean, of variance 1.
         times: when each was made, (n,); its number unless given.
         now: the present; without it the latest time, or n where there are no times.
+        names: of the columns of points without the time, (d,), empty ones where they are not known.
     """
 
     X: Tensor
     Y: Tensor
     times: Tensor | None = None
     now: float | None = None
+    names: Sequence[str] | None = None
 
     def in_order(self) -> tuple[Tensor, Tensor, Tensor, float]:
         """Return copies of points, rewards and times, in the order of these, and the present."""
@@ -88,6 +91,7 @@ class MarginalPosterior:
         num_points: how many there are.
         Y: the rewards that are, (n,).
         keeps_noise: whether each of them has noise variance λ.
+        names: those of the data.
 
     Raises:
         InputError: if nothing counts.
@@ -105,6 +109,7 @@ class MarginalPosterior:
         mean_variance: float = 0.0,
     ) -> None:
         X, Y, times, now = data.in_order()
+        self.names = data.names
         level = _FIRST_NOISE if regularization is None else regularization
         noise = (KeepAll() if learn else memory).noise(times, now, level)
         rows = noise.isfinite().nonzero().squeeze(-1)
