@@ -15,7 +15,7 @@ LARGEST_DICTIONARY = 400
 
 
 def tuning_bandit(algorithm: str, candidates: Candidates, prior: LearnedPrior, *, seed: int, **settings: Any) -> Bandit:
-    """Return a bandit that was told nothing. A dictionary that can be capped stops at 400 points, without a word.
+    """Return a bandit that was told nothing. A dictionary that can be capped is, at 400 points, without a word.
 
     Args:
         algorithm: a registry name.
@@ -28,6 +28,9 @@ def tuning_bandit(algorithm: str, candidates: Candidates, prior: LearnedPrior, *
         InputError: if a word does not fit.
     """
     words = {name: value for name, value in settings.items() if value is not None or name == "max_dictionary"}
-    if {"max_dictionary", "when_full"} <= registry.signature(algorithm).parameters.keys():
+    known = registry.signature(algorithm).parameters
+    if {"max_dictionary", "when_full"} <= known.keys():
         words = {"max_dictionary": LARGEST_DICTIONARY, "when_full": "stop"} | words
+        if known["oversampling"].default is None:  # exact unless it is said
+            words = {"oversampling": 1.0} | words
     return registry.build(algorithm, candidates=candidates, prior=prior, seed=seed, **words)
