@@ -2,11 +2,15 @@
 
 import math
 
+import numpy as np
+import oracles
 import pytest
 import torch
 from gpytorch.means import ConstantMean
+from gpytorch.priors import LogNormalPrior
 from problems import DOUBLE, data, difference, rbf
 from product import ARMS, DICTIONARIES, MANY, MEMORIES, Combination, Loop
+from scipy.stats import multivariate_normal, norm
 
 from torch_kbandits import (
     Arms,
@@ -22,7 +26,7 @@ from torch_kbandits import (
 from torch_kbandits.acquisition import UpperConfidenceRule
 from torch_kbandits.algorithms.registry import signature
 from torch_kbandits.errors import KernelBanditWarning
-from torch_kbandits.memory import BackToPrior, Discount, Linear, UncertaintyInjection
+from torch_kbandits.memory import BackToPrior, Discount, Linear, SlidingWindow, UncertaintyInjection
 
 #: LinUCB has a kernel of its own, a family kernels that are given, and SparQ needs λ.
 FAMILIES = ("lb-gp-ucb", "pe-gp-ucb", "pe-gp-ts", "hp-gp-ts")
@@ -253,11 +257,90 @@ def test_what_is_given_is_not_fitted(tmp_path):
     assert ours.prior.mean is profile
     level = ours._belief.moments(torch.full((1, 2), 1e6, dtype=DOUBLE))[0]
     assert float(level) == pytest.approx(float(profile(torch.full((1, 2), 1e6, dtype=DOUBLE))))
-    kernel = rbf(0.3)
-    kernel.requires_grad_(False)
-    fixed = bandit_of(it, tmp_path, kernel=kernel)
-    played(fixed, it, 14)
-    assert torch.equal(fixed.prior.kernel.base_kernel.lengthscale, kernel.lengthscale)
+
+
+def fixed(kernel):
+    return kernel.requires_grad_(False)
+
+
+@pytest.mark.parametrize("factor", [1.0, 30.0])
+def test_a_kernel_of_which_nothing_is_free_is_in_reward_units(factor, tmp_path):
+    it, kernel = learning("arms"), fixed(rbf(0.3, factor**2))
+    ours = bandit_of(it, tmp_path, kernel=kernel)
+    played(ours, it, 14, factor)
+    assert torch.equal(ours.prior.kernel(ARMS).to_dense(), kernel(ARMS).to_dense())
+    # λ and the mean are what makes the rewards most probable under that kernel, λ with its prior in units of theirs.
+    X, Y = ours.history.X[:13], ours.history.Y[:13]
+    assert ours.prior.mean == pytest.approx(float(Y.mean()))
+
+    def density(level):
+        K = oracles.rbf(0.3, factor**2)(X.numpy(), X.numpy()) + level * np.eye(len(X))
+        own = LogNormalPrior(-4.0, 1.0).log_prob(torch.tensor(level / float(Y.var()), dtype=DOUBLE))
+        return multivariate_normal(cov=K).logpdf((Y - Y.mean()).numpy()) + float(own)
+
+    least = torch.linspace(-12.0, 2.0, 1401, dtype=DOUBLE).exp() * factor**2
+    best = max(least.tolist(), key=density)
+    assert ours.regularization == pytest.approx(best, rel=0.02)
+
+
+@pytest.mark.usefixtures("short_searches")
+@pytest.mark.parametrize("memory", [BackToPrior(0.3), Discount(0.6), SlidingWindow(9)])
+@pytest.mark.parametrize("mean", [0.0, 50.0])
+def test_where_only_the_number_of_a_memory_is_unknown_the_prior_is_played_from_the_first_round(memory, mean, tmp_path):
+    """As a bandit that is given all of it, until a fit; then as one that is given the memory fitted."""
+    kernel, words = fixed(rbf(0.3, 100.0)), {"candidates": Arms(ARMS), "width": ConstantWidth(1.5), "seed": 0}
+    prior = LearnedPrior(kernel, 4.0, mean, learn_memory=True, num_initial=6)
+    ours = Bandit(prior=prior, memory=memory, **words)
+    theirs = Bandit(prior=Prior(kernel, 4.0, mean), memory=memory, **words)
+    assert torch.equal(ours.ask(3, remember=False), theirs.ask(3, remember=False))
+    for number in range(6):
+        assert ours.memory == memory
+        x = ours.ask()
+        assert torch.equal(x, theirs.ask())
+        assert torch.equal(ours.acquisition()(x), theirs.acquisition()(x))
+        for bandit in (ours, theirs):
+            bandit.tell(x, mean + 20.0 * wavy(x) * (-1.0) ** (number // 3))
+    assert ours.memory != memory
+    assert type(ours.memory) is type(memory)
+    assert (ours.regularization, ours.prior.mean, ours.prior.floor) == (4.0, mean, -math.inf)
+    assert torch.equal(ours.prior.kernel(ARMS).to_dense(), kernel(ARMS).to_dense())
+    again = Bandit(prior=Prior(kernel, 4.0, mean), memory=ours.memory, **words)
+    again.replay(ours.history)
+    probes = data(7, 2, 3)[0]
+    probes = probes if ours.candidates.example.shape[-1] == 2 else torch.cat([probes[:, :1] + 6.0, probes], dim=-1)
+    loaded = Bandit(prior=prior, memory=memory, **words)
+    loaded.load_state_dict(ours.state_dict())
+    for other in (again, loaded):
+        for mine, its in zip(ours._belief.moments(probes), other._belief.moments(probes), strict=True):
+            assert difference(mine, its) < 1e-8 * 100.0
+
+
+def test_the_memory_of_a_known_prior_is_what_fits_rewards_in_their_units():
+    """Nothing of rewards is scaled or moved on the way: ε maximises the density of what was told."""
+    kernel = fixed(rbf(0.3, 100.0))
+    prior = LearnedPrior(kernel, 4.0, 7.0, learn_memory=True, num_initial=12)
+    ours = Bandit(candidates=Arms(ARMS), prior=prior, width=ConstantWidth(1.5), memory=BackToPrior(0.3), seed=0)
+    for number in range(12):
+        x = ours.ask()
+        ours.tell(x, 7.0 + 10.0 * torch.sin(5.0 * x[:, 0] + 0.2 * number))
+    X, Y = ours.history.X, ours.history.Y
+    ages = (X[:, :1] - X[:, 0]).abs().numpy()
+    space = oracles.rbf(0.3, 100.0)(X[:, 1:].numpy(), X[:, 1:].numpy())
+
+    def density(horizon):
+        cov = space * np.exp(-ages / horizon) + 4.0 * np.eye(12)
+        own = norm(math.log(12.0), math.log(10.0)).logpdf(math.log(horizon))
+        return multivariate_normal(cov=cov).logpdf(Y.numpy() - 7.0) + own
+
+    best = max(np.exp(np.linspace(-1.0, 6.0, 1401)).tolist(), key=density)
+    assert -2.0 / math.log1p(-ours.memory.forgetting) == pytest.approx(best, rel=0.02)
+
+
+def test_a_prior_that_is_known_is_not_learned():
+    with pytest.raises(InputError, match="Nothing is left to learn"):
+        LearnedPrior(fixed(rbf()), 0.1, 0.0)
+    for kernel, level, mean in ((rbf(), 0.1, 0.0), (fixed(rbf()), None, 0.0), (fixed(rbf()), 0.1, None)):
+        assert not LearnedPrior(kernel, level, mean).is_known
 
 
 @pytest.mark.usefixtures("short_fits")
@@ -332,6 +415,7 @@ def test_penalties_do_not_become_the_unit(tmp_path):
         ({}, r"kernel and regularization must be given, or prior=LearnedPrior\(\)"),
         ({"kernel": rbf()}, "^regularization must be given"),
         ({"prior": rbf()}, "prior must be a Prior or a LearnedPrior"),
+        ({"prior": LearnedPrior(learn_memory=True)}, "and this one has none"),
     ],
 )
 def test_a_prior_is_given_once(words, message):

@@ -72,7 +72,8 @@ class Bandit(Undisturbed):
         kernel: the prior covariance; a copy is kept.
         regularization: λ > 0, the noise variance of the surrogate, in reward units squared.
         prior: kernel, regularization and mean in one, as a ``Prior``; or a ``LearnedPrior``, which fits them to the
-            rewards that count. Then the first points are spread over the candidates.
+            rewards that count. Then the first points are spread over the candidates, unless only the number of the
+            memory is to be learned.
         dictionary: which played points span the approximation; None for the exact posterior.
         width: the confidence width, a multiplier of the standard deviation; None for acquisitions that use none.
         acquisition: how the next point is chosen from the posterior.
@@ -538,7 +539,8 @@ class Bandit(Undisturbed):
         }
         saved = saved_state(state, self.candidates.example, self._pieces.num_stages, **words)
         answers, counts = saved_answers(state, self.candidates.example, self._pieces.advice)
-        fitted = None if self._pieces.learning is None else saved_prior(state, self._pieces.start, self._pieces.memory)
+        learning, start = self._pieces.learning, self._pieces.start
+        fitted = None if learning is None else saved_prior(state, start, self._pieces.memory, learning.mean)
         after = replace(restored(self._pieces, saved, fitted), answers=answers)
         self._become(after)
         if self._pieces.advice is not None:
@@ -680,7 +682,7 @@ class Bandit(Undisturbed):
     def _rule_in(self, standing: Standing, num_pending: int = 0) -> AcquisitionRule:
         """Return how the next point is chosen when so many are pending: spread until there is a prior to speak of."""
         learning, number = self._pieces.learning, standing.ledger.num_learned
-        if learning is None or number >= learning.num_initial:
+        if learning is None or learning.is_known or number >= learning.num_initial:
             return self._acquisition
         return SpreadRule(number + num_pending, seed_for(self.seed, 0, "spread"))
 

@@ -295,12 +295,15 @@ def _with_prior(pieces: Pieces, standing: Standing, *, early: bool = False) -> S
     Of few rewards the units alone are fitted, unless this is to be done early.
     """
     learning, ledger, hypothesis = cast(LearnedPrior, pieces.learning), standing.ledger, standing.hypothesis
-    history, memory, now = ledger.in_one_part.told[0], hypothesis.memory, standing.clock.now
+    history, now = ledger.in_one_part.told[0], standing.clock.now
+    # From the same start each time, so that a fit does not depend on those before.
+    memory = pieces.memory if learning.learn_memory else hypothesis.memory
     learned = history.rows(slice(ledger.num_forgotten, ledger.num_learned))
     # What a memory should forget shows in what it would forget.
     counting = learned if learning.learn_memory else _counting(hypothesis, learned, now)
     is_few = len(counting.X) < learning.num_initial
-    if len(counting.X) < 2 or (is_few and standing.last_fit is not NEVER):  # after a restart what was fitted stays
+    stays = learning.is_known or standing.last_fit is not NEVER  # after a restart what was fitted does
+    if len(counting.X) < 2 or (is_few and stays):
         return standing
     hidden, first = pieces.hidden_columns, [*dict.fromkeys(history.Y.tolist())][: learning.num_initial]
     told = Told(

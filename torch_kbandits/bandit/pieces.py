@@ -195,6 +195,11 @@ class Pieces:
         if self.family is not None:
             checks.instance("family", self.family, Family, "a Family of hypotheses")
             self._check_family()
+        if self.learning is not None and self.learning.learn_memory and self.memory is None:
+            raise InputError(
+                "learn_memory=True learns the number of a bandit's one memory, and this one has none, or several to "
+                "choose from: give memory=, such as BackToPrior(0.01), or leave out learn_memory."
+            )
         if self._has_priors_on_time:
             object.__setattr__(self, "candidates", timed(self.candidates))
         start = self.prior
@@ -281,6 +286,10 @@ class Pieces:
     def learning(self) -> LearnedPrior | None:
         """How the prior is learned; None where it is given."""
         return self.prior if isinstance(self.prior, LearnedPrior) else None
+
+    @property
+    def _learns_units(self) -> bool:
+        return self.learning is not None and not self.learning.is_known
 
     def hypothesis_of(self, prior: Prior, memory: Memory | None) -> Hypothesis:
         """Return what is taken for true under a prior and a memory."""
@@ -454,13 +463,13 @@ class Pieces:
 
     def warn_of_far_rewards(self, told: History, kernel_bound: Tensor, stacklevel: int) -> None:
         """Say that the first rewards are all far above or below what was expected, if so, as many calls above."""
-        if isinstance(self.prior, LearnedPrior):
+        if self._learns_units:
             return
         mean = self.hypothesis.mean
         with torch.no_grad():
             expected = torch.zeros_like(told.Y) if mean is None else prior_mean(mean, told.X)
         least, largest = (told.Y - expected).aminmax()
-        scale = (float(kernel_bound) + self.prior.regularization) ** 0.5
+        scale = (float(kernel_bound) + self.start.regularization) ** 0.5
         if max(float(least), -float(largest)) > _FAR * scale:
             warnings.warn(
                 f"The first {len(told.Y)} rewards are around {float(told.Y.mean()):.4g}, and "
@@ -472,8 +481,8 @@ class Pieces:
 
     def warn_of_single_precision(self, stacklevel: int) -> None:
         """Say that λ is too small for the dtype, if so, ``stacklevel`` calls above this one."""
-        example, prior = self.candidates.example, self.prior
-        if example.dtype == torch.float64 or isinstance(prior, LearnedPrior):
+        example, prior = self.candidates.example, self.start
+        if example.dtype == torch.float64 or self._learns_units:
             return
         with torch.no_grad():
             scale = float(prior_variance(deepcopy(prior.kernel).to(example), example).max())
