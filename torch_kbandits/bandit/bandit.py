@@ -86,12 +86,14 @@ class Bandit(Undisturbed):
         memories: which memory is in force, block by block, instead of ``memory``; None for the same in all rounds.
         advice: who is asked about the present function before a choice; None for nobody.
         mean: the prior mean, in reward units: a number, a value for each arm (A,), a GPyTorch mean, or a function of
-            points (n, d), with contexts of (context, action), that returns (n,). It does not depend on the time.
+            points (n, d), with contexts of (context, action), that returns (n,). If it has a parameter ``time`` it is
+            given the times (n,) as well; then points get the time as their first column, which costs what it does
+            under a prior on time, and the kernel does not see it.
         family: hypotheses that take turns, each with what it has of its own in place of kernel, regularization, memory
             and mean; None for one.
 
-    With a memory there is a time. Unless ``ask`` and ``tell`` are given times, it is the round, counted from 0: a
-    reward has that of the round in which it is told.
+    With a memory, or a mean that depends on it, there is a time. Unless ``ask`` and ``tell`` are given times, it is the
+    round, counted from 0: a reward has that of the round in which it is told.
 
     All that is known is one value, which a call that succeeds replaces: after an error or an interrupt it is as it was.
 
