@@ -25,8 +25,10 @@ from torch_kbandits import (
 )
 from torch_kbandits.acquisition import UpperConfidenceRule
 from torch_kbandits.algorithms.registry import signature
+from torch_kbandits.bandit.adaptation import ResidualTrigger
+from torch_kbandits.bandit.batches import GlobalBatchRule
 from torch_kbandits.errors import KernelBanditWarning
-from torch_kbandits.memory import BackToPrior, Discount, Linear, SlidingWindow, UncertaintyInjection
+from torch_kbandits.memory import BackToPrior, Discount, Linear, Restart, SlidingWindow, UncertaintyInjection
 
 #: LinUCB has a kernel of its own, a family kernels that are given, and SparQ needs λ.
 FAMILIES = ("lb-gp-ucb", "pe-gp-ucb", "pe-gp-ts", "hp-gp-ts")
@@ -173,6 +175,53 @@ def test_the_state_is_a_function_of_the_history(space, dictionary, memory, tmp_p
             assert torch.equal(played(other, it, 4, start=13), played(twin, it, 4, start=13))
 
 
+def tough(words):
+    """Whether earlier fits may have decided something."""
+    return "trigger" in words or "batches" in words or isinstance(words.get("memory"), UncertaintyInjection)
+
+
+@pytest.mark.usefixtures("short_fits")
+@pytest.mark.parametrize(
+    "words",
+    [
+        {},
+        {"memory": SlidingWindow(3.0)},  # too few for a fit, always
+        {"memory": SlidingWindow(9.0)},
+        {"memory": Restart(8.0)},
+        {"memory": BackToPrior(0.1), "learn_memory": True},
+        {"memory": Discount(0.7), "learn_memory": True, "dictionary": DICTIONARIES["kors"]},
+        {"memory": UncertaintyInjection(Linear(0.01), 0.5)},
+        {"trigger": ResidualTrigger()},
+        {"batches": GlobalBatchRule(1.5)},
+    ],
+    ids=str,
+)
+def test_a_replay_makes_the_fits_that_leave_a_trace(words, monkeypatch):
+    fits, own = [], LearnedPrior.fitted
+
+    def counted(*args, **rest):
+        fits.append(1)
+        return own(*args, **rest)
+
+    monkeypatch.setattr(LearnedPrior, "fitted", counted)
+    prior = LearnedPrior(num_initial=6, learn_memory=words.get("learn_memory", False))
+    words = {name: word for name, word in words.items() if name != "learn_memory"}
+    ours, replayed = (
+        Bandit(candidates=Arms(ARMS), prior=prior, width=ConstantWidth(1.5), seed=0, **words) for _ in range(2)
+    )
+    for _ in range(14):
+        x = ours.ask()
+        ours.tell(x, wavy(x))
+    made = len(fits)
+    replayed.replay(ours.history)
+    assert made > 4
+    assert len(fits) - made == (made if tough(words) else 1)
+    assert str(replayed.state_dict()) == str(
+        ours.state_dict() | {"num_asked": 0, "clock": replayed.state_dict()["clock"]}
+    )
+    assert torch.equal(replayed.ask(3), ours.ask(3))
+
+
 def test_pending_points_and_their_ids_outlive_a_fit(tmp_path):
     it = learning("arms")
     ours = bandit_of(it, tmp_path)
@@ -278,9 +327,9 @@ def test_a_kernel_of_which_nothing_is_free_is_in_reward_units(factor, tmp_path):
         own = LogNormalPrior(-4.0, 1.0).log_prob(torch.tensor(level / float(Y.var()), dtype=DOUBLE))
         return multivariate_normal(cov=K).logpdf((Y - Y.mean()).numpy()) + float(own)
 
-    least = torch.linspace(-12.0, 2.0, 1401, dtype=DOUBLE).exp() * factor**2
+    least = torch.linspace(-12.0, 2.0, 281, dtype=DOUBLE).exp() * factor**2
     best = max(least.tolist(), key=density)
-    assert ours.regularization == pytest.approx(best, rel=0.02)
+    assert ours.regularization == pytest.approx(best, rel=0.06)
 
 
 @pytest.mark.usefixtures("short_searches")
@@ -332,8 +381,8 @@ def test_the_memory_of_a_known_prior_is_what_fits_rewards_in_their_units():
         own = norm(math.log(12.0), math.log(10.0)).logpdf(math.log(horizon))
         return multivariate_normal(cov=cov).logpdf(Y.numpy() - 7.0) + own
 
-    best = max(np.exp(np.linspace(-1.0, 6.0, 1401)).tolist(), key=density)
-    assert -2.0 / math.log1p(-ours.memory.forgetting) == pytest.approx(best, rel=0.02)
+    best = max(np.exp(np.linspace(-1.0, 6.0, 141)).tolist(), key=density)
+    assert -2.0 / math.log1p(-ours.memory.forgetting) == pytest.approx(best, rel=0.06)
 
 
 def test_a_prior_that_is_known_is_not_learned():

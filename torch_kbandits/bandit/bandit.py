@@ -18,11 +18,13 @@ from torch_kbandits.bandit.advice import Advice
 from torch_kbandits.bandit.batches import BatchRule
 from torch_kbandits.bandit.learning import (
     Outlook,
+    Round,
     Standing,
     before_any,
     consulted,
     learned,
     probabilities,
+    replayed,
     restarted,
     restored,
     settled,
@@ -599,18 +601,19 @@ class Bandit(Undisturbed):
         restarted, only if this one is too: a history does not say when. Nor does it say of what kind its times are:
         give the next ones as before.
 
+        Cost: that of telling it. Of a prior that is learned only the last fit is made, unless the others decided
+        something: when to restart, when a batch was complete, which memory was in force.
+
         Raises:
             InputError: if something was told already, or the history does not fit; then the bandit stays empty.
         """
         check_rounds(history)
         if self.round:
             raise InputError(f"replay needs a bandit that was told nothing; this one was told {self.round} round(s).")
-        standing, own = self._standing, self._pieces.own_columns
-        clocks = standing.clock.replayed(history.times, history.rounds)
-        rounds = replayed_rounds(history, self.candidates.example, self._pieces.num_stages)
-        for now, (X, Y, stages) in zip(clocks, rounds, strict=True):
-            pending = standing.ledger.pending.without(X, own)
-            standing = learned(self._pieces, standing, X, Y, stages, pending, now, None)
+        clocks = self._standing.clock.replayed(history.times, history.rounds)
+        told = replayed_rounds(history, self.candidates.example, self._pieces.num_stages)
+        rounds = [Round(clock, *each) for clock, each in zip(clocks, told, strict=True)]
+        standing = replayed(self._pieces, self._standing, rounds)
         self._warn_of_fits(standing, 5)
         self._become(replace(standing, clock=standing.clock.undecided))
 

@@ -125,8 +125,8 @@ class LearnedPrior:
         InputError: if an argument does not fit, or nothing is left to learn.
 
     Cost of a fit: O(n³) for each of some hundred evaluations, n at most 400 of the rewards, see ``fit_evidence``, and a
-    posterior computed anew. The number of fits grows with the logarithm of the number of rewards; where a memory counts
-    n at most, it is four for n rewards.
+    posterior computed anew. No fit depends on those before. The number of fits grows with the logarithm of the number
+    of rewards; where a memory counts n at most, it is four for n rewards.
     """
 
     kernel: Kernel | None = None
