@@ -268,6 +268,17 @@ def test_after_a_restart_what_was_fitted_stays_until_there_are_rewards_again(tmp
     assert ours.prior is not fitted
 
 
+def test_a_state_before_the_first_fit_goes_on_alike(tmp_path):
+    it = learning("arms")
+    ours, loaded = bandit_of(it, tmp_path), bandit_of(it, tmp_path)
+    played(ours, it, 3)
+    loaded.load_state_dict(ours.state_dict())
+    for bandit in (ours, loaded):
+        played(bandit, it, 1, start=3)
+    assert loaded.prior.mean == ours.prior.mean
+    assert loaded.regularization == ours.regularization
+
+
 # ---------------------------------------------------------------- the first points
 
 

@@ -335,7 +335,7 @@ def _hypothesis_after(pieces: Pieces, hypothesis: Hypothesis, summaries: tuple[A
 
 def settled(pieces: Pieces, standing: Standing) -> Standing:
     """Return what is known under a prior that is fitted, also before the first fit is due; as it is if it is given."""
-    if pieces.learning is None or standing.last_fit is not NEVER:
+    if pieces.learning is None or standing.last_fit.number:
         return standing
     after = _with_prior(pieces, standing, early=True)
     return standing if after is standing else relearned(pieces, after, after.hypothesis)
@@ -366,7 +366,7 @@ def _with_prior(pieces: Pieces, standing: Standing, *, early: bool = False) -> S
         names=pieces.names,
     )
     seed = seed_for(pieces.seed, ledger.num_learned, "fit")
-    prior, memory, said = learning.fitted(told, seed, units_only=last is NEVER and not early)
+    prior, memory, said = learning.fitted(told, seed, units_only=not (last.number or early))
     fitted = pieces.hypothesis_of(prior, memory)
     # Memories are compared under the prior that is in force, as after a bandit was loaded.
     summaries = _summaries(pieces, fitted, history, ())
@@ -380,7 +380,7 @@ def _to_fit(pieces: Pieces, standing: Standing) -> History | None:
     learned = ledger.in_one_part.told[0].rows(slice(ledger.num_forgotten, ledger.num_learned))
     # What a memory should forget shows in what it would forget.
     counting = learned if learning.learn_memory else _counting(standing.hypothesis, learned, standing.clock.now)
-    stays = learning.is_known or standing.last_fit is not NEVER  # after a restart what was fitted does
+    stays = learning.is_known or standing.last_fit.number > 0  # after a restart what was fitted does
     few = len(counting.X) < learning.num_initial
     return None if len(counting.X) < 2 or (few and stays) else counting
 
