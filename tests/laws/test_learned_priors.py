@@ -396,6 +396,13 @@ def test_the_memory_of_a_known_prior_is_what_fits_rewards_in_their_units():
     assert -2.0 / math.log1p(-ours.memory.forgetting) == pytest.approx(best, rel=0.06)
 
 
+def test_rewards_far_from_a_known_prior_are_said_to_be():
+    prior = LearnedPrior(fixed(rbf()), 0.1, 0.0, learn_memory=True)
+    ours = Bandit(candidates=Arms(ARMS), prior=prior, width=ConstantWidth(1.5), memory=Discount(0.9), seed=0)
+    with pytest.warns(KernelBanditWarning, match="and 0 ± 1.05 was expected"):
+        ours.tell(ARMS[:3], 1000.0 + ARMS[:3, 0])
+
+
 def test_a_prior_that_is_known_is_not_learned():
     with pytest.raises(InputError, match="Nothing is left to learn"):
         LearnedPrior(fixed(rbf()), 0.1, 0.0)
