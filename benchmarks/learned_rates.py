@@ -2,30 +2,25 @@
 
 import math
 import statistics
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from itertools import product
-from typing import Any, NamedTuple
+from typing import Any, cast
 
 import torch
 from gpytorch.kernels import Kernel, MaternKernel
-from torch import Tensor
 from tqdm import tqdm
 
 from benchmarks.report import Report, Table, mean_and_error
-from torch_kbandits import algorithms
+from torch_kbandits import LearnedPrior, Prior, algorithms
 from torch_kbandits.memory import BackToPrior
 from torch_kbandits.numerics.linalg import jittered_cholesky
 from torch_kbandits.numerics.random import generator_for
-from torch_kbandits.priors import default_kernel
-from torch_kbandits.priors.evidence import Data, fit_evidence
-from torch_kbandits.priors.fitting import center_and_scale
 
 #: Of the kernel of the problems, and of the noise.
 LENGTHSCALE, NOISE = 0.2, 0.1
 
-#: The first fit, and how many times as many rewards there are at the next.
-_FIRST, _GROWTH = 10, 1.5
+#: The ε that is played with until it is learned.
+_FIRST = 0.03
 
 #: How many times the mean regret of the true ε the learned one may have: fixed before the seeds were looked at.
 _AT_MOST = 1.15
@@ -42,20 +37,6 @@ class Sizes:
 
 
 QUICK = Sizes(rounds=14, arms=10, rates=(0.03,), seeds=(0,))
-
-
-class Prior(NamedTuple):
-    """What a bandit is built with, for rewards less ``center`` and over ``scale``."""
-
-    kernel: Kernel
-    regularization: float
-    forgetting: float
-    center: float = 0.0
-    scale: float = 1.0
-
-
-#: Takes points (n, 2), rewards (n,) and the seed, and returns what is believed then.
-Learner = Callable[[Tensor, Tensor, int], Prior]
 
 
 class Problem:
@@ -80,62 +61,15 @@ def kernel() -> Kernel:
     return made
 
 
-def known(forgetting: float) -> Prior:
-    """Return the prior of the problems but for its ε."""
-    return Prior(kernel(), NOISE**2, forgetting)
-
-
-def learned_rate(X: Tensor, Y: Tensor, seed: int) -> Prior:
-    """Fit ε, where all else is known."""
-    fit = fit_evidence(
-        _timed(X, Y), kernel(), regularization=NOISE**2, memory=BackToPrior(0.0), learn_memory=True, seed=seed
-    )
-    assert isinstance(fit.memory, BackToPrior)
-    return known(fit.memory.forgetting)
-
-
-def learned_all(X: Tensor, Y: Tensor, seed: int) -> Prior:
-    """Fit kernel, λ, mean and ε to rewards of any units."""
-    center, scale = center_and_scale(Y)
-    told, forgetting = _timed(X, (Y - center) / scale), BackToPrior(0.0)
-    fit = fit_evidence(told, default_kernel(2), memory=forgetting, learn_memory=True, learn_mean=True, seed=seed)
-    assert isinstance(fit.memory, BackToPrior)
-    return Prior(fit.kernel, fit.regularization, fit.memory.forgetting, center + scale * fit.mean, scale)
-
-
-def _timed(X: Tensor, Y: Tensor) -> Data:
-    times = torch.arange(len(Y), dtype=torch.float64)
-    return Data(torch.cat([times.unsqueeze(-1), X], dim=-1), Y, times, float(len(Y)))
-
-
-def regret(problem: Problem, rounds: int, prior: Prior, learner: Learner | None, seed: int) -> tuple[float, float]:
-    """Play; return the mean regret of a round and the ε in force in the end."""
-    bandit = _bandit(problem, prior, seed)
-    total, due = 0.0, _FIRST
-    rewards = torch.empty(0, dtype=torch.float64)
+def regret(problem: Problem, rounds: int, bandit: algorithms.TVGPUCB) -> tuple[float, float | None]:
+    """Play; return the mean regret of a round and the ε that was learned."""
+    total = 0.0
     for t in range(rounds):
-        if learner is not None and t == due:
-            told = bandit.history
-            prior, due = learner(told.X[:, -2:], rewards, seed), math.ceil(_GROWTH * due)
-            bandit = _bandit(problem, prior, seed)
-            bandit.replay(told._replace(Y=(rewards - prior.center) / prior.scale))
         x = bandit.ask()
         row = int((problem.arms == x).all(-1).nonzero())
         total += float(problem.values[t].max() - problem.values[t, row])
-        reward = problem.values[t, row] + problem.noise[t]
-        rewards = torch.cat([rewards, reward.reshape(1)])
-        bandit.tell(x, (reward - prior.center) / prior.scale)
-    return total / rounds, prior.forgetting
-
-
-def _bandit(problem: Problem, prior: Prior, seed: int) -> algorithms.TVGPUCB:
-    return algorithms.TVGPUCB(
-        kernel=prior.kernel,
-        regularization=prior.regularization,
-        forgetting=prior.forgetting,
-        candidates=problem.arms,
-        seed=seed,
-    )
+        bandit.tell(x, problem.values[t, row] + problem.noise[t])
+    return total / rounds, None if bandit.memory is None else cast(BackToPrior, bandit.memory).forgetting
 
 
 def run(quick: bool = False) -> Report:
@@ -144,8 +78,10 @@ def run(quick: bool = False) -> Report:
     measurements = []
     for rate, seed in tqdm(list(product(sizes.rates, sizes.seeds)), desc="learned_rates", unit="problem"):
         problem = Problem(sizes.arms, sizes.rounds, rate, seed)
-        for name, (prior, learner) in _players(rate).items():
-            mean, forgetting = regret(problem, sizes.rounds, prior, learner, seed)
+        for name, (first, prior) in _players(rate).items():
+            bandit = algorithms.TVGPUCB(candidates=problem.arms, prior=prior, forgetting=first, seed=seed)
+            mean, last = regret(problem, sizes.rounds, bandit)
+            forgetting = first if last is None else last
             measurements.append({"rate": rate, "seed": seed, "player": name, "regret": mean, "forgetting": forgetting})
         random = float((problem.values.max(-1).values - problem.values.mean(-1)).mean())
         measurements.append({"rate": rate, "seed": seed, "player": "random", "regret": random, "forgetting": None})
@@ -154,16 +90,17 @@ def run(quick: bool = False) -> Report:
     )
 
 
-def _players(rate: float) -> dict[str, tuple[Prior, Learner | None]]:
-    share = math.sqrt(2.0 - 2.0 * math.sqrt(1.0 - rate))  # ‖f_(t+1) − f_t‖ / ‖f_t‖
+def _players(rate: float) -> dict[str, tuple[float, Prior | LearnedPrior]]:
+    """Return of each player the ε that it starts with, or keeps, and its prior."""
+    known, share = Prior(kernel(), NOISE**2), math.sqrt(2.0 - 2.0 * math.sqrt(1.0 - rate))  # ‖f_(t+1) − f_t‖ / ‖f_t‖
     return {
-        "the true ε": (known(rate), None),
-        "ε learned": (known(0.03), learned_rate),
-        "kernel, λ, mean, units and ε learned": (known(0.03), learned_all),
-        f"ε the share that changes, {share:.2g}": (known(share), None),
-        "a tenth of the true ε": (known(0.1 * rate), None),
-        "ten times the true ε": (known(10.0 * rate), None),
-        "ε = 0": (known(0.0), None),
+        "the true ε": (rate, known),
+        "ε learned": (_FIRST, LearnedPrior(kernel(), NOISE**2, 0.0, learn_memory=True)),
+        "kernel, λ, mean, units and ε learned": (_FIRST, LearnedPrior(learn_memory=True)),
+        f"ε the share that changes, {share:.2g}": (share, known),
+        "a tenth of the true ε": (0.1 * rate, known),
+        "ten times the true ε": (10.0 * rate, known),
+        "ε = 0": (0.0, known),
     }
 
 

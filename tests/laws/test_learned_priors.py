@@ -2,11 +2,15 @@
 
 import math
 
+import numpy as np
+import oracles
 import pytest
 import torch
 from gpytorch.means import ConstantMean
+from gpytorch.priors import LogNormalPrior
 from problems import DOUBLE, data, difference, rbf
 from product import ARMS, DICTIONARIES, MANY, MEMORIES, Combination, Loop
+from scipy.stats import multivariate_normal, norm
 
 from torch_kbandits import (
     Arms,
@@ -21,8 +25,10 @@ from torch_kbandits import (
 )
 from torch_kbandits.acquisition import UpperConfidenceRule
 from torch_kbandits.algorithms.registry import signature
+from torch_kbandits.bandit.adaptation import ResidualTrigger
+from torch_kbandits.bandit.batches import GlobalBatchRule
 from torch_kbandits.errors import KernelBanditWarning
-from torch_kbandits.memory import BackToPrior, Discount, Linear, UncertaintyInjection
+from torch_kbandits.memory import BackToPrior, Discount, Linear, Restart, SlidingWindow, UncertaintyInjection
 
 #: LinUCB has a kernel of its own, a family kernels that are given, and SparQ needs λ.
 FAMILIES = ("lb-gp-ucb", "pe-gp-ucb", "pe-gp-ts", "hp-gp-ts")
@@ -169,6 +175,53 @@ def test_the_state_is_a_function_of_the_history(space, dictionary, memory, tmp_p
             assert torch.equal(played(other, it, 4, start=13), played(twin, it, 4, start=13))
 
 
+def tough(words):
+    """Whether earlier fits may have decided something."""
+    return "trigger" in words or "batches" in words or isinstance(words.get("memory"), UncertaintyInjection)
+
+
+@pytest.mark.usefixtures("short_fits")
+@pytest.mark.parametrize(
+    "words",
+    [
+        {},
+        {"memory": SlidingWindow(3.0)},  # too few for a fit, always
+        {"memory": SlidingWindow(9.0)},
+        {"memory": Restart(8.0)},
+        {"memory": BackToPrior(0.1), "learn_memory": True},
+        {"memory": Discount(0.7), "learn_memory": True, "dictionary": DICTIONARIES["kors"]},
+        {"memory": UncertaintyInjection(Linear(0.01), 0.5)},
+        {"trigger": ResidualTrigger()},
+        {"batches": GlobalBatchRule(1.5)},
+    ],
+    ids=str,
+)
+def test_a_replay_makes_the_fits_that_leave_a_trace(words, monkeypatch):
+    fits, own = [], LearnedPrior.fitted
+
+    def counted(*args, **rest):
+        fits.append(1)
+        return own(*args, **rest)
+
+    monkeypatch.setattr(LearnedPrior, "fitted", counted)
+    prior = LearnedPrior(num_initial=6, learn_memory=words.get("learn_memory", False))
+    words = {name: word for name, word in words.items() if name != "learn_memory"}
+    ours, replayed = (
+        Bandit(candidates=Arms(ARMS), prior=prior, width=ConstantWidth(1.5), seed=0, **words) for _ in range(2)
+    )
+    for _ in range(14):
+        x = ours.ask()
+        ours.tell(x, wavy(x))
+    made = len(fits)
+    replayed.replay(ours.history)
+    assert made > 4
+    assert len(fits) - made == (made if tough(words) else 1)
+    assert str(replayed.state_dict()) == str(
+        ours.state_dict() | {"num_asked": 0, "clock": replayed.state_dict()["clock"]}
+    )
+    assert torch.equal(replayed.ask(3), ours.ask(3))
+
+
 def test_pending_points_and_their_ids_outlive_a_fit(tmp_path):
     it = learning("arms")
     ours = bandit_of(it, tmp_path)
@@ -215,6 +268,17 @@ def test_after_a_restart_what_was_fitted_stays_until_there_are_rewards_again(tmp
     assert ours.prior is not fitted
 
 
+def test_a_state_before_the_first_fit_goes_on_alike(tmp_path):
+    it = learning("arms")
+    ours, loaded = bandit_of(it, tmp_path), bandit_of(it, tmp_path)
+    played(ours, it, 3)
+    loaded.load_state_dict(ours.state_dict())
+    for bandit in (ours, loaded):
+        played(bandit, it, 1, start=3)
+    assert loaded.prior.mean == ours.prior.mean
+    assert loaded.regularization == ours.regularization
+
+
 # ---------------------------------------------------------------- the first points
 
 
@@ -253,11 +317,97 @@ def test_what_is_given_is_not_fitted(tmp_path):
     assert ours.prior.mean is profile
     level = ours._belief.moments(torch.full((1, 2), 1e6, dtype=DOUBLE))[0]
     assert float(level) == pytest.approx(float(profile(torch.full((1, 2), 1e6, dtype=DOUBLE))))
-    kernel = rbf(0.3)
-    kernel.requires_grad_(False)
-    fixed = bandit_of(it, tmp_path, kernel=kernel)
-    played(fixed, it, 14)
-    assert torch.equal(fixed.prior.kernel.base_kernel.lengthscale, kernel.lengthscale)
+
+
+def fixed(kernel):
+    return kernel.requires_grad_(False)
+
+
+@pytest.mark.parametrize("factor", [1.0, 30.0])
+def test_a_kernel_of_which_nothing_is_free_is_in_reward_units(factor, tmp_path):
+    it, kernel = learning("arms"), fixed(rbf(0.3, factor**2))
+    ours = bandit_of(it, tmp_path, kernel=kernel)
+    played(ours, it, 14, factor)
+    assert torch.equal(ours.prior.kernel(ARMS).to_dense(), kernel(ARMS).to_dense())
+    # λ and the mean are what makes the rewards most probable under that kernel, λ with its prior in units of theirs.
+    X, Y = ours.history.X[:13], ours.history.Y[:13]
+    assert ours.prior.mean == pytest.approx(float(Y.mean()))
+
+    def density(level):
+        K = oracles.rbf(0.3, factor**2)(X.numpy(), X.numpy()) + level * np.eye(len(X))
+        own = LogNormalPrior(-4.0, 1.0).log_prob(torch.tensor(level / float(Y.var()), dtype=DOUBLE))
+        return multivariate_normal(cov=K).logpdf((Y - Y.mean()).numpy()) + float(own)
+
+    least = torch.linspace(-12.0, 2.0, 281, dtype=DOUBLE).exp() * factor**2
+    best = max(least.tolist(), key=density)
+    assert ours.regularization == pytest.approx(best, rel=0.06)
+
+
+@pytest.mark.usefixtures("short_searches")
+@pytest.mark.parametrize("memory", [BackToPrior(0.3), Discount(0.6), SlidingWindow(9)])
+@pytest.mark.parametrize("mean", [0.0, 50.0])
+def test_where_only_the_number_of_a_memory_is_unknown_the_prior_is_played_from_the_first_round(memory, mean, tmp_path):
+    """As a bandit that is given all of it, until a fit; then as one that is given the memory fitted."""
+    kernel, words = fixed(rbf(0.3, 100.0)), {"candidates": Arms(ARMS), "width": ConstantWidth(1.5), "seed": 0}
+    prior = LearnedPrior(kernel, 4.0, mean, learn_memory=True, num_initial=6)
+    ours = Bandit(prior=prior, memory=memory, **words)
+    theirs = Bandit(prior=Prior(kernel, 4.0, mean), memory=memory, **words)
+    assert torch.equal(ours.ask(3, remember=False), theirs.ask(3, remember=False))
+    for number in range(6):
+        assert ours.memory == memory
+        x = ours.ask()
+        assert torch.equal(x, theirs.ask())
+        assert torch.equal(ours.acquisition()(x), theirs.acquisition()(x))
+        for bandit in (ours, theirs):
+            bandit.tell(x, mean + 20.0 * wavy(x) * (-1.0) ** (number // 3))
+    assert ours.memory != memory
+    assert type(ours.memory) is type(memory)
+    assert (ours.regularization, ours.prior.mean, ours.prior.floor) == (4.0, mean, -math.inf)
+    assert torch.equal(ours.prior.kernel(ARMS).to_dense(), kernel(ARMS).to_dense())
+    again = Bandit(prior=Prior(kernel, 4.0, mean), memory=ours.memory, **words)
+    again.replay(ours.history)
+    probes = data(7, 2, 3)[0]
+    probes = probes if ours.candidates.example.shape[-1] == 2 else torch.cat([probes[:, :1] + 6.0, probes], dim=-1)
+    loaded = Bandit(prior=prior, memory=memory, **words)
+    loaded.load_state_dict(ours.state_dict())
+    for other in (again, loaded):
+        for mine, its in zip(ours._belief.moments(probes), other._belief.moments(probes), strict=True):
+            assert difference(mine, its) < 1e-8 * 100.0
+
+
+def test_the_memory_of_a_known_prior_is_what_fits_rewards_in_their_units():
+    """Nothing of rewards is scaled or moved on the way: ε maximises the density of what was told."""
+    kernel = fixed(rbf(0.3, 100.0))
+    prior = LearnedPrior(kernel, 4.0, 7.0, learn_memory=True, num_initial=12)
+    ours = Bandit(candidates=Arms(ARMS), prior=prior, width=ConstantWidth(1.5), memory=BackToPrior(0.3), seed=0)
+    for number in range(12):
+        x = ours.ask()
+        ours.tell(x, 7.0 + 10.0 * torch.sin(5.0 * x[:, 0] + 0.2 * number))
+    X, Y = ours.history.X, ours.history.Y
+    ages = (X[:, :1] - X[:, 0]).abs().numpy()
+    space = oracles.rbf(0.3, 100.0)(X[:, 1:].numpy(), X[:, 1:].numpy())
+
+    def density(horizon):
+        cov = space * np.exp(-ages / horizon) + 4.0 * np.eye(12)
+        own = norm(math.log(12.0), math.log(10.0)).logpdf(math.log(horizon))
+        return multivariate_normal(cov=cov).logpdf(Y.numpy() - 7.0) + own
+
+    best = max(np.exp(np.linspace(-1.0, 6.0, 141)).tolist(), key=density)
+    assert -2.0 / math.log1p(-ours.memory.forgetting) == pytest.approx(best, rel=0.06)
+
+
+def test_rewards_far_from_a_known_prior_are_said_to_be():
+    prior = LearnedPrior(fixed(rbf()), 0.1, 0.0, learn_memory=True)
+    ours = Bandit(candidates=Arms(ARMS), prior=prior, width=ConstantWidth(1.5), memory=Discount(0.9), seed=0)
+    with pytest.warns(KernelBanditWarning, match="and 0 ± 1.05 was expected"):
+        ours.tell(ARMS[:3], 1000.0 + ARMS[:3, 0])
+
+
+def test_a_prior_that_is_known_is_not_learned():
+    with pytest.raises(InputError, match="Nothing is left to learn"):
+        LearnedPrior(fixed(rbf()), 0.1, 0.0)
+    for kernel, level, mean in ((rbf(), 0.1, 0.0), (fixed(rbf()), None, 0.0), (fixed(rbf()), 0.1, None)):
+        assert not LearnedPrior(kernel, level, mean).is_known
 
 
 @pytest.mark.usefixtures("short_fits")
@@ -332,6 +482,7 @@ def test_penalties_do_not_become_the_unit(tmp_path):
         ({}, r"kernel and regularization must be given, or prior=LearnedPrior\(\)"),
         ({"kernel": rbf()}, "^regularization must be given"),
         ({"prior": rbf()}, "prior must be a Prior or a LearnedPrior"),
+        ({"prior": LearnedPrior(learn_memory=True)}, "and this one has none"),
     ],
 )
 def test_a_prior_is_given_once(words, message):

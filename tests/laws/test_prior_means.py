@@ -1,14 +1,28 @@
 """A prior mean moves the posterior mean and nothing else: rewards less their prior means are what is learned."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
 from gpytorch.means import ConstantMean, LinearMean
 from problems import DOUBLE, data, difference, rbf
-from product import ARMS, DICTIONARIES, LAMBDA, MEMORIES, Combination, Loop, reward
+from product import AGEING, ARMS, DICTIONARIES, KEEPING, LAMBDA, MEMORIES, Combination, Loop, reward
 
-from torch_kbandits import ArmBlocks, Arms, Bandit, Box, ConstantWidth, ContextualActions, InputError
+from torch_kbandits import (
+    ArmBlocks,
+    Arms,
+    Bandit,
+    Box,
+    ConstantWidth,
+    ContextualActions,
+    InputError,
+    LearnedPrior,
+    Prior,
+)
 from torch_kbandits.errors import KernelBanditWarning, StateMismatchError
+from torch_kbandits.memory import KeepAll
+from torch_kbandits.priors.families import Family, Prediction, Variant
 
 SLOPE = 7.0
 
@@ -216,3 +230,90 @@ def test_a_file_makes_the_bandit_again_where_the_mean_is_numbers(mean, tmp_path)
     ours.save(tmp_path / "state.pt")
     again = Bandit.load(tmp_path / "state.pt")
     assert torch.equal(ours._belief.moments(ARMS)[0], again._belief.moments(ARMS)[0])
+
+
+# ---------------------------------------------------------------- means that depend on the time
+
+
+def season(points, time):
+    """What is expected of points (n, d) at times (n,)."""
+    return 3.0 + SLOPE * torch.sin(2.0 * points[:, -1] + 0.8 * time)
+
+
+def nothing(points, time):
+    return 0.0 * time
+
+
+@pytest.mark.parametrize("memory", ["none", *KEEPING, *AGEING])
+@pytest.mark.parametrize("mean", [season, partial(season), lambda X, *, time: season(X, time).numpy()])
+def test_a_mean_on_time_moves_what_is_learned_of_the_rest(mean, memory):
+    """The posterior is that of a bandit without a mean, told rewards less what was expected then, moved by now's."""
+    ours = bandit(Arms(ARMS), mean, memory=MEMORIES[memory])
+    theirs = bandit(Arms(ARMS), 0.0, memory=MEMORIES[memory] or KeepAll())
+    for turn, rows in enumerate(([3, 4], [3], [9, 0, 3], [5], [4])):
+        now = {"time": 0.6 * turn}
+        expected = season(ARMS, torch.full((20,), 0.6 * turn, dtype=DOUBLE))
+        scores = theirs.acquisition(**now)(ARMS.unsqueeze(-2)) + expected
+        assert difference(ours.acquisition(**now)(ARMS.unsqueeze(-2)), scores) < 1e-8
+        assert torch.equal(ours.ask(remember=False, **now)[0], ARMS[scores.argmax()])
+        ours.tell(ARMS[rows], reward(ARMS[rows]) + expected[rows], **now)
+        theirs.tell(ARMS[rows], reward(ARMS[rows]), **now)
+
+
+@pytest.mark.one_in(8)
+@pytest.mark.usefixtures("short_searches")
+@pytest.mark.parametrize("memory", ["none", "discount", "prior on time"])
+@pytest.mark.parametrize("dictionary", ["none", "coupled", "kors"])
+@pytest.mark.parametrize("space", ["arms", "many arms", "box", "actions in a context"])
+def test_a_mean_on_time_goes_with_all_that_a_prior_on_time_does(space, dictionary, memory, tmp_path):
+    it = combination(space, dictionary, memory)
+    ours, theirs = (Loop(it, it.bandit(tmp_path, mean=mean)) for mean in (season, nothing))
+    points = data(9, ARMS.shape[-1] - it.where.context_dim, 5)[0]
+    if it.where.actions is not None:
+        points = it.where.actions[:9]
+    for turn, part in enumerate((points[:3], points[3:8], points[7:])):
+        told(theirs, part)
+        told(ours, part, lambda inputs, now=float(turn): -season(inputs, now))
+    probes = ours.probes
+    expected = season(probes[:, 1:], probes[:, 0])
+    (mean, variance), (wanted, unmoved) = (loop.bandit._belief.moments(probes) for loop in (ours, theirs))
+    assert difference(mean, wanted + expected) < 1e-8
+    assert difference(variance, unmoved) < 1e-9
+    again, loaded = (Loop(it, it.bandit(tmp_path, mean=season), ours.turn) for _ in range(2))
+    again.bandit.replay(ours.bandit.history)
+    ours.bandit.save(tmp_path / "state.kb")
+    Bandit.load(tmp_path / "state.kb", into=loaded.bandit)
+    for other in (again, loaded):
+        assert difference(other.bandit._belief.moments(probes)[0], mean) < 1e-8
+
+
+@pytest.mark.usefixtures("short_fits")
+def test_a_prior_is_learned_around_a_mean_on_time():
+    """What is fitted is what rewards less their means at their times say."""
+    ours, theirs = (
+        Bandit(candidates=Arms(ARMS), prior=LearnedPrior(mean=mean), width=ConstantWidth(1.0), memory=memory, seed=0)
+        for mean, memory in ((season, None), (0.0, KeepAll()))
+    )
+    for number in range(10):
+        X = ARMS[2 * number : 2 * number + 1]
+        ours.tell(X, reward(X) + season(X, float(number)))
+        theirs.tell(X, reward(X))
+    assert ours.regularization == pytest.approx(theirs.regularization, rel=1e-6)
+    assert difference(ours.prior.kernel(ARMS).to_dense(), theirs.prior.kernel(ARMS).to_dense()) < 1e-6
+
+
+def test_hypotheses_may_expect_other_things_of_the_time():
+    family = Family((Variant(), Variant(mean=season)), Prediction(0.9))
+    ours = Bandit(candidates=Arms(ARMS), prior=Prior(rbf(0.3), LAMBDA), width=ConstantWidth(1.0), family=family, seed=0)
+    for number in range(6):
+        x = ours.ask()
+        ours.tell(x, season(x, float(number)) + 0.1 * reward(x))
+    assert ours.prior.mean is season
+
+
+def test_a_time_that_is_not_a_parameter_is_not_given():
+    ours = bandit(Arms(ARMS), profile)
+    with pytest.raises(InputError, match="knows no time"):
+        ours.ask(time=3.0)
+    with pytest.raises(InputError, match="for each of 1 points"):
+        bandit(Arms(ARMS), lambda points, time: torch.zeros(7))

@@ -18,11 +18,13 @@ from torch_kbandits.bandit.advice import Advice
 from torch_kbandits.bandit.batches import BatchRule
 from torch_kbandits.bandit.learning import (
     Outlook,
+    Round,
     Standing,
     before_any,
     consulted,
     learned,
     probabilities,
+    replayed,
     restarted,
     restored,
     settled,
@@ -72,7 +74,8 @@ class Bandit(Undisturbed):
         kernel: the prior covariance; a copy is kept.
         regularization: λ > 0, the noise variance of the surrogate, in reward units squared.
         prior: kernel, regularization and mean in one, as a ``Prior``; or a ``LearnedPrior``, which fits them to the
-            rewards that count. Then the first points are spread over the candidates.
+            rewards that count. Then the first points are spread over the candidates, unless only the number of the
+            memory is to be learned.
         dictionary: which played points span the approximation; None for the exact posterior.
         width: the confidence width, a multiplier of the standard deviation; None for acquisitions that use none.
         acquisition: how the next point is chosen from the posterior.
@@ -85,12 +88,14 @@ class Bandit(Undisturbed):
         memories: which memory is in force, block by block, instead of ``memory``; None for the same in all rounds.
         advice: who is asked about the present function before a choice; None for nobody.
         mean: the prior mean, in reward units: a number, a value for each arm (A,), a GPyTorch mean, or a function of
-            points (n, d), with contexts of (context, action), that returns (n,). It does not depend on the time.
+            points (n, d), with contexts of (context, action), that returns (n,). If it has a parameter ``time`` it is
+            given the times (n,) as well; then points get the time as their first column, which costs what it does
+            under a prior on time, and the kernel does not see it.
         family: hypotheses that take turns, each with what it has of its own in place of kernel, regularization, memory
             and mean; None for one.
 
-    With a memory there is a time. Unless ``ask`` and ``tell`` are given times, it is the round, counted from 0: a
-    reward has that of the round in which it is told.
+    With a memory, or a mean that depends on it, there is a time. Unless ``ask`` and ``tell`` are given times, it is the
+    round, counted from 0: a reward has that of the round in which it is told.
 
     All that is known is one value, which a call that succeeds replaces: after an error or an interrupt it is as it was.
 
@@ -538,7 +543,8 @@ class Bandit(Undisturbed):
         }
         saved = saved_state(state, self.candidates.example, self._pieces.num_stages, **words)
         answers, counts = saved_answers(state, self.candidates.example, self._pieces.advice)
-        fitted = None if self._pieces.learning is None else saved_prior(state, self._pieces.start, self._pieces.memory)
+        learning, start = self._pieces.learning, self._pieces.start
+        fitted = None if learning is None else saved_prior(state, start, self._pieces.memory, learning.mean)
         after = replace(restored(self._pieces, saved, fitted), answers=answers)
         self._become(after)
         if self._pieces.advice is not None:
@@ -595,18 +601,19 @@ class Bandit(Undisturbed):
         restarted, only if this one is too: a history does not say when. Nor does it say of what kind its times are:
         give the next ones as before.
 
+        Cost: that of telling it. Of a prior that is learned only the last fit is made, unless the others decided
+        something: when to restart, when a batch was complete, which memory was in force.
+
         Raises:
             InputError: if something was told already, or the history does not fit; then the bandit stays empty.
         """
         check_rounds(history)
         if self.round:
             raise InputError(f"replay needs a bandit that was told nothing; this one was told {self.round} round(s).")
-        standing, own = self._standing, self._pieces.own_columns
-        clocks = standing.clock.replayed(history.times, history.rounds)
-        rounds = replayed_rounds(history, self.candidates.example, self._pieces.num_stages)
-        for now, (X, Y, stages) in zip(clocks, rounds, strict=True):
-            pending = standing.ledger.pending.without(X, own)
-            standing = learned(self._pieces, standing, X, Y, stages, pending, now, None)
+        clocks = self._standing.clock.replayed(history.times, history.rounds)
+        told = replayed_rounds(history, self.candidates.example, self._pieces.num_stages)
+        rounds = [Round(clock, *each) for clock, each in zip(clocks, told, strict=True)]
+        standing = replayed(self._pieces, self._standing, rounds)
         self._warn_of_fits(standing, 5)
         self._become(replace(standing, clock=standing.clock.undecided))
 
@@ -680,7 +687,7 @@ class Bandit(Undisturbed):
     def _rule_in(self, standing: Standing, num_pending: int = 0) -> AcquisitionRule:
         """Return how the next point is chosen when so many are pending: spread until there is a prior to speak of."""
         learning, number = self._pieces.learning, standing.ledger.num_learned
-        if learning is None or number >= learning.num_initial:
+        if learning is None or learning.is_known or number >= learning.num_initial:
             return self._acquisition
         return SpreadRule(number + num_pending, seed_for(self.seed, 0, "spread"))
 

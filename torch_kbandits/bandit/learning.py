@@ -1,5 +1,6 @@
 """All that a bandit knows at a moment, as one value, and how it changes: functions from one standing to the next."""
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, is_dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple, Self, cast
@@ -93,6 +94,15 @@ class Outlook(NamedTuple):
         return self.ahead if same else None
 
 
+class Round(NamedTuple):
+    """What was told at once: the clock then, points (q, d), rewards (q,), and the stages that chose them, (q,)."""
+
+    clock: Clock
+    X: Tensor
+    Y: Tensor
+    stages: Tensor | None
+
+
 def before_any(pieces: Pieces) -> Standing:
     """Return what is known before anything is asked or told."""
     staged = pieces.num_stages > 0
@@ -135,13 +145,12 @@ def learned(
         before = Prediction(*standing.told.moments(X), standing.told, standing.num_since_restart)
         if pieces.trigger.is_triggered(Y.clamp_min(standing.hypothesis.prior.floor), before):
             standing = restarted(pieces, standing)
-    told = History(X, Y, torch.full((len(X),), standing.round, device=X.device), stages, clock.stamps(X))
+    told = _as_told(standing, X, Y, stages, clock)
     ahead = ahead if standing.told is known else None
     parts = joined([*standing.ledger.held, told]) if standing.ledger.held else told
     held = () if _is_complete(pieces.filled, parts, standing.told, ahead) else (parts,)
-    ledger, number = standing.ledger.with_told(told, held, pending), standing.round + 1
-    changes = {"ledger": ledger, "round": number, "answers": (), "clock": clock.after_reward(number)}
-    after = replace(standing, **changes)
+    after = _noted(standing, told, held, pending, clock)
+    ledger, number = after.ledger, after.round
     if pieces.memories is not None and number % pieces.memories.block_size == 0:
         # Blocks may be judged by the whole history, in which rewards count that a batch rule keeps aside.
         after = _with_memory(pieces, after, restarts=not pieces.memories.shares_history)
@@ -154,6 +163,49 @@ def learned(
         generator = pieces.dictionary_generator(standing.ledger.num_learned)
         belief = belief.learned(standing.hypothesis.counted(parts), pieces.dictionary, generator)
     return replace(after, told=belief.at(after.clock.now))
+
+
+def _as_told(standing: Standing, X: Tensor, Y: Tensor, stages: Tensor | None, clock: Clock) -> History:
+    return History(X, Y, torch.full((len(X),), standing.round, device=X.device), stages, clock.stamps(X))
+
+
+def _noted(standing: Standing, told: History, held: tuple[History, ...], pending: Pending, clock: Clock) -> Standing:
+    """Return the standing with a round told, of which nothing is believed yet."""
+    ledger, number = standing.ledger.with_told(told, held, pending), standing.round + 1
+    return replace(standing, ledger=ledger, round=number, answers=(), clock=clock.after_reward(number))
+
+
+def replayed(pieces: Pieces, standing: Standing, rounds: Sequence[Round]) -> Standing:
+    """Return what is known after rounds. Of fits of a prior that leave no trace only the last is made."""
+    done = 0
+    if _only_the_last_fit_counts(pieces):
+        noted = start = standing
+        for number, (clock, X, Y, stages) in enumerate(rounds, 1):
+            pending = noted.ledger.pending.without(X, pieces.own_columns)
+            noted = _noted(noted, _as_told(noted, X, Y, stages, clock), (), pending, clock)
+            due = cast(LearnedPrior, pieces.learning).is_due(noted.ledger.num_learned, noted.last_fit)
+            if due and (counting := _to_fit(pieces, noted)) is not None:
+                done, start = number, noted
+                noted = replace(noted, last_fit=_last_fit(pieces, noted, counting))
+        if done:
+            start = _with_prior(pieces, start)
+            standing = relearned(pieces, start, start.hypothesis)
+    for clock, X, Y, stages in rounds[done:]:
+        pending = standing.ledger.pending.without(X, pieces.own_columns)
+        standing = learned(pieces, standing, X, Y, stages, pending, clock, None)
+    return standing
+
+
+def _only_the_last_fit_counts(pieces: Pieces) -> bool:
+    """Say whether a prior that was fitted leaves no trace once it is fitted again: nothing was decided under it.
+
+    A trigger decides what is forgotten, a batch rule when rewards are learned, blocks which memory is in force; and
+    under noise that grows it depends on λ what counts.
+    """
+    deciding = (pieces.trigger, pieces.batches, pieces.memories)
+    if pieces.learning is None or any(piece is not None for piece in deciding):
+        return False
+    return pieces.learning.learn_memory or pieces.memory is None or pieces.memory.keeps_noise
 
 
 def restored(pieces: Pieces, saved: SavedState, fitted: SavedPrior | None) -> Standing:
@@ -283,7 +335,7 @@ def _hypothesis_after(pieces: Pieces, hypothesis: Hypothesis, summaries: tuple[A
 
 def settled(pieces: Pieces, standing: Standing) -> Standing:
     """Return what is known under a prior that is fitted, also before the first fit is due; as it is if it is given."""
-    if pieces.learning is None or standing.last_fit is not NEVER:
+    if pieces.learning is None or standing.last_fit.number:
         return standing
     after = _with_prior(pieces, standing, early=True)
     return standing if after is standing else relearned(pieces, after, after.hypothesis)
@@ -295,13 +347,11 @@ def _with_prior(pieces: Pieces, standing: Standing, *, early: bool = False) -> S
     Of few rewards the units alone are fitted, unless this is to be done early.
     """
     learning, ledger, hypothesis = cast(LearnedPrior, pieces.learning), standing.ledger, standing.hypothesis
-    history, memory, now = ledger.in_one_part.told[0], hypothesis.memory, standing.clock.now
-    learned = history.rows(slice(ledger.num_forgotten, ledger.num_learned))
-    # What a memory should forget shows in what it would forget.
-    counting = learned if learning.learn_memory else _counting(hypothesis, learned, now)
-    is_few = len(counting.X) < learning.num_initial
-    if len(counting.X) < 2 or (is_few and standing.last_fit is not NEVER):  # after a restart what was fitted stays
+    if (counting := _to_fit(pieces, standing)) is None:
         return standing
+    history, now, last = ledger.in_one_part.told[0], standing.clock.now, _last_fit(pieces, standing, counting)
+    # From the same start each time, so that a fit does not depend on those before.
+    memory = pieces.memory if learning.learn_memory else hypothesis.memory
     hidden, first = pieces.hidden_columns, [*dict.fromkeys(history.Y.tolist())][: learning.num_initial]
     told = Told(
         X=counting.X if memory is not None and memory.needs_time_column else counting.X[:, hidden:],
@@ -316,13 +366,29 @@ def _with_prior(pieces: Pieces, standing: Standing, *, early: bool = False) -> S
         names=pieces.names,
     )
     seed = seed_for(pieces.seed, ledger.num_learned, "fit")
-    prior, memory, said = learning.fitted(told, seed, units_only=is_few and not early)
-    last = NEVER if is_few else LastFit(ledger.num_learned, len(counting.X))
+    prior, memory, said = learning.fitted(told, seed, units_only=not (last.number or early))
     fitted = pieces.hypothesis_of(prior, memory)
     # Memories are compared under the prior that is in force, as after a bandit was loaded.
     summaries = _summaries(pieces, fitted, history, ())
     fitted = _hypothesis_after(pieces, fitted, summaries)
     return replace(standing, hypothesis=fitted, last_fit=last, summaries=summaries, complaints=said)
+
+
+def _to_fit(pieces: Pieces, standing: Standing) -> History | None:
+    """Return what the prior is to be fitted to; None where it stays as it is."""
+    learning, ledger = cast(LearnedPrior, pieces.learning), standing.ledger
+    learned = ledger.in_one_part.told[0].rows(slice(ledger.num_forgotten, ledger.num_learned))
+    # What a memory should forget shows in what it would forget.
+    counting = learned if learning.learn_memory else _counting(standing.hypothesis, learned, standing.clock.now)
+    stays = learning.is_known or standing.last_fit.number > 0  # after a restart what was fitted does
+    few = len(counting.X) < learning.num_initial
+    return None if len(counting.X) < 2 or (few and stays) else counting
+
+
+def _last_fit(pieces: Pieces, standing: Standing, counting: History) -> LastFit:
+    """Return what is noted of a fit to what counts."""
+    few = len(counting.X) < cast(LearnedPrior, pieces.learning).num_initial
+    return NEVER if few else LastFit(standing.ledger.num_learned, len(counting.X))
 
 
 def _expected(hypothesis: Hypothesis, X: Tensor) -> Tensor:

@@ -32,7 +32,7 @@ from torch_kbandits.numerics.random import generator_for
 from torch_kbandits.observations.clock import Clock
 from torch_kbandits.observations.ledger import History
 from torch_kbandits.priors import Family, LearnedPrior, Prior
-from torch_kbandits.priors.means import mean_over
+from torch_kbandits.priors.means import depends_on_time, mean_over
 
 #: In single precision a regularization below this fraction of the prior variance drowns in rounding.
 _FLOAT32_REGULARIZATION = 1e-4
@@ -144,7 +144,7 @@ class Pieces:
     """What a bandit is made of, checked when put together. A value: what is learned is elsewhere.
 
     Args:
-        candidates: what may be played; under a memory that is a prior on time their points get a column of it.
+        candidates: what may be played; under a memory or mean that depends on time their points get a column of it.
         prior: what is assumed of rewards, given or to be learned.
         dictionary: which played points span the approximation; None for the exact posterior.
         width: the confidence width; None, which becomes 0, only for acquisitions that use none.
@@ -195,7 +195,12 @@ class Pieces:
         if self.family is not None:
             checks.instance("family", self.family, Family, "a Family of hypotheses")
             self._check_family()
-        if self._has_priors_on_time:
+        if self.learning is not None and self.learning.learn_memory and self.memory is None:
+            raise InputError(
+                "learn_memory=True learns the number of a bandit's one memory, and this one has none, or several to "
+                "choose from: give memory=, such as BackToPrior(0.01), or leave out learn_memory."
+            )
+        if self._adds_time:
             object.__setattr__(self, "candidates", timed(self.candidates))
         start = self.prior
         if isinstance(start, LearnedPrior):
@@ -254,9 +259,10 @@ class Pieces:
             yield self.hypothesis_of(replace(base, **own), memory if each.memory is None else each.memory)
 
     @property
-    def _has_priors_on_time(self) -> bool:
-        """Whether a memory that may be in force is one, so that points know the time."""
-        return any(memory.needs_time_column for memory in self._all_memories)
+    def _adds_time(self) -> bool:
+        """Whether points know the time since a memory that may be in force, or a mean, depends on it."""
+        means = [self.prior.mean, *([] if self.family is None else [each.mean for each in self.family.variants])]
+        return any(memory.needs_time_column for memory in self._all_memories) or any(map(depends_on_time, means))
 
     @property
     def clock(self) -> Clock:
@@ -282,14 +288,18 @@ class Pieces:
         """How the prior is learned; None where it is given."""
         return self.prior if isinstance(self.prior, LearnedPrior) else None
 
+    @property
+    def _learns_units(self) -> bool:
+        return self.learning is not None and not self.learning.is_known
+
     def hypothesis_of(self, prior: Prior, memory: Memory | None) -> Hypothesis:
         """Return what is taken for true under a prior and a memory."""
         return Hypothesis(prior, memory, None if _is_nothing(prior.mean) else mean_over(self.candidates, prior.mean))
 
     @property
     def hidden_columns(self) -> int:
-        """How many columns of points, the first, the kernel given does not see: a prior on time sees the time."""
-        return int(self._has_priors_on_time)
+        """How many columns of points, the first, the kernel given does not see: a time that something else needs."""
+        return int(self._adds_time)
 
     @property
     def groups(self) -> Sequence[int] | None:
@@ -325,7 +335,7 @@ class Pieces:
 
     def seen_by_kernel(self, points: Tensor) -> Tensor:
         """Return points (n, d) as the kernel given sees them: without a time that a memory adds."""
-        is_spatial = self._has_priors_on_time and not isinstance(self.start.kernel, SpaceTimeKernel)
+        is_spatial = self._adds_time and not isinstance(self.start.kernel, SpaceTimeKernel)
         return points[:, 1:] if is_spatial else points
 
     def belief(self, hypothesis: Hypothesis) -> Belief:
@@ -361,11 +371,10 @@ class Pieces:
 
     def _kernel_under(self, memory: Memory | None, kernel: Kernel) -> Kernel:
         """Return the prior covariance of points under a memory, given that of the function at one time."""
-        if memory is None:
-            return kernel
-        prior = memory.prior(kernel)
-        # Where points know the time for the sake of another memory, this one takes the function for one that stays.
-        stays = self._has_priors_on_time and not memory.needs_time_column
+        prior = kernel if memory is None else memory.prior(kernel)
+        # Where points know the time for the sake of another memory or of a mean, this one takes the function for one
+        # that stays.
+        stays = self._adds_time and not (memory is not None and memory.needs_time_column)
         if not stays or isinstance(prior, SpaceTimeKernel):
             return prior
         return SpaceTimeKernel(prior, ForgettingKernel(0.0))
@@ -454,13 +463,13 @@ class Pieces:
 
     def warn_of_far_rewards(self, told: History, kernel_bound: Tensor, stacklevel: int) -> None:
         """Say that the first rewards are all far above or below what was expected, if so, as many calls above."""
-        if isinstance(self.prior, LearnedPrior):
+        if self._learns_units:
             return
         mean = self.hypothesis.mean
         with torch.no_grad():
             expected = torch.zeros_like(told.Y) if mean is None else prior_mean(mean, told.X)
         least, largest = (told.Y - expected).aminmax()
-        scale = (float(kernel_bound) + self.prior.regularization) ** 0.5
+        scale = (float(kernel_bound) + self.start.regularization) ** 0.5
         if max(float(least), -float(largest)) > _FAR * scale:
             warnings.warn(
                 f"The first {len(told.Y)} rewards are around {float(told.Y.mean()):.4g}, and "
@@ -472,8 +481,8 @@ class Pieces:
 
     def warn_of_single_precision(self, stacklevel: int) -> None:
         """Say that λ is too small for the dtype, if so, ``stacklevel`` calls above this one."""
-        example, prior = self.candidates.example, self.prior
-        if example.dtype == torch.float64 or isinstance(prior, LearnedPrior):
+        example, prior = self.candidates.example, self.start
+        if example.dtype == torch.float64 or self._learns_units:
             return
         with torch.no_grad():
             scale = float(prior_variance(deepcopy(prior.kernel).to(example), example).max())

@@ -20,7 +20,7 @@ from torch_kbandits.memory import Memory
 from torch_kbandits.observations.clock import Clock
 from torch_kbandits.observations.experts import Answers
 from torch_kbandits.observations.ledger import History, Pending, check_rounds, checked_stages, rewards
-from torch_kbandits.priors import Prior
+from torch_kbandits.priors import Prior, PriorMean
 from torch_kbandits.priors.learned import LastFit
 
 #: Version of the layout of ``Bandit.state_dict``.
@@ -293,13 +293,16 @@ class SavedPrior(NamedTuple):
     last_fit: LastFit
 
 
-def saved_prior(state: Mapping[str, Any], start: Prior, memory: Memory | None) -> SavedPrior:
+def saved_prior(
+    state: Mapping[str, Any], start: Prior, memory: Memory | None, given: PriorMean | None = None
+) -> SavedPrior:
     """Return the prior that a bandit had fitted, and when.
 
     Args:
         state: what ``Bandit.state_dict`` returned.
         start: the prior before any reward, whose kernel has the form of all that are fitted.
         memory: that before any reward.
+        given: the prior mean that is given, and not saved; None where it is fitted.
 
     Raises:
         StateMismatchError: if something is missing or does not fit together.
@@ -311,7 +314,7 @@ def saved_prior(state: Mapping[str, Any], start: Prior, memory: Memory | None) -
     try:
         kernel.load_state_dict({name: value.to(torch.float64) for name, value in saved["kernel"].items()})
         mean = checks.finite_number("the saved mean", saved["mean"])
-        prior = Prior(kernel, saved["regularization"], mean, float(saved["floor"]))
+        prior = Prior(kernel, saved["regularization"], mean if given is None else given, float(saved["floor"]))
         last = LastFit(*(checks.non_negative_integer(name, saved[name]) for name in LastFit._fields))
         memory = _with_numbers(memory, saved["memory"])
     except (AttributeError, InputError, RuntimeError, TypeError) as error:

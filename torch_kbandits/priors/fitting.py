@@ -215,6 +215,12 @@ class Units:
         time = X.shape[-1] - len(self.spans)
         return torch.cat([X[:, :time], X[:, time:] / self.spans], dim=-1)
 
+    def kernel(self, kernel: Kernel) -> Kernel:
+        """Return a kernel in units of rewards in these, of which nothing is free."""
+        own = ScaleKernel(deepcopy(kernel)).double()
+        own.outputscale = torch.tensor(self.scale**-2, dtype=torch.float64)
+        return own.requires_grad_(False)
+
     def prior(self, kernel: Kernel, noise: float, mean: PriorMean | None = None) -> Prior:
         """Return a prior in units of rewards and of points as they are, of which nothing is free.
 

@@ -94,14 +94,20 @@ class LearnedPrior:
     stay so. In between the algorithm plays as if the prior were known: no theorem covers a run. Multiplying all rewards
     by a positive number, or adding one to them, changes no choice where nothing that is given has their units.
 
+    What is given is taken in reward units and stays as it is: λ, the mean, and a kernel of which no parameter is free.
+    With all three only the memory's number is left to learn. Then no point is spread: from the first round on the
+    algorithm plays with them and with the memory as it is given.
+
     A value: what a bandit fitted is ``bandit.prior``. A ``KernelBanditWarning`` says once what is odd about a fit of 50
     rewards or more: a column that explains nothing or whose length scale is too short, no noise, a kernel that explains
     nothing.
 
     Args:
         kernel: any GPyTorch kernel, whose free parameters are fitted, with the priors and constraints it has; its
-            variance is in units of the variance of rewards. ``default_kernel`` unless given, each column divided by
-            its range over all that is known of the candidates; one of which nothing is seen outside [0, 1] is not.
+            variance is in units of the variance of rewards. One without free parameters, as after
+            ``requires_grad_(False)``, is in reward units squared and stays as it is. ``default_kernel`` unless given,
+            each column divided by its range over all that is known of the candidates; one of which nothing is seen
+            outside [0, 1] is not.
         regularization: λ > 0, in reward units squared, where it is known; else it is fitted.
         mean: the prior mean, as in ``Prior``, where it is known; else the mean of the rewards that count.
         learn_memory: whether the number of the bandit's memory is fitted, too: ε of ``BackToPrior`` by the marginal
@@ -111,15 +117,16 @@ class LearnedPrior:
             become the unit in which all others are equal; see ``floor_below``, of the first ``num_initial`` different
             rewards. A warning says so the first time. Under a memory nothing is clipped, since the level of rewards
             may change, nor under a mean that is given.
-        num_initial: rewards before the first fit, at least 2. Until then points are spread.
+        num_initial: rewards before the first fit, at least 2. Until then points are spread, unless kernel, λ and mean
+            are known.
         refit_share: the prior is fitted again once the rewards since the last fit are this share of those that counted.
 
     Raises:
-        InputError: if an argument does not fit.
+        InputError: if an argument does not fit, or nothing is left to learn.
 
     Cost of a fit: O(n³) for each of some hundred evaluations, n at most 400 of the rewards, see ``fit_evidence``, and a
-    posterior computed anew. The number of fits grows with the logarithm of the number of rewards; where a memory counts
-    n at most, it is four for n rewards.
+    posterior computed anew. No fit depends on those before. The number of fits grows with the logarithm of the number
+    of rewards; where a memory counts n at most, it is four for n rewards.
     """
 
     kernel: Kernel | None = None
@@ -147,6 +154,20 @@ class LearnedPrior:
         if self.mean is not None:
             own = own_mean(self.mean)
             object.__setattr__(self, "mean", 0.0 if own is None else own)
+        if self.is_known and not self.learn_memory:
+            raise InputError(
+                "Nothing is left to learn: kernel, regularization and mean are given, and no parameter of the kernel "
+                "is free. Give a Prior of them, or say learn_memory=True."
+            )
+
+    @property
+    def is_known(self) -> bool:
+        """Whether kernel, λ and mean are known, so that only the memory's number is learned."""
+        return self._knows_kernel and self.regularization is not None and self.mean is not None
+
+    @property
+    def _knows_kernel(self) -> bool:
+        return self.kernel is not None and not any(parameter.requires_grad for parameter in self.kernel.parameters())
 
     def is_due(self, number: int, last: LastFit) -> bool:
         """Say whether to fit again once so many rewards were learned."""
@@ -176,7 +197,7 @@ class LearnedPrior:
             return Learned(self._first(units, known.shape[-1], told.groups), told.memory)
         fit = fit_evidence(
             Data(units.points(X), units.rewards(Y), told.times, None if told.times is None else told.now, told.names),
-            self._kernel(known.shape[-1], told.groups),
+            self._kernel(units, known.shape[-1], told.groups),
             regularization=self._noise(units),
             memory=None if told.memory is None else told.memory.scaled(units.scale**-2),
             learn_memory=self.learn_memory,
@@ -193,15 +214,20 @@ class LearnedPrior:
     def _first(self, units: Units, dimension: int, groups: Sequence[int] | None) -> Prior:
         """Return the prior of units alone."""
         noise = self._noise(units)
-        kernel = self._kernel(dimension, groups)
+        kernel = self._kernel(units, dimension, groups)
         return self._kept(units.prior(kernel, _FIRST_NOISE if noise is None else noise, self.mean))
 
     def _kept(self, prior: Prior) -> Prior:
-        """Return a prior with λ as it is given, if it is, to the last digit."""
+        """Return a prior with kernel and λ as they are given, if they are, to the last digit."""
+        if self._knows_kernel and self.kernel is not None:
+            prior = replace(prior, kernel=self.kernel)
         return prior if self.regularization is None else replace(prior, regularization=self.regularization)
 
     def _noise(self, units: Units) -> float | None:
         return None if self.regularization is None else self.regularization / units.scale**2
 
-    def _kernel(self, dimension: int, groups: Sequence[int] | None) -> Kernel:
-        return default_kernel(dimension, groups) if self.kernel is None else self.kernel
+    def _kernel(self, units: Units, dimension: int, groups: Sequence[int] | None) -> Kernel:
+        """Return the kernel to start from, in units."""
+        if self.kernel is None:
+            return default_kernel(dimension, groups)
+        return units.kernel(self.kernel) if self._knows_kernel else self.kernel

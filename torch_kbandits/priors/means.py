@@ -1,5 +1,6 @@
 """Prior means: what is expected of a function before any reward."""
 
+import inspect
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from typing import Any, cast
@@ -16,25 +17,31 @@ from torch_kbandits.errors import InputError
 from torch_kbandits.numerics.gram import prior_mean
 from torch_kbandits.numerics.rows import row_keys
 
-#: A number, a value for each arm (A,), a GPyTorch mean, or a function of points (n, d) that returns (n,).
-PriorMean = float | Tensor | Mean | Callable[[Tensor], Any]
+#: A number, a value for each arm (A,), a GPyTorch mean, or a function of points (n, d), and of ``time`` (n,) if it has
+#: a parameter of that name, that returns (n,).
+PriorMean = float | Tensor | Mean | Callable[..., Any]
 
 
 class FunctionMean(Mean):
-    """A function of points (n, d) that returns (n,), as a GPyTorch mean."""
+    """A function of points (n, d) that returns (n,), as a GPyTorch mean.
 
-    def __init__(self, function: Callable[[Tensor], Any]) -> None:
+    Args:
+        function: where it ``depends_on_time`` it is given the time, (n,), of points whose first column that is.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__()
-        self.function = function
+        self.function, self.depends_on_time = function, depends_on_time(function)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the means at points (..., n, d), (..., n).
+        """Return the means at points (..., n, d), with a time (..., n, 1 + d), (..., n).
 
         Raises:
             InputError: if the function does not return a finite number for each point.
         """
         points = x.reshape(-1, x.shape[-1])
-        values = torch.as_tensor(self.function(points)).to(x)
+        words = {"time": points[:, 0]} if self.depends_on_time else {}
+        values = torch.as_tensor(self.function(points[:, len(words) :], **words)).to(x)
         if values.shape not in ((len(points),), (len(points), 1)) or not checks.all_finite(values):
             raise InputError(
                 f"mean must return a finite number for each of {len(points)} points (n, d), a tensor (n,), "
@@ -89,6 +96,16 @@ class UntimedMean(Mean):
         return cast(Tensor, self.base(x[..., 1:]))
 
 
+def depends_on_time(mean: PriorMean | None) -> bool:
+    """Say whether a prior mean is a function with a parameter that is called ``time``."""
+    if not callable(mean) or isinstance(mean, Mean):
+        return False
+    try:
+        return "time" in inspect.signature(mean).parameters
+    except ValueError:  # some that are built in do not say
+        return False
+
+
 def own_mean(mean: PriorMean) -> PriorMean | None:
     """Return a prior mean that nobody else changes; None if it is zero.
 
@@ -114,7 +131,7 @@ def mean_over(candidates: Candidates, mean: PriorMean) -> Mean:
     """Return a prior mean as a GPyTorch mean of the points of candidates.
 
     Args:
-        candidates: what may be played; where their points know the time the mean does not depend on it.
+        candidates: what may be played; where their points know the time a mean depends on it only if it says so.
         mean: as ``own_mean`` returns it. With contexts points are (context, action).
 
     Raises:
@@ -131,7 +148,7 @@ def mean_over(candidates: Candidates, mean: PriorMean) -> Mean:
         module = ConstantMean().double()  # before it is set, since GPyTorch rounds a float to single precision
         module.initialize(constant=torch.tensor(mean, dtype=torch.float64))
     module = module.to(example).requires_grad_(False).eval()
-    module = UntimedMean(module) if candidates is not kind else module
+    module = UntimedMean(module) if candidates is not kind and not depends_on_time(mean) else module
     with torch.no_grad():
         values = prior_mean(module, example)
     if values.shape != example.shape[:-1] or not checks.all_finite(values):
