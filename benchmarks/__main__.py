@@ -21,6 +21,7 @@ from benchmarks import (
     optuna_mixed,
     optuna_suggestions,
     resampling_regret,
+    sensor_replays,
     sharded_arms,
     thompson_draws,
     window_rounds,
@@ -45,6 +46,7 @@ BENCHMARKS: dict[str, Callable[[bool], Report]] = {
     "online_tells": online_tells.run,
     "model_window": model_window.run,
     "learned_rates": learned_rates.run,
+    "sensor_replays": sensor_replays.run,
     "optuna_mixed": optuna_mixed.run,
     "optuna_suggestions": optuna_suggestions.run,
 }
