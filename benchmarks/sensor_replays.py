@@ -172,11 +172,8 @@ def _learned(known: Known, memory: Memory | None = None, profile: bool = False, 
     """
     mean, kernel = (known.by_profile(told), known.kernel()) if profile else (None, known.with_hours())
     bandit = _bandit(known, LearnedPrior(kernel, mean=mean, learn_memory=memory is not None), memory)
-    if told and memory is None:
+    if told:
         bandit.tell(known.X[:, 1:], known.Y, context=known.X[:, :1])
-    elif told:  # one a round, so that each has its time
-        for point, reward in zip(known.X, known.Y, strict=True):
-            bandit.tell(point[1:].reshape(1, 1), reward, context=point[:1])
     return bandit
 
 
@@ -211,9 +208,6 @@ _BANDITS: dict[str, Callable[[Known], Bandit]] = {
     "no memory, LearnedPrior(mean=profile), told half": partial(_learned, profile=True, told=True),
     "prior on time, LearnedPrior": partial(_learned, memory=_MEMORIES["prior on time"]),
     "prior on time, LearnedPrior(mean=profile)": partial(_learned, memory=_MEMORIES["prior on time"], profile=True),
-    "prior on time, LearnedPrior(mean=profile), told half": partial(
-        _learned, memory=_MEMORIES["prior on time"], profile=True, told=True
-    ),
 }
 
 
