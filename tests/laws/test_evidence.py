@@ -371,6 +371,14 @@ def test_a_memory_learns_to_forget_what_jumped(memory):
         assert found in [memory.with_horizon(4.0 * 2.0**power) for power in range(6)], found
 
 
+def test_restarts_are_learned_also_where_the_next_one_is_now():
+    """Every period from which is chosen divides 64, the present: under none of them anything counts."""
+    memory = learned(*jumping(8, 64, 0), Restart(1e6)).memory
+    assert isinstance(memory, Restart)
+    assert memory.period in (4.0, 8.0, 16.0, 32.0)
+    assert not memory.noise(torch.arange(64, dtype=DOUBLE), 64.0, LAMBDA).isfinite().any()
+
+
 @pytest.mark.parametrize(
     ("memory", "expected"),
     [

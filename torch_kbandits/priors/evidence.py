@@ -261,8 +261,16 @@ def _fit_predicting(
     if best is None:
         return _fit_posterior(data, kernel, regularization, memory, False, mean_variance, seed, exact_up_to)
     chosen, memory = best
+    told_at, now = data.in_order()[2:]
+    counts = bool(memory.noise(told_at, now, chosen.regularization).isfinite().any())  # at a restart nothing does
     posterior = MarginalPosterior(
-        data, chosen.kernel, chosen.regularization, memory, False, exact_up_to, mean_variance=mean_variance
+        data,
+        chosen.kernel,
+        chosen.regularization,
+        memory if counts else KeepAll(),
+        False,
+        exact_up_to,
+        mean_variance=mean_variance,
     )
     return replace(_described(posterior, memory, True), mean=chosen.mean)
 
