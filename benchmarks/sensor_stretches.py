@@ -41,7 +41,7 @@ class Stretch(NamedTuple):
 
 
 #: Names of the replays, and how many stretches each has.
-REPLAYS = {"nitrogen oxides, days": 10, "pedestrians, hours": 6}
+REPLAYS = {"nitrogen oxides, days": 10, "pedestrians, hours": 6, "pedestrians, days": 6}
 
 
 def stretches(name: str, seeds: int, *, choosing: bool = False) -> Iterator[Stretch]:
@@ -53,7 +53,8 @@ def stretches(name: str, seeds: int, *, choosing: bool = False) -> Iterator[Stre
         choosing: whether to yield other stretches, that lie before those on which anything is measured.
     """
     for seed in range(seeds):
-        yield {"nitrogen oxides, days": _oxides, "pedestrians, hours": _hours}[name](seed, choosing)
+        makers = {"nitrogen oxides, days": _oxides, "pedestrians, hours": _hours, "pedestrians, days": _days}
+        yield makers[name](seed, choosing)
 
 
 def _oxides(seed: int, choosing: bool) -> Stretch:
@@ -80,6 +81,17 @@ def _hours(seed: int, choosing: bool) -> Stretch:
     readings = _counts(table[names].to_numpy(float)[here])
     phases = hours[here]
     return Stretch("pedestrians, hours", seed, readings[:before], phases[:before], readings[before:], phases[before:])
+
+
+def _days(seed: int, choosing: bool) -> Stretch:
+    """Pedestrians in a day at the counters of Auckland: a year and the next; no phases."""
+    years = (2019,) if choosing else (2019 + seed, 2020 + seed)
+    table, names = _pedestrians("load_daily", years)
+    values = table[names].to_numpy(float)
+    middle = len(values) // 2 if choosing else int((table["year"] == years[0]).sum())
+    readings = _counts(np.where(values == 0.0, np.nan, values))  # nobody in a day: the counter was off
+    nothing = torch.zeros(len(readings), dtype=torch.long)
+    return Stretch("pedestrians, days", seed, readings[:middle], nothing[:middle], readings[middle:], nothing[middle:])
 
 
 def _pedestrians(loader: str, years: tuple[int, ...]) -> tuple[Any, list[str]]:
