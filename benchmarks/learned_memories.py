@@ -113,7 +113,7 @@ def run(quick: bool = False) -> Report:
     """Play every player on every problem."""
     sizes = QUICK if quick else Sizes()
     measurements = []
-    for problem, seed in tqdm(list(product(sizes.problems, sizes.seeds)), desc="learned_memories", unit="problem"):
+    for seed, problem in tqdm(list(product(sizes.seeds, sizes.problems)), desc="learned_memories", unit="problem"):
         name, words = _PROBLEMS[problem]
         environment = cast(DynamicEnvironment, environments.build(name, num_arms=sizes.arms, seed=seed, **words))
         for player, make in _players().items():
