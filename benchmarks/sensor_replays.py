@@ -289,16 +289,17 @@ def _table(measurements: list[dict[str, Any]], replay: str) -> Table:
     def of(player: str) -> list[float]:
         return [run["regret"] for run in runs if run["player"] == player]
 
+    against = [_HISTORY, _HOURLY] if of(_HISTORY) != of(_HOURLY) else [_HISTORY]
     rows = []
     for player in dict.fromkeys(run["player"] for run in runs):
         claimed = player in ("no memory, mean=profile", _CHOSEN[replay])
         cells = []
-        for known in (_HISTORY, _HOURLY):
+        for known in against:
             more = [mine - theirs for mine, theirs in zip(of(player), of(known), strict=True)]
             cells.append(mean_and_error(more, 3) + (" ✓" if statistics.fmean(more) < 0.0 else " ✗") * claimed)
         rows.append([player, mean_and_error(of(player), 3), *cells])
     title = (
-        f"{replay.capitalize()}: regret against the best sensor of each round over that of random play, and by how "
-        f"much it is more than that of two who know the past: mean ± standard error of {len(of(_HISTORY))} stretches"
+        f"{replay.capitalize()}: regret against the best sensor of each round over that of random play, mean ± "
+        f"standard error of {len(of(_HISTORY))} stretches"
     )
-    return Table(title, ["player", "regret", f"more than the {_HISTORY}", f"more than the {_HOURLY}"], rows)
+    return Table(title, ["player", "regret", *(f"more than that of the {known}" for known in against)], rows)
