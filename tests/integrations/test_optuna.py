@@ -20,7 +20,7 @@ from optuna.trial import TrialState, create_trial
 from studies import network, parameters, peak, play, quick, study_with
 
 from torch_kbandits import EmptyHistoryError, InputError
-from torch_kbandits.algorithms import EKUCB
+from torch_kbandits.algorithms import GPEI
 from torch_kbandits.errors import KernelBanditWarning
 from torch_kbandits.extras import MissingExtraError
 from torch_kbandits.integrations.optuna import KernelBanditSampler, sampler
@@ -224,9 +224,9 @@ def test_seeds_matter_and_none_is_random():
 
 def test_a_belief_is_built_once_and_told_each_trial_once(monkeypatch):
     made, tells = [], []
-    tell = EKUCB.tell
+    tell = GPEI.tell
     monkeypatch.setattr(sampler, "tuning_bandit", lambda **words: made.append(words) or tuning_bandit(**words))
-    monkeypatch.setattr(EKUCB, "tell", lambda self, *args, **words: tells.append(args) or tell(self, *args, **words))
+    monkeypatch.setattr(GPEI, "tell", lambda self, *args, **words: tells.append(args) or tell(self, *args, **words))
     study = study_with(quick())
     made.clear()  # of the constructor, which tries the words
     play(study, peak, 6)

@@ -55,7 +55,7 @@ class KernelBanditSampler(BaseSampler):
     so far. NaN fails its trial, as always in Optuna.
 
     Args:
-        algorithm: a registry name of the bandit, such as "ek-ucb" or "gp-ts".
+        algorithm: a registry name of the bandit, such as "gp-ei", "ek-ucb" or "gp-ts".
         beta: the multiplier of the standard deviation, or a ``Width``; 1 unless given, where the algorithm takes one.
         kernel: a GPyTorch kernel on the encoded space, or a function that makes one from the number of coordinates; its
             free parameters are fitted; ``default_kernel`` with a length scale for each parameter unless given.
@@ -83,7 +83,7 @@ class KernelBanditSampler(BaseSampler):
     def __init__(
         self,
         *,
-        algorithm: str = "ek-ucb",
+        algorithm: str = "gp-ei",
         beta: float | Width | None = None,
         kernel: Kernel | Callable[[int], Kernel] | None = None,
         memory: Memory | None = None,

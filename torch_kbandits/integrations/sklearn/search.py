@@ -42,7 +42,7 @@ class KernelBanditSearchCV(SequentialSearchCV):
             others. A list of three numbers or more is searched in order of size, at equal distances. A list of such
             dicts: configurations are of one of them, and what they have in common is learned together.
         n_iter: configurations to evaluate.
-        algorithm: a registry name, such as "ek-ucb" or "gp-ts".
+        algorithm: a registry name, such as "gp-ei", "ek-ucb" or "gp-ts".
         beta: multiplier of the standard deviation, or a ``Width``; 2 unless given, where the algorithm takes one.
         num_initial: configurations that fill the space, all evaluated at once; by default 10, or a third of ``n_iter``
             if that is less, but at least 2.
@@ -78,7 +78,7 @@ class KernelBanditSearchCV(SequentialSearchCV):
         param_distributions: Mapping[str, Any] | Sequence[Mapping[str, Any]],
         *,
         n_iter: int = 10,
-        algorithm: str = "ek-ucb",
+        algorithm: str = "gp-ei",
         beta: float | Width | None = None,
         num_initial: int | None = None,
         batch_size: int | None = None,
