@@ -17,7 +17,7 @@ from torch_kbandits.priors import default_kernel
 WINDOW = 500
 
 #: The most points of a dictionary, which says what a choice among tens of thousands of settings costs.
-MAX_DICTIONARY = 150
+MAX_DICTIONARY = 100
 
 #: Multiplier of the standard deviation. With 2, in 400 jobs of another stream on one in sixteen settings and with a
 #: dictionary of 100, a job lost 0.55 in the mean where it lost 0.39.
@@ -98,7 +98,7 @@ def known(path: Path, seed: int) -> Bandit:
     earlier, rng = jobs(LOGGED, LOG_SEED), np.random.default_rng(LOG_SEED)
     settings = MappedArms(path)
     rows = torch.from_numpy(rng.integers(len(settings), size=LOGGED))
-    X = torch.cat([JOB.encode([job.row for job in earlier]), settings.rows(rows).double()], dim=-1)
+    X = torch.cat([JOB.encode([job.row for job in earlier]), settings.rows(rows)], dim=-1)
     rewards = [job.reward(row) for job, row in zip(earlier, rows.tolist(), strict=True)]
     joint = ColumnSpec([*JOB.columns, *SETTING.columns])
     prior = fit_prior(X, rewards, kernel=default_kernel(joint.width, joint.groups))

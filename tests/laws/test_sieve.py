@@ -116,6 +116,22 @@ class TestBounds:
         assert (wide[0] - wide[1]).max() > 1e-5  # and not where they do not
 
 
+def test_bounds_that_rounding_puts_below_the_scores_hide_no_arm(monkeypatch):
+    """In single precision kernel values depend on how many are computed at once."""
+    bandit = told(algorithms.KUCB)
+    best = bandit.ask(context=CONTEXT, remember=False)
+    right = joint_lookahead.score_bounds
+
+    def off(*words):
+        bounds = right(*words)
+        share = torch.rand(len(bounds), generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+        return bounds - 0.01 * (1.0 + share)
+
+    monkeypatch.setattr(joint_lookahead, "score_bounds", off)
+    assert torch.equal(bandit.ask(context=CONTEXT), best)
+    assert bandit.visited_share < 0.5
+
+
 def peaks(points):
     """A prior mean with the same height at five actions, far above all others."""
     return torch.stack([(points[:, 2:] == ACTIONS[row]).all(-1) for row in range(0, 2_500, 500)]).any(0).double() * 9.0

@@ -99,10 +99,11 @@ class JointLookahead(Lookahead):
 
         bounds = score_bounds(self._posterior, self._taken_in(), arms, score)
         first = bounds.topk(_FIRST).indices
-        best = rule.on_arms(_Offer(self, _among(domain, first)), beta, seed).max().double()
-        # Twice the width of ties leaves room for rounding in the bounds.
-        width = 2.0 * tie_width(best.to(arms), beta, self._posterior.belief.kernel_bound())
-        rows = (bounds >= best - width).nonzero().squeeze(-1)
+        known = rule.on_arms(_Offer(self, _among(domain, first)), beta, seed)
+        # For rounding in the bounds, of which scores above theirs say how large it is.
+        width = tie_width(known.max(), beta, self._posterior.belief.kernel_bound())
+        width = 2.0 * (width + (known - bounds[first]).max().clamp_min(0.0))
+        rows = torch.cat([first, (bounds >= known.max() - width).nonzero().squeeze(-1)]).unique()
         if len(rows) > len(arms) // _MOST:
             return None
         self.visited_share = len(rows) / len(arms)
