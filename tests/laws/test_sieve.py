@@ -156,7 +156,7 @@ def test_ties_are_broken_as_if_all_were_looked_at(number, monkeypatch):
             for x in ACTIONS[1 : 1 + number].unsqueeze(1):
                 bandit.tell(x, 0.0, context=CONTEXT)  # as expected, so that means stay
             chosen.append(bandit.ask(context=CONTEXT))
-            assert (bandit.visited_share < 0.01) == (worthwhile < len(ACTIONS))
+            assert (bandit.visited_share < 0.05) == (worthwhile < len(ACTIONS))
         return torch.cat(chosen)
 
     few, all_of_them = played(2_048), played(10**6)
