@@ -187,7 +187,7 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
     parser = argparse.ArgumentParser(
         description=(__doc__ or "").splitlines()[0], formatter_class=argparse.ArgumentDefaultsHelpFormatter
     )
-    parser.add_argument("--jobs", type=whole_number(12), default=1_000, help="in the stream, at least 12")
+    parser.add_argument("--jobs", type=whole_number(12), default=700, help="in the stream, at least 12")
     parser.add_argument("--seed", type=int, default=0, help="of jobs and policies")
     parser.add_argument("--stop-after", type=whole_number(), help="end after so many jobs, without a record")
     parser.add_argument("--quick", action="store_true", help="80 jobs")
