@@ -40,7 +40,7 @@ class Policy(Protocol):
 
 
 class Contextual:
-    """EK-UCB on the joint points of job and setting. A bandit numbers what it asks, from 0, as jobs are numbered."""
+    """CBKB on the joint points of job and setting. A bandit numbers what it asks, from 0, as jobs are numbered."""
 
     def __init__(self, bandit: Bandit, path: Path) -> None:
         settings = MappedArms(path)
@@ -72,10 +72,11 @@ class AnySetting:
 
 def bandit_on(path: Path, seed: int, prior: Prior | LearnedPrior, memory: Memory | None) -> Bandit:
     """Return a bandit on the settings of a file."""
-    return algorithms.EKUCB(
+    return algorithms.CBKB(
         candidates=ContextualActions(MappedArms(path), context_columns=JOB, action_columns=SETTING),
         prior=prior,
         memory=memory,
+        resampling="never",
         max_dictionary=MAX_DICTIONARY,
         when_full="stop",
         beta=BETA,
@@ -106,9 +107,9 @@ def known(path: Path, seed: int) -> Bandit:
 
 
 BANDITS: dict[str, Callable[[Path, int], Bandit]] = {
-    "EK-UCB, prior learned, last 500": learning,
-    "EK-UCB, prior learned, all": remembering,
-    "EK-UCB, prior known, last 500": known,
+    "CBKB, prior learned, last 500": learning,
+    "CBKB, prior learned, all": remembering,
+    "CBKB, prior known, last 500": known,
 }
 
 RANDOM = "random settings"

@@ -176,7 +176,7 @@ def test_train_networks(tmp_path, sized, few_networks):
         assert len(played["settings"]) == len(played["regret"]) == number
         assert min(played["regret"]) >= 0.0  # from the means: no setting is better than the best one
         assert max(played["running"]) > 1  # rewards come late
-    learned = record["policies"]["EK-UCB, prior learned, last 500"]
+    learned = record["policies"]["CBKB, prior learned, last 500"]
     assert sum(learned["regret"]) < 0.8 * sum(record["policies"]["random settings"]["regret"]) or tiny
 
 
@@ -191,7 +191,7 @@ def test_networks_go_on_where_they_were_stopped(tmp_path, few_networks, monkeypa
     assert not (tmp_path / "stopped" / "record.json").exists()
     capsys.readouterr()
     main(["--jobs", "13", "--output", str(tmp_path / "stopped")])
-    assert "EK-UCB, prior learned, last 500: from job 8" in capsys.readouterr().out
+    assert "CBKB, prior learned, last 500: from job 8" in capsys.readouterr().out
     whole, stopped = (written(tmp_path / name)["policies"] for name in ("whole", "stopped"))
     for name, played in whole.items():
         assert played["settings"] == stopped[name]["settings"]
