@@ -180,7 +180,6 @@ def test_train_networks(tmp_path, sized, few_networks):
     assert sum(learned["regret"]) < 0.8 * sum(record["policies"]["random settings"]["regret"]) or tiny
 
 
-@pytest.mark.slow
 def test_networks_go_on_where_they_were_stopped(tmp_path, few_networks, monkeypatch, capsys):
     """Stopped between two saves they end as if they had not been stopped."""
     main = main_of("train_networks.py", monkeypatch)
