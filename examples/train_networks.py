@@ -2,7 +2,7 @@
 
 Every half minute somebody wants a network trained on one of four data sets, and says how much of a hurry there is. What
 a setting of nine hyperparameters brings is known when its training has ended, seconds or an hour later: the digits of
-accuracy, less what the customer's hurry makes of the time it took. So a dozen trainings always run, and they end in
+accuracy, less what the customer's hurry makes of the time it took. So several trainings always run, and they end in
 another order than they began. All of it is replayed from trainings that were recorded (``train_networks_jobs.py``).
 
 The settings are in a file. A bandit that knows neither kernel nor noise chooses by data set, hurry and setting
