@@ -19,6 +19,7 @@ SCRIPTS = [
     "choose_learning_rate.py",
     "follow_the_weather.py",
     "personalise_prices.py",
+    "train_networks.py",
     "tune_classifier.py",
     "tune_pipeline.py",
     "variance_starvation.py",
@@ -41,7 +42,7 @@ def outcome(script, folder, *arguments):
 def written(folder):
     """The record that an example left beside its figure."""
     assert (folder / "figure.png").read_bytes().startswith(b"\x89PNG")
-    assert sorted(path.name for path in folder.iterdir()) == ["figure.png", "record.json"]
+    assert sorted(path.name for path in folder.iterdir() if path.is_file()) == ["figure.png", "record.json"]
     return json.loads((folder / "record.json").read_text())
 
 
@@ -156,6 +157,46 @@ def test_a_run_of_the_prices_is_a_function_of_its_seed(tmp_path):
         assert played["regret"] == long["runs"][0]["policies"][name]["regret"][:60]
 
 
+@pytest.fixture
+def few_networks(monkeypatch):
+    """Constants for jobs on one data set, of few settings, and for two policies."""
+    monkeypatch.syspath_prepend(EXAMPLES)
+    policies = importlib.import_module("train_networks_policies")
+    name = next(iter(policies.BANDITS))
+    few = {"_jobs.EVERY": 300, "_jobs.TABLES": ("naval_propulsion",), ".JOBS_PER_SAVE": 4}
+    return few | {".BANDITS": {name: policies.BANDITS[name]}}
+
+
+def test_train_networks(tmp_path, sized, few_networks):
+    process, record, tiny = sized("train_networks.py", tmp_path / "all", ["--jobs", 13], ["--quick"], **few_networks)
+    number = 13 if tiny else 80
+    assert "best setting for all, had one known it" in process.stdout
+    assert len(record["policies"]) == (2 if tiny else 4)
+    for played in record["policies"].values():
+        assert len(played["settings"]) == len(played["regret"]) == number
+        assert min(played["regret"]) >= 0.0  # from the means: no setting is better than the best one
+        assert max(played["running"]) > 1  # rewards come late
+    learned = record["policies"]["CBKB, prior learned, last 500"]
+    assert sum(learned["regret"]) < 0.8 * sum(record["policies"]["random settings"]["regret"]) or tiny
+
+
+def test_networks_go_on_where_they_were_stopped(tmp_path, few_networks, monkeypatch, capsys):
+    """Stopped between two saves they end as if they had not been stopped."""
+    main = main_of("train_networks.py", monkeypatch)
+    for name, value in few_networks.items():
+        monkeypatch.setattr(f"train_networks{name}", value)
+    main(["--jobs", "13", "--output", str(tmp_path / "whole")])
+    main(["--jobs", "13", "--output", str(tmp_path / "stopped"), "--stop-after", "11"])
+    assert not (tmp_path / "stopped" / "record.json").exists()
+    capsys.readouterr()
+    main(["--jobs", "13", "--output", str(tmp_path / "stopped")])
+    assert "CBKB, prior learned, last 500: from job 8" in capsys.readouterr().out
+    whole, stopped = (written(tmp_path / name)["policies"] for name in ("whole", "stopped"))
+    for name, played in whole.items():
+        assert played["settings"] == stopped[name]["settings"]
+        assert played.get("regularization") == stopped[name].get("regularization")
+
+
 def test_follow_the_weather(tmp_path, sized):
     sizes = ["--runs", 1, "--days", 3], ["--quick"]
     process, record, tiny = sized("follow_the_weather.py", tmp_path / "quick", *sizes)
@@ -231,6 +272,7 @@ def refusal(script, arguments, monkeypatch, capsys):
         ("tune_classifier.py", ["--runs", "0"], "argument --runs: must be at least 1, got 0"),
         ("tune_classifier.py", ["--runs", "many"], "argument --runs: invalid whole number value: 'many'"),
         ("variance_starvation.py", ["--seed", "none"], "invalid int value"),
+        ("train_networks.py", ["--jobs", "2"], "argument --jobs: must be at least 12, got 2"),
         ("personalise_prices.py", ["--offers", "0"], "argument --offers: must be at least 50, got 0"),
         ("tune_pipeline.py", ["--runs", "0"], "argument --runs: must be at least 1, got 0"),
         ("choose_learning_rate.py", ["--epochs", "0"], "argument --epochs: must be at least 1, got 0"),

@@ -17,6 +17,7 @@ from torch_kbandits.beliefs.box_search import BoxSearch
 from torch_kbandits.beliefs.cube_search import CubeSearch, found
 from torch_kbandits.beliefs.embedded import Embedded
 from torch_kbandits.beliefs.joint import JointPosterior
+from torch_kbandits.beliefs.sieve import WORTHWHILE, score_bounds
 from torch_kbandits.errors import InputError
 from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.numerics.linalg import covariance_root
@@ -24,6 +25,13 @@ from torch_kbandits.numerics.prior_draws import JOINT_LIMIT
 from torch_kbandits.numerics.random import highest, tie_width
 from torch_kbandits.numerics.rows import distinct
 from torch_kbandits.numerics.waves import has_waves
+from torch_kbandits.tables.lazy import SomeArms
+
+#: Arms of the highest bounds, which are looked at first.
+_FIRST = 64
+
+#: Where bounds leave more than one in so many arms, all are looked at.
+_MOST = 4
 
 
 class _Start:
@@ -68,11 +76,38 @@ class JointLookahead(Lookahead):
         elif search is not None or required(domain).bounds is not None:
             return self._searched(rule, beta, seed, domain, search)
         with torch.no_grad():
+            domain = required(domain)
+            rows, ranks = self._contenders(rule, beta, seed, domain), place.tie_rank
+            if rows is not None:
+                ranks = (_lots(len(cast(Tensor, domain.arms)), seed) if ranks is None else ranks)[rows]
+                domain = _among(domain, rows)
             offer = self.offered(domain)
             scores = rule.on_arms(offer, beta, seed)
             self.best_score = scores.max().item
-            row = best_of(scores, beta, posterior.belief.kernel_bound(), seed, place.tie_rank)
+            row = best_of(scores, beta, posterior.belief.kernel_bound(), seed, ranks)
             return offer.chosen(row)
+
+    def _contenders(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain) -> Tensor | None:
+        """Return rows among which are all arms of the highest score, ascending; None where they may be any."""
+        arms, self.visited_share = domain.arms, 1.0
+        grows = rule.grows_with_mean_and_variance and not rule.needs_incumbent
+        if not grows or arms is None or arms.is_cuda or len(arms) < WORTHWHILE:
+            return None
+
+        def score(mean: Tensor, variance: Tensor) -> Tensor:
+            return rule.on_arms(SomeArms(mean, variance, lambda: mean.max()), beta, seed)
+
+        bounds = score_bounds(self._posterior, self._taken_in(), arms, score)
+        first = bounds.topk(_FIRST).indices
+        known = rule.on_arms(_Offer(self, _among(domain, first)), beta, seed)
+        # For rounding in the bounds, of which scores above theirs say how large it is.
+        width = tie_width(known.max(), beta, self._posterior.belief.kernel_bound())
+        width = 2.0 * (width + (known - bounds[first]).max().clamp_min(0.0))
+        rows = torch.cat([first, (bounds >= known.max() - width).nonzero().squeeze(-1)]).unique()
+        if len(rows) > len(arms) // _MOST:
+            return None
+        self.visited_share = len(rows) / len(arms)
+        return rows
 
     def _searched(
         self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain | None, search: BoxSearch | None
@@ -149,12 +184,17 @@ class JointLookahead(Lookahead):
 
     def variance_at(self, X: Tensor) -> Tensor:
         """Return the posterior variances at points (k, d) with the pending points hallucinated, (k,)."""
-        ahead, number = (self._start.ahead, self._start.number) if self._ahead is None else self._ahead
         with torch.no_grad():
-            if number < len(self.pending):
-                ahead = ahead.hallucinated(self.pending[number:])
-            self._ahead = ahead, len(self.pending)
+            ahead = self._taken_in()
             return ahead.variance_at(ahead.embed(X))
+
+    def _taken_in(self) -> JointPosterior:
+        """Return the posterior with the pending points hallucinated."""
+        ahead, number = (self._start.ahead, self._start.number) if self._ahead is None else self._ahead
+        if number < len(self.pending):
+            ahead = ahead.hallucinated(self.pending[number:])
+        self._ahead = ahead, len(self.pending)
+        return ahead
 
     @property
     def domain(self) -> Domain:
@@ -285,6 +325,11 @@ def _incumbent(offer: _Offer | _StoredOffer) -> Tensor:
     return posterior.mean_at(posterior.embed(belief.recommend())).squeeze(0)
 
 
+def _among(domain: Domain, rows: Tensor) -> Domain:
+    """Return a domain of some of its arms alone."""
+    return replace(domain, arms=cast(Tensor, domain.arms)[rows])
+
+
 def required(domain: Domain | None) -> Domain:
     """Return the domain of a round, without which nothing can be chosen among contextual actions."""
     if domain is None:
@@ -297,12 +342,13 @@ def best_of(scores: Tensor, beta: Tensor, kernel_bound: Tensor, seed: int, tie_r
 
     Without ``tie_rank`` the lot is the round's: actions differ from round to round, so there is no order of all.
     """
-    ranks = tie_rank
-    if ranks is None:
-        ranks = torch.rand(
-            len(scores), generator=torch.Generator().manual_seed(seed), dtype=torch.float32, device="cpu"
-        ).to(scores.device)
+    ranks = _lots(len(scores), seed).to(scores.device) if tie_rank is None else tie_rank
     return highest(scores, ranks, tie_width(scores.max(), beta, kernel_bound))
+
+
+def _lots(number: int, seed: int) -> Tensor:
+    """Return the order in which a round breaks ties between so many arms, (A,)."""
+    return torch.rand(number, generator=torch.Generator().manual_seed(seed), dtype=torch.float32, device="cpu")
 
 
 def on_box(

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch_kbandits import checks
 from torch_kbandits.acquisition import Domain
 from torch_kbandits.candidates.base import Candidates, within
-from torch_kbandits.candidates.sources import as_source
+from torch_kbandits.candidates.sources import ArmSource, TensorArms
 from torch_kbandits.errors import InputError
 from torch_kbandits.observations.column_spec import ColumnSpec
 
@@ -24,7 +24,8 @@ class ContextualActions(Candidates):
     ``bounds`` and, for sets that differ by round, ``action_dim`` (or ``action_columns``).
 
     Args:
-        actions: the set that stays, (A, a), A >= 1; rows that ``action_columns`` understands if those are given.
+        actions: the set that stays, (A, a), A >= 1; rows that ``action_columns`` understands if those are given; or a
+            source such as ``MappedArms``, which is read once: saved bandits have the path and not the actions.
         context_dim: c, the number of context columns; 0 if only the actions differ from round to round.
         bounds: a box of actions, (2, a), lower bounds, then upper bounds above them.
         action_dim: a, if each round brings its own actions.
@@ -61,6 +62,9 @@ class ContextualActions(Candidates):
         self._dtype, self._device = dtype, torch.device("cpu")
         self.context_columns, self.action_columns = context_columns, action_columns
         self.context_dim = _width("context", context_dim, context_columns)
+        self.source = actions if isinstance(actions, ArmSource) else None
+        if self.source is not None:
+            actions = self.source.block(0, len(self.source))
         if bounds is not None:
             bounds = checks.bounds(bounds).detach().clone()
             self._dtype, self._device = bounds.dtype, bounds.device
@@ -78,7 +82,10 @@ class ContextualActions(Candidates):
         checks.positive_integer("action_dim", self.action_dim)
         self.bounds = bounds
         self._example = torch.zeros(1, self.context_dim + self.action_dim, dtype=self._dtype, device=self._device)
-        self.set = None if actions is None else self._checked_actions("actions", actions).clone()
+        self.set: Tensor | None = None
+        if actions is not None:
+            tensors = TensorArms(self._checked_actions("actions", actions))
+            self.set, self.source = tensors.tensor, self.source or tensors
         if self.set is not None or bounds is not None:
             first = (self.set if self.set is not None else bounds)[:1]  # pyright: ignore[reportOptionalSubscript]
             self._example = torch.cat([self._example[:, : self.context_dim], first], dim=-1)
@@ -150,8 +157,8 @@ class ContextualActions(Candidates):
 
     def describe(self) -> dict[str, object]:
         """Return what tells these actions and contexts from others."""
-        if self.set is not None:
-            actions = f"{tuple(self.set.shape)} {as_source(self.set).fingerprint()}"
+        if self.source is not None:
+            actions = f"{(len(self.source), self.source.dimension)} {self.source.fingerprint()}"
         elif self.bounds is not None:
             actions = f"box {self.bounds.tolist()}, num_restarts={self.num_restarts}, raw_samples={self.raw_samples}"
         else:

@@ -23,6 +23,9 @@ from torch_kbandits.priors.complaints import complaints
 from torch_kbandits.priors.marginal import COVERED, Data, MarginalPosterior
 from torch_kbandits.priors.rates import predictive_densities
 
+#: By so much a raw parameter may fall below its first value, or below 0: length scales to about 5e-5.
+_REACH = 10.0
+
 #: Climbs of a fit, from the parameters given and from others near them, and the most of them where some fail. Of 64
 #: fits of 12 and 40 rewards the best of one, two, three and four was more than 0.1 nats below the best of seven in 7,
 #: 5, 3 and 1, all of them with a kernel whose parameters have no priors.
@@ -180,21 +183,35 @@ def _climbed(posterior: MarginalPosterior, seed: int, climbs: int) -> bool:
     if not parameters:
         return True
     given = best = _values(parameters)
-    highest = -math.inf
+    bounds, highest = _within_reach(given, posterior.bounds), -math.inf
     closure = ForwardBackwardClosure(lambda: -posterior() / size, parameters)
     for climb in range(_MOST_CLIMBS):
         if climb >= climbs and highest > -math.inf:
             break
         if climb:
-            _set(parameters, _near(given, posterior.bounds, generator_for(seed, climb, "fit")))
+            _set(parameters, _near(given, bounds, generator_for(seed, climb, "fit")))
         try:
-            result = scipy_minimize(closure, parameters, posterior.bounds, options=_OPTIONS)
+            result = scipy_minimize(closure, parameters, bounds, options=_OPTIONS)
         except NumericalError:  # some line searches look far away
             continue
         if result.status != OptimizationStatus.FAILURE and -result.fval > highest:
             best, highest = _values(parameters), -result.fval
     _set(parameters, best)
     return highest > -math.inf
+
+
+def _within_reach(given: dict[str, Tensor], bounds: dict[str, tuple[Any, Any]]) -> dict[str, tuple[Any, Any]]:
+    """Return bounds that keep a line search from length scales at which kernels are nothing but rounding.
+
+    What has no least value is a raw parameter, of which a length scale is about e to the power of it where it is small.
+    """
+    reached = {}
+    for name, value in given.items():
+        lower, upper = bounds.get(name, (None, None))
+        if lower is None or bool((torch.as_tensor(lower) == -math.inf).all()):
+            lower = value.clamp_max(0.0) - _REACH
+        reached[name] = lower, upper
+    return reached
 
 
 def _values(parameters: dict[str, Tensor]) -> dict[str, Tensor]:

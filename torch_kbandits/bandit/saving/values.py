@@ -17,6 +17,7 @@ from torch_kbandits.bandit.saving import kernels
 from torch_kbandits.bandit.saving.refusal import NotRebuildableError
 from torch_kbandits.candidates import (
     Arms,
+    ArmSource,
     Box,
     Configurations,
     ContextualActions,
@@ -69,8 +70,11 @@ _DTYPES = {str(dtype): dtype for dtype in (torch.float64, torch.float32)}
 
 
 def _arms(arms: Arms) -> dict[str, Any]:
-    source = arms.source
-    return {"arms": source.tensor if isinstance(source, TensorArms) else source, "column_memory": arms.column_memory}
+    return {"arms": _listed(arms.source), "column_memory": arms.column_memory}
+
+
+def _listed(source: ArmSource | None) -> Any:
+    return source.tensor if isinstance(source, TensorArms) else source
 
 
 def _box(box: Box) -> dict[str, Any]:
@@ -88,7 +92,7 @@ def _contextual(actions: ContextualActions) -> dict[str, Any]:
 
 def _actions(actions: Any) -> dict[str, Any]:
     return {
-        "actions": actions.set,
+        "actions": _listed(actions.source),
         "context_dim": actions.context_dim,
         "bounds": actions.bounds,
         "action_dim": actions.action_dim,
