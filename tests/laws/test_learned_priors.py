@@ -180,6 +180,7 @@ def tough(words):
     return "trigger" in words or "batches" in words or isinstance(words.get("memory"), UncertaintyInjection)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.usefixtures("short_fits")
 @pytest.mark.parametrize(
     "words",
@@ -343,6 +344,7 @@ def test_a_kernel_of_which_nothing_is_free_is_in_reward_units(factor, tmp_path):
     assert ours.regularization == pytest.approx(best, rel=0.06)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize("memory", [BackToPrior(0.3), Discount(0.6), SlidingWindow(9)])
 @pytest.mark.parametrize("mean", [0.0, 50.0])

@@ -245,6 +245,7 @@ def nothing(points, time):
     return 0.0 * time
 
 
+@pytest.mark.one_in(10)
 @pytest.mark.parametrize("memory", ["none", *KEEPING, *AGEING])
 @pytest.mark.parametrize("mean", [season, partial(season), lambda X, *, time: season(X, time).numpy()])
 def test_a_mean_on_time_moves_what_is_learned_of_the_rest(mean, memory):
