@@ -91,11 +91,12 @@ def _fixed_global_generator():
 
 @pytest.fixture
 def short_fits(request, monkeypatch):
-    """In the quick suite fits of kernels end after two steps: for laws that hold whatever a fit finds."""
+    """In the quick suite fits of kernels end after two steps of one climb: for laws that hold whatever a fit finds."""
     if is_quick(request.config):
         from torch_kbandits.priors import evidence  # which takes seconds, and pytest-xdist's first process needs it not
 
         monkeypatch.setitem(evidence._OPTIONS, "maxiter", 2)
+        monkeypatch.setattr(evidence, "_MOST_CLIMBS", 1)
 
 
 @pytest.fixture
