@@ -12,6 +12,9 @@ DEMO_INSTALLED := $(VENV)/.demo-installed
 demo: $(DEMO_INSTALLED)
 	$(BIN)/python examples/tune_classifier.py --runs 1 --evaluations 50
 
+# Where bytecode is not written, each process of each run rewrites and compiles all tests: 8 s.
+test test-all: export PYTHONDONTWRITEBYTECODE :=
+
 test: $(INSTALLED)
 	$(BIN)/python -m pytest -m "not slow" -n 2 --dist worksteal -q
 

@@ -49,7 +49,7 @@ def test_the_peak_follows_an_allocation_and_stays_after_it():
     assert peak_bytes() >= before + 2**25
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("name", BANDITS)
 def test_rounds_report_the_dictionary_of_the_bandit(name, environment):
     run = play(BANDITS[name](Arms(environment.arms), CASE, 0), environment, CASE)
@@ -109,7 +109,7 @@ def test_the_variational_round_returns_an_arm(environment):
     assert len(environment.indices(best)) == 1
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("name", arm_memory.PROBES)
 def test_every_memory_probe_says_how_many_points_its_model_had(name, environment):
     size = arm_memory.PROBES[name](environment, arm_memory.Probe(name, 150, 2, CASE, 30))

@@ -119,7 +119,7 @@ def test_a_spec_replays_a_file(tmp_path):
         run_experiment(spec(entry, rounds=31), tmp_path / "more", workers=1)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.filterwarnings("ignore::torch_kbandits.TheoryWarning")
 @pytest.mark.parametrize("name", ["abrupt", "drift", "periodic"])
 def test_named_algorithms_learn_while_little_changes(name):

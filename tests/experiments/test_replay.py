@@ -29,7 +29,7 @@ def logged(policy: np.ndarray, n: int, seed: int = 0) -> LoggedInteractions:
     )
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("policy", [UNIFORM, UNEVEN], ids=["uniform", "uneven"])
 @pytest.mark.parametrize("choice", [[0, 0], [2, 0], [1, 2]])
 def test_the_mean_of_a_fixed_policy_is_unbiased(policy, choice):
@@ -52,6 +52,7 @@ def test_without_the_acceptance_step_an_uneven_log_is_biased():
     assert abs(plain.mean() - value) > 10.0 * np.sqrt(value * (1.0 - value) / len(plain))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("policy", "share"), [(UNIFORM, 1 / 3), (UNEVEN, 0.1)], ids=["uniform", "uneven"])
 def test_the_lowest_propensity_is_the_share_that_matches(policy, share):
     """Binomial with 20,000 trials, within 4.5 deviations, in each context; false alarms below 7e-6 each."""

@@ -47,7 +47,7 @@ def means_of(environment, points: np.ndarray) -> np.ndarray:
     return means[distances.argmin(1)]
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize(("record_every", "batch"), [(1, 1), (7, 1), (50, 1), (4, 3), (1, "rule"), (9, "rule")])
 def test_regret_is_that_of_the_history(record_every, batch):
     environment = build("test-function", function="branin", num_arms=40, standardize=False, seed=3)

@@ -247,7 +247,7 @@ def test_a_missing_file_and_a_binary_one(tmp_path):
         load_spec(tmp_path / "a.toml")
 
 
-@pytest.mark.one_in(8)
+@pytest.mark.one_in(16)
 @pytest.mark.filterwarnings("ignore::torch_kbandits.TheoryWarning")
 @pytest.mark.parametrize("file", SPECS, ids=lambda file: file.stem)
 def test_the_papers_specs_are_valid(file):

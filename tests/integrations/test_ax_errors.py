@@ -20,6 +20,8 @@ DEPENDENT = ChoiceParameterConfig(
     name="model", values=["u", "v"], parameter_type="str", is_ordered=False, dependent_parameters={"u": ["x"]}
 )
 
+ORDERED = ChoiceParameterConfig(name="size", values=[1, 2, 3, 7], parameter_type="int", is_ordered=True)
+
 
 @pytest.mark.parametrize(
     ("parameters", "settings", "message"),
@@ -27,7 +29,11 @@ DEPENDENT = ChoiceParameterConfig(
         (BRANIN, {"objective": "y1, y2"}, r"One metric can be optimised, and the objective has \['y1', 'y2'\]"),
         (BRANIN, {"objective": "y1 + 2*y2"}, "One metric can be optimised"),
         (BRANIN, {"outcomes": ["y2 >= 0.3"]}, "Outcome constraints are not supported yet"),
-        (BRANIN, {"constraints": ["x1 + x2 <= 1"]}, "Constraints on parameters are not supported yet"),
+        (
+            [*UNIT, ORDERED],
+            {"constraints": ["x + size <= 1"]},
+            r"is on the choice\(s\) \['size'\]; what works is linear",
+        ),
         ([DEPENDENT, *UNIT], {}, "'model' is hierarchical.*what works is float and int ranges"),
         (
             [*UNIT, DerivedParameterConfig(name="twice", expression_str="2*x", parameter_type="float")],
@@ -35,7 +41,7 @@ DEPENDENT = ChoiceParameterConfig(
             "'twice' is a DerivedParameter",
         ),
     ],
-    ids=["several objectives", "scalarised", "outcome constraint", "parameter constraint", "hierarchical", "derived"],
+    ids=["several objectives", "scalarised", "outcome constraint", "constraint on a choice", "hierarchical", "derived"],
 )
 def test_experiments_are_refused_before_the_first_trial(parameters, settings, message):
     client = client_of(parameters, **settings)

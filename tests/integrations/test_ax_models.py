@@ -64,7 +64,7 @@ MEMORIES = {
 }
 
 
-@pytest.mark.one_in(7)
+@pytest.mark.one_in(11)
 @pytest.mark.parametrize("known", [False, True], ids=["regularization", "sem"])
 @pytest.mark.parametrize("name", MEMORIES)
 def test_memories_count_trials_as_dense_formulas_do(name, known):

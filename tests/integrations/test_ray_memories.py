@@ -73,7 +73,7 @@ def assert_equal_posteriors(ours, theirs, tolerance=1e-9):
 # ---------------------------------------------------------------- the same arms and posteriors
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize(
     ("rule", "memory", "number", "count"),
     [

@@ -52,6 +52,7 @@ def lost(bandit):
 # ---------------------------------------------------------------- the same arms and posteriors
 
 
+@pytest.mark.usefixtures("short_fits")
 def test_a_prior_that_is_learned_plays_the_same_arms():
     arms = some_arms(40)
     both = [
@@ -145,6 +146,7 @@ def test_stages_on_shards_choose_the_arms_of_one_table(dictionary, memory):
     assert len(bandits[0].history.stages.unique()) > 2
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", ["lb-gp-ucb", "pe-gp-ucb", "hp-gp-ts"])
 def test_families_on_shards_choose_the_arms_of_one_table(name):
     """Workers hold one posterior at a time, which the hypotheses have built in turns."""
@@ -159,6 +161,7 @@ def test_families_on_shards_choose_the_arms_of_one_table(name):
     assert len(bandits[0].history.stages.unique()) > 1
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("exact", [True, False])
 def test_a_draw_in_single_precision_is_one_function_on_all_shards_also_on_one_started_anew(exact):
     arms = some_arms().float()
@@ -306,6 +309,7 @@ def test_the_best_of_shards_is_the_best_of_all(scores, ranks, cuts, beta):
     assert float(overall_best(answers, beta, bound)) == expected
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("seed", range(4))
 def test_what_is_a_tie_depends_on_the_arms_of_all_shards(seed):
     """An arm of huge prior variance, in a shard of its own, makes differences of 1e-6 in the other a rounding."""

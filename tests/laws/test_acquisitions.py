@@ -103,6 +103,7 @@ def test_a_list_of_models_is_followed_too():
         assert difference(acquisition(T.unsqueeze(-2)), expected) < 1e-6
 
 
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("kind", MODELS)
 @pytest.mark.parametrize("name", ACQUISITIONS)
 def test_copies_have_the_same_values_and_a_model_of_their_own(name, kind, few):
@@ -161,6 +162,7 @@ def test_noisy_improvement_of_a_nystrom_posterior_is_refused(kind):
         kind(online(), X, num_fantasies=4)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("kind", ["nystrom", "online"])
 def test_the_gradient_of_a_look_ahead_is_that_of_its_values(kind):
     """Through fantasies too, of which BoTorch's own models lose a part."""

@@ -211,6 +211,7 @@ def test_with_a_column_of_time_old_predictions_have_the_noise_of_old_observation
 # -------------------------------------------------------------------- time passes
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("of_times", [False, True], ids=["column", "times"])
 @pytest.mark.parametrize("make", MODELS)
 def test_as_time_passes_posteriors_follow(make, of_times):
@@ -555,6 +556,7 @@ def test_no_observations_yet():
     assert_posterior(model, queries(), truth(X, Y, expected_noise(Linear(0.03), X), queries()))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("make", MODELS)
 def test_botorchs_own_loop_with_the_time_fixed(make):
     X, Y = spacetime()
@@ -688,7 +690,7 @@ def test_uses_that_make_no_sense_are_named():
 # -------------------------------------------------------------------- paths
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("of_times", [False, True], ids=["column", "times"])
 @pytest.mark.parametrize("make", MODELS)
 def test_paths_are_of_the_ageing_posterior(make, of_times):

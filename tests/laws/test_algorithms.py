@@ -62,7 +62,7 @@ def actions(points):
     return points[:, -2:]
 
 
-@pytest.mark.one_in(21)
+@pytest.mark.one_in(42)
 @pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize(("name", "domain"), WITH_FEW_BOXES)
 def test_replaying_and_loading_give_the_same_next_points(name, domain):
@@ -78,7 +78,7 @@ def test_replaying_and_loading_give_the_same_next_points(name, domain):
     assert difference(play(loaded, rounds), expected) <= tolerance
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(14)
 @pytest.mark.parametrize("name", NAMES)
 def test_a_prior_mean_that_all_rewards_have_changes_no_choice(name):
     def answers(X, time):
@@ -94,7 +94,7 @@ def test_a_prior_mean_that_all_rewards_have_changes_no_choice(name):
     assert difference(ours._belief.moments(ours.history.X)[0] - 50.0, theirs._belief.moments(ours.history.X)[0]) < 1e-9
 
 
-@pytest.mark.one_in(15)
+@pytest.mark.one_in(10)
 @pytest.mark.parametrize(
     ("name", "domain"), [pytest.param(*case, marks=pytest.mark.slow if case[1] == "box" else ()) for case in CASES]
 )
@@ -115,7 +115,7 @@ def test_asking_in_parts_is_asking_at_once(name, domain, rounds):
     assert difference(parts.ask(5, remember=False)[compared], looked) <= tolerance
 
 
-@pytest.mark.one_in(9)
+@pytest.mark.one_in(14)
 @pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize(("name", "domain"), WITH_FEW_BOXES)
 def test_pending_points_are_told_in_any_order(name, domain):
@@ -138,7 +138,7 @@ def test_pending_points_are_told_in_any_order(name, domain):
     assert len(bandit.history.X) == 9
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(10)
 @pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize(("name", "domain"), WITH_FEW_BOXES)
 def test_pending_points_are_taken_into_account(name, domain):
@@ -211,7 +211,7 @@ def test_the_model_and_the_recommendation(name):
     assert float(best) == pytest.approx(float(means.max()), abs=1e-8)
 
 
-@pytest.mark.one_in(12)
+@pytest.mark.one_in(24)
 @pytest.mark.parametrize(
     "name", sorted(set(NAMES) - {"random", "gp-ts", "hp-gp-ts", "pe-gp-ts", "mini-gp-ucb", "sup-kernel-ucb"})
 )

@@ -181,7 +181,7 @@ BANDITS = {
 }  # fmt: skip
 
 
-@pytest.mark.one_in(18)
+@pytest.mark.one_in(36)
 @pytest.mark.parametrize("kind", SOURCES)
 @pytest.mark.parametrize("arms", [FEW, MANY], ids=["few", "many"])
 @pytest.mark.parametrize("name", sorted(BANDITS))
@@ -312,7 +312,7 @@ def test_a_point_told_in_vain_is_not_taken_for_a_row(exact, monkeypatch):
 # ---------------------------------------------------------------- files that change
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("change", ["other numbers", "longer", "gone"])
 @pytest.mark.parametrize("arms", [FEW, MANY], ids=["few", "many"])
 @pytest.mark.parametrize("name", ["bkb", "gp-ucb"])
@@ -538,7 +538,7 @@ REMEMBERED = {
 }
 
 
-@pytest.mark.one_in(5)
+@pytest.mark.one_in(15)
 @pytest.mark.parametrize("rule", [UpperConfidenceRule(), ExpectedImprovementRule(), ProbabilityOfImprovementRule()])
 @pytest.mark.parametrize("name", REMEMBERED)
 def test_under_a_memory_arms_are_those_in_memory_wherever_they_are(name, rule, saved, tmp_path):

@@ -290,6 +290,7 @@ def test_previewed_scores_are_those_of_the_posterior_before():
     assert difference(played.leverage_scores, expected) < 1e-8
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("q", [1, 2, 5])
 def test_asked_arms_maximise_the_botorch_acquisition(q):
     arms, _ = data(50, 2)
@@ -326,6 +327,7 @@ class _Recorder(UpperConfidenceRule):
         return super().on_arms(posterior, beta, seed)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("scale", [1e-9, 1e9])
 def test_units_do_not_matter(scale):
     """Rewards, kernel and λ in other units: the same arms are played."""

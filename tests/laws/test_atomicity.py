@@ -245,6 +245,7 @@ def test_an_interrupt_after_what_changes_something_changes_nothing(case, call, m
     check_interrupts(start, arms, call, lines[([*CASES].index(case) + [*CALLS].index(call)) % 6 :: 6])
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize(
     ("case", "step"), [("gp-ucb on few arms", 23), *(pytest.param(case, 7, marks=pytest.mark.slow) for case in CASES)]
@@ -372,6 +373,7 @@ def test_an_interrupt_while_columns_are_kept():
     assert line > 10
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("num_arms", [150, 600])
 def test_a_draw_after_an_interrupted_set_up_of_draws(num_arms, monkeypatch):
     """Where a kernel has no random features the set-up depends on the dictionary, and is made anew as that grows."""
@@ -506,7 +508,7 @@ def half_done(case, call, part):
     return found
 
 
-@pytest.mark.one_in(8)
+@pytest.mark.one_in(24)
 @pytest.mark.parametrize("call", SWAPS)
 @pytest.mark.parametrize("case", SWAPPED)
 def test_an_interrupted_call_is_done_or_was_never_made(case, call):

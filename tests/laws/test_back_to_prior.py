@@ -47,6 +47,7 @@ def told(bandit):
     return X[:, 1:], y, times
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("least", [None, 0.5])
 def test_the_posterior_is_the_dense_one_at_odd_times(least):
     moments = [0.0, 1.0, 1.0, 2.5, 4.0, 9.0, 9.5, 20.0]

@@ -84,7 +84,7 @@ def same(asked, others):
     return len(asked) == len(others) and all(torch.equal(a, b) for a, b in zip(asked, others, strict=True))
 
 
-@pytest.mark.one_in(15)
+@pytest.mark.one_in(30)
 @pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize("name", sorted(MAKERS))
 @pytest.mark.parametrize("q", [1, 3])
@@ -369,6 +369,7 @@ class _Broken(RidgeLeverageSampling):
         return super().select(played, generator)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize("domain", ["arms", "box"])
 def test_an_error_below_changes_nothing_either(domain):

@@ -46,6 +46,7 @@ def test_the_global_rule_ends_a_batch_when_its_scores_exceed_the_threshold(seed,
     assert sizes[-1] >= sizes[0]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("threshold", [1.5, 3.0])
 def test_the_local_rule_ends_a_batch_when_a_variance_has_shrunk_enough(threshold):
     bandit = bandit_with(LocalBatchRule(threshold))
@@ -71,7 +72,7 @@ def test_local_batches_are_never_shorter_than_global_ones():
         assert torch.equal(shorter.ask(q=None), X[: len(shorter.pending)])
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("dictionary", [None, RidgeLeverageSampling(1.0)])
 @pytest.mark.parametrize("batches", [GlobalBatchRule(2.0), LocalBatchRule(2.0), StayRule(2.0)])
 def test_rewards_told_one_by_one_count_when_the_batch_is_complete(batches, dictionary):
@@ -91,6 +92,7 @@ def test_rewards_told_one_by_one_count_when_the_batch_is_complete(batches, dicti
     assert torch.equal(one_by_one.history.Y, at_once.history.Y)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("batches", [GlobalBatchRule(6.0), LocalBatchRule(6.0), StayRule(3.0)])
 def test_a_state_saved_within_a_batch_continues(batches):
     bandit, twin = bandit_with(batches), bandit_with(batches)

@@ -103,7 +103,7 @@ def size_in_parts(rule):
     return len(told(make(RULES[rule]), PART)[0].inducing_points)
 
 
-@pytest.mark.one_in(7)
+@pytest.mark.one_in(21)
 @pytest.mark.parametrize(("memory", "domain", "rule"), CASES)
 def test_told_at_once_dictionary_and_work_are_those_of_parts(rule, domain, memory):
     bandit, work = told(make(RULES[rule], domain, MEMORIES[memory]), N)
@@ -115,6 +115,7 @@ def test_told_at_once_dictionary_and_work_are_those_of_parts(rule, domain, memor
     assert work <= 8 * N * m
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("memory", [None, Discount(0.99)], ids=repr)
 @pytest.mark.parametrize(
     "domain", [Arms(X[:100].float()), Box(torch.tensor([[0.0, 0.0], [1.0, 1.0]]))], ids=["arms", "box"]
@@ -181,6 +182,7 @@ def test_a_batch_rule_sees_that_many_points_are_a_batch_without_looking_at_all(d
     assert with_batches - work < {"arms": 1.0, "contexts": 4.5}[domain] * 256**2
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("rule", ["fresh", "never", "kors", "capped", "capped kors"])
 def test_a_model_chooses_among_many_observations_at_the_work_of_its_dictionary(rule):
     """Chosen by the rule from the start, or once a model of few points was told them."""

@@ -67,7 +67,7 @@ def has_what_is_there(space, configuration):
 
 
 @given(trees(), SEEDS)
-@examples(150)
+@examples(60)
 def test_configurations_come_back_and_have_just_what_is_there(space, seed):
     points = cube_points(space, seed)
     snapped, decoded = space.snap(points), space.decode(points)

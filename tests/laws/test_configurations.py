@@ -109,7 +109,8 @@ def is_playable(row):
 # -------------------------------------------------------------------- what is asked for
 
 
-@pytest.mark.one_in(10)
+@pytest.mark.usefixtures("short_searches")
+@pytest.mark.one_in(30)
 @pytest.mark.parametrize("name", NAMES)
 def test_every_algorithm_plays_configurations(name):
     bandit = make(name)
@@ -129,7 +130,8 @@ def test_algorithms_of_finitely_many_actions_say_so(name):
         make(name, **({"horizon": 10} if name == "sup-kernel-ucb" else {}))
 
 
-@pytest.mark.one_in(30)
+@pytest.mark.usefixtures("short_searches")
+@pytest.mark.one_in(120)
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: type(rule).__name__)
 @pytest.mark.parametrize("dictionary", [None, RidgeLeverageSampling(2.0)])
 @pytest.mark.parametrize("memory", [None, SlidingWindow(5.0), Discount(0.9), BackToPrior(0.05)])
@@ -206,6 +208,7 @@ def test_random_search_is_uniform_whatever_was_told():
     assert all(("C" in row) == (row["model"] == "svm") for row in rows)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.usefixtures("full_searches")
 @pytest.mark.parametrize("space", [SPACE, LIMITED], ids=["free", "limited"])
 def test_a_search_finds_more_than_thousands_of_points_drawn_at_random(space):
@@ -286,6 +289,7 @@ def test_words_that_make_no_sense_are_refused():
 # -------------------------------------------------------------------- state
 
 
+@pytest.mark.usefixtures("short_searches")
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize("memory", [None, BackToPrior(0.05), SlidingWindow(4.0)])
 def test_saved_loaded_and_replayed_bandits_ask_for_the_same(memory, tmp_path):
@@ -321,6 +325,7 @@ def test_functions_are_given_again(tmp_path):
     assert encoded(again.ask(), bandit.ask()) <= 1e-3
 
 
+@pytest.mark.usefixtures("short_searches")
 def test_asking_in_parts_is_asking_at_once_and_looking_changes_nothing():
     whole, parts = make(), make()
     play(whole, 2)
@@ -333,6 +338,7 @@ def test_asking_in_parts_is_asking_at_once_and_looking_changes_nothing():
 # -------------------------------------------------------------------- contexts
 
 
+@pytest.mark.usefixtures("short_searches")
 def test_configurations_in_a_context():
     bandit = make(context_dim=1, kernel=rbf(0.7))
     asked = []
@@ -354,6 +360,7 @@ def test_configurations_in_a_context():
         bandit.ask()
 
 
+@pytest.mark.usefixtures("short_searches")
 @pytest.mark.one_in(12)
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: type(rule).__name__)
 def test_rules_in_a_context_that_is_dated(rule):
@@ -381,6 +388,7 @@ def tenths(x):
     return torch.cat([(10.0 * x[:, :1]).round() / 10.0, x[:, 1:]], dim=-1)
 
 
+@pytest.mark.usefixtures("short_searches")
 def test_a_cube_with_a_function_that_says_what_may_be_played():
     bandit = algorithms.GPUCB(
         candidates=UnitCube(3, snap=tenths, continuous=[1, 2]), kernel=rbf(0.5), regularization=0.01, beta=1.5, seed=0

@@ -98,6 +98,7 @@ def test_ids_come_back_from_arrays_and_data_frames(as_given):
     assert bandit.pending_ids == ids[:1]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", ["ek-ucb", "k-ucb", "cbbkb"])
 def test_ids_survive_saving(name):
     bandit, twin = make(name), make(name)

@@ -47,7 +47,7 @@ def some_actions(number):
 # ---------------------------------------------------------------- what may be asked for
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("name", NAMES)
 def test_what_is_asked_is_an_action_and_what_is_learned_a_joint_point(name):
     bandit = make(name)
@@ -171,7 +171,7 @@ def test_theorem_widths_read_the_posterior_of_joint_points():
 # ---------------------------------------------------------------- a box of actions
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize("name", [*UPPER, "gp-ts"])
 def test_a_box_of_actions_keeps_the_context_exactly(name):

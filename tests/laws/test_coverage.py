@@ -240,7 +240,7 @@ def count(case: Case, seed: int = 0) -> int:
     return misses_anywhere(case.width, weights, noise, case.noise_variance)
 
 
-@pytest.mark.one_in(9)
+@pytest.mark.one_in(18)
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 def test_theorems_cover_functions_of_bounded_norm(case):
     assert count(case) <= allowed(SIMULATIONS, case.delta)
@@ -252,7 +252,7 @@ def test_bayesian_width_covers_draws_from_the_prior(seed):
     assert misses_of_draws(BayesianGPUCBWidth(len(ARMS), DELTA), seed) <= allowed(DRAWS, DELTA)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("case", WRONG.values(), ids=WRONG.keys())
 def test_a_width_without_a_part_is_caught(case):
     assert count(case) > allowed(SIMULATIONS, case.delta)

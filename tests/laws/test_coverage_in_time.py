@@ -164,7 +164,7 @@ MEMORIES = {
 PROBLEMS = {"noise": (0.5, 0.01, 0.25), "noise, small λ": (0.5, 0.01, 0.0025), "norm": (0.1, 3.0, 1.0)}
 
 
-@pytest.mark.one_in(8)
+@pytest.mark.one_in(24)
 @pytest.mark.parametrize("problem", PROBLEMS.values(), ids=PROBLEMS.keys())
 @pytest.mark.parametrize(("memory", "number"), MEMORIES.values(), ids=MEMORIES.keys())
 def test_memory_width_covers_all_rounds_at_once(memory, number, problem):
@@ -173,7 +173,7 @@ def test_memory_width_covers_all_rounds_at_once(memory, number, problem):
     assert missed(width, memory, noise_scale, norm, level).any(0).sum() <= allowed(DELTA)
 
 
-@pytest.mark.one_in(8)
+@pytest.mark.one_in(16)
 @pytest.mark.parametrize("problem", PROBLEMS.values(), ids=PROBLEMS.keys())
 @pytest.mark.parametrize("memory", [memory for memory, _ in MEMORIES.values()], ids=MEMORIES.keys())
 def test_one_bound_covers_each_round(memory, problem):

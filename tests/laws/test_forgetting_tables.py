@@ -130,7 +130,7 @@ STEPS = st.lists(
 )
 
 
-@pytest.mark.one_in(8)
+@pytest.mark.one_in(16)
 @settings(max_examples=2)
 @given(steps=STEPS, name=st.sampled_from([*MEMORIES]), seed=st.integers(0, 10_000))
 @pytest.mark.parametrize("rule", RULES)
@@ -179,7 +179,7 @@ def test_many_rounds_as_one_that_is_rebuilt(rule, memory):
         assert torch.equal(bandit.inducing_points, other.inducing_points) or rule == "exact"
 
 
-@pytest.mark.one_in(8)
+@pytest.mark.one_in(16)
 @pytest.mark.parametrize("memory", [KeepAll(), SlidingWindow(math.inf), Restart(math.inf), SlidingWindow(60)], ids=repr)
 @pytest.mark.parametrize("rule", ["exact", "fresh", "coupled", "kors"])
 def test_what_forgets_nothing_is_the_static_table(rule, memory):
@@ -336,6 +336,7 @@ def test_a_failed_tell_that_also_forgets_changes_nothing(rule):
     assert torch.equal(bandit.ask(3, time=13.0), twin.ask(3, time=13.0))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("rule", ["exact", "fresh", "kors"])
 def test_a_state_of_which_nothing_counts_any_more_loads(rule):
     """Saved just after the end of a period, before the first reward of the next."""

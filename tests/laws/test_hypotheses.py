@@ -21,6 +21,7 @@ SPACES = {
 MEMORIES = {"all": (KeepAll(), lambda ages: 0.0 * ages + 1.0), "ageing": (Discount(0.7), lambda ages: 0.7**-ages)}
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("dictionary", [None, GreedyDictionary(4)], ids=["exact", "dictionary"])
 @pytest.mark.parametrize("memory", MEMORIES)
 @pytest.mark.parametrize("space", SPACES)

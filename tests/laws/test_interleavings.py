@@ -25,7 +25,7 @@ def make(name, num_arms=100, seed=0, **settings):
     return algorithms.build(name, **words)
 
 
-@pytest.mark.one_in(12)
+@pytest.mark.one_in(24)
 @pytest.mark.parametrize("num_arms", [100, 700])
 @pytest.mark.parametrize("name", ["bkb", "gp-ei", "gp-pi", "gp-ts", "gp-ucb"])
 @pytest.mark.parametrize("stranger", [False, True])
@@ -66,7 +66,7 @@ def test_an_interrupted_ask_leaves_nothing_pending(name, monkeypatch):
     assert torch.equal(bandit.ask(5), expected)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", ["gp-ts", "gp-ucb", "bkb"])
 def test_a_loaded_state_continues_on_many_arms(name):
     """More arms than those whose whole covariance is kept; draws must not depend on the order of the features."""

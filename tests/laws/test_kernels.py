@@ -4,14 +4,14 @@ import numpy as np
 import oracles
 import pytest
 import torch
-from gpytorch.kernels import Kernel, MaternKernel, RBFKernel, ScaleKernel
+from gpytorch.kernels import Kernel, MaternKernel, PolynomialKernel, RBFKernel, ScaleKernel
 from problems import DOUBLE, data, difference, rbf, scaled
 from torch import Tensor
 
 from torch_kbandits import ForgettingKernel, InputError, NystromGP, OnlineGP, WienerKernel
 from torch_kbandits.errors import NotPositiveDefiniteError
 from torch_kbandits.kernels import GroupedKernel, PerActionLinearKernel, PrecomputedKernel, SpaceTimeKernel
-from torch_kbandits.numerics.gram import gram
+from torch_kbandits.numerics.gram import gram, prior_variance
 
 
 def covariance(size: int = 6, rank: int | None = None) -> Tensor:
@@ -21,6 +21,37 @@ def covariance(size: int = 6, rank: int | None = None) -> Tensor:
 
 def points(*indices: int) -> Tensor:
     return torch.tensor(indices, dtype=DOUBLE).unsqueeze(-1)
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        scaled(MaternKernel(nu=2.5, ard_num_dims=3), 2.0),
+        RBFKernel(active_dims=(2, 0)).double(),
+        (
+            scaled(RBFKernel(active_dims=(0,)), 2.0) + MaternKernel(nu=1.5, active_dims=(1, 2)) * PolynomialKernel(2)
+        ).double(),
+        SpaceTimeKernel(rbf(0.4), ForgettingKernel(0.1)).double(),
+    ],
+    ids=["scaled", "of some columns", "sum of products", "in time"],
+)
+def test_values_and_their_gradients_are_those_of_a_call(kernel):
+    """In the points and in the kernel's parameters, to the last bit."""
+    X, weights = data(5, 3)[0].requires_grad_(), data(5, 4, 1)[0]
+    inputs = [X, *kernel.requires_grad_().parameters()]
+    for ours, call in (
+        (gram(kernel, X, weights[:4, :3]), kernel(X, weights[:4, :3]).to_dense()),
+        (prior_variance(kernel, X).unsqueeze(-1), kernel(X, diag=True).unsqueeze(-1)),
+    ):
+        assert torch.equal(ours, call)
+        assert ours.requires_grad == call.requires_grad
+        both = [
+            torch.autograd.grad((weights * values).sum(), inputs, allow_unused=True)
+            for values in (ours, call)
+            if values.requires_grad
+        ]
+        for mine, theirs in zip(*both, strict=True):
+            assert (mine is None and theirs is None) or torch.equal(mine, theirs)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])

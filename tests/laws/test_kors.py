@@ -94,7 +94,7 @@ def played(X, **known):
 # ------------------------------------------------------------------------------------------------ the formula
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("projection", "oversampling", "pool"),
     [(0.05, 0.2, None), (0.2, 1.0, 20), (1e-3, 0.03, None), (50.0, 0.5, None), (20.0, 4.0, 10)],
@@ -164,6 +164,7 @@ def test_the_first_point_is_taken_and_points_without_variance_never_again():
 # ------------------------------------------------------------------------------------------------ the value
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("pool", [None, 20])
 def test_a_restored_sample_equals_the_incremental_one(pool):
     X, uniforms = stream(3_000, seed=2, pool=pool)

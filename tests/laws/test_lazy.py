@@ -130,7 +130,7 @@ def dictionary_rule(name: Literal["fixed", "coupled", "never"], arms: torch.Tens
     return FixedDictionary(arms[:150:6]) if name == "fixed" else RidgeLeverageSampling(3.0, name)
 
 
-@pytest.mark.one_in(8)
+@pytest.mark.one_in(16)
 @pytest.mark.parametrize("dictionary", ["fixed", "coupled", "never"])
 @pytest.mark.parametrize("width", WIDTHS)
 def test_the_arm_of_highest_upper_confidence_bound(dictionary, width):

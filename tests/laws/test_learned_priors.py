@@ -68,7 +68,7 @@ def played(bandit, combination, rounds, factor=1.0, shift=0.0, start=0):
     return torch.cat(chosen)
 
 
-@pytest.mark.one_in(8)
+@pytest.mark.one_in(32)
 @pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize(("factor", "shift"), [(1e6, -3e7), (2.0**-20, 0.0)])
 @pytest.mark.parametrize("memory", ["none", "window", "discount", "prior on time"])
@@ -94,7 +94,7 @@ def test_units_of_columns_change_no_choice():
             bandit.tell(bandit.pending, wavy(small[rows[:1]]))
 
 
-@pytest.mark.one_in(8)
+@pytest.mark.one_in(16)
 @pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize("memory", ["none", "window of observations", "discount", "prior on time"])
 @pytest.mark.parametrize("space", ["arms", "many arms", "box", "actions in a context", "arms in blocks"])
@@ -148,7 +148,7 @@ def test_under_a_window_fits_go_on_at_the_same_pace(tmp_path):
     assert numbers[-3:] == [13, 14, 15]
 
 
-@pytest.mark.one_in(8)
+@pytest.mark.one_in(32)
 @pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize("memory", ["none", "window", "prior on time"])
 @pytest.mark.parametrize("dictionary", ["none", "coupled", "kors"])
@@ -180,6 +180,7 @@ def tough(words):
     return "trigger" in words or "batches" in words or isinstance(words.get("memory"), UncertaintyInjection)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.usefixtures("short_fits")
 @pytest.mark.parametrize(
     "words",
@@ -343,6 +344,7 @@ def test_a_kernel_of_which_nothing_is_free_is_in_reward_units(factor, tmp_path):
     assert ours.regularization == pytest.approx(best, rel=0.06)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize("memory", [BackToPrior(0.3), Discount(0.6), SlidingWindow(9)])
 @pytest.mark.parametrize("mean", [0.0, 50.0])
@@ -410,6 +412,7 @@ def test_a_prior_that_is_known_is_not_learned():
         assert not LearnedPrior(kernel, level, mean).is_known
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.usefixtures("short_fits")
 @pytest.mark.parametrize("memory", [BackToPrior(0.3), Discount(0.6), UncertaintyInjection(Linear(0.4))])
 def test_the_number_of_a_memory_is_learned_and_saved(memory, tmp_path):
@@ -500,7 +503,7 @@ def test_one_word_is_its_parts():
     assert torch.equal(one.ask(4), other.ask(4))
 
 
-@pytest.mark.one_in(8)
+@pytest.mark.one_in(24)
 @pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize("name", NAMES)
 def test_every_algorithm_takes_it(name):

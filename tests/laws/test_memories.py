@@ -99,7 +99,7 @@ def acquired(bandit, points, **words):
 # ---------------------------------------------------------------- what is believed
 
 
-@pytest.mark.one_in(8)
+@pytest.mark.one_in(24)
 @pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize(("domain", "posterior", "name"), sampled(11, DOMAINS, DICTIONARIES, MEMORIES))
 def test_the_posterior_is_that_of_dense_formulas_at_any_time(name, posterior, domain):
@@ -155,6 +155,7 @@ def test_arms_are_those_of_the_dense_upper_bounds(name, posterior):
         bandit.tell(batch, reward(batch) + 0.1 * number, time=now)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", ["window", "quadratic to a limit", "discount"])
 def test_an_acquisition_function_counts_pending_points_as_fresh(name):
     bandit = make(name)
@@ -207,7 +208,7 @@ def test_a_window_that_rolled_on_for_long_is_what_rebuilding_gives():
     check_rolled(10_000)
 
 
-@pytest.mark.one_in(8)
+@pytest.mark.one_in(24)
 @pytest.mark.parametrize("posterior", DICTIONARIES)
 @pytest.mark.parametrize("domain", DOMAINS)
 @pytest.mark.parametrize("name", ["window", "discount", "quadratic to a limit"])
@@ -807,7 +808,7 @@ def test_single_precision(posterior):
         assert single.ask(time=times[-1] + 1.0).dtype == torch.float32
 
 
-@pytest.mark.one_in(8)
+@pytest.mark.one_in(16)
 @pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize("rule", [ExpectedImprovementRule(), ProbabilityOfImprovementRule(), ThompsonRule()], ids=repr)
 @pytest.mark.parametrize("domain", DOMAINS)

@@ -121,7 +121,7 @@ def test_every_algorithm_has_the_word():
         assert "memory:" in inspect.getdoc(algorithms.registry._find(name))
 
 
-@pytest.mark.one_in(8)
+@pytest.mark.one_in(40)
 @pytest.mark.parametrize(("name", "memory", "domain"), cases("arms", "contexts"))
 def test_what_counts_is_what_the_memory_says(name, memory, domain, tmp_path):
     bandit = make(name, memory, domain)

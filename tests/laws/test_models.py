@@ -246,6 +246,7 @@ def test_a_batch_of_models_equals_its_members(q):
         assert difference(posterior.variance[:, b], alone.variance) < 1e-10
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("q", [1, 3])
 @pytest.mark.parametrize("heteroscedastic", [False, True])
 def test_outputs_equal_models_of_their_own(q, heteroscedastic):
@@ -481,6 +482,7 @@ def test_points_of_one_input_may_come_without_their_column(model):
     assert built(X.squeeze(-1)).mean.shape == (12,)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("outputs", [1, 2])
 @pytest.mark.parametrize("model", [NystromGP, OnlineGP])
 def test_fantasies_show_their_inputs_in_the_shape_of_their_batch(model, outputs):

@@ -91,7 +91,7 @@ class Fits:
 # -------------------------------------------------------------------- equal to a fresh model
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("kernel", ["rbf", "matern"])
 @pytest.mark.parametrize("heteroscedastic", [False, True])
 @pytest.mark.parametrize("k", [1, 3, 12])

@@ -54,7 +54,7 @@ class Counted(RBFKernel):
         return super().forward(x1, x2, diag=diag, **words)
 
 
-@pytest.mark.one_in(5)
+@pytest.mark.one_in(20)
 @pytest.mark.parametrize("memory", MEMORIES)
 @pytest.mark.parametrize("dictionary", DICTIONARIES)
 @pytest.mark.parametrize("candidates", CANDIDATES)

@@ -242,6 +242,7 @@ def test_who_never_asks_pays_nothing_and_who_asks_pays_once(monkeypatch):
     assert len(whole) == 1
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("outputs", [1, 2])
 @pytest.mark.parametrize("fixed", [False, True])
 def test_effective_dimensions_are_the_sums_of_the_scores(outputs, fixed):
@@ -507,6 +508,7 @@ def test_t_batches_equal_one_at_a_time(t_shape):
             assert difference(joint, alone.distribution.covariance_matrix) < 1e-12
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("q", [1, 3])
 @pytest.mark.parametrize("outputs", [1, 2])
 def test_a_batch_of_models_equals_its_members(q, outputs):
@@ -558,6 +560,7 @@ def test_outputs_equal_models_of_their_own(heteroscedastic):
         assert difference(conditioned.mean[..., o, None], expected.mean) < 1e-10
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("outputs", [[1], [0, 2]])
 @pytest.mark.parametrize("heteroscedastic", [False, True])
 def test_subsets_of_outputs_go_on(outputs, heteroscedastic):

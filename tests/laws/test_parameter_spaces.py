@@ -101,7 +101,7 @@ def on(space):
 
 
 @given(SPACES, SEEDS)
-@examples(150)
+@examples(60)
 def test_encodings_come_back_exactly(space, seed):
     points = cube_points(space, seed)
     snapped = space.snap(points)
@@ -123,7 +123,7 @@ def test_spaces_at_the_limits_of_double_precision(number):
 
 
 @given(floats(), SEEDS)
-@examples(150)
+@examples(60)
 def test_any_number_of_a_range_moves_by_less_than_a_step_of_the_grid(parameter, seed):
     space = ParameterSpace({"x": parameter})
     generator = torch.Generator().manual_seed(seed)

@@ -43,6 +43,7 @@ def few_features(monkeypatch):
     monkeypatch.setattr(waves, "_FEATURES", 64)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", KERNELS)
 def test_joint_draws_have_the_prior_covariance(name):
     kernel, dense = KERNELS[name]
@@ -68,7 +69,7 @@ class InBlocks:
         return torch.cat([drawn.at(block) for block in self.points.split(37)])
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("kind", [FourierDraws, InBlocks])
 @pytest.mark.parametrize("name", ["matern", "scaled rbf", "rbf"])
 def test_fourier_draws_have_the_prior_covariance(name, kind, few_features):
@@ -104,6 +105,7 @@ def test_waves_in_time_and_space_have_the_covariance_of_the_product(few_features
     assert standardised(sample(draws, 150), 0.0, expected) < 5.0
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("kind", [FourierDraws, InBlocks])
 def test_fourier_draws_know_ard_lengthscales_and_active_dimensions(kind, few_features):
     base = RBFKernel(ard_num_dims=2, active_dims=(2, 0)).double()
@@ -151,6 +153,7 @@ def test_rounding_in_fourier_draws_is_far_below_their_error(offset, spread):
     assert difference(drawn.at(points), in_numpy(drawn, points)) < rounding * float(drawn.amplitudes.sum())
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("dtype", [DOUBLE, torch.float32])
 def test_a_wave_at_a_point_has_the_same_bits_in_whatever_block_and_order_and_on_however_many_threads(dtype):
     points = (10.0 * data(2000, 3)[0]).to(dtype)
@@ -194,7 +197,7 @@ def test_low_rank_draws_are_exact_where_the_rank_is_the_number_of_points():
     assert standardised(sample(draws, 3000), 0.0, dense_matern()) < 5.0
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("rank", [1, 4])
 @pytest.mark.parametrize("first", [None, [7], [3, 8, 3, 1]])
 def test_low_rank_draws_have_exact_marginals_and_are_exact_with_the_first_points(rank, first, monkeypatch):

@@ -49,7 +49,7 @@ def untimed(bandit, points):
     return points[:, 1:] if bandit.candidates.is_timed else points
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(15)
 @pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize("memory", ["none", "window of observations", "discount", "prior on time"])
 @pytest.mark.parametrize("dictionary", ["none", "coupled", "kors"])
@@ -73,7 +73,7 @@ def test_what_is_learned_is_what_was_not_expected(space, dictionary, memory, tmp
     assert difference(shown.variance, plain.variance) < 1e-8
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(9)
 @pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize("rule", ["upper bound", "expected improvement", "Thompson", "stages"])
 @pytest.mark.parametrize(
@@ -204,6 +204,7 @@ def test_a_point_that_is_no_arm_needs_a_function():
     assert len(ours.history.Y) == 0
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     "mean", [2.5, MEANS["values"], profile, linear_mean()], ids=["number", "values", "function", "mean"]
 )
@@ -244,6 +245,7 @@ def nothing(points, time):
     return 0.0 * time
 
 
+@pytest.mark.one_in(10)
 @pytest.mark.parametrize("memory", ["none", *KEEPING, *AGEING])
 @pytest.mark.parametrize("mean", [season, partial(season), lambda X, *, time: season(X, time).numpy()])
 def test_a_mean_on_time_moves_what_is_learned_of_the_rest(mean, memory):

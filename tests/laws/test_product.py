@@ -49,7 +49,7 @@ REMEDIES = {
 }
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize("reason", RIGHTLY)
 def test_doing_what_the_message_says_helps(reason, tmp_path):

@@ -281,6 +281,7 @@ def test_the_uniforms_of_a_bandit_are_kept():
         assert 8 <= len(dictionaries[-1]) <= 32
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("resampling", ["coupled", "never"])
 def test_a_batch_told_in_parts_is_a_batch_told_at_once(resampling):
     whole, parts = (bkb(resampling, name="bbkb", regularization=0.01, threshold=1.5) for _ in range(2))

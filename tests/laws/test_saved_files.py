@@ -263,7 +263,7 @@ def failing(monkeypatch, where, code):
     monkeypatch.setattr(Path, "open", open_full)
 
 
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EACCES, errno.EIO, errno.EROFS])
 @pytest.mark.parametrize("where", ["open", "first", "middle", "fsync", "replace"])
 def test_a_failed_write_leaves_the_old_file_and_nothing_else(where, code, tmp_path, monkeypatch):

@@ -95,7 +95,7 @@ def test_every_algorithm_goes_on_in_a_new_process(domain, names, tmp_path):
         assert difference(theirs, play(bandit, rounds)) <= tolerance, name
 
 
-@pytest.mark.one_in(8)
+@pytest.mark.one_in(16)
 @pytest.mark.parametrize("name", NAMES)
 def test_all_of_the_state_and_of_the_configuration_comes_back(name, tmp_path):
     bandit = make(name)
@@ -277,6 +277,7 @@ def test_pieces_within_pieces(width, dictionary, tmp_path):
     assert torch.equal(play(loaded, 10), play(bandit, 10))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["double", "single"])
 def test_arms_in_a_file_are_looked_for_where_they_were(dtype, tmp_path):
     file = tmp_path / "arms.npy"

@@ -1,5 +1,6 @@
 """Stages of any posterior: with dictionaries, memories, batches and arms that are not in memory, beside dense ones."""
 
+from copy import deepcopy
 from math import inf
 
 import numpy as np
@@ -141,7 +142,7 @@ def checked_rounds(bandit, memory, count, first=0, q=2):
     return compared
 
 
-@pytest.mark.one_in(10)
+@pytest.mark.one_in(60)
 @pytest.mark.parametrize("space", SPACES)
 @pytest.mark.parametrize("posterior", ["exact", "fresh", "kors"])
 @pytest.mark.parametrize("memory", ["none", "window", "window of observations", "discount", "prior on time"])
@@ -151,7 +152,7 @@ def test_the_choices_are_those_of_dense_posteriors_of_what_counts_in_each_stage(
     assert set(bandit.history.stages.tolist()) >= {1, 2}
 
 
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize("space", ["arms", "arms in blocks", "contexts"])
 @pytest.mark.parametrize("posterior", ["exact", "fresh"])
 @pytest.mark.parametrize("rule", [GlobalBatchRule(3.0), LocalBatchRule(2.0)], ids=["global", "local"])
@@ -165,6 +166,7 @@ def test_what_a_batch_rule_holds_counts_in_its_stage(space, posterior, rule):
     assert torch.cat(held).max() > 0
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("posterior", ["exact", "fresh"])
 @pytest.mark.parametrize("space", ["arms", "contexts"])
 def test_a_batch_ends_by_the_scores_of_the_stages_that_learn_it(space, posterior):
@@ -221,14 +223,14 @@ def assert_same(ours, theirs):
         assert torch.equal(mine, other)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("rule", [FixedDictionary(SIX), RidgeLeverageSampling(1e9)], ids=["fixed", "all selected"])
 @pytest.mark.parametrize("memory", ["none", "window", "linear"])
 def test_with_all_points_in_the_dictionaries_it_is_the_exact_one(rule, memory):
     assert_same(played(make(memory=memory), 15), played(make(memory=memory, dictionary=rule), 15))
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("memory", ["none", "window", "discount", "prior on time"])
 @pytest.mark.parametrize("posterior", ["exact", "fresh"])
 def test_many_arms_in_blocks_are_chosen_as_those_in_memory(memory, posterior):
@@ -244,6 +246,7 @@ def test_rows_that_are_equal_share_what_one_is_told():
     assert len(played(make(Arms(twice)), 16).X.unique(dim=0)) <= 6
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("posterior", ["exact", "fresh", "coupled", "kors"])
 def test_what_is_known_of_everything_is_what_a_bandit_without_stages_knows(posterior):
     """Also its dictionary: stages draw from addresses of their own."""
@@ -293,7 +296,7 @@ ONGOING = {
 }
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(20)
 @pytest.mark.parametrize("space", ["arms in blocks", "contexts"])
 @pytest.mark.parametrize("case", ONGOING)
 def test_saved_loaded_and_replayed_ones_go_on_alike(case, space, tmp_path):
@@ -329,6 +332,13 @@ def test_what_is_loaded_shares_no_memory_with_the_state():
     assert torch.equal(bandit.ask(3, remember=False), expected)
 
 
+@pytest.fixture(scope="module")
+def of_nine_rounds():
+    bandit = make(posterior="kors")
+    played(bandit, 9)
+    return bandit.state_dict()
+
+
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
@@ -343,10 +353,8 @@ def test_what_is_loaded_shares_no_memory_with_the_state():
         (lambda state: state["stages"][0].update(dictionary_weights=torch.ones(1, dtype=DOUBLE)), "saved weights"),
     ],
 )
-def test_damaged_dictionaries_of_stages_are_refused(damage, message):
-    bandit, fresh = make(posterior="kors"), make(posterior="kors")
-    played(bandit, 9)
-    state = bandit.state_dict()
+def test_damaged_dictionaries_of_stages_are_refused(of_nine_rounds, damage, message):
+    fresh, state = make(posterior="kors"), deepcopy(of_nine_rounds)
     damage(state)
     with pytest.raises(StateMismatchError, match=message):
         fresh.load_state_dict(state)

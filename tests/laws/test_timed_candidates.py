@@ -69,7 +69,7 @@ def play(bandit, moments, q=1):
     return asked
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(10)
 @pytest.mark.parametrize("dictionary", ["exact", "fresh"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_posterior_is_that_of_the_product_kernel_and_ask_maximises_it(kind, dictionary):
@@ -192,7 +192,7 @@ def test_what_candidates_are_made_of_is_kept(tmp_path):
     assert torch.equal(loaded.history.X, bandit.history.X)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("described", SAME)
 @pytest.mark.parametrize("dictionary", ["exact", "kors"])
 def test_saved_and_loaded_it_goes_on_however_it_is_described(described, dictionary, tmp_path):
@@ -216,6 +216,7 @@ def test_states_of_timed_actions_are_what_they_were():
     assert set(window.candidates.describe()) == {"arms"}
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("rule", [GlobalBatchRule(60.0), LocalBatchRule(40.0)])
 def test_a_batch_told_at_one_time_is_learned_alike_in_one_call_and_in_many(rule):
     at_once, one_by_one = (make(Arms(ARMS), batches=rule) for _ in range(2))
@@ -248,6 +249,7 @@ def test_points_are_known_again_whenever_they_are_told():
     assert bandit.history.times[-1] == 3.0
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "words",
     [
@@ -272,6 +274,7 @@ def test_bandits_that_adapt_take_any_candidates(words, tmp_path):
     assert torch.equal(loaded.ask(), bandits[0].ask())
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("candidates", SAME["arms"][::3])
 def test_priors_on_time_and_other_memories_may_be_chosen_from(candidates):
     """Each is in force as if it were alone: a window takes what it keeps for a function that stays."""

@@ -79,7 +79,7 @@ def play_in(surroundings, case, rounds=5, folder=None):
 
 
 @pytest.mark.usefixtures("short_searches")
-@pytest.mark.one_in(8)
+@pytest.mark.one_in(32)
 @pytest.mark.parametrize(
     "case", [*NAMES, "fitted 3", pytest.param("bkb box", marks=pytest.mark.slow), "gp-ucb box", "gp-ts box"]
 )
@@ -259,7 +259,7 @@ def test_a_process_that_is_forked_does_not_wait_for_a_lock_held_before():
 
 
 @pytest.mark.usefixtures("short_searches")
-@pytest.mark.one_in(8)
+@pytest.mark.one_in(16)
 @pytest.mark.parametrize("kind", ["bkb", "igp-ucb", "bkb contexts", "gp-ts box", "et-gp-ucb", "fitted 10"])
 @pytest.mark.parametrize(
     "copied", [copy, deepcopy, lambda bandit: loads(dumps(bandit))], ids=["copy", "deep", "pickle"]

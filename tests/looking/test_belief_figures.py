@@ -70,6 +70,7 @@ def labels(figure):
     return [text.get_text() for legend in legends for text in legend.get_texts()]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("coordinate", [0, 2, "x2"])
 def test_a_line_is_the_dense_posterior_with_the_others_fixed(coordinate):
     bandit = told(bkb())
@@ -186,6 +187,7 @@ def test_a_plane_has_the_mean_and_the_deviation():
     assert f"dictionary ({len(bandit.inducing_points)}" in " ".join(labels(figure))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("memory", [None, BackToPrior(0.2)], ids=["lasting", "in time"])
 def test_a_line_in_a_context_is_in_the_units_of_its_column(memory):
     context = ColumnSpec([Number("hours", 1.0, 8.0, log=True), Category("channel", ["app", "web"])])
@@ -223,7 +225,7 @@ def test_a_line_in_a_context_is_in_the_units_of_its_column(memory):
         plot_line(shop)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("memory", [None, BackToPrior(0.2)], ids=["lasting", "in time"])
 @pytest.mark.parametrize("candidates", [None, contextual.box()], ids=["set", "box"])
 def test_the_recommended_action_is_that_of_the_bandit(candidates, memory):

@@ -64,7 +64,7 @@ def look(bandit, **words):
 QUICK = {"bbkb", "bkb", "bob-gp-ucb", "ek-ucb", "gp-ts", "gp-ucb", "lin-ucb", "sparq-gp-ucb", "sw-gp-ucb", "tv-gp-ucb"}
 
 
-@pytest.mark.one_in(8)
+@pytest.mark.one_in(16)
 @pytest.mark.parametrize(
     "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in algorithms.names()]
 )
@@ -160,6 +160,7 @@ def test_the_present_time():
     assert bandit.now == 4.0
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("memory", [None, BackToPrior(0.05)])
 def test_named_parameters_are_shown_by_their_names(memory):
     space = ParameterSpace({"rate": Float(1e-4, 1.0, log=True), "kind": Categorical(["a", "b", "c"])})

@@ -105,6 +105,7 @@ def test_kernel_ucb_sums_over_a_joint_batch():
     assert difference(acquisition(T), alone) < 1e-12
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("make", [exact, model, lambda: model(**KINDS["heteroscedastic"])])
 def test_pending_points_shrink_the_band_and_leave_the_mean(make):
     m, pending = make(), torch.tensor([[0.2, 0.9], [0.7, 0.1]], dtype=DOUBLE)
@@ -177,6 +178,7 @@ def test_a_bad_beta_is_named(beta):
 # -------------------------------------------------------------------- optimisers
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("kind", sorted(KINDS))
 @pytest.mark.parametrize("name", sorted(ANALYTIC))
 def test_optimize_acqf_one_point(name, kind):
@@ -188,7 +190,7 @@ def test_optimize_acqf_one_point(name, kind):
     assert float(value) >= float(acquisition(grid.unsqueeze(-2)).detach().max()) - 1e-6
 
 
-@pytest.mark.one_in(8)
+@pytest.mark.one_in(16)
 @pytest.mark.parametrize("kind", sorted(KINDS))
 @pytest.mark.parametrize("name", sorted(BATCH))
 def test_batches_one_after_another(name, kind):
@@ -535,6 +537,7 @@ def test_paths_honour_the_prior_mean_the_noise_and_the_inputs():
     assert bool(((sampled_variance - expected).abs() < 0.10 * expected + 0.05).all())
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.filterwarnings("ignore:Data .outcome observations. is not standardized")
 @pytest.mark.parametrize("batch", [(), (3,)])
 @pytest.mark.parametrize("outputs", [1, 2])

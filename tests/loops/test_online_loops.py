@@ -109,7 +109,7 @@ def test_pending_points_shrink_the_band_as_if_they_were_observed(kind):
     assert difference(acquisition(T), without) == 0.0
 
 
-@pytest.mark.one_in(8)
+@pytest.mark.one_in(16)
 @pytest.mark.parametrize("kind", sorted(KINDS))
 @pytest.mark.parametrize("name", sorted(ACQUISITIONS))
 def test_optimize_acqf_one_point(name, kind):
@@ -158,7 +158,7 @@ def test_max_posterior_sampling():
 # -------------------------------------------------------------------- fantasies
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("make", [built, told])
 @pytest.mark.parametrize("used", [False, True])
 def test_knowledge_gradients_equal_botorchs(make, used):
@@ -186,6 +186,7 @@ def test_knowledge_gradient_in_a_loop():
     assert bool(torch.isfinite(value))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("kind", sorted(KINDS))
 @pytest.mark.parametrize("batch", [(), (3,)])
 def test_fantasies_equal_conditioning_by_hand(kind, batch):
@@ -207,7 +208,7 @@ def test_fantasies_equal_conditioning_by_hand(kind, batch):
 # -------------------------------------------------------------------- fitting
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("make", [built, told])
 @pytest.mark.parametrize("kind", ["homoscedastic", "heteroscedastic"])
 def test_fitting_equals_botorchs_and_clears_the_factors(kind, make):
@@ -364,6 +365,7 @@ def test_paths_honour_the_prior_mean_the_noise_and_the_inputs():
     assert bool(((sampled_variance - expected).abs() < 0.142 * expected + 0.05).all())
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.filterwarnings("ignore:Data .outcome observations. is not standardized")
 @pytest.mark.parametrize("batch", [(), (3,)])
 @pytest.mark.parametrize("outputs", [1, 2])

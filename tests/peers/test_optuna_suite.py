@@ -6,7 +6,7 @@ from optuna.testing import pytest_samplers as theirs
 from torch_kbandits.integrations.optuna import KernelBanditSampler
 
 
-@pytest.mark.usefixtures("short_fits")
+@pytest.mark.usefixtures("short_searches")
 @pytest.mark.filterwarnings("default")  # of Optuna's own tests, which meet warnings that are errors in ours
 class TestKernelBanditSampler(
     theirs.BasicSamplerTestCase, theirs.RelativeSamplerTestCase, theirs.SingleOnlySamplerTestCase
@@ -22,3 +22,5 @@ class TestKernelBanditSampler(
     test_combination_of_different_distributions_objective = pytest.mark.one_in(5)(
         theirs.BasicSamplerTestCase.test_combination_of_different_distributions_objective
     )
+    test_single_parameter_objective = pytest.mark.one_in(3)(theirs.BasicSamplerTestCase.test_single_parameter_objective)
+    test_dynamic_range_objective = pytest.mark.one_in(3)(theirs.BasicSamplerTestCase.test_dynamic_range_objective)

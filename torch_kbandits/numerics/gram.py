@@ -17,14 +17,14 @@ def gram(kernel: Kernel, X: Tensor, other: Tensor | None = None) -> Tensor:
 
     Without ``other`` the rows of X stand against themselves. Cost: O(n m d) for most kernels.
     """
-    if torch.is_grad_enabled() or X.dim() != 2 or not _is_plain(kernel):
+    others = X if other is None else other
+    if X.dim() != 2 or others.dim() != 2 or not _is_plain(kernel):
         return to_dense(cast(Tensor, kernel(X, other)))
     # What the call ends up with, without the lazy tensor on the way, which takes longer than few points do.
-    other = X if other is None else other
     columns = cast(Tensor | None, kernel.active_dims)
     if columns is not None:
-        X, other = X[:, columns], other[:, columns]
-    return to_dense(cast(Tensor, kernel.forward(X, other, diag=False)))
+        X, others = X[:, columns], others[:, columns]
+    return to_dense(cast(Tensor, kernel.forward(X, others, diag=False)))
 
 
 def border(kernel: Kernel, X: Tensor, k: int) -> tuple[Tensor, Tensor]:
@@ -46,7 +46,7 @@ def border(kernel: Kernel, X: Tensor, k: int) -> tuple[Tensor, Tensor]:
 
 def prior_variance(kernel: Kernel, X: Tensor) -> Tensor:
     """Return k(x, x) for the rows of X (..., n, d), (..., n)."""
-    if torch.is_grad_enabled() or X.dim() != 2 or not _is_plain(kernel):
+    if X.dim() != 2 or not _is_plain(kernel):
         return to_dense(cast(Tensor, kernel(X, diag=True)))
     columns = cast(Tensor | None, kernel.active_dims)
     X = X if columns is None else X[:, columns]

@@ -53,6 +53,21 @@ class InitialAdapter(RandomAdapter):
 
     __init__ = _checked(RandomAdapter.__init__)
 
+    def gen(
+        self,
+        n: int,
+        search_space: SearchSpace | None = None,
+        optimization_config: OptimizationConfig | None = None,
+        pending_observations: dict[str, list[ObservationFeatures]] | None = None,
+        fixed_features: ObservationFeatures | None = None,
+        model_gen_options: dict[str, Any] | None = None,
+    ) -> GeneratorRun:
+        """Return n new points; the arguments are those of the base class, by which Ax knows what to give."""
+        check_fixed(_parameters(fixed_features), self._search_space)
+        return super().gen(
+            n, search_space, optimization_config, pending_observations, fixed_features, model_gen_options
+        )
+
     def _gen(
         self,
         n: int,
@@ -62,7 +77,6 @@ class InitialAdapter(RandomAdapter):
         optimization_config: OptimizationConfig | None,
         model_gen_options: dict[str, Any] | None,
     ) -> GenResults:
-        check_fixed(_parameters(fixed_features), self._search_space)
         options = dict((model_gen_options or {}).get(Keys.AX_ACQUISITION_KWARGS, {}))
         pool = options.get("pool")
         if pool is None:

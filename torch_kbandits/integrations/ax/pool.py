@@ -86,10 +86,10 @@ class CandidatePool:
         return type(self)({name: _cast(space.parameters[name], values) for name, values in self.columns.items()})
 
     def matching(self, fixed: Mapping[str, Any], space: SearchSpace) -> Tensor:
-        """Return the numbers (k,) of the rows that agree with fixed parameters, k >= 1.
+        """Return the numbers (k,) of the rows that agree with fixed parameters and keep all constraints, k >= 1.
 
         Raises:
-            InputError: if a parameter is neither a column nor fixed, or no row agrees.
+            InputError: if a parameter is neither a column nor fixed, or no row agrees or keeps the constraints.
         """
         needed = [name for name, parameter in space.parameters.items() if not isinstance(parameter, FixedParameter)]
         absent = [name for name in needed if name not in self.columns and name not in fixed]
@@ -106,6 +106,14 @@ class CandidatePool:
             raise InputError(
                 f"No row of candidates has the fixed parameters {dict(fixed)}. Leave the columns of a context out of "
                 "candidates if every row may be tried in every context."
+            )
+        constraints = space.parameter_constraints
+        if constraints:
+            agrees &= np.array([all(each.check({**row, **fixed}) for each in constraints) for row in self.rows])
+        if not agrees.any():
+            raise InputError(
+                f"No row of candidates keeps the constraints {constraints} with the fixed parameters {dict(fixed)}: "
+                "add rows that do."
             )
         return torch.from_numpy(agrees.nonzero()[0])
 

@@ -1,7 +1,7 @@
 """What experiments these strategies take, checked before the first trial."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 from ax.core.experiment import Experiment
 from ax.core.parameter import ChoiceParameter, FixedParameter, Parameter, RangeParameter
@@ -19,17 +19,19 @@ def check_space(space: SearchSpace) -> None:
     """Refuse a search space that is not taken.
 
     Raises:
-        InputError: if a parameter is of another kind, or there are constraints on them.
+        InputError: if a parameter is of another kind, or a constraint on them is no inequality of ranges.
     """
     for parameter in space.parameters.values():
         wrong = _what_is_wrong(parameter)
         if wrong is not None:
             raise InputError(f"The parameter {parameter.name!r} is {wrong}; what works is {_TAKEN}.")
-    if space.parameter_constraints:
-        raise InputError(
-            f"Constraints on parameters are not supported yet: {space.parameter_constraints}. With candidates=, list "
-            "the parameterizations that keep them."
-        )
+    for constraint in space.parameter_constraints:
+        others = [name for name in constraint.constraint_dict if not isinstance(space.parameters[name], RangeParameter)]
+        if constraint.is_equality or others:
+            raise InputError(
+                f"The constraint {constraint} is {f'on the choice(s) {others}' if others else 'an equality'}; what "
+                "works is linear inequalities of ranges. With candidates=, list the parameterizations that keep it."
+            )
 
 
 def check_objective(experiment: Experiment) -> None:
@@ -57,7 +59,7 @@ def check_fixed(fixed: Mapping[str, Any], space: SearchSpace) -> Mapping[str, An
     """Return fixed parameters if the search space has them.
 
     Raises:
-        InputError: if one is no parameter, or has a value outside the space.
+        InputError: if one is no parameter, or has a value outside the space, or they leave no way to keep a constraint.
     """
     for name, value in fixed.items():
         if name not in space.parameters:
@@ -66,7 +68,20 @@ def check_fixed(fixed: Mapping[str, Any], space: SearchSpace) -> Mapping[str, An
             )
         if not space.parameters[name].validate(value):
             raise InputError(f"fixed_parameters has {name!r} = {value!r}, outside {space.parameters[name]}.")
+    for constraint in space.parameter_constraints:
+        if not constraint.check(
+            {name: _least(space, fixed, name, w) for name, w in constraint.constraint_dict.items()}
+        ):
+            raise InputError(
+                f"fixed_parameters {dict(fixed)} break the constraint {constraint}, whatever the other parameters are."
+            )
     return fixed
+
+
+def _least(space: SearchSpace, fixed: Mapping[str, Any], name: str, weight: float) -> float:
+    """Return the value of a range that makes its term of a constraint least."""
+    parameter = cast(RangeParameter, space.parameters[name])
+    return float(fixed.get(name, parameter.lower if weight > 0.0 else parameter.upper))
 
 
 def _what_is_wrong(parameter: Parameter) -> str | None:
