@@ -98,7 +98,9 @@ def test_scores_are_those_of_cross_validation_and_the_best_is_refitted():
 
 
 def test_clone_words_and_saving():
-    search = KernelBanditSearchCV(Tunable(), SPACE, n_iter=3, num_initial=2, cv=2, beta=1.0, random_state=0)
+    search = KernelBanditSearchCV(
+        Tunable(), SPACE, n_iter=3, num_initial=2, algorithm="ek-ucb", cv=2, beta=1.0, random_state=0
+    )
     copy = clone(search).set_params(n_iter=4, estimator__noise=0.1)
     assert (copy.n_iter, copy.beta, copy.estimator.noise) == (4, 1.0, 0.1)
     assert search.get_params()["estimator__noise"] == 0.0
