@@ -28,7 +28,7 @@ class Sizes:
     """What is run. Seeds are of the problem, its noise and the sampler; each problem has its own number of trials."""
 
     trials: int | None = None
-    seeds: tuple[int, ...] = tuple(range(200, 210))
+    seeds: tuple[int, ...] = tuple(range(300, 310))
     problems: tuple[str, ...] = tuple(PROBLEMS)
 
 

@@ -1,5 +1,6 @@
 """The bandit behind a tuner: a named algorithm under a prior that is learned."""
 
+from dataclasses import replace
 from typing import Any
 
 from torch_kbandits.algorithms import registry
@@ -13,9 +14,14 @@ from torch_kbandits.priors import LearnedPrior
 #: 0.34.
 LARGEST_DICTIONARY = 400
 
+#: See ``LearnedPrior``.
+_REFIT_SHARE = 0.1
+
 
 def tuning_bandit(algorithm: str, candidates: Candidates, prior: LearnedPrior, *, seed: int, **settings: Any) -> Bandit:
     """Return a bandit that was told nothing. A dictionary that can be capped is, at 400 points, without a word.
+
+    Its prior is fitted anew whenever there are a tenth more rewards: evaluations are dearer than fits.
 
     Args:
         algorithm: a registry name.
@@ -33,4 +39,5 @@ def tuning_bandit(algorithm: str, candidates: Candidates, prior: LearnedPrior, *
         words = {"max_dictionary": LARGEST_DICTIONARY, "when_full": "stop"} | words
         if known["oversampling"].default is None:  # exact unless it is said
             words = {"oversampling": 1.0} | words
+    prior = replace(prior, refit_share=_REFIT_SHARE)
     return registry.build(algorithm, candidates=candidates, prior=prior, seed=seed, **words)

@@ -20,6 +20,10 @@ from torch_kbandits.spaces import ParameterSpace
 #: So many of the latest failed trials stay pending, each at the cost of a hallucination in every suggestion.
 _FAILED = 20
 
+#: So often a trial is spread like the first ones: a search may have settled for too little, and a prior that is fitted
+#: only to where it led knows little of the rest.
+_SPREAD_EVERY = 8
+
 #: What stands for a finished trial: its number, and when it ended, which differs from one study to the next.
 Mark = tuple[int, datetime | None]
 
@@ -123,7 +127,7 @@ class StudyBelief:
         """
         self.bandit.forget()
         self.learn(other for other in trials if other.state.is_finished())
-        if self.bandit.num_told < self.num_initial:
+        if self.bandit.num_told < self.num_initial or trial.number % _SPREAD_EVERY == 0:
             # By the trial's number: if its evaluation fails, the next one is elsewhere.
             first = self.space.sample(1, generator_for(self.seed, 0, "first trials"), first=trial.number)
             return self.space.decode(first)[0]

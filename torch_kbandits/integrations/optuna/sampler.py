@@ -63,6 +63,7 @@ class KernelBanditSampler(BaseSampler):
         clock: the time of the memory: "trials", counted as they are learned, or "dates", in seconds.
         clip: whether values far worse than the others count as less far; see ``LearnedPrior``.
         n_startup_trials: trials learned before the bandit plays, at least 2; until then points cover the space evenly.
+            Later every eighth trial still does.
         pruned: "learn" pruned trials, at their last intermediate value, but no better than the median of the completed
             trials and no worse than the worst of them; or "ignore" them.
         failed: "ignore" failed trials, as Optuna's samplers do; the latest only count as pending. Or "worst", to learn
