@@ -9,7 +9,7 @@ from interrupts import Interrupt
 from problems import DOUBLE, matern, on_a_cube
 from scipy.stats import wilcoxon
 
-from torch_kbandits import Bandit, DictionaryFullError, StateMismatchError
+from torch_kbandits import Bandit, DictionaryFullError, LearnedPrior, StateMismatchError, UnitCube, algorithms
 from torch_kbandits.memory import SlidingWindow
 
 BRANIN = Branin(negate=True).double()
@@ -111,7 +111,9 @@ def test_it_beats_random_search_on_branin(algorithm, seeds):
     """
     differences = []
     for seed in seeds:
-        bandit = play(on_a_cube(algorithm=algorithm, seed=seed), 40, branin, noise=0.1)
+        bandit = play(
+            algorithms.build(algorithm, candidates=UnitCube(2), prior=LearnedPrior(), seed=seed), 40, branin, noise=0.1
+        )
         drawn = torch.rand(40, 2, generator=torch.Generator().manual_seed(seed), dtype=DOUBLE)
         differences.append(float(branin(bandit.history.X).max() - branin(drawn).max()))
     assert wilcoxon(differences, alternative="greater").pvalue < 0.01, differences
