@@ -49,7 +49,6 @@ def test_less_regret_than_random_search(objective, least, share, first):
 
 
 @pytest.mark.slow
-@pytest.mark.xfail(reason="four trials after the design are ahead in two of five seeds")
 @pytest.mark.usefixtures("short_searches")
 def test_a_few_trials_are_enough_to_beat_random_search_on_a_peak():
     """Five of five seeds; by chance with probability 1/32."""
