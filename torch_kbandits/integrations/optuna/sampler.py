@@ -58,7 +58,8 @@ class KernelBanditSampler(BaseSampler):
         algorithm: a registry name of the bandit, such as "gp-ei", "ek-ucb" or "gp-ts".
         beta: the multiplier of the standard deviation, or a ``Width``; 1 unless given, where the algorithm takes one.
         kernel: a GPyTorch kernel on the encoded space, or a function that makes one from the number of coordinates; its
-            free parameters are fitted, and one without any is in units of values squared; ``default_kernel`` with a length scale for each parameter unless given.
+            free parameters are fitted, and one without any is in units of values squared; ``default_kernel`` with a
+            length scale for each parameter unless given.
         memory: which trials count, where the objective changes, such as ``SlidingWindow(100)``.
         clock: the time of the memory: "trials", counted as they are learned, or "dates", in seconds.
         clip: whether values far worse than the others count as less far; see ``LearnedPrior``.
