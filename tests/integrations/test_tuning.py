@@ -2,14 +2,18 @@
 
 import warnings
 
+import numpy as np
 import pytest
 import torch
 from botorch.test_functions import Branin
 from interrupts import Interrupt
 from problems import DOUBLE, matern, on_a_cube
-from scipy.stats import wilcoxon
+from scipy.stats import loguniform, uniform, wilcoxon
+from studies import parameters, quick, study_with
+from tunable import Tunable
 
 from torch_kbandits import Bandit, DictionaryFullError, LearnedPrior, StateMismatchError, UnitCube, algorithms
+from torch_kbandits.integrations.sklearn import KernelBanditSearchCV
 from torch_kbandits.memory import SlidingWindow
 
 BRANIN = Branin(negate=True).double()
@@ -97,6 +101,40 @@ def test_only_playable_points_are_asked_for_and_the_best_is_found():
         assert torch.equal(grid(x), x)
         bandit.tell(x, reward(x))
     assert bandit.recommend()[0].tolist() == pytest.approx([0.7, 0.0, 1.0])
+
+
+def tried_by_optuna(best):
+    """What 18 trials try, the first four to fill the space, where a value is the better the nearer."""
+
+    def objective(trial):
+        return -abs(trial.suggest_float("rate", 0.0, 1.0) - best) - abs(trial.suggest_float("noise", 0.0, 1.0) - best)
+
+    study = study_with(quick())
+    study.optimize(objective, n_trials=18)
+    return parameters(study)
+
+
+def tried_by_scikit_learn(best, **words):
+    """The same of a search."""
+
+    def score(estimator, X, y):
+        return -abs(np.log10(estimator.rate) + 4.0 * best) - abs(estimator.noise - best)
+
+    space = {"rate": loguniform(1e-4, 1.0), "noise": uniform(0.0, 1.0)}
+    words = {"n_iter": 18, "num_initial": 4, "cv": 2, "random_state": 0, "refit": False, "scoring": score} | words
+    X, y = np.arange(20.0).reshape(10, 2), np.tile([0, 1], 5)
+    return KernelBanditSearchCV(Tunable(), space, **words).fit(X, y).cv_results_["params"]
+
+
+@pytest.mark.usefixtures("short_searches")
+@pytest.mark.parametrize(
+    "tried",
+    [tried_by_optuna, tried_by_scikit_learn, lambda best: tried_by_scikit_learn(best, batch_size=3)],
+    ids=["optuna", "scikit-learn", "in threes"],
+)
+def test_every_eighth_evaluation_is_chosen_whatever_was_seen(tried):
+    pairs = zip(tried(0.1), tried(0.9), strict=True)
+    assert [number for number, (one, other) in enumerate(pairs) if one == other] == [0, 1, 2, 3, 8, 16]
 
 
 @pytest.mark.slow

@@ -17,6 +17,21 @@ LARGEST_DICTIONARY = 400
 #: See ``LearnedPrior``.
 _REFIT_SHARE = 0.1
 
+#: So often an evaluation is spread like the first ones: a search may have settled for too little, and a prior that is
+#: fitted only to where it led knows little of the rest.
+_SPREAD_EVERY = 8
+
+
+def is_spread(number: int, num_told: int, num_initial: int) -> bool:
+    """Say whether an evaluation covers the space evenly, whatever was learned: the first ones and every eighth later.
+
+    Args:
+        number: of the evaluation, counted from 0.
+        num_told: how many rewards the bandit was told.
+        num_initial: how many it is told before it chooses.
+    """
+    return num_told < num_initial or number % _SPREAD_EVERY == 0
+
 
 def tuning_bandit(algorithm: str, candidates: Candidates, prior: LearnedPrior, *, seed: int, **settings: Any) -> Bandit:
     """Return a bandit that was told nothing. A dictionary that can be capped is, at 400 points, without a word.

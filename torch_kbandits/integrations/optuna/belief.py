@@ -14,15 +14,12 @@ from torch import Tensor
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.errors import InputError
 from torch_kbandits.integrations.optuna.trees import Tree
+from torch_kbandits.integrations.tuning import is_spread
 from torch_kbandits.numerics.random import generator_for
 from torch_kbandits.spaces import ParameterSpace
 
 #: So many of the latest failed trials stay pending, each at the cost of a hallucination in every suggestion.
 _FAILED = 20
-
-#: So often a trial is spread like the first ones: a search may have settled for too little, and a prior that is fitted
-#: only to where it led knows little of the rest.
-_SPREAD_EVERY = 8
 
 #: What stands for a finished trial: its number, and when it ended, which differs from one study to the next.
 Mark = tuple[int, datetime | None]
@@ -127,7 +124,7 @@ class StudyBelief:
         """
         self.bandit.forget()
         self.learn(other for other in trials if other.state.is_finished())
-        if self.bandit.num_told < self.num_initial or trial.number % _SPREAD_EVERY == 0:
+        if is_spread(trial.number, self.bandit.num_told, self.num_initial):
             # By the trial's number: if its evaluation fails, the next one is elsewhere.
             first = self.space.sample(1, generator_for(self.seed, 0, "first trials"), first=trial.number)
             return self.space.decode(first)[0]

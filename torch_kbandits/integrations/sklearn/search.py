@@ -1,7 +1,7 @@
 """The search over parameters that a kernelized bandit makes."""
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from os import PathLike
 from typing import Any, Self
 
@@ -20,8 +20,7 @@ from torch_kbandits.integrations.sklearn.distributions import SearchSpace
 from torch_kbandits.integrations.sklearn.identity import classes_in, described, described_data
 from torch_kbandits.integrations.sklearn.sequential import Evaluate, FixedSplits, SequentialSearchCV
 from torch_kbandits.integrations.sklearn.untried import Untried
-from torch_kbandits.integrations.tuning import tuning_bandit
-from torch_kbandits.numerics.random import generator_for
+from torch_kbandits.integrations.tuning import is_spread, tuning_bandit
 from torch_kbandits.priors import LearnedPrior, default_kernel
 
 
@@ -29,8 +28,8 @@ class KernelBanditSearchCV(SequentialSearchCV):
     """A search over parameters by cross-validation, in which a kernelized bandit chooses what to evaluate.
 
     It is used as ``RandomizedSearchCV`` is and leaves the same attributes. The first configurations fill the space
-    evenly. From then on a bandit whose prior is learned chooses, ``batch_size`` of them at a time, and learns their
-    mean test scores; see ``LearnedPrior``. No configuration is evaluated twice.
+    evenly, and so does every eighth one later. The others are chosen by a bandit whose prior is learned, ``batch_size``
+    of them at a time, which learns their mean test scores; see ``LearnedPrior``. No configuration is evaluated twice.
 
     A configuration one of whose fits failed is told a score as bad as any seen. Scores far below the others count as
     less far below: what matters is which are good.
@@ -147,11 +146,10 @@ class KernelBanditSearchCV(SequentialSearchCV):
         if self.checkpoint is not None and self.random_state is None:
             raise InputError("checkpoint= needs a random_state, by which the search is known when it goes on.")
         self.space_ = SearchSpace.of(self.param_distributions)
-        untried = Untried(self.space_.space)
-        sizes = size, num_initial, batch_size = self._sizes(untried.count)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        untried = Untried(self.space_.space, seed)
+        sizes = size, num_initial, batch_size = self._sizes(untried.count)
         bandit = self.bandit_ = self._made(untried, max(2, num_initial), seed)
-        generator = generator_for(seed, 0, "design")
         kept = SearchCheckpoint(self.checkpoint, {} if self.checkpoint is None else self._identity(sizes, seed))
         earlier, splits.expected = iter(kept.batches), kept.splits
 
@@ -160,10 +158,11 @@ class KernelBanditSearchCV(SequentialSearchCV):
             before = untried.tried
             if bandit is None or bandit.num_told == 0:
                 wanted = num_initial - len(scores)
-                points = untried.sample(min(wanted if wanted > 0 else batch_size, size - len(scores)), generator)
+                points = untried.sample(min(wanted if wanted > 0 else batch_size, size - len(scores)))
                 untried.add(points)
             else:
-                points = _ask(bandit, min(batch_size, size - len(scores)), untried)
+                numbers = range(len(scores), min(len(scores) + batch_size, size))
+                points = _chosen(bandit, numbers, num_initial, untried)
             batch = next(earlier, None)
             if batch is None:
                 evaluated = evaluate(self.space_.decode(points))
@@ -241,13 +240,17 @@ class KernelBanditSearchCV(SequentialSearchCV):
         return int(super()._select_best_index(refit, refit_metric, results))
 
 
-def _ask(bandit: Bandit, q: int, untried: Untried) -> torch.Tensor:
-    """Return q different points (q, d), pending; one by one, so that each knows of those before."""
-    asked = []
-    for _ in range(q):
-        asked.append(bandit.ask())
-        untried.add(asked[-1])
-    return torch.cat(asked)
+def _chosen(bandit: Bandit, numbers: Iterable[int], num_initial: int, untried: Untried) -> torch.Tensor:
+    """Return the different points (q, d) of the evaluations of q numbers, pending; each knows of those before."""
+    chosen = []
+    for number in numbers:
+        if is_spread(number, bandit.num_told, num_initial):
+            chosen.append(untried.sample(1))
+            bandit.mark_pending(chosen[-1])
+        else:
+            chosen.append(bandit.ask())
+        untried.add(chosen[-1])
+    return torch.cat(chosen)
 
 
 def _warn_of_other_choices(path: Any) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torch_kbandits.numerics.random import generator_for
 from torch_kbandits.spaces import Categorical, Float, Integer, Parameter, ParameterSpace
 
 #: Spaces of at most so many configurations are listed.
@@ -21,12 +22,15 @@ class Untried:
 
     Args:
         space: the search space.
+        seed: addresses what is sampled.
 
     Cost: O(n k d) for n points and k configurations tried; where the space is listed n is its size.
     """
 
-    def __init__(self, space: ParameterSpace) -> None:
+    def __init__(self, space: ParameterSpace, seed: int) -> None:
         self.space = space
+        self.seed = seed
+        self._num_sampled = 0
         self.tried = torch.zeros(0, space.dimension, dtype=torch.float64)
         self.count = _count(space)
         self._listed = self._all() if self.count <= _LISTED else None
@@ -43,12 +47,19 @@ class Untried:
         """Count encodings (n, d) as tried."""
         self.tried = torch.cat([self.tried, points])
 
-    def sample(self, n: int, generator: torch.Generator) -> Tensor:
-        """Return the encodings (m, d) of at most n different configurations not tried, evenly spread; m >= 1."""
-        drawn = self.space.sample(n, generator)
+    def sample(self, n: int) -> Tensor:
+        """Return the encodings (m, d) of at most n different configurations not tried, evenly spread; m >= 1.
+
+        Those of one call after another are spread like those of one.
+        """
+        drawn = self.space.sample(n, generator_for(self.seed, 0, "design"), first=self._num_sampled)
+        self._num_sampled += n
         kept = drawn[self._fresh(drawn)]
         first = [row for row in range(len(kept)) if not bool((kept[:row] == kept[row]).all(-1).any())]
-        return kept[first] if first else self(drawn)[:1]
+        if first:
+            return kept[first]
+        others = self(drawn)
+        return others[[int(torch.cdist(drawn[:1], others).argmin())]]
 
     def _fresh(self, points: Tensor) -> Tensor:
         return ~(points.unsqueeze(1) == self.tried).all(-1).any(-1)
