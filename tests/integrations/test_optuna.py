@@ -28,6 +28,7 @@ from torch_kbandits.integrations.optuna.distributions import space_of
 from torch_kbandits.integrations.optuna.trees import tree_of
 from torch_kbandits.integrations.tuning import tuning_bandit
 from torch_kbandits.memory import BackToPrior, SlidingWindow
+from torch_kbandits.priors import learned
 from torch_kbandits.priors.fitting import default_kernel
 
 pytestmark = pytest.mark.usefixtures("short_searches")
@@ -213,6 +214,34 @@ def test_a_study_goes_on_with_a_new_sampler_as_it_would_have_with_the_old():
         play(parts, unsteady, 3, catch=ArithmeticError)
         parts.sampler = quick()
     assert parameters(parts) == parameters(whole)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [{}, {"failed": "worst", "memory": SlidingWindow(12)}, {"memory": SlidingWindow(3600.0), "clock": "dates"}],
+    ids=["all", "window", "dates"],
+)
+def test_an_old_study_is_read_with_one_fit_as_by_one_who_followed_it(words, monkeypatch):
+    def objective(trial):
+        value = peak(trial)
+        if trial.number == 6:
+            raise ArithmeticError
+        if trial.number % 5 == 4:
+            trial.report(value, 0)
+            raise optuna.TrialPruned
+        return value
+
+    study = study_with(quick(**words))
+    play(study, objective, 14, catch=ArithmeticError)
+    *old, last = study.trials
+    fits = []
+    fit = learned.fit_evidence
+    monkeypatch.setattr(learned, "fit_evidence", lambda *args, **words: fits.append(args) or fit(*args, **words))
+    study = study_with(quick(**words))
+    study.add_trials(old)
+    assert next_parameters(study, peak) == last.params
+    assert len(fits) == 1
+    assert belief_of(study).bandit.num_told == (13 if "failed" in words else 12)
 
 
 def test_seeds_matter_and_none_is_random():

@@ -5,7 +5,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 from optuna.trial import FrozenTrial, TrialState
@@ -16,6 +16,8 @@ from torch_kbandits.errors import InputError
 from torch_kbandits.integrations.optuna.trees import Tree
 from torch_kbandits.integrations.tuning import is_spread
 from torch_kbandits.numerics.random import generator_for
+from torch_kbandits.observations.clock import Clock
+from torch_kbandits.observations.ledger import History
 from torch_kbandits.spaces import ParameterSpace
 
 #: So many of the latest failed trials stay pending, each at the cost of a hallucination in every suggestion.
@@ -98,19 +100,21 @@ class StudyBelief:
     def learn(self, finished: Iterable[FrozenTrial]) -> None:
         """Tell the bandit the finished trials that it does not know.
 
+        Those of an old study are replayed, which makes of all fits the last alone; see ``Bandit.replay``.
+
         Raises:
-            InputError: if one has constraints.
+            InputError: if one has constraints; then nothing is told.
         """
         new = [trial for trial in finished if mark(trial) not in self.read]
-        for trial in sorted(new, key=lambda trial: (trial.datetime_complete or datetime.min, trial.number)):
-            refuse_constraints(trial)
-            point, reward = self._point(trial), self._reward(trial)
-            if point is not None and reward is not None:
-                self.bandit.tell(point, reward, time=trial.datetime_complete if self.reading.dates else None)
-                self._numbers.append(trial.number)
-                if trial.state == TrialState.COMPLETE:
-                    bisect.insort(self._completed, reward)
-            self.read.add(mark(trial))
+        found = self._found(sorted(new, key=lambda trial: (trial.datetime_complete or datetime.min, trial.number)))
+        if self.bandit.num_told or len(found) < 2:
+            for each in found:
+                self.bandit.tell(each.point, each.reward, time=self._time(each.trial))
+                self._note([each])
+        else:
+            self.bandit.replay(self._history(found))
+            self._note(found)
+        self.read.update(map(mark, new))
 
     def suggest(
         self, trial: FrozenTrial, trials: Sequence[FrozenTrial], suggested: Mapping[int, Mapping[str, Any]]
@@ -140,6 +144,36 @@ class StudyBelief:
         best = self.bandit.recommend(time=self._not_before_the_last(datetime.now()))
         return self._numbers[self.bandit.candidates.actions(self.bandit.history.X).index(best)]
 
+    def _found(self, ended: Sequence[FrozenTrial]) -> list["_Found"]:
+        """Return what there is to learn of trials, in the order in which they ended."""
+        completed, found = list(self._completed), list[_Found]()
+        for trial in ended:
+            refuse_constraints(trial)
+            point, reward = self._point(trial), self._reward(trial, completed)
+            if point is not None and reward is not None:
+                found.append(_Found(trial, point, reward))
+                if trial.state == TrialState.COMPLETE:
+                    bisect.insort(completed, reward)
+        return found
+
+    def _history(self, found: Sequence["_Found"]) -> History:
+        """Return trials as the rounds of a bandit that is told one after another."""
+        X, rounds = torch.cat([each.point for each in found]), torch.arange(len(found))
+        times = [Clock().moved_to(self._time(each.trial), number).now for number, each in enumerate(found)]
+        return History(X, X.new_tensor([each.reward for each in found]), rounds, times=X.new_tensor(times))
+
+    def _note(self, found: Sequence["_Found"]) -> None:
+        """Note trials of which the bandit was told."""
+        for each in found:
+            self._numbers.append(each.trial.number)
+            if each.trial.state == TrialState.COMPLETE:
+                bisect.insort(self._completed, each.reward)
+            self.read.add(mark(each.trial))
+
+    def _time(self, trial: FrozenTrial) -> datetime | None:
+        """Return when a trial ended; None where time is counted in trials."""
+        return trial.datetime_complete if self.reading.dates else None
+
     def _failed(self, trials: Sequence[FrozenTrial]) -> list[FrozenTrial]:
         """Return trials that failed and were not learned: their points stay pending, to be tried last again."""
         if self.reading.failed != "ignore":
@@ -160,9 +194,14 @@ class StudyBelief:
         except InputError:  # one is missing, or an enqueued value is outside its range, which Optuna lets pass
             return None
 
-    def _reward(self, trial: FrozenTrial) -> float | None:
-        """Return the reward of a finished trial, or None if it is not to be learned."""
-        worst = self._completed[0] if self._completed else None
+    def _reward(self, trial: FrozenTrial, completed: Sequence[float]) -> float | None:
+        """Return the reward of a finished trial, or None if it is not to be learned.
+
+        Args:
+            trial: that ended.
+            completed: the rewards of the completed trials that ended before, ascending.
+        """
+        worst = completed[0] if completed else None
         if trial.state == TrialState.FAIL:
             return worst if self.reading.failed == "worst" else None
         if trial.value is None or (trial.state == TrialState.PRUNED and self.reading.pruned == "ignore"):
@@ -172,8 +211,8 @@ class StudyBelief:
             return reward
         if worst is None:
             return None
-        middle = (len(self._completed) - 1) // 2
-        best = self._completed[-1 if trial.state == TrialState.COMPLETE else middle]
+        middle = (len(completed) - 1) // 2
+        best = completed[-1 if trial.state == TrialState.COMPLETE else middle]
         return min(max(reward, worst), best)
 
     def _not_before_the_last(self, time: datetime) -> datetime | None:
@@ -181,3 +220,11 @@ class StudyBelief:
         if not self.reading.dates:
             return None
         return max((ended for _, ended in self.read if ended is not None and ended > time), default=time)
+
+
+class _Found(NamedTuple):
+    """What there is to learn of a trial: its point (1, d), and its reward."""
+
+    trial: FrozenTrial
+    point: Tensor
+    reward: float
