@@ -159,7 +159,7 @@ def test_what_does_not_fit_is_refused():
         (lambda: BackToPrior(0.1, 1.0), "least_correlation must lie strictly between 0 and 1"),
         (lambda: Timed(ARMS), "candidates must be"),
         (lambda: Timed(TimedActions(ARMS)), "know the time already"),
-        (lambda: Timed(Scattered(ARMS)), "The arms of Scattered are not read here"),
+        (lambda: Timed(Scattered(ARMS)), "The arms of Scattered are not read here.*a mean= that does not"),
         (lambda: Bandit(memory=BackToPrior(0.1), batches=StayRule(), **still), "a time that the points know"),
         (lambda: algorithms.MiniGPUCB(candidates=ARMS, beta=1.0, memory=BackToPrior(0.1), **WORDS), "a time that"),
         (lambda: algorithms.DMSTVGPUCB(candidates=ARMS, rates=0.1, **WORDS), "rates must be several rates"),

@@ -5,10 +5,10 @@ import pytest
 import torch
 from gpytorch.kernels import RBFKernel, ScaleKernel
 
-from torch_kbandits import Bandit, ContextualActions, ForgettingKernel, LearnedPrior, algorithms
+from torch_kbandits import Bandit, ContextualActions, ForgettingKernel, InputError, LearnedPrior, algorithms
 from torch_kbandits.candidates import Arms, Timed
-from torch_kbandits.kernels import SpaceTimeKernel
-from torch_kbandits.memory import SlidingWindow
+from torch_kbandits.kernels import SpaceTimeKernel, WienerKernel
+from torch_kbandits.memory import BackToPrior, SlidingWindow
 from torch_kbandits.priors import default_kernel
 
 DOUBLE = torch.float64
@@ -101,6 +101,26 @@ def test_it_goes_with_contexts_dictionaries_memories_fits_and_files(candidates, 
     bandit.save(tmp_path / "bandit.kb")
     again = Bandit.load(tmp_path / "bandit.kb")
     assert torch.equal(again.ask(time=6.0, **context), bandit.ask(time=6.0, **context))
+
+
+def expected(X, time):
+    return torch.zeros_like(X[..., 0])
+
+
+@pytest.mark.parametrize("candidates", [Arms(ARMS), Timed(Arms(ARMS))], ids=["arms", "timed"])
+@pytest.mark.parametrize("words", [{"memory": BackToPrior(0.1)}, {"mean": expected}], ids=["memory", "mean"])
+def test_what_takes_the_kernel_of_one_time_refuses_others(words, candidates):
+    """A memory that is a prior on time, or a mean, for which a kernel would take a column of space for the time."""
+    words = {"candidates": candidates, "beta": BETA, "seed": 0} | words
+    for kernel in (own() + common(), default_kernel(1) + common(), ScaleKernel(own())):
+        with pytest.raises(InputError, match=r"would take a column of space for the time.*leave out that memory"):
+            algorithms.GPUCB(kernel=kernel, regularization=NOISE, **words)
+    with pytest.raises(InputError, match="SpaceTimeKernel in ScaleKernel would take"):
+        algorithms.GPUCB(
+            prior=LearnedPrior(own(), mean=words.pop("mean", None)), **{"memory": BackToPrior(0.1)} | words
+        )
+    with pytest.raises(InputError, match="WienerKernel in ProductKernel would take"):
+        SpaceTimeKernel(RBFKernel() * WienerKernel(active_dims=(1,)), ForgettingKernel(OWN))
 
 
 def regret(seed, kernel):

@@ -20,6 +20,7 @@ from torch_kbandits import (
     InputError,
     LearnedPrior,
     Prior,
+    StateMismatchError,
     algorithms,
     fit_prior,
 )
@@ -29,6 +30,7 @@ from torch_kbandits.bandit.adaptation import ResidualTrigger
 from torch_kbandits.bandit.batches import GlobalBatchRule
 from torch_kbandits.errors import KernelBanditWarning
 from torch_kbandits.memory import BackToPrior, Discount, Linear, Restart, SlidingWindow, UncertaintyInjection
+from torch_kbandits.priors import default_kernel
 
 #: LinUCB has a kernel of its own, a family kernels that are given, and SparQ needs λ.
 FAMILIES = ("lb-gp-ucb", "pe-gp-ucb", "pe-gp-ts", "hp-gp-ts")
@@ -173,6 +175,32 @@ def test_the_state_is_a_function_of_the_history(space, dictionary, memory, tmp_p
             twin = bandit_of(it, tmp_path)
             twin.load_state_dict(ours.state_dict())
             assert torch.equal(played(other, it, 4, start=13), played(twin, it, 4, start=13))
+
+
+@pytest.mark.parametrize(
+    ("saved", "here", "said"),
+    [
+        (("raw_outputscale",), (), "saved raw_outputscale, here nothing"),
+        ((), ("base_kernel.raw_lengthscale",), "saved nothing, here base_kernel.raw_lengthscale"),
+        (("raw_outputscale",), ("base_kernel.raw_lengthscale",), "saved raw_outputscale, here base_kernel.raw"),
+        (
+            (),
+            ("base_kernel.raw_lengthscale", "raw_outputscale"),
+            "saved nothing, here base_kernel.raw_lengthscale, raw_outp",
+        ),
+    ],
+)
+def test_a_state_is_refused_where_other_parameters_of_the_kernel_are_free(saved, here, said):
+    def bandit(fixed):
+        kernel = default_kernel(2)
+        for name, parameter in kernel.named_parameters():
+            parameter.requires_grad_(name not in fixed)
+        return Bandit(candidates=Arms(ARMS), prior=LearnedPrior(kernel), width=ConstantWidth(1.5), seed=0)
+
+    state = bandit(saved).state_dict()
+    bandit(saved).load_state_dict(state)
+    with pytest.raises(StateMismatchError, match=f"prior.kernel.fixed: {said}"):
+        bandit(here).load_state_dict(state)
 
 
 def tough(words):

@@ -446,6 +446,9 @@ class Pieces:
         config |= {f"candidates.{key}": value for key, value in self.candidates.describe().items()}
         if isinstance(self.prior, LearnedPrior):
             describe_value("prior", self.prior, config)
+            own = () if self.prior.kernel is None else self.prior.kernel.named_parameters()
+            if fixed := [name for name, parameter in own if not parameter.requires_grad]:
+                config["prior.kernel.fixed"] = ", ".join(sorted(fixed))
         else:
             config |= describe_kernel(self.prior.kernel) | {"regularization": self.prior.regularization}
             if not _is_nothing(self.prior.mean):

@@ -37,7 +37,7 @@ class Timed(Candidates):
             raise InputError(
                 f"The arms of {type(candidates).__name__} are not read here, and as points that know the time all of "
                 "them are new in every round: give Arms, or take a memory that is no prior on time, such as "
-                "SlidingWindow(500)."
+                "SlidingWindow(500), and a mean= that does not depend on the time."
             )
         self.untimed = candidates
         self.context_dim = 1 + candidates.context_dim

@@ -11,7 +11,10 @@ from linear_operator import to_dense
 from torch import Tensor
 
 from torch_kbandits import checks
+from torch_kbandits.errors import InputError
+from torch_kbandits.kernels.forgetting import ForgettingKernel
 from torch_kbandits.kernels.numberless import NumberlessKernel
+from torch_kbandits.kernels.wiener import WienerKernel
 from torch_kbandits.numerics.waves import wave_frequencies
 
 
@@ -22,10 +25,13 @@ class SpaceTimeKernel(NumberlessKernel):
     its columns from 0 and need not know of time.
 
     Args:
-        space_kernel: any kernel on d columns; a copy is kept.
+        space_kernel: any kernel on d columns, none of which is the time; a copy is kept.
         time_kernel: a kernel on one column; a copy is kept.
         kwargs: of every GPyTorch kernel: ``active_dims``, of which the first is the time; ``batch_shape``, beside those
             of the two kernels.
+
+    Raises:
+        InputError: if a part is no kernel, or a kernel on time is a part of that on space.
 
     Cost: that of both.
     """
@@ -33,6 +39,7 @@ class SpaceTimeKernel(NumberlessKernel):
     def __init__(self, space_kernel: Kernel, time_kernel: Kernel, **kwargs: Any) -> None:
         checks.instance("space_kernel", space_kernel, Kernel, "a GPyTorch kernel")
         checks.instance("time_kernel", time_kernel, Kernel, "a GPyTorch kernel")
+        _refuse_time(space_kernel)
         super().__init__(**kwargs)
         self.space_kernel, self.time_kernel = deepcopy(space_kernel), deepcopy(time_kernel)
 
@@ -46,6 +53,19 @@ class SpaceTimeKernel(NumberlessKernel):
         times = self.time_kernel(x1[..., :1], x2[..., :1], diag=diag)
         places = self.space_kernel(x1[..., 1:], x2[..., 1:], diag=diag)
         return self.in_batch(to_dense(times) * to_dense(places), diag)
+
+
+def _refuse_time(kernel: Kernel) -> None:
+    """Refuse a kernel on space with a part that would take one of its columns for the time."""
+    for part in kernel.modules():
+        if isinstance(part, (SpaceTimeKernel, ForgettingKernel, WienerKernel)):
+            raise InputError(
+                f"A kernel on space, without the time, is wanted, and {type(part).__name__} in {type(kernel).__name__} "
+                "would take a column of space for the time. A memory that is a prior on time, BackToPrior, and a mean "
+                "that depends on time take the kernel of the function at one time. Where a kernel on time is added to "
+                "others leave out that memory, give candidates=Timed(...), and put its ε into "
+                "SpaceTimeKernel(space, ForgettingKernel(ε)) + on_time."
+            )
 
 
 @wave_frequencies.register

@@ -227,9 +227,9 @@ def _time_kernel(forgetting: float) -> ForgettingKernel:
 
 def _on_time(kernel: Kernel, in_time: ForgettingKernel) -> SpaceTimeKernel:
     """Return the prior covariance of points that know the time, of these kernels and not of copies."""
-    joint = SpaceTimeKernel(kernel, in_time)
+    space, time = kernel, in_time
     if isinstance(kernel, SpaceTimeKernel):
-        joint.space_kernel, joint.time_kernel = kernel.space_kernel, kernel.time_kernel * in_time
-    else:
-        joint.space_kernel, joint.time_kernel = kernel, in_time
+        space, time = kernel.space_kernel, kernel.time_kernel * in_time
+    joint = SpaceTimeKernel(space, time)
+    joint.space_kernel, joint.time_kernel = space, time
     return joint
