@@ -6,7 +6,7 @@ import numpy as np
 import oracles
 import pytest
 import torch
-from gpytorch.means import ConstantMean
+from gpytorch.means import ConstantMean, Mean
 from gpytorch.priors import LogNormalPrior
 from problems import DOUBLE, data, difference, rbf
 from product import ARMS, DICTIONARIES, MANY, MEMORIES, Combination, Loop
@@ -431,6 +431,40 @@ def test_rewards_far_from_a_known_prior_are_said_to_be():
     ours = Bandit(candidates=Arms(ARMS), prior=prior, width=ConstantWidth(1.5), memory=Discount(0.9), seed=0)
     with pytest.warns(KernelBanditWarning, match="and 0 ± 1.05 was expected"):
         ours.tell(ARMS[:3], 1000.0 + ARMS[:3, 0])
+
+
+def profile_of(points):
+    return -40.0 * (points - ARMS[5]).square().sum(-1)
+
+
+class Profile(Mean):
+    def forward(self, x):
+        return profile_of(x)
+
+
+@pytest.mark.usefixtures("short_fits")
+@pytest.mark.parametrize("memory", [None, BackToPrior(0.1)], ids=["no memory", "prior on time"])
+@pytest.mark.parametrize("mean", [profile_of, profile_of(ARMS), Profile()], ids=["function", "values", "module"])
+def test_a_mean_that_says_where_to_look_is_heard_from_the_first_round_on(mean, memory):
+    """Where it is right, the best arm is played first, and none of the worst half among the first ten."""
+    ours = Bandit(candidates=Arms(ARMS), prior=LearnedPrior(mean=mean), width=ConstantWidth(1.0), memory=memory, seed=0)
+    values, ranks = profile_of(ARMS), []
+    for _ in range(10):
+        x = ours.ask()
+        ranks.append(int((values > profile_of(x)).sum()))
+        ours.tell(x, profile_of(x))
+    assert ranks[0] == 0
+    assert max(ranks) < len(ARMS) // 2
+
+
+@pytest.mark.parametrize("mean", [None, 40.0, ConstantMean()], ids=["none", "number", "module"])
+def test_a_mean_that_is_a_number_says_nothing_of_where_to_look(mean):
+    ours, other = (
+        Bandit(candidates=Arms(ARMS), prior=LearnedPrior(mean=each), width=ConstantWidth(1.0), seed=0)
+        for each in (None, mean)
+    )
+    assert torch.equal(ours.ask(10), other.ask(10))
+    assert len(ours.pending.unique(dim=0)) == min(10, len(ARMS))
 
 
 def test_a_prior_that_is_known_is_not_learned():

@@ -687,7 +687,7 @@ class Bandit(Undisturbed):
     def _rule_in(self, standing: Standing, num_pending: int = 0) -> AcquisitionRule:
         """Return how the next point is chosen when so many are pending: spread until there is a prior to speak of."""
         learning, number = self._pieces.learning, standing.ledger.num_learned
-        if learning is None or learning.is_known or number >= learning.num_initial:
+        if learning is None or learning.says_where or number >= learning.num_initial:
             return self._acquisition
         return SpreadRule(number + num_pending, seed_for(self.seed, 0, "spread"))
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import torch
 from gpytorch.kernels import Kernel
+from gpytorch.means import ConstantMean
 from torch import Tensor
 
 from torch_kbandits import checks
@@ -96,7 +97,8 @@ class LearnedPrior:
 
     What is given is taken in reward units and stays as it is: λ, the mean, and a kernel of which no parameter is free.
     With all three only the memory's number is left to learn. Then no point is spread: from the first round on the
-    algorithm plays with them and with the memory as it is given.
+    algorithm plays with them and with the memory as it is given. Nor is one where the mean is no number, but a value
+    for each arm or a function: it says where to look.
 
     A value: what a bandit fitted is ``bandit.prior``. A ``KernelBanditWarning`` says once what is odd about a fit of 50
     rewards or more: a column that explains nothing or whose length scale is too short, no noise, a kernel that explains
@@ -118,7 +120,8 @@ class LearnedPrior:
             rewards. A warning says so the first time. Under a memory nothing is clipped, since the level of rewards
             may change, nor under a mean that is given.
         num_initial: rewards before the first fit, at least 2. Until then points are spread, unless kernel, λ and mean
-            are known.
+            are known or the mean is no number. Then the algorithm plays with units that are fitted to two rewards or
+            more and, where it is not known, the kernel to start from.
         refit_share: the prior is fitted again once the rewards since the last fit are this share of those that counted.
 
     Raises:
@@ -164,6 +167,11 @@ class LearnedPrior:
     def is_known(self) -> bool:
         """Whether kernel, λ and mean are known, so that only the memory's number is learned."""
         return self._knows_kernel and self.regularization is not None and self.mean is not None
+
+    @property
+    def says_where(self) -> bool:
+        """Whether it says before any reward where to look: all is known, or a mean that differs from point to point."""
+        return self.is_known or not (self.mean is None or isinstance(self.mean, (float, ConstantMean)))
 
     @property
     def _knows_kernel(self) -> bool:
