@@ -31,7 +31,7 @@ from torch_kbandits.numerics.gram import check_kernel, prior_mean, prior_varianc
 from torch_kbandits.numerics.random import generator_for
 from torch_kbandits.observations.clock import Clock
 from torch_kbandits.observations.ledger import History
-from torch_kbandits.priors import Family, LearnedPrior, Prior
+from torch_kbandits.priors import Family, LearnedPrior, Prior, given_prior
 from torch_kbandits.priors.means import depends_on_time, mean_over
 
 #: In single precision a regularization below this fraction of the prior variance drowns in rounding.
@@ -391,10 +391,7 @@ class Pieces:
 
     def _check_family(self) -> None:
         """Refuse a family with what it has no meaning for."""
-        if isinstance(self.prior, LearnedPrior):
-            raise InputError(
-                "A family has hypotheses that are given, so none is learned: give a Prior, or leave out the family."
-            )
+        given_prior(self.prior)
         given = {"memories": self.memories, "advice": self.advice}
         if others := [name for name, piece in given.items() if piece is not None]:
             raise InputError(

@@ -10,7 +10,10 @@ from torch_kbandits.priors.prior import Prior
 
 
 def given_prior(
-    prior: Prior | None, kernel: Kernel | None, regularization: float | None, mean: PriorMean | None
+    prior: Prior | LearnedPrior | None,
+    kernel: Kernel | None = None,
+    regularization: float | None = None,
+    mean: PriorMean | None = None,
 ) -> Prior:
     """Return the prior that is given, as one word or as its parts, where none can be learned.
 
@@ -19,7 +22,10 @@ def given_prior(
     """
     found = prior_of(prior, kernel, regularization, mean)
     if isinstance(found, LearnedPrior):
-        raise InputError("A family has hypotheses that are given, so none is learned: give a Prior, or a kernel.")
+        raise InputError(
+            "A family has hypotheses that are given, so none is learned: give a Prior or a kernel, or leave out the "
+            "family."
+        )
     return found
 
 
