@@ -216,6 +216,7 @@ def test_a_study_goes_on_with_a_new_sampler_as_it_would_have_with_the_old():
     assert parameters(parts) == parameters(whole)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "words",
     [{}, {"failed": "worst", "memory": SlidingWindow(12)}, {"memory": SlidingWindow(3600.0), "clock": "dates"}],

@@ -257,6 +257,12 @@ def test_words_of_the_bandit_are_passed_on():
     assert search.bandit_.num_told == 5
 
 
+def test_a_configuration_that_is_spread_is_known_to_the_others_of_its_batch():
+    search = searched(n_iter=11, num_initial=4, batch_size=4)  # the ninth is the first of its batch
+    assert search.bandit_.num_asked == 7
+    assert not search.bandit_.pending_ids
+
+
 # ---------------------------------------------------------------- fits that fail
 
 

@@ -126,6 +126,7 @@ def tried_by_scikit_learn(best, **words):
     return KernelBanditSearchCV(Tunable(), space, **words).fit(X, y).cv_results_["params"]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize(
     "tried",
