@@ -25,6 +25,7 @@ from benchmarks import (
     sensor_replays,
     sharded_arms,
     thompson_draws,
+    variance_ratio,
     window_rounds,
 )
 from benchmarks.report import Report, describe_machine, machine, save_summary
@@ -38,6 +39,7 @@ BENCHMARKS: dict[str, Callable[[bool], Report]] = {
     "bkb_rounds": bkb_rounds.run,
     "window_rounds": window_rounds.run,
     "bkb_regret": bkb_regret.run,
+    "variance_ratio": variance_ratio.run,
     "discrete_acquisition": discrete_acquisition.run,
     "families": families.run,
     "box_search": box_search.run,

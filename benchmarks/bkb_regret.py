@@ -1,4 +1,4 @@
-"""What the dictionary costs in regret: BKB against exact GP-UCB on the same rewards."""
+"""What the dictionary costs in regret: BKB against exact GP-UCB and its authors' BKB on the same rewards."""
 
 import statistics
 from dataclasses import asdict, dataclass
@@ -9,7 +9,7 @@ import torch
 from tqdm import tqdm
 
 from benchmarks.bkb_rounds import BETA, LENGTHSCALE, REGULARIZATION, Setting, make_bandit
-from benchmarks.references import ExactGPUCB, Problem
+from benchmarks.references import AuthorsBKB, ExactGPUCB, Problem
 from benchmarks.report import Report, Table, mean_and_error
 from torch_kbandits.environments import gaussian_bumps
 from torch_kbandits.environments.arms import FiniteArms
@@ -24,22 +24,23 @@ class Sizes:
     arms: int = 2_000
     dimensions: tuple[int, ...] = (2, 6)
     rounds: int = 500
-    seeds: int = 5
+    seeds: tuple[int, ...] = tuple(range(7100, 7110))
 
 
-QUICK = Sizes(arms=100, dimensions=(1, 2), rounds=15, seeds=2)
+QUICK = Sizes(arms=100, dimensions=(1, 2), rounds=15, seeds=(0, 1))
 
 
 def run(quick: bool = False) -> Report:
     """Play all algorithms on every environment; the noise of a round is the same for each of them."""
     sizes = QUICK if quick else Sizes()
     measurements = []
-    for dimension, seed in tqdm(list(product(sizes.dimensions, range(sizes.seeds))), desc="bkb_regret", unit="seed"):
+    for dimension, seed in tqdm(list(product(sizes.dimensions, sizes.seeds)), desc="bkb_regret", unit="seed"):
         environment = gaussian_bumps(sizes.arms, dimension, lengthscale=LENGTHSCALE, seed=seed)
         exact = exact_regret(environment, sizes.rounds, seed)
         uniform = sizes.rounds * float(environment.best_mean - environment.means.mean())
         for setting in SETTINGS:
             regret, dictionary = bkb_regret(environment, setting, sizes.rounds, seed)
+            authors, authors_dictionary = authors_regret(environment, setting, sizes.rounds, seed)
             measurements.append(
                 {
                     "dimension": dimension,
@@ -49,6 +50,8 @@ def run(quick: bool = False) -> Report:
                     "exact_regret": exact,
                     "uniform_regret": uniform,
                     "dictionary": dictionary,
+                    "authors_regret": authors,
+                    "authors_dictionary": authors_dictionary,
                 }
             )
     tables = [_table(measurements, dimension, sizes) for dimension in sizes.dimensions]
@@ -62,6 +65,19 @@ def bkb_regret(environment: FiniteArms, setting: Setting, rounds: int, seed: int
         x = bandit.ask()
         bandit.tell(x, environment.pull(x, t))
     return float(environment.regret(bandit.history.X).sum()), len(bandit.inducing_points)
+
+
+def authors_regret(environment: FiniteArms, setting: Setting, rounds: int, seed: int) -> tuple[float, int]:
+    """Return the same of the authors' BKB, which is given the first arm that ours plays."""
+    problem = Problem(environment.arms.numpy(), LENGTHSCALE, REGULARIZATION, BETA)
+    authors = AuthorsBKB(problem, setting.oversampling, seed)
+    first = make_bandit(environment, setting, seed).ask(remember=False)
+    played = environment.indices(first)
+    for t in range(rounds):
+        if t > 0:
+            played.append(authors.ask())
+        authors.tell(played[-1], float(environment.pull(environment.arms[played[-1], None], t)))
+    return float(environment.regret(environment.arms[torch.tensor(played)]).sum()), len(authors.dictionary)
 
 
 def exact_regret(environment: FiniteArms, rounds: int, seed: int) -> float:
@@ -81,20 +97,32 @@ def _table(measurements: list[dict[str, Any]], dimension: int, sizes: Sizes) -> 
     environments = [run for run in here if run["oversampling"] == SETTINGS[0].oversampling]
     exact = [run["exact_regret"] for run in environments]
 
-    def cells(name: str, regrets: list[float], dictionary: str) -> list[str]:
+    def cells(name: str, regrets: list[float], dictionary: str, more: str = "–") -> list[str]:
         ratio = f"{statistics.fmean(regrets) / statistics.fmean(exact):.2f}"
         paired = mean_and_error([regret / base for regret, base in zip(regrets, exact, strict=True)])
-        return [name, mean_and_error(regrets, 1), ratio, paired, dictionary]
+        return [name, mean_and_error(regrets, 1), ratio, paired, more, dictionary]
 
-    rows = [["exact GP-UCB", mean_and_error(exact, 1), "1", "1", "–"]]
+    rows = [["exact GP-UCB", mean_and_error(exact, 1), "1", "1", "–", "–"]]
     for setting in SETTINGS:
         runs = [run for run in here if run["oversampling"] == setting.oversampling]
-        dictionary = f"{statistics.fmean(run['dictionary'] for run in runs):.0f}"
-        rows.append(cells(f"BKB, q̄ = {setting.oversampling:g}", [run["regret"] for run in runs], dictionary))
+        ours, theirs = ([run[key] for run in runs] for key in ("regret", "authors_regret"))
+        sizes_at_end = [
+            f"{statistics.fmean(run[key] for run in runs):.0f}" for key in ("dictionary", "authors_dictionary")
+        ]
+        more = mean_and_error([own - other for own, other in zip(ours, theirs, strict=True)], 1)
+        rows.append(cells(f"BKB, q̄ = {setting.oversampling:g}", ours, sizes_at_end[0], more))
+        rows.append(cells(f"authors' code, q̄ = {setting.oversampling:g}", theirs, sizes_at_end[1]))
     rows.append(cells("arms drawn uniformly, expected", [run["uniform_regret"] for run in environments], "–"))
     title = (
         f"Regret after {sizes.rounds} rounds on {sizes.arms:,} arms, d = {dimension}: "
-        f"mean ± standard error of {sizes.seeds} seeds"
+        f"mean ± standard error of {len(sizes.seeds)} seeds"
     )
-    columns = ["algorithm", "cumulative regret", "ratio of means", "mean of paired ratios", "dictionary at the end"]
+    columns = [
+        "algorithm",
+        "cumulative regret",
+        "ratio of means",
+        "mean of paired ratios",
+        "paired difference to the authors' code",
+        "dictionary at the end",
+    ]
     return Table(title, columns, rows)

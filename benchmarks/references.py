@@ -75,9 +75,63 @@ def bkb_round(
     mean, variance = bkb_posterior(problem, dictionary, played, rewards)
     choice = int(np.argmax(mean + problem.beta * np.sqrt(variance)))
     unique, counts = np.unique(np.append(played, choice), return_counts=True)
-    once = np.minimum(1.0, oversampling * variance[unique] / problem.regularization)
-    kept = rng.random(len(unique)) < 1.0 - (1.0 - once) ** counts
+    kept = rng.random(len(unique)) < oversampling * counts * variance[unique] / problem.regularization
     return choice, unique[kept]
+
+
+class AuthorsBKB:
+    """BKB as the public code of its authors plays it, read and written anew: every round from scratch.
+
+    Variances are in units of λ, the embedding drops directions of K_ZZ that are rounding alone, and an arm played c
+    times is in the next dictionary if a uniform of its own is below q̄ c σ²/λ, the variance as it was when the arm was
+    chosen. The multiplier is the problem's in place of the code's formula.
+
+    Source: github.com/luigicarratino/batch-bkb, ``BKB``.
+
+    Args:
+        problem: the arms and the surrogate.
+        oversampling: q̄.
+        seed: of the uniforms.
+
+    Raises:
+        RuntimeError: in a ``tell``, if no arm is below; the code stops there as well.
+    """
+
+    def __init__(self, problem: Problem, oversampling: float, seed: int) -> None:
+        self.problem = problem
+        self.oversampling = oversampling
+        num_arms = len(problem.arms)
+        self.dictionary: Rows = np.empty(0, dtype=np.intp)
+        self._counts, self._sums = np.zeros(num_arms), np.zeros(num_arms)
+        self._mean, self._scores = np.zeros(num_arms), np.full(num_arms, 1.0 / problem.regularization)
+        self._rng = np.random.default_rng(seed)
+
+    def ask(self) -> int:
+        """Return the row of the arm to play, the first of equals."""
+        deviation = np.sqrt(self.problem.regularization * self._scores)
+        return int(np.argmax(self._mean + self.problem.beta * deviation))
+
+    def tell(self, row: int, reward: float) -> None:
+        """Learn a reward; the first arm told is the first dictionary."""
+        self._counts[row] += 1.0
+        self._sums[row] += reward
+        below = self._rng.random(len(self._counts)) < self.oversampling * self._counts * self._scores
+        if self._counts.sum() == 1.0:
+            below = self._counts > 0.0
+        if not below.any():
+            raise RuntimeError("No arm is in the dictionary: the authors' code stops here. Take a larger q̄.")
+        self.dictionary = np.flatnonzero(below)
+        gram = self.problem.gram(self.dictionary)
+        values, vectors = np.linalg.eigh(gram[:, self.dictionary])
+        kept = values > values.max() * len(values) * np.finfo(float).eps
+        embedding = gram.T @ (vectors[:, kept] / np.sqrt(values[kept]))
+        played = self._counts > 0.0
+        seen = embedding[played]
+        precision = (seen.T * self._counts[played]) @ seen + self.problem.regularization * np.eye(seen.shape[1])
+        inverse = np.linalg.inv(precision)
+        self._mean = embedding @ (inverse @ (seen.T @ self._sums[played]))
+        outside = np.maximum(1.0 - np.einsum("am,am->a", embedding, embedding), 0.0)
+        self._scores = outside / self.problem.regularization + np.einsum("am,am->a", embedding @ inverse, embedding)
 
 
 class ExactGPUCB:

@@ -15,9 +15,9 @@ from torch_kbandits.algorithms import BKB
 from torch_kbandits.environments import gaussian_bumps
 from torch_kbandits.environments.arms import FiniteArms
 
-_Resampling = Literal["fresh", "coupled", "never"]
+Resampling = Literal["fresh", "coupled", "never"]
 
-_RULES: dict[_Resampling, str] = {"fresh": "fresh", "coupled": "coupled", "never": "growth only"}
+RULES: dict[Resampling, str] = {"fresh": "fresh", "coupled": "coupled", "never": "growth only"}
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ def run(quick: bool = False) -> Report:
     for dimension, seed in tqdm(seeds, desc="resampling_regret", unit="seed"):
         environment = gaussian_bumps(sizes.arms, dimension, lengthscale=LENGTHSCALE, seed=seed)
         exact = exact_regret(environment, sizes.rounds, seed)
-        for resampling, oversampling in product(_RULES, sizes.oversamplings):
+        for resampling, oversampling in product(RULES, sizes.oversamplings):
             played = play(environment, resampling, oversampling, sizes.rounds, seed)
             measurements.append({"dimension": dimension, "seed": seed, "exact_regret": exact, **played})
     tables = [_table(measurements, dimension, sizes) for dimension in sizes.dimensions]
@@ -50,7 +50,7 @@ def run(quick: bool = False) -> Report:
 
 
 def play(
-    environment: FiniteArms, resampling: _Resampling, oversampling: float, rounds: int, seed: int
+    environment: FiniteArms, resampling: Resampling, oversampling: float, rounds: int, seed: int
 ) -> dict[str, Any]:
     """Return the cumulative pseudo-regret of BKB, its last dictionary's size and the changes of the dictionary.
 
@@ -85,19 +85,19 @@ def play(
 def _table(measurements: list[dict[str, Any]], dimension: int, sizes: Sizes) -> Table:
     here = [run for run in measurements if run["dimension"] == dimension]
 
-    def of(resampling: _Resampling, oversampling: float) -> list[dict[str, Any]]:
+    def of(resampling: Resampling, oversampling: float) -> list[dict[str, Any]]:
         return [run for run in here if (run["resampling"], run["oversampling"]) == (resampling, oversampling)]
 
     exact = [run["exact_regret"] for run in of("fresh", sizes.oversamplings[0])]
     rows = [["exact GP-UCB", mean_and_error(exact, 1), "1", "–", "–", "–"]]
-    for oversampling, resampling in product(sizes.oversamplings, _RULES):
+    for oversampling, resampling in product(sizes.oversamplings, RULES):
         runs = of(resampling, oversampling)
         differences = [
             run["regret"] - fresh["regret"] for run, fresh in zip(runs, of("fresh", oversampling), strict=True)
         ]
         rows.append(
             [
-                f"BKB, {_RULES[resampling]}, q̄ = {oversampling:g}",
+                f"BKB, {RULES[resampling]}, q̄ = {oversampling:g}",
                 mean_and_error([run["regret"] for run in runs], 1),
                 mean_and_error([run["regret"] / run["exact_regret"] for run in runs]),
                 "–" if resampling == "fresh" else mean_and_error(differences, 1),

@@ -7,7 +7,7 @@ from gpytorch.kernels import RBFKernel
 from scipy.spatial.distance import cdist
 
 from benchmarks.__main__ import BENCHMARKS, main
-from benchmarks.references import ExactGPUCB, Problem, bkb_posterior, bkb_round
+from benchmarks.references import AuthorsBKB, ExactGPUCB, Problem, bkb_posterior, bkb_round
 from benchmarks.report import Report, Table, mean_and_error, save_summary, spread, write_text
 from torch_kbandits import NystromGP
 
@@ -117,6 +117,29 @@ def test_numpy_bkb_round_plays_the_best_arm_and_keeps_played_ones(problem):
     choice, kept = bkb_round(problem, dictionary, played, rewards, 1e9, np.random.default_rng(0))
     assert choice == np.argmax(mean + 2.0 * np.sqrt(variance))
     assert set(kept) == {3, 7, choice}
+
+
+def test_the_authors_bkb_has_the_dtc_posterior_and_plays_its_best_arm(problem):
+    """Its embedding is another than ``bkb_posterior``'s; equal where K_ZZ is far from singular."""
+    rng, authors = np.random.default_rng(3), AuthorsBKB(problem, 2.0, seed=0)
+    played, rewards = [], []
+    for number in range(30):
+        played.append(authors.ask() if number % 2 else int(rng.integers(60)))
+        rewards.append(rng.normal())
+        authors.tell(played[-1], rewards[-1])
+        assert set(authors.dictionary) <= set(played)
+        mean, variance = bkb_posterior(problem, authors.dictionary, np.array(played), np.array(rewards))
+        upper = mean + 2.0 * np.sqrt(variance)
+        assert upper[authors.ask()] >= upper.max() - 1e-5
+    assert len(set(played)) < 30
+
+
+def test_the_authors_bkb_stops_where_nothing_is_in_its_dictionary(problem):
+    authors = AuthorsBKB(problem, 1e-12, seed=0)
+    authors.tell(0, 1.0)
+    assert authors.dictionary.tolist() == [0]
+    with pytest.raises(RuntimeError, match="larger q̄"):
+        authors.tell(0, 1.0)
 
 
 def test_spreads_say_what_was_repeated():

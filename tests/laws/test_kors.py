@@ -381,7 +381,7 @@ def test_the_projection_is_the_noise_unless_given():
 
 @pytest.mark.slow
 def test_sized_draws_follow_the_chances_of_those_left():
-    """3,000 draws of 2 of 4 points, against the chances by (41), one offer of each play.
+    """3,000 draws of 2 of 4 points, against min(1, γ c τ̃) with τ̃ by (41).
 
     Ordered pairs are not seen, so frequencies of the 6 pairs within 4.5 standard errors: false alarms 6 × 7e-6 < 1e-4.
     """
@@ -389,8 +389,8 @@ def test_sized_draws_follow_the_chances_of_those_left():
     counts = np.array([1.0, 3.0, 1.0, 2.0])
 
     def chances(rows):
-        p = [min(1.0, 0.3 * formula(RBF, X[rows], np.ones(len(rows)), X[i : i + 1], 0.05)) for i in range(4)]
-        p = 1.0 - (1.0 - np.array(p)) ** counts
+        scores = [formula(RBF, X[rows], np.ones(len(rows)), X[i : i + 1], 0.05) for i in range(4)]
+        p = np.minimum(1.0, 0.3 * counts * np.array(scores))
         p[rows] = 0.0
         return p / p.sum()
 

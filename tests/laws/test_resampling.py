@@ -84,9 +84,9 @@ def changes(dictionaries):
 @pytest.mark.parametrize("resampling", ["fresh", "coupled"])
 def test_every_point_is_there_with_its_probability(resampling):
     """4,000 draws, 12 points; |frequency − p| within 4.5 standard errors: false alarms 12 × 7e-6 < 1e-4."""
-    scores, counts = np.linspace(0.02, 0.5, 12), np.arange(1, 13)
-    expected = 1.0 - (1.0 - np.minimum(1.0, Q * scores)) ** counts
-    found = hits(resampling, scores, counts).mean(0)
+    merged, counts = np.linspace(0.02, 0.75, 12), np.arange(1, 13)
+    expected = np.minimum(1.0, Q * merged)
+    found = hits(resampling, merged / counts, counts).mean(0)
     assert (np.abs(found - expected) <= 4.5 * np.sqrt(expected * (1.0 - expected) / 4_000) + 1e-12).all()
 
 
@@ -105,20 +105,17 @@ def test_two_rounds_have_equal_marginals_and_another_joint_law(resampling):
         assert (np.abs(found.mean(0) - expected) <= 4.5 * np.sqrt(expected * (1.0 - expected) / 4_000) + 1e-12).all()
 
 
-def test_growth_only_keeps_what_is_there_and_draws_for_what_was_just_played():
-    """4,000 draws, 4 points with chances: within 4.5 standard errors, false alarms 4 × 7e-6 < 1e-4.
-
-    Score 1 at a point that was not just played: its chances are none, whatever its probability for one play.
-    """
-    scores = np.array([0.3, 0.1, 1.0, 0.2, 0.4, 0.05, 0.3])
+def test_growth_only_keeps_what_is_there_and_draws_for_all_else_whenever_it_was_played():
+    """4,000 draws, 5 points with chances: within 4.5 standard errors, false alarms 5 × 7e-6 < 1e-4."""
+    scores = np.array([0.3, 0.1, 1.0, 0.1, 0.05, 0.01, 0.06])
     held = np.array([True, True, False, False, False, False, False])
-    new = np.array([0, 2, 0, 1, 1, 3, 5])
+    new = np.array([0, 2, 0, 0, 1, 3, 5])
     points = played(scores, counts=new + 4, in_dictionary=held, new_counts=new)
-    expected = np.where(held, 1.0, 1.0 - (1.0 - np.minimum(1.0, Q * scores)) ** new)
+    expected = np.where(held, 1.0, np.minimum(1.0, Q * (new + 4) * scores))
     assert difference(rule("never").probabilities(points), expected) < 1e-12
     found = hits("never", scores, new + 4, held, new)
     assert found[:, held].all()
-    assert not found[:, 2].any()
+    assert found[:, 2].all()
     error = np.sqrt(expected * (1.0 - expected) / 4_000)
     assert (np.abs(found.mean(0) - expected) <= 4.5 * error + 1e-12).all()
 
@@ -126,19 +123,15 @@ def test_growth_only_keeps_what_is_there_and_draws_for_what_was_just_played():
 @pytest.mark.parametrize("resampling", WAYS)
 @given(size=st.integers(1, 12), seed=st.integers(0, 10_000))
 def test_no_dictionary_is_empty(resampling, size, seed):
-    """Scores of 1e-13: no draw succeeds, and the likeliest of those with a chance is kept."""
+    """Scores of 1e-13: no draw succeeds, and the likeliest is kept."""
     scores = np.full(size, 1e-13)
     scores[seed % size] = 2e-13
     assert chosen(resampling, played(scores), seed).nonzero()[0].tolist() == [seed % size]
-    new = np.arange(size) == size - 1
-    held = np.zeros(size, dtype=bool)
-    if resampling == "never":
-        assert chosen("never", played(scores, np.full(size, 2), held, new), seed).nonzero()[0].tolist() == [size - 1]
 
 
 @pytest.mark.parametrize("resampling", WAYS)
 def test_points_for_a_model_are_drawn_alike_whatever_happens_between_rounds(resampling):
-    """Without scores, dictionary and news, as ``NystromGP`` asks: all points are new, and scores are estimated."""
+    """Without scores, dictionary and news, as ``NystromGP`` asks: scores are estimated."""
     X, Y = data(300, 2)
     prior = {"covar_module": rbf(), "regularization": 0.1}
     twins = [
@@ -198,7 +191,7 @@ def test_a_bandit_tells_the_rule_what_is_there_and_what_is_new(resampling, domai
     for number in range(3):
         bandit.tell(torch.cat([bandit.ask(2, remember=False), strangers[:1]]), torch.ones(3, dtype=DOUBLE))
         told, points = bandit.history.X, torch.cat([ARMS[number, None], strangers, strangers[:1]])
-        seen = bandit._belief.preview(points)
+        seen = (bandit._belief if domain == "arms" else bandit._belief._table).preview(points)
         dictionary = bandit.inducing_points.tolist()
         assert seen.in_dictionary.tolist() == [point in dictionary for point in seen.points.tolist()]
         assert seen.new_counts.tolist() == [points.tolist().count(point) for point in seen.points.tolist()]
@@ -211,8 +204,7 @@ def test_a_bandit_tells_the_rule_what_is_there_and_what_is_new(resampling, domai
 def test_far_fewer_changes_at_the_same_size_and_regret():
     """200 rounds on 300 arms, six problems; changes are points that came or went in the last 100 rounds.
 
-    In one of the problems a point comes and goes in every round, as ``RidgeLeverageSampling`` says may happen. So the
-    median is far below a tenth of the changes of fresh resampling, and the total below a quarter.
+    Runs differ, and in some nothing comes or goes that late, so totals are compared.
     """
     late, sizes, regret = ({way: np.zeros(6) for way in WAYS} for _ in range(3))
     for seed in range(6):
@@ -228,9 +220,8 @@ def test_far_fewer_changes_at_the_same_size_and_regret():
             late[way][seed], sizes[way][seed] = changes(dictionaries[100:]), len(dictionaries[-1])
             if way == "never":
                 assert all(old <= new for old, new in pairwise(dictionaries))
-    assert late["fresh"].sum() > 1_000
-    assert np.median(late["coupled"] / late["fresh"]) < 0.1
-    assert late["coupled"].sum() < 0.25 * late["fresh"].sum()
+    assert late["fresh"].sum() > 500
+    assert late["coupled"].sum() < 0.1 * late["fresh"].sum()
     assert late["never"].sum() < 0.02 * late["fresh"].sum()
     assert 0.7 < sizes["coupled"].sum() / sizes["fresh"].sum() < 1.4
     assert max(regret["coupled"].sum(), regret["never"].sum()) < 1.25 * regret["fresh"].sum()

@@ -91,8 +91,8 @@ class KORS(DictionaryRule):
     def select_sized(self, played: PlayedPoints, size: int, generator: torch.Generator | None = None) -> Selection:
         """Draw ``size`` points one after another in proportion to their probability of joining those drawn before.
 
-        A point played c times has c chances, 1 − (1 − p)^c. Points drawn have weight 1, and the probabilities returned
-        are those of joining an empty dictionary. Cost: O(u m²) time, O(u m) memory.
+        A point played c times is one point of c times the score, min(1, γ c τ̃). Points drawn have weight 1, and the
+        probabilities returned are those of joining an empty dictionary. Cost: O(u m²) time, O(u m) memory.
         """
         played.require_some()
         projection, _, _ = self._settings(played)
@@ -133,7 +133,7 @@ class KORS(DictionaryRule):
         return projection, self.accuracy, self.oversampling
 
     def _chances(self, residual: Tensor, counts: Tensor, projection: float) -> Tensor:
-        """Return the probability (u,) that one of ``counts`` offers succeeds, from r (..., u)."""
+        """Return min(1, γ c τ̃), (u,), from r (..., u)."""
         scores = (1.0 + self.accuracy) * residual / (residual + projection)
         return inclusion_probabilities(scores.reshape(-1, len(counts)).amax(0), counts, self.oversampling)
 

@@ -24,18 +24,33 @@ Resampling = Literal["fresh", "coupled", "never"]
 
 @dataclass(frozen=True)
 class RidgeLeverageSampling(DictionaryRule):
-    """Keep each played point independently with probability min(1, q̄ τ), τ its ridge leverage score.
+    """Keep each played point independently with probability min(1, q̄ c τ), τ its ridge leverage score, c its plays.
 
-    A point played c times has c chances, 1 − (1 − p)^c. If no draw succeeds the likeliest point is kept, so that the
-    dictionary is never empty.
+    An arm played c times is one point √c φ(x). If no draw succeeds the likeliest point is kept, so that the dictionary
+    is never empty.
 
-    Source: Calandriello et al., COLT 2019, Fig. 1. Differs: the fallback above; the resampling other than "fresh".
-    BKB's theorem draws each round's dictionary independently of those before. "coupled" and "never" give that up, so
-    the theorem does not cover them.
+    Source: Calandriello et al., COLT 2019, Fig. 1. Differs: repeated plays, below; the fallback above; the resampling
+    other than "fresh". BKB's theorem draws each round's dictionary independently of those before. "coupled" and "never"
+    give that up, so the theorem does not cover them.
+
+    Repeated plays: Fig. 1 draws once for each play, with min(1, q̄ τ), so an arm played c times is missed with
+    probability (1 − q̄ τ)^c. Where it alone explains itself, τ = 1/(c + λ/k), that stays near e^−q̄ for ever, and an arm
+    that matters is lost in one round of e^q̄. Merged it is kept for certain once q̄ c τ >= 1. Never is it kept with less:
+    min(1, q̄ c τ) >= 1 − (1 − min(1, q̄ τ))^c. The theorem holds for the merged law, with the same q̄ and bounds:
+
+    - Merge the plays of each arm into ψ_i = √c_i φ(x_i). Then Σ_i ψ_i ψ_iᵀ = Σ_s φ_s φ_sᵀ =: F, so the posterior is
+      that of one observation an arm, the mean of its rewards, of noise λ/c_i.
+    - Its leverage scores are ψ_iᵀ (F + λ)⁻¹ ψ_i = c_i τ_i <= 1, and Σ c_i τ_i = Σ_s τ(x_s) = d_eff. So at most
+      Σ p_i <= q̄ Σ c_i τ̃_i points are expected, the bound that holds for draws by plays.
+    - With v_i = (F + λ)^−½ ψ_i and z_i = 1 where i is kept, the theorem's event is a bound on the norm of
+      Σ_i (1 − z_i / p_i) v_i v_iᵀ, a sum of independent terms of mean 0. A term with p_i = 1 is 0. Any other has norm
+      at most ‖v_i‖² / p_i = c_i τ_i / (q̄ c_i τ̃_i) <= α/q̄, by the accuracy α of the round before, and the variances add
+      up to at most α/q̄ as well. These are the two numbers on which the concentration in the paper's appendix rests,
+      and there are no more terms than plays. What is spanned does not depend on the weights 1/p_i.
 
     Args:
         oversampling: q̄ > 0. The theorem asks for ``theoretical_oversampling``, which keeps nearly every point; in
-            practice 2 to 10 (at 1 directions go missing and regret grows severalfold).
+            practice 2 to 10.
         resampling: how the dictionary of a round depends on the last one.
             "fresh": not at all; every selection draws anew for all points.
             "coupled": each point keeps one uniform for good, the i-th point the i-th of the generator's sequence, and
@@ -44,8 +59,9 @@ class RidgeLeverageSampling(DictionaryRule):
             depend on the uniforms too, by way of the last dictionary. (They are lower inside it than outside, so a
             point whose uniform lies between may come and go in every round.) The points must keep their order, or their
             ``numbers``, and each round must hand in an equal generator, as ``Bandit`` does.
-            "never": points of the dictionary stay. The others have as many chances as they were played since it was
-            chosen. Where it is not known what was there and what is new, all points are new.
+            "never": as "coupled", but points of the dictionary stay. So a point is there once its uniform was below its
+            inclusion probability in any round. For given scores the probability of that is the largest of its
+            inclusion probabilities so far, no less than that of "fresh", and a point surely joins once q̄ c τ >= 1.
 
     Many plays told at once look as if each brought something new, since the scores are those before any of them. Where
     the new plays would make up more than twice the dictionary and 256 points, all points are scored recursively
@@ -63,18 +79,17 @@ class RidgeLeverageSampling(DictionaryRule):
     def __post_init__(self) -> None:
         checks.keep(self, oversampling=checks.positive)
         checks.one_of("resampling", self.resampling, get_args(Resampling))
-        object.__setattr__(self, "is_coupled", self.resampling == "coupled")
+        object.__setattr__(self, "is_coupled", self.resampling != "fresh")
 
     def probabilities(self, played: PlayedPoints, generator: torch.Generator | None = None) -> Tensor:
         """Return the probability (u,) in [0, 1] with which the next dictionary holds each played point.
 
         If points never leave, it is 1 for those that are there.
         """
-        if self.resampling != "never":
-            return self._chances(played, played.counts, generator)
-        counts = played.counts if played.new_counts is None else played.new_counts
-        joining = self._chances(played, counts, generator)
-        return joining if played.in_dictionary is None else joining.masked_fill(played.in_dictionary, 1.0)
+        joining = self._chances(played, generator)
+        if self.resampling != "never" or played.in_dictionary is None:
+            return joining
+        return joining.masked_fill(played.in_dictionary, 1.0)
 
     def select(self, played: PlayedPoints, generator: torch.Generator | None = None) -> Selection:
         """Draw the dictionary; see ``DictionaryRule.select``."""
@@ -88,17 +103,17 @@ class RidgeLeverageSampling(DictionaryRule):
     def select_sized(self, played: PlayedPoints, size: int, generator: torch.Generator | None = None) -> Selection:
         """Draw ``size`` points without replacement, in proportion to their scores (probabilities: the clipped ones)."""
         played.require_some()
-        probabilities = self._chances(played, played.counts, generator)
+        probabilities = self._chances(played, generator)
         weights = probabilities.double().clamp_min(torch.finfo(torch.float64).tiny).cpu()
         chosen = torch.multinomial(weights, min(size, played.size), generator=generator).to(probabilities.device)
         return Selection.rows(played, chosen, probabilities[chosen])
 
-    def _chances(self, played: PlayedPoints, counts: Tensor, generator: torch.Generator | None) -> Tensor:
-        """Return the probability (u,) that at least one of ``counts`` draws of each point succeeds."""
+    def _chances(self, played: PlayedPoints, generator: torch.Generator | None) -> Tensor:
+        """Return min(1, q̄ c τ), (u,)."""
         known = played.leverage_scores
         if known is None or self._is_stale(known, played):
             known = recursive_leverage_scores(played, self.oversampling, generator)
-        return inclusion_probabilities(known, counts, self.oversampling)
+        return inclusion_probabilities(known, played.counts, self.oversampling)
 
     def _is_stale(self, scores: Tensor, played: PlayedPoints) -> bool:
         """Say whether so much is new to a posterior that a dictionary by its scores would be far too large."""
@@ -135,7 +150,7 @@ def theoretical_oversampling(failure_probability: float, horizon: int, accuracy:
 
 
 def leverage_scores(points: Tensor, noise: Tensor, counts: Tensor, kernel: Kernel, dictionary: Tensor) -> Tensor:
-    """Return the ridge leverage scores of played points by the DTC posterior at a dictionary.
+    """Return the ridge leverage scores of one play of each point, by the DTC posterior at a dictionary.
 
     Source: Calandriello et al., COLT 2019, §3.2: τ(x) = σ²(x) / λ.
 
@@ -147,7 +162,8 @@ def leverage_scores(points: Tensor, noise: Tensor, counts: Tensor, kernel: Kerne
         dictionary: (..., m, d).
 
     Returns:
-        (u,) in [0, ∞); with batch dimensions the largest over them, so that each member gets at least its due.
+        (u,) in [0, ∞), and c τ <= 1 where the dictionary holds the point; with batch dimensions the largest over them,
+        so that each member gets at least its due.
 
     Cost: O(u m²) time, O(u m) memory.
     """
@@ -200,9 +216,8 @@ def recursive_leverage_scores(played: PlayedPoints, oversampling: float, generat
 
 
 def inclusion_probabilities(scores: Tensor, counts: Tensor, oversampling: float) -> Tensor:
-    """Return 1 − (1 − p)^c with p = min(1, q̄ τ): a point played c >= 0 times has c chances. Shapes (u,)."""
-    once = (oversampling * scores).clamp(0.0, 1.0)
-    return -torch.expm1(torch.special.xlog1py(counts, -once))
+    """Return min(1, q̄ c τ): a point played c >= 0 times is one point of c times the score. Shapes (u,)."""
+    return (oversampling * counts * scores).clamp(0.0, 1.0)
 
 
 def draw(probabilities: Tensor, generator: torch.Generator | None) -> Tensor:
