@@ -90,6 +90,9 @@ class Posteriors:
     def kernel_bound(self) -> Tensor:
         return torch.tensor(self.gram.diagonal().max(), dtype=torch.float64)
 
+    def projection_error(self) -> Tensor:
+        return torch.zeros(len(self.gain), dtype=torch.float64)
+
     def mean_norm(self) -> Tensor:
         return torch.from_numpy(np.sqrt(np.maximum((self.weights * self.mean).sum(1), 0.0)))
 

@@ -67,6 +67,9 @@ class Posteriors:
     def kernel_bound(self) -> Tensor:
         return torch.tensor(GRAM.diagonal().max(), dtype=torch.float64)
 
+    def projection_error(self) -> Tensor:
+        return torch.zeros(len(self.gain), dtype=torch.float64)
+
     def mean_norm(self) -> Tensor:
         raise AssertionError("no width of this page asks for the mean's norm")
 

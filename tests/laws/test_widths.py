@@ -44,6 +44,7 @@ class Known:
     bound: float = 1.0
     gain: float = 3.0
     norm: float = 0.0
+    left_out: float = 0.0
 
     @property
     def regularization(self) -> Tensor:
@@ -57,6 +58,9 @@ class Known:
 
     def kernel_bound(self) -> Tensor:
         return torch.tensor(self.bound, dtype=DOUBLE)
+
+    def projection_error(self) -> Tensor:
+        return torch.tensor(self.left_out, dtype=DOUBLE)
 
     def mean_norm(self) -> Tensor:
         return torch.tensor(self.norm, dtype=DOUBLE)

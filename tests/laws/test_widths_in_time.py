@@ -69,6 +69,9 @@ class Known:
     def kernel_bound(self) -> Tensor:
         return torch.ones((), dtype=self.dtype)
 
+    def projection_error(self) -> Tensor:
+        raise AssertionError("no width of this page asks for what a dictionary leaves out")
+
     def mean_norm(self) -> Tensor:
         return torch.tensor(self.norm, dtype=self.dtype)
 

@@ -191,6 +191,10 @@ class Belief(ABC):
         """½ log det V, 0-dim, in nats."""
 
     @abstractmethod
+    def projection_error(self) -> Tensor:
+        """What the dictionary does not span of the points played, 0-dim, in units of λ; see ``Evidence``."""
+
+    @abstractmethod
     def kernel_bound(self) -> Tensor:
         """The largest k(x, x) known of, 0-dim."""
 
@@ -295,6 +299,10 @@ class BeliefOf(Belief):
     def information_gain(self) -> Tensor:
         """Return ½ log det V, 0-dim, in nats."""
         return self.posterior.information_gain()
+
+    def projection_error(self) -> Tensor:
+        """Return what the dictionary does not span of the points that count, 0-dim, in units of λ."""
+        return self.posterior.projection_error()
 
     def kernel_bound(self) -> Tensor:
         """Return the largest k(x, x) known of, 0-dim."""

@@ -78,6 +78,10 @@ class CovarianceTable(TableBelief):
         """Return Σ_s τ(x_s), 0-dim. Cost: O(u)."""
         return (self._log.counts * self._played_variance.clamp_min(0.0)).sum() / self.regularization
 
+    def projection_error(self) -> Tensor:
+        """Return 0, 0-dim: the posterior is exact."""
+        return torch.zeros_like(self._log_det)
+
     @property
     def inducing_points(self) -> Tensor:
         """All played points, (u, d)."""

@@ -181,9 +181,18 @@ class FeatureTable(TableBelief):
         if self._dtc.left_out:
             total = self._log.counts @ self._played_variance.double().clamp_min(0.0) / self.regularization
         else:
-            prior = self._log.counts @ self._prior_at(self._played_rows) / self.regularization
-            total = self._dtc.effective_dimension(prior)
+            total = self._dtc.effective_dimension(self._prior_at_all)
         return total.to(self._points.dtype)
+
+    def projection_error(self) -> Tensor:
+        """Return Σ_s (k(x_s, x_s) − z_sᵀz_s) / λ_s, 0-dim. Cost: O(u + m), and O(m² r) if r points are left out."""
+        error = self._dtc.log_det.new_zeros(()) if self.exact else self._dtc.projection_error(self._prior_at_all)
+        return error.to(self._points.dtype)
+
+    @property
+    def _prior_at_all(self) -> Tensor:
+        """Σ_s k(x_s, x_s) / λ_s over what counts, 0-dim, in double precision."""
+        return self._log.counts @ self._prior_at(self._played_rows) / self.regularization
 
     @property
     def inducing_points(self) -> Tensor:

@@ -5,7 +5,15 @@ from torch_kbandits.confidence.bayesian_gp_ucb import BayesianGPUCBWidth
 from torch_kbandits.confidence.bkb import BKBWidth
 from torch_kbandits.confidence.ek_ucb import EKUCBWidth
 from torch_kbandits.confidence.fixed_design import FixedDesignWidth
-from torch_kbandits.confidence.gain import ConstantGain, GreedyGain, InformationGain, RateGain, RealizedGain, SumGain
+from torch_kbandits.confidence.gain import (
+    ConstantGain,
+    GreedyGain,
+    InformationGain,
+    NystromGain,
+    RateGain,
+    RealizedGain,
+    SumGain,
+)
 from torch_kbandits.confidence.gp_ts import GPTSWidth
 from torch_kbandits.confidence.gp_ucb import GPUCBWidth
 from torch_kbandits.confidence.guess_and_double import GuessAndDouble
@@ -13,6 +21,7 @@ from torch_kbandits.confidence.igp_ucb import IGPUCBWidth
 from torch_kbandits.confidence.information import effective_dimension, greedy_information_gain, information_gain
 from torch_kbandits.confidence.k_ucb import KUCBWidth
 from torch_kbandits.confidence.memory_width import MemoryWidth
+from torch_kbandits.confidence.nystrom import NystromWidth
 from torch_kbandits.confidence.periods import restart_period, window_size
 from torch_kbandits.confidence.randomized import RandomizedWidth
 from torch_kbandits.confidence.self_normalized import SelfNormalizedWidth
@@ -35,6 +44,8 @@ __all__ = [
     "InformationGain",
     "KUCBWidth",
     "MemoryWidth",
+    "NystromGain",
+    "NystromWidth",
     "RandomizedWidth",
     "RateGain",
     "RealizedGain",

@@ -34,6 +34,10 @@ class Evidence(Protocol):
         """½ log det(I + K/λ), 0-dim, in nats."""
         ...
 
+    def projection_error(self) -> Tensor:
+        """Σ_s (k(x_s, x_s) − z_sᵀz_s) / λ_s, 0-dim: what the dictionary leaves out of the points played; 0 if exact."""
+        ...
+
     def kernel_bound(self) -> Tensor:
         """κ², the largest k(x, x), 0-dim, in reward units squared."""
         ...
@@ -94,7 +98,7 @@ class _BeforeAny(NamedTuple):
         """Return 0."""
         return torch.zeros_like(self.regularization)
 
-    information_gain = kernel_bound = mean_norm = effective_dimension
+    information_gain = projection_error = kernel_bound = mean_norm = effective_dimension
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,7 @@ WIDTHS: dict[str, type[Width]] = {
     "gp-ucb": confidence.GPUCBWidth,
     "igp-ucb": confidence.IGPUCBWidth,
     "k-ucb": confidence.KUCBWidth,
+    "nystrom": confidence.NystromWidth,
     "randomized": confidence.RandomizedWidth,
     "self-normalized": confidence.SelfNormalizedWidth,
 }

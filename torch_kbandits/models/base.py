@@ -122,6 +122,10 @@ class FactoredGP(SingleTaskGP):
             return self._factors()[0].information_gain()
 
     @abstractmethod
+    def projection_error(self) -> Tensor:
+        """Return Σ_s (k(x_s, x_s) − z_sᵀz_s) / λ_s, (...,): what the dictionary does not span; 0 if exact."""
+
+    @abstractmethod
     def kernel_bound(self) -> Tensor:
         """Return the largest prior variance k(x, x) over the observations, 0-dim; 0 if there are none."""
 

@@ -169,6 +169,15 @@ class NystromGP(ToldGP):
         """Return Σ_s τ(x_s), (...,), an estimate of Tr K(K + λI)⁻¹. Cost: O(n m²)."""
         return self.leverage_scores().sum(-1)
 
+    def projection_error(self) -> Tensor:
+        """Return Σ_s (k(x_s, x_s) − z_sᵀz_s) / λ_s, (...,): what the dictionary does not span. Cost: O(n m²)."""
+        with torch.no_grad():
+            self.eval()
+            train_X = self._points()
+            spanned = self.embed(train_X).square().sum(-2)
+            left = (prior_variance(self.covar_module, train_X) - spanned).clamp_min(0.0)
+            return (left / self._noise(train_X)).sum(-1)
+
     def kernel_bound(self) -> Tensor:
         """Return the largest prior variance k(x, x) over the observations, 0-dim; 0 if there are none. Cost: O(n)."""
         return self._largest_variance()

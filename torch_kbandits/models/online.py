@@ -145,6 +145,10 @@ class OnlineGP(ToldGP):
             self.prediction_strategy = kept = replace(kept, factors=kept.factors.with_noise_share())
             return kept.factors.effective_dimension()
 
+    def projection_error(self) -> Tensor:
+        """Return 0, (...,): the posterior is exact."""
+        return torch.zeros_like(self.information_gain())
+
     def kernel_bound(self) -> Tensor:
         """Return the largest prior variance k(x, x) over the observations, 0-dim; 0 if there are none.
 

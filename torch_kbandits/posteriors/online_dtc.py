@@ -181,10 +181,21 @@ class OnlineDTC:
 
         Only where no spanning point is left out.
         """
-        captured = self.precision_base.diagonal().sum() + self.gained.square().sum() - self.shed.square().sum()
         fallen, risen = (part.square().sum() for part in self.last)
         inverse = self.inverse_base.diagonal().sum() - fallen + risen
-        return (prior - (captured - self.size)).clamp_min(0.0) + self.size - inverse
+        return self.projection_error(prior) + self.size - inverse
+
+    def projection_error(self, prior: Tensor) -> Tensor:
+        """Return Σ_s (k(x_s, x_s) − z_sᵀz_s)/λ_s over the observations, 0-dim, given Σ_s k(x_s, x_s)/λ_s.
+
+        Here z are coordinates in the span of the dictionary. Cost: O(m), and O(m² r) if r points are left out.
+        """
+        captured = self.precision_base.diagonal().sum() + self.gained.square().sum() - self.shed.square().sum()
+        captured = captured - self.size
+        if self.left_out:
+            N = self.complement
+            captured = captured - ((self._precision_times(N) * N).sum() - N.square().sum())
+        return (prior - captured).clamp_min(0.0)
 
     def distance(self, change: Tensor) -> Tensor:
         """Return √(cᵀ M c) for a change c (m,) of the weights, 0-dim. Cost: O(m²)."""
