@@ -29,7 +29,7 @@ from torch_kbandits.acquisition import LargestOf, StagedRule, ThompsonRule, Unif
 from torch_kbandits.bandit.adaptation import DynamicModelSelection
 from torch_kbandits.bandit.batches import GlobalBatchRule, LocalBatchRule
 from torch_kbandits.beliefs import offering
-from torch_kbandits.confidence import IGPUCBWidth
+from torch_kbandits.confidence import SelfNormalizedWidth
 from torch_kbandits.dictionaries import GreedyDictionary, RidgeLeverageSampling
 from torch_kbandits.memory import BackToPrior, Discount, SlidingWindow
 from torch_kbandits.numerics.gram import gram
@@ -93,7 +93,7 @@ def log_density(kernel, X, y, noise):
 @pytest.mark.parametrize("choice", CHOICES)
 @pytest.mark.parametrize("rule", RULES)
 def test_what_hypotheses_have_shown_is_as_in_dense_formulas(rule, choice):
-    bandit = bandit_of(rule, choice=choice, width=IGPUCBWidth(0.1, 1.0, 0.1))
+    bandit = bandit_of(rule, choice=choice, width=SelfNormalizedWidth(0.1, 1.0, 0.1))
     bandit.tell(ARMS[:4], reward(ARMS[:4]))
     play(bandit, 6)
     X = bandit.ask(3)
@@ -108,7 +108,7 @@ def test_what_hypotheses_have_shown_is_as_in_dense_formulas(rule, choice):
             noise = LAMBDA * np.ones(int(before.sum()))
             told = oracles.exact(oracles.rbf(length), X[before], Y[before], noise, X[now])
             gain = 0.5 * np.linalg.slogdet(np.eye(len(noise)) + oracles.rbf(length)(X[before], X[before]) / LAMBDA)[1]
-            beta = 1.0 + 0.1 * math.sqrt(2.0 * (gain + 1.0 + math.log(10.0)))
+            beta = 1.0 + 0.1 * math.sqrt(2.0 * (gain + math.log(10.0)) / LAMBDA)
             own = (history.stages == number + 1).numpy()[now]
             sums[number, 0] += own.sum()
             sums[number, 1] += Y[now][own].sum()
@@ -361,12 +361,12 @@ def test_bounds_on_regret_are_balanced():
     trials = shown(plays=[8.0, 1.0, 2.0], rates=[1.0, 2.0, 2.0])
     assert Balancing().leader(trials) == 1
     assert Balancing().leader(shown(plays=[7.0, 1.0, 2.0], rates=[1.0, 2.0, 2.0])) == 0
-    bandit = bandit_of("balancing", width=IGPUCBWidth(0.1, 1.0, 0.1))
+    bandit = bandit_of("balancing", width=SelfNormalizedWidth(0.1, 1.0, 0.1))
     play(bandit, 6)
     X = dense(bandit.history.X)[0]
     for length, rate in zip(LENGTHS, bandit._belief.trials.rates.tolist(), strict=True):
         gain = 0.5 * np.linalg.slogdet(np.eye(6) + oracles.rbf(length)(X, X) / LAMBDA)[1]
-        beta = 1.0 + 0.1 * math.sqrt(2.0 * (gain + 1.0 + math.log(10.0)))
+        beta = 1.0 + 0.1 * math.sqrt(2.0 * (gain + math.log(10.0)) / LAMBDA)
         assert rate == pytest.approx(2.0 * beta * math.sqrt(2.0 / math.log(1.0 + 1.0 / LAMBDA) * gain), rel=1e-7)
 
 

@@ -215,6 +215,7 @@ def shown(combination, folder):
 
 
 @pytest.mark.filterwarnings("ignore:Negative variance values")
+@pytest.mark.filterwarnings("ignore::torch_kbandits.TheoryWarning")
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 31))])
 def test_whatever_is_put_together_the_largest_value_of_a_set_is_asked_for(seed, tmp_path):
     for combination in maximising(seed, 7 if seed else 3, on_a_box=False):
@@ -224,6 +225,7 @@ def test_whatever_is_put_together_the_largest_value_of_a_set_is_asked_for(seed, 
 
 @pytest.mark.one_in(2)
 @pytest.mark.filterwarnings("ignore:Negative variance values")
+@pytest.mark.filterwarnings("ignore::torch_kbandits.TheoryWarning")
 @pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 41))])
 def test_whatever_is_put_together_on_a_box_nothing_is_better_than_what_is_asked_for(seed, tmp_path, monkeypatch):
     """Neither 200 random points nor what was played. (Before any reward that counts points fill the box instead.)"""

@@ -6,7 +6,10 @@ import pytest
 from product import RIGHTLY, drawn, found, played, reasons, rightly_refused, says_what_to_do, table
 
 # Where a linear function vanishes so does its variance, which GPyTorch then floors.
-pytestmark = pytest.mark.filterwarnings("ignore:Negative variance values")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:Negative variance values"),
+    pytest.mark.filterwarnings("ignore::torch_kbandits.TheoryWarning"),
+]
 
 #: So many combinations are drawn of each seed: 1,500 in all, of which 15 are quick.
 NUMBER, SEEDS = 15, [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 100))]

@@ -259,6 +259,7 @@ DICTIONARIES = {
 
 
 @pytest.mark.one_in(8)
+@pytest.mark.filterwarnings("ignore::torch_kbandits.TheoryWarning")
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("dictionary", DICTIONARIES)
 def test_pieces_within_pieces(width, dictionary, tmp_path):

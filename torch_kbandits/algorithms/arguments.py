@@ -1,6 +1,5 @@
 """The words that every named algorithm takes, turned into pieces."""
 
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, cast, get_args
 
@@ -10,7 +9,17 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.candidates import Arms, Box, Candidates, Configurations, ContextualActions
-from torch_kbandits.confidence import ConstantWidth, TheoremWidth, Width, greedy_information_gain
+from torch_kbandits.confidence import (
+    ConstantWidth,
+    GPTSWidth,
+    IGPUCBWidth,
+    InformationGain,
+    MemoryWidth,
+    SelfNormalizedWidth,
+    TheoremWidth,
+    Width,
+    greedy_information_gain,
+)
 from torch_kbandits.dictionaries import (
     KORS,
     CappedDictionary,
@@ -21,7 +30,7 @@ from torch_kbandits.dictionaries import (
     theoretical_kors_oversampling,
     theoretical_oversampling,
 )
-from torch_kbandits.errors import InputError, TheoryWarning
+from torch_kbandits.errors import InputError
 from torch_kbandits.memory import Memory
 from torch_kbandits.priors import LearnedPrior, Prior
 from torch_kbandits.priors.families import Variant, of_length_scales
@@ -149,15 +158,14 @@ def resolve_width(
     prior: Prior | LearnedPrior,
     needed: str = "noise_scale and norm_bound",
 ) -> Width:
-    """Return the width that ``beta`` names, or the theorem's; to be called from the constructor of an algorithm.
+    """Return the width that ``beta`` names, or the theorem's.
 
-    Under a prior that is learned no theorem holds, and the width is 2 unless something is said. A constant below
-    the least value of the theorem's width draws a ``TheoryWarning``.
+    Under a prior that is learned no theorem holds, and the width is 2 unless something is said.
 
     Args:
         beta: a multiplier of the standard deviation, a width, or None for the theorem's.
         theory: the theorem's width, or None if its constants were not given.
-        prior: of which λ counts.
+        prior: whether it is learned.
         needed: the words that the theorem's width needs, for the error message.
     """
     if beta is None:
@@ -168,17 +176,7 @@ def resolve_width(
         return theory
     if isinstance(beta, Width):
         return beta
-    width = ConstantWidth(beta)
-    level = prior.regularization
-    smallest = None if theory is None or level is None else theory.smallest(level)
-    if smallest is not None and width.value < smallest:
-        warnings.warn(
-            f"beta={width.value:g} is below the theorem's width (at least {smallest:.3g}): the run is valid, "
-            "its regret bound is not. That is what works in practice; leave out the theorem's constants to say so.",
-            TheoryWarning,
-            stacklevel=4,
-        )
-    return width
+    return ConstantWidth(beta)
 
 
 def check_theory(
@@ -210,6 +208,47 @@ def theorem(
         return None
     given = {name: setting for name, setting in settings.items() if setting is not None}
     return width(noise_scale, norm_bound, failure_probability, **given)
+
+
+def theorem_at(
+    level: float | None,
+    width: type[IGPUCBWidth] | type[GPTSWidth],
+    noise_scale: float | None,
+    norm_bound: float | None,
+    failure_probability: float,
+    horizon: int | None,
+    *,
+    gain: InformationGain | None,
+    forgetting: Memory | bool | None,
+    num_bounds: int | None = None,
+) -> TheoremWidth | None:
+    """Return IGP-UCB's width or GP-TS's where λ is at least 1, and where their proofs fail what theirs are bounds on.
+
+    That is ``SelfNormalizedWidth``, for GP-TS at δ/2 as in its theorem, or ``MemoryWidth`` where it forgets.
+
+    Args:
+        level: λ; None where it is fitted.
+        width: that of the theorem.
+        noise_scale: R.
+        norm_bound: B.
+        failure_probability: δ.
+        horizon: T, or None.
+        gain: what stands for γ; None for the realised one.
+        forgetting: the memory, or whether observations stop counting.
+        num_bounds: how many sets of observations there are, each with a bound of its own; None for T.
+
+    Returns:
+        None if R or B is missing.
+    """
+    share = failure_probability
+    if level is None or level < 1.0:
+        share = share / 2.0 if width is GPTSWidth and isinstance(share, float) else share
+        forgets = forgetting.forgets if isinstance(forgetting, Memory) else bool(forgetting)
+        if forgets:
+            number = horizon if num_bounds is None else num_bounds
+            return theorem(MemoryWidth, noise_scale, norm_bound, share, horizon, num_bounds=number, gain=gain)
+        return theorem(SelfNormalizedWidth, noise_scale, norm_bound, share, horizon, gain=gain)
+    return theorem(width, noise_scale, norm_bound, share, horizon, gain=gain)
 
 
 def resolve_dictionary(

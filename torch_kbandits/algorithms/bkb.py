@@ -87,5 +87,6 @@ class BKB(Bandit):
             width=resolve_width(beta, theory, prior),
             acquisition=UpperConfidenceRule(),
             memory=memory,
+            theory=theory,
             seed=seed,
         )

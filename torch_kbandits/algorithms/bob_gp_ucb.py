@@ -8,7 +8,7 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.acquisition import UpperConfidenceRule
-from torch_kbandits.algorithms.arguments import refuse_memory, resolve_contextual, resolve_width, theorem
+from torch_kbandits.algorithms.arguments import refuse_memory, resolve_contextual, resolve_width, theorem_at
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.bandit.adaptation import BanditOverBandit, block_windows, default_memories, exploration_rate
 from torch_kbandits.candidates import Candidates
@@ -88,7 +88,16 @@ class BOBGPUCB(Bandit):
     ) -> None:
         prior = prior_of(prior, kernel, regularization, mean)
         refuse_memory(memory, "windows")
-        theory = theorem(IGPUCBWidth, noise_scale, norm_bound, failure_probability, horizon, gain=gain)
+        theory = theorem_at(
+            prior.regularization,
+            IGPUCBWidth,
+            noise_scale,
+            norm_bound,
+            failure_probability,
+            horizon,
+            gain=gain,
+            forgetting=True,
+        )
         if block_size is None:
             block_size = math.ceil(math.sqrt(horizon))
         if windows is None:
@@ -106,6 +115,7 @@ class BOBGPUCB(Bandit):
             dictionary=dictionary,
             width=resolve_width(beta, theory, prior),
             acquisition=UpperConfidenceRule(),
+            theory=theory,
             seed=seed,
         )
 

@@ -100,5 +100,6 @@ class CBBKB(Bandit):
             acquisition=UpperConfidenceRule(),
             batches=batches,
             memory=memory,
+            theory=theory,
             seed=seed,
         )

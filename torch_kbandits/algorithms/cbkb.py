@@ -92,5 +92,6 @@ class CBKB(Bandit):
             width=resolve_width(beta, theory, prior),
             acquisition=UpperConfidenceRule(),
             memory=memory,
+            theory=theory,
             seed=seed,
         )

@@ -6,7 +6,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits.acquisition import UpperConfidenceRule
-from torch_kbandits.algorithms.arguments import refuse_memory, resolve_contextual, resolve_width, theorem
+from torch_kbandits.algorithms.arguments import refuse_memory, resolve_contextual, resolve_width, theorem_at
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.bandit.adaptation import DynamicModelSelection, default_discounts
 from torch_kbandits.candidates import Candidates
@@ -81,7 +81,16 @@ class DMSGPUCB(Bandit):
     ) -> None:
         prior = prior_of(prior, kernel, regularization, mean)
         refuse_memory(memory, "memories")
-        theory = theorem(IGPUCBWidth, noise_scale, norm_bound, failure_probability, horizon, gain=gain)
+        theory = theorem_at(
+            prior.regularization,
+            IGPUCBWidth,
+            noise_scale,
+            norm_bound,
+            failure_probability,
+            horizon,
+            gain=gain,
+            forgetting=True,
+        )
         given = default_discounts() if memories is None else memories
         super().__init__(
             memories=DynamicModelSelection(given, block_size, forgetting),  # pyright: ignore[reportArgumentType]
@@ -90,5 +99,6 @@ class DMSGPUCB(Bandit):
             dictionary=dictionary,
             width=resolve_width(beta, theory, prior),
             acquisition=UpperConfidenceRule(),
+            theory=theory,
             seed=seed,
         )

@@ -94,5 +94,6 @@ class EKUCB(Bandit):
             acquisition=UpperConfidenceRule(),
             batches=batches,
             memory=memory,
+            theory=theory,
             seed=seed,
         )

@@ -4,7 +4,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits.acquisition import UpperConfidenceRule
-from torch_kbandits.algorithms.arguments import resolve_contextual, resolve_width, theorem
+from torch_kbandits.algorithms.arguments import resolve_contextual, resolve_width, theorem_at
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.bandit.adaptation import ResidualTrigger
 from torch_kbandits.candidates import Candidates
@@ -21,7 +21,7 @@ class ETGPUCB(Bandit):
     It needs no rate of change. The reward that triggered a restart counts after it.
 
     Source: Brunzema, von Rohr, Solowjow and Trimpe, "Event-triggered time-varying Bayesian optimization", TMLR 2025.
-    Differs: the default width of the choice is IGP-UCB's; on arms theirs is
+    Differs: the default width of the choice is as for ``SWGPUCB``; on arms theirs is
     ``beta=BayesianGPUCBWidth(num_arms, failure_probability)``. Rewards may be told several at a time, see
     ``ResidualTrigger``; a trigger for functions of an RKHS is ``Bandit(trigger=ResidualTrigger(width=...))``.
 
@@ -76,7 +76,16 @@ class ETGPUCB(Bandit):
         beta: float | Width | None = None,
     ) -> None:
         prior = prior_of(prior, kernel, regularization, mean)
-        theory = theorem(IGPUCBWidth, noise_scale, norm_bound, failure_probability, horizon, gain=gain)
+        theory = theorem_at(
+            prior.regularization,
+            IGPUCBWidth,
+            noise_scale,
+            norm_bound,
+            failure_probability,
+            horizon,
+            gain=gain,
+            forgetting=True,
+        )
         super().__init__(
             trigger=ResidualTrigger(false_alarm_probability, noise_scale),
             candidates=resolve_contextual(candidates, bounds, context_dim, action_dim),
@@ -85,5 +94,6 @@ class ETGPUCB(Bandit):
             width=resolve_width(beta, theory, prior),
             acquisition=UpperConfidenceRule(),
             memory=memory,
+            theory=theory,
             seed=seed,
         )

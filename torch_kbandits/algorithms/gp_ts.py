@@ -4,7 +4,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits.acquisition import ThompsonRule
-from torch_kbandits.algorithms.arguments import resolve_contextual, resolve_width, theorem
+from torch_kbandits.algorithms.arguments import resolve_contextual, resolve_width, theorem_at
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.candidates import Candidates
 from torch_kbandits.confidence import GPTSWidth, InformationGain, Width
@@ -20,7 +20,9 @@ class GPTS(Bandit):
     Source: Chowdhury and Gopalan, "On kernelized multi-armed bandits", ICML 2017, Algorithm 2, where v is the width
     here. Differs: on a box the draw is made on a Sobol set of fixed size, see ``theoretical_discretization_size``;
     beyond 2,000 distinct arms, and on arms in files and blocks, the prior part of a draw is approximated, see
-    ``prior_draws`` and ``WavePrior``; contexts; and a Nyström posterior in place of the exact one, if asked for.
+    ``prior_draws`` and ``WavePrior``; contexts; a Nyström posterior in place of the exact one, if asked for. At λ < 1,
+    where the proof fails, v is ``SelfNormalizedWidth`` at δ/2, or ``MemoryWidth`` under a memory that forgets;
+    ``beta=GPTSWidth(...)`` is its own there.
 
     Args:
         kernel: the prior covariance, any GPyTorch kernel, in reward units squared.
@@ -74,7 +76,16 @@ class GPTS(Bandit):
         beta: float | Width | None = None,
     ) -> None:
         prior = prior_of(prior, kernel, regularization, mean)
-        theory = theorem(GPTSWidth, noise_scale, norm_bound, failure_probability, horizon, gain=gain)
+        theory = theorem_at(
+            prior.regularization,
+            GPTSWidth,
+            noise_scale,
+            norm_bound,
+            failure_probability,
+            horizon,
+            gain=gain,
+            forgetting=memory,
+        )
         super().__init__(
             candidates=resolve_contextual(candidates, bounds, context_dim, action_dim),
             prior=prior,
@@ -82,5 +93,6 @@ class GPTS(Bandit):
             width=resolve_width(beta, theory, prior),
             acquisition=ThompsonRule(discretization_size),
             memory=memory,
+            theory=theory,
             seed=seed,
         )

@@ -26,7 +26,7 @@ class GPUCB(Bandit):
         regularization: λ > 0, in reward units squared.
         candidates: arms (A, d), or a ``Candidates``.
         bounds: a box (2, d) instead of arms.
-        noise_scale: not used: the theorem takes noise bounded by √λ.
+        noise_scale: R > 0, only for ``guarantee``: the theorem takes noise bounded by √λ.
         norm_bound: B > 0, a bound on the RKHS norm of the reward function.
         failure_probability: δ in (0, 1).
         horizon: T, the planned number of rounds; not used.
@@ -70,5 +70,7 @@ class GPUCB(Bandit):
             width=resolve_width(beta, theory, prior, needed="norm_bound"),
             acquisition=UpperConfidenceRule(),
             memory=memory,
+            theory=theory,
+            noise_scale=noise_scale,
             seed=seed,
         )

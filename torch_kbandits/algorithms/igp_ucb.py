@@ -4,7 +4,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits.acquisition import UpperConfidenceRule
-from torch_kbandits.algorithms.arguments import resolve_candidates, resolve_width, theorem
+from torch_kbandits.algorithms.arguments import resolve_candidates, resolve_width, theorem_at
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.candidates import Candidates
 from torch_kbandits.confidence import IGPUCBWidth, InformationGain, Width
@@ -17,7 +17,8 @@ class IGPUCB(Bandit):
     """IGP-UCB, improved GP-UCB: the exact posterior and a width with one logarithm fewer.
 
     Source: Chowdhury and Gopalan, "On kernelized multi-armed bandits", ICML 2017, Algorithm 1. The theorem takes
-    λ = 1 + 2/T; for any other λ ``beta=SelfNormalizedWidth(...)`` is the width with a proof.
+    λ = 1 + 2/T, and any λ of at least 1 will do. Differs: below 1, where its proof fails, the width is
+    ``SelfNormalizedWidth``, or ``MemoryWidth`` under a memory that forgets; ``beta=IGPUCBWidth(...)`` is its own there.
 
     Args:
         kernel: the prior covariance, any GPyTorch kernel, in reward units squared.
@@ -60,12 +61,22 @@ class IGPUCB(Bandit):
         beta: float | Width | None = None,
     ) -> None:
         prior = prior_of(prior, kernel, regularization, mean)
-        theory = theorem(IGPUCBWidth, noise_scale, norm_bound, failure_probability, horizon, gain=gain)
+        theory = theorem_at(
+            prior.regularization,
+            IGPUCBWidth,
+            noise_scale,
+            norm_bound,
+            failure_probability,
+            horizon,
+            gain=gain,
+            forgetting=memory,
+        )
         super().__init__(
             candidates=resolve_candidates(candidates, bounds),
             prior=prior,
             width=resolve_width(beta, theory, prior),
             acquisition=UpperConfidenceRule(),
             memory=memory,
+            theory=theory,
             seed=seed,
         )

@@ -71,5 +71,6 @@ class KUCB(Bandit):
             width=resolve_width(beta, theory, prior),
             acquisition=UpperConfidenceRule(),
             memory=memory,
+            theory=theory,
             seed=seed,
         )

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.acquisition import UpperConfidenceRule
-from torch_kbandits.algorithms.arguments import resolve_contextual, resolve_variants, resolve_width, theorem
+from torch_kbandits.algorithms.arguments import resolve_contextual, resolve_variants, resolve_width, theorem_at
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.candidates import Candidates
 from torch_kbandits.confidence import IGPUCBWidth, InformationGain, Width
@@ -87,7 +87,16 @@ class LBGPUCB(Bandit):
         beta: float | Width | None = None,
     ) -> None:
         given = given_prior(prior, kernel, regularization, mean)
-        theory = theorem(IGPUCBWidth, noise_scale, norm_bound, failure_probability, horizon, gain=gain)
+        theory = theorem_at(
+            given.regularization,
+            IGPUCBWidth,
+            noise_scale,
+            norm_bound,
+            failure_probability,
+            horizon,
+            gain=gain,
+            forgetting=memory,
+        )
         where = resolve_contextual(candidates, bounds, context_dim, action_dim)
         start, growth = checks.positive_integer("start", start), checks.non_negative("growth", growth)
         dimension = where.example.shape[-1]
@@ -103,5 +112,6 @@ class LBGPUCB(Bandit):
             width=resolve_width(beta, theory, given),
             acquisition=UpperConfidenceRule(),
             memory=memory,
+            theory=theory,
             seed=seed,
         )

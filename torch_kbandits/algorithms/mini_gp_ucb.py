@@ -75,5 +75,6 @@ class MiniGPUCB(Bandit):
             acquisition=UpperConfidenceRule(),
             batches=StayRule(threshold),
             memory=memory,
+            theory=theory,
             seed=seed,
         )

@@ -6,7 +6,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits.acquisition import ThompsonRule
-from torch_kbandits.algorithms.arguments import resolve_contextual, resolve_variants, resolve_width, theorem
+from torch_kbandits.algorithms.arguments import resolve_contextual, resolve_variants, resolve_width, theorem_at
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.candidates import Candidates
 from torch_kbandits.confidence import GPTSWidth, InformationGain, Width
@@ -78,7 +78,16 @@ class PEGPTS(Bandit):
         beta: float | Width | None = None,
     ) -> None:
         given = given_prior(prior, kernel, regularization, mean)
-        theory = theorem(GPTSWidth, noise_scale, norm_bound, failure_probability, horizon, gain=gain)
+        theory = theorem_at(
+            given.regularization,
+            GPTSWidth,
+            noise_scale,
+            norm_bound,
+            failure_probability,
+            horizon,
+            gain=gain,
+            forgetting=memory,
+        )
         variants = resolve_variants(given.kernel, scales, kernels)
         super().__init__(
             family=Family(variants, Elimination(failure_probability, noise_scale)),
@@ -88,5 +97,6 @@ class PEGPTS(Bandit):
             width=resolve_width(beta, theory, given),
             acquisition=ThompsonRule(discretization_size),
             memory=memory,
+            theory=theory,
             seed=seed,
         )

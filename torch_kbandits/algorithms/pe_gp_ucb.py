@@ -6,7 +6,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits.acquisition import UpperConfidenceRule
-from torch_kbandits.algorithms.arguments import resolve_contextual, resolve_variants, resolve_width, theorem
+from torch_kbandits.algorithms.arguments import resolve_contextual, resolve_variants, resolve_width, theorem_at
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.candidates import Candidates
 from torch_kbandits.confidence import IGPUCBWidth, InformationGain, Width
@@ -24,8 +24,8 @@ class PEGPUCB(Bandit):
     ``HPGPTS`` is mostly better; see ``Elimination``.
 
     Source: Ziomek, Adachi and Osborne, "Time-varying Gaussian process bandits with unknown prior", AISTATS 2025.
-    Differs: the width is IGP-UCB's, for functions of an RKHS, where theirs is for draws from the prior; time is a
-    ``memory``; one prior always stays; contexts; and Nyström posteriors, if asked for.
+    Differs: the width is as for ``IGPUCB``, for functions of an RKHS, where theirs is for draws from the prior; time is
+    a ``memory``; one prior always stays; contexts; and Nyström posteriors, if asked for.
 
     Args:
         kernel: the prior covariance, any GPyTorch kernel, in reward units squared. Unless ``kernels`` are given
@@ -80,7 +80,16 @@ class PEGPUCB(Bandit):
         beta: float | Width | None = None,
     ) -> None:
         given = given_prior(prior, kernel, regularization, mean)
-        theory = theorem(IGPUCBWidth, noise_scale, norm_bound, failure_probability, horizon, gain=gain)
+        theory = theorem_at(
+            given.regularization,
+            IGPUCBWidth,
+            noise_scale,
+            norm_bound,
+            failure_probability,
+            horizon,
+            gain=gain,
+            forgetting=memory,
+        )
         variants = resolve_variants(given.kernel, scales, kernels)
         super().__init__(
             family=Family(variants, Elimination(failure_probability, noise_scale)),
@@ -90,5 +99,6 @@ class PEGPUCB(Bandit):
             width=resolve_width(beta, theory, given),
             acquisition=UpperConfidenceRule(),
             memory=memory,
+            theory=theory,
             seed=seed,
         )

@@ -1,15 +1,18 @@
 """R-GP-UCB, restarts in regular intervals."""
 
+import math
+
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits.acquisition import UpperConfidenceRule
 from torch_kbandits.algorithms.arguments import (
+    check_theory,
     refuse_memory,
     resolve_contextual,
     resolve_width,
     rounds_to_remember,
-    theorem,
+    theorem_at,
 )
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.candidates import Candidates
@@ -24,8 +27,9 @@ class RGPUCB(Bandit):
     """R-GP-UCB: GP-UCB that forgets everything in regular intervals and starts anew.
 
     Source: Bogunovic, Scarlett and Cevher, AISTATS 2016; the period of Zhou and Shroff, CISS 2021, Theorem 1. Differs:
-    after a restart the variance is the prior's ("σ₀ = 0" in the latter is a slip). The default width is IGP-UCB's, as
-    in their algorithm; that of their proof is ``MemoryWidth`` with one bound for each period.
+    after a restart the variance is the prior's ("σ₀ = 0" in the latter is a slip). At λ >= 1 the default width is
+    IGP-UCB's, as in their algorithm; below, where that has no proof, it is that of their proof, ``MemoryWidth``, with
+    one bound for each period where the horizon is given, and else one.
 
     Args:
         kernel: the prior covariance, any GPyTorch kernel, in reward units squared.
@@ -78,16 +82,30 @@ class RGPUCB(Bandit):
     ) -> None:
         prior = prior_of(prior, kernel, regularization, mean)
         refuse_memory(memory, "period")
-        theory = theorem(IGPUCBWidth, noise_scale, norm_bound, failure_probability, horizon, gain=gain)
         space = resolve_contextual(candidates, bounds, context_dim, action_dim)
         if period is None:
             period = rounds_to_remember("period", restart_period, horizon, variation_budget, prior, space)
+        check_theory(noise_scale, norm_bound, failure_probability, horizon)
+        restarts = Restart(period)
+        blocks = None if horizon is None else math.ceil(horizon / restarts.period)
+        theory = theorem_at(
+            prior.regularization,
+            IGPUCBWidth,
+            noise_scale,
+            norm_bound,
+            failure_probability,
+            horizon,
+            gain=gain,
+            forgetting=True,
+            num_bounds=blocks,
+        )
         super().__init__(
             candidates=space,
             prior=prior,
             dictionary=dictionary,
             width=resolve_width(beta, theory, prior),
             acquisition=UpperConfidenceRule(),
-            memory=Restart(period),
+            memory=restarts,
+            theory=theory,
             seed=seed,
         )

@@ -124,6 +124,7 @@ class SparQGPUCB(Bandit):
             acquisition=UpperConfidenceRule(),
             memories=SparQCutoff((UncertaintyInjection(self.growth),), cutoff, prior.regularization),
             advice=Questions(self.expert, questions, num_swaps),
+            theory=theory,
             seed=seed,
         )
 

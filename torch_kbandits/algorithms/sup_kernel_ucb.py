@@ -89,6 +89,7 @@ class SupKernelUCB(Bandit):
             width=resolve_width(beta, theory, prior, needed),
             acquisition=rule,
             memory=memory,
+            theory=theory,
             seed=seed,
         )
 

@@ -9,7 +9,7 @@ from torch_kbandits.algorithms.arguments import (
     resolve_contextual,
     resolve_width,
     rounds_to_remember,
-    theorem,
+    theorem_at,
 )
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.candidates import Candidates
@@ -24,8 +24,8 @@ class SWGPUCB(Bandit):
     """SW-GP-UCB: GP-UCB on a sliding window of the latest observations.
 
     Source: Zhou and Shroff, CISS 2021, Algorithm 2 and Theorem 2. Differs: w observations where the printed algorithm
-    keeps w + 1. The default width is IGP-UCB's, as in their algorithm; that of their proof is ``MemoryWidth`` with one
-    bound for each round.
+    keeps w + 1. At λ >= 1 the default width is IGP-UCB's, as in their algorithm; below, where that has no proof, it is
+    that of their proof, ``MemoryWidth``, with one bound for each round where the horizon is given, and else one.
 
     Args:
         kernel: the prior covariance, any GPyTorch kernel, in reward units squared.
@@ -79,7 +79,16 @@ class SWGPUCB(Bandit):
     ) -> None:
         prior = prior_of(prior, kernel, regularization, mean)
         refuse_memory(memory, "window")
-        theory = theorem(IGPUCBWidth, noise_scale, norm_bound, failure_probability, horizon, gain=gain)
+        theory = theorem_at(
+            prior.regularization,
+            IGPUCBWidth,
+            noise_scale,
+            norm_bound,
+            failure_probability,
+            horizon,
+            gain=gain,
+            forgetting=True,
+        )
         space = resolve_contextual(candidates, bounds, context_dim, action_dim)
         if window is None:
             window = rounds_to_remember("window", window_size, horizon, variation_budget, prior, space)
@@ -90,5 +99,6 @@ class SWGPUCB(Bandit):
             width=resolve_width(beta, theory, prior),
             acquisition=UpperConfidenceRule(),
             memory=SlidingWindow(window),
+            theory=theory,
             seed=seed,
         )

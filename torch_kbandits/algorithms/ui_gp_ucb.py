@@ -79,5 +79,6 @@ class UIGPUCB(Bandit):
             width=resolve_width(beta, theory, prior),
             acquisition=UpperConfidenceRule(),
             memory=UncertaintyInjection(growth if isinstance(growth, Growth) else Linear(growth), max_variance),
+            theory=theory,
             seed=seed,
         )

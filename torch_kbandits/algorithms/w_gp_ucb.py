@@ -78,5 +78,6 @@ class WGPUCB(Bandit):
             width=resolve_width(beta, theory, prior),
             acquisition=UpperConfidenceRule(),
             memory=Discount(discount, least_weight),
+            theory=theory,
             seed=seed,
         )

@@ -36,12 +36,13 @@ from torch_kbandits.bandit.state import check_config, check_format, saved_answer
 from torch_kbandits.bandit.undisturbed import Undisturbed
 from torch_kbandits.beliefs import Belief, EnsembleBelief, Lookahead, offering
 from torch_kbandits.candidates import Candidates
-from torch_kbandits.confidence import Width
+from torch_kbandits.candidates.sample import some_points
+from torch_kbandits.confidence import Guarantee, TheoremWidth, Width
 from torch_kbandits.dictionaries import DictionaryRule
 from torch_kbandits.errors import InputError, KernelBanditWarning
 from torch_kbandits.memory import Memory
-from torch_kbandits.models import NystromGP, OnlineGP
-from torch_kbandits.numerics.random import seed_for
+from torch_kbandits.models import DictionaryQuality, NystromGP, OnlineGP, dictionary_quality
+from torch_kbandits.numerics.random import generator_for, seed_for
 from torch_kbandits.numerics.shallow import shallow_copy
 from torch_kbandits.observations.ledger import History, Ledger, check_rounds, replayed_rounds, rewards
 from torch_kbandits.priors import Family, LearnedPrior, Prior, PriorMean, prior_of
@@ -93,6 +94,10 @@ class Bandit(Undisturbed):
             under a prior on time, and the kernel does not see it.
         family: hypotheses that take turns, each with what it has of its own in place of kernel, regularization, memory
             and mean; None for one.
+        theory: the width of the theorem that ``width`` stands in for if it is a constant; only ``guarantee`` asks.
+        noise_scale: R > 0, the sub-Gaussian constant of the noise, where the width does not know it; the same.
+
+    A ``TheoryWarning`` says once, here, which hypotheses of the width's theorem these pieces break; see ``guarantee``.
 
     With a memory, or a mean that depends on it, there is a time. Unless ``ask`` and ``tell`` are given times, it is the
     round, counted from 0: a reward has that of the round in which it is told.
@@ -105,6 +110,9 @@ class Bandit(Undisturbed):
     Raises:
         InputError: if an argument does not fit; the message says what was expected.
     """
+
+    #: Whether it was said which hypotheses of a theorem the pieces break: when they were put together first.
+    _was_warned_of = False
 
     def __init__(
         self,
@@ -124,6 +132,8 @@ class Bandit(Undisturbed):
         mean: PriorMean | None = None,
         prior: Prior | LearnedPrior | None = None,
         family: Family | None = None,
+        theory: TheoremWidth | None = None,
+        noise_scale: float | None = None,
     ) -> None:
         rule = UpperConfidenceRule() if acquisition is None else acquisition
         self._pieces = Pieces(
@@ -139,6 +149,8 @@ class Bandit(Undisturbed):
             memories,
             advice,
             family,
+            theory,
+            noise_scale,
         )
         self.candidates = self._pieces.candidates
         self.dictionary = dictionary
@@ -154,7 +166,8 @@ class Bandit(Undisturbed):
         self._visited_share = 1.0
         self._warned_of_stale_points = self._warned_of_clipping = False
         self._complaints: tuple[str, ...] = ()
-        self._pieces.warn_of_single_precision(3)
+        if not self._was_warned_of:
+            self._pieces.warn_of_failing(3 if type(self).__init__ is Bandit.__init__ else 5)
 
     # ---------------------------------------------------------------- the loop
 
@@ -387,6 +400,63 @@ class Bandit(Undisturbed):
     def beta(self) -> Tensor:
         """The multiplier of the posterior standard deviation in force now, 0-dim."""
         return self.width(self._standing.belief)
+
+    def guarantee(self, *, check: bool = False) -> Guarantee:
+        """Return which hypotheses of the width's theorem hold, fail or are unknown; printed, it is a table.
+
+        What only you can know, such as ‖f‖ <= B, is unknown. So is whether a dictionary is accurate where its rule
+        promises nothing: ``check`` measures it as it is now.
+
+        Args:
+            check: whether to measure the dictionary; see ``dictionary_quality``. Nothing is measured of an exact
+                posterior, or before any reward that counts.
+
+        Cost: nothing, or that of ``dictionary_quality``.
+        """
+        standing, quality = self._standing, None
+        if check and self.dictionary is not None and standing.belief.num_observations:
+            quality = self.dictionary_quality()
+        restarted, hypothesis = standing.ledger.num_forgotten > 0, self._hypothesis
+        return self._pieces.guarantee(hypothesis, standing.ledger.num_told, was_restarted=restarted, quality=quality)
+
+    def dictionary_quality(
+        self, X: Tensor | None = None, *, num_points: int = 1000, max_reference: int = 2000
+    ) -> DictionaryQuality:
+        """Compare the variances of the dictionary's posterior with the exact ones; nothing changes for the bandit.
+
+        Both are of the rewards that count now, with the noise that they count with, under the prior in force; of a
+        family under that of the hypothesis that leads, and where stages choose of all that was told.
+
+        Args:
+            X: where to compare, (k, d), points as ``history`` has them: with contexts (context, action), under a prior
+                on time (time, point). None for a sample, half of points played and half of what may be played; with
+                contexts, which nobody knows beforehand, of points played.
+            num_points: of the sample, at least 1.
+            max_reference: see ``torch_kbandits.models.dictionary_quality``.
+
+        Raises:
+            EmptyHistoryError: if nothing was learned yet, or nothing of it counts any more.
+            InputError: if the posterior is exact, or an argument does not fit.
+
+        Cost: that of ``model``, and O(u r² + r³ + k r²) for u distinct points that count, of which r are enough to span
+        all, at most ``max_reference``.
+        """
+        if self.dictionary is None:
+            raise InputError("The posterior of this bandit is exact: there is no dictionary to measure.")
+        num_points = checks.positive_integer("num_points", num_points)
+        standing = self._standing
+        if X is None and standing.belief.num_observations:
+            generator = generator_for(self.seed, standing.round, "quality")
+            played = standing.belief.played
+            some = played[
+                torch.randperm(len(played), generator=generator, device="cpu")[: max(1, num_points // 2)].to(
+                    played.device
+                )
+            ]
+            others = some_points(self.candidates, num_points // 2, standing.clock.now, generator)
+            X = torch.cat([some, others])
+        model = self.model
+        return dictionary_quality(cast(NystromGP, model), X, max_reference=max_reference)
 
     @property
     def history(self) -> History:
@@ -702,7 +772,9 @@ class Bandit(Undisturbed):
     def _made_of(cls, words: dict[str, Any]) -> Self:
         """Return the bandit of ``Pieces.words``; the constructor of a named algorithm, which chooses, is passed by."""
         bandit = cls.__new__(cls)
+        bandit._was_warned_of = True
         Bandit.__init__(bandit, **words)
+        del bandit._was_warned_of
         return bandit
 
     def _config(self) -> dict[str, Any]:

@@ -41,6 +41,9 @@ class BatchRule(ABC):
     #: Whether a point may be played again without being chosen, which it cannot in another context: ``RepeatingRule``.
     repeats_points: ClassVar[bool] = False
 
+    #: By how much variances may shrink before a batch's last point is chosen; infinite if nothing is known of it.
+    largest_ratio: float = math.inf
+
     @abstractmethod
     def is_complete(self, posterior: BatchPosterior) -> bool:
         """Say whether the batch of k >= 1 points is complete, given the posterior with them pending.
@@ -75,6 +78,7 @@ class GlobalBatchRule(BatchRule):
 
     def __post_init__(self) -> None:
         checks.keep(self, threshold=_ratio)
+        object.__setattr__(self, "largest_ratio", self.threshold)
 
     def is_complete(self, posterior: BatchPosterior) -> bool:
         """Say whether 1 + Σ τ(x_s) > C. Cost: O(k)."""
@@ -99,6 +103,7 @@ class LocalBatchRule(BatchRule):
 
     def __post_init__(self) -> None:
         checks.keep(self, threshold=_ratio)
+        object.__setattr__(self, "largest_ratio", self.threshold)
 
     def is_complete(self, posterior: BatchPosterior) -> bool:
         """Say whether the largest ratio of variances exceeds C. Cost: O(A), and O(A m) for each point of the batch."""
@@ -122,6 +127,7 @@ class StayRule(BatchRule):
     threshold: float = 2.0
 
     repeats_points = True
+    largest_ratio = 1.0  # no other point is chosen in a batch than its first
 
     def __post_init__(self) -> None:
         checks.keep(self, threshold=_ratio)

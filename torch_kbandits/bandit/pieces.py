@@ -21,12 +21,16 @@ from torch_kbandits.bandit.state import describe_kernel, describe_value
 from torch_kbandits.beliefs import Belief, EnsembleBelief, Lookahead, StagedBelief, Terms, belief_over
 from torch_kbandits.beliefs.table import wave_prior
 from torch_kbandits.candidates import Candidates
+from torch_kbandits.candidates.sources import ArmSource
 from torch_kbandits.candidates.timed import timed, untimed
-from torch_kbandits.confidence import ConstantWidth, Width
+from torch_kbandits.confidence import ConstantWidth, Guarantee, TheoremWidth, Width
+from torch_kbandits.confidence.guarantee import Circumstances, complaint, precise
+from torch_kbandits.confidence.guarantee import Hypothesis as Assumption
 from torch_kbandits.dictionaries import DictionaryRule
 from torch_kbandits.errors import InputError, KernelBanditWarning, TheoryWarning
 from torch_kbandits.kernels import ForgettingKernel, SpaceTimeKernel
 from torch_kbandits.memory import KeepAll, Memory
+from torch_kbandits.models import DictionaryQuality
 from torch_kbandits.numerics.gram import check_kernel, prior_mean, prior_variance
 from torch_kbandits.numerics.random import generator_for
 from torch_kbandits.observations.clock import Clock
@@ -41,7 +45,7 @@ _FLOAT32_REGULARIZATION = 1e-4
 FIRST_REWARDS, _FAR = 3, 10.0
 
 #: Words that files have only where they say something: those of version 0.1.0 have them so.
-_ADDED_LAST = ("trigger", "memories", "advice", "mean", "family")
+_ADDED_LAST = ("trigger", "memories", "advice", "mean", "family", "theory", "noise_scale")
 
 
 class Batches(NamedTuple):
@@ -156,6 +160,8 @@ class Pieces:
         memories: which memory is in force, block by block; None for the same in all rounds.
         advice: who is asked about the present before a choice; None for nobody.
         family: the hypotheses that take turns; None for one, the prior and the memory given here.
+        theory: the width of the theorem that a constant width stands in for; None where its constants are not known.
+        noise_scale: R, where it is known and not part of the width.
 
     Attributes:
         start: the prior before any reward.
@@ -178,6 +184,8 @@ class Pieces:
     memories: MemoryChoice | None = None
     advice: Advice | None = None
     family: Family | None = None
+    theory: TheoremWidth | None = None
+    noise_scale: float | None = None
     start: Prior = field(init=False)
     hypothesis: Hypothesis = field(init=False)
     hypotheses: tuple[Hypothesis, ...] = field(init=False)
@@ -212,6 +220,9 @@ class Pieces:
         checks.instance("acquisition", self.acquisition, AcquisitionRule, "a rule such as UpperConfidenceRule()")
         if self.width is not None or self.acquisition.uses_width:
             checks.instance("width", self.width, Width, "a confidence width such as ConstantWidth(2.0)")
+        if self.theory is not None:
+            checks.instance("theory", self.theory, TheoremWidth, "a theorem's width such as SelfNormalizedWidth")
+        checks.keep(self, noise_scale=checks.optional(checks.positive))
         if self.batches is not None:
             checks.instance("batches", self.batches, BatchRule, "a rule such as GlobalBatchRule(2.0)")
             if self.batches.repeats_points and not self.candidates.is_lasting:
@@ -479,20 +490,63 @@ class Pieces:
                 stacklevel=stacklevel + 1,
             )
 
-    def warn_of_single_precision(self, stacklevel: int) -> None:
-        """Say that λ is too small for the dtype, if so, ``stacklevel`` calls above this one."""
+    def guarantee(
+        self,
+        hypothesis: Hypothesis,
+        num_rewards: int = 0,
+        *,
+        was_restarted: bool = False,
+        quality: DictionaryQuality | None = None,
+    ) -> Guarantee:
+        """Return what the width's theorem says, and which of its hypotheses hold.
+
+        Args:
+            hypothesis: what is taken for true now.
+            num_rewards: how many were told.
+            was_restarted: whether something was forgotten by a restart.
+            quality: of the dictionary, if it was measured.
+        """
+        arms = untimed(self.candidates)
+        source: ArmSource | None = getattr(arms, "source", None)
+        kinds = {"a restart": was_restarted, repr(self.trigger): self.trigger is not None}
+        kinds |= {repr(memory): memory.forgets for memory in self._all_memories}
+        known = Circumstances(
+            regularization=hypothesis.regularization,
+            num_rewards=num_rewards,
+            noise_scale=self.noise_scale,
+            dictionary=self.dictionary,
+            forgetting=" and ".join(name for name, forgets in kinds.items() if forgets) or None,
+            prior="fitted" if self._learns_units else "given" if self.family is None else "one of several",
+            ratio=1.0 if self.batches is None else self.batches.largest_ratio,
+            num_arms=math.inf if not arms.is_finite else None if source is None else len(source),
+            is_staged=self.acquisition.num_stages > 0,
+            quality=quality,
+            theory=self.theory if isinstance(self.width, ConstantWidth) else None,
+        )
+        of_width = cast(Width, self.width).guarantee(known)
+        numbers = () if self._learns_units else self._precision()
+        return replace(of_width, hypotheses=(*of_width.hypotheses, *numbers))
+
+    def _precision(self) -> tuple[Assumption]:
+        """Say whether λ is large enough for the dtype."""
         example, prior = self.candidates.example, self.start
-        if example.dtype == torch.float64 or self._learns_units:
-            return
+        if example.dtype == torch.float64:
+            return precise(True, "numbers are in double precision.")
         with torch.no_grad():
             scale = float(prior_variance(deepcopy(prior.kernel).to(example), example).max())
-        if prior.regularization < _FLOAT32_REGULARIZATION * scale:
-            warnings.warn(
-                f"regularization={prior.regularization:g} is tiny for {example.dtype} (prior variance "
-                f"{scale:g}): the confidence widths drown in rounding. Use float64 candidates.",
-                TheoryWarning,
-                stacklevel=stacklevel + 1,
-            )
+        if prior.regularization >= _FLOAT32_REGULARIZATION * scale:
+            return precise(True, f"{example.dtype} is enough for regularization={prior.regularization:g}.")
+        return precise(
+            False,
+            f"regularization={prior.regularization:g} is tiny for {example.dtype} (prior variance {scale:g}): the "
+            "confidence widths drown in rounding. Use float64 candidates.",
+        )
+
+    def warn_of_failing(self, stacklevel: int) -> None:
+        """Say which hypotheses of the theorem the settings break, if any, as many calls above."""
+        said = complaint(self.guarantee(self.hypothesis))
+        if said is not None:
+            warnings.warn(said, TheoryWarning, stacklevel=stacklevel + 1)
 
 
 def warn_of_clipping(below: Tensor, floor: float, stacklevel: int) -> None:

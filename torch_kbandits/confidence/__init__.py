@@ -16,6 +16,7 @@ from torch_kbandits.confidence.gain import (
 )
 from torch_kbandits.confidence.gp_ts import GPTSWidth
 from torch_kbandits.confidence.gp_ucb import GPUCBWidth
+from torch_kbandits.confidence.guarantee import Guarantee, Hypothesis
 from torch_kbandits.confidence.guess_and_double import GuessAndDouble
 from torch_kbandits.confidence.igp_ucb import IGPUCBWidth
 from torch_kbandits.confidence.information import effective_dimension, greedy_information_gain, information_gain
@@ -39,7 +40,9 @@ __all__ = [
     "GPTSWidth",
     "GPUCBWidth",
     "GreedyGain",
+    "Guarantee",
     "GuessAndDouble",
+    "Hypothesis",
     "IGPUCBWidth",
     "InformationGain",
     "KUCBWidth",

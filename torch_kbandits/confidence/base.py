@@ -2,13 +2,14 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
 
 from torch_kbandits import checks
+from torch_kbandits.confidence.guarantee import Circumstances, Condition, Guarantee, Hypothesis, said, settled
 from torch_kbandits.errors import InputError
 
 
@@ -55,9 +56,24 @@ class Width(ABC):
     λ give a radius √λ times larger; widths here have divided it out.
     """
 
+    #: Where the theorem behind the width is; None if there is none.
+    theorem: ClassVar[str | None] = None
+
+    #: What it assumes: each says of a bandit whether that holds.
+    assumes: ClassVar[tuple[Condition, ...]] = ()
+
     @abstractmethod
     def __call__(self, evidence: Evidence) -> Tensor:
         """Return β_t >= 0, 0-dim, for the posterior after t observations."""
+
+    def hypotheses(self, known: Circumstances) -> tuple[Hypothesis, ...]:
+        """Return what the theorem assumes, and which of it holds in a bandit; nothing without a theorem."""
+        return tuple(each for condition in self.assumes for each in condition(known, self))
+
+    def guarantee(self, known: Circumstances) -> Guarantee:
+        """Return what the theorem says of a bandit."""
+        theorem = self.theorem if known.theory is None else known.theory.theorem
+        return Guarantee(repr(self), theorem, self.hypotheses(known), known.quality)
 
 
 #: The constants that theorems have in common, with the check of each.
@@ -101,6 +117,23 @@ class _BeforeAny(NamedTuple):
     information_gain = projection_error = kernel_bound = mean_norm = effective_dimension
 
 
+def _at_least_the_theorems(known: Circumstances, width: Any) -> tuple[Hypothesis, ...]:
+    """Compare a number with the theorem that it is in place of, if the constants of one were given."""
+    theory = known.theory
+    if theory is None:
+        return ()
+    least, name = theory.smallest(known.regularization), f"β at least that of {type(theory).__name__}"
+    if width.value >= least:
+        own = said(name, "unknown", f"beta={width.value:g} is at least its least width, {least:.3g}, which grows.")
+    else:
+        sentence = (
+            f"beta={width.value:g} is below the theorem's width (at least {least:.3g}): the run is valid, its regret "
+            "bound is not. That is what works in practice; leave out the theorem's constants to say so."
+        )
+        own = said(name, "fails", sentence)
+    return (*theory.hypotheses(replace(known, theory=None)), *own)
+
+
 @dataclass(frozen=True)
 class ConstantWidth(Width):
     """The same multiplier in every round: what practitioners use, with no theorem behind it.
@@ -108,6 +141,8 @@ class ConstantWidth(Width):
     Args:
         value: β >= 0. Our 2 is BoTorch's ``UpperConfidenceBound(beta=4)``.
     """
+
+    assumes = (_at_least_the_theorems,)
 
     value: float
 
@@ -119,6 +154,16 @@ class ConstantWidth(Width):
         return evidence.regularization.new_tensor(self.value)
 
 
+def _scaled(known: Circumstances, width: Any) -> tuple[Hypothesis, ...]:
+    """With a factor of √C a theorem covers batches, too, and below 1 it says nothing."""
+    enough = width.factor >= known.ratio**0.5 * (1.0 - 1e-12)
+    of_width = width.width.hypotheses(replace(known, ratio=1.0) if enough else known)
+    if width.width.theorem is None:
+        return of_width
+    sentence = f"the theorem's width is times {width.factor:g}."
+    return (*of_width, *settled("a factor of at least 1", width.factor >= 1.0, sentence))
+
+
 @dataclass(frozen=True)
 class ScaledWidth(Width):
     """A theorem's width times a factor: the widths of the theorems over-explore by about an order of magnitude.
@@ -128,12 +173,15 @@ class ScaledWidth(Width):
         factor: at least 0; below 1 the theorem no longer holds.
     """
 
+    assumes = (_scaled,)
+
     width: Width
     factor: float
 
     def __post_init__(self) -> None:
         checks.instance("width", self.width, Width, "a confidence width such as ConstantWidth(2.0)")
         checks.keep(self, factor=checks.non_negative)
+        object.__setattr__(self, "theorem", self.width.theorem if self.factor >= 1.0 else None)
 
     def __call__(self, evidence: Evidence) -> Tensor:
         """Return ``factor`` times the width."""

@@ -6,6 +6,14 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from torch_kbandits.confidence.base import Evidence, TheoremWidth
+from torch_kbandits.confidence.guarantee import (
+    drawn_from_the_prior,
+    exact_posterior,
+    few_arms,
+    fixed_prior,
+    nothing_forgotten,
+    rewards_at_once,
+)
 
 
 @dataclass(frozen=True)
@@ -27,6 +35,9 @@ class BayesianGPUCBWidth(TheoremWidth):
         num_arms: A >= 1.
         failure_probability: δ in (0, 1).
     """
+
+    theorem = "Srinivas et al., ICML 2010, Theorem 1"
+    assumes = (drawn_from_the_prior, fixed_prior, rewards_at_once, few_arms, exact_posterior, nothing_forgotten)
 
     num_arms: int
     failure_probability: float

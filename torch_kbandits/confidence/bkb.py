@@ -7,6 +7,14 @@ import torch
 from torch import Tensor
 
 from torch_kbandits.confidence.base import Evidence, TheoremWidth
+from torch_kbandits.confidence.guarantee import (
+    accurate_dictionary,
+    bounded_noise,
+    bounded_norm,
+    fixed_prior,
+    nothing_forgotten,
+    rewards_at_once,
+)
 
 
 @dataclass(frozen=True)
@@ -32,6 +40,9 @@ class BKBWidth(TheoremWidth):
         failure_probability: δ in (0, 1).
         accuracy: ε in (0, 1), the accuracy of the dictionary, as in ``theoretical_oversampling``.
     """
+
+    theorem = "Calandriello et al., COLT 2019, Theorem 2"
+    assumes = (bounded_norm, bounded_noise, fixed_prior, rewards_at_once, accurate_dictionary, nothing_forgotten)
 
     noise_scale: float
     norm_bound: float

@@ -7,6 +7,14 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.confidence.base import Evidence, TheoremWidth
+from torch_kbandits.confidence.guarantee import (
+    bounded_noise,
+    bounded_norm,
+    fixed_prior,
+    nothing_forgotten,
+    rewards_at_once,
+    small_projection,
+)
 
 
 @dataclass(frozen=True)
@@ -34,6 +42,9 @@ class EKUCBWidth(TheoremWidth):
         failure_probability: δ in (0, 1).
         projection: μ > 0, in reward units squared; None for λ, as for ``KORS``.
     """
+
+    theorem = "Zenati et al., AISTATS 2022, Lemma 4.1"
+    assumes = (bounded_norm, bounded_noise, fixed_prior, rewards_at_once, small_projection, nothing_forgotten)
 
     noise_scale: float
     norm_bound: float

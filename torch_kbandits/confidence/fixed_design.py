@@ -6,6 +6,15 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from torch_kbandits.confidence.base import Evidence, TheoremWidth
+from torch_kbandits.confidence.guarantee import (
+    bounded_noise,
+    bounded_norm,
+    exact_posterior,
+    fixed_prior,
+    nothing_forgotten,
+    points_chosen_apart,
+    rewards_at_once,
+)
 
 
 @dataclass(frozen=True)
@@ -31,6 +40,17 @@ class FixedDesignWidth(TheoremWidth):
         failure_probability: δ in (0, 1).
         num_bounds: n >= 1.
     """
+
+    theorem = "Auer, JMLR 2002, for ridge regression; Valko et al., UAI 2013"
+    assumes = (
+        bounded_norm,
+        bounded_noise,
+        fixed_prior,
+        rewards_at_once,
+        points_chosen_apart,
+        exact_posterior,
+        nothing_forgotten,
+    )
 
     noise_scale: float
     norm_bound: float

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.confidence.base import Evidence
+from torch_kbandits.confidence.guarantee import Status
 from torch_kbandits.confidence.information import greedy_information_gain
 from torch_kbandits.errors import InputError
 
@@ -22,6 +23,9 @@ class InformationGain(ABC):
     A value without state. A paper's β_t uses γ_{t−1}, the gain of the observations made before round t; those are the
     ``num_observations`` of the evidence, so no call here shifts an index.
     """
+
+    #: Whether it is at least the information gain of what was played, as theorems need it: that is not known of rates.
+    is_bound: Status = "unknown"
 
     @abstractmethod
     def __call__(self, evidence: Evidence) -> Tensor:
@@ -35,6 +39,8 @@ class RealizedGain(InformationGain):
     Never above γ_t, so the narrowest. Self-normalised bounds hold for it as it stands: they bound the noise by I_t and
     turn to γ_t only to make the regret bound a number. That covers every width of this package that takes a gain.
     """
+
+    is_bound = "holds"
 
     def __call__(self, evidence: Evidence) -> Tensor:
         """Return I_t. Cost: that of the evidence's information gain."""
@@ -57,6 +63,8 @@ class NystromGain(InformationGain):
 
     Source: ours, by the proof above; ρ_t is the trace term of Titsias, AISTATS 2009.
     """
+
+    is_bound = "holds"
 
     def __call__(self, evidence: Evidence) -> Tensor:
         """Return the bound. Cost: that of the evidence's information gain and projection error."""
@@ -94,6 +102,7 @@ class GreedyGain(InformationGain):
             raise InputError(f"candidates must be (A, d) with A >= 1, got {checks.describe(self.candidates)}.")
         checks.keep(self, horizon=checks.positive_integer, regularization=checks.positive)
         checks.instance("certified", self.certified, bool, "True or False")
+        object.__setattr__(self, "is_bound", "holds" if self.certified else "unknown")
 
     def __call__(self, evidence: Evidence) -> Tensor:
         """Return the gain after t observations.
@@ -203,6 +212,8 @@ class ConstantGain(InformationGain):
     Args:
         value: γ >= 0, in nats.
     """
+
+    is_bound = "fails"
 
     value: float
 

@@ -6,6 +6,16 @@ from torch import Tensor
 
 from torch_kbandits.confidence.base import Evidence, TheoremWidth
 from torch_kbandits.confidence.gain import InformationGain, RealizedGain, check_gain
+from torch_kbandits.confidence.guarantee import (
+    bounded_noise,
+    bounded_norm,
+    enough_gain,
+    exact_posterior,
+    fixed_prior,
+    large_regularization,
+    nothing_forgotten,
+    rewards_at_once,
+)
 from torch_kbandits.confidence.igp_ucb import IGPUCBWidth
 
 
@@ -27,6 +37,18 @@ class GPTSWidth(TheoremWidth):
         failure_probability: δ in (0, 1), of the regret bound.
         gain: what stands for γ_{t−1}.
     """
+
+    theorem = "Chowdhury and Gopalan, ICML 2017, Theorem 4"
+    assumes = (
+        bounded_norm,
+        bounded_noise,
+        enough_gain,
+        fixed_prior,
+        rewards_at_once,
+        large_regularization,
+        exact_posterior,
+        nothing_forgotten,
+    )
 
     noise_scale: float
     norm_bound: float

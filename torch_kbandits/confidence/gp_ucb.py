@@ -7,6 +7,15 @@ from torch import Tensor
 
 from torch_kbandits.confidence.base import Evidence, TheoremWidth
 from torch_kbandits.confidence.gain import InformationGain, RealizedGain, check_gain
+from torch_kbandits.confidence.guarantee import (
+    bounded_norm,
+    enough_gain,
+    exact_posterior,
+    fixed_prior,
+    nothing_forgotten,
+    rewards_at_once,
+    small_noise,
+)
 
 
 @dataclass(frozen=True)
@@ -29,6 +38,9 @@ class GPUCBWidth(TheoremWidth):
         failure_probability: δ in (0, 1).
         gain: what stands for γ_{t−1}.
     """
+
+    theorem = "Srinivas et al., ICML 2010, Theorem 3"
+    assumes = (bounded_norm, enough_gain, fixed_prior, rewards_at_once, small_noise, exact_posterior, nothing_forgotten)
 
     norm_bound: float
     failure_probability: float

@@ -7,8 +7,17 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.confidence.base import Evidence, TheoremWidth
+from torch_kbandits.confidence.guarantee import Circumstances, Hypothesis, bounded_norm, exact_posterior, said
 from torch_kbandits.confidence.self_normalized import noise_radius
 from torch_kbandits.errors import InputError
+
+
+def _of_a_guess(known: Circumstances, width: Any) -> tuple[Hypothesis, ...]:
+    """What the wrapped width assumes, with a first guess of at least ‖f − m‖ in place of B, and the exact posterior."""
+    others = [each for each in width.width.assumes if each not in (bounded_norm, exact_posterior)]
+    guess = said("a first guess >= ‖f − m‖", "unknown", f"given as an assumption, {width.width.norm_bound:g}.")
+    of_width = (each for condition in others for each in condition(known, width.width))
+    return (*guess, *of_width, *exact_posterior(known, width))
 
 
 @dataclass(frozen=True)
@@ -36,6 +45,8 @@ class GuessAndDouble(TheoremWidth):
             its ``noise_scale``, or √λ where it has none, as ``GPUCBWidth``, whose theorem bounds the noise by √λ.
     """
 
+    assumes = (_of_a_guess,)
+
     width: TheoremWidth
 
     def __post_init__(self) -> None:
@@ -45,6 +56,7 @@ class GuessAndDouble(TheoremWidth):
                 "width must be a theorem's width with a norm_bound to double, such as SelfNormalizedWidth, "
                 f"got {checks.describe(self.width)}. Scale the result: ScaledWidth(GuessAndDouble(...), factor)."
             )
+        object.__setattr__(self, "theorem", self.width.theorem)
 
     def __call__(self, evidence: Evidence) -> Tensor:
         """Return the wrapped width at the guess in force. Cost: that of the width and of the mean's norm."""

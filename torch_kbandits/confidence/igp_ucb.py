@@ -7,6 +7,16 @@ from torch import Tensor
 
 from torch_kbandits.confidence.base import Evidence, TheoremWidth
 from torch_kbandits.confidence.gain import InformationGain, RealizedGain, check_gain
+from torch_kbandits.confidence.guarantee import (
+    bounded_noise,
+    bounded_norm,
+    enough_gain,
+    exact_posterior,
+    fixed_prior,
+    large_regularization,
+    nothing_forgotten,
+    rewards_at_once,
+)
 
 
 @dataclass(frozen=True)
@@ -27,6 +37,18 @@ class IGPUCBWidth(TheoremWidth):
         failure_probability: δ in (0, 1).
         gain: what stands for γ_{t−1}.
     """
+
+    theorem = "Chowdhury and Gopalan, ICML 2017, Theorem 2"
+    assumes = (
+        bounded_norm,
+        bounded_noise,
+        enough_gain,
+        fixed_prior,
+        rewards_at_once,
+        large_regularization,
+        exact_posterior,
+        nothing_forgotten,
+    )
 
     noise_scale: float
     norm_bound: float

@@ -6,6 +6,14 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from torch_kbandits.confidence.base import Evidence, TheoremWidth
+from torch_kbandits.confidence.guarantee import (
+    bounded_noise,
+    bounded_norm,
+    exact_posterior,
+    fixed_prior,
+    nothing_forgotten,
+    rewards_at_once,
+)
 
 
 @dataclass(frozen=True)
@@ -25,6 +33,9 @@ class KUCBWidth(TheoremWidth):
         norm_bound: B > 0, a bound on the RKHS norm of the reward function.
         failure_probability: δ in (0, 1).
     """
+
+    theorem = "Zenati et al., AISTATS 2022, Lemma 3.1"
+    assumes = (bounded_norm, bounded_noise, fixed_prior, rewards_at_once, exact_posterior, nothing_forgotten)
 
     noise_scale: float
     norm_bound: float

@@ -6,6 +6,16 @@ from torch import Tensor
 
 from torch_kbandits.confidence.base import Evidence, TheoremWidth
 from torch_kbandits.confidence.gain import InformationGain, RealizedGain, check_gain
+from torch_kbandits.confidence.guarantee import (
+    bounded_noise,
+    bounded_norm,
+    enough_bounds,
+    enough_gain,
+    exact_posterior,
+    fixed_prior,
+    little_change,
+    rewards_at_once,
+)
 from torch_kbandits.confidence.self_normalized import SelfNormalizedWidth
 
 
@@ -49,6 +59,18 @@ class MemoryWidth(TheoremWidth):
         gain: what stands for Ī_t. Others than the realised one read the number of observations that count:
             γ_{min(t, w)} for a window of w.
     """
+
+    theorem = "Zhou and Shroff, CISS 2021, Lemmas 1 and 2; Deng et al., AISTATS 2022"
+    assumes = (
+        bounded_norm,
+        bounded_noise,
+        enough_gain,
+        fixed_prior,
+        rewards_at_once,
+        exact_posterior,
+        little_change,
+        enough_bounds,
+    )
 
     noise_scale: float
     norm_bound: float

@@ -6,6 +6,13 @@ from torch import Tensor
 
 from torch_kbandits.confidence.base import Evidence, TheoremWidth
 from torch_kbandits.confidence.gain import NystromGain
+from torch_kbandits.confidence.guarantee import (
+    bounded_noise,
+    bounded_norm,
+    fixed_prior,
+    nothing_forgotten,
+    rewards_at_once,
+)
 from torch_kbandits.confidence.self_normalized import noise_radius
 
 
@@ -38,6 +45,9 @@ class NystromWidth(TheoremWidth):
         norm_bound: B > 0, a bound on the RKHS norm of the reward function.
         failure_probability: δ in (0, 1).
     """
+
+    theorem = "ours, by the steps of Calandriello et al., COLT 2019, Theorem 2"
+    assumes = (bounded_norm, bounded_noise, fixed_prior, rewards_at_once, nothing_forgotten)
 
     noise_scale: float
     norm_bound: float

@@ -8,6 +8,14 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.confidence.base import Evidence, TheoremWidth
+from torch_kbandits.confidence.guarantee import (
+    drawn_from_the_prior,
+    exact_posterior,
+    few_arms,
+    fixed_prior,
+    nothing_forgotten,
+    rewards_at_once,
+)
 from torch_kbandits.errors import InputError
 from torch_kbandits.numerics.random import generator_for
 
@@ -35,6 +43,9 @@ class RandomizedWidth(TheoremWidth):
         seed: addresses the draws by (seed, number of observations), so that asking twice changes nothing. Where
             observations stop counting, as in a sliding window, the number and with it the draw would stay the same.
     """
+
+    theorem = "Takeno, Inatsu and Karasuyama, ICML 2023, of Bayesian regret"
+    assumes = (drawn_from_the_prior, fixed_prior, rewards_at_once, few_arms, exact_posterior, nothing_forgotten)
 
     num_arms: int
     seed: int

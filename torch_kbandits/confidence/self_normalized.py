@@ -7,6 +7,15 @@ from torch import Tensor
 
 from torch_kbandits.confidence.base import Evidence, TheoremWidth
 from torch_kbandits.confidence.gain import InformationGain, RealizedGain, check_gain
+from torch_kbandits.confidence.guarantee import (
+    bounded_noise,
+    bounded_norm,
+    enough_gain,
+    exact_posterior,
+    fixed_prior,
+    nothing_forgotten,
+    rewards_at_once,
+)
 
 
 @dataclass(frozen=True)
@@ -29,6 +38,17 @@ class SelfNormalizedWidth(TheoremWidth):
         failure_probability: δ in (0, 1).
         gain: what stands for I_t; the realised gain is the sharpest that holds.
     """
+
+    theorem = "Whitehouse, Ramdas and Wu, NeurIPS 2023; Abbasi-Yadkori, 2012"
+    assumes = (
+        bounded_norm,
+        bounded_noise,
+        enough_gain,
+        fixed_prior,
+        rewards_at_once,
+        exact_posterior,
+        nothing_forgotten,
+    )
 
     noise_scale: float
     norm_bound: float

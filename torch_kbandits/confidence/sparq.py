@@ -9,6 +9,15 @@ from torch import Tensor
 from torch_kbandits import checks
 from torch_kbandits.confidence.base import Evidence, TheoremWidth
 from torch_kbandits.confidence.gain import InformationGain, RealizedGain, check_gain
+from torch_kbandits.confidence.guarantee import (
+    bounded_norm,
+    enough_bounds,
+    enough_gain,
+    exact_posterior,
+    fixed_prior,
+    little_change,
+    rewards_at_once,
+)
 from torch_kbandits.errors import InputError
 
 
@@ -35,6 +44,9 @@ class SparQWidth(TheoremWidth):
         failure_probability: δ in (0, 1).
         gain: what stands for I_t.
     """
+
+    theorem = "Mauduit et al., 2025, Theorem 3.1"
+    assumes = (bounded_norm, enough_gain, fixed_prior, rewards_at_once, exact_posterior, little_change, enough_bounds)
 
     norm_bound: float
     failure_probability: float

@@ -41,6 +41,12 @@ class Memory(ABC):
             (n,), in reward units squared, at least λ; infinite for an observation that does not count.
         """
 
+    @property
+    def forgets(self) -> bool:
+        """Whether an observation counts for less, or not at all, once it is old enough."""
+        made = torch.zeros(1, dtype=torch.float64)
+        return not bool(self.noise(made, 1e15, 1.0) == 1.0)
+
     def prior(self, kernel: Kernel) -> Kernel:
         """Return the prior covariance of points under this memory, given that of the function at one time."""
         return kernel

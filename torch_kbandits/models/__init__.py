@@ -5,5 +5,14 @@ from torch_kbandits.models.draws import PosteriorDraws
 from torch_kbandits.models.nystrom import NystromGP
 from torch_kbandits.models.online import OnlineGP
 from torch_kbandits.models.paths import draw_nystrom_paths
+from torch_kbandits.models.quality import DictionaryQuality, dictionary_quality
 
-__all__ = ["FactoredGP", "NystromGP", "OnlineGP", "PosteriorDraws", "draw_nystrom_paths"]
+__all__ = [
+    "DictionaryQuality",
+    "FactoredGP",
+    "NystromGP",
+    "OnlineGP",
+    "PosteriorDraws",
+    "dictionary_quality",
+    "draw_nystrom_paths",
+]

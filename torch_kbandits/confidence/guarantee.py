@@ -1,0 +1,283 @@
+"""Which hypotheses of a width's theorem hold in a bandit: what is known of it, and what is said."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from torch_kbandits.dictionaries import DictionaryRule
+from torch_kbandits.dictionaries.promises import Promise, named, promised_accuracy, promised_projection, spans_all
+from torch_kbandits.models.quality import DictionaryQuality
+
+if TYPE_CHECKING:
+    from torch_kbandits.confidence.base import TheoremWidth
+
+Status = Literal["holds", "fails", "unknown"]
+
+#: The name of the hypothesis that is of numbers and not of a theorem.
+_PRECISION = "λ above rounding"
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """One thing that a theorem assumes.
+
+    Attributes:
+        name: in a few symbols or words.
+        status: "holds", "fails", or "unknown": what only you can know, or what nothing promises and nobody measured.
+        sentence: what was expected and what is.
+    """
+
+    name: str
+    status: Status
+    sentence: str
+
+    def __str__(self) -> str:
+        """Return one line."""
+        return f"{self.status:<8} {self.name}: {self.sentence}"
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """What a theorem says of a bandit's confidence band, and which of its hypotheses hold.
+
+    Attributes:
+        width: the width in force, printed.
+        theorem: where the theorem is; None if none stands behind the width.
+        hypotheses: of the theorem, and those of the numbers that it is computed with.
+        quality: of the dictionary, if that was measured.
+    """
+
+    width: str
+    theorem: str | None
+    hypotheses: tuple[Hypothesis, ...]
+    quality: DictionaryQuality | None = None
+
+    @property
+    def holds(self) -> bool | None:
+        """Whether the theorem holds: False if there is none or a hypothesis fails, None if some are unknown."""
+        if self.theorem is None or self.with_status("fails"):
+            return False
+        return None if self.with_status("unknown") else True
+
+    def with_status(self, status: Status) -> tuple[Hypothesis, ...]:
+        """Return the hypotheses that hold, fail or are unknown."""
+        return tuple(each for each in self.hypotheses if each.status == status)
+
+    def __str__(self) -> str:
+        """Return the theorem and a line for each hypothesis."""
+        verdict = {True: "holds", False: "does not hold", None: "holds if the unknown hypotheses do"}[self.holds]
+        lines = [f"{self.width}: no theorem." if self.theorem is None else f"{self.width}\n{self.theorem}: {verdict}."]
+        lines += map(str, self.hypotheses)
+        return "\n".join(lines + ([] if self.quality is None else [str(self.quality)]))
+
+
+@dataclass(frozen=True)
+class Circumstances:
+    """What a bandit knows of itself that theorems ask about.
+
+    Attributes:
+        regularization: λ.
+        num_rewards: how many were told.
+        noise_scale: R where it was given apart from the width; None where it was not.
+        dictionary: the rule; None for the exact posterior.
+        forgetting: what makes observations stop counting, or count for less; None where all count for ever.
+        prior: how kernel, λ and mean came about.
+        ratio: by how much variances may shrink in a batch, at most; infinite where nothing bounds it.
+        num_arms: how many actions there are in a round; infinite on a box, None where it is not known.
+        is_staged: whether the choice goes through stages that learn from rewards of their own.
+        quality: of the dictionary; None where it was not measured.
+        theory: the width of the theorem that a number is in place of; None where that is none, or not known.
+    """
+
+    regularization: float
+    num_rewards: int = 0
+    noise_scale: float | None = None
+    dictionary: DictionaryRule | None = None
+    forgetting: str | None = None
+    prior: Literal["given", "fitted", "one of several"] = "given"
+    ratio: float = 1.0
+    num_arms: float | None = None
+    is_staged: bool = False
+    quality: DictionaryQuality | None = None
+    theory: "TheoremWidth | None" = None
+
+
+#: Says of a bandit and a width what a theorem assumes; nothing where there is nothing to say.
+Condition = Callable[[Circumstances, Any], tuple[Hypothesis, ...]]
+
+
+def said(name: str, status: Status, sentence: str) -> tuple[Hypothesis]:
+    """Return a hypothesis."""
+    return (Hypothesis(name, status, sentence),)
+
+
+def settled(name: str, holds: bool, sentence: str) -> tuple[Hypothesis]:
+    """Return a hypothesis that holds or fails."""
+    return said(name, "holds" if holds else "fails", sentence)
+
+
+def bounded_norm(known: Circumstances, width: Any) -> tuple[Hypothesis, ...]:
+    """‖f‖ <= B."""
+    return said("‖f − m‖ <= B", "unknown", f"given as an assumption, B = {width.norm_bound:g}; m is the prior mean.")
+
+
+def bounded_noise(known: Circumstances, width: Any) -> tuple[Hypothesis, ...]:
+    """R-sub-Gaussian noise."""
+    return said("R-sub-Gaussian noise", "unknown", f"given as an assumption, R = {width.noise_scale:g}.")
+
+
+def enough_gain(known: Circumstances, width: Any) -> tuple[Hypothesis, ...]:
+    """What stands for γ is at least the information gain."""
+    status: Status = width.gain.is_bound
+    why = {"holds": "which is", "fails": "which is a number", "unknown": "which is so up to a constant"}[status]
+    return said("γ at least the information gain", status, f"γ is {width.gain!r}, {why}.")
+
+
+def drawn_from_the_prior(known: Circumstances, width: Any) -> tuple[Hypothesis, ...]:
+    """The Bayesian assumption."""
+    return said("f drawn from the prior, noise N(0, λ)", "unknown", "given as an assumption, with the prior.")
+
+
+def fixed_prior(known: Circumstances, width: Any) -> tuple[Hypothesis, ...]:
+    """Kernel, λ and mean are fixed before the first reward."""
+    name, expected = "a prior fixed beforehand", "kernel, λ and mean must not depend on the rewards"
+    if known.prior == "fitted":
+        return said(name, "fails", f"{expected}, and LearnedPrior fits them to these; give a Prior.")
+    if known.prior == "one of several":
+        return said(name, "unknown", f"{expected}; the band is that of one hypothesis, right if that is.")
+    return said(name, "holds", f"{expected}; they were given.")
+
+
+def exact_posterior(known: Circumstances, width: Any) -> tuple[Hypothesis, ...]:
+    """No dictionary, or one that spans all."""
+    name, rule = "the exact posterior", known.dictionary
+    if rule is None or spans_all(rule):
+        return said(name, "holds", "all that was told is conditioned on.")
+    sentence = f"the theorem knows no dictionary, and there is {named(rule)}; NystromWidth holds at any dictionary."
+    return said(name, "fails", sentence)
+
+
+def nothing_forgotten(known: Circumstances, width: Any) -> tuple[Hypothesis, ...]:
+    """One bound for all rounds needs observations that only become more."""
+    name, expected = "observations only become more", "the bound is for all rounds of a function that stays"
+    if known.forgetting is None:
+        return said(name, "holds", f"{expected}; all count for ever.")
+    sentence = f"{expected}, and {known.forgetting} lets some count no more; MemoryWidth is for those that count."
+    return said(name, "fails", sentence)
+
+
+def little_change(known: Circumstances, width: Any) -> tuple[Hypothesis, ...]:
+    """What old rewards say of a function that moved is covered by no width."""
+    if known.forgetting is None:
+        return ()
+    sentence = "the band does not cover by how much f changed while rewards counted; a short memory keeps that small."
+    return said("a function that changes little within the memory", "unknown", sentence)
+
+
+def enough_bounds(known: Circumstances, width: Any) -> tuple[Hypothesis, ...]:
+    """Each set of observations that loses some, or whose weights fall, starts a bound of its own."""
+    name, number = "as many bounds as sets of observations", getattr(width, "num_bounds", 1)
+    if known.forgetting is None:
+        return said(name, "holds", "observations only become more, so one bound is for all rounds.")
+    sentence = f"with {known.forgetting} each round or block has a bound of its own, and {number} hold at once."
+    return said(name, "holds" if number > known.num_rewards else "unknown", sentence)
+
+
+def rewards_at_once(known: Circumstances, width: Any) -> tuple[Hypothesis, ...]:
+    """A batch makes variances shrink before means follow; nothing to say without one."""
+    if known.ratio == 1.0:
+        return ()
+    name, expected = "rewards learned at once", "rewards that are missing make variances smaller and means no better"
+    if known.ratio == math.inf:
+        return said(name, "unknown", f"{expected}, by a factor that this batch rule does not say.")
+    return said(name, "fails", f"{expected}: scale the width by √{known.ratio:g}, as BBKB does.")
+
+
+def large_regularization(known: Circumstances, width: Any) -> tuple[Hypothesis, ...]:
+    """λ >= 1."""
+    level = known.regularization
+    advice = "" if level >= 1.0 else "; SelfNormalizedWidth holds at any λ"
+    return settled("λ >= 1", level >= 1.0, f"the proof needs λ of at least 1, and it is {level:g}{advice}.")
+
+
+def small_noise(known: Circumstances, width: Any) -> tuple[Hypothesis, ...]:
+    """R <= √λ."""
+    root, name = known.regularization**0.5, "R <= √λ"
+    if known.noise_scale is None:
+        return said(name, "unknown", f"noise must be bounded by √λ = {root:g}; give noise_scale to compare.")
+    sentence = f"noise must be bounded by √λ = {root:g}, and noise_scale is {known.noise_scale:g}."
+    return settled(name, known.noise_scale <= root, sentence)
+
+
+def few_arms(known: Circumstances, width: Any) -> tuple[Hypothesis, ...]:
+    """The union bound is over at least as many arms as there are."""
+    name, number = "at most A arms", known.num_arms
+    if number is None:
+        return said(name, "unknown", f"A is {width.num_arms}, and each round brings its own actions.")
+    return settled(name, number <= width.num_arms, f"A is {width.num_arms}, and there are {number:.0f}.")
+
+
+def points_chosen_apart(known: Circumstances, width: Any) -> tuple[Hypothesis, ...]:
+    """No point was chosen in the light of the rewards it is conditioned on with."""
+    name, expected = "points chosen apart from rewards", "no point may be chosen in the light of another's reward"
+    if known.is_staged:
+        return said(name, "holds", f"{expected}; each stage learns from points that it did not rank.")
+    return said(name, "unknown", f"{expected}, and only a rule with stages sees to that.")
+
+
+def accurate_dictionary(known: Circumstances, width: Any) -> tuple[Hypothesis, ...]:
+    """BKB's: variances within α of the exact ones, and a projection error of at most λ/(1 − ε)."""
+    accuracy, rule, quality = width.accuracy, known.dictionary, known.quality
+    name, alpha, most = (
+        f"a dictionary of accuracy ε = {accuracy:g}",
+        (1 + accuracy) / (1 - accuracy),
+        1 / (1 - accuracy),
+    )
+    if rule is None:
+        return said(name, "holds", "the posterior is exact.")
+    if quality is not None:
+        sentence = (
+            f"variances must be within {alpha:.3g} times the exact ones and the projection error at most {most:.3g} λ; "
+            f"now, at {len(quality.ratios)} points, {quality.least:.3g} to {quality.largest:.3g} and "
+            f"{quality.projection_error:.3g} λ."
+        )
+        return settled(name, quality.is_within(alpha) and quality.projection_error <= most, sentence)
+    return _promised(name, promised_accuracy(rule, accuracy, width.failure_probability, known.num_rewards))
+
+
+def small_projection(known: Circumstances, width: Any) -> tuple[Hypothesis, ...]:
+    """EK-UCB's: a projection error of at most μ."""
+    level, rule, quality = known.regularization, known.dictionary, known.quality
+    most = level if width.projection is None else width.projection
+    name = f"a projection error of at most μ = {most:g}"
+    if rule is None:
+        return said(name, "holds", "the posterior is exact.")
+    if quality is not None:
+        error = quality.projection_error * level
+        return settled(name, error <= most, f"‖(I − P)F^½‖² is {error:.3g} now.")
+    return _promised(name, promised_projection(rule, most, level, width.failure_probability, known.num_rewards))
+
+
+def _promised(name: str, promise: Promise) -> tuple[Hypothesis]:
+    if promise.is_made:
+        return said(name, "holds", f"{promise.sentence}.")
+    advice = "nothing is promised; guarantee(check=True) measures, and NystromWidth needs no promise"
+    return said(name, "unknown", f"{promise.sentence}: {advice}.")
+
+
+def precise(is_enough: bool, sentence: str) -> tuple[Hypothesis]:
+    """λ is not lost in rounding: asked of all widths, as it is of numbers and not of a theorem."""
+    return settled(_PRECISION, is_enough, sentence)
+
+
+def complaint(guarantee: Guarantee) -> str | None:
+    """Return what a warning says of the hypotheses that fail; None if none does, or if no theorem is claimed."""
+    failing = guarantee.with_status("fails")
+    if guarantee.theorem is None:
+        failing = tuple(each for each in failing if each.name == _PRECISION)
+    if not failing:
+        return None
+    void = "" if guarantee.theorem is None else f"{guarantee.theorem}, does not hold here. "
+    sentences = " ".join(f"{each.name}: {each.sentence}" for each in failing)
+    return f"{void}{sentences} See bandit.guarantee()."
