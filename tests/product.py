@@ -38,6 +38,7 @@ from torch_kbandits import (
     MappedArms,
     Prior,
     RidgeLeverageSampling,
+    TheoryWarning,
     UniformDictionary,
 )
 from torch_kbandits.acquisition import (
@@ -497,6 +498,7 @@ def main() -> None:
     warnings.simplefilter("error")
     for message in ("Optimization failed", "Negative variance values"):
         warnings.filterwarnings("ignore", message)
+    warnings.filterwarnings("ignore", category=TheoryWarning)
     with TemporaryDirectory() as folder:
         results = found(drawn(arguments.seed, arguments.number), Path(folder), arguments.turns)
     for result in results:

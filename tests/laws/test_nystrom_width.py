@@ -95,6 +95,14 @@ def test_the_gain_is_at_least_the_exact_one_at_any_dictionary(seed):
     assert float(NystromGain()(whole)) == pytest.approx(truth, rel=1e-6)
 
 
+def test_a_model_of_several_outputs_knows_it_of_each():
+    X, Y = data(12, 2)
+    words = {"inducing_points": X[:4], "covar_module": matern(0.3, 1.0), "regularization": 0.1}
+    one, two = (NystromGP(X, targets, **words) for targets in (Y, torch.cat([Y, -Y], dim=-1)))
+    assert two.projection_error().shape == two.information_gain().shape
+    torch.testing.assert_close(two.projection_error(), one.projection_error().expand_as(two.information_gain()))
+
+
 @dataclass
 class Known:
     """Evidence with numbers of our choice."""
