@@ -2,6 +2,7 @@
 
 import dataclasses
 import warnings
+from copy import deepcopy
 
 import numpy as np
 import oracles
@@ -330,8 +331,7 @@ def test_ratios_are_those_of_dense_formulas(case):
         context = {"context": torch.tensor([np.cos(t)], dtype=DOUBLE)} if case == "context" else {}
         x = bandit.ask(**context)
         bandit.tell(x, reward(x), **context)
-    twin = algorithms.build(name, **words)
-    twin.load_state_dict(bandit.state_dict())
+    twin = deepcopy(bandit)
     quality = bandit.dictionary_quality(ARMS)
     ratios, error, dimension = dense_quality(oracles.matern52(0.3), bandit, ARMS)
     assert quality.margin < 1.01
