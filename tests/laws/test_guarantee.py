@@ -138,6 +138,12 @@ def test_widths_without_a_theorem():
     assert named(shrunk, "fails") == {"a factor of at least 1"}
 
 
+def test_noise_of_just_the_regularization_is_bounded_by_it():
+    for scale in np.random.default_rng(0).random(50).astype(np.float32):
+        known = dataclasses.replace(EASY, noise_scale=float(scale), regularization=float(scale**2))
+        assert "R <= √λ" in named(GPUCBWidth(B, DELTA).guarantee(known), "holds")
+
+
 def test_gains_that_bound_nothing():
     greedy = {"kernel": rbf(), "candidates": ARMS, "horizon": 5, "regularization": 1.0}
     for gain, status in (

@@ -207,7 +207,7 @@ def small_noise(known: Circumstances, width: Any) -> tuple[Hypothesis, ...]:
     if known.noise_scale is None:
         return said(name, "unknown", f"noise must be bounded by √λ = {root:g}; give noise_scale to compare.")
     sentence = f"noise must be bounded by √λ = {root:g}, and noise_scale is {known.noise_scale:g}."
-    return settled(name, known.noise_scale <= root, sentence)
+    return settled(name, known.noise_scale <= root * (1.0 + 1e-6), sentence)  # λ = R² in whatever precision
 
 
 def few_arms(known: Circumstances, width: Any) -> tuple[Hypothesis, ...]:
