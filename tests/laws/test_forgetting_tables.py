@@ -233,7 +233,7 @@ def test_bounds_hold_while_variances_rise():
         if number:
             wanted = oracles.dtc(KERNEL, *dense(X, Y, noise, bandit.inducing_points, arms))
             scores = wanted.mean + BETA * np.sqrt(wanted.variance)
-            bounds = bandit._belief._table._arms._bounds(lambda mean, variance: mean + BETA * variance.sqrt())
+            bounds = bandit._belief._table._arms._bounds(lambda mean, variance, _: mean + BETA * variance.sqrt())
             assert (scores - bounds.numpy()).max() < wanted.upper_rounding(BETA)
             assert scores[int((arms == x).all(-1).nonzero()[0])] > scores.max() - 2.0 * wanted.upper_rounding(BETA)
         bandit.tell(x, 0.02 * reward(x) + 0.002 * math.sin(number))  # so that it matters how variances rise

@@ -101,7 +101,7 @@ def play(arms, rule, dictionary_rule, width, rounds, *, is_lazy, dense=None) -> 
             mean, variance = dense.marginals(Z)
             scores = dense.scores(rule, float(beta), mean, variance)
             if isinstance(rule, UpperConfidenceRule):
-                bounds = belief._arms._bounds(lambda mean, variance: mean + beta * variance.sqrt())  # noqa: B023
+                bounds = belief._arms._bounds(lambda mean, variance, _: mean + beta * variance.sqrt())  # noqa: B023
                 excess = (scores - bounds.numpy()).max()
                 assert excess < 1e-9, (
                     number,

@@ -12,6 +12,7 @@ from torch_kbandits import (
     Arms,
     Bandit,
     Box,
+    CappedDictionary,
     ConstantWidth,
     ContextualActions,
     FixedDictionary,
@@ -31,6 +32,7 @@ CANDIDATES = {
 DICTIONARIES = {
     "exact": None,
     "kors": KORS(oversampling=2.0),
+    "capped": CappedDictionary(KORS(oversampling=2.0), 8, "stop"),
     "growth": RidgeLeverageSampling(oversampling=3.0, resampling="never"),
     "fixed": FixedDictionary(POINTS[:12]),
 }

@@ -29,6 +29,8 @@ BY_HAND = {
 #: Defaults that are said anew, where nearly all classes keep them or a base class of another package asks for it.
 DEFAULTS = {
     "acquisition": {"BlindRule.drawn_row", "SpreadRule.on_box", "UniformRule.on_box"},
+    "beliefs": {f"{name}.learns_residual" for name in ("BeliefOf", "FeatureTable")}
+    | {"FeatureTable._learned_variance_at"},
     "confidence": {"RandomizedWidth.smallest"},
     "memory": {
         "BackToPrior.prior",

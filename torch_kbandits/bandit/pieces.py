@@ -377,6 +377,7 @@ class Pieces:
             online=self.dictionary is not None and self.dictionary.is_online,
             memory=hypothesis.memory,
             mean=hypothesis.mean,
+            full_at=None if self.dictionary is None else self.dictionary.full_at,
         )
         return belief_over(self.candidates, terms)
 

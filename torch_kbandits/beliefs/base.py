@@ -161,11 +161,17 @@ class Belief(ABC):
         if self.exact and factors is None:
             model = OnlineGP(X, Y.unsqueeze(-1), **prior)
         else:
+            prior["learns_residual"] = self.learns_residual
             model = NystromGP(X, Y.unsqueeze(-1), inducing_points=inducing_points, **prior)
         if noise is not None:
             likelihood: Any = model.likelihood
             likelihood.noise_covar.noise = noise
         return model if factors is None else cast(NystromGP, model).taking(factors)
+
+    @property
+    def learns_residual(self) -> bool:
+        """Whether variances are those of ``learned_residual``, as under a dictionary that is full."""
+        return False
 
     @property
     @abstractmethod
@@ -291,6 +297,11 @@ class BeliefOf(Belief):
     @abstractmethod
     def posterior(self) -> Belief:
         """The belief that has the posterior."""
+
+    @property
+    def learns_residual(self) -> bool:
+        """Whether variances are those of ``learned_residual``."""
+        return self.posterior.learns_residual
 
     def effective_dimension(self) -> Tensor:
         """Return Σ_s τ̃(x_s) over what counts, 0-dim."""

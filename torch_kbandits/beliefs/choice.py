@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from functools import singledispatch
-from typing import cast
+from typing import Any, cast
 
 import torch
 from gpytorch.kernels import Kernel
@@ -42,6 +42,7 @@ class Terms:
         online: whether the dictionary rule decides about each point once, when it is told.
         memory: which observations count at a time; None where all do for ever.
         mean: the prior mean; None for zero.
+        full_at: the size from which on a dictionary may not grow, and its residual is learned; None for none.
     """
 
     kernel: Kernel
@@ -51,6 +52,7 @@ class Terms:
     online: bool = False
     memory: Memory | None = None
     mean: Mean | None = None
+    full_at: int | None = None
 
     def remembered(self, table: FeatureTable) -> FeatureTable | CountedBelief:
         """Return a table, of before any observation, under the memory."""
@@ -83,7 +85,8 @@ def _over_arms(candidates: Arms, terms: Terms) -> Belief:
     is_small = len(source) <= COVARIANCE_LIMIT and source.dtype == torch.float64
     if terms.exact and terms.memory is None and is_small:
         return CovarianceTable(source, *own, terms.mean)
-    table = FeatureTable(source, *own, candidates.column_memory, exact=terms.exact, mean=terms.mean)
+    words: dict[str, Any] = {"exact": terms.exact, "mean": terms.mean, "full_at": terms.full_at}
+    table = FeatureTable(source, *own, candidates.column_memory, **words)
     return terms.remembered(table)
 
 
@@ -123,5 +126,5 @@ def _over_points(example: Tensor, terms: Terms, row_memory: int, place: Place) -
     """Return the posterior over points that are not listed; those of an example say how large prior variances are."""
     none = UnsearchedArms(example[:0])
     own = (terms.kernel, terms.regularization, 0, 0, row_memory)
-    table = FeatureTable(none, *own, exact=terms.exact, mean=terms.mean)
+    table = FeatureTable(none, *own, exact=terms.exact, mean=terms.mean, full_at=terms.full_at)
     return CountedBelief(table.with_points(example), terms.memory, online=terms.online, place=place)

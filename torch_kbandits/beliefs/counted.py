@@ -22,6 +22,9 @@ from torch_kbandits.observations.ledger import History
 #: Answers of an expert have at least this share of λ as their noise variance: without any, numbers lose all digits.
 _LEAST_VARIANCE = 1e-6
 
+#: Points that no longer count leave the dictionary once they are more than one in so many of it.
+_PATIENCE = 8
+
 #: When observations were made, (q,), and how many fresh ones each counts for, (q,).
 _Counting = tuple[Tensor, Tensor]
 
@@ -191,14 +194,32 @@ class CountedBelief(BeliefOf):
     def _offered(
         self, table: FeatureTable, X: Tensor, rule: OnlineRule, generator: torch.Generator | None
     ) -> OnlineSample:
-        """Return the dictionary once points (q, d) were offered to it; forgetting takes nothing out of it."""
+        """Return the dictionary once points (q, d) were offered to it."""
         sample = self._sample
         if sample is None:
             Z, weights = self._dictionary.points, self._dictionary.weights
             weights = Z.new_ones(len(Z), dtype=torch.float64) if weights is None else weights
             sample = rule.online_sample(self.kernel, float(self.regularization), Z, weights)
+        if not isinstance(self._memory, KeepAll):
+            counting = self._table.is_played(sample.points)
+            if int((~counting).sum()) > sample.size // _PATIENCE:
+                sample = self._pruned(sample, counting, rule, generator)
         uniforms = torch.rand(len(X), generator=generator, dtype=torch.float64, device="cpu")
-        return rule.offered(sample, X, uniforms, *table.known_values(sample.points, X)).sample
+        return rule.offered(sample, X, uniforms, *table.known_values(sample.points, X))
+
+    def _pruned(
+        self, sample: OnlineSample, kept: Tensor, rule: OnlineRule, generator: torch.Generator | None
+    ) -> OnlineSample:
+        """Return the dictionary with those points (m,) bool that are kept; what counts is offered again for the others.
+
+        A point that was not taken with probability p̃ when all were there, and would be with p̃' now, is taken with
+        (p̃' − p̃)/(1 − p̃): so it was kept from joining as little as if those that left had never been there.
+        """
+        counting = self._table.played
+        chances = sample.chances(counting)
+        uniforms = torch.rand(len(counting), generator=generator, dtype=torch.float64, device="cpu").to(chances.device)
+        left = sample.keeping(kept.nonzero().squeeze(-1))
+        return rule.offered(left, counting, chances + (1.0 - chances) * uniforms, None, None)
 
     def _preview(self, table: FeatureTable, X: Tensor, counting: _Counting | None) -> PlayedPoints:
         """Return the unique played points that count, with X (q, d), by the current posterior."""

@@ -22,6 +22,7 @@ from torch_kbandits.observations.ledger import History
 from torch_kbandits.observations.played import Located, Plays
 from torch_kbandits.posteriors.dtc import DTCFactors, embed
 from torch_kbandits.posteriors.online_dtc import OnlineDTC
+from torch_kbandits.posteriors.residual import learned_residual
 from torch_kbandits.tables.columns import KernelColumns
 from torch_kbandits.tables.growth import FRAGILE, SPAN_TOLERANCE, Columns, Growth, spanning_factor
 from torch_kbandits.tables.lazy import LazyPanel, SomeArms
@@ -90,6 +91,7 @@ class FeatureTable(TableBelief):
             point joins, or variances are asked for, in O(u m²). None for no bound.
         exact: whether every played point is in the dictionary.
         mean: the prior mean; None for zero.
+        full_at: the size from which on a dictionary may not grow, and its residual is learned; None for none.
     """
 
     #: Low-rank changes between looks for drift.
@@ -109,8 +111,11 @@ class FeatureTable(TableBelief):
         *,
         exact: bool = False,
         mean: Mean | None = None,
+        full_at: int | None = None,
     ) -> None:
         super().__init__(arms, kernel, regularization, seed, exact=exact, mean=mean)
+        self._full_at = full_at
+        self._known_spanned: tuple[OnlineDTC, Tensor] | None = None  # of the arms, by what spans them
         self._columns = KernelColumns(self.kernel, self._points, column_memory)
         self._dictionary_rows = self._feature_rows = self._played_rows
         self._listed_dictionary = self._log.points, self._played_rows  # points and rows, where a rule gave no indices
@@ -147,7 +152,31 @@ class FeatureTable(TableBelief):
     @property
     def variance(self) -> Tensor:
         """Posterior variances of the arms, (A,), in reward units squared."""
-        return self._arms.up_to_date().variance.clamp_min(0.0)
+        return self._learned(self._arms.up_to_date().variance.clamp_min(0.0), None)
+
+    @property
+    def learns_residual(self) -> bool:
+        """Whether the dictionary is full, so that variances are those of ``learned_residual``."""
+        return self._full_at is not None and len(self._dictionary_rows) >= self._full_at
+
+    def _learned(self, variance: Tensor, rows: Tensor | None) -> Tensor:
+        """Return DTC variances of arms, given their rows (k,), None for all, with their residual learned if it is."""
+        if not self.learns_residual:
+            return variance
+        spanned, prior = self._spanned, self._prior_variance[: self._num_arms]
+        if rows is not None:
+            spanned, prior = spanned[rows], prior[rows]
+        return learned_residual(prior, spanned, variance)
+
+    @property
+    def _spanned(self) -> Tensor:
+        """What the dictionary spans of the prior variances of the arms, (A,). Cost: O(A m) after it changed."""
+        known = self._known_spanned
+        if known is None or not known[0].spans_like(self._dtc):
+            features, dtc = self._arms.features, self._dtc
+            parts = [dtc.spanned(each) for _, each in features.blocks()]
+            known = self._known_spanned = dtc, torch.cat(parts)
+        return known[1]
 
     @property
     def _played_mean(self) -> Tensor:
@@ -172,6 +201,13 @@ class FeatureTable(TableBelief):
 
     def _variance_at(self, rows: Tensor) -> Tensor:
         return self._dtc.quick_variance(self._prior_at(rows), self._coordinates(rows)).to(self._points.dtype)
+
+    def _learned_variance_at(self, rows: Tensor) -> Tensor:
+        variance = self._variance_at(rows).clamp_min(0.0)
+        if not self.learns_residual:
+            return variance
+        spanned = self._dtc.spanned(self._coordinates(rows)).to(variance)
+        return learned_residual(self._prior_variance[rows], spanned, variance)
 
     def _mean_at(self, rows: Tensor) -> Tensor:
         return (self._weights @ self._coordinates(rows) + self._expected_at(rows)).to(self._points.dtype)
@@ -261,8 +297,8 @@ class FeatureTable(TableBelief):
         if not rule.grows_with_mean_and_variance:
             return None, rule.on_arms(self, beta, seed)
 
-        def score(mean: Tensor, variance: Tensor) -> Tensor:
-            return rule.on_arms(SomeArms(mean, variance, lambda: self.incumbent), beta, seed)
+        def score(mean: Tensor, variance: Tensor, rows: Tensor | None) -> Tensor:
+            return rule.on_arms(SomeArms(mean, self._learned(variance, rows), lambda: self.incumbent), beta, seed)
 
         rows, scores = self._arms.contenders(score, lambda best: self.tie_width(best, beta))
         self.visited_share = 1.0 if rows is None else scores.shape[0] / self._num_arms

@@ -16,6 +16,7 @@ from torch_kbandits.beliefs.table import wave_prior
 from torch_kbandits.models import NystromGP
 from torch_kbandits.numerics.gram import gram, prior_mean
 from torch_kbandits.numerics.linalg import non_negative_variance
+from torch_kbandits.posteriors.residual import learned_residual
 
 if TYPE_CHECKING:
     from torch_kbandits.beliefs.counted import CountedBelief
@@ -59,6 +60,13 @@ class JointPosterior:
 
     def variance_at(self, at: Embedded) -> Tensor:
         """Return posterior variances, (k,)."""
+        variance = self.dtc_variance_at(at)
+        if not self.table.learns_residual:
+            return variance
+        return learned_residual(at.prior_variance, self.table.posterior.spanned(at.coordinates), variance)
+
+    def dtc_variance_at(self, at: Embedded) -> Tensor:
+        """Return posterior variances in which all stays that the dictionary does not span, (k,)."""
         variance = self.table.posterior.quick_variance(at.prior_variance, at.coordinates)
         return non_negative_variance(variance.to(at.points), at.prior_variance.to(at.points)).double()
 

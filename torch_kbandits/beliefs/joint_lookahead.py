@@ -168,7 +168,9 @@ class JointLookahead(Lookahead):
     def pending_scores(self) -> Tensor:
         """Return the scores of the pending points without anything pending, (k,)."""
         noise = self._posterior.belief.regularization
-        return (self._before(self.pending) / noise.double()).to(noise)
+        with torch.no_grad():
+            variance = self._posterior.dtc_variance_at(self._posterior.embed(self.pending))
+        return (variance / noise.double()).to(noise)
 
     def variance_ratio(self) -> Tensor:
         """Return the largest ratio, 0-dim: over points of a box that stays, and the pending ones.

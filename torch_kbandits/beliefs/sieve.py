@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from torch_kbandits.numerics.gram import gram, prior_mean, prior_variance
+from torch_kbandits.posteriors.residual import learned_residual
 
 if TYPE_CHECKING:
     from torch_kbandits.beliefs.joint import JointPosterior
@@ -38,7 +39,8 @@ def score_bounds(
         zᵀGz >= zᵀG Z_S (Z_Sᵀ G Z_S)⁺ Z_Sᵀ G z,
 
     with equality where S spans the dictionary, and nearly so where points are like those of S. The right side is the
-    squared norm of at most 32 linear functions of the kernel values, and the mean is one more.
+    squared norm of at most 32 linear functions of the kernel values, and the mean is one more. Where the residual of a
+    full dictionary is learned, which makes variances grow with this one, what is spanned is computed as it is.
 
     Args:
         posterior: of the means.
@@ -46,23 +48,28 @@ def score_bounds(
         points: (A, d), A >= 1.
         score: returns scores (k,) from means (k,) and variances (k,), and grows with both.
 
-    Cost: O(A m (d + 32)), and O(m²) for each of 32 points.
+    Cost: O(A m (d + 32)), and O(m²) for each of 32 points; of all points where the residual is learned.
     """
     means, mean = _weights(posterior), posterior.table.prior_mean
     kernel, Z, functions = ahead.table.kernel, ahead.table.spanning_points, _functions(ahead, points)
     is_longer = torch.equal(Z[: len(means)], posterior.table.spanning_points)
     if is_longer:  # which it is unless points have left the dictionary
         functions = torch.cat([torch.nn.functional.pad(means, (0, len(Z) - len(means))).unsqueeze(0), functions])
-    parts, size = [], max(1, _VALUES // max(1, len(Z)))
+    parts, size, dtc = [], max(1, _VALUES // max(1, len(Z))), ahead.table.posterior
+    spanning = dtc.spanning_functions() if ahead.table.learns_residual else None
     for part, prior in zip(points.split(size), prior_variance(kernel, points).double().split(size), strict=True):
-        values = functions @ gram(kernel, Z, part).double()
+        at_part = gram(kernel, Z, part).double()
+        values = functions @ at_part
         if is_longer:
             learned, values = values[0], values[1:]
         else:
             learned = means @ gram(kernel, posterior.table.spanning_points, part).double()
         if mean is not None:
             learned = learned + prior_mean(mean, part).double()
-        parts.append(score(learned, (prior - values.square().sum(0)).clamp_min(0.0)))
+        variance = (prior - values.square().sum(0)).clamp_min(0.0)
+        if spanning is not None:
+            variance = learned_residual(prior, (spanning @ at_part).square().sum(0), variance)
+        parts.append(score(learned, variance))
     return torch.cat(parts)
 
 

@@ -123,6 +123,10 @@ class TableBelief(Belief):
     def _variance_at(self, rows: Tensor) -> Tensor:
         """Return the posterior variances of a few rows (k,), (k,); rounding may have made them slightly negative."""
 
+    def _learned_variance_at(self, rows: Tensor) -> Tensor:
+        """Return the same with what a full dictionary does not span learned, see ``learned_residual``, (k,), >= 0."""
+        return self._variance_at(rows).clamp_min(0.0)
+
     @abstractmethod
     def _mean_at(self, rows: Tensor) -> Tensor:
         """Return the posterior means of a few rows (k,), (k,)."""
@@ -162,7 +166,7 @@ class TableBelief(Belief):
         """Return the posterior means and variances at points X (q, d), each (q,)."""
         table = self.with_points(X)
         rows = table.rows_of(X)
-        return table._mean_at(rows), table._variance_at(rows).clamp_min(0.0)
+        return table._mean_at(rows), table._learned_variance_at(rows)
 
     # ---------------------------------------------------------------- telling
 
@@ -371,6 +375,11 @@ class TableBelief(Belief):
     def _expected_at(self, rows: Tensor) -> Tensor | float:
         """Return the prior means of rows (k,), in double precision, (k,)."""
         return 0.0 if self._expected is None else self._expected[rows].double()
+
+    def is_played(self, points: Tensor) -> Tensor:
+        """Return which of points (k, d) are among those played that count, (k,) bool."""
+        places = self._log.locate(row_keys(points)).positions
+        return torch.tensor(places, dtype=torch.long, device=points.device) < len(self._log)
 
     def places_of(self, X: Tensor) -> Tensor:
         """Return where points (q, d), all of which were played, stand among the unique played ones, (q,)."""

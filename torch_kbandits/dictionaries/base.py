@@ -111,6 +111,9 @@ class DictionaryRule(InducingPointAllocator):
     #: Whether the rule decides about each point once, when it is played, and points never leave; see ``OnlineRule``.
     is_online: bool = False
 
+    #: The size from which on a dictionary may not grow, however much it leaves unspanned; None where it always may.
+    full_at: int | None = None
+
     @abstractmethod
     def select(self, played: PlayedPoints, generator: torch.Generator | None = None) -> Selection:
         """Choose a dictionary from the played points.

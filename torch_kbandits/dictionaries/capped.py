@@ -1,10 +1,11 @@
-"""Dictionaries of at most so many points."""
+"""Dictionaries of at most so many points, which are exchanged for others where these span more."""
 
 import warnings
 from dataclasses import dataclass, replace
 from typing import Literal, cast, get_args
 from weakref import WeakSet
 
+import numpy as np
 import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
@@ -12,30 +13,52 @@ from torch import Tensor
 from torch_kbandits import checks
 from torch_kbandits.dictionaries.base import DictionaryRule, PlayedPoints, Selection
 from torch_kbandits.dictionaries.online_rule import OnlineRule
-from torch_kbandits.dictionaries.online_sample import Offer, OnlineSample
+from torch_kbandits.dictionaries.online_sample import OnlineSample
+from torch_kbandits.dictionaries.swaps import SwapTable
 from torch_kbandits.errors import DictionaryFullError, KernelBanditWarning
+from torch_kbandits.numerics.gram import gram, prior_variance
 
 WhenFull = Literal["stop", "warn", "raise"]
+
+#: A point replaces another where a determinant grows by this factor at least: so no more often than O(m) times, but
+#: for logarithms, since it is bounded by the product of the diagonal.
+_LEAST_GAIN = 1.1
+
+#: So many points are offered in exchange with one factorisation.
+_BLOCK = 256
 
 
 @dataclass(frozen=True, eq=False)
 class CappedDictionary(DictionaryRule):
-    """Keep to at most ``max_size`` of the points that another rule wants.
+    """Keep to at most ``max_size`` of the points that another rule wants, and exchange them for others.
 
     Of the points wanted, those that are in the dictionary already come first, then those of the highest inclusion
-    probability; ties go to the point played first. So a full dictionary changes no more than it must. The probabilities
-    of a selection are those of the other rule. No theorem on the other rule covers a dictionary that was cut.
+    probability; ties go to the point played first. Then each of the others that is new replaces the one with which
+    det(I + C½ K_ZZ C½ / λ) grows most, if it grows by a tenth, C the numbers of plays: what the plays of the dictionary
+    tell of the function. For an online rule, which is offered each play, it is det K_ZZ. So a full dictionary spreads
+    over what is played, and most where it is played often, with few changes.
+
+    From ``max_size`` points on a posterior takes as learned what the dictionary does not span, see ``residual_share``:
+    in the DTC variance it stays for good, and a bandit would explore it for ever. Draws of functions keep all of it.
+
+    The probabilities of a selection are those of the other rule, 1 for a point that it was not asked about. No theorem
+    on the other rule covers a dictionary that was cut.
+
+    Source: ours. Exchanges for a larger determinant are those of the k-DPP's chain, see ``KDPP``, without the lot; the
+    counts make it the merged law's: a point played c times is one of c-fold weight.
 
     Args:
         rule: which points are wanted.
         max_size: the most points that the dictionary may have.
-        when_full: what happens when more are wanted. "stop": nothing is said. "warn": a ``KernelBanditWarning``, once
-            for each object of this class. "raise": a ``DictionaryFullError``; a bandit then is as it was before.
+        when_full: what happens besides when more are wanted. "stop": nothing is said. "warn": a
+            ``KernelBanditWarning``, once for each object of this class. "raise": a ``DictionaryFullError``; a bandit
+            then is as it was before.
 
-    However many points are offered at once, an online rule looks no further than the first that is too many, and
-    leverage scores are estimated at dictionaries that keep to the cap.
+    However many points are offered at once, an online rule looks no further than the first that is too many before
+    exchanges, and leverage scores are estimated at dictionaries that keep to the cap.
 
-    Cost of a selection: that of the other rule, and O(w log w) when it wants w > ``max_size`` points.
+    Cost of a selection: that of the other rule, and when it wants w > ``max_size`` points O(w log w), O(m³) for each
+    256 that are new, and O(m²) for each of these. An online rule pays O(m²) for a point offered, O(m³) for an exchange.
     """
 
     rule: DictionaryRule
@@ -48,36 +71,27 @@ class CappedDictionary(DictionaryRule):
         checks.one_of("when_full", self.when_full, get_args(WhenFull))
         object.__setattr__(self, "is_coupled", self.rule.is_coupled)
         object.__setattr__(self, "is_online", self.rule.is_online)
+        object.__setattr__(self, "full_at", self.max_size)
 
     def online_sample(self, kernel: Kernel, noise: float, points: Tensor, weights: Tensor) -> OnlineSample:
         """Return the dictionary of an online rule; see ``OnlineRule``."""
         return cast(OnlineRule, self.rule).online_sample(kernel, noise, points, weights)
 
     def offered(
-        self,
-        sample: OnlineSample,
-        points: Tensor,
-        uniforms: Tensor,
-        cross: Tensor | None,
-        prior: Tensor | None,
-        most: int | None = None,
-    ) -> Offer:
-        """Offer points to the dictionary of an online rule until it is full; then nothing is offered any more.
+        self, sample: OnlineSample, points: Tensor, uniforms: Tensor, cross: Tensor | None, prior: Tensor | None
+    ) -> OnlineSample:
+        """Offer points to the dictionary of an online rule until it is full, and then in exchange.
 
         Raises:
             DictionaryFullError: if one more is wanted and ``when_full`` is "raise".
         """
-        beyond = self.max_size + 1 if most is None else min(most, self.max_size + 1)
-        offer = cast(OnlineRule, self.rule).offered(sample, points, uniforms, cross, prior, beyond)
+        offer = sample.offered(points, uniforms, cross, prior, self.max_size + 1)
         if offer.sample.size <= self.max_size:
-            return offer
+            return offer.sample
         self._say_full(offer.sample.size)
         last = int(offer.joined.nonzero()[max(0, self.max_size - sample.size)])
-        chosen, joined = offer.chosen.clone(), offer.joined.clone()
-        chosen[last:], joined[last:] = False, False
-        before = slice(last)
-        kept = sample.offered(points[before], uniforms[before], None if cross is None else cross[:, before])
-        return Offer(kept.sample, chosen, joined, offer.probabilities)
+        kept = sample.offered(points[:last], uniforms[:last], None if cross is None else cross[:, :last]).sample
+        return kept.exchanged(points[last:], uniforms[last:], _LEAST_GAIN)
 
     def select(self, played: PlayedPoints, generator: torch.Generator | None = None) -> Selection:
         """Choose at most ``max_size`` points; see ``DictionaryRule.select``.
@@ -90,9 +104,15 @@ class CappedDictionary(DictionaryRule):
             return wanted
         self._say_full(len(wanted.probabilities))
         kept = self._foremost(wanted, played.in_dictionary)
-        indices = None if wanted.indices is None else wanted.indices[kept]
-        weights = None if wanted.weights is None else wanted.weights[kept]
-        return Selection(wanted.points[..., kept, :], wanted.probabilities[kept], indices, weights)
+        if wanted.indices is None:
+            return Selection(wanted.points[..., kept, :], wanted.probabilities[kept], None)
+        rows = wanted.indices[kept]
+        rows = _exchanged(played, rows, self._offered_in_exchange(played, wanted.indices, rows))
+        probabilities = played.points.new_ones(played.size).index_copy(0, wanted.indices, wanted.probabilities)
+        weights = wanted.weights
+        if weights is not None:
+            weights = weights.new_ones(played.size).index_copy(0, wanted.indices, weights)[rows]
+        return Selection.rows(played, rows, probabilities[rows], weights)
 
     def select_sized(self, played: PlayedPoints, size: int, generator: torch.Generator | None = None) -> Selection:
         """Choose ``size`` points, or ``max_size`` if that is less, by the other rule.
@@ -113,18 +133,57 @@ class CappedDictionary(DictionaryRule):
             order = order[held[order].to(torch.uint8).argsort(descending=True, stable=True)]
         return order[: self.max_size].sort().values
 
+    def _offered_in_exchange(self, played: PlayedPoints, wanted: Tensor, kept: Tensor) -> Tensor:
+        """Return the rows (k,) of new points that were wanted and not kept; an online rule was not asked about all."""
+        offered = torch.ones_like(played.counts, dtype=torch.bool)
+        if not self.rule.is_online:
+            offered = torch.zeros_like(offered).index_fill(0, wanted, True)
+        if played.new_counts is not None:
+            offered &= played.new_counts > 0.0
+        return offered.index_fill(0, kept, False).nonzero().squeeze(-1)
+
     def _say_full(self, wanted: int) -> None:
         """Raise or warn that more points are wanted than there may be, as ``when_full`` says."""
         message = (
             f"The dictionary is full: at least {wanted} points were wanted and the cap is {self.max_size}. "
-            "What it does not span stays uncertain. Raise the cap (max_size; max_dictionary of a named algorithm), or "
-            "let the rule want fewer points (a smaller oversampling)"
+            "From now on points are exchanged, what they do not span is taken as learned, and no theorem holds. Raise "
+            "the cap (max_size; max_dictionary of a named algorithm), or let the rule want fewer points (a smaller "
+            "oversampling)"
         )
         if self.when_full == "raise":
             raise DictionaryFullError(f'{message}, or keep to the cap with when_full="stop".')
         if self.when_full == "warn" and self not in _warned:
             warnings.warn(f'{message}. This is said once; when_full="stop" silences it.', KernelBanditWarning, 3)
             _warned.add(self)
+
+
+def _exchanged(played: PlayedPoints, kept: Tensor, offered: Tensor) -> Tensor:
+    """Return the rows (m,) of a dictionary, given as rows, once others (k,) were offered in exchange, one by one.
+
+    det(I + C½ K C½ / λ) is det(K + λ C⁻¹) times the counts, but for a constant.
+
+    With batch dimensions the members share their rows, by the mean of their Gram matrices.
+    """
+    size, slots = len(kept), np.arange(len(kept))
+    noise = (played.noise / played.counts).broadcast_to(*played.noise.shape[:-1], played.size)
+    for block in offered.split(_BLOCK) if len(offered) else ():
+        rows = torch.cat([kept, block])
+        points = played.points[..., rows, :]
+        with torch.no_grad():
+            values = gram(played.kernel, points).double()
+            values.diagonal(dim1=-2, dim2=-1).copy_(prior_variance(played.kernel, points))
+            values = (values + torch.diag_embed(noise[..., rows])).reshape(-1, len(rows), len(rows)).mean(0).cpu()
+        table = SwapTable(values, torch.arange(len(rows)), size, float(values.diagonal().max()))
+        counts = played.counts[rows].double().cpu().numpy()
+        for candidate in range(len(block)):
+            places = table.places
+            gains = table.factors(slots, np.full(size, candidate)) * counts[places[size + candidate]]
+            gains /= counts[places[:size]]
+            leaving = int(gains.argmax())
+            if gains[leaving] >= _LEAST_GAIN:
+                table.swap(leaving, candidate)
+        kept = rows[torch.from_numpy(table.places[:size].copy()).to(rows.device)]
+    return kept
 
 
 #: The objects that have warned. No part of their values, since no selection depends on it.

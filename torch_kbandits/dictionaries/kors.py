@@ -9,7 +9,7 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.dictionaries.base import DictionaryRule, PlayedPoints, Selection
-from torch_kbandits.dictionaries.online_sample import Offer, OnlineSample
+from torch_kbandits.dictionaries.online_sample import OnlineSample
 from torch_kbandits.dictionaries.ridge_leverage import inclusion_probabilities
 from torch_kbandits.numerics.gram import gram, prior_variance
 
@@ -60,16 +60,10 @@ class KORS(DictionaryRule):
         return OnlineSample.from_points(points, weights, kernel, projection, self.accuracy, self.oversampling)
 
     def offered(
-        self,
-        sample: OnlineSample,
-        points: Tensor,
-        uniforms: Tensor,
-        cross: Tensor | None,
-        prior: Tensor | None,
-        most: int | None = None,
-    ) -> Offer:
-        """Return what becomes of points offered one after another; see ``OnlineSample.offered``."""
-        return sample.offered(points, uniforms, cross, prior, most)
+        self, sample: OnlineSample, points: Tensor, uniforms: Tensor, cross: Tensor | None, prior: Tensor | None
+    ) -> OnlineSample:
+        """Return the dictionary once points (k, d) were offered to it one after another; see ``OnlineRule``."""
+        return sample.offered(points, uniforms, cross, prior).sample
 
     def select(self, played: PlayedPoints, generator: torch.Generator | None = None) -> Selection:
         """Offer the plays in order of the points' first play; see ``DictionaryRule.select``.

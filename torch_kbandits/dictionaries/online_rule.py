@@ -5,7 +5,7 @@ from typing import Protocol
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from torch_kbandits.dictionaries.online_sample import Offer, OnlineSample
+from torch_kbandits.dictionaries.online_sample import OnlineSample
 
 
 class OnlineRule(Protocol):
@@ -23,13 +23,7 @@ class OnlineRule(Protocol):
         ...
 
     def offered(
-        self,
-        sample: OnlineSample,
-        points: Tensor,
-        uniforms: Tensor,
-        cross: Tensor | None,
-        prior: Tensor | None,
-        most: int | None = None,
-    ) -> Offer:
-        """Return what becomes of points (k, d) offered one after another, as ``OnlineSample.offered`` does."""
+        self, sample: OnlineSample, points: Tensor, uniforms: Tensor, cross: Tensor | None, prior: Tensor | None
+    ) -> OnlineSample:
+        """Return the dictionary once points (k, d) were offered to it; arguments as for ``OnlineSample.offered``."""
         ...

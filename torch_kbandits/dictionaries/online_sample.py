@@ -1,7 +1,7 @@
 """A weighted sample of points that were offered one after another: the dictionary of KORS."""
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Self
+from typing import NamedTuple, Self, cast
 
 import torch
 from gpytorch.kernels import Kernel
@@ -76,6 +76,7 @@ class OnlineSample:
     _positions: dict[bytes, int]
     tolerance: float | None = None
     _merged: int = 0  # how many weights changed since the factor was computed from the Gram matrix
+    _inverse: Tensor | None = None  # of the Gram matrix, where it was asked for
 
     @classmethod
     def empty(
@@ -146,6 +147,11 @@ class OnlineSample:
             cross, prior = self._values(points, cross, prior)
             return self._scores(cross, prior)
 
+    def chances(self, points: Tensor) -> Tensor:
+        """Return the probabilities p̃ (k,) with which points (..., k, d) would be taken next. Cost: O(m² k)."""
+        with torch.no_grad():
+            return self._chances(*self._values(points, None, None))
+
     def offered(
         self,
         points: Tensor,
@@ -193,6 +199,50 @@ class OnlineSample:
         if not parts:
             return Offer(self, uniforms.bool(), uniforms.bool(), uniforms.double())
         return Offer(sample, *(torch.cat([part[column] for part in parts]) for column in (1, 2, 3)))
+
+    def exchanged(self, points: Tensor, uniforms: Tensor, least_gain: float) -> Self:
+        """Return the sample of the same size after points (k, d) were offered one after another in exchange.
+
+        A point that is taken and not there yet replaces the one with which det K_ZZ grows most, if it grows at least by
+        a factor ``least_gain`` > 1. As det K_ZZ <= Π k(z, z), there are few exchanges, however many points are offered.
+
+        Args:
+            points: (k, d).
+            uniforms: (k,), as for ``offered``.
+            least_gain: of det K_ZZ.
+
+        Cost: O(m²) for each point, and O(m³) for each exchange.
+        """
+        sample, first = self, 0
+        with torch.no_grad():
+            while first < len(uniforms):
+                block = slice(first, first + _WINDOW)
+                cross, prior = sample._values(points[block], None, None)
+                chances = sample._chances(cross, prior)
+                first += len(chances)
+                for place in (uniforms[block].to(chances.device) < chances).nonzero().squeeze(-1).tolist():
+                    one, point = slice(place, place + 1), block.start + place
+                    values = cross[:, one], prior[one], chances[place]
+                    after = sample._exchanged_one(points[point : point + 1], *values, least_gain)
+                    if after is not sample:
+                        sample, first = after, point + 1
+                        break
+        return sample
+
+    def keeping(self, kept: Tensor) -> Self:
+        """Return the sample of some of its points, given their positions (k,), in that order. Cost: O(k³)."""
+        points, weights = self.points[..., kept, :], self.weights[kept]
+        values = self._gram[..., kept, :][..., kept]
+        return replace(
+            self,
+            points=points,
+            weights=weights,
+            _gram=values,
+            _factor=_factor(values, self.projection / weights, points.dtype),
+            _positions={key: position for position, key in enumerate(_keys(points))},
+            _merged=0,
+            _inverse=None,
+        )
 
     # ---------------------------------------------------------------- inside
 
@@ -293,7 +343,26 @@ class OnlineSample:
             _gram=values,
             _factor=factor,
             _positions=self._positions | {key: m},
+            _inverse=None,
         )
+
+    def _exchanged_one(self, point: Tensor, cross: Tensor, prior: Tensor, chance: Tensor, least_gain: float) -> Self:
+        """Return the sample with a point (1, d), taken with a chance, in place of another; itself if none gives way."""
+        (key,) = _keys(point)
+        position = self._positions.get(key)
+        if position is not None:
+            return self._reweighted(position, 1.0 / chance)
+        if self._inverse is None:  # remembered, for a dataclass that does not change
+            object.__setattr__(self, "_inverse", torch.cholesky_inverse(jittered_cholesky(self._gram)))
+        inverse = cast(Tensor, self._inverse)
+        solved = inverse @ cross
+        residual = (prior - (cross * solved).sum(0)).clamp_min(0.0)
+        gains = inverse.diagonal() * residual + solved.squeeze(-1).square()
+        leaving = int(gains.argmax())
+        if gains[leaving] < least_gain:
+            return self
+        others = torch.tensor([i for i in range(self.size) if i != leaving], device=cross.device)
+        return self.keeping(others)._taken(point, cross[others], prior, chance)
 
     def _reweighted(self, position: int, more: Tensor) -> Self:
         """Return the sample with more weight, 0-dim, on a point. Cost: O(m²) on average, for rounding is cleared."""

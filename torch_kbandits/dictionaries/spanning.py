@@ -9,7 +9,7 @@ from torch import Tensor
 
 from torch_kbandits.dictionaries.base import DictionaryRule, PlayedPoints, Selection
 from torch_kbandits.dictionaries.greedy import GreedyDictionary
-from torch_kbandits.dictionaries.online_sample import Offer, OnlineSample
+from torch_kbandits.dictionaries.online_sample import OnlineSample
 
 #: A point is spanned if what the dictionary leaves of its prior variance is at most this fraction of it.
 SPANNED = {torch.float64: 1e-10, torch.float32: 1e-4}
@@ -32,23 +32,17 @@ class SpanningDictionary(DictionaryRule):
         return OnlineSample.from_points(points, weights, kernel, least, 0.5, 1.0, tolerance=tolerance)
 
     def offered(
-        self,
-        sample: OnlineSample,
-        points: Tensor,
-        uniforms: Tensor,
-        cross: Tensor | None,
-        prior: Tensor | None,
-        most: int | None = None,
-    ) -> Offer:
-        """Return what becomes of points offered one after another; see ``OnlineSample.offered``."""
-        return sample.offered(points, uniforms, cross, prior, most)
+        self, sample: OnlineSample, points: Tensor, uniforms: Tensor, cross: Tensor | None, prior: Tensor | None
+    ) -> OnlineSample:
+        """Return the dictionary once points (k, d) were offered to it one after another; see ``OnlineRule``."""
+        return sample.offered(points, uniforms, cross, prior).sample
 
     def select(self, played: PlayedPoints, generator: torch.Generator | None = None) -> Selection:
         """Take the points that those played before them do not span; see ``DictionaryRule.select``."""
         played.require_some()
         empty = torch.zeros(0, dtype=torch.float64, device=played.points.device)
         sample = self.online_sample(played.kernel, float(played.noise.min()), played.points[..., :0, :], empty)
-        offer = self.offered(sample, played.points, torch.zeros(played.size, dtype=torch.float64), None, None)
+        offer = sample.offered(played.points, torch.zeros(played.size, dtype=torch.float64))
         return Selection.rows(played, offer.joined.nonzero().squeeze(-1))
 
     def select_sized(self, played: PlayedPoints, size: int, generator: torch.Generator | None = None) -> Selection:

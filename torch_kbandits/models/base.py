@@ -29,6 +29,7 @@ from torch_kbandits.models.cache import Cache, PosteriorFactors
 from torch_kbandits.models.leaving_out import cross_validation, left_out
 from torch_kbandits.models.shapes import concatenate, flatten_t_batch, unrepeated, with_column
 from torch_kbandits.numerics.gram import gram, prior_mean, prior_variance
+from torch_kbandits.posteriors.residual import learned_residual, learned_residual_covariance
 
 
 class FactoredGP(SingleTaskGP):
@@ -74,6 +75,9 @@ class FactoredGP(SingleTaskGP):
         )
         self._later_noise = None if train_Yvar is None else regularization
         self._check_time_column(train_X)
+
+    #: Whether what the basis does not span of a variance counts as observed like what it does; see ``residual_share``.
+    learns_residual: bool = False
 
     covar_module: Kernel
     likelihood: Any
@@ -198,10 +202,10 @@ class FactoredGP(SingleTaskGP):
         embedding = self.embed(flat)
         mean = prior_mean(self.mean_module, X) + unflatten(factors.mean(embedding))
         if X.shape[-2] == 1:
-            variance = unflatten(factors.variance(prior_variance(self.covar_module, flat), embedding))
+            variance = unflatten(self._variance(factors, prior_variance(self.covar_module, flat), embedding))
             mean, variance = torch.broadcast_tensors(mean, variance)
             return MultivariateNormal(mean, DiagLinearOperator(variance))
-        covariance = factors.covariance(gram(self.covar_module, X), unflatten(embedding))
+        covariance = self._covariance(factors, gram(self.covar_module, X), unflatten(embedding))
         shape = torch.broadcast_shapes(mean.shape, covariance.shape[:-1])
         # An operator, since MultivariateNormal would factorise a plain tensor without jitter.
         return MultivariateNormal(mean.expand(shape), DenseLinearOperator(covariance.expand(*shape, shape[-1])))
@@ -270,6 +274,16 @@ class FactoredGP(SingleTaskGP):
     @abstractmethod
     def _fit(self) -> tuple[PosteriorFactors, Tensor]:
         """Return the factors of the posterior and the basis (..., m, d) they stand on, both as the kernel sees them."""
+
+    def _variance(self, factors: Any, prior: Tensor, embedding: Tensor) -> Tensor:
+        """Return the posterior variances (..., N) from k(x, x) (..., N) and embeddings (..., m, N)."""
+        variance = factors.variance(prior, embedding)
+        return learned_residual(prior, embedding.square().sum(-2), variance) if self.learns_residual else variance
+
+    def _covariance(self, factors: Any, prior: Tensor, embedding: Tensor) -> Tensor:
+        """Return the posterior covariance (..., q, q) from the prior one and embeddings (..., m, q)."""
+        covariance = factors.covariance(prior, embedding)
+        return learned_residual_covariance(prior, embedding, covariance) if self.learns_residual else covariance
 
     @abstractmethod
     def _extend(self, conditioned: Self, inputs: Tensor, targets: Tensor) -> None:

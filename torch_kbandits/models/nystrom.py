@@ -62,6 +62,9 @@ class NystromGP(ToldGP):
         mean_module: prior mean; zero otherwise.
         outcome_transform: as in ``SingleTaskGP``, but None unless given.
         input_transform: as in ``SingleTaskGP``.
+        learns_residual: whether the variance that the dictionary does not span counts as observed as often as what it
+            does, as suits a dictionary that may not grow; see ``CappedDictionary``. By default it is so under a rule
+            that says of the dictionary which it chose that it is full.
         generator: randomness of the rule; torch's global generator unless given.
 
     Raises:
@@ -86,6 +89,7 @@ class NystromGP(ToldGP):
         mean_module: Mean | None = None,
         outcome_transform: OutcomeTransform | None = None,
         input_transform: InputTransform | None = None,
+        learns_residual: bool | None = None,
         generator: torch.Generator | None = None,
     ) -> None:
         if inducing_points is not None and dictionary is not None:
@@ -110,6 +114,8 @@ class NystromGP(ToldGP):
         if inducing_points.shape[-2] == 0 < train_X.shape[-2]:
             raise InputError("inducing_points must have at least one row when there are observations.")
         self.register_buffer("inducing_points", inducing_points.detach().clone())
+        is_full = dictionary is not None and _is_full(dictionary, inducing_points)
+        self.learns_residual = is_full if learns_residual is None else learns_residual
         # Points added by GPyTorch's own conditioning, which model lists use: transformed, so not among the former.
         self.register_buffer("_transformed_inducing_points", None)
 
@@ -244,17 +250,20 @@ class NystromGP(ToldGP):
         Cost: O(n m² + m³); only O(n m + m²) for each new point if the points are those there and new ones after them.
         """
         self._require_no_batch()
+        learns_residual = self.learns_residual
         if isinstance(dictionary, DictionaryRule):
             self.eval()
             with torch.no_grad():
-                dictionary = self._chosen(dictionary, generator)
+                points = self._chosen(dictionary, generator)
+            learns_residual, dictionary = _is_full(dictionary, points), points
         train_X = self._original_inputs()
         checks.points("dictionary", dictionary, dimension=train_X.shape[-1], like=train_X)
         if dictionary.dim() != 2 or len(dictionary) == 0 < self.num_observations:
             raise InputError(f"dictionary must be points (m, d), at least one; got {checks.describe(dictionary)}.")
         self.eval()
         with torch.no_grad():
-            self._commit(self._moved(dictionary.detach().clone(), None))
+            change = self._moved(dictionary.detach().clone(), None)
+            self._commit(replace(change, also={**change.also, "learns_residual": learns_residual}))
 
     # ---------------------------------------------------------------- conditioned copies
 
@@ -415,3 +424,8 @@ class NystromGP(ToldGP):
         if saved is not None and saved.shape != self.inducing_points.shape:
             self.inducing_points = self.inducing_points.new_empty(saved.shape)
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
+
+
+def _is_full(rule: DictionaryRule, points: Tensor) -> bool:
+    """Say whether a dictionary (..., m, d) that a rule chose is as large as it may be."""
+    return rule.full_at is not None and points.shape[-2] >= rule.full_at

@@ -158,6 +158,20 @@ class OnlineDTC:
         """Return the same from K⁻¹ as it is, which may have drifted. Cost: O(n m²)."""
         return prior_variance - embedding.square().sum(0) + (embedding * self._inverse_times(embedding)).sum(0)
 
+    def spanned(self, embedding: Tensor) -> Tensor:
+        """Return what the dictionary spans of the prior variance of points of coordinates (m, n), (n,): zᵀPz."""
+        spanned, N = embedding.square().sum(0), self.complement.to(embedding.dtype)
+        return spanned - (N.mT @ embedding).square().sum(0) if N.shape[1] else spanned
+
+    def spanning_functions(self) -> Tensor:
+        """Return weights F (m, m) of kernel values so that ``spanned`` is ‖F k_Z‖². Cost: O(m³)."""
+        identity = torch.eye(self.size, dtype=self.moment.dtype, device=self.moment.device)
+        return self._inside(torch.linalg.solve_triangular(self.factor, identity, upper=False))
+
+    def spans_like(self, other: "OnlineDTC") -> bool:
+        """Say whether the dictionary of another posterior is known to be this one's."""
+        return self.triangle is other.triangle and self.left_out == other.left_out
+
     def basis(self, positions: Sequence[int]) -> Tensor:
         """Return rows (k, m): the coordinates L⁻¹ k of a dictionary, spanning points in the order given, from these.
 

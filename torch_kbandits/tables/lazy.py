@@ -27,8 +27,8 @@ _LONGEST_WAIT = 16
 #: A pass is made after so many rows, whose number also is what memory of a pass grows with.
 _LONGEST = 128
 
-#: Returns scores (k,) from means (k,) and variances (k,); grows with both.
-Score = Callable[[Tensor, Tensor], Tensor]
+#: Returns scores (k,) from means (k,), variances (k,) and rows (k,), None for all; grows with the former two.
+Score = Callable[[Tensor, Tensor, Tensor | None], Tensor]
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,7 +145,7 @@ class LazyPanel:
             Rows (k,), or None for all arms, and their scores.
         """
         rows, panel = self._visited(score, tie_width)
-        return rows, score(panel.mean, panel.variance.clamp_min(0.0))
+        return rows, score(panel.mean, panel.variance.clamp_min(0.0), rows)
 
     def _visited(self, score: Score, tie_width: Callable[[Tensor], Tensor]) -> tuple[Tensor | None, Panel]:
         n = len(self._panel.mean)
@@ -157,7 +157,7 @@ class LazyPanel:
             return None, self.up_to_date()
         bounds = self._bounds(score)
         near = self._taken_in(bounds)
-        best = score(near.panel.mean, near.panel.variance.clamp_min(0.0)).max()
+        best = score(near.panel.mean, near.panel.variance.clamp_min(0.0), near.rows).max()
         bounds[near.rows] = -torch.inf
         # Twice the width of ties leaves room for rounding in the bounds.
         more = (bounds >= best - 2.0 * tie_width(best)).nonzero().squeeze(-1)
@@ -175,7 +175,7 @@ class LazyPanel:
         dtc, weights = self._stale
         distance = dtc.distance(self._now[1] - weights).to(self._panel.mean.dtype)
         variance, rise = self._panel.variance.clamp_min(0.0), self._log_rise.exp().to(self._panel.mean.dtype)
-        return score(torch.addcmul(self._panel.mean, distance, variance.sqrt()), variance * rise)
+        return score(torch.addcmul(self._panel.mean, distance, variance.sqrt()), variance * rise, None)
 
     def _taken_in(self, bounds: Tensor) -> Near:
         """Return the near arms up to date. Cost: O(h m)."""

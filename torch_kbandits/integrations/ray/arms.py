@@ -112,6 +112,7 @@ def _over_shards(candidates: ShardedArms, terms: Terms) -> FeatureTable | Counte
         candidates.column_memory,
         exact=terms.exact,
         mean=terms.mean,
+        full_at=terms.full_at,
     )
     return terms.remembered(table)
 

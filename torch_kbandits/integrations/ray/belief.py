@@ -56,6 +56,7 @@ class ShardedTable(FeatureTable):
         column_memory: bytes that kernel columns may occupy on each worker.
         exact: whether every played point is in the dictionary.
         mean: the prior mean; None for zero.
+        full_at: as in ``FeatureTable``.
     """
 
     def __init__(
@@ -70,12 +71,15 @@ class ShardedTable(FeatureTable):
         *,
         exact: bool,
         mean: Mean | None = None,
+        full_at: int | None = None,
     ) -> None:
-        super().__init__(UnsearchedArms(example), kernel, regularization, seed, column_memory=0, exact=exact, mean=mean)
+        words: dict[str, Any] = {"column_memory": 0, "exact": exact, "mean": mean, "full_at": full_at}
+        super().__init__(UnsearchedArms(example), kernel, regularization, seed, **words)
         self._workers, self._source = workers, source
         self.num_all_arms = len(source)
         self._root, self._steps = new_version(), cast(tuple[Step, ...], ())
-        self._prior = Prior(self.kernel, float(self.regularization), exact, seed, column_memory, mean=mean)
+        prior = self.kernel, float(self.regularization), exact, seed, column_memory
+        self._prior = Prior(*prior, mean=mean, full_at=full_at)
         self._last_dictionary: Tensor | None = None
         bounds = self.asked_of_all(KernelBound())
         self._kernel_bound = self._kernel_bound.new_tensor(max(bounds))

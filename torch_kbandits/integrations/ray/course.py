@@ -44,6 +44,7 @@ class Prior:
         column_memory: bytes that kernel columns may occupy on each worker.
         kernel_bound: the largest prior variance of all arms; None for that of the shard's own.
         mean: the prior mean; None for zero.
+        full_at: the size from which on a dictionary may not grow; None for none.
     """
 
     kernel: Kernel
@@ -53,6 +54,7 @@ class Prior:
     column_memory: int
     kernel_bound: float | None = None
     mean: Mean | None = None
+    full_at: int | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -112,6 +112,7 @@ class Shard:
             prior.kernel_bound,
             exact=prior.exact,
             mean=prior.mean,
+            full_at=prior.full_at,
         )
         selection = self._selection(start.dictionary)
         if len(start.points):

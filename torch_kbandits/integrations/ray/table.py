@@ -33,6 +33,7 @@ class ShardTable(FeatureTable):
         kernel_bound: the largest prior variance of the arms of all shards; None for that of these.
         exact: whether every played point is in the dictionary.
         mean: the prior mean; None for zero.
+        full_at: as in ``FeatureTable``.
     """
 
     is_part = True
@@ -48,8 +49,9 @@ class ShardTable(FeatureTable):
         *,
         exact: bool,
         mean: Mean | None = None,
+        full_at: int | None = None,
     ) -> None:
-        super().__init__(arms, kernel, regularization, 0, column_memory, exact=exact, mean=mean)
+        super().__init__(arms, kernel, regularization, 0, column_memory, exact=exact, mean=mean, full_at=full_at)
         self.tie_rank = ranks
         if kernel_bound is not None:
             self._kernel_bound = self._kernel_bound.new_tensor(kernel_bound)

@@ -1,0 +1,75 @@
+"""What is left of the variance that a full dictionary does not span."""
+
+import torch
+from torch import Tensor
+
+#: Of this share of the prior variance rounding may leave nothing: what is left of the spanned part counts as that much.
+_ROUNDING = {torch.float64: 1e-9, torch.float32: 1e-5}
+
+#: Where a dictionary spans less than this share of the prior variance, it says little of what was seen there.
+_REACH = 0.01
+
+
+def residual_share(prior: Tensor, spanned: Tensor, variance: Tensor) -> Tensor:
+    """Return the share of the residual variance that is left where it is learned like what is spanned, in (0, 1].
+
+    Let a dictionary span q = zᵀz of the prior variance k = k(x, x), r = k − q its residual, and s = zᵀV⁻¹z what
+    rewards left of q, so that the DTC variance is r + s. If all of k were spanned, to leave the share s/q of it rewards
+    would have to tell of f(x) with precision n = (q/s − 1)/k. That much less is left of the residual:
+
+        share = 1 / (1 + g r n),    g = q / (q + k/100)
+
+    where g is for points that the dictionary hardly reaches, of which its rewards say nothing.
+
+    The DTC variance keeps r for good. That is right while a dictionary may grow, and else makes a bandit explore for
+    ever what no reward can teach its posterior: so under a dictionary that is full the residual is taken as learned.
+    The variance that comes of it, s + share r, equals the DTC one before any reward, and the exact one where r = 0. It
+    is never above the former, and not below the latter where all rewards are of the point itself. Between points that a
+    larger dictionary would tell apart it may come out too small: no theorem covers it.
+
+    Source: ours.
+
+    Args:
+        prior: k(x, x), in reward units squared; all have one shape.
+        spanned: q.
+        variance: r + s.
+    """
+    residual = (prior - spanned).clamp_min(0.0)
+    return _share(prior, spanned, residual, _left(spanned, residual, variance))
+
+
+def learned_residual(prior: Tensor, spanned: Tensor, variance: Tensor) -> Tensor:
+    """Return the variance whose residual is learned like what is spanned; see ``residual_share``."""
+    residual = (prior - spanned).clamp_min(0.0)
+    left = _left(spanned, residual, variance)
+    return left + _share(prior, spanned, residual, left) * residual
+
+
+def learned_residual_covariance(prior: Tensor, embedding: Tensor, covariance: Tensor) -> Tensor:
+    """Return the covariance (..., q, q) of points whose variances are those of ``learned_residual``.
+
+    What is not spanned of two points stays correlated as it was.
+
+    Args:
+        prior: prior covariance, (..., q, q).
+        embedding: z of each point, (..., m, q).
+        covariance: that of the DTC posterior, (..., q, q).
+    """
+    residual = prior - embedding.mT @ embedding
+    variances = (matrix.diagonal(dim1=-2, dim2=-1) for matrix in (prior, covariance))
+    root = residual_share(next(variances), embedding.square().sum(-2), next(variances)).sqrt()
+    return covariance - (1.0 - root.unsqueeze(-1) * root.unsqueeze(-2)) * residual
+
+
+def _left(spanned: Tensor, residual: Tensor, variance: Tensor) -> Tensor:
+    """Return s, between 0 and q."""
+    return torch.minimum((variance - residual).clamp_min(0.0), spanned)
+
+
+def _share(prior: Tensor, spanned: Tensor, residual: Tensor, left: Tensor) -> Tensor:
+    """Return the share of the residual that is left; all of it where there is no prior variance."""
+    at_least = torch.maximum(left, _ROUNDING[prior.dtype] * prior)
+    reached = spanned / (spanned + _REACH * prior).clamp_min(torch.finfo(prior.dtype).tiny)
+    kept, taught = prior * at_least, reached * residual * (spanned - left)
+    total = kept + taught
+    return torch.where(total > 0.0, kept / torch.where(total > 0.0, total, 1.0), 1.0)
