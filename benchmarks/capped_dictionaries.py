@@ -30,7 +30,7 @@ class Sizes:
     seeds: tuple[int, ...] = (100, 101, 102, 103, 104)
     arms: int = 2_000
     window: int = 100
-    problems: tuple[str, ...] = ("waves", "offers", "bumps, d = 2", "bumps, d = 6")
+    problems: tuple[str, ...] = ("waves", "offers", "bumps, d = 3", "bumps, d = 6")
 
 
 QUICK = Sizes(rounds=30, seeds=(0, 1), arms=50, window=10)
