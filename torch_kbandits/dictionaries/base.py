@@ -108,7 +108,7 @@ class DictionaryRule(InducingPointAllocator):
     #: Whether the rule draws the same numbers in every round: then each round must hand it an equal generator.
     is_coupled: bool = False
 
-    #: Whether the rule decides about each point once, when it is played, and points never leave; see ``OnlineRule``.
+    #: Whether the rule decides about each point once, when it is played; see ``OnlineRule``.
     is_online: bool = False
 
     #: The size from which on a dictionary may not grow, however much it leaves unspanned; None where it always may.

@@ -16,7 +16,9 @@ from torch_kbandits.numerics.gram import gram, prior_variance
 
 @dataclass(frozen=True)
 class KORS(DictionaryRule):
-    """Offer each played point to the dictionary once for each play; points never leave it (kernel online row sampling).
+    """Offer each played point to the dictionary once for each play (kernel online row sampling).
+
+    Points never leave it, but those that a memory forgot, for which what counts is offered again; see ``CountedBelief``.
 
     A point joins with probability min(1, γ τ̃), τ̃ an estimate of its ridge leverage score from the dictionary as it
     was before; see ``OnlineSample``. The first point played joins with certainty.
