@@ -27,7 +27,7 @@ class Sizes:
     """What is run: problems, rounds of each run, and the seeds, which are of problem, noise and bandit."""
 
     rounds: int = 10_000
-    seeds: tuple[int, ...] = (100, 101, 102, 103, 104)
+    seeds: tuple[int, ...] = (110, 111, 112, 113, 114)
     arms: int = 2_000
     window: int = 100
     problems: tuple[str, ...] = ("waves", "offers", "bumps, d = 3", "bumps, d = 6")

@@ -47,7 +47,7 @@ def written_out(prior, spanned, left):
     """The variance with a learned residual, as ``residual_share`` states it."""
     residual = prior - spanned
     precision = (spanned / left - 1.0) / prior
-    return left + residual / (1.0 + spanned / (spanned + prior / 100.0) * residual * precision)
+    return left + residual / (1.0 + spanned / (spanned + 0.3 * prior) * residual * precision)
 
 
 def dense_learned(X, noise, Z, T):

@@ -49,7 +49,7 @@ BANDITS = {
     "bkb, q̄ = 0.5": ("bkb", {"oversampling": 0.5}),
     "bkb, q̄ = 1": ("bkb", {"oversampling": 1.0}),
     "bkb, coupled": ("bkb", {"oversampling": 1.0, "resampling": "coupled"}),
-    "bkb, capped": ("bkb", {"max_dictionary": 4, "when_full": "stop"}),
+    "bkb, capped": ("bkb", {"max_dictionary": 2, "when_full": "stop"}),
     "bkb, window": ("bkb", {"oversampling": 1.0, "memory": SlidingWindow(12)}),
     "bkb, discount": ("bkb", {"oversampling": 1.0, "memory": Discount(0.9)}),
     "bkb on a box": ("bkb", {"oversampling": 1.0, "bounds": torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=DOUBLE)}),

@@ -416,8 +416,13 @@ class Bandit(Undisturbed):
         standing, quality = self._standing, None
         if check and self.dictionary is not None and standing.belief.num_observations:
             quality = self.dictionary_quality()
-        restarted, hypothesis = standing.ledger.num_forgotten > 0, self._hypothesis
-        return self._pieces.guarantee(hypothesis, standing.ledger.num_told, was_restarted=restarted, quality=quality)
+        return self._pieces.guarantee(
+            self._hypothesis,
+            standing.ledger.num_told,
+            was_restarted=standing.ledger.num_forgotten > 0,
+            learns_residual=standing.belief.learns_residual,
+            quality=quality,
+        )
 
     def dictionary_quality(
         self, X: Tensor | None = None, *, num_points: int = 1000, max_reference: int = 2000

@@ -497,6 +497,7 @@ class Pieces:
         num_rewards: int = 0,
         *,
         was_restarted: bool = False,
+        learns_residual: bool = False,
         quality: DictionaryQuality | None = None,
     ) -> Guarantee:
         """Return what the width's theorem says, and which of its hypotheses hold.
@@ -505,6 +506,7 @@ class Pieces:
             hypothesis: what is taken for true now.
             num_rewards: how many were told.
             was_restarted: whether something was forgotten by a restart.
+            learns_residual: whether the dictionary is full, so that variances are not the DTC ones.
             quality: of the dictionary, if it was measured.
         """
         arms = untimed(self.candidates)
@@ -514,6 +516,7 @@ class Pieces:
         known = Circumstances(
             regularization=hypothesis.regularization,
             num_rewards=num_rewards,
+            learns_residual=learns_residual,
             noise_scale=self.noise_scale,
             dictionary=self.dictionary,
             forgetting=" and ".join(name for name, forgets in kinds.items() if forgets) or None,

@@ -14,6 +14,7 @@ from torch_kbandits.confidence.guarantee import (
     fixed_prior,
     nothing_forgotten,
     rewards_at_once,
+    whole_residual,
 )
 
 
@@ -42,7 +43,15 @@ class BKBWidth(TheoremWidth):
     """
 
     theorem = "Calandriello et al., COLT 2019, Theorem 2"
-    assumes = (bounded_norm, bounded_noise, fixed_prior, rewards_at_once, accurate_dictionary, nothing_forgotten)
+    assumes = (
+        bounded_norm,
+        bounded_noise,
+        fixed_prior,
+        rewards_at_once,
+        accurate_dictionary,
+        whole_residual,
+        nothing_forgotten,
+    )
 
     noise_scale: float
     norm_bound: float

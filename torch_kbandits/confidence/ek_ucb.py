@@ -14,6 +14,7 @@ from torch_kbandits.confidence.guarantee import (
     nothing_forgotten,
     rewards_at_once,
     small_projection,
+    whole_residual,
 )
 
 
@@ -44,7 +45,15 @@ class EKUCBWidth(TheoremWidth):
     """
 
     theorem = "Zenati et al., AISTATS 2022, Lemma 4.1"
-    assumes = (bounded_norm, bounded_noise, fixed_prior, rewards_at_once, small_projection, nothing_forgotten)
+    assumes = (
+        bounded_norm,
+        bounded_noise,
+        fixed_prior,
+        rewards_at_once,
+        small_projection,
+        whole_residual,
+        nothing_forgotten,
+    )
 
     noise_scale: float
     norm_bound: float

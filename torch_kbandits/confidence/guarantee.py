@@ -79,6 +79,7 @@ class Circumstances:
     Attributes:
         regularization: λ.
         num_rewards: how many were told.
+        learns_residual: whether the dictionary is full, and variances leave out what it does not span.
         noise_scale: R where it was given apart from the width; None where it was not.
         dictionary: the rule; None for the exact posterior.
         forgetting: what makes observations stop counting, or count for less; None where all count for ever.
@@ -92,6 +93,7 @@ class Circumstances:
 
     regularization: float
     num_rewards: int = 0
+    learns_residual: bool = False
     noise_scale: float | None = None
     dictionary: DictionaryRule | None = None
     forgetting: str | None = None
@@ -165,6 +167,14 @@ def nothing_forgotten(known: Circumstances, width: Any) -> tuple[Hypothesis, ...
         return said(name, "holds", f"{expected}; all count for ever.")
     sentence = f"{expected}, and {known.forgetting} lets some count no more; MemoryWidth is for those that count."
     return said(name, "fails", sentence)
+
+
+def whole_residual(known: Circumstances, width: Any) -> tuple[Hypothesis, ...]:
+    """Variances are those of DTC; nothing to say while they are."""
+    if not known.learns_residual:
+        return ()
+    sentence = "the dictionary is full, and what it does not span is taken as learned; learns_residual=False keeps it."
+    return said("DTC variances", "fails", sentence)
 
 
 def little_change(known: Circumstances, width: Any) -> tuple[Hypothesis, ...]:

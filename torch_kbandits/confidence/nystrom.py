@@ -12,6 +12,7 @@ from torch_kbandits.confidence.guarantee import (
     fixed_prior,
     nothing_forgotten,
     rewards_at_once,
+    whole_residual,
 )
 from torch_kbandits.confidence.self_normalized import noise_radius
 
@@ -38,7 +39,7 @@ class NystromWidth(TheoremWidth):
     effective dimension times a logarithm.
 
     Assumes: ‖f‖_k <= B, noise conditionally R-sub-Gaussian; any λ > 0 fixed before the run, all rounds and points at
-    once, in double precision.
+    once, in double precision; DTC variances, so under a cap ``CappedDictionary(..., learns_residual=False)``.
 
     Args:
         noise_scale: R > 0, the sub-Gaussian constant of the noise, in reward units.
@@ -47,7 +48,7 @@ class NystromWidth(TheoremWidth):
     """
 
     theorem = "ours, by the steps of Calandriello et al., COLT 2019, Theorem 2"
-    assumes = (bounded_norm, bounded_noise, fixed_prior, rewards_at_once, nothing_forgotten)
+    assumes = (bounded_norm, bounded_noise, fixed_prior, rewards_at_once, whole_residual, nothing_forgotten)
 
     noise_scale: float
     norm_bound: float

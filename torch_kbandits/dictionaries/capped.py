@@ -53,6 +53,8 @@ class CappedDictionary(DictionaryRule):
         when_full: what happens besides when more are wanted. "stop": nothing is said. "warn": a
             ``KernelBanditWarning``, once for each object of this class. "raise": a ``DictionaryFullError``; a bandit
             then is as it was before.
+        learns_residual: whether a full dictionary has the variance that is said above. With False it is the DTC one,
+            at which ``NystromWidth`` holds, and exploration of what is not spanned never ends.
 
     However many points are offered at once, an online rule looks no further than the first that is too many before
     exchanges, and leverage scores are estimated at dictionaries that keep to the cap.
@@ -64,14 +66,16 @@ class CappedDictionary(DictionaryRule):
     rule: DictionaryRule
     max_size: int
     when_full: WhenFull = "warn"
+    learns_residual: bool = True
 
     def __post_init__(self) -> None:
         checks.instance("rule", self.rule, DictionaryRule, "a dictionary rule such as RidgeLeverageSampling()")
         checks.keep(self, max_size=checks.positive_integer)
+        checks.instance("learns_residual", self.learns_residual, bool, "True or False")
         checks.one_of("when_full", self.when_full, get_args(WhenFull))
         object.__setattr__(self, "is_coupled", self.rule.is_coupled)
         object.__setattr__(self, "is_online", self.rule.is_online)
-        object.__setattr__(self, "full_at", self.max_size)
+        object.__setattr__(self, "full_at", self.max_size if self.learns_residual else None)
 
     def online_sample(self, kernel: Kernel, noise: float, points: Tensor, weights: Tensor) -> OnlineSample:
         """Return the dictionary of an online rule; see ``OnlineRule``."""
@@ -144,11 +148,11 @@ class CappedDictionary(DictionaryRule):
 
     def _say_full(self, wanted: int) -> None:
         """Raise or warn that more points are wanted than there may be, as ``when_full`` says."""
+        learned = ", what they do not span is taken as learned, and no theorem holds" if self.learns_residual else ""
         message = (
             f"The dictionary is full: at least {wanted} points were wanted and the cap is {self.max_size}. "
-            "From now on points are exchanged, what they do not span is taken as learned, and no theorem holds. Raise "
-            "the cap (max_size; max_dictionary of a named algorithm), or let the rule want fewer points (a smaller "
-            "oversampling)"
+            f"From now on points are exchanged{learned}. Raise the cap (max_size; max_dictionary of a named algorithm) "
+            "or let the rule want fewer points (a smaller oversampling)"
         )
         if self.when_full == "raise":
             raise DictionaryFullError(f'{message}, or keep to the cap with when_full="stop".')

@@ -17,6 +17,7 @@ from torch_kbandits.models.nystrom import NystromGP
 from torch_kbandits.numerics.gram import gram, prior_variance
 from torch_kbandits.numerics.rows import distinct_in_order
 from torch_kbandits.posteriors.dtc import DTCFactors
+from torch_kbandits.posteriors.residual import learned_residual
 
 #: The reference stops where it leaves so little of all that counts, in units of λ, unless that is below rounding.
 _LEFT_OUT, _ROUNDING = 1e-6, 1e-12
@@ -35,7 +36,9 @@ class DictionaryQuality:
         margin: the exact variances are known within this factor, at least 1: it is 1 but for rounding unless more
             distinct points count than the reference may have.
         points: where variances were compared, (k, d), as the kernel sees them.
-        ratios: DTC over exact variance there, (k,), in double precision.
+        ratios: the model's over exact variance there, (k,), in double precision.
+        learns_residual: whether the model's variance takes as learned what the dictionary does not span, which no bound
+            is known of.
     """
 
     size: int
@@ -45,6 +48,7 @@ class DictionaryQuality:
     margin: float
     points: Tensor = field(repr=False)
     ratios: Tensor = field(repr=False)
+    learns_residual: bool = False
 
     @property
     def least(self) -> float:
@@ -66,8 +70,10 @@ class DictionaryQuality:
         """The factor within which all ratios are, at whatever point: 1 + (ρ + √(ρ² + 4ρ))/2, ρ the projection error.
 
         With P the projection on the dictionary's span, PFP <= (1 + a)F + (1 + 1/a)ρλ and the same with F and PFP
-        exchanged, for every a > 0; the best a is the root of a = (1 + 1/a)ρ.
+        exchanged, for every a > 0; the best a is the root of a = (1 + 1/a)ρ. Infinite where the residual is learned.
         """
+        if self.learns_residual:
+            return math.inf
         return _factor(self.projection_error)
 
     def is_within(self, factor: float) -> bool:
@@ -81,8 +87,8 @@ class DictionaryQuality:
         return (
             f"{self.size} of {self.num_points} points span; effective dimension {self.effective_dimension:.3g}; "
             f"variance over the exact one at {len(self.ratios)} points: least {self.least:.3g}, median "
-            f"{self.median:.3g}, largest {self.largest:.3g}{margin}; projection error {self.projection_error:.3g} λ, "
-            f"so nowhere beyond a factor {self.bound:.3g}."
+            f"{self.median:.3g}, largest {self.largest:.3g}{margin}; projection error {self.projection_error:.3g} λ"
+            + ("." if self.learns_residual else f", so nowhere beyond a factor {self.bound:.3g}.")
         )
 
 
@@ -137,8 +143,18 @@ def dictionary_quality(model: NystromGP, X: Tensor | None = None, *, max_referen
             projection_error=_largest_difference(reference.scaled(precision), ours.scaled(precision)) + left_out,
             margin=_factor(left_out),
             points=at.to(seen),
-            ratios=ours.variance(at, kernel) / reference.variance(at, kernel),
+            ratios=_said(model, ours, at, kernel) / reference.variance(at, kernel),
+            learns_residual=model.learns_residual,
         )
+
+
+def _said(model: NystromGP, ours: "_Spanned", X: Tensor, kernel: Kernel) -> Tensor:
+    """Return the variances (k,) of the model at points (k, d)."""
+    variance = ours.variance(X, kernel)
+    if not model.learns_residual:
+        return variance
+    spanned = ours.factors.embed(gram(kernel, ours.points, X)).square().sum(0)
+    return learned_residual(prior_variance(kernel, X), spanned, variance)
 
 
 class _Spanned(NamedTuple):
