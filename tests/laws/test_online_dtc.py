@@ -293,3 +293,17 @@ def test_the_prior_is_a_posterior_without_coordinates():
     assert float(empty.log_det) == 0.0
     assert torch.equal(empty.weights @ nothing, torch.zeros(5, dtype=DOUBLE))
     assert torch.equal(empty.variance(prior, nothing), prior)
+
+
+def test_points_that_leave_and_come_back_in_every_round_do_not_amplify_drift():
+    """The drift E of K⁻¹ became E + E‖K‖²E with each of them: 1e-10 was 0.5 after twenty rounds of a bandit."""
+    generator = torch.Generator().manual_seed(0)
+    points = torch.randn(20, 15, generator=generator, dtype=DOUBLE)
+    factor = torch.linalg.cholesky(torch.eye(20, dtype=DOUBLE) + points @ points.mT / 15.0)
+    weights = torch.logspace(0.0, 6.0, 15, dtype=DOUBLE)
+    dtc = OnlineDTC.fit(factor, [(points, weights, weights)])
+    drift = torch.randn(20, 20, generator=generator, dtype=DOUBLE)
+    dtc = with_inverse(dtc, dtc.inverse + 1e-10 * (drift + drift.mT))
+    for number in range(40):
+        dtc, _ = dtc.leaving_out((3, 7) if number % 2 == 0 else ())
+    assert difference(dtc.inverse, dtc.refreshed().inverse) < 1e-9

@@ -1,5 +1,6 @@
 """The Nyström–DTC posterior over a changing dictionary as algebra on coordinates; it knows no kernel and no points."""
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -14,8 +15,16 @@ from torch_kbandits.numerics.triangle import Triangle
 #: Rows that are kept apart from M and K⁻¹.
 _MOST_ROWS = 32
 
+#: So much of a column may be lost where K⁻¹ as it is solves for it: points that leave and come back would square that
+#: drift in units of the condition number, so that beyond it grows within a few rounds.
+_LOST = 1e-5
+
 #: Observations of k points: their coordinates (m, k), the summed 1/λ_s of each, (k,), and the summed y_s/λ_s, (k,).
 Observed = tuple[Tensor, Tensor, Tensor]
+
+
+class _DriftError(Exception):
+    """K⁻¹ has drifted too far for what is to be done with it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -325,16 +334,23 @@ class OnlineDTC:
         """
         if positions == self.left_out:
             return self, Squares.none(self.size, self.moment)
+        try:
+            return self._leaving_out(positions, _LOST)
+        except _DriftError:
+            return self.refreshed()._leaving_out(positions, math.inf)
+
+    def _leaving_out(self, positions: tuple[int, ...], most_lost: float) -> tuple[Self, Squares]:
+        """Return the same; raise where more of a column is lost than may be, because K⁻¹ has drifted."""
         after, changes = self, Squares.none(self.size, self.moment)
         back, gone = set(self.left_out) - set(positions), set(positions) - set(self.left_out)
         if back:
-            after, changes = after._returned(self.factor[sorted(back)])
+            after, changes = after._returned(self.factor[sorted(back)], most_lost)
         if gone:
-            after, squares = after._left(sorted(gone))
+            after, squares = after._left(sorted(gone), most_lost)
             changes = changes.then(squares)
         return replace(after, left_out=positions), changes
 
-    def _returned(self, points: Tensor) -> tuple[Self, Squares]:
+    def _returned(self, points: Tensor, most_lost: float = math.inf) -> tuple[Self, Squares]:
         """Bring spanning points of coordinates (k, m), which were left out, into the dictionary."""
         N, k = self.complement, len(points)
         if k == N.shape[1]:
@@ -344,13 +360,13 @@ class OnlineDTC:
             directions, rest = N @ rotation[:, :k], N @ rotation[:, k:]
         columns = self._precision_times(directions)
         inside = self._inside(columns)
-        solved = self._solved(inside)
+        solved = self._solved(inside, most_lost)
         factor = jittered_cholesky(directions.mT @ columns - inside.mT @ solved)
         risen = torch.linalg.solve_triangular(factor, (directions - solved).mT, upper=False)
         squares = Squares(directions.mT, risen)
         return self._followed(squares, 2.0 * factor.diagonal().log().sum(), complement=rest), squares
 
-    def _left(self, positions: list[int]) -> tuple[Self, Squares]:
+    def _left(self, positions: list[int], most_lost: float) -> tuple[Self, Squares]:
         """Leave out some spanning points that are in the dictionary."""
         N = self.complement
         unit = self.moment.new_zeros(self.size, len(positions))
@@ -359,7 +375,7 @@ class OnlineDTC:
         for _ in range(2):  # the second time for what rounding leaves of the first
             directions = self._inside(directions)
             directions = torch.linalg.qr(directions / directions.norm(dim=0)).Q
-        solved = self._solved(directions)
+        solved = self._solved(directions, most_lost)
         factor = jittered_cholesky(directions.mT @ solved)
         fallen = torch.linalg.solve_triangular(factor, solved.mT, upper=False)
         squares = Squares(fallen, directions.mT)
@@ -426,13 +442,15 @@ class OnlineDTC:
         """Return P times columns (m, k): what the dictionary spans of them. Cost: O(m r k)."""
         return columns - self.complement @ (self.complement.mT @ columns) if self.complement.shape[1] else columns
 
-    def _solved(self, columns: Tensor) -> Tensor:
+    def _solved(self, columns: Tensor, most_lost: float = math.inf) -> Tensor:
         """Return K⁻¹ times columns (m, k) that the dictionary spans, refined once.
 
-        Where they are large, K⁻¹ as it is would lose all digits.
+        Where they are large, K⁻¹ as it is would lose all digits. Raises ``_DriftError`` where it lost a larger share.
         """
         solved = self._inside(self._inverse_times(columns))
         residual = columns - self._inside(self._precision_times(solved))
+        if math.isfinite(most_lost) and bool(residual.norm() > most_lost * columns.norm()):
+            raise _DriftError
         return solved + self._inside(self._inverse_times(residual))
 
     def _inverse_times(self, columns: Tensor) -> Tensor:
