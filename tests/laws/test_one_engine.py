@@ -61,7 +61,7 @@ class Counted(RBFKernel):
 @pytest.mark.parametrize("dictionary", DICTIONARIES)
 @pytest.mark.parametrize("candidates", CANDIDATES)
 def test_twenty_rewards_make_at_most_one_full_fit(candidates, dictionary, memory):
-    """No point is nearly spanned by others here: for such a one everything is fitted anew in a stabler order."""
+    """No point is nearly spanned by others here: what such points cost is in ``test_nearly_singular``."""
     kernel = Counted().double()
     kernel.lengthscale = 0.2
     bandit = Bandit(

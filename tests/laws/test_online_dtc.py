@@ -16,7 +16,7 @@ from torch_kbandits.numerics.linalg import Squares
 from torch_kbandits.posteriors.online_dtc import OnlineDTC
 
 LAMBDA = 0.05
-OPERATIONS = ["observe", "forget", "grow", "leave", "return", "exchange", "refresh"]
+OPERATIONS = ["observe", "forget", "grow", "leave", "return", "exchange", "refresh", "shorten"]
 READINGS = ["factor", "precision", "inverse", "weights", "precision_factor"]
 
 
@@ -132,6 +132,12 @@ class Walk:
         self.dtc, squares = self.dtc.leaving_out(tuple(sorted(positions)))
         self.follow(squares)
 
+    def shorten(self, size: int) -> None:
+        """Let the first spanning points be all."""
+        self.dtc, squares = self.dtc.shortened(size)
+        self.follow(squares)
+        self.spanning = self.spanning[:size]
+
     def step(self, operation: str) -> None:
         """Do something to up to three points."""
         count, before = int(self.random.integers(1, 4)), set(self.dtc.left_out)
@@ -151,6 +157,8 @@ class Walk:
                 self.leave_out(before - set(positions))
             case "exchange":
                 self.leave_out(before ^ set(positions))
+            case "shorten" if not before:
+                self.shorten(max(0, len(self.spanning) - count))
             case "refresh":
                 self.dtc = self.dtc.refreshed()
 

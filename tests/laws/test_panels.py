@@ -52,7 +52,9 @@ def assert_holds(store: FeatureStore, features: np.ndarray, random: np.random.Ge
 
 @examples(60)
 @given(
-    steps=st.lists(st.sampled_from(["grow", "shrink", "points", "rewrite", "copy"]), min_size=8, max_size=15),
+    steps=st.lists(
+        st.sampled_from(["grow", "shrink", "shorten", "points", "rewrite", "copy"]), min_size=8, max_size=15
+    ),
     n=st.integers(1, 7),
     seed=st.integers(0, 10_000),
 )
@@ -62,6 +64,7 @@ def test_a_store_holds_what_was_written(steps, n, seed):
     features = random.standard_normal((2, n))
     store = holding(torch.tensor(features))
     older: list[tuple[FeatureStore, np.ndarray]] = []
+    longer: list[tuple[FeatureStore, np.ndarray]] = []
     for step in steps:
         m, n = features.shape
         count = int(random.integers(1, 6))
@@ -76,8 +79,12 @@ def test_a_store_holds_what_was_written(steps, n, seed):
                     store.write(torch.tensor(new[:, block]), block, m)
                 features = np.concatenate([features, new])
             case "shrink":
+                older, longer = [*older, *longer], []
                 store.resize(max(m - count, 0))
                 features = features[: max(m - count, 0)]
+            case "shorten":  # what is written behind takes the place of nothing
+                longer.append((store, features))
+                store, features = store.shortened(max(m - count, 0)), features[: max(m - count, 0)]
             case "points":
                 new = random.standard_normal((m, count))
                 store.append_points(torch.tensor(new))
@@ -85,11 +92,11 @@ def test_a_store_holds_what_was_written(steps, n, seed):
             case "rewrite":
                 features = features + 1.0
                 store.write(torch.tensor(features), slice(0, n), 0)
-                older = []
+                older, longer = [], []
             case "copy":
                 older.append((store, features))
                 store = store.copy()
-        for held, expected in [*older, (store, features)]:
+        for held, expected in [*older, *longer, (store, features)]:
             assert_holds(held, expected, random)
 
 

@@ -47,7 +47,7 @@ class CountedBelief(BeliefOf):
 
     Cost of a round: that of the table, and one more change of rank one; see ``FeatureTable.reweighted`` where
     observations age. Without arms: O(m² + u m) for u distinct points, and as much for each point that joins or leaves;
-    O(u m² + m³) where a point that joins is nearly spanned.
+    O((u + m) m k) where k features that are nearly spanned are to stand behind a point that joins.
     """
 
     def __init__(

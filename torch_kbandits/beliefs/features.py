@@ -39,8 +39,8 @@ _WHOLE_COLUMN = 65536
 _COPY = 16
 
 #: By so much coordinates may exceed the diagonal where the order of the spanning points matters. A hundred costs two
-#: digits, and few points that were told after closer ones make all others be embedded afresh.
-_ORDER = 100.0
+#: digits, and few points that were told after closer ones make others join again behind them.
+_ORDER = {torch.float64: 100.0, torch.float32: 5.0}
 
 #: Up to this many points are put in the order of pivoted Cholesky by LAPACK, from all their kernel values.
 _WHOLE_GRAM = 2048
@@ -335,12 +335,14 @@ class FeatureTable(TableBelief):
         spanning = dictionary
         if self.exact:
             spanning = dictionary = self._spanning(played_rows)
-        elif left_out == () and self._num_arms == 0:  # with points that leave, what spans the others might
+        elif left_out == () and (self._num_arms == 0 or self._is_fragile):
+            # Only then, since with points that leave, what spans the others might.
             spanning = self._spanning(dictionary)
             if len(spanning) == len(dictionary) and not self._is_fragile:
                 spanning = dictionary  # in an order in which a rule's kernel values are known
         after = shallow_copy(self)
         after._replace(spanning, played_rows, X, Y, located)
+        after._is_fragile = left_out == () and after._is_fragile  # any other order stays
         after._dictionary_rows = dictionary
         after._positions = dict.fromkeys(dictionary.tolist()) | after._positions
         return after
@@ -375,7 +377,10 @@ class FeatureTable(TableBelief):
         self, joining: Tensor, left_out: tuple[int, ...], dictionary: Tensor, played_rows: Tensor, num_rewards: int
     ) -> bool:
         """Say whether applying rows to the features is cheaper than embedding all arms afresh, and as exact."""
-        if joining.shape[0] > 1 + self._dtc.size // 8 or (self._is_fragile and not self._are_last(joining)):
+        num_behind = self._dtc.size - self._num_before(joining)
+        if joining.shape[0] > 1 + self._dtc.size // 8:
+            return False
+        if num_behind and (left_out or self._dtc.left_out):
             return False
         size, spanning = dictionary.shape[0], self._dtc.size + joining.shape[0]
         # Features that are not needed cost in every pass; those of an exact posterior were forgotten.
@@ -383,15 +388,19 @@ class FeatureTable(TableBelief):
         if spanning > needed + needed // 2 + _COPY:
             return False
         moving = len(left_out) if self._goes_through_whole(left_out) else self._num_moving(left_out)
-        rows = 2 * joining.shape[0] + 2 * moving + num_rewards + 1
+        rows = 2 * (joining.shape[0] + num_behind) + 2 * moving + num_rewards + 1
         return rows * spanning <= 3 * size**2 + _COPY * size
 
-    def _are_last(self, rows: Tensor) -> bool:
-        """Say whether rows (k,) may stand last, as in the order of pivoted Cholesky, which amplifies no rounding.
+    def _num_before(self, rows: Tensor) -> int:
+        """Return behind how many features rows (k,) may stand as in pivoted Cholesky, which amplifies no rounding.
 
         There no coordinate of a later point exceeds the diagonal: what was left to explain of each when it joined.
         """
-        return bool((self._coordinates(rows).abs() <= _ORDER * self._dtc.factor.diagonal().unsqueeze(-1)).all())
+        if not self._is_fragile or len(rows) == 0:
+            return self._dtc.size
+        most = _ORDER[self._points.dtype] * self._dtc.factor.diagonal().unsqueeze(-1)
+        fits = (self._coordinates(rows).abs() <= most).all(-1)
+        return int(fits.long().cumprod(0).sum())
 
     def _goes_through_whole(self, left_out: tuple[int, ...]) -> bool:
         """Say whether it is cheaper to leave these out of all features than to follow what moves."""
@@ -567,6 +576,10 @@ class FeatureTable(TableBelief):
         through_whole = self._goes_through_whole(left_out)
         if through_whole:
             self._make_whole()
+        num_joining, before = joining.shape[0], self._num_before(joining)
+        if before < self._dtc.size:  # those behind join again
+            joining = torch.cat([joining, self._feature_rows[before:]])
+            self._shorten(before)
         played, fresh = self._played, played_rows[self._played_rows.shape[0] :]
         num_fresh, num_told = fresh.shape[0], told.places.shape[0]
         points = self._coordinates(fresh) if num_fresh else self._weights.new_empty(self._dtc.size, 0)
@@ -588,7 +601,7 @@ class FeatureTable(TableBelief):
         if through_whole:
             self._leave_out(left_out, played_rows)
         self._dictionary_rows = self._feature_rows if self.exact else dictionary
-        self._changes += num_told + joining.shape[0] + num_moving
+        self._changes += num_told + num_joining + num_moving
         if self._changes >= self.CHECK:
             self._clear_drift(played_rows)
         return True
@@ -613,16 +626,27 @@ class FeatureTable(TableBelief):
         if not before.dtc.left_out:
             self._whole = dtc, before
 
+    def _shorten(self, size: int) -> None:
+        """Let the first features be all. Cost: O((A + m) m k) for k that go."""
+        before, (dtc, squares) = self._dtc, self._dtc.shortened(size)
+        weights = torch.nn.functional.pad(dtc.weights, (0, before.size - size))
+        change = Change.none(before.size, weights)._replace(squares=squares)
+        panel = self._arms.changed(change, dtc, weights, None).up_to_date()
+        self._lazy_panel = LazyPanel(panel.shortened(size), dtc, dtc.weights)
+        self._dtc, self._weights, self._played = dtc, dtc.weights, self._played.shortened(size)
+        gone = set(self._feature_rows[size:].tolist())
+        self._positions = {row: position for row, position in self._positions.items() if row not in gone}
+        self._feature_rows = self._feature_rows[:size]
+
     def _growth(self, joining: Tensor, played: PlayedPanel, played_rows: Tensor) -> Growth:
         """Return the posterior with rows (a,) spanned, on the data so far. Those in the span add no feature."""
         dtc = self._dtc
         if joining.shape[0] == 0:
             return Growth.none(dtc, joining, played_rows.shape[0])
         own, prior = self._coordinates(joining).mT, self._prior_at(joining)
-        gram = prior.diag() if len(joining) == 1 else self._columns.between(joining, joining).double()
-        kept, corner, is_fragile = spanning_factor(gram - own @ own.mT, prior, self._points.dtype)
-        # One that adds no feature amplifies no rounding of later ones.
-        self._is_fragile = self._is_fragile or (is_fragile and len(kept) > 0)
+        schur = (prior.diag() if len(joining) == 1 else self._columns.between(joining, joining).double()) - own @ own.mT
+        kept, corner, is_fragile = spanning_factor(schur, prior, self._points.dtype)
+        self._is_fragile = self._is_fragile or is_fragile
         rows, own = joining[kept], own[kept]
         self._positions = self._positions | dict.fromkeys(joining.tolist())
         if len(rows) == 0:
@@ -695,7 +719,7 @@ class FeatureTable(TableBelief):
         self._feature_rows = dictionary_rows
         self._positions = {row: position for position, row in enumerate(dictionary_rows.tolist())}
         least = FRAGILE[factor.dtype] * self._kernel_bound
-        self._is_fragile = self.exact and bool((factor.diagonal().square() <= least).any())
+        self._is_fragile = bool((factor.diagonal().square() <= least).any())
         self._written_last[0] = self._embedding
 
     def _embedded(self, rows: Tensor, factor: Tensor) -> FeatureStore:

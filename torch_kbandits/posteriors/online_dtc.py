@@ -382,6 +382,30 @@ class OnlineDTC:
         complement = torch.cat([N, directions], dim=1)
         return self._followed(squares, 2.0 * factor.diagonal().log().sum(), complement=complement), squares
 
+    def shortened(self, size: int) -> tuple[Self, Squares]:
+        """Return the posterior at the first spanning points alone, and how variances change, in all coordinates.
+
+        Only where no spanning point is left out. Cost: O(m² k) for k points that go.
+        """
+        inverse = self.inverse
+        root = jittered_cholesky(inverse[size:, size:])
+        risen = torch.eye(self.size, dtype=inverse.dtype, device=inverse.device)[size:]
+        squares = Squares(torch.linalg.solve_triangular(root, inverse[size:], upper=False), risen)
+        none = self.gained[:0, :size]
+        after = replace(
+            self,
+            triangle=Triangle.of(self.factor[:size, :size]),
+            precision_base=self.precision[:size, :size],
+            inverse_base=Squares(squares.fallen[:, :size], none).added_to(inverse[:size, :size]),
+            gained=none,
+            shed=none,
+            last=Squares(none, none),
+            moment=self.moment[:size],
+            log_det=self.log_det + 2.0 * root.diagonal().log().sum(),
+            complement=self.complement[:size],
+        )
+        return after, squares
+
     def restricted(self) -> Self:
         """Return the same posterior in ``basis``, the coordinates of the dictionary alone. Cost: O(m³)."""
         basis = self.basis(self.kept)

@@ -74,30 +74,26 @@ def spanning_factor(schur: Tensor, prior_variance: Tensor, dtype: torch.dtype) -
         dtype: that of the kernel values, whose rounding decides.
 
     Returns:
-        The numbers of those points, the Cholesky factor of their part of ``schur``, and whether some point was so close
-        to the span that all should be embedded afresh, in a stabler order.
+        The numbers of those points, the least explained first, as in pivoted Cholesky; the Cholesky factor of their
+        part of ``schur``; and whether one of them is so close to the span that order matters from now on.
 
     Raises:
         NumericalError: if a variance is negative beyond rounding.
     """
-    kept: list[int] = []
-    is_fragile = False
-    factor = schur.new_zeros(len(schur), len(schur))
-    for number in range(len(schur)):
-        size = len(kept)
-        row = schur[number, kept].unsqueeze(-1)
-        below = torch.linalg.solve_triangular(factor[:size, :size], row, upper=False).squeeze(-1)
-        residual = schur[number, number] - below @ below
-        prior = prior_variance[number]
-        share = float(residual / prior) if bool(prior > 0.0) else 0.0
-        if share < _IMPOSSIBLE:
-            raise NumericalError(
-                f"A posterior variance came out at {share:.3g} times the prior variance, beyond rounding: the kernel "
-                "is not positive semi-definite, or single precision is not enough."
-            )
-        is_fragile = is_fragile or share <= FRAGILE[dtype]
-        if share > SPAN_TOLERANCE[dtype]:
-            factor[size, :size] = below
-            factor[size, size] = residual.sqrt()
-            kept.append(number)
-    return kept, factor[: len(kept), : len(kept)], is_fragile
+    residual, least = schur.diagonal(), SPAN_TOLERANCE[dtype] * prior_variance
+    rows, kept, is_open = schur[:0], [], residual > least
+    while bool(is_open.any()):
+        kept.append(int(residual.where(is_open, -torch.inf).argmax()))
+        row = (schur[kept[-1]] - rows[:, kept[-1]] @ rows) / residual[kept[-1]].sqrt()
+        rows, residual = torch.cat([rows, row.unsqueeze(0)]), residual - row.square()
+        is_open = is_open & (residual > least)
+        is_open[kept[-1]] = False
+    shares = torch.where(prior_variance > 0.0, residual / prior_variance, 0.0)
+    shares[kept] = 0.0
+    if float(shares.min()) < _IMPOSSIBLE:
+        raise NumericalError(
+            f"A posterior variance came out at {float(shares.min()):.3g} times the prior variance, beyond rounding: "
+            "the kernel is not positive semi-definite, or single precision is not enough."
+        )
+    corner = rows[:, kept].mT.tril()
+    return kept, corner, bool((corner.diagonal().square() <= FRAGILE[dtype] * prior_variance[kept]).any())

@@ -118,6 +118,14 @@ class FeatureStore:
             torch.index_select(theirs, 1, index, out=mine[:, : len(index)])
         return store
 
+    def shortened(self, size: int) -> Self:
+        """Return the first features alone; what is written behind them is in memory of its own."""
+        other = self.copy()
+        other.resize(size)
+        if size % self._chunk:
+            other._chunks[-1] = other._chunks[-1].clone()
+        return other
+
     def append_points(self, features: Tensor) -> None:
         """Append points with features (m, q); the room for points doubles when it is used up."""
         first, self.num_points = self.num_points, self.num_points + features.shape[1]
@@ -198,6 +206,10 @@ class Panel:
     def rotated(self, basis: Tensor) -> "Panel":
         """Return the same posterior in other coordinates, rows (k, m) of these, with nothing left out."""
         return replace(self, features=self.features.rotated(basis))
+
+    def shortened(self, size: int) -> "Panel":
+        """Return the same posterior where it does not depend on other than the first features."""
+        return replace(self, features=self.features.shortened(size))
 
     def joined(self, other: "Panel") -> Self:
         """Return the posterior at these points and others."""

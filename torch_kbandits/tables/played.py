@@ -139,6 +139,10 @@ class PlayedPanel:
         """Return the posterior in other coordinates, rows (k, m) of these, with nothing left out."""
         return self.forgotten()._over(None if self.store is None else self.store.rotated(basis))
 
+    def shortened(self, size: int) -> Self:
+        """Return the posterior in the first coordinates alone, another one."""
+        return self.forgotten()._over(None if self.store is None else self.store.shortened(size))
+
     def refilled(self, features: ComputedFeatures, number: int, size: int) -> Self:
         """Return what is kept of so many points of other features, of which there are so many."""
         has_room, blocks = self._has_room(number, size), features.blocks()
