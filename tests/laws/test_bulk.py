@@ -1,5 +1,6 @@
 """Many rewards told in one call: the dictionary is as large as that of rewards in parts, and so is the work."""
 
+import time
 from functools import cache
 from itertools import product
 
@@ -8,7 +9,7 @@ import oracles
 import pytest
 import torch
 from gpytorch.kernels import RBFKernel
-from problems import DOUBLE, data, dense, exactly
+from problems import DOUBLE, data, dense, exactly, rbf
 
 from torch_kbandits import (
     KORS,
@@ -20,6 +21,7 @@ from torch_kbandits import (
     ContextualActions,
     NystromGP,
     RidgeLeverageSampling,
+    algorithms,
 )
 from torch_kbandits.bandit.batches import GlobalBatchRule, LocalBatchRule
 from torch_kbandits.dictionaries.base import PlayedPoints
@@ -197,3 +199,31 @@ def test_a_model_chooses_among_many_observations_at_the_work_of_its_dictionary(r
         assert sizes == [CAP, CAP]
     assert max(sizes) <= 2.0 * min(sizes)
     assert CountingKernel.computed - before <= 16 * N * max(sizes)
+
+
+# ---------------------------------------------------------------- how large the dictionary is
+
+
+def size_and_seconds(name, dimension, lengthscale, number, part):
+    """Of a dictionary after so many rewards in parts, of which half are repeats; the seconds are the processor's."""
+    arms, _ = data(number // 2, dimension)
+    X = arms[torch.randint(len(arms), (number,), generator=torch.Generator().manual_seed(1))]
+    words = {"candidates": arms, "kernel": rbf(lengthscale), "regularization": 0.05, "beta": 2.0, "seed": 0}
+    bandit, start = algorithms.build(name, **words), time.process_time()
+    for told in X.split(part):
+        bandit.tell(told, told.sum(-1).sin())
+    return len(bandit.inducing_points), time.process_time() - start
+
+
+@pytest.mark.parametrize(
+    ("name", "number"),
+    [("ek-ucb", 500)] + [pytest.param(name, 3_000, marks=pytest.mark.slow) for name in ("ek-ucb", "bkb", "bbkb")],
+)
+def test_rewards_in_one_call_need_no_more_points_than_one_by_one(name, number):
+    """Within 1.2 times as many over three problems, since dictionaries are drawn; and less time on each."""
+    problems = [(2, 0.3), (3, 0.6), (6, 1.5)]
+    at_once, one_by_one = (
+        [size_and_seconds(name, *problem, number, part) for problem in problems] for part in (number, 1)
+    )
+    assert all(quick[1] < slow[1] for quick, slow in zip(at_once, one_by_one, strict=True))
+    assert sum(size for size, _ in at_once) <= 1.2 * sum(size for size, _ in one_by_one), (at_once, one_by_one)
