@@ -1,5 +1,6 @@
 import json
 from dataclasses import asdict, replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -159,9 +160,11 @@ def test_posterior_errors_are_rounding_unless_the_posterior_is_wrong(environment
     play(bandit, environment, case)
     errors = long_run.posterior_error(bandit, environment)
     assert max(errors.values()) < 1e-8
-    means = bandit._belief.mean.clone()
+    panel = bandit._belief._arms.up_to_date()
+    means = panel.mean.clone()
     means[3] += 0.25
-    monkeypatch.setattr(type(bandit._belief), "mean", property(lambda belief: means))
+    wrong = SimpleNamespace(up_to_date=lambda: replace(panel, mean=means))
+    monkeypatch.setattr(type(bandit._belief), "_arms", property(lambda belief: wrong))
     assert long_run.posterior_error(bandit, environment)["mean_error"] == pytest.approx(0.25, abs=1e-6)
 
 
