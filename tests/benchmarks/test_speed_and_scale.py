@@ -72,6 +72,8 @@ def test_rounds_choose_as_numpy_does_at_their_dictionary(name, environment):
     run = play(BANDITS[name](Arms(environment.arms), CASE, 0), environment, CASE)
     reference = problem(environment, CASE)
     for each in run.rounds:
+        if name.endswith("growth only") and len(each.dictionary) == CASE.dictionary:
+            continue  # full, so that variances are others
         told = slice(each.told)
         mean, variance = bkb_posterior(reference, each.dictionary, run.played[told], run.rewards[told])
         scores = mean + BETA * np.sqrt(variance)
