@@ -38,8 +38,8 @@ RULES = {
     "coupled": RidgeLeverageSampling(1.0, "coupled"),
     "never": RidgeLeverageSampling(0.5, "never"),
     "kors": KORS(0.5),
-    "capped": CappedDictionary(RidgeLeverageSampling(2.0), 4, "stop"),
-    "capped kors": CappedDictionary(KORS(0.5), 5, "stop"),
+    "capped": CappedDictionary(RidgeLeverageSampling(2.0), 4, "stop", learns_residual=False),
+    "capped kors": CappedDictionary(KORS(0.5), 5, "stop", learns_residual=False),
     "greedy": GreedyDictionary(5),
     "fixed": FixedDictionary(SOME[::7]),
 }

@@ -24,9 +24,6 @@ WhenFull = Literal["stop", "warn", "raise"]
 #: for logarithms, since it is bounded by the product of the diagonal.
 _LEAST_GAIN = 1.1
 
-#: So many points are offered in exchange with one factorisation.
-_BLOCK = 256
-
 
 @dataclass(frozen=True, eq=False)
 class CappedDictionary(DictionaryRule):
@@ -59,8 +56,8 @@ class CappedDictionary(DictionaryRule):
     However many points are offered at once, an online rule looks no further than the first that is too many before
     exchanges, and leverage scores are estimated at dictionaries that keep to the cap.
 
-    Cost of a selection: that of the other rule, and when it wants w > ``max_size`` points O(w log w), O(m³) for each
-    256 that are new, and O(m²) for each of these. An online rule pays O(m²) for a point offered, O(m³) for an exchange.
+    Cost of a selection: that of the other rule, and when it wants w > ``max_size`` points O(w log w), and O(m³) for
+    each m that are new, or fewer. An online rule pays O(m²) for a point offered, O(m³) for an exchange.
     """
 
     rule: DictionaryRule
@@ -166,11 +163,12 @@ def _exchanged(played: PlayedPoints, kept: Tensor, offered: Tensor) -> Tensor:
 
     det(I + C½ K C½ / λ) is det(K + λ C⁻¹) times the counts, but for a constant.
 
-    With batch dimensions the members share their rows, by the mean of their Gram matrices.
+    As many are offered with one factorisation as the dictionary has points. With batch dimensions the members share
+    their rows, by the mean of their Gram matrices.
     """
     size, slots = len(kept), np.arange(len(kept))
     noise = (played.noise / played.counts).broadcast_to(*played.noise.shape[:-1], played.size)
-    for block in offered.split(_BLOCK) if len(offered) else ():
+    for block in offered.split(size) if len(offered) else ():
         rows = torch.cat([kept, block])
         points = played.points[..., rows, :]
         with torch.no_grad():
