@@ -55,6 +55,7 @@ def run(quick: bool = False) -> Report:
     measurements: list[dict[str, Any]] = []
     for problem in sizes.problems:
         for seed in tqdm(sizes.seeds, desc=f"capped_dictionaries, {problem}", unit="seed"):
+            measurements.append({"problem": problem, "seed": seed, "cap": "", **beside(problem, seed, sizes)})
             free = course(problem, seed, None, sizes)
             measurements.append(_measured(problem, seed, "none", free))
             for share in SHARES:
@@ -87,6 +88,18 @@ def course(problem: str, seed: int, cap: int | None, sizes: Sizes) -> Course:
         candidates=torch.tensor(actions), context_dim=2, kernel=_kernel(lengthscale), regularization=0.04, **words
     )
     return _course(partial(_in_context, offers, reward, actions, np.random.default_rng(seed)), offers, sizes.rounds)
+
+
+def beside(problem: str, seed: int, sizes: Sizes) -> dict[str, float]:
+    """Return the mean regret of a round of who draws uniformly, and of who plays one choice, the best in hindsight."""
+    if problem.startswith("bumps"):
+        environment = gaussian_bumps(sizes.arms, int(problem[-1]), lengthscale=0.5, seed=seed)
+        return {"uniform": float(environment.best_mean - environment.means.mean()), "fixed": 0.0}
+    reward, actions, _ = _waves() if problem == "waves" else _offers(seed)
+    contexts = np.random.default_rng(seed).random((sizes.rounds, 2))
+    means = np.stack([reward(context, actions) for context in contexts])
+    regret = means.max(1, keepdims=True) - means
+    return {"uniform": float(regret.mean()), "fixed": float(regret.mean(0).min())}
 
 
 def moving(seed: int, sizes: Sizes) -> Course:
@@ -181,6 +194,11 @@ def _table(measurements: list[dict[str, Any]], problem: str, sizes: Sizes) -> Ta
                 spread([statistics.fmean(each["milliseconds"][-3:]) for each in runs]),
             ]
         )
+    others = [each for each in measurements if each["problem"] == problem and each["cap"] == ""]
+    for name, key in (("drawn uniformly, expected", "uniform"), ("the best single choice", "fixed")):
+        values = [each[key] for each in others]
+        every, over = mean_and_error(values, 4), f"{statistics.fmean(values) / free:.0f}" if free else "–"
+        rows.append([name, "–", every, every, every, over, "–"])
     title = f"{problem}: {sizes.rounds:,} rounds, {len(sizes.seeds)} seeds, mean regret of a round ± standard error"
     columns = [
         "cap",
