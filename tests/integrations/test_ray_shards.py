@@ -88,6 +88,16 @@ def test_shards_choose_the_arms_of_one_table(resampling, numbers, count):
             assert_equal_posteriors(bandit, bandits[0])
 
 
+def test_shards_of_a_full_dictionary_choose_the_arms_of_one_table():
+    """Points are exchanged, and what is not spanned is learned, by each shard of its own arms."""
+    arms = some_arms(120)
+    bandits = [make(each, max_dictionary=5, when_full="stop") for each in (Arms(arms), sharded(arms, 3, [7, 90]))]
+    rounds(bandits, 16)
+    assert len(bandits[0].inducing_points) == 5
+    assert all(bandit._belief.learns_residual for bandit in bandits)
+    assert_equal_posteriors(bandits[1], bandits[0])
+
+
 @pytest.mark.one_in(5)
 @pytest.mark.parametrize("name", ["bbkb", "gp-ei", "gp-pi", "gp-ucb", "mini-gp-ucb"])
 def test_other_algorithms_on_shards(name):

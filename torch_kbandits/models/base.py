@@ -155,7 +155,8 @@ class FactoredGP(SingleTaskGP):
     def leave_one_out(self, *, observation_noise: bool = True) -> CVResults:
         """Return what the model says of each observation without it, in closed form.
 
-        As BoTorch's ``loo_cv``: hyperparameters and, if there is one, the dictionary stay as they are.
+        As BoTorch's ``loo_cv``: hyperparameters and, if there is one, the dictionary stay as they are. Variances are
+        those of DTC also where the residual is learned.
 
         Args:
             observation_noise: whether the variances are of the reward, and not of the mean reward.

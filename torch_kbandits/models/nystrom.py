@@ -114,6 +114,8 @@ class NystromGP(ToldGP):
         if inducing_points.shape[-2] == 0 < train_X.shape[-2]:
             raise InputError("inducing_points must have at least one row when there are observations.")
         self.register_buffer("inducing_points", inducing_points.detach().clone())
+        if learns_residual is not None:
+            checks.instance("learns_residual", learns_residual, bool, "True, False or None")
         is_full = dictionary is not None and _is_full(dictionary, inducing_points)
         self.learns_residual = is_full if learns_residual is None else learns_residual
         # Points added by GPyTorch's own conditioning, which model lists use: transformed, so not among the former.
