@@ -19,6 +19,10 @@ class DictionaryFullError(KernelBanditError, RuntimeError):
     """A dictionary rule wants more points than its cap allows, and the cap is set to refuse."""
 
 
+class InfeasibleError(KernelBanditError, RuntimeError):
+    """No candidate may be played: none is known to be safe, or none can be within its limits."""
+
+
 class NumericalError(KernelBanditError, RuntimeError):
     """A quantity left the range that rounding explains, such as a clearly negative variance."""
 

@@ -194,7 +194,7 @@ def test_the_model_and_the_recommendation(name):
     mean, variance = bandit._belief.moments(ARMS)
     assert difference(mean, posterior.mean.flatten()) < 1e-7
     assert difference(variance.clamp_min(1e-10), posterior.variance.flatten()) < 1e-7
-    X, Y, _, _, times = bandit.history
+    X, Y, _, _, times, _ = bandit.history
     noise = torch.full_like(Y, 0.05)
     if bandit.memory is not None:
         noise = bandit.memory.noise(times, float(bandit.round), 0.05)

@@ -166,7 +166,7 @@ def test_memories_of_any_kind():
     for _ in range(8):
         play(bandit, 5)
         seen.add(type(bandit.memory))
-        X, Y, _, _, times = bandit.history
+        X, Y, _, _, times, _ = bandit.history
         noise = bandit.memory.noise(times, float(bandit.round), NOISE)
         kept = noise.isfinite()
         expected = oracles.exact(KERNEL, *dense(X[kept], Y[kept], noise[kept]), ARMS.numpy())
@@ -214,7 +214,7 @@ def test_a_failed_replay_leaves_the_bandit_empty():
     play(recorded, 18)
     history, first = recorded.history, bandit.memory
     assert recorded.memory != first  # and the error comes in the same block
-    broken = history._replace(Y=torch.where(torch.arange(18) == 16, torch.nan, history.Y))
+    broken = history._replace(Y=torch.where(torch.arange(18) == 16, torch.inf, history.Y))
     with pytest.raises(InputError):
         bandit.replay(broken)
     assert (bandit.round, bandit.memory) == (0, first)

@@ -471,7 +471,7 @@ def test_what_is_no_state_is_refused():
 @pytest.mark.parametrize(
     "damage",
     [
-        lambda state: state["history"]["Y"].fill_(float("nan")),
+        lambda state: state["history"]["Y"].fill_(float("inf")),
         lambda state: state["history"].pop("Y"),
         lambda state: state["history"].update(Y=state["history"]["Y"][:1]),
         lambda state: state["history"].update(rounds=state["history"]["rounds"][:1]),
@@ -554,7 +554,7 @@ def test_replay_wants_an_empty_bandit_and_a_whole_history():
     with pytest.raises(InputError, match="as many points as rewards"):
         twin.replay(History(history.X, history.Y[:1], history.rounds))
     with pytest.raises(InputError, match="y must be finite"):
-        twin.replay(History(history.X, history.Y * torch.tensor([1.0, float("nan"), 1.0]), history.rounds))
+        twin.replay(History(history.X, history.Y * torch.tensor([1.0, float("inf"), 1.0]), history.rounds))
     with pytest.raises(InputError, match="must not decrease"):
         twin.replay(History(history.X, history.Y, torch.tensor([0, 1, 0])))
     assert twin.round == 0

@@ -129,6 +129,8 @@ WHOLE = {("GuardedExpert", "budget"), ("SparQGPUCB", "budget"), ("SlidingWindow"
 WITH = {
     "ArmBlocks": {"function": lambda number: X + number},
     "Arms": {"arms": X},
+    "AtLeast": {"outcome": "yield"},
+    "AtMost": {"outcome": "heat"},
     "Bandit": {"candidates": torch_kbandits.Arms(X), "width": ConstantWidth(1.0)},
     "BanditOverBandit": {"memories": (SlidingWindow(3.0), SlidingWindow(5.0))},
     "BoxFunction": {"function": lambda X: X.sum(-1), "bounds": torch.stack([X.min(0)[0], X.max(0)[0]])},
@@ -143,6 +145,7 @@ WITH = {
     "DynamicModelSelection": {"memories": (SlidingWindow(3.0), SlidingWindow(5.0))},
     "FiniteArms": {"arms": X, "means": X[:, 0]},
     "GuardedExpert": {"expert": lambda X, time: None},
+    "Limit": {"outcome": "heat"},
     "LinearConstraint": {"weights": {"x": 1.0}},
     "Number": {"name": "age"},
     "OnlineGP": {"train_X": X, "train_Y": X[:, :1], "covar_module": rbf()},
@@ -177,6 +180,7 @@ WITHOUT = {
 #: Results that are returned, parts of the inside, and problems that are read from files.
 NOT_TAKEN = {
     "Expert",
+    "KnownSafe",
     "Trials",
     "AgeingNoise",
     "SeattleWeather",

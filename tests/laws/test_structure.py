@@ -30,7 +30,7 @@ BY_HAND = {
 DEFAULTS = {
     "acquisition": {"BlindRule.drawn_row", "SpreadRule.on_box", "UniformRule.on_box"},
     "beliefs": {f"{name}.learns_residual" for name in ("BeliefOf", "FeatureTable")}
-    | {"FeatureTable._learned_variance_at"},
+    | {"FeatureTable._learned_variance_at", "CountedBelief.moments"},
     "confidence": {"RandomizedWidth.smallest"},
     "memory": {
         "BackToPrior.prior",

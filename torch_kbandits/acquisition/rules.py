@@ -57,6 +57,38 @@ class ArmPosterior(Protocol):
         ...
 
 
+class SomeOf:
+    """Some rows of a posterior over arms, as ``ArmPosterior``.
+
+    Args:
+        posterior: of A arms.
+        rows: which, (k,).
+        incumbent: what is to be improved on, 0-dim; None for that of all arms.
+    """
+
+    def __init__(self, posterior: ArmPosterior, rows: Tensor, incumbent: Tensor | None = None) -> None:
+        self._posterior, self._rows, self._incumbent = posterior, rows, incumbent
+
+    @property
+    def mean(self) -> Tensor:
+        """Posterior means (k,)."""
+        return self._posterior.mean[self._rows]
+
+    @property
+    def variance(self) -> Tensor:
+        """Posterior variances (k,)."""
+        return self._posterior.variance[self._rows]
+
+    @property
+    def incumbent(self) -> Tensor:
+        """What is to be improved on, 0-dim."""
+        return self._posterior.incumbent if self._incumbent is None else self._incumbent
+
+    def deviation(self, seed: int) -> Tensor:
+        """Return a draw of f − mean at the rows, (k,)."""
+        return self._posterior.deviation(seed)[self._rows]
+
+
 @dataclass(frozen=True, eq=False)
 class Domain:
     """Where an acquisition function is maximised: arms (A, d), bounds (2, d) with the effort of the search, or a cube.
@@ -71,6 +103,7 @@ class Domain:
         incumbent: the point (1, d) whose posterior mean is to be improved on, where that is searched for.
         blocks: reads arms that are not in memory part by part, (k, d) each, in order.
         cube: points of the unit cube some of which may be played; in a context they come after it.
+        allowed: the rows (k,) of the arms that limits on outcomes leave, ascending; None for all.
     """
 
     arms: Tensor | None = None
@@ -82,6 +115,7 @@ class Domain:
     incumbent: Tensor | None = None
     blocks: Callable[[], Iterable[Tensor]] | None = None
     cube: Cube | None = None
+    allowed: Tensor | None = None
 
     @property
     def fixed_features(self) -> dict[int, float] | None:

@@ -30,11 +30,12 @@ from torch_kbandits.bandit.learning import (
     settled,
     state_of,
 )
+from torch_kbandits.bandit.limits import fence_of
 from torch_kbandits.bandit.pieces import FIRST_REWARDS, Hypothesis, Pieces, warn_of_clipping
 from torch_kbandits.bandit.saving import loaded, save
 from torch_kbandits.bandit.state import check_config, check_format, saved_answers, saved_prior, saved_state
 from torch_kbandits.bandit.undisturbed import Undisturbed
-from torch_kbandits.beliefs import Belief, EnsembleBelief, Lookahead, offering
+from torch_kbandits.beliefs import Belief, EnsembleBelief, Fenced, Lookahead, Offer, offer_in, offering, recommended
 from torch_kbandits.candidates import Candidates
 from torch_kbandits.candidates.sample import some_points
 from torch_kbandits.confidence import Guarantee, TheoremWidth, Width
@@ -45,6 +46,8 @@ from torch_kbandits.models import DictionaryQuality, NystromGP, OnlineGP, dictio
 from torch_kbandits.numerics.random import generator_for, seed_for
 from torch_kbandits.numerics.shallow import shallow_copy
 from torch_kbandits.observations.ledger import History, Ledger, check_rounds, replayed_rounds, rewards
+from torch_kbandits.observations.measured import measured
+from torch_kbandits.outcomes import Limit, Outcome
 from torch_kbandits.priors import Family, LearnedPrior, Prior, PriorMean, prior_of
 
 #: Points that ``ask(None)`` returns at most.
@@ -96,6 +99,9 @@ class Bandit(Undisturbed):
             and mean; None for one.
         theory: the width of the theorem that ``width`` stands in for if it is a constant; only ``guarantee`` asks.
         noise_scale: R > 0, the sub-Gaussian constant of the noise, where the width does not know it; the same.
+        outcomes: what is measured of a play beside its reward: names, or ``Outcome``s with a prior and a memory. There
+            is a posterior of each.
+        constraints: limits on outcomes, ``AtMost("temperature", 80.0)`` or ``AtLeast(...)``; see ``Limit``.
 
     A ``TheoryWarning`` says once, here, which hypotheses of the width's theorem these pieces break; see ``guarantee``.
 
@@ -134,6 +140,8 @@ class Bandit(Undisturbed):
         family: Family | None = None,
         theory: TheoremWidth | None = None,
         noise_scale: float | None = None,
+        outcomes: Sequence[str | Outcome] = (),
+        constraints: Sequence[Limit] = (),
     ) -> None:
         rule = UpperConfidenceRule() if acquisition is None else acquisition
         self._pieces = Pieces(
@@ -151,6 +159,8 @@ class Bandit(Undisturbed):
             family,
             theory,
             noise_scale,
+            outcomes,
+            constraints,
         )
         self.candidates = self._pieces.candidates
         self.dictionary = dictionary
@@ -231,12 +241,12 @@ class Bandit(Undisturbed):
         if return_ids and not remember:
             raise InputError("return_ids=True needs remember=True: what is not remembered cannot be told by its id.")
         standing, domain = self._now(time, context, candidates)
-        domain = standing.belief.in_round(domain, self._rule_in(standing))
+        offer = self._offer(standing, domain, self._rule_in(standing))
         known, batches = self._ahead_of(standing), self._pieces.filled
         if q is None:
             batches.require_open(known, len(self.pending_ids))
         ahead, before = shallow_copy(known), len(known.pending)
-        size, choose = before + (_LARGEST_BATCH if q is None else q), self._chooser(standing, ahead, domain)
+        size, choose = before + (_LARGEST_BATCH if q is None else q), self._chooser(standing, ahead, offer)
         batches.fill(ahead, size, choose, until_complete=q is None)
         X = ahead.pending[before:].clone()
         actions = self.candidates.actions(X)
@@ -276,6 +286,8 @@ class Bandit(Undisturbed):
         context: Any = None,
         time: Any = None,
         ids: int | Sequence[int] | None = None,
+        outcomes: Mapping[str, Any] | None = None,
+        failed: bool = False,
     ) -> None:
         """Learn rewards; the points need not have been asked for, nor be told in the order asked.
 
@@ -290,6 +302,9 @@ class Bandit(Undisturbed):
             context: with contexts, that of the actions, (c,), or one for each, (q, c).
             time: when the rewards were observed, not before any time given earlier; that of the last ``ask`` without.
             ids: instead of x and context, the numbers that ``ask(return_ids=True)`` returned with the points.
+            outcomes: what else was measured: for each name that is declared a number, or one for each point; None, NaN
+                or no name where it was not.
+            failed: whether the plays failed, and so have no rewards; outcomes they may have.
 
         Raises:
             InputError: if shapes, kinds or values do not fit, or an id is not pending.
@@ -297,8 +312,13 @@ class Bandit(Undisturbed):
 
         After an error the bandit is as it was.
         """
-        if y is None:
-            raise InputError("y is missing: give a reward for each point, tell(x, y) or tell(ids=ids, y=y).")
+        checks.instance("failed", failed, bool, "True or False")
+        if (y is None) != failed:
+            raise InputError(
+                "y is missing: give a reward for each point, tell(x, y) or tell(ids=ids, y=y), or say failed=True."
+                if y is None
+                else "A play that failed has no reward: leave out y, or failed=True."
+            )
         ledger, clock = self._standing.ledger, self._standing.clock.at_reward(time, self._standing.round)
         if ids is None:
             X = self.candidates.points(x, context, clock.now).detach().clone()
@@ -312,10 +332,12 @@ class Bandit(Undisturbed):
             numbers, pending = ledger.pending_ids(ids), ledger.pending
             X, stages = pending.at_ids(numbers), pending.stages_at(numbers)
             pending = pending.without_ids(numbers)
-        Y = rewards(y, X).detach().clone()
+        Y = X.new_full((len(X),), torch.nan) if failed else rewards(y, X).detach().clone()
+        columns = measured(outcomes, self.outcomes, X) if outcomes is not None or self._pieces.declared else None
+        told = Round(clock, X, Y, stages, columns)
         # What learns shares buffers with the lookahead, and writes to them.
         ahead, self._outlook = self._known_ahead(self._standing), None
-        after = learned(self._pieces, self._standing, X, Y, stages, pending, clock, ahead)
+        after = learned(self._pieces, self._standing, told, pending, ahead)
         if ledger.num_told < FIRST_REWARDS <= after.ledger.num_told:
             self._pieces.warn_of_far_rewards(after.ledger.told_since(0), after.told.kernel_bound(), 4)
         # A batch of which all is told and nothing learned stays what it was.
@@ -493,7 +515,7 @@ class Bandit(Undisturbed):
     def weights(self) -> Tensor:
         """What each reward of ``history`` counts for now, (n,), in double precision: λ by its noise variance.
 
-        It is 1 in full, and 0 for what was forgotten or what a batch rule keeps aside.
+        It is 1 in full, and 0 for what was forgotten, what a batch rule keeps aside, and plays that failed.
         """
         ledger, times = self._standing.ledger, self.history.times
         weights = torch.zeros(ledger.num_told, dtype=torch.float64, device=self.candidates.example.device)
@@ -502,7 +524,7 @@ class Bandit(Undisturbed):
         if self.memory is not None and times is not None:
             level = self._hypothesis.regularization
             weights[learned] = level / self.memory.noise(times[learned], self._standing.clock.now, level)
-        return weights
+        return weights.masked_fill(self.history.Y.isnan(), 0.0)
 
     @property
     def now(self) -> float:
@@ -527,6 +549,20 @@ class Bandit(Undisturbed):
     def inducing_points(self) -> Tensor:
         """The dictionary, (m, d), all points learned if the posterior is exact; a copy."""
         return self._standing.belief.inducing_points.clone()
+
+    @property
+    def outcomes(self) -> tuple[str, ...]:
+        """The names of the outcomes that are declared, in the order of the columns of ``history.outcomes``."""
+        return tuple(each.name for each in self._pieces.declared)
+
+    def outcome_model(self, name: str) -> NystromGP | OnlineGP:
+        """Return the posterior of an outcome as a BoTorch model, built when asked for, O(n m²).
+
+        Raises:
+            InputError: if no outcome of this name is declared.
+        """
+        known = self._standing.outcomes[self.outcomes.index(checks.one_of("name", name, self.outcomes))]
+        return known.belief.shown(known.ledger.in_one_part.told[0].rows(slice(known.ledger.num_forgotten, None)))
 
     @property
     def visited_share(self) -> float:
@@ -556,14 +592,15 @@ class Bandit(Undisturbed):
             time: as in ``ask``; nothing changes for the bandit.
         """
         standing, domain = self._now(time, context, candidates)
-        domain = standing.belief.in_round(domain, self._rule_in(standing))
-        outstanding = standing.ledger.outstanding
+        offer = self._offer(standing, domain, self._rule_in(standing))
+        domain, outstanding = offer.domain, standing.ledger.outstanding
         seed = seed_for(self.seed, standing.round, f"ask {len(outstanding)}")
         pending, functions, rule = outstanding if len(outstanding) else None, [], self._rule_in(standing)
         for part, own_seed in offering(standing.belief, seed):
             model = self._shown_by(part, standing.ledger)
             functions.append(rule.function(model, self.width(part), pending, domain, own_seed))
         function = functions[0] if len(functions) == 1 else LargestOf(functions)
+        function = function if offer.fence is None else Fenced(function, offer.fence)
         return domain.of_action(function, self.candidates.example.shape[-1])
 
     def recommend(self, *, context: Any = None, candidates: Any = None, time: Any = None) -> Any:
@@ -582,7 +619,11 @@ class Bandit(Undisturbed):
         """
         standing, domain = self._now(time, context, candidates)
         standing = settled(self._pieces, standing)
-        best = standing.belief.recommend_in(domain if self.candidates.is_contextual else None)
+        where, belief = domain if self.candidates.is_contextual else None, standing.belief
+        if self._pieces.constraints:
+            best = recommended(belief, where, fence_of(self._pieces, standing, plainly=True))
+        else:
+            best = belief.recommend_in(where)
         found = self.candidates.actions(best)
         return found[0] if isinstance(found, list) else found
 
@@ -615,6 +656,7 @@ class Bandit(Undisturbed):
             "timed": self._pieces.has_clock,
             "exact": self.dictionary is None,
             "family": len(self._pieces.hypotheses),
+            "num_outcomes": len(self.outcomes),
         }
         saved = saved_state(state, self.candidates.example, self._pieces.num_stages, **words)
         answers, counts = saved_answers(state, self.candidates.example, self._pieces.advice)
@@ -686,7 +728,7 @@ class Bandit(Undisturbed):
         if self.round:
             raise InputError(f"replay needs a bandit that was told nothing; this one was told {self.round} round(s).")
         clocks = self._standing.clock.replayed(history.times, history.rounds)
-        told = replayed_rounds(history, self.candidates.example, self._pieces.num_stages)
+        told = replayed_rounds(history, self.candidates.example, self._pieces.num_stages, len(self.outcomes))
         rounds = [Round(clock, *each) for clock, each in zip(clocks, told, strict=True)]
         standing = replayed(self._pieces, self._standing, rounds)
         self._warn_of_fits(standing, 5)
@@ -749,13 +791,22 @@ class Bandit(Undisturbed):
             self._outlook = Outlook(standing, ahead)
         return ahead
 
-    def _chooser(self, standing: Standing, ahead: Lookahead, domain: Domain) -> Callable[[int], Tensor]:
+    def _offer(self, standing: Standing, domain: Domain, rule: AcquisitionRule) -> Offer:
+        """Return what may be played in a round, within the limits on outcomes."""
+        if not self._pieces.constraints:
+            return Offer(standing.belief.in_round(domain, rule))
+        return offer_in(standing.belief, domain, rule, fence_of(self._pieces, standing))
+
+    def _chooser(self, standing: Standing, ahead: Lookahead, offer: Offer) -> Callable[[int], Tensor]:
         """Return what chooses the next point (1, d) in this round when so many are pending."""
         seed, number, beta = self.seed, standing.round, self.width(standing.belief)
 
         def choose(pending: int) -> Tensor:
             rule = self._rule_in(standing, pending)
-            return ahead.choose(rule, beta, seed_for(seed, number, f"ask {pending}"), domain)
+            address = seed_for(seed, number, f"ask {pending}")
+            if offer.fence is None:
+                return ahead.choose(rule, beta, address, offer.domain)
+            return offer.chosen(standing.belief, ahead, rule, beta, address)
 
         return choose
 
@@ -770,7 +821,7 @@ class Bandit(Undisturbed):
         """Return a posterior as a BoTorch model of its own, remembered while it stays."""
         if self._shown is None or self._shown[0] is not belief:
             learned = ledger.in_one_part.told[0].rows(slice(ledger.num_forgotten, ledger.num_learned))
-            self._shown = belief, belief.shown(learned.copied())
+            self._shown = belief, belief.shown(learned.rewarded.copied())
         return self._shown[1]
 
     @classmethod

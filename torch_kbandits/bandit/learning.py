@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, is_dataclass, replace
 from functools import cached_property
+from operator import is_
 from typing import Any, NamedTuple, Self, cast
 
 import torch
@@ -11,7 +12,7 @@ from torch import Tensor
 from torch_kbandits.bandit.adaptation.restart_trigger import Prediction
 from torch_kbandits.bandit.advice import Advised
 from torch_kbandits.bandit.pieces import Batches, Hypothesis, Pieces
-from torch_kbandits.bandit.state import STATE_FORMAT, SavedPrior, SavedState
+from torch_kbandits.bandit.state import STATE_FORMAT, SavedPrior, SavedState, outcome_dictionary, saved_prior
 from torch_kbandits.beliefs import Belief, EnsembleBelief, Lookahead
 from torch_kbandits.memory import Memory
 from torch_kbandits.numerics.gram import prior_mean
@@ -40,6 +41,7 @@ class Standing:
         answers: what an expert said in this round, by the time of its question.
         last_fit: when the prior was fitted last, if it is learned.
         complaints: what is odd about that fit.
+        outcomes: what is known of each outcome that is declared, told as if it were the reward.
     """
 
     ledger: Ledger
@@ -51,11 +53,14 @@ class Standing:
     answers: tuple[tuple[float, Answers], ...] = ()
     last_fit: LastFit = NEVER
     complaints: tuple[str, ...] = ()
+    outcomes: tuple["Standing", ...] = ()
 
     def at(self, clock: Clock) -> Self:
         """Return the same at a time, which is not before the present one."""
         told = self.told.at(clock.now)
-        return self if clock is self.clock and told is self.told else replace(self, clock=clock, told=told)
+        outcomes = tuple(each.at(clock) if each.clock.matters else each for each in self.outcomes)
+        same = clock is self.clock and told is self.told and all(map(is_, outcomes, self.outcomes))
+        return self if same else replace(self, clock=clock, told=told, outcomes=outcomes)
 
     @cached_property
     def belief(self) -> Belief:
@@ -95,57 +100,86 @@ class Outlook(NamedTuple):
 
 
 class Round(NamedTuple):
-    """What was told at once: the clock then, points (q, d), rewards (q,), and the stages that chose them, (q,)."""
+    """What was told at once.
+
+    Attributes:
+        clock: when the rewards were made.
+        X: points, (q, d).
+        Y: rewards, (q,); NaN of a play that failed.
+        stages: that chose the points, (q,); None where there are none.
+        outcomes: what else was measured, (q, k), NaN where it was not; None where no outcome is declared.
+    """
 
     clock: Clock
     X: Tensor
     Y: Tensor
     stages: Tensor | None
+    outcomes: Tensor | None = None
 
 
 def before_any(pieces: Pieces) -> Standing:
     """Return what is known before anything is asked or told."""
     staged = pieces.num_stages > 0
-    ledger = Ledger.empty(pieces.candidates.example, staged=staged, timed=pieces.has_clock)
+    num_outcomes = len(pieces.of_outcomes)
+    example = pieces.candidates.example
+    ledger = Ledger.empty(example, staged=staged, timed=pieces.has_clock, num_outcomes=num_outcomes)
     hypothesis = _hypothesis_after(pieces, pieces.hypothesis, ())
-    return Standing(ledger, pieces.clock, pieces.belief(hypothesis), hypothesis)
+    outcomes = tuple(map(before_any, pieces.of_outcomes))
+    return Standing(ledger, pieces.clock, pieces.belief(hypothesis), hypothesis, outcomes=outcomes)
 
 
 def restarted(pieces: Pieces, standing: Standing) -> Standing:
     """Return what is known once all that was told is forgotten; points stay pending."""
     belief = pieces.belief(standing.hypothesis).at(standing.clock.now)
-    return replace(standing, ledger=standing.ledger.restarted, told=belief, answers=())
+    outcomes = tuple(map(restarted, pieces.of_outcomes, standing.outcomes))
+    return replace(standing, ledger=standing.ledger.restarted, told=belief, answers=(), outcomes=outcomes)
 
 
 def learned(
-    pieces: Pieces,
-    standing: Standing,
-    X: Tensor,
-    Y: Tensor,
-    stages: Tensor | None,
-    pending: Pending,
-    clock: Clock,
-    ahead: Lookahead | None,
+    pieces: Pieces, standing: Standing, told: Round, pending: Pending, ahead: Lookahead | None = None
 ) -> Standing:
     """Return what is known after a round.
 
     Args:
         pieces: of the bandit.
         standing: before it.
-        X: points told, (q, d).
-        Y: rewards, (q,).
-        stages: that chose them, (q,); None where there are none.
+        told: the round.
         pending: the points that remain pending.
-        clock: when the rewards were made.
         ahead: the posterior with the batch so far pending, if it is known.
     """
+    after = _with_rewards(pieces, standing, told, pending, ahead)
+    outcomes = []
+    for number, (own, known) in enumerate(zip(pieces.of_outcomes, after.outcomes, strict=True)):
+        part = own_round(pieces, own, told, number)
+        if part is not None:
+            known = _with_rewards(own, replace(known, round=standing.round), part, known.ledger.pending, None)
+        outcomes.append(replace(known, round=after.round))
+    return replace(after, outcomes=tuple(outcomes))
+
+
+def own_round(pieces: Pieces, own: Pieces, told: Round, number: int) -> Round | None:
+    """Return the round as it is told to an outcome of a number; None where it was measured of no play."""
+    Y = cast(Tensor, told.outcomes)[:, number]
+    there = Y.isfinite()
+    if not bool(there.any()):
+        return None
+    clock = told.clock if own.has_clock else own.clock
+    return Round(clock, pieces.as_in(own, told.X[there]), Y[there], None)
+
+
+def _with_rewards(
+    pieces: Pieces, standing: Standing, new: Round, pending: Pending, ahead: Lookahead | None
+) -> Standing:
+    """Return what is known of rewards after a round; see ``learned``."""
+    clock, X = new.clock, new.X
     known = standing.told
     standing = standing.at(clock)
     if pieces.trigger is not None:
-        before = Prediction(*standing.told.moments(X), standing.told, standing.num_since_restart)
-        if pieces.trigger.is_triggered(Y.clamp_min(standing.hypothesis.prior.floor), before):
+        there = new.Y.isfinite()
+        before = Prediction(*standing.told.moments(X[there]), standing.told, standing.num_since_restart)
+        if pieces.trigger.is_triggered(new.Y[there].clamp_min(standing.hypothesis.prior.floor), before):
             standing = restarted(pieces, standing)
-    told = _as_told(standing, X, Y, stages, clock)
+    told = _as_told(standing, new)
     ahead = ahead if standing.told is known else None
     parts = joined([*standing.ledger.held, told]) if standing.ledger.held else told
     held = () if _is_complete(pieces.filled, parts, standing.told, ahead) else (parts,)
@@ -159,14 +193,15 @@ def learned(
     if after.hypothesis is not standing.hypothesis or after.ledger.num_forgotten > ledger.num_forgotten:
         return relearned(pieces, after, after.hypothesis)
     belief = standing.told
-    if not held:
+    if not held and len((counted := standing.hypothesis.counted(parts)).X):
         generator = pieces.dictionary_generator(standing.ledger.num_learned)
-        belief = belief.learned(standing.hypothesis.counted(parts), pieces.dictionary, generator)
+        belief = belief.learned(counted, pieces.dictionary, generator)
     return replace(after, told=belief.at(after.clock.now))
 
 
-def _as_told(standing: Standing, X: Tensor, Y: Tensor, stages: Tensor | None, clock: Clock) -> History:
-    return History(X, Y, torch.full((len(X),), standing.round, device=X.device), stages, clock.stamps(X))
+def _as_told(standing: Standing, new: Round) -> History:
+    rounds = torch.full((len(new.X),), standing.round, device=new.X.device)
+    return History(new.X, new.Y, rounds, new.stages, new.clock.stamps(new.X), new.outcomes)
 
 
 def _noted(standing: Standing, told: History, held: tuple[History, ...], pending: Pending, clock: Clock) -> Standing:
@@ -177,12 +212,23 @@ def _noted(standing: Standing, told: History, held: tuple[History, ...], pending
 
 def replayed(pieces: Pieces, standing: Standing, rounds: Sequence[Round]) -> Standing:
     """Return what is known after rounds. Of fits of a prior that leave no trace only the last is made."""
+    before, standing = standing, _with_rounds(pieces, standing, rounds)
+    outcomes = []
+    for number, (own, known) in enumerate(zip(pieces.of_outcomes, before.outcomes, strict=True)):
+        parts = [own_round(pieces, own, each, number) for each in rounds]
+        known = replayed(own, known, [part for part in parts if part is not None])
+        outcomes.append(replace(known, round=standing.round).at(standing.clock if own.has_clock else own.clock))
+    return replace(standing, outcomes=tuple(outcomes))
+
+
+def _with_rounds(pieces: Pieces, standing: Standing, rounds: Sequence[Round]) -> Standing:
+    """Return what is known of rewards after rounds; see ``replayed``."""
     done = 0
     if _only_the_last_fit_counts(pieces):
         noted = start = standing
-        for number, (clock, X, Y, stages) in enumerate(rounds, 1):
-            pending = noted.ledger.pending.without(X, pieces.own_columns)
-            noted = _noted(noted, _as_told(noted, X, Y, stages, clock), (), pending, clock)
+        for number, told in enumerate(rounds, 1):
+            pending = noted.ledger.pending.without(told.X, pieces.own_columns)
+            noted = _noted(noted, _as_told(noted, told), (), pending, told.clock)
             due = cast(LearnedPrior, pieces.learning).is_due(noted.ledger.num_learned, noted.last_fit)
             if due and (counting := _to_fit(pieces, noted)) is not None:
                 done, start = number, noted
@@ -190,9 +236,9 @@ def replayed(pieces: Pieces, standing: Standing, rounds: Sequence[Round]) -> Sta
         if done:
             start = _with_prior(pieces, start)
             standing = relearned(pieces, start, start.hypothesis)
-    for clock, X, Y, stages in rounds[done:]:
-        pending = standing.ledger.pending.without(X, pieces.own_columns)
-        standing = learned(pieces, standing, X, Y, stages, pending, clock, None)
+    for told in rounds[done:]:
+        pending = standing.ledger.pending.without(told.X, pieces.own_columns)
+        standing = _with_rewards(pieces, standing, told, pending, None)
     return standing
 
 
@@ -209,7 +255,11 @@ def _only_the_last_fit_counts(pieces: Pieces) -> bool:
 
 
 def restored(pieces: Pieces, saved: SavedState, fitted: SavedPrior | None) -> Standing:
-    """Return what a saved bandit knew, computed afresh from its history, its dictionary and the prior it had fitted."""
+    """Return what a saved bandit knew, computed afresh from its history, its dictionary and the prior it had fitted.
+
+    Raises:
+        StateMismatchError: if what was saved of an outcome does not fit.
+    """
     ledger = Ledger.restored(saved.history, saved.pending, saved.num_asked, saved.num_learned, saved.num_forgotten)
     hypothesis, last_fit = pieces.hypothesis, NEVER
     if fitted is not None:
@@ -223,7 +273,29 @@ def restored(pieces: Pieces, saved: SavedState, fitted: SavedPrior | None) -> St
     if isinstance(belief, EnsembleBelief) and saved.sums is not None:
         belief = belief.with_sums(saved.sums, len(counting.X))
     number = saved.history.next_round
-    return Standing(ledger, saved.clock, belief, hypothesis, number, summaries, last_fit=last_fit)
+    standing = Standing(ledger, saved.clock, belief, hypothesis, number, summaries, last_fit=last_fit)
+    outcomes = [
+        replace(_restored_outcome(pieces, own, saved, place), round=number)
+        for place, own in enumerate(pieces.of_outcomes)
+    ]
+    return replace(standing, outcomes=tuple(outcomes))
+
+
+def _restored_outcome(pieces: Pieces, own: Pieces, saved: SavedState, place: int) -> Standing:
+    """Return what a saved bandit knew of the outcome in a column of its history."""
+    history, part = saved.history, saved.outcomes[place]
+    Y = cast(Tensor, history.outcomes)[:, place]
+    there = Y.isfinite()
+    times = history.times[there] if own.has_clock and history.times is not None else None
+    told = History(pieces.as_in(own, history.X[there]), Y[there], history.rounds[there], None, times)
+    forgotten, none = int(there[: saved.num_forgotten].sum()), Ledger.empty(own.candidates.example).pending
+    fitted = None
+    if own.learning is not None:
+        fitted = saved_prior(part, own.start, own.memory, own.learning.mean)
+    dictionary = outcome_dictionary(part, own.candidates.example, len(told.X) - forgotten, timed=own.has_clock)
+    clock = saved.clock if own.has_clock else own.clock
+    known = SavedState(told, (dictionary,), none, 0, len(told.X), forgotten, clock)
+    return restored(own, known, fitted)
 
 
 def relearned(pieces: Pieces, standing: Standing, hypothesis: Hypothesis) -> Standing:
@@ -257,9 +329,24 @@ def state_of(config: dict[str, Any], standing: Standing, pieces: Pieces) -> dict
         state["stages"] = [_dictionary_of(stage) for stage in told.stage_beliefs]
     if isinstance(told, EnsembleBelief):
         state["family"] = told.sums
-    if pieces.learning is not None:
-        prior, memory = standing.hypothesis.prior, standing.hypothesis.memory
-        state["prior"] = {
+    state |= _prior_of(standing, pieces)
+    if pieces.of_outcomes:
+        each = zip(standing.outcomes, pieces.of_outcomes, strict=True)
+        state["outcomes"] = [_dictionary_of(known.told) | _prior_of(known, own) for known, own in each]
+    advice = pieces.advice
+    if advice is None:
+        return state
+    answers = [{"now": now, **said.copied()._asdict()} for now, said in standing.answers]
+    return state | {"expert": {"counts": advice.counts(), "answers": answers}}
+
+
+def _prior_of(standing: Standing, pieces: Pieces) -> dict[str, Any]:
+    """Return the prior that was fitted, if one is, under the name that it has in a state."""
+    if pieces.learning is None:
+        return {}
+    prior, memory = standing.hypothesis.prior, standing.hypothesis.memory
+    return {
+        "prior": {
             "kernel": {name: value.clone() for name, value in prior.kernel.state_dict().items()},
             "regularization": prior.regularization,
             "mean": prior.mean if pieces.learning.mean is None else 0.0,
@@ -267,11 +354,7 @@ def state_of(config: dict[str, Any], standing: Standing, pieces: Pieces) -> dict
             "memory": asdict(memory) if is_dataclass(memory) else {},
             **standing.last_fit._asdict(),
         }
-    advice = pieces.advice
-    if advice is None:
-        return state
-    answers = [{"now": now, **said.copied()._asdict()} for now, said in standing.answers]
-    return state | {"expert": {"counts": advice.counts(), "answers": answers}}
+    }
 
 
 def _dictionary_of(belief: Belief) -> dict[str, Tensor | None]:
@@ -284,7 +367,7 @@ def consulted(pieces: Pieces, standing: Standing) -> tuple[tuple[float, Answers]
     """Return what an expert said in this round, who is asked now if that was not done at this time."""
     if pieces.advice is None or standing.answers_now is not None:
         return standing.answers
-    told = standing.ledger.told_since(standing.ledger.num_forgotten)
+    told = standing.ledger.told_since(standing.ledger.num_forgotten).rewarded
     said = pieces.advice.answers(told, standing.told.kernel, standing.round, standing.clock, pieces.seed)
     return (*standing.answers, (standing.clock.now, said))
 
@@ -318,6 +401,7 @@ def _with_memory(pieces: Pieces, standing: Standing, *, restarts: bool) -> Stand
 def _summaries(pieces: Pieces, hypothesis: Hypothesis, history: History, known: tuple[Any, ...]) -> tuple[Any, ...]:
     if pieces.memories is None:
         return ()
+    history = history.rewarded
 
     def believed(part: History, memory: Memory, now: float) -> Belief:
         return _belief_of(pieces, part, replace(hypothesis, memory=memory), now, len(part.X))
@@ -352,7 +436,7 @@ def _with_prior(pieces: Pieces, standing: Standing, *, early: bool = False) -> S
     history, now, last = ledger.in_one_part.told[0], standing.clock.now, _last_fit(pieces, standing, counting)
     # From the same start each time, so that a fit does not depend on those before.
     memory = pieces.memory if learning.learn_memory else hypothesis.memory
-    hidden, first = pieces.hidden_columns, [*dict.fromkeys(history.Y.tolist())][: learning.num_initial]
+    hidden, first = pieces.hidden_columns, [*dict.fromkeys(history.rewarded.Y.tolist())][: learning.num_initial]
     told = Told(
         X=counting.X if memory is not None and memory.needs_time_column else counting.X[:, hidden:],
         Y=counting.Y,
@@ -377,7 +461,7 @@ def _with_prior(pieces: Pieces, standing: Standing, *, early: bool = False) -> S
 def _to_fit(pieces: Pieces, standing: Standing) -> History | None:
     """Return what the prior is to be fitted to; None where it stays as it is."""
     learning, ledger = cast(LearnedPrior, pieces.learning), standing.ledger
-    learned = ledger.in_one_part.told[0].rows(slice(ledger.num_forgotten, ledger.num_learned))
+    learned = ledger.in_one_part.told[0].rows(slice(ledger.num_forgotten, ledger.num_learned)).rewarded
     # What a memory should forget shows in what it would forget.
     counting = learned if learning.learn_memory else _counting(standing.hypothesis, learned, standing.clock.now)
     stays = learning.is_known or standing.last_fit.number > 0  # after a restart what was fitted does

@@ -13,7 +13,7 @@ from gpytorch.means import Mean
 from torch import Tensor
 
 from torch_kbandits import checks
-from torch_kbandits.acquisition import AcquisitionRule
+from torch_kbandits.acquisition import AcquisitionRule, UpperConfidenceRule
 from torch_kbandits.bandit.adaptation import MemoryChoice, RestartTrigger
 from torch_kbandits.bandit.advice import Advice, Advised
 from torch_kbandits.bandit.batches import BatchPosterior, BatchRule, RepeatingRule
@@ -35,6 +35,7 @@ from torch_kbandits.numerics.gram import check_kernel, prior_mean, prior_varianc
 from torch_kbandits.numerics.random import generator_for
 from torch_kbandits.observations.clock import Clock
 from torch_kbandits.observations.ledger import History
+from torch_kbandits.outcomes import KnownSafe, Limit, Outcome, declared, listed
 from torch_kbandits.priors import Family, LearnedPrior, Prior, given_prior
 from torch_kbandits.priors.means import depends_on_time, mean_over
 
@@ -45,7 +46,7 @@ _FLOAT32_REGULARIZATION = 1e-4
 FIRST_REWARDS, _FAR = 3, 10.0
 
 #: Words that files have only where they say something: those of version 0.1.0 have them so.
-_ADDED_LAST = ("trigger", "memories", "advice", "mean", "family", "theory", "noise_scale")
+_ADDED_LAST = ("trigger", "memories", "advice", "mean", "family", "theory", "noise_scale", "outcomes", "constraints")
 
 
 class Batches(NamedTuple):
@@ -138,8 +139,8 @@ class Hypothesis:
         return self.prior.regularization
 
     def counted(self, told: History) -> History:
-        """Return what was told with rewards as they count."""
-        floor = self.prior.floor
+        """Return the plays that have rewards, with these as they count."""
+        told, floor = told.rewarded, self.prior.floor
         return told if floor == -math.inf else told._replace(Y=told.Y.clamp_min(floor))
 
 
@@ -162,11 +163,16 @@ class Pieces:
         family: the hypotheses that take turns; None for one, the prior and the memory given here.
         theory: the width of the theorem that a constant width stands in for; None where its constants are not known.
         noise_scale: R, where it is known and not part of the width.
+        outcomes: what is measured beside rewards, by names or as ``Outcome``s.
+        constraints: limits on outcomes.
 
     Attributes:
         start: the prior before any reward.
         hypothesis: what is taken for true then.
         hypotheses: those of the family; none without.
+        declared: the outcomes, those that only limits name included.
+        of_outcomes: for each the pieces of what is believed of it, as if it were the reward.
+        known_safe: what each limit knows to be safe.
 
     Raises:
         InputError: if a piece does not fit, or two of them do not go together.
@@ -186,9 +192,14 @@ class Pieces:
     family: Family | None = None
     theory: TheoremWidth | None = None
     noise_scale: float | None = None
+    outcomes: Sequence[str | Outcome] = ()
+    constraints: Sequence[Limit] = ()
     start: Prior = field(init=False)
     hypothesis: Hypothesis = field(init=False)
     hypotheses: tuple[Hypothesis, ...] = field(init=False)
+    declared: tuple[Outcome, ...] = field(init=False)
+    of_outcomes: "tuple[Pieces, ...]" = field(init=False)
+    known_safe: tuple[KnownSafe, ...] = field(init=False)
 
     def __post_init__(self) -> None:
         checks.instance("candidates", self.candidates, Candidates, "Arms or a Box")
@@ -208,8 +219,10 @@ class Pieces:
                 "learn_memory=True learns the number of a bandit's one memory, and this one has none, or several to "
                 "choose from: give memory=, such as BackToPrior(0.01), or leave out learn_memory."
             )
+        self._declare()
+        own = self.candidates
         if self._adds_time:
-            object.__setattr__(self, "candidates", timed(self.candidates))
+            object.__setattr__(self, "candidates", timed(own))
         start = self.prior
         if isinstance(start, LearnedPrior):
             start = start.started(self.candidates.example.shape[-1] - self.hidden_columns, self.groups)
@@ -239,11 +252,42 @@ class Pieces:
         object.__setattr__(self, "start", start)
         object.__setattr__(self, "hypothesis", self.hypothesis_of(start, self.memory))
         object.__setattr__(self, "hypotheses", tuple(self._all_hypotheses()))
+        object.__setattr__(self, "of_outcomes", tuple(self._of_outcome(each, own) for each in self.declared))
+        safe = tuple(KnownSafe.of(each.safe_seed, self.candidates) for each in self.constraints)
+        object.__setattr__(self, "known_safe", safe)
+
+    def _declare(self) -> None:
+        """Keep the outcomes and limits as given, and the outcomes that they declare."""
+        for name in ("outcomes", "constraints"):
+            object.__setattr__(self, name, listed(name, getattr(self, name)))
+        for number, each in enumerate(self.constraints):
+            checks.instance(f"constraints[{number}]", each, Limit, 'a limit such as AtMost("temperature", 80.0)')
+        object.__setattr__(self, "declared", declared(self.outcomes, self.constraints))
+        if self.memories is not None and (open_ := [each.name for each in self.declared if each.memory is None]):
+            raise InputError(
+                f"{type(self.memories).__name__} puts one memory after the other in force, by the rewards: say which "
+                f"one the outcome {open_[0]!r} has, Outcome({open_[0]!r}, memory=...)."
+            )
+
+    def _of_outcome(self, outcome: Outcome, candidates: Candidates) -> "Pieces":
+        """Return the pieces of what is believed of an outcome, among candidates without a time that is added here."""
+        memory = self.memory if outcome.memory is None else outcome.memory
+        width, rule = ConstantWidth(0.0), UpperConfidenceRule()
+        return Pieces(candidates, outcome.prior, self.dictionary, width, rule, None, memory, self.seed)
+
+    def as_in(self, own: "Pieces", X: Tensor) -> Tensor:
+        """Return points (n, d) as the pieces of an outcome have them: without a time that those do not know."""
+        return X[:, self.hidden_columns - own.hidden_columns :]
 
     @property
     def has_clock(self) -> bool:
         """Whether it matters when something is asked or told."""
-        return bool(self._all_memories) or self.candidates.is_timed
+        return bool(self._dating) or self.candidates.is_timed
+
+    @property
+    def _dating(self) -> tuple[Memory, ...]:
+        """The memories for which it matters: of rewards and of outcomes."""
+        return *self._all_memories, *(each.memory for each in self.declared if each.memory is not None)
 
     @property
     def _all_memories(self) -> tuple[Memory, ...]:
@@ -273,7 +317,8 @@ class Pieces:
     def _adds_time(self) -> bool:
         """Whether points know the time since a memory that may be in force, or a mean, depends on it."""
         means = [self.prior.mean, *([] if self.family is None else [each.mean for each in self.family.variants])]
-        return any(memory.needs_time_column for memory in self._all_memories) or any(map(depends_on_time, means))
+        means += [each.prior.mean for each in self.declared]
+        return any(memory.needs_time_column for memory in self._dating) or any(map(depends_on_time, means))
 
     @property
     def clock(self) -> Clock:
@@ -471,13 +516,22 @@ class Pieces:
         names += ["memories", "trigger"] if self.memories is not None or self.trigger is not None else []
         for name in names:
             describe_value(name, getattr(self, name), config)
+        for number, each in enumerate(self.declared):
+            describe_value(f"outcomes.{number}", each, config)
+        for number, (limit, safe) in enumerate(zip(self.constraints, self.known_safe, strict=True)):
+            words = {"name": limit.name, "value": limit.value, "mode": limit.mode, "beta": limit.beta, "safe": safe}
+            config[f"constraints.{number}"] = type(limit).__name__
+            for name, word in words.items():
+                describe_value(f"constraints.{number}.{name}", word, config)
         return config | ({} if self.advice is None else self.advice.config())
 
     def warn_of_far_rewards(self, told: History, kernel_bound: Tensor, stacklevel: int) -> None:
         """Say that the first rewards are all far above or below what was expected, if so, as many calls above."""
         if self._learns_units:
             return
-        mean = self.hypothesis.mean
+        told, mean = told.rewarded, self.hypothesis.mean
+        if not len(told.Y):
+            return
         with torch.no_grad():
             expected = torch.zeros_like(told.Y) if mean is None else prior_mean(mean, told.X)
         least, largest = (told.Y - expected).aminmax()
@@ -566,4 +620,4 @@ def warn_of_clipping(below: Tensor, floor: float, stacklevel: int) -> None:
 
 def _is_nothing(word: Any) -> bool:
     """Say whether a word says what holds without it."""
-    return word is None or (isinstance(word, float) and word == 0.0)
+    return word is None or (isinstance(word, tuple) and not word) or (isinstance(word, float) and word == 0.0)

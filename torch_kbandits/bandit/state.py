@@ -20,6 +20,7 @@ from torch_kbandits.memory import Memory
 from torch_kbandits.observations.clock import Clock
 from torch_kbandits.observations.experts import Answers
 from torch_kbandits.observations.ledger import History, Pending, check_rounds, checked_stages, rewards
+from torch_kbandits.observations.measured import saved_columns
 from torch_kbandits.priors import Prior, PriorMean
 from torch_kbandits.priors.learned import LastFit
 
@@ -94,6 +95,7 @@ _OTHER_PARTS: dict[str, tuple[type, ...]] = {
     "clock": (Mapping,),
     "family": (Tensor,),
     "prior": (Mapping,),
+    "outcomes": (list, tuple),
 }
 _PRIOR: dict[str, tuple[type, ...]] = {
     "kernel": (Mapping,),
@@ -111,7 +113,7 @@ _ANSWER: dict[str, tuple[type, ...]] = {
     "variance": (Tensor,),
 }
 _COLUMNS: dict[str, tuple[type, ...]] = {"X": (Tensor,), "Y": (Tensor,), "rounds": (Tensor,)}
-_OTHER_COLUMNS: dict[str, tuple[type, ...]] = {"stages": (Tensor, type(None)), "times": (Tensor, type(None))}
+_OTHER_COLUMNS: dict[str, tuple[type, ...]] = dict.fromkeys(("stages", "times", "outcomes"), (Tensor, type(None)))
 
 
 def check_format(state: Mapping[str, Any]) -> None:
@@ -139,6 +141,10 @@ def check_format(state: Mapping[str, Any]) -> None:
         if not isinstance(stage, Mapping):
             raise StateMismatchError(f"The state is damaged: a stage is {checks.describe(stage)}.")
         check_parts(stage, _DICTIONARY, prefix="stages.")
+    for outcome in state.get("outcomes", ()):
+        if not isinstance(outcome, Mapping):
+            raise StateMismatchError(f"The state is damaged: an outcome is {checks.describe(outcome)}.")
+        check_parts(outcome, _DICTIONARY, prefix="outcomes.")
 
 
 def check_parts(
@@ -204,6 +210,7 @@ class SavedState(NamedTuple):
         num_forgotten: how many of them, the first, were forgotten on demand.
         clock: what time it was.
         sums: what the hypotheses of a family had shown, (K, ``NUM_SUMS``); None without one.
+        outcomes: of each outcome its dictionary, and the prior that was fitted, as a state has them.
     """
 
     history: History
@@ -214,6 +221,7 @@ class SavedState(NamedTuple):
     num_forgotten: int
     clock: Clock
     sums: Tensor | None = None
+    outcomes: tuple[Mapping[str, Any], ...] = ()
 
 
 def saved_state(
@@ -224,6 +232,7 @@ def saved_state(
     timed: bool = False,
     exact: bool = False,
     family: int = 0,
+    num_outcomes: int = 0,
 ) -> SavedState:
     """Return copies of the parts of a saved state, checked like what is told.
 
@@ -234,6 +243,7 @@ def saved_state(
         timed: whether it has a clock.
         exact: whether its posteriors are, so that stages need no dictionaries.
         family: the number of its hypotheses, which stand for stages; each learned all rewards.
+        num_outcomes: how many outcomes it has.
 
     Raises:
         StateMismatchError: if something is missing or does not fit together.
@@ -241,7 +251,11 @@ def saved_state(
     try:
         saved = History(**state["history"])
         X = _saved_points("X", saved.X, example)
-        Y = rewards(saved.Y.to(example.device), X) if len(X) else example.new_zeros(0)
+        Y = rewards(saved.Y.to(example.device), X, missing=True) if len(X) else example.new_zeros(0)
+        outcomes = saved_columns(saved.outcomes, X, num_outcomes)
+        parts = tuple(state.get("outcomes", ()))
+        if len(parts) != num_outcomes:
+            raise InputError(f"there are {num_outcomes} outcomes, and dictionaries of {len(parts)}.")
         pending = _saved_points("pending points", state["pending"], example)
         ids, num_asked = tuple(int(number) for number in state["pending_ids"]), int(state["num_asked"])
         num_learned = int(state["num_learned"])
@@ -274,9 +288,22 @@ def saved_state(
     except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
         raise StateMismatchError(f"The state is damaged: {error}") from error
     times = None if saved.times is None else saved.times.to(example.device, torch.float64, copy=True)
-    history = History(X.clone(), Y.clone(), saved.rounds.to(example.device).clone(), stages, times)
+    history = History(X.clone(), Y.clone(), saved.rounds.to(example.device).clone(), stages, times, outcomes)
     outstanding = Pending(pending.clone(), ids, pending_stages)
-    return SavedState(history, tuple(dictionaries), outstanding, num_asked, num_learned, num_forgotten, clock, sums)
+    numbers = num_asked, num_learned, num_forgotten
+    return SavedState(history, tuple(dictionaries), outstanding, *numbers, clock, sums, parts)
+
+
+def outcome_dictionary(part: Mapping[str, Any], example: Tensor, number: int, *, timed: bool) -> Selection:
+    """Return the dictionary of what was learned so many times of an outcome.
+
+    Raises:
+        StateMismatchError: if it does not fit.
+    """
+    try:
+        return _saved_dictionary(part, example, number, timed=timed)
+    except InputError as error:
+        raise StateMismatchError(f"The state is damaged: {error}") from None
 
 
 class SavedPrior(NamedTuple):

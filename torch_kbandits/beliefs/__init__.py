@@ -2,10 +2,12 @@
 
 from torch_kbandits.beliefs.base import Belief, Lookahead
 from torch_kbandits.beliefs.choice import Terms, belief_over
+from torch_kbandits.beliefs.constrained import Offer, offer_in, recommended
 from torch_kbandits.beliefs.counted import CountedBelief
 from torch_kbandits.beliefs.covariances import CovarianceTable
 from torch_kbandits.beliefs.ensemble import EnsembleBelief, offering
 from torch_kbandits.beliefs.features import FeatureTable
+from torch_kbandits.beliefs.fence import Fence, Fenced, Watched
 from torch_kbandits.beliefs.staged import StagedBelief
 from torch_kbandits.beliefs.table import TableBelief
 
@@ -15,10 +17,16 @@ __all__ = [
     "CovarianceTable",
     "EnsembleBelief",
     "FeatureTable",
+    "Fence",
+    "Fenced",
     "Lookahead",
+    "Offer",
     "StagedBelief",
     "TableBelief",
     "Terms",
+    "Watched",
     "belief_over",
+    "offer_in",
     "offering",
+    "recommended",
 ]

@@ -112,6 +112,13 @@ class CountedBelief(BeliefOf):
             self._joint = JointPosterior(self, self._table, self._place or Place())
         return self._joint
 
+    def moments(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the posterior means and variances at points X (q, d), each (q,)."""
+        if self._place is None:
+            return self._table.moments(X)
+        at = self.joint.embed(X)
+        return self.joint.mean_at(at).to(X), self.joint.variance_at(at).to(X)
+
     def lookahead(self, pending: Tensor, stages: Tensor | None = None) -> Lookahead:
         """Return the posterior with points (k, d) pending."""
         return self._table.lookahead(pending) if self._place is None else JointLookahead(self.joint, pending)

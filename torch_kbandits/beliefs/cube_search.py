@@ -38,10 +38,6 @@ class CubeSearch:
         probes = None if in_contexts else cube.sample(_PROBES, generator_for(0, 0, "probes"))
         return cls(cube, seed_for(seed, 0, "sobol"), probes)
 
-    def first(self, number: int) -> Tensor:
-        """Return the point (1, d) of this number in a Sobol sequence, for before any reward."""
-        return self.cube.sample(1, torch.Generator().manual_seed(self.seed), first=number)
-
 
 def found(
     domain: Domain,

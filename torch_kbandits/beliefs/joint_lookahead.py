@@ -11,7 +11,7 @@ from botorch.acquisition import AcquisitionFunction
 from botorch.exceptions import BadInitialCandidatesWarning
 from torch import Tensor
 
-from torch_kbandits.acquisition import AcquisitionRule, BlindRule, DiscretizedThompsonSampling, Domain
+from torch_kbandits.acquisition import AcquisitionRule, BlindRule, Cube, DiscretizedThompsonSampling, Domain, SomeOf
 from torch_kbandits.beliefs.base import Lookahead
 from torch_kbandits.beliefs.box_search import BoxSearch
 from torch_kbandits.beliefs.cube_search import CubeSearch, found
@@ -70,22 +70,27 @@ class JointLookahead(Lookahead):
         """Return the joint point (1, d) of the highest score; equals are broken by lot."""
         posterior, place = self._posterior, self._posterior.place
         search = place.search
-        if isinstance(search, CubeSearch):
-            if domain is None or domain.cube is not None:
-                return self._on_cube(rule, beta, seed, domain, search)
-        elif search is not None or required(domain).bounds is not None:
-            return self._searched(rule, beta, seed, domain, search)
+        is_listed = domain is not None and (domain.arms is not None or domain.blocks is not None)
+        if isinstance(search, CubeSearch) and domain is None:
+            domain = Domain(cube=search.cube)
+        if domain is not None and domain.cube is not None:
+            return self._on_cube(rule, beta, seed, domain, seed if search is None else search.seed)
+        if not is_listed and (search is not None or required(domain).bounds is not None):
+            return self._searched(rule, beta, seed, domain, cast(BoxSearch | None, search))
         with torch.no_grad():
-            domain = required(domain)
-            rows, ranks = self._contenders(rule, beta, seed, domain), place.tie_rank
+            domain, ranks = required(domain), place.tie_rank
+            if domain.arms is not None and domain.allowed is not None:
+                ranks = (_lots(len(domain.arms), seed) if ranks is None else ranks)[domain.allowed]
+                domain = _among(domain, domain.allowed)
+            rows = self._contenders(rule, beta, seed, domain)
             if rows is not None:
                 ranks = (_lots(len(cast(Tensor, domain.arms)), seed) if ranks is None else ranks)[rows]
                 domain = _among(domain, rows)
-            offer = self.offered(domain)
-            scores = rule.on_arms(offer, beta, seed)
+            offer, rows = self.offered(domain), domain.allowed
+            scores = rule.on_arms(offer if rows is None else SomeOf(offer, rows), beta, seed)
             self.best_score = scores.max().item
-            row = best_of(scores, beta, posterior.belief.kernel_bound(), seed, ranks)
-            return offer.chosen(row)
+            row = best_of(scores, beta, posterior.belief.kernel_bound(), seed, ranks if rows is None else None)
+            return offer.chosen(row if rows is None else int(rows[row]))
 
     def _contenders(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain) -> Tensor | None:
         """Return rows among which are all arms of the highest score, ascending; None where they may be any."""
@@ -127,18 +132,14 @@ class JointLookahead(Lookahead):
             self.best_score = partial(_score, x, rule, model, beta, pending, where, seed)
         return x
 
-    def _on_cube(
-        self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain | None, search: CubeSearch
-    ) -> Tensor:
+    def _on_cube(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain, first_seed: int) -> Tensor:
         """Return the joint point (1, d) that a rule finds on a cube: at least as good as all that it looks at first."""
         posterior, pending = self._posterior, self.pending if len(self.pending) else None
-        self.best_score = float
+        self.best_score, cube = float, cast(Cube, domain.cube)
         if rule.needs_observations and posterior.belief.num_observations == 0:
-            first = search.first(len(self.pending))
-            return first if domain is None else domain.joint(first)
-        domain = required(domain)
+            return domain.joint(cube.sample(1, torch.Generator().manual_seed(first_seed), first=len(self.pending)))
         if isinstance(rule, BlindRule):
-            return domain.joint(rule.of_cube(search.cube, seed))
+            return domain.joint(rule.of_cube(cube, seed))
 
         def offer(points: Tensor) -> _Offer:
             return _Offer(self, replace(domain, arms=points, cube=None))
@@ -329,7 +330,7 @@ def _incumbent(offer: _Offer | _StoredOffer) -> Tensor:
 
 def _among(domain: Domain, rows: Tensor) -> Domain:
     """Return a domain of some of its arms alone."""
-    return replace(domain, arms=cast(Tensor, domain.arms)[rows])
+    return replace(domain, arms=cast(Tensor, domain.arms)[rows], allowed=None)
 
 
 def required(domain: Domain | None) -> Domain:

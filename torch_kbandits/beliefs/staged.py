@@ -169,7 +169,8 @@ class StagedLookahead(Lookahead):
             return self._ahead(0).choose(rule, beta, seed, domain)
         with torch.no_grad():
             stage, offer = 1, self._ahead(1).offered(domain)
-            rows = torch.arange(len(offer.mean), device=offer.mean.device)
+            rows = None if domain is None else domain.allowed
+            rows = torch.arange(len(offer.mean), device=offer.mean.device) if rows is None else rows
             verdict = rule.verdict(stage, *_bounds(offer, beta, rows))
             while verdict.scores is None:
                 rows, stage = rows[verdict.kept], stage + 1

@@ -11,7 +11,7 @@ from gpytorch.kernels import Kernel
 from gpytorch.means import Mean
 from torch import Tensor
 
-from torch_kbandits.acquisition import AcquisitionRule, Domain
+from torch_kbandits.acquisition import AcquisitionRule, Domain, SomeOf
 from torch_kbandits.beliefs.base import Belief, Lookahead, padded
 from torch_kbandits.candidates.sources import ArmSource, as_source
 from torch_kbandits.dictionaries import DictionaryRule, PlayedPoints, Selection
@@ -458,8 +458,13 @@ class ArmLookahead(Lookahead):
         return contenders
 
     def choose(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain | None = None) -> Tensor:
-        """Return the arm (1, d) of the highest score."""
-        rows, scores = self.contenders(rule, beta, seed)
+        """Return the arm (1, d) of the highest score, of those that the domain allows."""
+        if domain is not None and domain.allowed is not None:
+            rows, best = domain.allowed, domain.incumbent
+            incumbent = None if best is None else self._table._mean_at(self._table.rows_of(best)).squeeze(0)
+            scores, self.visited_share = rule.on_arms(SomeOf(self, rows, incumbent), beta, seed), 1.0
+        else:
+            rows, scores = self.contenders(rule, beta, seed)
         self.best_score = scores.max().item
         return self.chosen(self._table.highest(scores, beta, rows))
 

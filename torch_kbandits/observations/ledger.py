@@ -12,6 +12,7 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.errors import InputError, KernelBanditWarning
+from torch_kbandits.observations.measured import saved_columns
 
 #: What was told is put into one tensor after so many rounds: small tensors take more memory than their numbers.
 _SEPARATE_TELLS = 1000
@@ -31,10 +32,12 @@ class History(NamedTuple):
 
     Attributes:
         X: played points (n, d).
-        Y: rewards (n,).
+        Y: rewards (n,); NaN of a play that failed, which has none.
         rounds: (n,) the round of each, counted from 0; rewards told in one call share a round.
         stages: (n,) the stage that learned each, 0 for none; None where the bandit has no stages.
         times: (n,) when each was made, in double precision; None where the bandit has no clock.
+        outcomes: (n, k) what else was measured of each, in the order of ``Bandit.outcomes``, NaN where it was not; None
+            where no outcome is declared.
     """
 
     X: Tensor
@@ -42,6 +45,13 @@ class History(NamedTuple):
     rounds: Tensor
     stages: Tensor | None = None
     times: Tensor | None = None
+    outcomes: Tensor | None = None
+
+    @property
+    def rewarded(self) -> "History":
+        """The plays that did not fail."""
+        failed = self.Y.isnan()
+        return self.rows(~failed) if bool(failed.any()) else self
 
     @property
     def next_round(self) -> int:
@@ -57,11 +67,16 @@ class History(NamedTuple):
         return History(*(None if part is None else part.clone() for part in self))  # pyright: ignore[reportArgumentType]
 
 
-def empty_history(example: Tensor, *, staged: bool = False, timed: bool = False) -> History:
+def empty_history(example: Tensor, *, staged: bool = False, timed: bool = False, num_outcomes: int = 0) -> History:
     """Return a history without observations, of the kind of the example point (1, d)."""
     nothing = torch.zeros(0, dtype=torch.long, device=example.device)
     return History(
-        example[:0], example.new_zeros(0), nothing, nothing if staged else None, nothing.double() if timed else None
+        X=example[:0],
+        Y=example.new_zeros(0),
+        rounds=nothing,
+        stages=nothing if staged else None,
+        times=nothing.double() if timed else None,
+        outcomes=example.new_zeros(0, num_outcomes) if num_outcomes else None,
     )
 
 
@@ -125,13 +140,20 @@ def _array(y: Any) -> np.ndarray:
     return numbers
 
 
-def rewards(y: Any, X: Tensor) -> Tensor:
+def rewards(y: Any, X: Tensor, *, missing: bool = False) -> Tensor:
     """Return rewards (q,) of the points X (q, d), converted to their kind; see ``real_numbers``.
+
+    Args:
+        y: a reward for each.
+        X: (q, d).
+        missing: whether NaN stands for a play that failed.
 
     Raises:
         InputError: if they cannot be, or there is not one for each point: y of shape (q,) or (q, 1), or () if q = 1.
     """
-    Y = real_numbers(y, X)
+    there = y.isfinite() if missing and isinstance(y, Tensor) else None
+    Y = real_numbers(y if there is None else torch.where(y.isnan(), 0.0, y), X)
+    Y = Y if there is None else torch.where(there, Y, torch.nan)
     number = X.shape[0]
     if tuple(Y.shape) not in ((number,), (number, 1)) and not (number == 1 and Y.dim() == 0):
         raise InputError(f"y must have a reward for each of the {number} point(s), got {checks.describe(y)}.")
@@ -160,9 +182,9 @@ def check_rounds(history: History) -> None:
 
 
 def replayed_rounds(
-    history: History, example: Tensor, num_stages: int
-) -> Iterator[tuple[Tensor, Tensor, Tensor | None]]:
-    """Yield the points (q, d), rewards (q,) and stages of each round of a recorded history, checked like what is told.
+    history: History, example: Tensor, num_stages: int, num_outcomes: int = 0
+) -> Iterator[tuple[Tensor, Tensor, Tensor | None, Tensor | None]]:
+    """Yield points (q, d), rewards (q,), stages and outcomes of each round of a recorded history, checked as if told.
 
     Raises:
         InputError: if those of a round do not fit a bandit whose points are like the example (1, d).
@@ -170,7 +192,8 @@ def replayed_rounds(
     for number in history.rounds.unique_consecutive():
         told = history.rows(history.rounds == number)
         X = checks.points("history.X", told.X, dimension=example.shape[-1], like=example)
-        yield X, rewards(told.Y, X), checked_stages(told.stages, X, num_stages)
+        outcomes = saved_columns(told.outcomes, X, num_outcomes)
+        yield X, rewards(told.Y, X, missing=True), checked_stages(told.stages, X, num_stages), outcomes
 
 
 def checked_stages(stages: Tensor | None, X: Tensor, num_stages: int) -> Tensor | None:
@@ -308,9 +331,9 @@ class Ledger:
     num_forgotten: int = 0
 
     @classmethod
-    def empty(cls, example: Tensor, *, staged: bool = False, timed: bool = False) -> Self:
+    def empty(cls, example: Tensor, *, staged: bool = False, timed: bool = False, num_outcomes: int = 0) -> Self:
         """Return the ledger in which nothing was asked or told, of the kind of the example point (1, d)."""
-        history = empty_history(example, staged=staged, timed=timed)
+        history = empty_history(example, staged=staged, timed=timed, num_outcomes=num_outcomes)
         return cls((history,), (), Pending(example[:0], (), history.stages), 0)
 
     @classmethod

@@ -12,7 +12,8 @@ from torch_kbandits.posteriors.online_dtc import OnlineDTC
 from torch_kbandits.tables.panels import Change
 
 #: A point whose Schur complement is below this fraction of its prior variance is in the dictionary's span already.
-SPAN_TOLERANCE = {torch.float64: 1e-14, torch.float32: 1e-5}
+#: Rounding over this fraction is by how much the norm of features may be off where they extrapolate.
+SPAN_TOLERANCE = {torch.float64: 1e-11, torch.float32: 1e-5}
 
 #: After a point whose Schur complement is below this fraction it matters in which order points span.
 FRAGILE = {torch.float64: 1e-6, torch.float32: 1e-3}

@@ -1,0 +1,271 @@
+"""What is chosen where outcomes have limits: among what they allow, or what shows whether they allow more."""
+
+from dataclasses import dataclass, field, replace
+from typing import cast
+
+import torch
+from torch import Tensor
+
+from torch_kbandits.acquisition import AcquisitionRule, Domain
+from torch_kbandits.beliefs.base import Belief, Lookahead
+from torch_kbandits.beliefs.fence import Fence, Watched, arms_of
+from torch_kbandits.beliefs.fenced_cube import BoxCube, FencedCube
+from torch_kbandits.errors import InfeasibleError
+from torch_kbandits.numerics.rows import distinct
+
+#: So many of the points played last a search of what is allowed starts from, and all that are known to be safe.
+_LATEST = 64
+
+#: Points of a cube or box that stand for all where it is asked what lies beyond those that are safe.
+_SPREAD = 1024
+
+#: The multiplier of the deviation of rewards where the rule that chooses has none.
+_WIDTH = 2.0
+
+
+@dataclass(frozen=True, eq=False)
+class Offer:
+    """What may be played in a round.
+
+    Attributes:
+        domain: within the limits, with what is to be improved on.
+        fence: the limits; None without any.
+        beyond: the domain without them.
+    """
+
+    domain: Domain
+    fence: Fence | None = None
+    beyond: Domain = field(default_factory=Domain)
+
+    def chosen(self, belief: Belief, ahead: Lookahead, rule: AcquisitionRule, beta: Tensor, seed: int) -> Tensor:
+        """Return the point (1, d) that a rule chooses, or that shows whether more is safe.
+
+        Args:
+            belief: of the reward.
+            ahead: the same with what is pending.
+            rule: how to choose.
+            beta: the multiplier of the deviation, 0-dim.
+            seed: all randomness of the choice.
+        """
+        if self.fence is not None and self.fence.is_safe and rule.needs_observations:
+            width = beta if rule.uses_width else None
+            noise, scale = belief.regularization, belief.kernel_bound().sqrt()
+            found = expansion(ahead, self.fence, self.beyond, self.domain, width, noise, scale, seed)
+            if found is not None:
+                return found
+        return ahead.choose(rule, beta, seed, self.domain)
+
+
+def offer_in(belief: Belief, domain: Domain, rule: AcquisitionRule, fence: Fence) -> Offer:
+    """Return what may be played in a round's domain by a rule, within limits.
+
+    Raises:
+        InfeasibleError: if they leave nothing.
+    """
+    return Offer(improving(belief, fenced(domain, fence), fence, rule), fence, domain)
+
+
+def fenced(domain: Domain, fence: Fence) -> Domain:
+    """Return what may be played of a round's domain.
+
+    Raises:
+        InfeasibleError: if that is known to be nothing.
+    """
+    if domain.arms is not None or domain.blocks is not None:
+        allowed = fence.rows(domain)
+        if not bool(allowed.any()):
+            raise InfeasibleError(refusal(fence))
+        return domain if bool(allowed.all()) else replace(domain, allowed=allowed.nonzero().squeeze(-1))
+    context_dim = 0 if domain.context is None else len(domain.context)
+    cube = BoxCube(cast(Tensor, domain.bounds)[:, context_dim:]) if domain.cube is None else domain.cube
+    known = [each.known.actions for each in fence.watched if each.limit.is_safe]
+    played = fence.likely[-_LATEST:, context_dim:].flip(0)
+    likely = torch.cat([*known, played])
+
+    def excess(actions: Tensor) -> Tensor:
+        return torch.stack([each.excess(domain.joint(actions)) for each in fence.watched]).amax(0)
+
+    around = FencedCube(
+        cube,
+        lambda actions: fence.allows(domain.joint(actions)),
+        None if fence.is_safe else excess,
+        likely,
+        refusal(fence),
+    )
+    return replace(domain, cube=around, bounds=None)
+
+
+def expansion(
+    ahead: Lookahead,
+    fence: Fence,
+    domain: Domain,
+    within: Domain,
+    beta: Tensor | None,
+    noise: Tensor,
+    scale: Tensor,
+    seed: int,
+) -> Tensor | None:
+    """Return a safe point (1, d) that shows whether more is safe; None where what is safe is as promising.
+
+    Of the points that may be safe the one with the highest upper bound of the reward is sought. If that bound is above
+    what a safe point surely brings, by more than the noise, then of the safe points the one is played that tells most
+    about the limited outcome there: whose variance it lowers the most. That is done while its outcome is less known
+    than the reward of the most promising safe point, both in deviations of their priors.
+
+    Source: SafeOpt plays the widest of the maximisers and the expanders (Sui et al., ICML 2015); the choice of the
+    expander by what it tells about the goal is that of Turchetta et al., "Safe exploration for interactive machine
+    learning", NeurIPS 2019 (GoOSE). Differs: variances in the place of a Lipschitz constant; on a box or a cube the
+    points of a spread set stand for all.
+
+    Args:
+        ahead: the posterior of the reward with what is pending.
+        fence: the limits.
+        domain: what may be played in a round without them.
+        within: what may be with them, as ``fenced`` returns it.
+        beta: the multiplier of the deviation of rewards; None where the rule has none.
+        noise: λ of the reward, 0-dim.
+        scale: the prior deviation of the reward, 0-dim.
+        seed: of the spread set.
+
+    Cost: the posteriors at all candidates, and two of the limited outcome.
+    """
+    domain, allowed = _listed(domain, within, seed)
+    maybe = fence.rows(domain, hopefully=True) & ~allowed
+    if not bool(maybe.any()):
+        return None
+    beta = noise.new_tensor(_WIDTH) if beta is None else beta
+    with torch.no_grad():
+        offer = ahead.offered(domain)
+        width = beta * offer.variance.clamp_min(0.0).sqrt()
+        upper, sure = offer.mean + width, (offer.mean - width)[allowed].max()
+        target = _best(upper, maybe)
+        if float(upper[target]) <= float(sure) + float(noise) ** 0.5:
+            return None
+        goal = offer.chosen(target)
+        watch = max(fence.watched, key=lambda each: _missing(each, goal))
+        row, told = _telling(watch, ahead.pending, domain, allowed, goal)
+        known = width[_best(upper, allowed)] / scale.clamp_min(torch.finfo(scale.dtype).tiny)
+        return offer.chosen(row) if told is not None and float(told) > float(known) else None
+
+
+def _listed(domain: Domain, within: Domain, seed: int) -> tuple[Domain, Tensor]:
+    """Return a domain of arms alone, and which of them are allowed, (A,)."""
+    if within.cube is None:
+        number, rows = sum(len(block) for block in arms_of(domain)), within.allowed
+        if rows is None:
+            return domain, torch.ones(number, dtype=torch.bool)
+        allowed = torch.zeros(number, dtype=torch.bool, device=rows.device)
+        allowed[rows] = True
+        return domain, allowed
+    around = cast(FencedCube, within.cube)
+    generator = torch.Generator().manual_seed(seed)
+    inside, spread = around.sample(_SPREAD, generator), around.cube.sample(_SPREAD, generator)
+    # What is next to the safe points may become safe first.
+    steps = [around.cube.near(x, (0.3, 0.1, 0.03), 8, generator) for x in inside[:: max(len(inside) // 32, 1)].split(1)]
+    outside = torch.cat([spread, *steps])
+    outside = outside[~around.keeps(outside)]
+    arms = within.joint(torch.cat([inside, outside]))
+    allowed = torch.arange(len(arms), device=arms.device) < len(inside)
+    return replace(within, arms=arms, cube=None, bounds=None), allowed
+
+
+def _best(scores: Tensor, among: Tensor) -> int:
+    return int(scores.masked_fill(~among, -torch.inf).argmax())
+
+
+def _missing(watch: Watched, goal: Tensor) -> float:
+    """Return how far a point (1, d) is from being surely within a limit, in prior deviations."""
+    if not watch.limit.is_safe or not watch.is_trusted:
+        return -torch.inf
+    mean, variance = watch.belief.moments(watch.own_points(goal))
+    excess = watch.limit.excess(mean, variance, watch.beta, surely=True)
+    return float(excess) / max(float(watch.belief.kernel_bound()) ** 0.5, torch.finfo(torch.float64).tiny)
+
+
+def _telling(
+    watch: Watched, pending: Tensor, domain: Domain, allowed: Tensor, goal: Tensor
+) -> tuple[int, Tensor | None]:
+    """Return the allowed row that tells most about a point (1, d), and how wide its outcome is, in prior deviations.
+
+    None where that is within the noise, so that playing it would tell nothing more.
+    """
+    own, noise = watch.own_domain(domain), watch.belief.regularization
+    ahead = watch.belief.lookahead(watch.own_points(pending))
+    before = ahead.offered(own).variance.clone()
+    ahead.add(watch.own_points(goal))
+    fallen = (before - ahead.offered(own).variance).clamp_min(0.0) / (before + noise)
+    row = _best(fallen, allowed)
+    width = watch.beta * before[row].clamp_min(0.0).sqrt()
+    scale = watch.belief.kernel_bound().sqrt().clamp_min(torch.finfo(width.dtype).tiny)
+    return row, width / scale if float(width) > float(noise) ** 0.5 else None
+
+
+def refusal(fence: Fence) -> str:
+    """Return what to say where nothing may be played."""
+    names = " and ".join(sorted({each.limit.name for each in fence.watched}))
+    if fence.is_safe:
+        return (
+            f"No candidate is known to be safe: nothing that was told says so of {names} with enough confidence. Give "
+            "the limit safe_seed=, points that are known to be safe, or tell plays that were made elsewhere, or give "
+            "the outcome a prior whose mean is within the limit."
+        )
+    return (
+        f"No candidate can be within the limits on {names}, {_confidence(fence)}: the problem is infeasible. Relax a "
+        "limit, offer other candidates, or widen the band with beta=."
+    )
+
+
+def _confidence(fence: Fence) -> str:
+    """Return with what confidence a bound holds."""
+    said = []
+    for each in fence.watched:
+        share = getattr(each.limit.beta, "failure_probability", None)
+        said.append(f"{float(each.beta):.3g} deviations" if share is None else f"probability {1.0 - share:.3g}")
+    return "with a confidence of " + " and ".join(said)
+
+
+def improving(belief: Belief, within: Domain, fence: Fence, rule: AcquisitionRule) -> Domain:
+    """Return what may be played with the allowed point that is to be improved on, and where a search starts.
+
+    Args:
+        belief: of the reward.
+        within: as ``fenced`` returns it.
+        fence: the limits.
+        rule: that chooses.
+    """
+    is_listed = within.cube is None
+    if not belief.num_observations or (is_listed and (within.context is not None or not rule.needs_incumbent)):
+        return within
+    best = _best_played(belief, within, fence)
+    if best is None:
+        return within
+    return replace(within, incumbent=best) if is_listed else replace(within, incumbent=best, starts=best)
+
+
+def recommended(belief: Belief, domain: Domain | None, fence: Fence) -> Tensor:
+    """Return the allowed point (1, d) of the largest posterior mean: of a round's domain, or of those played without.
+
+    On a cube or a box it is one that was played, in whatever context.
+
+    Raises:
+        EmptyHistoryError: if there is no observation.
+        InfeasibleError: if there is none.
+    """
+    if belief.num_observations == 0:
+        return belief.recommend_in(None)
+    if domain is not None and (domain.arms is not None or domain.blocks is not None):
+        return belief.recommend_in(fenced(domain, fence))
+    best = _best_played(belief, Domain() if domain is None else domain, fence)
+    if best is None:
+        raise InfeasibleError(
+            f"Of the points played none is within the limits, as far as is known: {refusal(fence)[0].lower()}"
+            f"{refusal(fence)[1:]}"
+        )
+    return best
+
+
+def _best_played(belief: Belief, domain: Domain, fence: Fence) -> Tensor | None:
+    """Return the allowed point (1, d) of the largest posterior mean of those played, put into the round's context."""
+    known = distinct(domain.in_context(belief.played))[0]
+    known = known[fence.allows(known)]
+    return known[belief.moments(known)[0].argmax(), None].clone() if len(known) else None

@@ -1,0 +1,134 @@
+"""Which candidates the limits on outcomes allow, as the posteriors of the outcomes have it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+import torch
+from botorch.acquisition import AcquisitionFunction
+from botorch.models.model import Model
+from botorch.utils.transforms import t_batch_mode_transform
+from torch import Tensor
+
+from torch_kbandits.acquisition import Domain
+from torch_kbandits.beliefs.base import Belief
+from torch_kbandits.outcomes import KnownSafe, Limit
+
+
+@dataclass(frozen=True, eq=False)
+class Watched:
+    """A limit, and the posterior of its outcome.
+
+    Attributes:
+        limit: what the outcome must keep.
+        belief: its posterior, without points pending.
+        beta: the multiplier of its deviation, 0-dim.
+        known: what is safe whatever is believed.
+        is_trusted: whether the prior is given or was fitted; else what is believed says nothing yet.
+        dropped: how many columns of points, the first, its posterior does not know.
+    """
+
+    limit: Limit
+    belief: Belief
+    beta: Tensor
+    known: KnownSafe
+    is_trusted: bool
+    dropped: int = 0
+
+    def own_points(self, X: Tensor) -> Tensor:
+        """Return points (n, d) as the posterior has them."""
+        return X[:, self.dropped :]
+
+    def own_domain(self, domain: Domain) -> Domain:
+        """Return a round's domain of arms as the posterior has it."""
+        if not self.dropped:
+            return domain
+        read, context = domain.blocks, domain.context
+        return replace(
+            domain,
+            arms=None if domain.arms is None else self.own_points(domain.arms),
+            blocks=None if read is None else lambda: (self.own_points(block) for block in read()),
+            context=None if context is None else context[self.dropped :],
+        )
+
+    def at(self, X: Tensor, *, surely: bool) -> Tensor:
+        """Say of points (n, d) whether they are within the limit by the worse bound, or by the better, (n,)."""
+        if not self.is_trusted:
+            return self.known.contains(X) if surely else torch.ones(len(X), dtype=torch.bool, device=X.device)
+        mean, variance = self.belief.moments(self.own_points(X))
+        within = self.limit.excess(mean, variance, self.beta, surely=surely) <= 0.0
+        return within | self.known.contains(X) if surely else within
+
+    def excess(self, X: Tensor) -> Tensor:
+        """Return by how much points (n, d) are beyond the limit by the better bound, in prior deviations, (n,)."""
+        mean, variance = self.belief.moments(self.own_points(X))
+        scale = self.belief.kernel_bound().clamp_min(torch.finfo(mean.dtype).tiny).sqrt()
+        return self.limit.excess(mean, variance, self.beta, surely=False) / scale
+
+    def on(self, domain: Domain, *, surely: bool) -> Tensor:
+        """Say the same of the arms of a round, (A,), of which a table has mean and variance."""
+        safe = torch.cat([self.known.contains(block) for block in arms_of(domain)]) if self.limit.is_safe else None
+        if not self.is_trusted:
+            return cast(Tensor, safe) if surely else torch.ones_like(cast(Tensor, safe))
+        offer = self.belief.lookahead(self.belief.inducing_points[:0]).offered(self.own_domain(domain))
+        within = self.limit.excess(offer.mean, offer.variance, self.beta, surely=surely) <= 0.0
+        return within | safe if surely and safe is not None else within
+
+
+@dataclass(frozen=True, eq=False)
+class Fence:
+    """All limits at once.
+
+    Attributes:
+        watched: at least one.
+        likely: points (n, d) that were played, near which a search looks for what is allowed.
+    """
+
+    watched: Sequence[Watched]
+    likely: Tensor
+
+    @property
+    def is_safe(self) -> bool:
+        """Whether a limit allows only what is surely within it."""
+        return any(each.limit.is_safe for each in self.watched)
+
+    def allows(self, X: Tensor, *, hopefully: bool = False) -> Tensor:
+        """Say of points (n, d) whether they may be played, (n,).
+
+        Args:
+            X: (n, d).
+            hopefully: whether limits that are to be kept surely count as kept where they may be.
+        """
+        with torch.no_grad():
+            kept = [each.at(X, surely=each.limit.is_safe and not hopefully) for each in self.watched]
+        return torch.stack(kept).all(0)
+
+    def rows(self, domain: Domain, *, hopefully: bool = False) -> Tensor:
+        """Say the same of the arms of a round, (A,)."""
+        with torch.no_grad():
+            kept = [each.on(domain, surely=each.limit.is_safe and not hopefully) for each in self.watched]
+        return torch.stack(kept).all(0)
+
+
+def arms_of(domain: Domain) -> Any:
+    """Return the arms of a round part by part, (k, d) each."""
+    return [domain.arms] if domain.arms is not None else cast(Any, domain.blocks)()
+
+
+class Fenced(AcquisitionFunction):
+    """An acquisition function of single points that is minus infinity where the limits do not allow a point.
+
+    Args:
+        function: of (b, 1, d).
+        fence: the limits.
+    """
+
+    def __init__(self, function: AcquisitionFunction, fence: Fence) -> None:
+        super().__init__(model=cast(Model, function.model))
+        self.function, self._fence = function, fence
+
+    @t_batch_mode_transform(expected_q=1)  # pyright: ignore[reportArgumentType]  (it declares self as the base class)
+    def forward(self, X: Tensor) -> Tensor:
+        """Return the values at points X (b, 1, d), (b,)."""
+        allowed = self._fence.allows(X.detach().reshape(-1, X.shape[-1])).reshape(X.shape[:-2])
+        return self.function(X).masked_fill(~allowed, -torch.inf)
