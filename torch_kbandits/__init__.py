@@ -21,6 +21,7 @@ from torch_kbandits.errors import (
     DictionaryFullError,
     EmptyHistoryError,
     FileError,
+    InfeasibleError,
     InputError,
     KernelBanditError,
     KernelBanditWarning,
@@ -35,6 +36,7 @@ from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.observations.column_spec import ColumnSpec
 from torch_kbandits.observations.columns import Category, Number
 from torch_kbandits.observations.ledger import History
+from torch_kbandits.outcomes import AtLeast, AtMost, Outcome
 from torch_kbandits.priors import LearnedPrior, Prior, fit_prior
 from torch_kbandits.spaces import Categorical, Float, Integer, LinearConstraint, ParameterSpace
 from torch_kbandits.version import __version__ as __version__
@@ -45,6 +47,8 @@ __all__ = [
     "ArmBlocks",
     "Arms",
     "ArmsChangedError",
+    "AtLeast",
+    "AtMost",
     "BKBWidth",
     "Bandit",
     "Box",
@@ -67,6 +71,7 @@ __all__ = [
     "ForgettingKernel",
     "GreedyDictionary",
     "History",
+    "InfeasibleError",
     "InputError",
     "Integer",
     "KernelBanditError",
@@ -80,6 +85,7 @@ __all__ = [
     "NumericalError",
     "NystromGP",
     "OnlineGP",
+    "Outcome",
     "ParameterSpace",
     "Prior",
     "Quadratic",

@@ -1,6 +1,6 @@
 """BKB, the budgeted kernelized bandit."""
 
-from typing import Literal
+from typing import Literal, Unpack
 
 from gpytorch.kernels import Kernel
 from torch import Tensor
@@ -9,6 +9,7 @@ from torch_kbandits import checks
 from torch_kbandits.acquisition import UpperConfidenceRule
 from torch_kbandits.algorithms.arguments import resolve_candidates, resolve_dictionary, resolve_width, theorem
 from torch_kbandits.bandit import Bandit
+from torch_kbandits.bandit.words import CommonWords
 from torch_kbandits.candidates import Candidates
 from torch_kbandits.confidence import BKBWidth, Width
 from torch_kbandits.dictionaries import Resampling, WhenFull
@@ -49,6 +50,7 @@ class BKB(Bandit):
         beta: a multiplier of the standard deviation (2 here is 4 in BoTorch) or a ``Width``, instead of the theorem's
             width, which over-explores in practice; then R and B are not needed.
         seed: addresses all randomness.
+        others: ``outcomes`` and ``constraints``, what is measured beside the reward and its limits; see ``Bandit``.
 
     Cost of a round on A arms: O(A m²), O(A m) when the dictionary stays; memory O(A m).
     """
@@ -74,6 +76,7 @@ class BKB(Bandit):
         mean: PriorMean | None = None,
         prior: Prior | LearnedPrior | None = None,
         beta: float | Width | None = None,
+        **others: Unpack[CommonWords],
     ) -> None:
         prior = prior_of(prior, kernel, regularization, mean)
         accuracy = checks.open_unit_interval("accuracy", accuracy)
@@ -89,4 +92,5 @@ class BKB(Bandit):
             memory=memory,
             theory=theory,
             seed=seed,
+            **others,
         )

@@ -1,7 +1,7 @@
 """CBBKB, batched BKB with contexts."""
 
 import math
-from typing import Literal
+from typing import Literal, Unpack
 
 from gpytorch.kernels import Kernel
 from torch import Tensor
@@ -11,6 +11,7 @@ from torch_kbandits.acquisition import UpperConfidenceRule
 from torch_kbandits.algorithms.arguments import resolve_contextual, resolve_dictionary, resolve_width, theorem
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.bandit.batches import GlobalBatchRule
+from torch_kbandits.bandit.words import CommonWords
 from torch_kbandits.candidates import Candidates
 from torch_kbandits.confidence import BKBWidth, ScaledWidth, Width
 from torch_kbandits.dictionaries import Resampling, WhenFull
@@ -54,6 +55,7 @@ class CBBKB(Bandit):
         beta: a multiplier of the standard deviation (2 here is 4 in BoTorch) or a ``Width``, instead of the theorem's
             width, which over-explores in practice; then R and B are not needed.
         seed: addresses all randomness.
+        others: ``outcomes`` and ``constraints``, what is measured beside the reward and its limits; see ``Bandit``.
 
     Cost of a round with A actions and n points that count: O(A m²) and that of its pending points; of a batch
     O(m² + n m) for each reward and for each point that joins or leaves the dictionary, in all at most O(n m²), as where
@@ -84,6 +86,7 @@ class CBBKB(Bandit):
         mean: PriorMean | None = None,
         prior: Prior | LearnedPrior | None = None,
         beta: float | Width | None = None,
+        **others: Unpack[CommonWords],
     ) -> None:
         prior = prior_of(prior, kernel, regularization, mean)
         accuracy = checks.open_unit_interval("accuracy", accuracy)
@@ -102,4 +105,5 @@ class CBBKB(Bandit):
             memory=memory,
             theory=theory,
             seed=seed,
+            **others,
         )

@@ -1,6 +1,7 @@
 """DMS-GP-UCB, which chooses its memory by prediction."""
 
 from collections.abc import Sequence
+from typing import Unpack
 
 from gpytorch.kernels import Kernel
 from torch import Tensor
@@ -9,6 +10,7 @@ from torch_kbandits.acquisition import UpperConfidenceRule
 from torch_kbandits.algorithms.arguments import refuse_memory, resolve_contextual, resolve_width, theorem_at
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.bandit.adaptation import DynamicModelSelection, default_discounts
+from torch_kbandits.bandit.words import CommonWords
 from torch_kbandits.candidates import Candidates
 from torch_kbandits.confidence import IGPUCBWidth, InformationGain, Width
 from torch_kbandits.dictionaries import DictionaryRule
@@ -51,6 +53,7 @@ class DMSGPUCB(Bandit):
         beta: a multiplier of the standard deviation (2 here is 4 in BoTorch) or a ``Width``, instead of the theorem's
             width, which over-explores in practice; then R and B are not needed.
         seed: addresses all randomness.
+        others: ``outcomes`` and ``constraints``, what is measured beside the reward and its limits; see ``Bandit``.
 
     Cost of a round: as W-GP-UCB with the memory in force, and once a block the posterior under each memory, O(K u³).
     """
@@ -78,6 +81,7 @@ class DMSGPUCB(Bandit):
         mean: PriorMean | None = None,
         prior: Prior | LearnedPrior | None = None,
         beta: float | Width | None = None,
+        **others: Unpack[CommonWords],
     ) -> None:
         prior = prior_of(prior, kernel, regularization, mean)
         refuse_memory(memory, "memories")
@@ -101,4 +105,5 @@ class DMSGPUCB(Bandit):
             acquisition=UpperConfidenceRule(),
             theory=theory,
             seed=seed,
+            **others,
         )

@@ -1,6 +1,7 @@
 """DMS-TV-GP-UCB, which chooses its rate of change by prediction."""
 
 from collections.abc import Sequence
+from typing import Unpack
 
 from gpytorch.kernels import Kernel
 from torch import Tensor
@@ -10,6 +11,7 @@ from torch_kbandits.acquisition import UpperConfidenceRule
 from torch_kbandits.algorithms.arguments import check_theory, refuse_memory, resolve_contextual, resolve_width
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.bandit.adaptation import DynamicModelSelection
+from torch_kbandits.bandit.words import CommonWords
 from torch_kbandits.candidates import Candidates
 from torch_kbandits.confidence import TVGPUCBWidth, Width
 from torch_kbandits.dictionaries import DictionaryRule
@@ -53,6 +55,7 @@ class DMSTVGPUCB(Bandit):
             ``TVGPUCB``, unless given.
         horizon: T, the planned number of rounds; not used.
         seed: addresses all randomness.
+        others: ``outcomes`` and ``constraints``, what is measured beside the reward and its limits; see ``Bandit``.
 
     Cost of a round: that of TV-GP-UCB, O(A n²) on A arms for n observations that count, and once a block the posterior
     under each ε, O(K n³).
@@ -78,6 +81,7 @@ class DMSTVGPUCB(Bandit):
         prior: Prior | LearnedPrior | None = None,
         beta: float | Width | None = None,
         horizon: int | None = None,
+        **others: Unpack[CommonWords],
     ) -> None:
         prior = prior_of(prior, kernel, regularization, mean)
         refuse_memory(memory, "rates")
@@ -92,4 +96,5 @@ class DMSTVGPUCB(Bandit):
             width=resolve_width(TVGPUCBWidth() if beta is None else beta, None, prior),
             acquisition=UpperConfidenceRule(),
             seed=seed,
+            **others,
         )

@@ -1,7 +1,7 @@
 """EK-UCB, kernel UCB on a dictionary that grows."""
 
 import math
-from typing import Literal
+from typing import Literal, Unpack
 
 from gpytorch.kernels import Kernel
 from torch import Tensor
@@ -10,6 +10,7 @@ from torch_kbandits.acquisition import UpperConfidenceRule
 from torch_kbandits.algorithms.arguments import capped, resolve_contextual, resolve_kors, resolve_width, theorem
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.bandit.batches import GlobalBatchRule
+from torch_kbandits.bandit.words import CommonWords
 from torch_kbandits.candidates import Candidates
 from torch_kbandits.confidence import EKUCBWidth, ScaledWidth, Width
 from torch_kbandits.dictionaries import WhenFull
@@ -53,6 +54,7 @@ class EKUCB(Bandit):
         beta: a multiplier of the standard deviation (2 here is 4 in BoTorch) or a ``Width``, instead of the theorem's
             width, which over-explores in practice; then R and B are not needed.
         seed: addresses all randomness.
+        others: ``outcomes`` and ``constraints``, what is measured beside the reward and its limits; see ``Bandit``.
 
     Cost of a round with A actions: O(A m²), and O(n m) when a point joins; memory O(n m).
     """
@@ -80,6 +82,7 @@ class EKUCB(Bandit):
         mean: PriorMean | None = None,
         prior: Prior | LearnedPrior | None = None,
         beta: float | Width | None = None,
+        **others: Unpack[CommonWords],
     ) -> None:
         prior = prior_of(prior, kernel, regularization, mean)
         rule = resolve_kors(oversampling, projection, failure_probability, horizon)
@@ -96,4 +99,5 @@ class EKUCB(Bandit):
             memory=memory,
             theory=theory,
             seed=seed,
+            **others,
         )

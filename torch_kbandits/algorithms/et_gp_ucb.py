@@ -1,5 +1,7 @@
 """ET-GP-UCB, which restarts when a reward is a surprise."""
 
+from typing import Unpack
+
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
@@ -7,6 +9,7 @@ from torch_kbandits.acquisition import UpperConfidenceRule
 from torch_kbandits.algorithms.arguments import resolve_contextual, resolve_width, theorem_at
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.bandit.adaptation import ResidualTrigger
+from torch_kbandits.bandit.words import CommonWords
 from torch_kbandits.candidates import Candidates
 from torch_kbandits.confidence import IGPUCBWidth, InformationGain, Width
 from torch_kbandits.dictionaries import DictionaryRule
@@ -49,6 +52,7 @@ class ETGPUCB(Bandit):
         beta: a multiplier of the standard deviation (2 here is 4 in BoTorch) or a ``Width``, instead of the theorem's
             width, which over-explores in practice; then R and B are not needed. The trigger has a width of its own.
         seed: addresses all randomness.
+        others: ``outcomes`` and ``constraints``, what is measured beside the reward and its limits; see ``Bandit``.
 
     Cost of a round: as GP-UCB with the observations since the last restart.
     """
@@ -74,6 +78,7 @@ class ETGPUCB(Bandit):
         mean: PriorMean | None = None,
         prior: Prior | LearnedPrior | None = None,
         beta: float | Width | None = None,
+        **others: Unpack[CommonWords],
     ) -> None:
         prior = prior_of(prior, kernel, regularization, mean)
         theory = theorem_at(
@@ -96,4 +101,5 @@ class ETGPUCB(Bandit):
             memory=memory,
             theory=theory,
             seed=seed,
+            **others,
         )

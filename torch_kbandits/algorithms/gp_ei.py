@@ -1,11 +1,14 @@
 """GP-EI, a baseline."""
 
+from typing import Unpack
+
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits.acquisition import ExpectedImprovementRule
 from torch_kbandits.algorithms.arguments import capped, resolve_candidates
 from torch_kbandits.bandit import Bandit
+from torch_kbandits.bandit.words import CommonWords
 from torch_kbandits.candidates import Candidates
 from torch_kbandits.dictionaries import KORS, WhenFull
 from torch_kbandits.errors import InputError
@@ -35,6 +38,7 @@ class GPEI(Bandit):
             (n, d); see ``Bandit``.
         prior: all three in one: a ``Prior``, or a ``LearnedPrior()`` where nobody knows them; see ``Bandit``.
         seed: addresses all randomness.
+        others: ``outcomes`` and ``constraints``, what is measured beside the reward and its limits; see ``Bandit``.
 
     Cost of a round on A arms with u distinct ones played: O(A u); memory O(A u). On a box O(u²), or O(m²) with
     a dictionary of m points, and the search.
@@ -54,6 +58,7 @@ class GPEI(Bandit):
         memory: Memory | None = None,
         mean: PriorMean | None = None,
         prior: Prior | LearnedPrior | None = None,
+        **others: Unpack[CommonWords],
     ) -> None:
         prior = prior_of(prior, kernel, regularization, mean)
         if oversampling is None and max_dictionary is not None:
@@ -66,4 +71,5 @@ class GPEI(Bandit):
             acquisition=ExpectedImprovementRule(),
             memory=memory,
             seed=seed,
+            **others,
         )

@@ -1,11 +1,14 @@
 """GP-PI, a baseline."""
 
+from typing import Unpack
+
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits.acquisition import ProbabilityOfImprovementRule
 from torch_kbandits.algorithms.arguments import resolve_candidates
 from torch_kbandits.bandit import Bandit
+from torch_kbandits.bandit.words import CommonWords
 from torch_kbandits.candidates import Candidates
 from torch_kbandits.memory import Memory
 from torch_kbandits.priors import LearnedPrior, Prior, PriorMean, prior_of
@@ -29,6 +32,7 @@ class GPPI(Bandit):
             (n, d); see ``Bandit``.
         prior: all three in one: a ``Prior``, or a ``LearnedPrior()`` where nobody knows them; see ``Bandit``.
         seed: addresses all randomness.
+        others: ``outcomes`` and ``constraints``, what is measured beside the reward and its limits; see ``Bandit``.
 
     Cost of a round on A arms with u distinct ones played: O(A u); memory O(A u). On a box O(u²) and the search.
     """
@@ -45,6 +49,7 @@ class GPPI(Bandit):
         memory: Memory | None = None,
         mean: PriorMean | None = None,
         prior: Prior | LearnedPrior | None = None,
+        **others: Unpack[CommonWords],
     ) -> None:
         prior = prior_of(prior, kernel, regularization, mean)
         super().__init__(
@@ -53,4 +58,5 @@ class GPPI(Bandit):
             acquisition=ProbabilityOfImprovementRule(margin),
             memory=memory,
             seed=seed,
+            **others,
         )

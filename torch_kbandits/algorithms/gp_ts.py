@@ -1,11 +1,14 @@
 """GP-TS, Thompson sampling."""
 
+from typing import Unpack
+
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits.acquisition import ThompsonRule
 from torch_kbandits.algorithms.arguments import resolve_contextual, resolve_width, theorem_at
 from torch_kbandits.bandit import Bandit
+from torch_kbandits.bandit.words import CommonWords
 from torch_kbandits.candidates import Candidates
 from torch_kbandits.confidence import GPTSWidth, InformationGain, Width
 from torch_kbandits.dictionaries import KORS
@@ -47,6 +50,7 @@ class GPTS(Bandit):
         beta: v, the multiplier of a draw's deviation from the mean (1 is plain Thompson sampling) or a ``Width``,
             instead of the theorem's, which over-explores in practice; then R and B are not needed.
         seed: addresses all randomness.
+        others: ``outcomes`` and ``constraints``, what is measured beside the reward and its limits; see ``Bandit``.
 
     Cost of a round on A arms with u distinct ones played: O(A u + A²) up to 2,000 arms, O(A (u + d)) beyond; memory
     the same. On a box with N points in its Sobol set: O(u² + N³). With contexts O(A u² + A³), and with a dictionary of
@@ -74,6 +78,7 @@ class GPTS(Bandit):
         mean: PriorMean | None = None,
         prior: Prior | LearnedPrior | None = None,
         beta: float | Width | None = None,
+        **others: Unpack[CommonWords],
     ) -> None:
         prior = prior_of(prior, kernel, regularization, mean)
         theory = theorem_at(
@@ -95,4 +100,5 @@ class GPTS(Bandit):
             memory=memory,
             theory=theory,
             seed=seed,
+            **others,
         )

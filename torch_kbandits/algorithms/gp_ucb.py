@@ -1,11 +1,14 @@
 """GP-UCB."""
 
+from typing import Unpack
+
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits.acquisition import UpperConfidenceRule
 from torch_kbandits.algorithms.arguments import check_theory, resolve_candidates, resolve_width
 from torch_kbandits.bandit import Bandit
+from torch_kbandits.bandit.words import CommonWords
 from torch_kbandits.candidates import Candidates
 from torch_kbandits.confidence import GPUCBWidth, InformationGain, RealizedGain, Width
 from torch_kbandits.memory import Memory
@@ -39,6 +42,7 @@ class GPUCB(Bandit):
         beta: a multiplier of the standard deviation (2 here is 4 in BoTorch) or a ``Width``, instead of the theorem's
             width, which over-explores in practice; then B is not needed.
         seed: addresses all randomness.
+        others: ``outcomes`` and ``constraints``, what is measured beside the reward and its limits; see ``Bandit``.
 
     Cost of a round on A arms with u distinct ones played: O(A u); memory O(A u). On a box O(u²) and the search.
     """
@@ -60,6 +64,7 @@ class GPUCB(Bandit):
         mean: PriorMean | None = None,
         prior: Prior | LearnedPrior | None = None,
         beta: float | Width | None = None,
+        **others: Unpack[CommonWords],
     ) -> None:
         prior = prior_of(prior, kernel, regularization, mean)
         check_theory(noise_scale, norm_bound, failure_probability, horizon)
@@ -73,4 +78,5 @@ class GPUCB(Bandit):
             theory=theory,
             noise_scale=noise_scale,
             seed=seed,
+            **others,
         )

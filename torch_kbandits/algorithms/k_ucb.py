@@ -1,11 +1,14 @@
 """K-UCB, kernel UCB with contexts."""
 
+from typing import Unpack
+
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits.acquisition import UpperConfidenceRule
 from torch_kbandits.algorithms.arguments import resolve_contextual, resolve_width, theorem
 from torch_kbandits.bandit import Bandit
+from torch_kbandits.bandit.words import CommonWords
 from torch_kbandits.candidates import Candidates
 from torch_kbandits.confidence import KUCBWidth, Width
 from torch_kbandits.memory import Memory
@@ -40,6 +43,7 @@ class KUCB(Bandit):
         beta: a multiplier of the standard deviation (2 here is 4 in BoTorch) or a ``Width``, instead of the theorem's
             width, which over-explores in practice; then R and B are not needed.
         seed: addresses all randomness.
+        others: ``outcomes`` and ``constraints``, what is measured beside the reward and its limits; see ``Bandit``.
 
     Cost of a round with A actions and u distinct points played: O(A u²); memory O(u²).
     """
@@ -62,6 +66,7 @@ class KUCB(Bandit):
         mean: PriorMean | None = None,
         prior: Prior | LearnedPrior | None = None,
         beta: float | Width | None = None,
+        **others: Unpack[CommonWords],
     ) -> None:
         prior = prior_of(prior, kernel, regularization, mean)
         theory = theorem(KUCBWidth, noise_scale, norm_bound, failure_probability, horizon)
@@ -73,4 +78,5 @@ class KUCB(Bandit):
             memory=memory,
             theory=theory,
             seed=seed,
+            **others,
         )

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from typing import Unpack
 
 from gpytorch.kernels import Kernel
 from torch import Tensor
@@ -10,6 +11,7 @@ from torch_kbandits import checks
 from torch_kbandits.acquisition import UpperConfidenceRule
 from torch_kbandits.algorithms.arguments import resolve_contextual, resolve_variants, resolve_width, theorem_at
 from torch_kbandits.bandit import Bandit
+from torch_kbandits.bandit.words import CommonWords
 from torch_kbandits.candidates import Candidates
 from torch_kbandits.confidence import IGPUCBWidth, InformationGain, Width
 from torch_kbandits.dictionaries import DictionaryRule
@@ -57,6 +59,7 @@ class LBGPUCB(Bandit):
         beta: a multiplier of the standard deviation (2 here is 4 in BoTorch) or a ``Width``, instead of the theorem's
             width, which over-explores in practice; then R and B are not needed.
         seed: addresses all randomness.
+        others: ``outcomes`` and ``constraints``, what is measured beside the reward and its limits; see ``Bandit``.
 
     Cost of a round: K times that of GP-UCB, for K hypotheses.
     """
@@ -85,6 +88,7 @@ class LBGPUCB(Bandit):
         mean: PriorMean | None = None,
         prior: Prior | None = None,
         beta: float | Width | None = None,
+        **others: Unpack[CommonWords],
     ) -> None:
         given = given_prior(prior, kernel, regularization, mean)
         theory = theorem_at(
@@ -114,4 +118,5 @@ class LBGPUCB(Bandit):
             memory=memory,
             theory=theory,
             seed=seed,
+            **others,
         )

@@ -1,11 +1,14 @@
 """LinUCB, a baseline with contexts."""
 
+from typing import Unpack
+
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits.acquisition import UpperConfidenceRule
 from torch_kbandits.algorithms.arguments import resolve_contextual, resolve_width, theorem
 from torch_kbandits.bandit import Bandit
+from torch_kbandits.bandit.words import CommonWords
 from torch_kbandits.candidates import Candidates
 from torch_kbandits.candidates.timed import untimed
 from torch_kbandits.confidence import FixedDesignWidth, Width
@@ -45,6 +48,7 @@ class LinUCB(Bandit):
         beta: a multiplier of the standard deviation, α/√λ in terms of the paper's α, or a ``Width``; by default the
             paper's, α = 1 + √(ln(2/δ)/2) at λ = 1, which holds for one point and independent rewards only.
         seed: addresses all randomness.
+        others: ``outcomes`` and ``constraints``, what is measured beside the reward and its limits; see ``Bandit``.
 
     Cost of a round with A actions and F = A (c + 1) features: O(A F²), and O(n F) for each of the F points that join
     the dictionary; memory O(n F).
@@ -67,6 +71,7 @@ class LinUCB(Bandit):
         memory: Memory | None = None,
         mean: PriorMean = 0.0,
         beta: float | Width | None = None,
+        **others: Unpack[CommonWords],
     ) -> None:
         actions = resolve_contextual(candidates, bounds, context_dim, action_dim)
         theory = theorem(FixedDesignWidth, noise_scale, norm_bound, failure_probability, horizon)
@@ -79,6 +84,7 @@ class LinUCB(Bandit):
             acquisition=UpperConfidenceRule(),
             memory=memory,
             seed=seed,
+            **others,
         )
 
 

@@ -1,5 +1,7 @@
 """mini-GP-UCB, which plays a candidate many times in a row."""
 
+from typing import Unpack
+
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
@@ -7,6 +9,7 @@ from torch_kbandits.acquisition import UpperConfidenceRule
 from torch_kbandits.algorithms.arguments import resolve_candidates, resolve_width, theorem
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.bandit.batches import StayRule
+from torch_kbandits.bandit.words import CommonWords
 from torch_kbandits.candidates import Candidates
 from torch_kbandits.confidence import InformationGain, SelfNormalizedWidth, Width
 from torch_kbandits.memory import Memory
@@ -43,6 +46,7 @@ class MiniGPUCB(Bandit):
         beta: a multiplier of the standard deviation (2 here is 4 in BoTorch) or a ``Width``, instead of the theorem's
             width, which over-explores in practice; then R and B are not needed.
         seed: addresses all randomness.
+        others: ``outcomes`` and ``constraints``, what is measured beside the reward and its limits; see ``Bandit``.
 
     Cost of a round on A arms with u distinct ones played: O(A u); memory O(A u). On a box O(u²) and the search.
     """
@@ -65,6 +69,7 @@ class MiniGPUCB(Bandit):
         mean: PriorMean | None = None,
         prior: Prior | LearnedPrior | None = None,
         beta: float | Width | None = None,
+        **others: Unpack[CommonWords],
     ) -> None:
         prior = prior_of(prior, kernel, regularization, mean)
         theory = theorem(SelfNormalizedWidth, noise_scale, norm_bound, failure_probability, horizon, gain=gain)
@@ -77,4 +82,5 @@ class MiniGPUCB(Bandit):
             memory=memory,
             theory=theory,
             seed=seed,
+            **others,
         )

@@ -1,6 +1,7 @@
 """PE-GP-TS, Thompson sampling that drops priors which the rewards contradict."""
 
 from collections.abc import Sequence
+from typing import Unpack
 
 from gpytorch.kernels import Kernel
 from torch import Tensor
@@ -8,6 +9,7 @@ from torch import Tensor
 from torch_kbandits.acquisition import ThompsonRule
 from torch_kbandits.algorithms.arguments import resolve_contextual, resolve_variants, resolve_width, theorem_at
 from torch_kbandits.bandit import Bandit
+from torch_kbandits.bandit.words import CommonWords
 from torch_kbandits.candidates import Candidates
 from torch_kbandits.confidence import GPTSWidth, InformationGain, Width
 from torch_kbandits.dictionaries import DictionaryRule
@@ -49,6 +51,7 @@ class PEGPTS(Bandit):
         beta: v, the multiplier of a draw's deviation from the mean (1 is plain Thompson sampling) or a ``Width``,
             instead of the theorem's, which over-explores in practice; then R and B are not needed.
         seed: addresses all randomness.
+        others: ``outcomes`` and ``constraints``, what is measured beside the reward and its limits; see ``Bandit``.
 
     Cost of a round: K times that of GP-TS for K hypotheses, and on a box twice that.
     """
@@ -76,6 +79,7 @@ class PEGPTS(Bandit):
         mean: PriorMean | None = None,
         prior: Prior | None = None,
         beta: float | Width | None = None,
+        **others: Unpack[CommonWords],
     ) -> None:
         given = given_prior(prior, kernel, regularization, mean)
         theory = theorem_at(
@@ -99,4 +103,5 @@ class PEGPTS(Bandit):
             memory=memory,
             theory=theory,
             seed=seed,
+            **others,
         )

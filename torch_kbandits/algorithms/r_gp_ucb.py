@@ -1,6 +1,7 @@
 """R-GP-UCB, restarts in regular intervals."""
 
 import math
+from typing import Unpack
 
 from gpytorch.kernels import Kernel
 from torch import Tensor
@@ -15,6 +16,7 @@ from torch_kbandits.algorithms.arguments import (
     theorem_at,
 )
 from torch_kbandits.bandit import Bandit
+from torch_kbandits.bandit.words import CommonWords
 from torch_kbandits.candidates import Candidates
 from torch_kbandits.confidence import IGPUCBWidth, InformationGain, Width, restart_period
 from torch_kbandits.dictionaries import DictionaryRule
@@ -53,6 +55,7 @@ class RGPUCB(Bandit):
         beta: a multiplier of the standard deviation (2 here is 4 in BoTorch) or a ``Width``, instead of the theorem's
             width, which over-explores in practice; then R and B are not needed.
         seed: addresses all randomness.
+        others: ``outcomes`` and ``constraints``, what is measured beside the reward and its limits; see ``Bandit``.
 
     Cost of a round with u distinct points that count: O(A u²) on A arms, O(u²) to learn and to forget.
     """
@@ -79,6 +82,7 @@ class RGPUCB(Bandit):
         mean: PriorMean | None = None,
         prior: Prior | LearnedPrior | None = None,
         beta: float | Width | None = None,
+        **others: Unpack[CommonWords],
     ) -> None:
         prior = prior_of(prior, kernel, regularization, mean)
         refuse_memory(memory, "period")
@@ -108,4 +112,5 @@ class RGPUCB(Bandit):
             memory=restarts,
             theory=theory,
             seed=seed,
+            **others,
         )

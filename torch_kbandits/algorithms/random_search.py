@@ -1,11 +1,14 @@
 """Random search, the baseline of all."""
 
+from typing import Unpack
+
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits.acquisition import UniformRule
 from torch_kbandits.algorithms.arguments import resolve_contextual
 from torch_kbandits.bandit import Bandit
+from torch_kbandits.bandit.words import CommonWords
 from torch_kbandits.candidates import Candidates
 from torch_kbandits.dictionaries import KORS, CappedDictionary
 from torch_kbandits.memory import Memory
@@ -34,6 +37,7 @@ class RandomSearch(Bandit):
             (n, d); see ``Bandit``.
         prior: all three in one: a ``Prior``, or a ``LearnedPrior()`` where nobody knows them; see ``Bandit``.
         seed: addresses all randomness.
+        others: ``outcomes`` and ``constraints``, what is measured beside the reward and its limits; see ``Bandit``.
 
     Cost of a round on A arms with u distinct ones played: O(A u); memory O(A u). On a box O(u²) and the search.
     With contexts O(m²) for a dictionary of m points.
@@ -52,6 +56,7 @@ class RandomSearch(Bandit):
         memory: Memory | None = None,
         mean: PriorMean | None = None,
         prior: Prior | LearnedPrior | None = None,
+        **others: Unpack[CommonWords],
     ) -> None:
         prior = prior_of(prior, kernel, regularization, mean)
         points = resolve_contextual(candidates, bounds, context_dim, action_dim)
@@ -62,4 +67,5 @@ class RandomSearch(Bandit):
             acquisition=UniformRule(),
             memory=memory,
             seed=seed,
+            **others,
         )

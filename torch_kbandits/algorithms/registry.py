@@ -1,7 +1,7 @@
 """The named algorithms, by name."""
 
 import inspect
-from typing import Any
+from typing import Any, get_type_hints
 
 from torch_kbandits import checks
 from torch_kbandits.algorithms.bbkb import BBKB
@@ -34,6 +34,7 @@ from torch_kbandits.algorithms.tv_gp_ucb import TVGPUCB
 from torch_kbandits.algorithms.ui_gp_ucb import UIGPUCB
 from torch_kbandits.algorithms.w_gp_ucb import WGPUCB
 from torch_kbandits.bandit import Bandit
+from torch_kbandits.bandit.words import CommonWords
 from torch_kbandits.errors import InputError
 
 _ALGORITHMS: dict[str, type[Bandit]] = {
@@ -75,7 +76,7 @@ def names() -> list[str]:
 
 
 def signature(name: str) -> inspect.Signature:
-    """Return the arguments that an algorithm takes.
+    """Return the arguments that an algorithm takes, those that it hands on to ``Bandit`` last.
 
     Args:
         name: one of ``names()``.
@@ -83,7 +84,9 @@ def signature(name: str) -> inspect.Signature:
     Raises:
         InputError: if there is no such algorithm; the message has the nearest name.
     """
-    return inspect.signature(_find(name))
+    own, common = inspect.signature(_find(name)), inspect.signature(Bandit).parameters
+    kept = [word for word in own.parameters.values() if word.kind is not inspect.Parameter.VAR_KEYWORD]
+    return own.replace(parameters=[*kept, *(common[name] for name in get_type_hints(CommonWords))])
 
 
 def summary(name: str) -> str:
@@ -107,7 +110,7 @@ def build(name: str, **config: Any) -> Bandit:
     """
     algorithm = _find(name)
     try:
-        inspect.signature(algorithm).bind(**config)
+        signature(name).bind(**config)
     except TypeError as error:
         raise InputError(f"{algorithm.__name__} takes other arguments: {error}.") from None
     return algorithm(**config)

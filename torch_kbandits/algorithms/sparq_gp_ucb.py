@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Unpack
 
 from gpytorch.kernels import Kernel
 from torch import Tensor
@@ -15,6 +15,7 @@ from torch_kbandits.bandit import Bandit
 from torch_kbandits.bandit.adaptation import Choice, MemoryChoice
 from torch_kbandits.bandit.adaptation.memory_choice import Believe
 from torch_kbandits.bandit.advice import Advice
+from torch_kbandits.bandit.words import CommonWords
 from torch_kbandits.candidates import Candidates
 from torch_kbandits.confidence import InformationGain, RealizedGain, SparQWidth, Width, sparq_cutoff, sparq_queries
 from torch_kbandits.dictionaries import sample_k_dpp
@@ -72,6 +73,7 @@ class SparQGPUCB(Bandit):
         beta: a multiplier of the standard deviation (2 here is 4 in BoTorch) or a ``Width``, instead of the theorem's
             width, ``SparQWidth``; then B is not needed.
         seed: addresses all randomness.
+        others: ``outcomes`` and ``constraints``, what is measured beside the reward and its limits; see ``Bandit``.
 
     Cost of round t with Q questions and w rewards that count: O(t Q²) and the k-DPP's chain, O(num_swaps · Q²), for the
     questions; O((Q + w)³) for the posterior; O(A (Q + w)²) for A arms, on a box the search.
@@ -102,6 +104,7 @@ class SparQGPUCB(Bandit):
         mean: PriorMean | None = None,
         prior: Prior | LearnedPrior | None = None,
         beta: float | Width | None = None,
+        **others: Unpack[CommonWords],
     ) -> None:
         prior = prior_of(prior, kernel, regularization, mean)
         refuse_memory(memory, "growth")
@@ -126,6 +129,7 @@ class SparQGPUCB(Bandit):
             advice=Questions(self.expert, questions, num_swaps),
             theory=theory,
             seed=seed,
+            **others,
         )
 
 

@@ -1,5 +1,7 @@
 """SupKernelUCB, stages of independent rewards."""
 
+from typing import Unpack
+
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
@@ -7,6 +9,7 @@ from torch_kbandits import checks
 from torch_kbandits.acquisition import StagedRule
 from torch_kbandits.algorithms.arguments import check_theory, resolve_contextual, resolve_width, theorem
 from torch_kbandits.bandit import Bandit
+from torch_kbandits.bandit.words import CommonWords
 from torch_kbandits.candidates import Arms, Candidates
 from torch_kbandits.candidates.timed import untimed
 from torch_kbandits.confidence import FixedDesignWidth, Width
@@ -47,6 +50,7 @@ class SupKernelUCB(Bandit):
         beta: a multiplier of the standard deviation (2 here is 4 in BoTorch) or a ``Width``, instead of the theorem's
             width, which over-explores in practice; then R and B are not needed.
         seed: addresses all randomness.
+        others: ``outcomes`` and ``constraints``, what is measured beside the reward and its limits; see ``Bandit``.
 
     Cost of a round: for each of the S = ⌈½ log₂ T⌉ stages that of K-UCB with the points of that stage, O(S A u²) with A
     actions and u distinct points in the largest; and K-UCB's for a reward. Memory: S + 1 times that of K-UCB at most.
@@ -71,6 +75,7 @@ class SupKernelUCB(Bandit):
         mean: PriorMean | None = None,
         prior: Prior | LearnedPrior | None = None,
         beta: float | Width | None = None,
+        **others: Unpack[CommonWords],
     ) -> None:
         prior = prior_of(prior, kernel, regularization, mean)
         check_theory(noise_scale, norm_bound, failure_probability, horizon)
@@ -91,6 +96,7 @@ class SupKernelUCB(Bandit):
             memory=memory,
             theory=theory,
             seed=seed,
+            **others,
         )
 
 

@@ -1,6 +1,7 @@
 """TV-GP-UCB, a prior on time."""
 
 from dataclasses import replace
+from typing import Unpack
 
 from gpytorch.kernels import Kernel
 from torch import Tensor
@@ -8,6 +9,7 @@ from torch import Tensor
 from torch_kbandits.acquisition import UpperConfidenceRule
 from torch_kbandits.algorithms.arguments import check_theory, resolve_contextual, resolve_width
 from torch_kbandits.bandit import Bandit
+from torch_kbandits.bandit.words import CommonWords
 from torch_kbandits.candidates import Candidates
 from torch_kbandits.candidates.timed import timed
 from torch_kbandits.confidence import TVGPUCBWidth, Width
@@ -47,6 +49,7 @@ class TVGPUCB(Bandit):
             of the paper's experiments, unless given. On A arms ``BayesianGPUCBWidth`` has the theorem.
         horizon: T, the planned number of rounds; not used.
         seed: addresses all randomness.
+        others: ``outcomes`` and ``constraints``, what is measured beside the reward and its limits; see ``Bandit``.
 
     Cost of round t: O(A t²) on A arms and O(t²) to learn, since no two points of different rounds are equal.
     """
@@ -69,6 +72,7 @@ class TVGPUCB(Bandit):
         prior: Prior | LearnedPrior | None = None,
         beta: float | Width | None = None,
         horizon: int | None = None,
+        **others: Unpack[CommonWords],
     ) -> None:
         prior = prior_of(prior, kernel, regularization, mean)
         check_theory(None, None, 0.5, horizon)
@@ -88,4 +92,5 @@ class TVGPUCB(Bandit):
             acquisition=UpperConfidenceRule(),
             memory=memory,
             seed=seed,
+            **others,
         )

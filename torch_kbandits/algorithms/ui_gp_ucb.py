@@ -1,11 +1,14 @@
 """UI-GP-UCB, noise that grows with age."""
 
+from typing import Unpack
+
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits.acquisition import UpperConfidenceRule
 from torch_kbandits.algorithms.arguments import refuse_memory, resolve_contextual, resolve_width, theorem
 from torch_kbandits.bandit import Bandit
+from torch_kbandits.bandit.words import CommonWords
 from torch_kbandits.candidates import Candidates
 from torch_kbandits.confidence import MemoryWidth, Width
 from torch_kbandits.dictionaries import DictionaryRule
@@ -43,6 +46,7 @@ class UIGPUCB(Bandit):
         beta: a multiplier of the standard deviation (2 here is 4 in BoTorch) or a ``Width``, instead of the theorem's
             width, which over-explores in practice; then R and B are not needed.
         seed: addresses all randomness.
+        others: ``outcomes`` and ``constraints``, what is measured beside the reward and its limits; see ``Bandit``.
 
     Cost of a round with u distinct points that count: O(u³ + A u²) on A arms.
     """
@@ -68,6 +72,7 @@ class UIGPUCB(Bandit):
         mean: PriorMean | None = None,
         prior: Prior | LearnedPrior | None = None,
         beta: float | Width | None = None,
+        **others: Unpack[CommonWords],
     ) -> None:
         prior = prior_of(prior, kernel, regularization, mean)
         refuse_memory(memory, "growth")
@@ -81,4 +86,5 @@ class UIGPUCB(Bandit):
             memory=UncertaintyInjection(growth if isinstance(growth, Growth) else Linear(growth), max_variance),
             theory=theory,
             seed=seed,
+            **others,
         )

@@ -35,7 +35,16 @@ from torch_kbandits.bandit.pieces import FIRST_REWARDS, Hypothesis, Pieces, warn
 from torch_kbandits.bandit.saving import loaded, save
 from torch_kbandits.bandit.state import check_config, check_format, saved_answers, saved_prior, saved_state
 from torch_kbandits.bandit.undisturbed import Undisturbed
-from torch_kbandits.beliefs import Belief, EnsembleBelief, Fenced, Lookahead, Offer, offer_in, offering, recommended
+from torch_kbandits.beliefs import (
+    Belief,
+    EnsembleBelief,
+    Fenced,
+    Lookahead,
+    Playable,
+    offering,
+    playable_in,
+    recommended,
+)
 from torch_kbandits.candidates import Candidates
 from torch_kbandits.candidates.sample import some_points
 from torch_kbandits.confidence import Guarantee, TheoremWidth, Width
@@ -791,13 +800,13 @@ class Bandit(Undisturbed):
             self._outlook = Outlook(standing, ahead)
         return ahead
 
-    def _offer(self, standing: Standing, domain: Domain, rule: AcquisitionRule) -> Offer:
+    def _offer(self, standing: Standing, domain: Domain, rule: AcquisitionRule) -> Playable:
         """Return what may be played in a round, within the limits on outcomes."""
         if not self._pieces.constraints:
-            return Offer(standing.belief.in_round(domain, rule))
-        return offer_in(standing.belief, domain, rule, fence_of(self._pieces, standing))
+            return Playable(standing.belief.in_round(domain, rule))
+        return playable_in(standing.belief, domain, rule, fence_of(self._pieces, standing))
 
-    def _chooser(self, standing: Standing, ahead: Lookahead, offer: Offer) -> Callable[[int], Tensor]:
+    def _chooser(self, standing: Standing, ahead: Lookahead, offer: Playable) -> Callable[[int], Tensor]:
         """Return what chooses the next point (1, d) in this round when so many are pending."""
         seed, number, beta = self.seed, standing.round, self.width(standing.belief)
 

@@ -2,7 +2,7 @@
 
 from torch_kbandits.beliefs.base import Belief, Lookahead
 from torch_kbandits.beliefs.choice import Terms, belief_over
-from torch_kbandits.beliefs.constrained import Offer, offer_in, recommended
+from torch_kbandits.beliefs.constrained import Playable, playable_in, recommended
 from torch_kbandits.beliefs.counted import CountedBelief
 from torch_kbandits.beliefs.covariances import CovarianceTable
 from torch_kbandits.beliefs.ensemble import EnsembleBelief, offering
@@ -20,13 +20,13 @@ __all__ = [
     "Fence",
     "Fenced",
     "Lookahead",
-    "Offer",
+    "Playable",
     "StagedBelief",
     "TableBelief",
     "Terms",
     "Watched",
     "belief_over",
-    "offer_in",
     "offering",
+    "playable_in",
     "recommended",
 ]

@@ -24,7 +24,7 @@ _WIDTH = 2.0
 
 
 @dataclass(frozen=True, eq=False)
-class Offer:
+class Playable:
     """What may be played in a round.
 
     Attributes:
@@ -56,13 +56,13 @@ class Offer:
         return ahead.choose(rule, beta, seed, self.domain)
 
 
-def offer_in(belief: Belief, domain: Domain, rule: AcquisitionRule, fence: Fence) -> Offer:
+def playable_in(belief: Belief, domain: Domain, rule: AcquisitionRule, fence: Fence) -> Playable:
     """Return what may be played in a round's domain by a rule, within limits.
 
     Raises:
         InfeasibleError: if they leave nothing.
     """
-    return Offer(improving(belief, fenced(domain, fence), fence, rule), fence, domain)
+    return Playable(improving(belief, fenced(domain, fence), fence, rule), fence, domain)
 
 
 def fenced(domain: Domain, fence: Fence) -> Domain:

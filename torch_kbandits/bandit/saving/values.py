@@ -8,7 +8,7 @@ import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from torch_kbandits import acquisition, confidence, dictionaries, memory, priors, spaces
+from torch_kbandits import acquisition, confidence, dictionaries, memory, outcomes, priors, spaces
 from torch_kbandits.acquisition import AcquisitionRule
 from torch_kbandits.bandit import adaptation, batches
 from torch_kbandits.bandit.adaptation import MemoryChoice, RestartTrigger
@@ -33,6 +33,7 @@ from torch_kbandits.memory import Growth, Memory
 from torch_kbandits.observations import columns
 from torch_kbandits.observations.column_spec import ColumnSpec
 from torch_kbandits.observations.columns import Category, Number
+from torch_kbandits.outcomes import Limit, Outcome
 from torch_kbandits.priors import LearnedPrior, Prior, families
 from torch_kbandits.spaces import LinearConstraint, Parameter, ParameterSpace
 
@@ -47,16 +48,18 @@ _BASES = (
     families.Variant,
     Growth,
     InformationGain,
+    Limit,
     Memory,
     LearnedPrior,
     Number,
+    Outcome,
     Parameter,
     Prior,
     RestartTrigger,
     Width,
 )
 
-_MODULES = (acquisition, adaptation, batches, columns, confidence, dictionaries, memory, priors, spaces)
+_MODULES = (acquisition, adaptation, batches, columns, confidence, dictionaries, memory, outcomes, priors, spaces)
 
 #: The values of this package: dataclasses, each made again by its own constructor, which checks the fields.
 _VALUES: dict[str, type] = {each.__name__: each for each in (ColumnSpec, LinearConstraint, ParameterSpace)} | {

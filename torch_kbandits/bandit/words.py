@@ -1,0 +1,13 @@
+"""The words that every algorithm hands on to ``Bandit`` as they are."""
+
+from collections.abc import Sequence
+from typing import TypedDict
+
+from torch_kbandits.outcomes import Limit, Outcome
+
+
+class CommonWords(TypedDict, total=False):
+    """What may be said of a run whatever the algorithm; see ``Bandit``."""
+
+    outcomes: Sequence[str | Outcome]
+    constraints: Sequence[Limit]
