@@ -49,7 +49,9 @@ def _faded(noise, limit):
 
 
 def _last(times, number):
-    return np.arange(len(times)) >= len(times) - number
+    rank = np.empty(len(times), dtype=int)
+    rank[np.argsort(times, kind="stable")] = np.arange(len(times))
+    return rank >= len(times) - number
 
 
 MEMORIES = {

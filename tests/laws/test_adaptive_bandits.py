@@ -182,7 +182,7 @@ def test_without_a_memory_there_is_no_time():
     bandit = event_triggered(memory=SlidingWindow(5.0))
     bandit.tell(ARMS[:1], 0.1, time=3.0)
     with pytest.raises(InputError, match="backwards"):
-        bandit.tell(ARMS[:1], 50.0, time=2.0)
+        bandit.ask(time=2.0)
     assert bandit.num_since_restart == 1
 
 

@@ -168,7 +168,9 @@ def test_points_that_are_never_told_as_asked_are_said_once():
     bandit = make("igp-ucb", "box")
     for number in range(51):
         x = bandit.candidates.example + 0.01 * number
-        pending = Pending(torch.cat([bandit.pending, x]), (*bandit.pending_ids, number))
+        before = bandit._standing.ledger.pending
+        times = torch.zeros(len(before.ids) + 1, dtype=torch.float64)
+        pending = Pending(torch.cat([bandit.pending, x]), (*bandit.pending_ids, number), times)
         ledger = replace(bandit._standing.ledger, pending=pending)
         bandit._standing = replace(bandit._standing, ledger=ledger)
         if number == 49:
@@ -194,7 +196,7 @@ def test_the_model_and_the_recommendation(name):
     mean, variance = bandit._belief.moments(ARMS)
     assert difference(mean, posterior.mean.flatten()) < 1e-7
     assert difference(variance.clamp_min(1e-10), posterior.variance.flatten()) < 1e-7
-    X, Y, _, _, times, _ = bandit.history
+    X, Y, _, _, times, *_ = bandit.history
     noise = torch.full_like(Y, 0.05)
     if bandit.memory is not None:
         noise = bandit.memory.noise(times, float(bandit.round), 0.05)

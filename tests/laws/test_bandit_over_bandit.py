@@ -166,7 +166,7 @@ def test_memories_of_any_kind():
     for _ in range(8):
         play(bandit, 5)
         seen.add(type(bandit.memory))
-        X, Y, _, _, times, _ = bandit.history
+        X, Y, _, _, times, *_ = bandit.history
         noise = bandit.memory.noise(times, float(bandit.round), NOISE)
         kept = noise.isfinite()
         expected = oracles.exact(KERNEL, *dense(X[kept], Y[kept], noise[kept]), ARMS.numpy())

@@ -464,7 +464,7 @@ def test_a_state_of_another_configuration_is_refused(other, difference):
 def test_what_is_no_state_is_refused():
     with pytest.raises(StateMismatchError, match="it lacks"):
         bkb().load_state_dict({"weights": 1})
-    with pytest.raises(StateMismatchError, match="format 99 and this version reads 3"):
+    with pytest.raises(StateMismatchError, match="format 99 and this version reads 4"):
         bkb().load_state_dict(bkb().state_dict() | {"format": 99})
 
 

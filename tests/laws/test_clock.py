@@ -54,9 +54,11 @@ def test_times_of_all_kinds_are_the_same_times(way):
         assert bandit.history.times[-1] - bandit.history.times[0] == hour * hours
     assert difference(bandit._belief.moments(TESTED)[0], plain._belief.moments(TESTED)[0]) < 1e-12
     assert torch.equal(bandit.ask(2, time=read(12)), plain.ask(2, time=12.0))
-    for call in (bandit.ask, lambda time: bandit.tell(ARMS[:1], 0.5, time=time)):
-        with pytest.raises(InputError, match="Time must not go backwards: the latest was"):
-            call(time=read(11))
+    with pytest.raises(InputError, match="Time must not go backwards: the latest was"):
+        bandit.ask(time=read(11))
+    bandit.tell(ARMS[7:8], 0.5, time=read(8))  # of the past, and it does not move the present
+    plain.tell(ARMS[7:8], 0.5, time=8.0)
+    assert bandit.history.times[-1] - bandit.history.times[0] == hour * 8
     bandit.ask(time=read(12))
     state = bandit.state_dict()
     twin, replayed = make(SlidingWindow(5.5 * hour)), make(SlidingWindow(5.5 * hour))
@@ -154,7 +156,8 @@ def test_looking_decides_no_kind():
 )  # fmt: skip
 def test_what_is_no_time_is_refused(time):
     bandit = make("window")
-    for call in (bandit.ask, bandit.acquisition, lambda time: bandit.tell(ARMS[:1], 0.5, time=time)):
+    tells = [lambda time: bandit.tell(ARMS[:2], [0.5, 0.6], time=time)]
+    for call in (bandit.ask, bandit.acquisition, *tells):
         with pytest.raises(InputError, match="time"):
             call(time=time)
     assert bandit.state_dict()["clock"] == {"now": -math.inf, "kind": None}

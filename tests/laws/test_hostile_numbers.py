@@ -32,6 +32,7 @@ X = data(6, 2)[0]
 NUMBERS = {
     "accuracy": 0.5,
     "action_dim": 2,
+    "after": 2.0,
     "batch_threshold": 2.0,
     "best_mean": 1.0,
     "bound": 2.0,
@@ -48,6 +49,7 @@ NUMBERS = {
     "dimension": 2,
     "discount": 0.5,
     "discretization_size": 32,
+    "expire_after": 2.0,
     "exploration": 0.25,
     "factor": 0.5,
     "failure_probability": 0.25,

@@ -630,7 +630,7 @@ def test_a_failed_tell_changes_nothing(case):
     if bandit.batches is None:
         with pytest.raises(NumericalError):
             bandit.tell(X, huge, **words)
-    for bad in ({"time": -100.0}, {"time": "noon"}, {"time": math.nan}):
+    for bad in ({"time": [0.0, 1.0]}, {"time": "noon"}, {"time": math.nan}):
         with pytest.raises(InputError):
             bandit.tell(X[:1], 0.5, **(words | bad))
     assert agree(outcome(bandit), outcome(twin))
@@ -645,10 +645,11 @@ def test_a_failed_replay_leaves_the_bandit_empty():
     history = bandit.history
     for bad, words in (
         (history._replace(times=None), "needs times"),
-        (history._replace(times=history.times.flip(0)), "not decrease"),
         (history._replace(times=history.times[:3]), "a time for each"),
         (history._replace(times=history.times * math.nan), "finite"),
-        (history._replace(rounds=torch.zeros(6, dtype=torch.long)), "one time"),
+        (history._replace(times=history.times + 0.1), "played before or when"),
+        (history._replace(told_at=history.told_at.flip(0)), "must not decrease"),
+        (history._replace(rounds=torch.zeros(6, dtype=torch.long)), "one for each round"),
         (history._replace(Y=history.Y * math.inf), "finite"),
     ):
         twin = make("window")
@@ -769,7 +770,10 @@ def test_states_do_not_mix():
     for broken, words in (
         ({"history": {**state["history"], "times": None}}, "needs times"),
         ({"history": {**state["history"], "times": state["history"]["times"][:2]}}, "a time for each"),
-        ({"history": {**state["history"], "times": state["history"]["times"].flip(0)}}, "not decrease"),
+        ({"history": {**state["history"], "times": state["history"]["times"] + 50.0}}, "played before or when"),
+        ({"history": {**state["history"], "told_at": state["history"]["told_at"] + 50.0}}, "before what was told"),
+        ({"history": {**state["history"], "told_at": None}}, "needs times"),
+        ({"pending_times": torch.zeros(1, dtype=DOUBLE)}, "ascending number for each of the 0"),
         ({"history": {**state["history"], "times": "then"}}, "damaged"),
         ({"clock": {"now": -math.inf, "kind": None}}, "before what was told"),
         ({"clock": {"now": math.nan, "kind": "numbers"}}, "before what was told"),

@@ -252,7 +252,7 @@ def test_what_is_known_of_everything_is_what_a_bandit_without_stages_knows(poste
     """Also its dictionary: stages draw from addresses of their own."""
     bandit = make(posterior=posterior, memory="window")
     plain = make(posterior=posterior, memory="window", acquisition=UpperConfidenceRule())
-    X, Y, rounds, _, times, _ = played(bandit, 15)
+    X, Y, rounds, _, times, *_ = played(bandit, 15)
     bandit.forget()
     plain.replay(History(X, Y, rounds, None, times))
     assert torch.equal(bandit.inducing_points, plain.inducing_points)

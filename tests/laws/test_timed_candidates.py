@@ -243,10 +243,13 @@ def test_points_are_known_again_whenever_they_are_told():
     bandit.forget(x[1:2])
     assert torch.equal(bandit.pending[:, 1:], torch.cat([x[2:], ARMS[-1:]]))
     assert bandit.pending[:, 0].tolist() == [0.0, 1.0]
-    # By its number it is told as asked.
-    bandit.tell(ids=number, y=1.0, time=3.0)
-    assert bandit.history.X[-1, 0] == 1.0
-    assert bandit.history.times[-1] == 3.0
+    # It is of the time at which it was asked for, unless another is given.
+    bandit.tell(ids=number, y=1.0)
+    assert bandit.history.X[-1, 0] == bandit.history.times[-1] == 1.0
+    assert bandit.now == 2.0
+    bandit.tell(x[2:], 1.0, time=0.5)
+    assert bandit.history.X[-1, 0] == bandit.history.times[-1] == 0.5
+    assert bandit.now == 2.0
 
 
 @pytest.mark.one_in(2)

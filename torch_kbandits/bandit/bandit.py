@@ -29,6 +29,7 @@ from torch_kbandits.bandit.learning import (
     restored,
     settled,
     state_of,
+    without_expired,
 )
 from torch_kbandits.bandit.limits import fence_of
 from torch_kbandits.bandit.pieces import FIRST_REWARDS, Hypothesis, Pieces, warn_of_clipping
@@ -54,6 +55,7 @@ from torch_kbandits.memory import Memory
 from torch_kbandits.models import DictionaryQuality, NystromGP, OnlineGP, dictionary_quality
 from torch_kbandits.numerics.random import generator_for, seed_for
 from torch_kbandits.numerics.shallow import shallow_copy
+from torch_kbandits.observations.expiry import Expiry, expiry_of
 from torch_kbandits.observations.ledger import History, Ledger, check_rounds, replayed_rounds, rewards
 from torch_kbandits.observations.measured import measured
 from torch_kbandits.outcomes import Limit, Outcome
@@ -111,11 +113,15 @@ class Bandit(Undisturbed):
         outcomes: what is measured of a play beside its reward: names, or ``Outcome``s with a prior and a memory. There
             is a posterior of each.
         constraints: limits on outcomes, ``AtMost("temperature", 80.0)`` or ``AtLeast(...)``; see ``Limit``.
+        expire_after: points that are pending for so long are given up at the next call that asks or tells, as if they
+            had been forgotten: a number above 0 in the units of time, rounds where there is none, or an ``Expiry``;
+            None for never. Rewards that come after all are told by x with their ``time=``.
 
     A ``TheoryWarning`` says once, here, which hypotheses of the width's theorem these pieces break; see ``guarantee``.
 
     With a memory, or a mean that depends on it, there is a time. Unless ``ask`` and ``tell`` are given times, it is the
-    round, counted from 0: a reward has that of the round in which it is told.
+    round, counted from 0. A reward has the time at which its point was asked for, whenever it is told; that of a point
+    that was not asked for is the present.
 
     All that is known is one value, which a call that succeeds replaces: after an error or an interrupt it is as it was.
 
@@ -151,6 +157,7 @@ class Bandit(Undisturbed):
         noise_scale: float | None = None,
         outcomes: Sequence[str | Outcome] = (),
         constraints: Sequence[Limit] = (),
+        expire_after: float | Expiry | None = None,
     ) -> None:
         rule = UpperConfidenceRule() if acquisition is None else acquisition
         self._pieces = Pieces(
@@ -170,6 +177,7 @@ class Bandit(Undisturbed):
             noise_scale,
             outcomes,
             constraints,
+            expiry_of(expire_after),
         )
         self.candidates = self._pieces.candidates
         self.dictionary = dictionary
@@ -229,7 +237,7 @@ class Bandit(Undisturbed):
 
         They are pending until they are told, in any order: later points are chosen as if those had returned their
         posterior mean. So ``ask(5)`` gives the points that ``ask(3)`` and then ``ask(2)`` give. A point whose
-        evaluation failed is dropped by ``forget``.
+        evaluation failed is dropped by ``forget``. The time of this call is that of their rewards.
 
         Args:
             q: number of points; None for as many as the batch rule allows, at least one and at most 10,000 at a time.
@@ -253,7 +261,7 @@ class Bandit(Undisturbed):
         offer = self._offer(standing, domain, self._rule_in(standing))
         known, batches = self._ahead_of(standing), self._pieces.filled
         if q is None:
-            batches.require_open(known, len(self.pending_ids))
+            batches.require_open(known, len(standing.ledger.pending.ids))
         ahead, before = shallow_copy(known), len(known.pending)
         size, choose = before + (_LARGEST_BATCH if q is None else q), self._chooser(standing, ahead, offer)
         batches.fill(ahead, size, choose, until_complete=q is None)
@@ -262,7 +270,7 @@ class Bandit(Undisturbed):
         if not remember:
             return actions
         stages = ahead.stages
-        ledger = standing.ledger.with_asked(X, None if stages is None else stages[before:])
+        ledger = standing.ledger.with_asked(X, standing.now, None if stages is None else stages[before:])
         self._become(replace(standing, ledger=ledger), ahead)
         self._visited_share = ahead.visited_share
         return Asked(actions, ledger.pending.ids[-len(X) :]) if return_ids else actions
@@ -282,8 +290,8 @@ class Bandit(Undisturbed):
         """
         clock = self._standing.clock.moved_to(time, self._standing.round)
         X = self.candidates.points(x, context, clock.now).detach().clone()
-        standing = self._standing.at(clock)
-        ledger = standing.ledger.with_asked(X)
+        standing = without_expired(self._pieces, self._standing.at(clock))
+        ledger = standing.ledger.with_asked(X, standing.now)
         self._become(replace(standing, ledger=ledger))
         return ledger.pending.ids[len(ledger.pending.ids) - len(X) :]
 
@@ -298,7 +306,10 @@ class Bandit(Undisturbed):
         outcomes: Mapping[str, Any] | None = None,
         failed: bool = False,
     ) -> None:
-        """Learn rewards; the points need not have been asked for, nor be told in the order asked.
+        """Learn rewards; the points need not have been asked for, nor be told in the order asked, nor soon.
+
+        A reward that comes late counts as one of the time at which its point was played: its age is counted from then.
+        What is believed is as if all had been told in the order played.
 
         With a batch rule rewards are kept aside until the points told make a complete batch. Logged data can go in
         first, in one call: then leverage scores are those given all of it, so that the dictionary is about as large as
@@ -309,7 +320,9 @@ class Bandit(Undisturbed):
             y: rewards (q,) or (q, 1), or one, (), if q = 1: any real numbers, arrays, lists or tensors of them, of any
                 real dtype and on any device. They are converted to the dtype and device of the candidates.
             context: with contexts, that of the actions, (c,), or one for each, (q, c).
-            time: when the rewards were observed, not before any time given earlier; that of the last ``ask`` without.
+            time: when the points were played, one for all or one for each, (q,): numbers or dates, as a list, an array
+                or a tensor, or of pandas. They may lie before the present or after it, which then moves. None: the time
+                of their ``ask`` for points that are pending; for others the present, that of the last ``ask``.
             ids: instead of x and context, the numbers that ``ask(return_ids=True)`` returned with the points.
             outcomes: what else was measured: for each name that is declared a number, or one for each point; None, NaN
                 or no name where it was not.
@@ -328,25 +341,28 @@ class Bandit(Undisturbed):
                 if y is None
                 else "A play that failed has no reward: leave out y, or failed=True."
             )
-        ledger, clock = self._standing.ledger, self._standing.clock.at_reward(time, self._standing.round)
+        standing = without_expired(self._pieces, self._standing)
+        ledger, asked = standing.ledger, standing.ledger.pending
         if ids is None:
-            X = self.candidates.points(x, context, clock.now).detach().clone()
-            asked = ledger.pending
-            pending, stages = asked.without(X, self._pieces.own_columns), asked.stages_of(X)
-            if not self._warned_of_stale_points:
-                self._warned_of_stale_points = asked.warn_if_stale(pending, stacklevel=4)
+            X = self.candidates.points(x, context, 0.0).detach().clone()
+            rows = asked.rows_of(X, self._pieces.own_columns)
         else:
             if x is not None or context is not None:
                 raise InputError("Give either x (and its context) or ids, not both: an id stands for its point.")
-            numbers, pending = ledger.pending_ids(ids), ledger.pending
-            X, stages = pending.at_ids(numbers), pending.stages_at(numbers)
-            pending = pending.without_ids(numbers)
+            rows = asked.rows_at(ledger.pending_ids(ids, self._expires))
+            X = asked.points[rows]
+        pending = asked.without_rows(rows)
+        clock, times = standing.clock.at_rewards(time, standing.round, asked.times_of(rows))
+        if times is not None and self._pieces.own_columns:
+            X[:, 0] = times
         Y = X.new_full((len(X),), torch.nan) if failed else rewards(y, X).detach().clone()
         columns = measured(outcomes, self.outcomes, X) if outcomes is not None or self._pieces.declared else None
-        told = Round(clock, X, Y, stages, columns)
+        told = Round(clock, X, Y, asked.stages_of(rows), columns, times)
+        if ids is None and not self._warned_of_stale_points:
+            self._warned_of_stale_points = asked.warn_if_stale(pending, stacklevel=4)
         # What learns shares buffers with the lookahead, and writes to them.
-        ahead, self._outlook = self._known_ahead(self._standing), None
-        after = learned(self._pieces, self._standing, told, pending, ahead)
+        ahead, self._outlook = self._known_ahead(standing), None
+        after = learned(self._pieces, standing, told, pending, ahead)
         if ledger.num_told < FIRST_REWARDS <= after.ledger.num_told:
             self._pieces.warn_of_far_rewards(after.ledger.told_since(0), after.told.kernel_bound(), 4)
         # A batch of which all is told and nothing learned stays what it was.
@@ -374,7 +390,7 @@ class Bandit(Undisturbed):
         if ids is not None:
             if x is not None or context is not None:
                 raise InputError("Give either x (and its context) or ids, not both: an id stands for its point.")
-            remaining = pending.without_ids(standing.ledger.pending_ids(ids))
+            remaining = pending.without_ids(standing.ledger.pending_ids(ids, self._expires))
         elif x is None and context is None:
             remaining = pending.without(pending.points)
         else:
@@ -436,13 +452,14 @@ class Bandit(Undisturbed):
         """Return which hypotheses of the width's theorem hold, fail or are unknown; printed, it is a table.
 
         What only you can know, such as ‖f‖ <= B, is unknown. So is whether a dictionary is accurate where its rule
-        promises nothing: ``check`` measures it as it is now.
+        promises nothing: ``check`` measures it as it is now. Without a batch rule it is about the next choice: what is
+        pending makes variances smaller and means no better, see ``pending_ratio``.
 
         Args:
             check: whether to measure the dictionary; see ``dictionary_quality``. Nothing is measured of an exact
                 posterior, or before any reward that counts.
 
-        Cost: nothing, or that of ``dictionary_quality``.
+        Cost: that of ``pending_ratio``, and of ``dictionary_quality`` if it is measured.
         """
         standing, quality = self._standing, None
         if check and self.dictionary is not None and standing.belief.num_observations:
@@ -450,10 +467,34 @@ class Bandit(Undisturbed):
         return self._pieces.guarantee(
             self._hypothesis,
             standing.ledger.num_told,
+            pending_ratio=self.pending_ratio() if self.batches is None else 1.0,
             was_restarted=standing.ledger.num_forgotten > 0,
             learns_residual=standing.belief.learns_residual,
             quality=quality,
         )
+
+    def pending_ratio(self) -> float:
+        """Return by how much what is asked and not learned yet makes variances smaller, at least 1.
+
+        It is as if each pending point had returned its posterior mean: σ shrinks and μ stays. A band that is right for
+        what was learned is right for the next choice if β is multiplied by the root of this ratio. So
+        ``ScaledWidth(width, C**0.5)`` keeps its theorem in a loop that asks only while this is at most C.
+
+        On arms that stay it is the largest ratio over them. Elsewhere it is 1 + Σ_s σ²(x_s)/λ over such points, at
+        least the ratio at every point if the posterior is exact, and at most the exp(2 C) of GP-BUCB, for which C is
+        their information gain: det(I + M) >= 1 + Tr M. A dictionary, which pending points join, is outside both proofs.
+
+        Source: Calandriello et al., ICML 2020, BBKB, for the sum; Desautels, Krause and Burdick, JMLR 2014.
+
+        Cost: that of choosing one more point, O(A) on arms; nothing if nothing is pending.
+        """
+        standing = self._standing
+        if not len(standing.ledger.outstanding):
+            return 1.0
+        ahead = self._ahead_of(standing)
+        is_listed = self.candidates.is_lasting and self.candidates.is_finite
+        ratio = ahead.variance_ratio() if is_listed else 1.0 + ahead.pending_scores().sum()
+        return max(1.0, float(ratio))
 
     def dictionary_quality(
         self, X: Tensor | None = None, *, num_points: int = 1000, max_reference: int = 2000
@@ -541,8 +582,7 @@ class Bandit(Undisturbed):
 
         It is minus infinity before the first time.
         """
-        standing = self._standing
-        return float(standing.round) if standing.ledger.told[0].times is None else standing.clock.now
+        return self._standing.now
 
     @property
     def pending(self) -> Tensor:
@@ -553,6 +593,11 @@ class Bandit(Undisturbed):
     def pending_ids(self) -> tuple[int, ...]:
         """The ids of the points asked for and not yet told, in the order asked."""
         return self._standing.ledger.pending.ids
+
+    @property
+    def pending_ages(self) -> Tensor:
+        """How long ago each pending point was asked for, (k,), in the units of ``now`` and in double precision."""
+        return self._standing.now - self._standing.ledger.pending.times
 
     @property
     def inducing_points(self) -> Tensor:
@@ -639,7 +684,8 @@ class Bandit(Undisturbed):
     def restart(self) -> None:
         """Forget all that was told so far, as where the function has become another; points stay pending.
 
-        The history keeps it. The next choice is from the prior. Rewards of points pending that are told later count.
+        The history keeps it. The next choice is from the prior. Rewards of points pending that are told later count:
+        ``forget`` those that were played on the function that was.
         """
         self._become(restarted(self._pieces, self._standing))
 
@@ -725,7 +771,9 @@ class Bandit(Undisturbed):
 
         The bandit then chooses as the recorded one would, if its configuration and seed are the same. Where that was
         restarted, only if this one is too: a history does not say when. Nor does it say of what kind its times are:
-        give the next ones as before.
+        give the next ones as before. Times at which rewards were told, if they are the numbers of the rounds, are taken
+        for rounds. A history without them, as of a log, is told as if each reward had come when its point was played,
+        or when one before it was that was played later.
 
         Cost: that of telling it. Of a prior that is learned only the last fit is made, unless the others decided
         something: when to restart, when a batch was complete, which memory was in force.
@@ -736,8 +784,9 @@ class Bandit(Undisturbed):
         check_rounds(history)
         if self.round:
             raise InputError(f"replay needs a bandit that was told nothing; this one was told {self.round} round(s).")
-        clocks = self._standing.clock.replayed(history.times, history.rounds)
-        told = replayed_rounds(history, self.candidates.example, self._pieces.num_stages, len(self.outcomes))
+        clocks = self._standing.clock.replayed(history.times, history.told_at, history.rounds)
+        example, numbers = self.candidates.example, (self._pieces.num_stages, len(self.outcomes))
+        told = replayed_rounds(history, example, *numbers, timed=self._pieces.has_clock)
         rounds = [Round(clock, *each) for clock, each in zip(clocks, told, strict=True)]
         standing = replayed(self._pieces, self._standing, rounds)
         self._warn_of_fits(standing, 5)
@@ -757,6 +806,12 @@ class Bandit(Undisturbed):
         return self._pieces.in_force(self._standing.hypothesis, self._standing.told)
 
     @property
+    def _expires(self) -> str | None:
+        """What becomes of points that are pending for too long, for messages; None where they wait for ever."""
+        expiry = self._pieces.expire_after
+        return None if expiry is None else str(expiry)
+
+    @property
     def _belief(self) -> Belief:
         """The posterior of what counts now."""
         return self._standing.belief
@@ -765,7 +820,7 @@ class Bandit(Undisturbed):
         """Return what is known at a time, and what may be played then; who gives advice is asked if not done yet."""
         clock = self._standing.clock.moved_to(time, self._standing.round)
         domain = self.candidates.in_round(context, candidates, clock.now)
-        standing = self._standing.at(clock)
+        standing = without_expired(self._pieces, self._standing.at(clock))
         if self._pieces.advice is None:
             return standing, domain
         answers = consulted(self._pieces, standing)

@@ -62,6 +62,11 @@ class Standing:
         same = clock is self.clock and told is self.told and all(map(is_, outcomes, self.outcomes))
         return self if same else replace(self, clock=clock, told=told, outcomes=outcomes)
 
+    @property
+    def now(self) -> float:
+        """The present time, minus infinity before the first; the round where there is no clock."""
+        return self.clock.now if self.clock.matters else float(self.round)
+
     @cached_property
     def belief(self) -> Belief:
         """The posterior of what counts now: of rewards, and of what an expert said at this time."""
@@ -103,11 +108,12 @@ class Round(NamedTuple):
     """What was told at once.
 
     Attributes:
-        clock: when the rewards were made.
+        clock: once it was told.
         X: points, (q, d).
         Y: rewards, (q,); NaN of a play that failed.
         stages: that chose the points, (q,); None where there are none.
         outcomes: what else was measured, (q, k), NaN where it was not; None where no outcome is declared.
+        times: at which the points were played, (q,); None where there is no clock.
     """
 
     clock: Clock
@@ -115,6 +121,7 @@ class Round(NamedTuple):
     Y: Tensor
     stages: Tensor | None
     outcomes: Tensor | None = None
+    times: Tensor | None = None
 
 
 def before_any(pieces: Pieces) -> Standing:
@@ -126,6 +133,15 @@ def before_any(pieces: Pieces) -> Standing:
     hypothesis = _hypothesis_after(pieces, pieces.hypothesis, ())
     outcomes = tuple(map(before_any, pieces.of_outcomes))
     return Standing(ledger, pieces.clock, pieces.belief(hypothesis), hypothesis, outcomes=outcomes)
+
+
+def without_expired(pieces: Pieces, standing: Standing) -> Standing:
+    """Return what is known once points that are pending for too long are given up."""
+    expiry, pending = pieces.expire_after, standing.ledger.pending
+    rows = [] if expiry is None else expiry.rows(pending, standing.now)
+    if not rows:
+        return standing
+    return replace(standing, ledger=replace(standing.ledger, pending=pending.without_rows(rows)))
 
 
 def restarted(pieces: Pieces, standing: Standing) -> Standing:
@@ -163,8 +179,8 @@ def own_round(pieces: Pieces, own: Pieces, told: Round, number: int) -> Round | 
     there = Y.isfinite()
     if not bool(there.any()):
         return None
-    clock = told.clock if own.has_clock else own.clock
-    return Round(clock, pieces.as_in(own, told.X[there]), Y[there], None)
+    clock, times = (told.clock, cast(Tensor, told.times)[there]) if own.has_clock else (own.clock, None)
+    return Round(clock, pieces.as_in(own, told.X[there]), Y[there], None, None, times)
 
 
 def _with_rewards(
@@ -201,7 +217,8 @@ def _with_rewards(
 
 def _as_told(standing: Standing, new: Round) -> History:
     rounds = torch.full((len(new.X),), standing.round, device=new.X.device)
-    return History(new.X, new.Y, rounds, new.stages, new.clock.stamps(new.X), new.outcomes)
+    told_at = None if new.times is None else torch.full_like(new.times, new.clock.now)
+    return History(new.X, new.Y, rounds, new.stages, new.times, new.outcomes, told_at)
 
 
 def _noted(standing: Standing, told: History, held: tuple[History, ...], pending: Pending, clock: Clock) -> Standing:
@@ -286,8 +303,10 @@ def _restored_outcome(pieces: Pieces, own: Pieces, saved: SavedState, place: int
     history, part = saved.history, saved.outcomes[place]
     Y = cast(Tensor, history.outcomes)[:, place]
     there = Y.isfinite()
-    times = history.times[there] if own.has_clock and history.times is not None else None
-    told = History(pieces.as_in(own, history.X[there]), Y[there], history.rounds[there], None, times)
+    times, told_at = (
+        part[there] if own.has_clock and part is not None else None for part in (history.times, history.told_at)
+    )
+    told = History(pieces.as_in(own, history.X[there]), Y[there], history.rounds[there], times=times, told_at=told_at)
     forgotten, none = int(there[: saved.num_forgotten].sum()), Ledger.empty(own.candidates.example).pending
     fitted = None
     if own.learning is not None:
@@ -319,6 +338,7 @@ def state_of(config: dict[str, Any], standing: Standing, pieces: Pieces) -> dict
         **_dictionary_of(told),
         "pending": ledger.pending.points.clone(),
         "pending_ids": list(ledger.pending.ids),
+        "pending_times": ledger.pending.times.clone(),
         "pending_stages": ledger.pending.stages,
         "num_asked": ledger.num_asked,
         "num_learned": ledger.num_learned,

@@ -30,10 +30,12 @@ from torch_kbandits.dictionaries import DictionaryRule
 from torch_kbandits.errors import InputError, KernelBanditWarning, TheoryWarning
 from torch_kbandits.kernels import ForgettingKernel, SpaceTimeKernel
 from torch_kbandits.memory import KeepAll, Memory
+from torch_kbandits.memory.windows import Latest
 from torch_kbandits.models import DictionaryQuality
 from torch_kbandits.numerics.gram import check_kernel, prior_mean, prior_variance
 from torch_kbandits.numerics.random import generator_for
 from torch_kbandits.observations.clock import Clock
+from torch_kbandits.observations.expiry import Expiry, expiry_of
 from torch_kbandits.observations.ledger import History
 from torch_kbandits.outcomes import KnownSafe, Limit, Outcome, declared, listed
 from torch_kbandits.priors import Family, LearnedPrior, Prior, given_prior
@@ -46,7 +48,10 @@ _FLOAT32_REGULARIZATION = 1e-4
 FIRST_REWARDS, _FAR = 3, 10.0
 
 #: Words that files have only where they say something: those of version 0.1.0 have them so.
-_ADDED_LAST = ("trigger", "memories", "advice", "mean", "family", "theory", "noise_scale", "outcomes", "constraints")
+_ADDED_LAST = (
+    *("trigger", "memories", "advice", "mean", "family", "theory", "noise_scale", "outcomes", "constraints"),
+    "expire_after",
+)
 
 
 class Batches(NamedTuple):
@@ -165,6 +170,7 @@ class Pieces:
         noise_scale: R, where it is known and not part of the width.
         outcomes: what is measured beside rewards, by names or as ``Outcome``s.
         constraints: limits on outcomes.
+        expire_after: at which age points that are pending are given up, as an ``Expiry`` or a number; None for never.
 
     Attributes:
         start: the prior before any reward.
@@ -194,6 +200,7 @@ class Pieces:
     noise_scale: float | None = None
     outcomes: Sequence[str | Outcome] = ()
     constraints: Sequence[Limit] = ()
+    expire_after: Expiry | None = None
     start: Prior = field(init=False)
     hypothesis: Hypothesis = field(init=False)
     hypotheses: tuple[Hypothesis, ...] = field(init=False)
@@ -236,6 +243,7 @@ class Pieces:
         if self.theory is not None:
             checks.instance("theory", self.theory, TheoremWidth, "a theorem's width such as SelfNormalizedWidth")
         checks.keep(self, noise_scale=checks.optional(checks.positive))
+        object.__setattr__(self, "expire_after", expiry_of(self.expire_after))
         if self.batches is not None:
             checks.instance("batches", self.batches, BatchRule, "a rule such as GlobalBatchRule(2.0)")
             if self.batches.repeats_points and not self.candidates.is_lasting:
@@ -400,11 +408,11 @@ class Pieces:
             parts, width = tuple(map(self._belief_under, self.hypotheses)), cast(Width, self.width)
             return EnsembleBelief(parts, self.family.rule, width, keeps_all=not self._all_memories)
         num_stages, memory = self.acquisition.num_stages, hypothesis.memory
-        by_number = memory.by_number if memory is not None and num_stages else None
-        under = replace(hypothesis, memory=by_number or memory)
+        num_latest = memory.num_latest if memory is not None and num_stages else None
+        under = hypothesis if num_latest is None else replace(hypothesis, memory=Latest())
         belief, *stages = (self._belief_under(under) for _ in range(1 + num_stages))
         if stages:
-            belief = StagedBelief(belief, tuple(stages), by_number=by_number is not None)
+            belief = StagedBelief(belief, tuple(stages), num_latest=num_latest)
         if self.advice is not None and not isinstance(belief, Advised):
             raise InputError(
                 "An expert's answers count at one time only, so they need a memory, and a rule that does not choose "
@@ -513,6 +521,7 @@ class Pieces:
             describe_value("family", self.family, config)
         names = ["acquisition", "batches", "dictionary", "width"]
         names += ["memory"] if self.memories is None else []  # which one is in force is state
+        names += [] if self.expire_after is None else ["expire_after"]
         names += ["memories", "trigger"] if self.memories is not None or self.trigger is not None else []
         for name in names:
             describe_value(name, getattr(self, name), config)
@@ -550,6 +559,7 @@ class Pieces:
         hypothesis: Hypothesis,
         num_rewards: int = 0,
         *,
+        pending_ratio: float = 1.0,
         was_restarted: bool = False,
         learns_residual: bool = False,
         quality: DictionaryQuality | None = None,
@@ -559,6 +569,7 @@ class Pieces:
         Args:
             hypothesis: what is taken for true now.
             num_rewards: how many were told.
+            pending_ratio: by how much points that are pending make variances smaller, for bandits without a batch rule.
             was_restarted: whether something was forgotten by a restart.
             learns_residual: whether the dictionary is full, so that variances are not the DTC ones.
             quality: of the dictionary, if it was measured.
@@ -575,7 +586,7 @@ class Pieces:
             dictionary=self.dictionary,
             forgetting=" and ".join(name for name, forgets in kinds.items() if forgets) or None,
             prior="fitted" if self._learns_units else "given" if self.family is None else "one of several",
-            ratio=1.0 if self.batches is None else self.batches.largest_ratio,
+            ratio=pending_ratio if self.batches is None else self.batches.largest_ratio,
             num_arms=math.inf if not arms.is_finite else None if source is None else len(source),
             is_staged=self.acquisition.num_stages > 0,
             quality=quality,

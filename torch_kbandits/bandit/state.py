@@ -25,7 +25,7 @@ from torch_kbandits.priors import Prior, PriorMean
 from torch_kbandits.priors.learned import LastFit
 
 #: Version of the layout of ``Bandit.state_dict``.
-STATE_FORMAT = 3
+STATE_FORMAT = 4
 
 #: Letters of a setting that the message of an error shows.
 _LONGEST_SETTING = 200
@@ -85,6 +85,7 @@ _PARTS: dict[str, tuple[type, ...]] = {
     **_DICTIONARY,
     "pending": (Tensor,),
     "pending_ids": (list, tuple),
+    "pending_times": (Tensor,),
     "num_asked": (int,),
     "num_learned": (int,),
 }
@@ -113,7 +114,9 @@ _ANSWER: dict[str, tuple[type, ...]] = {
     "variance": (Tensor,),
 }
 _COLUMNS: dict[str, tuple[type, ...]] = {"X": (Tensor,), "Y": (Tensor,), "rounds": (Tensor,)}
-_OTHER_COLUMNS: dict[str, tuple[type, ...]] = dict.fromkeys(("stages", "times", "outcomes"), (Tensor, type(None)))
+_OTHER_COLUMNS: dict[str, tuple[type, ...]] = dict.fromkeys(
+    ("stages", "times", "outcomes", "told_at"), (Tensor, type(None))
+)
 
 
 def check_format(state: Mapping[str, Any]) -> None:
@@ -257,6 +260,7 @@ def saved_state(
         if len(parts) != num_outcomes:
             raise InputError(f"there are {num_outcomes} outcomes, and dictionaries of {len(parts)}.")
         pending = _saved_points("pending points", state["pending"], example)
+        pending_times = _saved_times(state["pending_times"], pending)
         ids, num_asked = tuple(int(number) for number in state["pending_ids"]), int(state["num_asked"])
         num_learned = int(state["num_learned"])
         check_rounds(saved)
@@ -273,10 +277,10 @@ def saved_state(
         clock = Clock(**(state.get("clock", {}) if timed else {}), matters=timed)
         if not 0 <= num_forgotten <= num_learned:
             raise InputError(f"{num_forgotten} rewards were forgotten of {num_learned} learned.")
-        if timed != (saved.times is not None):
+        if not timed == (saved.times is not None) == (saved.told_at is not None):
             raise InputError("the history of a bandit with a memory needs times, and of one without has none.")
-        if saved.times is not None:
-            clock.check(saved.times)
+        if saved.told_at is not None:
+            clock.check(torch.cat([saved.told_at.to(pending_times), pending_times]))
         counting = slice(num_forgotten, num_learned)
         dictionaries = [_saved_dictionary(state, example, num_learned - num_forgotten, timed=timed)]
         for stage, part in enumerate([] if exact else _saved_stages(state, num_stages), 1):
@@ -287,9 +291,12 @@ def saved_state(
             raise InputError(f"{len(pending)} points are pending and their ids are {ids}, of {num_asked} asked for.")
     except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
         raise StateMismatchError(f"The state is damaged: {error}") from error
-    times = None if saved.times is None else saved.times.to(example.device, torch.float64, copy=True)
-    history = History(X.clone(), Y.clone(), saved.rounds.to(example.device).clone(), stages, times, outcomes)
-    outstanding = Pending(pending.clone(), ids, pending_stages)
+    times, told_at = (
+        None if part is None else part.to(example.device, torch.float64, copy=True)
+        for part in (saved.times, saved.told_at)
+    )
+    history = History(X.clone(), Y.clone(), saved.rounds.to(example.device).clone(), stages, times, outcomes, told_at)
+    outstanding = Pending(pending.clone(), ids, pending_times, pending_stages)
     numbers = num_asked, num_learned, num_forgotten
     return SavedState(history, tuple(dictionaries), outstanding, *numbers, clock, sums, parts)
 
@@ -419,6 +426,17 @@ def _saved_dictionary(part: Mapping[str, Any], example: Tensor, number: int, *, 
                 f"got {checks.describe(weights)}."
             )
     return Selection(points, points.new_ones(len(points)), None, weights)
+
+
+def _saved_times(times: Tensor, points: Tensor) -> Tensor:
+    """Return when points (k, d) were asked for, (k,)."""
+    times = checks.finite("the times of pending points", checks.floating_tensor("the times of pending points", times))
+    if times.shape != points.shape[:1] or bool((times.diff() < 0).any()):
+        raise InputError(
+            f"the times of pending points must be an ascending number for each of the {len(points)}, got "
+            f"{checks.describe(times)}."
+        )
+    return times.to(points.device, torch.float64, copy=True)
 
 
 def _saved_points(name: str, points: Tensor, example: Tensor) -> Tensor:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import TypedDict
 
+from torch_kbandits.observations.expiry import Expiry
 from torch_kbandits.outcomes import Limit, Outcome
 
 
@@ -11,3 +12,4 @@ class CommonWords(TypedDict, total=False):
 
     outcomes: Sequence[str | Outcome]
     constraints: Sequence[Limit]
+    expire_after: float | Expiry | None

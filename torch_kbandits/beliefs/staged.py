@@ -11,6 +11,7 @@ from torch_kbandits.acquisition import AcquisitionRule, Domain, StagedRule
 from torch_kbandits.beliefs.base import Belief, BeliefOf, Lookahead, Offered
 from torch_kbandits.beliefs.joint_lookahead import best_of
 from torch_kbandits.dictionaries import DictionaryRule, Selection
+from torch_kbandits.memory.windows import is_latest
 from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.numerics.random import generator_for
 from torch_kbandits.numerics.shallow import shallow_copy
@@ -27,17 +28,18 @@ class StagedBelief(BeliefOf):
     Args:
         everything: the belief of everything told, before any reward.
         stages: those of the stages, before any reward.
-        by_number: whether their memory goes by the number of a reward, counted from 0 over all that is told, and not by
-            its time.
+        num_latest: how many of the latest rewards of all stages count, which none can tell from its own; then the
+            memory of each is ``Latest``, and its time the number of its own among them. None where times decide.
 
     Cost of a reward: that of everything, and that of its stage.
     """
 
-    def __init__(self, everything: Belief, stages: tuple[Belief, ...], *, by_number: bool = False) -> None:
+    def __init__(self, everything: Belief, stages: tuple[Belief, ...], *, num_latest: int | None = None) -> None:
         example, level = everything.inducing_points, float(everything.regularization)
         super().__init__(example, everything.kernel, level, exact=everything.exact, mean=everything.prior_mean)
         self.everything, self.stage_beliefs = everything, stages
-        self._by_number, self._number = by_number, 0
+        self._num_latest = num_latest
+        self._latest: tuple[Tensor, Tensor] | None = None  # when they were played and in which stages, each (l,)
 
     @property
     def posterior(self) -> Belief:
@@ -68,12 +70,13 @@ class StagedBelief(BeliefOf):
 
         Everything told gets the dictionary that it has without stages; each stage draws from an address of its own.
         """
-        numbered, parts = self._numbered(told)
+        latest = self._latest_after(told)
+        parts = self._parts if latest is None else self._counting(latest)
 
         def one(stage: int, part: Belief, own: History) -> Belief:
             return part.learned(own, rule, stage_generator(generator, stage)) if len(own.X) else part
 
-        return self._with(map(one, range(len(parts)), parts, self._split(numbered)), len(told.X))
+        return self._with(map(one, range(len(parts)), parts, self._split(told)), latest)
 
     def restored(self, told: History, dictionary: Selection, *of_stages: Selection) -> Self:
         """Return the empty belief conditioned on a whole history at known dictionaries.
@@ -83,18 +86,19 @@ class StagedBelief(BeliefOf):
             dictionary: of everything told.
             of_stages: of each stage; none if the posteriors are exact.
         """
-        numbered, parts = self._numbered(told)
+        latest = self._latest_after(told)
+        parts = self._parts if latest is None else self._counting(latest)
         dictionaries = (dictionary, *(of_stages or [dictionary] * len(self.stage_beliefs)))
 
         def one(part: Belief, own: History, known: Selection) -> Belief:
             return part.restored(own, known) if len(own.X) else part
 
-        return self._with(map(one, parts, self._split(numbered), dictionaries), len(told.X))
+        return self._with(map(one, parts, self._split(told), dictionaries), latest)
 
     def at(self, now: float) -> Self:
         """Return the belief at a time, which is not before the present one; this one stays as it is."""
-        parts = self._parts if self._by_number else self._parts_at(now)
-        return self if all(map(is_, parts, self._parts)) else self._with(parts)
+        parts = self._parts if self._num_latest is not None else tuple(part.at(now) for part in self._parts)
+        return self if all(map(is_, parts, self._parts)) else self._with(parts, self._latest)
 
     def lookahead(self, pending: Tensor, stages: Tensor | None = None) -> "StagedLookahead":
         """Return the posterior with points (k, d) pending that stages (k,) chose; no stage chose any without them."""
@@ -108,26 +112,31 @@ class StagedBelief(BeliefOf):
         """Everything told, then the stages."""
         return self.everything, *self.stage_beliefs
 
-    def _numbered(self, told: History) -> tuple[History, tuple[Belief, ...]]:
-        """Return rewards with the times that the memory goes by, and the parts at the time once they are told."""
-        if not self._by_number:
-            return told, self._parts
-        after = self._number + len(told.X)
-        numbers = torch.arange(self._number, after, dtype=torch.float64, device=told.X.device)
-        return told._replace(times=numbers), self._parts_at(float(after))
+    def _latest_after(self, told: History) -> tuple[Tensor, Tensor] | None:
+        """Return when the latest rewards were played and in which stages, once more are told; None if times decide."""
+        if self._num_latest is None or told.times is None:
+            return None
+        times, stages = told.times, torch.zeros_like(told.rounds) if told.stages is None else told.stages
+        if self._latest is not None:
+            times, stages = torch.cat([self._latest[0], times]), torch.cat([self._latest[1], stages])
+        counts = is_latest(times, self._num_latest)
+        return times[counts], stages[counts]
 
-    def _parts_at(self, now: float) -> tuple[Belief, ...]:
-        return tuple(part.at(now) for part in self._parts)
+    def _counting(self, latest: tuple[Tensor, Tensor]) -> tuple[Belief, ...]:
+        """Return the parts, each at the number of its own among the latest rewards."""
+        _, stages = latest
+        numbers = [len(stages), *(int((stages == stage).sum()) for stage in range(1, len(self._parts)))]
+        return tuple(part.at(float(number)) for part, number in zip(self._parts, numbers, strict=True))
 
     def _split(self, told: History) -> list[History]:
         """Return all rewards, and then those of each stage."""
         stages = torch.zeros_like(told.rounds) if told.stages is None else told.stages
         return [told, *(told.rows(stages == stage) for stage in range(1, len(self._parts)))]
 
-    def _with(self, parts: Iterable[Belief], num_more: int = 0) -> Self:
+    def _with(self, parts: Iterable[Belief], latest: tuple[Tensor, Tensor] | None) -> Self:
         other = shallow_copy(self)
         other.everything, *stages = parts
-        other.stage_beliefs, other._number = tuple(stages), self._number + num_more
+        other.stage_beliefs, other._latest = tuple(stages), latest
         return other
 
 

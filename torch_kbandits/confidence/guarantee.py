@@ -84,7 +84,8 @@ class Circumstances:
         dictionary: the rule; None for the exact posterior.
         forgetting: what makes observations stop counting, or count for less; None where all count for ever.
         prior: how kernel, λ and mean came about.
-        ratio: by how much variances may shrink in a batch, at most; infinite where nothing bounds it.
+        ratio: by how much variances shrink before rewards are learned: in a batch, at most, or for the points that are
+            pending; infinite where nothing bounds it.
         num_arms: how many actions there are in a round; infinite on a box, None where it is not known.
         is_staged: whether the choice goes through stages that learn from rewards of their own.
         quality: of the dictionary; None where it was not measured.
@@ -195,13 +196,13 @@ def enough_bounds(known: Circumstances, width: Any) -> tuple[Hypothesis, ...]:
 
 
 def rewards_at_once(known: Circumstances, width: Any) -> tuple[Hypothesis, ...]:
-    """A batch makes variances shrink before means follow; nothing to say without one."""
+    """A batch, and points pending, make variances shrink before means follow; nothing to say without them."""
     if known.ratio == 1.0:
         return ()
     name, expected = "rewards learned at once", "rewards that are missing make variances smaller and means no better"
     if known.ratio == math.inf:
         return said(name, "unknown", f"{expected}, by a factor that this batch rule does not say.")
-    return said(name, "fails", f"{expected}: scale the width by √{known.ratio:g}, as BBKB does.")
+    return said(name, "fails", f"{expected}: scale the width by √{known.ratio:.4g}, as BBKB does.")
 
 
 def large_regularization(known: Circumstances, width: Any) -> tuple[Hypothesis, ...]:

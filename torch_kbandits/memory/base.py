@@ -21,9 +21,9 @@ class Memory(ABC):
     #: Whether an observation that counts has noise variance λ whatever its age.
     keeps_noise: bool = True
 
-    #: The same memory where the time of a reward is its number, counted from 0, and the present how many were told.
-    #: None where its age alone decides whether a reward counts, so that a part of a history may be looked at alone.
-    by_number: "Memory | None" = None
+    #: How many of the latest observations count, where that alone decides. None where the age of one decides whether it
+    #: counts, so that a part of a history may be looked at alone.
+    num_latest: int | None = None
 
     #: Whether the first column of points must be the time at which they are played.
     needs_time_column: ClassVar[bool] = False
@@ -33,7 +33,8 @@ class Memory(ABC):
         """Return the noise variances of observations as they are looked at now.
 
         Args:
-            times: when they were made, (n,), in order, none after ``now``.
+            times: when their points were played, (n,), none after ``now``; in any order, since rewards come late. Of
+                those of one time the one told last is the latest.
             now: the present time.
             regularization: λ, the variance of a fresh observation, in reward units squared.
 

@@ -19,7 +19,8 @@ Unit = Literal["time", "observations"]
 class SlidingWindow(Memory):
     """What is no older than the window counts; what is older is forgotten.
 
-    With rounds as the clock the choice of round t rests on the rounds t − size … t − 1.
+    With rounds as the clock the choice of round t rests on the rounds t − size … t − 1. Where observations are counted,
+    the latest are those played last, and of those played at one time the ones told last.
 
     Source: Zhou and Shroff, CISS 2021, SW-GP-UCB.
 
@@ -40,8 +41,8 @@ class SlidingWindow(Memory):
             raise InputError(f'unit must be "time" or "observations", got {self.unit!r}.')
         if not (isinstance(self.size, float) and self.size == math.inf):
             checks.keep(self, size=checks.positive_integer if self.unit == "observations" else checks.positive)
-        if self.unit == "observations":
-            object.__setattr__(self, "by_number", SlidingWindow(self.size))
+        if self.unit == "observations" and self.size < math.inf:
+            object.__setattr__(self, "num_latest", self.size)
 
     def with_horizon(self, horizon: float) -> "SlidingWindow":
         """Return a window of that size; of observations a whole number of them."""
@@ -52,8 +53,23 @@ class SlidingWindow(Memory):
         """Return λ within the window and infinity outside, (n,)."""
         if self.unit == "time":
             return where_counted(now - times <= self.size, regularization)
-        places = torch.arange(len(times), 0, -1, device=times.device)
-        return where_counted(places <= self.size, regularization)
+        return where_counted(is_latest(times, self.size), regularization)
+
+
+@dataclass(frozen=True)
+class Latest(Memory):
+    """As many of the latest observations count as the present time says; for the parts of a history that is divided."""
+
+    def noise(self, times: Tensor, now: float, regularization: float | Tensor) -> Tensor:
+        """Return λ for the ``now`` latest and infinity for the others, (n,)."""
+        return where_counted(is_latest(times, now), regularization)
+
+
+def is_latest(times: Tensor, number: float) -> Tensor:
+    """Say of each observation, told in this order, whether it is among so many that were played last, (n,) bool."""
+    latest = torch.zeros(len(times), dtype=torch.bool, device=times.device)
+    latest[times.argsort(stable=True)[max(len(times) - int(min(number, len(times))), 0) :]] = True
+    return latest
 
 
 @dataclass(frozen=True)

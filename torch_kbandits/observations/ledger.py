@@ -1,5 +1,6 @@
 """What was asked and what was told: points pending with their numbers, rewards in order and those kept aside."""
 
+import math
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -35,9 +36,12 @@ class History(NamedTuple):
         Y: rewards (n,); NaN of a play that failed, which has none.
         rounds: (n,) the round of each, counted from 0; rewards told in one call share a round.
         stages: (n,) the stage that learned each, 0 for none; None where the bandit has no stages.
-        times: (n,) when each was made, in double precision; None where the bandit has no clock.
+        times: (n,) when the point of each was played, in double precision, in any order; None where the bandit has no
+            clock.
         outcomes: (n, k) what else was measured of each, in the order of ``Bandit.outcomes``, NaN where it was not; None
             where no outcome is declared.
+        told_at: (n,) the present when each was told, in double precision like the times and not before them; None
+            where the bandit has no clock, or for rewards told in the order played, when their points were.
     """
 
     X: Tensor
@@ -46,6 +50,7 @@ class History(NamedTuple):
     stages: Tensor | None = None
     times: Tensor | None = None
     outcomes: Tensor | None = None
+    told_at: Tensor | None = None
 
     @property
     def rewarded(self) -> "History":
@@ -70,13 +75,15 @@ class History(NamedTuple):
 def empty_history(example: Tensor, *, staged: bool = False, timed: bool = False, num_outcomes: int = 0) -> History:
     """Return a history without observations, of the kind of the example point (1, d)."""
     nothing = torch.zeros(0, dtype=torch.long, device=example.device)
+    times = nothing.double() if timed else None
     return History(
         X=example[:0],
         Y=example.new_zeros(0),
         rounds=nothing,
         stages=nothing if staged else None,
-        times=nothing.double() if timed else None,
+        times=times,
         outcomes=example.new_zeros(0, num_outcomes) if num_outcomes else None,
+        told_at=times,
     )
 
 
@@ -173,18 +180,25 @@ def check_rounds(history: History) -> None:
         raise InputError(f"The history must have a stage for each point, got {checks.describe(history.stages)}.")
     if bool((history.rounds.diff() < 0).any()):
         raise InputError("The rounds of a history must not decrease.")
-    if history.times is not None:
-        if len(history.times) != len(history.X):
-            raise InputError(f"The history must have a time for each point, got {checks.describe(history.times)}.")
-        checks.finite("the times of the history", checks.floating_tensor("the times of the history", history.times))
-        if bool((history.times.diff() < 0).any()):
-            raise InputError("The times of a history must not decrease.")
+    for name, times in (("times", history.times), ("told_at", history.told_at)):
+        if times is None:
+            continue
+        if times.shape != history.rounds.shape:
+            raise InputError(f"The history must have a time for each point, got {name} as {checks.describe(times)}.")
+        checks.finite(f"history.{name}", checks.floating_tensor(f"history.{name}", times))
+    if history.told_at is None:
+        return
+    steps = history.told_at.diff()
+    if bool((steps < 0).any()) or bool((steps[history.rounds.diff() == 0] != 0).any()):
+        raise InputError("The times at which a history was told must not decrease, and be one for each round.")
+    if history.times is not None and bool((history.times > history.told_at).any()):
+        raise InputError("The points of a history must have been played before or when their rewards were told.")
 
 
 def replayed_rounds(
-    history: History, example: Tensor, num_stages: int, num_outcomes: int = 0
-) -> Iterator[tuple[Tensor, Tensor, Tensor | None, Tensor | None]]:
-    """Yield points (q, d), rewards (q,), stages and outcomes of each round of a recorded history, checked as if told.
+    history: History, example: Tensor, num_stages: int, num_outcomes: int = 0, *, timed: bool
+) -> Iterator[tuple[Tensor, Tensor, Tensor | None, Tensor | None, Tensor | None]]:
+    """Yield points (q, d), rewards (q,), stages, outcomes and times of each round of a history, checked as if told.
 
     Raises:
         InputError: if those of a round do not fit a bandit whose points are like the example (1, d).
@@ -193,7 +207,8 @@ def replayed_rounds(
         told = history.rows(history.rounds == number)
         X = checks.points("history.X", told.X, dimension=example.shape[-1], like=example)
         outcomes = saved_columns(told.outcomes, X, num_outcomes)
-        yield X, rewards(told.Y, X, missing=True), checked_stages(told.stages, X, num_stages), outcomes
+        times = told.times.to(X.device, torch.float64) if timed and told.times is not None else None
+        yield X, rewards(told.Y, X, missing=True), checked_stages(told.stages, X, num_stages), outcomes, times
 
 
 def checked_stages(stages: Tensor | None, X: Tensor, num_stages: int) -> Tensor | None:
@@ -220,11 +235,13 @@ class Pending(NamedTuple):
     Attributes:
         points: (k, d).
         ids: of each, ascending.
+        times: (k,) when each was asked for, in double precision, ascending; the round where the bandit has no clock.
         stages: (k,) the stage that chose each, 0 for none; None where the bandit has no stages.
     """
 
     points: Tensor
     ids: tuple[int, ...]
+    times: Tensor
     stages: Tensor | None = None
 
     def without(self, told: Tensor, first: int = 0) -> "Pending":
@@ -232,20 +249,35 @@ class Pending(NamedTuple):
 
         Rows are equal if they are from column ``first`` on.
         """
-        if torch.equal(self.points, told):
-            return Pending(self.points[:0], (), self.stages if self.stages is None else self.stages[:0])
-        gone = set(self._rows_of(told, first))
+        return self.without_rows(self.rows_of(told, first))
+
+    def rows_of(self, told: Tensor, first: int = 0) -> list[int]:
+        """Return which row each row of ``told`` (q, d) is, as ``without`` finds them; -1 for what is not pending."""
+        if torch.equal(self.points[:, first:], told[:, first:]):
+            return list(range(len(told)))
+        left, rows = list(range(len(self.ids))), []
+        for row in told[:, first:] if left else ():
+            matches = (self.points[left, first:] == row).all(-1).nonzero().flatten()
+            rows.append(left.pop(int(matches[0])) if len(matches) else -1)
+        return rows or [-1] * len(told)
+
+    def rows_at(self, ids: Sequence[int]) -> list[int]:
+        """Return the rows of ids, all of which are pending, in the order given."""
+        row_of = {number: row for row, number in enumerate(self.ids)}
+        return [row_of[number] for number in ids]
+
+    def without_rows(self, rows: Sequence[int]) -> "Pending":
+        """Return the points without some rows; -1 stands for none."""
+        gone = set(rows)
         return self._at([row for row in range(len(self.ids)) if row not in gone]) if gone - {-1} else self
 
-    def stages_of(self, told: Tensor, first: int = 0) -> Tensor | None:
-        """Return the stage (q,) of each row of ``told`` (q, d), where it is the one asked first that ``without`` drops.
+    def times_of(self, rows: Sequence[int]) -> Tensor:
+        """Return when points were asked for, given their rows, (q,); NaN for -1."""
+        return torch.cat([self.times, self.times.new_full((1,), math.nan)])[list(rows)]
 
-        It is 0 for rows that are not pending.
-        """
-        if self.stages is None:
-            return None
-        rows = torch.tensor(self._rows_of(told, first), device=told.device)
-        return torch.where(rows < 0, 0, torch.cat([self.stages, self.stages.new_zeros(1)])[rows])
+    def stages_of(self, rows: Sequence[int]) -> Tensor | None:
+        """Return the stages of points, given their rows, (q,); 0 for -1."""
+        return None if self.stages is None else torch.cat([self.stages, self.stages.new_zeros(1)])[list(rows)]
 
     def warn_if_stale(self, remaining: "Pending", stacklevel: int) -> bool:
         """Say that points pile up which are asked for and never told, as when they are rounded on the way.
@@ -270,30 +302,11 @@ class Pending(NamedTuple):
 
     def without_ids(self, ids: Sequence[int]) -> "Pending":
         """Return the points without those of the ids, all of which are pending."""
-        gone = set(ids)
-        return self._at([row for row, number in enumerate(self.ids) if number not in gone])
-
-    def at_ids(self, ids: Sequence[int]) -> Tensor:
-        """Return the points (q, d) of ids, all of which are pending, in the order given."""
-        row_of = {number: row for row, number in enumerate(self.ids)}
-        return self.points[[row_of[number] for number in ids]]
-
-    def stages_at(self, ids: Sequence[int]) -> Tensor | None:
-        """Return the stages (q,) of ids, all of which are pending, in the order given."""
-        row_of = {number: row for row, number in enumerate(self.ids)}
-        return None if self.stages is None else self.stages[[row_of[number] for number in ids]]
-
-    def _rows_of(self, told: Tensor, first: int) -> list[int]:
-        """Return which pending row each row of ``told`` (q, d) is, each used once, the first first; -1 for none."""
-        left, rows = list(range(len(self.ids))), []
-        for row in told[:, first:]:
-            matches = (self.points[left, first:] == row).all(-1).nonzero().flatten()
-            rows.append(left.pop(int(matches[0])) if len(matches) else -1)
-        return rows
+        return self.without_rows(self.rows_at(ids))
 
     def _at(self, rows: list[int]) -> "Pending":
         stages = None if self.stages is None else self.stages[rows]
-        return Pending(self.points[rows], tuple(self.ids[row] for row in rows), stages)
+        return Pending(self.points[rows], tuple(self.ids[row] for row in rows), self.times[rows], stages)
 
 
 def as_ids(ids: Any) -> list[int]:
@@ -334,7 +347,8 @@ class Ledger:
     def empty(cls, example: Tensor, *, staged: bool = False, timed: bool = False, num_outcomes: int = 0) -> Self:
         """Return the ledger in which nothing was asked or told, of the kind of the example point (1, d)."""
         history = empty_history(example, staged=staged, timed=timed, num_outcomes=num_outcomes)
-        return cls((history,), (), Pending(example[:0], (), history.stages), 0)
+        times = example.new_zeros(0, dtype=torch.float64)
+        return cls((history,), (), Pending(example[:0], (), times, history.stages), 0)
 
     @classmethod
     def restored(
@@ -382,12 +396,16 @@ class Ledger:
         held = [part.stages for part in self.held if part.stages is not None]
         return None if pending is None else torch.cat([*held, pending])
 
-    def with_asked(self, X: Tensor, stages: Tensor | None = None) -> Self:
-        """Return the ledger with points (q, d) pending under the next numbers, which stages (q,) chose, or none."""
+    def with_asked(self, X: Tensor, now: float, stages: Tensor | None = None) -> Self:
+        """Return the ledger with points (q, d) pending under the next numbers, which stages (q,) chose, or none.
+
+        They are asked for now: at the present time, or round where a bandit has no clock.
+        """
         ids, before = tuple(range(self.num_asked, self.num_asked + X.shape[0])), self.pending
         if before.stages is not None:
             stages = torch.cat([before.stages, before.stages.new_zeros(len(X)) if stages is None else stages])
-        pending = Pending(torch.cat([before.points, X]), before.ids + ids, stages)
+        times = torch.cat([before.times, before.times.new_full((len(X),), now)])
+        pending = Pending(torch.cat([before.points, X]), before.ids + ids, times, stages)
         return replace(self, pending=pending, num_asked=self.num_asked + X.shape[0])
 
     def with_told(self, told: History, held: tuple[History, ...], pending: Pending) -> Self:
@@ -396,8 +414,12 @@ class Ledger:
         parts = parts if len(parts) <= _SEPARATE_TELLS else (joined(parts),)
         return replace(self, told=parts, held=held, pending=pending, num_told=self.num_told + told.X.shape[0])
 
-    def pending_ids(self, ids: Any) -> list[int]:
+    def pending_ids(self, ids: Any, expires: str | None = None) -> list[int]:
         """Return ids as a list, all of which are pending.
+
+        Args:
+            ids: one or several.
+            expires: what may have become of those that are not, besides; None for nothing.
 
         Raises:
             InputError: if one is not.
@@ -410,5 +432,6 @@ class Ledger:
             if not 0 <= number < self.num_asked:
                 raise InputError(f"id {number} is unknown: {self.num_asked} point(s) were asked for, numbered from 0.")
             if number not in pending:
-                raise InputError(f"id {number} is not pending: it was told or forgotten already.")
+                hint = "" if expires is None else f", or it expired: {expires}, and tell(x, y, time=...) learns it late"
+                raise InputError(f"id {number} is not pending: it was told or forgotten already{hint}.")
         return numbers

@@ -65,7 +65,10 @@ class BanditOverBandit(MemoryChoice):
             object.__setattr__(self, "reward_bounds", _checked_bounds(self.reward_bounds))
 
     def block_means(self, history: History) -> list[float]:
-        """Return the mean reward of each complete block, counted from the first round on. Cost: O(n)."""
+        """Return the mean reward of each complete block, counted from the first round on. Cost: O(n).
+
+        A reward belongs to the block in which it is told, also where its point was played in an earlier one.
+        """
         num_blocks = history.next_round // self.block_size
         blocks, Y = (history.rounds // self.block_size).cpu(), history.Y.double().cpu()
         complete = blocks < num_blocks

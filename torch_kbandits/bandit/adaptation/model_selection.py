@@ -88,13 +88,16 @@ class DynamicModelSelection(MemoryChoice):
         return Choice(self.memories[totals.index(best)], probabilities)
 
     def _scored(self, block: int, history: History, believe: Believe) -> BlockScores:
-        """Return the scores of a block, by the posteriors of what was told before it at the time when it began."""
-        if history.times is None:
+        """Return the scores of a block, by the posteriors of what was told before it at the time when it began.
+
+        A late reward belongs to the block in which it is told.
+        """
+        if history.told_at is None:
             raise InputError("Memories are compared in time, and this history has no times.")
         start = block * self.block_size
         before = history.rows(history.rounds < start)
         told = history.rows((history.rounds >= start) & (history.rounds < start + self.block_size))
-        now = float(told.times[0])  # pyright: ignore[reportOptionalSubscript]
+        now = float(told.told_at[0])  # pyright: ignore[reportOptionalSubscript]
         return BlockScores(block, tuple(_score(told, believe(before, memory, now)) for memory in self.memories))
 
 

@@ -29,7 +29,11 @@ class Prediction(NamedTuple):
 
 
 class RestartTrigger(ABC):
-    """When rewards say that the function has become another. A value: it holds settings and no state."""
+    """When rewards say that the function has become another. A value: it holds settings and no state.
+
+    A late reward is compared with what is believed when it is told, as any other: one that was played before a restart
+    may cause another.
+    """
 
     @abstractmethod
     def is_triggered(self, Y: Tensor, before: Prediction) -> bool:

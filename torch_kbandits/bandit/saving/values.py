@@ -33,6 +33,7 @@ from torch_kbandits.memory import Growth, Memory
 from torch_kbandits.observations import columns
 from torch_kbandits.observations.column_spec import ColumnSpec
 from torch_kbandits.observations.columns import Category, Number
+from torch_kbandits.observations.expiry import Expiry
 from torch_kbandits.outcomes import Limit, Outcome
 from torch_kbandits.priors import LearnedPrior, Prior, families
 from torch_kbandits.spaces import LinearConstraint, Parameter, ParameterSpace
@@ -62,7 +63,7 @@ _BASES = (
 _MODULES = (acquisition, adaptation, batches, columns, confidence, dictionaries, memory, outcomes, priors, spaces)
 
 #: The values of this package: dataclasses, each made again by its own constructor, which checks the fields.
-_VALUES: dict[str, type] = {each.__name__: each for each in (ColumnSpec, LinearConstraint, ParameterSpace)} | {
+_VALUES: dict[str, type] = {each.__name__: each for each in (ColumnSpec, Expiry, LinearConstraint, ParameterSpace)} | {
     kind.__name__: kind
     for module in (*_MODULES, families)
     for kind in vars(module).values()
