@@ -78,7 +78,7 @@ def offered(bandit):
 @pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize("domain", ["arms", "contexts", "box"])
 @pytest.mark.parametrize("by", ["ids", "points"])
-@examples(20)
+@examples(9)
 @given(
     name=st.sampled_from(sorted(MEMORIES)),
     delays=st.lists(st.integers(0, 50), min_size=ROUNDS, max_size=ROUNDS),
@@ -288,7 +288,7 @@ def test_of_two_plays_of_a_point_the_one_asked_first_is_told_first():
 # ---------------------------------------------------------------- beside all else
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("posterior", ["exact", "fresh", "kors"])
 @pytest.mark.parametrize("name", ["window", "window of observations", "discount", "restart", "prior on time"])
 @pytest.mark.parametrize("timed", [False, True])
@@ -345,6 +345,7 @@ def test_a_history_that_does_not_say_so_was_told_in_its_order():
     assert torch.equal(same.ask(2, time=10.0), bandit.ask(2, time=10.0))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "words",
     [
