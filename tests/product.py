@@ -25,6 +25,8 @@ from torch_kbandits import (
     KORS,
     ArmBlocks,
     Arms,
+    AtLeast,
+    AtMost,
     Bandit,
     Box,
     CappedDictionary,
@@ -33,9 +35,11 @@ from torch_kbandits import (
     EmptyHistoryError,
     FixedDictionary,
     GreedyDictionary,
+    InfeasibleError,
     InputError,
     LearnedPrior,
     MappedArms,
+    Outcome,
     Prior,
     RidgeLeverageSampling,
     TheoryWarning,
@@ -67,6 +71,8 @@ from torch_kbandits.memory import (
 from torch_kbandits.priors.families import Balancing, Elimination, Family, Prediction, Sampling, Variant
 
 LAMBDA = 0.1
+#: What bounds of outcomes may be off by, from one way of computing them to another.
+ROUNDING = 1e-5
 ARMS = data(20, 2, 31)[0]
 MANY = data(600, 2, 32)[0]  # more than those of which all covariances are kept
 ACTIONS, BOX = ARMS[:6, :1], torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=DOUBLE)
@@ -188,6 +194,28 @@ FAMILIES = {
     "sampling": Sampling(),
     "prediction": Prediction(0.9),
 }
+
+
+def cool(X: Tensor) -> Tensor:
+    """What is known to be safe: a part of every set of actions."""
+    return X[:, -1] <= 0.6
+
+
+def heat(x: Tensor) -> Tensor:
+    """What is limited, of actions (q, a), (q,)."""
+    return torch.sin(4.0 * x[:, -1]) + 0.3 * x[:, 0]
+
+
+#: Limits on an outcome: a posterior that is given, and one that is learned.
+LIMITS = {
+    "none": (),
+    "safe": (AtMost(Outcome("heat", Prior(matern(), LAMBDA)), 0.9, beta=1.0, safe_seed=cool),),
+    "optimistic": (AtLeast(Outcome("heat", Prior(rbf(), LAMBDA)), 0.2, "optimistic", beta=1.5),),
+    "both": (
+        AtMost(Outcome("heat", LearnedPrior(num_initial=3)), 1.2, safe_seed=cool),
+        AtLeast("heat", -0.5, "optimistic"),
+    ),
+}
 _ASSUMED = {"noise_scale": 0.3, "norm_bound": 1.0, "failure_probability": 0.1}
 WIDTHS = {
     "constant": ConstantWidth(1.5),
@@ -209,6 +237,7 @@ class Combination:
     batches: str
     width: str
     family: str = "none"
+    limits: str = "none"
     dated: bool = False
 
     @property
@@ -234,6 +263,7 @@ class Combination:
             batches=BATCHES[self.batches],
             memory=MEMORIES[self.memory],
             seed=seed,
+            constraints=LIMITS[self.limits],
             family=None
             if family is None
             else Family((Variant(), Variant(regularization=2.0 * LAMBDA, mean=0.3)), family),
@@ -247,7 +277,8 @@ def drawn(seed: int, number: int) -> list[Combination]:
         def name(pieces: dict[str, object]) -> str:
             return "none" if "none" in pieces and draw.random() < 0.4 else draw.choice([*pieces])
 
-        names = [name(pieces) for pieces in (SPACES, KERNELS, DICTIONARIES, MEMORIES, RULES, BATCHES, WIDTHS, FAMILIES)]
+        kinds = (SPACES, KERNELS, DICTIONARIES, MEMORIES, RULES, BATCHES, WIDTHS, FAMILIES, LIMITS)
+        names = [name(pieces) for pieces in kinds]
         return Combination(*names, dated=draw.random() < 0.5)
 
     return [one(Random(1_000_003 * seed + count)) for count in range(number)]
@@ -327,7 +358,9 @@ def played(combination: Combination, folder: Path, turns: int = 1) -> Refused | 
         several = bandit.ask(3, return_ids=True, **loop.words())
         bandit.mark_pending(loop.some, **loop.context(), **loop.date())
         loop.ask(remember=False)
-        bandit.tell(ids=several.ids[1:], y=reward(several.actions[1:]), **loop.date())
+        bandit.tell(
+            ids=several.ids[1:], y=reward(several.actions[1:]), **loop.date(), **loop.measured(several.actions[1:])
+        )
         loop.look()
         bandit.forget(ids=several.ids[0])
     loop.tell(loop.some + 0.01)
@@ -379,7 +412,27 @@ class Loop:
         x = self.bandit.ask(q, remember=remember, **self.words())
         assert q is None or len(x) == q
         self.check_playable(x)
+        self.check_limits(x)
         return x
+
+    def check_limits(self, x: Tensor) -> None:
+        """What is asked for keeps the limits by the model of the outcome, as far as that says something."""
+        bandit, of = self.bandit, self.of.limits
+        if of in ("none", "both"):
+            return
+        (limit,), model = LIMITS[of], bandit.outcome_model("heat")
+        X = bandit.candidates.points(x, self.context().get("context"), bandit.now)
+        posterior = model.posterior(X[:, -model.train_inputs[0].shape[-1] :].unsqueeze(-2))
+        mean, deviation = posterior.mean.flatten(), posterior.variance.flatten().sqrt()
+        if of == "safe":
+            within = mean + deviation <= limit.value + ROUNDING
+            assert bool((within | cool(x)).all()), (x, mean, deviation)
+        else:
+            assert bool((mean + 1.5 * deviation >= limit.value - ROUNDING).all()), (x, mean, deviation)
+
+    def measured(self, x: Tensor) -> dict[str, object]:
+        """What is told beside rewards."""
+        return {} if self.of.limits == "none" else {"outcomes": {"heat": heat(x)}}
 
     def check_playable(self, x: Tensor) -> None:
         if self.offered is None:
@@ -389,20 +442,25 @@ class Loop:
             assert bool((x.unsqueeze(1) == self.offered).all(-1).any(-1).all()), x
 
     def tell(self, x: Tensor) -> None:
-        self.bandit.tell(x, reward(x), **self.context(), **self.date())
+        self.bandit.tell(x, reward(x), **self.context(), **self.date(), **self.measured(x))
 
     def look(self) -> None:
         """Read all that is believed: it is finite."""
         bandit, words = self.bandit, self.words()
         if self.of.rule not in FUNCTIONLESS and not self.space.stored and not isinstance(bandit.rule, SpreadRule):
             values = bandit.acquisition(**words)(self.some.unsqueeze(-2))
-            assert bool(values.isfinite().all()), values
+            allowed = values > -torch.inf if self.of.limits != "none" else torch.ones_like(values, dtype=torch.bool)
+            assert bool((values.isfinite() == allowed).all()), values
         posterior = bandit.model.posterior(self.probes.unsqueeze(-2))
         for values in (posterior.mean, posterior.variance, bandit.beta, bandit.weights, bandit.inducing_points):
             assert bool(values.isfinite().all()), values
         assert bool((posterior.variance >= 0.0).all())
         if bool((bandit.weights > 0.0).any()):
-            best = bandit.recommend(**words)
+            try:
+                best = bandit.recommend(**words)
+            except InfeasibleError:
+                assert self.of.limits != "none"
+                return
             assert bool(best.isfinite().all())
             if self.space.is_contextual:
                 self.check_playable(best)

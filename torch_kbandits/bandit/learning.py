@@ -169,7 +169,7 @@ def learned(
         part = own_round(pieces, own, told, number)
         if part is not None:
             known = _with_rewards(own, replace(known, round=standing.round), part, known.ledger.pending, None)
-        outcomes.append(replace(known, round=after.round))
+        outcomes.append(replace(known.at(after.clock if own.has_clock else own.clock), round=after.round))
     return replace(after, outcomes=tuple(outcomes))
 
 
@@ -229,21 +229,27 @@ def _noted(standing: Standing, told: History, held: tuple[History, ...], pending
 
 def replayed(pieces: Pieces, standing: Standing, rounds: Sequence[Round]) -> Standing:
     """Return what is known after rounds. Of fits of a prior that leave no trace only the last is made."""
+    if pieces.trigger is not None:  # it restarts outcomes as well
+        for told in rounds:
+            standing = learned(pieces, standing, told, standing.ledger.pending.without(told.X, pieces.own_columns))
+        return standing
     before, standing = standing, _with_rounds(pieces, standing, rounds)
     outcomes = []
     for number, (own, known) in enumerate(zip(pieces.of_outcomes, before.outcomes, strict=True)):
-        parts = [own_round(pieces, own, each, number) for each in rounds]
-        known = replayed(own, known, [part for part in parts if part is not None])
-        outcomes.append(replace(known, round=standing.round).at(standing.clock if own.has_clock else own.clock))
+        known = _with_rounds(own, known, [own_round(pieces, own, each, number) for each in rounds])
+        outcomes.append(known.at(standing.clock if own.has_clock else own.clock))
     return replace(standing, outcomes=tuple(outcomes))
 
 
-def _with_rounds(pieces: Pieces, standing: Standing, rounds: Sequence[Round]) -> Standing:
-    """Return what is known of rewards after rounds; see ``replayed``."""
+def _with_rounds(pieces: Pieces, standing: Standing, rounds: Sequence[Round | None]) -> Standing:
+    """Return what is known of rewards after rounds, of which some may have told none; see ``replayed``."""
     done = 0
     if _only_the_last_fit_counts(pieces):
         noted = start = standing
         for number, told in enumerate(rounds, 1):
+            if told is None:
+                noted = replace(noted, round=noted.round + 1)
+                continue
             pending = noted.ledger.pending.without(told.X, pieces.own_columns)
             noted = _noted(noted, _as_told(noted, told), (), pending, told.clock)
             due = cast(LearnedPrior, pieces.learning).is_due(noted.ledger.num_learned, noted.last_fit)
@@ -254,8 +260,11 @@ def _with_rounds(pieces: Pieces, standing: Standing, rounds: Sequence[Round]) ->
             start = _with_prior(pieces, start)
             standing = relearned(pieces, start, start.hypothesis)
     for told in rounds[done:]:
-        pending = standing.ledger.pending.without(told.X, pieces.own_columns)
-        standing = _with_rewards(pieces, standing, told, pending, None)
+        if told is None:
+            standing = replace(standing, round=standing.round + 1)
+        else:
+            pending = standing.ledger.pending.without(told.X, pieces.own_columns)
+            standing = _with_rewards(pieces, standing, told, pending, None)
     return standing
 
 

@@ -67,12 +67,13 @@ class Watched:
 
     def on(self, domain: Domain, *, surely: bool) -> Tensor:
         """Say the same of the arms of a round, (A,), of which a table has mean and variance."""
-        safe = torch.cat([self.known.contains(block) for block in arms_of(domain)]) if self.limit.is_safe else None
         if not self.is_trusted:
-            return cast(Tensor, safe) if surely else torch.ones_like(cast(Tensor, safe))
+            return torch.cat([self.at(block, surely=surely) for block in arms_of(domain)])
         offer = self.belief.lookahead(self.belief.inducing_points[:0]).offered(self.own_domain(domain))
         within = self.limit.excess(offer.mean, offer.variance, self.beta, surely=surely) <= 0.0
-        return within | safe if surely and safe is not None else within
+        if not surely:
+            return within
+        return within | torch.cat([self.known.contains(block) for block in arms_of(domain)])
 
 
 @dataclass(frozen=True, eq=False)
