@@ -19,6 +19,9 @@ _LATEST = 64
 #: Points of a cube or box that stand for all where it is asked what lies beyond those that are safe.
 _SPREAD = 1024
 
+#: So many points that may be safe are what a safe play is to tell about.
+_GOALS = 16
+
 #: The multiplier of the deviation of rewards where the rule that chooses has none.
 _WIDTH = 2.0
 
@@ -107,15 +110,15 @@ def expansion(
 ) -> Tensor | None:
     """Return a safe point (1, d) that shows whether more is safe; None where what is safe is as promising.
 
-    Of the points that may be safe the one with the highest upper bound of the reward is sought. If that bound is above
-    what a safe point surely brings, by more than the noise, then of the safe points the one is played that tells most
-    about the limited outcome there: whose variance it lowers the most. That is done while its outcome is less known
-    than the reward of the most promising safe point, both in deviations of their priors.
+    Points that may be safe promise more where the upper bound of their reward is above what a safe point surely brings,
+    by more than the noise. Of these the ones that lack the least to be safe are the goal. The safe point is played that
+    tells most about their limited outcome: of whose variance they would explain the largest share. That is done while
+    its outcome is less known than the reward of the most promising safe point, both in deviations of their priors.
 
-    Source: SafeOpt plays the widest of the maximisers and the expanders (Sui et al., ICML 2015); the choice of the
-    expander by what it tells about the goal is that of Turchetta et al., "Safe exploration for interactive machine
-    learning", NeurIPS 2019 (GoOSE). Differs: variances in the place of a Lipschitz constant; on a box or a cube the
-    points of a spread set stand for all.
+    Source: SafeOpt plays the widest of the maximisers and the expanders (Sui et al., ICML 2015); to choose the expander
+    by what it tells about a goal is GoOSE's way (Turchetta et al., "Safe exploration for interactive machine learning",
+    NeurIPS 2019). Differs: variances in the place of a Lipschitz constant; on a box or a cube the points of a spread
+    set stand for all.
 
     Args:
         ahead: the posterior of the reward with what is pending.
@@ -129,6 +132,9 @@ def expansion(
 
     Cost: the posteriors at all candidates, and two of the limited outcome.
     """
+    watched = [each for each in fence.watched if each.limit.is_safe]
+    if not all(each.is_trusted for each in watched):
+        return None
     domain, allowed = _listed(domain, within, seed)
     maybe = fence.rows(domain, hopefully=True) & ~allowed
     if not bool(maybe.any()):
@@ -138,13 +144,14 @@ def expansion(
         offer = ahead.offered(domain)
         width = beta * offer.variance.clamp_min(0.0).sqrt()
         upper, sure = offer.mean + width, (offer.mean - width)[allowed].max()
-        target = _best(upper, maybe)
-        if float(upper[target]) <= float(sure) + float(noise) ** 0.5:
+        goals = (maybe & (upper > sure + noise.sqrt())).nonzero().squeeze(-1)
+        if not len(goals):
             return None
-        goal = offer.chosen(target)
-        watch = max(fence.watched, key=lambda each: _missing(each, goal))
-        row, told = _telling(watch, ahead.pending, domain, allowed, goal)
-        known = width[_best(upper, allowed)] / scale.clamp_min(torch.finfo(scale.dtype).tiny)
+        missing = torch.stack([each.missing(domain) for each in watched])
+        goals = goals[missing.amax(0)[goals].topk(min(_GOALS, len(goals)), largest=False).indices]
+        watch = watched[int(missing[:, goals[0]].argmax())]
+        row, told = _telling(watch, ahead.pending, domain, allowed, [offer.chosen(goal) for goal in goals.tolist()])
+        known = width[allowed][upper[allowed].argmax()] / scale.clamp_min(torch.finfo(scale.dtype).tiny)
         return offer.chosen(row) if told is not None and float(told) > float(known) else None
 
 
@@ -169,35 +176,22 @@ def _listed(domain: Domain, within: Domain, seed: int) -> tuple[Domain, Tensor]:
     return replace(within, arms=arms, cube=None, bounds=None), allowed
 
 
-def _best(scores: Tensor, among: Tensor) -> int:
-    return int(scores.masked_fill(~among, -torch.inf).argmax())
-
-
-def _missing(watch: Watched, goal: Tensor) -> float:
-    """Return how far a point (1, d) is from being surely within a limit, in prior deviations."""
-    if not watch.limit.is_safe or not watch.is_trusted:
-        return -torch.inf
-    mean, variance = watch.belief.moments(watch.own_points(goal))
-    excess = watch.limit.excess(mean, variance, watch.beta, surely=True)
-    return float(excess) / max(float(watch.belief.kernel_bound()) ** 0.5, torch.finfo(torch.float64).tiny)
-
-
 def _telling(
-    watch: Watched, pending: Tensor, domain: Domain, allowed: Tensor, goal: Tensor
+    watch: Watched, pending: Tensor, domain: Domain, allowed: Tensor, goals: list[Tensor]
 ) -> tuple[int, Tensor | None]:
-    """Return the allowed row that tells most about a point (1, d), and how wide its outcome is, in prior deviations.
+    """Return the allowed row that tells most about points (1, d), and how wide its outcome is, in prior deviations.
 
     None where that is within the noise, so that playing it would tell nothing more.
     """
     own, noise = watch.own_domain(domain), watch.belief.regularization
     ahead = watch.belief.lookahead(watch.own_points(pending))
     before = ahead.offered(own).variance.clone()
-    ahead.add(watch.own_points(goal))
+    for goal in goals:
+        ahead.add(watch.own_points(goal))
     fallen = (before - ahead.offered(own).variance).clamp_min(0.0) / (before + noise)
-    row = _best(fallen, allowed)
+    row = int(fallen.masked_fill(~allowed, -torch.inf).argmax())
     width = watch.beta * before[row].clamp_min(0.0).sqrt()
-    scale = watch.belief.kernel_bound().sqrt().clamp_min(torch.finfo(width.dtype).tiny)
-    return row, width / scale if float(width) > float(noise) ** 0.5 else None
+    return row, width / watch.scale if float(width) > float(noise) ** 0.5 else None
 
 
 def refusal(fence: Fence) -> str:

@@ -62,8 +62,18 @@ class Watched:
     def excess(self, X: Tensor) -> Tensor:
         """Return by how much points (n, d) are beyond the limit by the better bound, in prior deviations, (n,)."""
         mean, variance = self.belief.moments(self.own_points(X))
-        scale = self.belief.kernel_bound().clamp_min(torch.finfo(mean.dtype).tiny).sqrt()
-        return self.limit.excess(mean, variance, self.beta, surely=False) / scale
+        return self.limit.excess(mean, variance, self.beta, surely=False) / self.scale
+
+    @property
+    def scale(self) -> Tensor:
+        """The prior deviation of the outcome, 0-dim."""
+        bound = self.belief.kernel_bound()
+        return bound.clamp_min(torch.finfo(bound.dtype).tiny).sqrt()
+
+    def missing(self, domain: Domain) -> Tensor:
+        """Return by how much the arms of a round are beyond the limit by the worse bound, in prior deviations, (A,)."""
+        offer = self.belief.lookahead(self.belief.inducing_points[:0]).offered(self.own_domain(domain))
+        return self.limit.excess(offer.mean, offer.variance, self.beta, surely=True) / self.scale
 
     def on(self, domain: Domain, *, surely: bool) -> Tensor:
         """Say the same of the arms of a round, (A,), of which a table has mean and variance."""
