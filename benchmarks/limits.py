@@ -144,8 +144,6 @@ def bandit(process: Process, policy: str, sizes: Sizes, seed: int) -> Bandit:
         "no limit": [],
         "uniform": [],
         "optimistic, β = 2": [AtMost(heat, LIMIT, "optimistic", beta=2.0)],
-        f"optimistic, δ = {FAILURE:g}": [AtMost(heat, LIMIT, "optimistic", beta=surely)],
-        "safe, β = 3": [AtMost(heat, LIMIT, safe_seed=cold)],
         f"safe, δ = {FAILURE:g}": [AtMost(heat, LIMIT, beta=surely, safe_seed=cold)],
         "safe, learned, β = 3": [AtMost(Outcome("heat", LearnedPrior()), LIMIT, safe_seed=cold)],
     }
@@ -160,8 +158,6 @@ POLICIES = (
     "no limit",
     "uniform",
     "optimistic, β = 2",
-    f"optimistic, δ = {FAILURE:g}",
-    "safe, β = 3",
     f"safe, δ = {FAILURE:g}",
     "safe, learned, β = 3",
 )

@@ -22,6 +22,9 @@ _SPREAD = 1024
 #: So many points that may be safe are what a safe play is to tell about.
 _GOALS = 16
 
+#: So many plays of a point stand for all there may be.
+_MANY = 100
+
 #: The multiplier of the deviation of rewards where the rule that chooses has none.
 _WIDTH = 2.0
 
@@ -51,9 +54,8 @@ class Playable:
             seed: all randomness of the choice.
         """
         if self.fence is not None and self.fence.is_safe and rule.needs_observations:
-            width = beta if rule.uses_width else None
-            noise, scale = belief.regularization, belief.kernel_bound().sqrt()
-            found = expansion(ahead, self.fence, self.beyond, self.domain, width, noise, scale, seed)
+            width = beta if rule.uses_width else torch.full_like(beta, _WIDTH)
+            found = expansion(ahead, self.fence, self.beyond, self.domain, width, seed)
             if found is not None:
                 return found
         return ahead.choose(rule, beta, seed, self.domain)
@@ -103,31 +105,28 @@ def expansion(
     fence: Fence,
     domain: Domain,
     within: Domain,
-    beta: Tensor | None,
-    noise: Tensor,
-    scale: Tensor,
+    beta: Tensor,
     seed: int,
 ) -> Tensor | None:
     """Return a safe point (1, d) that shows whether more is safe; None where what is safe is as promising.
 
-    Points that may be safe promise more where the upper bound of their reward is above what a safe point surely brings,
-    by more than the noise. Of these the ones that lack the least to be safe are the goal. The safe point is played that
-    tells most about their limited outcome: of whose variance they would explain the largest share. That is done while
-    its outcome is less known than the reward of the most promising safe point, both in deviations of their priors.
+    Points that may be safe promise more where the upper bound of their reward is above those of all safe points. Of
+    these the ones that lack the least to be safe are the goals. The safe point whose outcome the goals would explain
+    best tells most about them. It is played if the goals were not all beyond the limit once its outcome were known to
+    be as expected, unless that is known already, within the noise.
 
-    Source: SafeOpt plays the widest of the maximisers and the expanders (Sui et al., ICML 2015); to choose the expander
-    by what it tells about a goal is GoOSE's way (Turchetta et al., "Safe exploration for interactive machine learning",
-    NeurIPS 2019). Differs: variances in the place of a Lipschitz constant; on a box or a cube the points of a spread
-    set stand for all.
+    Source: SafeOpt plays expanders, points that may enlarge the safe set (Sui et al., ICML 2015); to do so only while
+    an unsafe point looks best, and by what tells about that one, is GoOSE's way (Turchetta et al., "Safe exploration
+    for interactive machine learning", NeurIPS 2019). Differs: variances in the place of a Lipschitz constant; a point
+    expands by the outcome that is expected of it, not by the best possible one; on a box or a cube the points of a
+    spread set stand for all.
 
     Args:
         ahead: the posterior of the reward with what is pending.
         fence: the limits.
         domain: what may be played in a round without them.
         within: what may be with them, as ``fenced`` returns it.
-        beta: the multiplier of the deviation of rewards; None where the rule has none.
-        noise: λ of the reward, 0-dim.
-        scale: the prior deviation of the reward, 0-dim.
+        beta: the multiplier of the deviation of rewards, 0-dim.
         seed: of the spread set.
 
     Cost: the posteriors at all candidates, and two of the limited outcome.
@@ -139,20 +138,19 @@ def expansion(
     maybe = fence.rows(domain, hopefully=True) & ~allowed
     if not bool(maybe.any()):
         return None
-    beta = noise.new_tensor(_WIDTH) if beta is None else beta
     with torch.no_grad():
         offer = ahead.offered(domain)
-        width = beta * offer.variance.clamp_min(0.0).sqrt()
-        upper, sure = offer.mean + width, (offer.mean - width)[allowed].max()
-        goals = (maybe & (upper > sure + noise.sqrt())).nonzero().squeeze(-1)
+        upper = offer.mean + beta * offer.variance.clamp_min(0.0).sqrt()
+        goals = (maybe & (upper > upper[allowed].max())).nonzero().squeeze(-1)
         if not len(goals):
             return None
         missing = torch.stack([each.missing(domain) for each in watched])
         goals = goals[missing.amax(0)[goals].topk(min(_GOALS, len(goals)), largest=False).indices]
         watch = watched[int(missing[:, goals[0]].argmax())]
-        row, told = _telling(watch, ahead.pending, domain, allowed, [offer.chosen(goal) for goal in goals.tolist()])
-        known = width[allowed][upper[allowed].argmax()] / scale.clamp_min(torch.finfo(scale.dtype).tiny)
-        return offer.chosen(row) if told is not None and float(told) > float(known) else None
+        row = _telling(watch, ahead.pending, domain, allowed, [offer.chosen(goal) for goal in goals.tolist()])
+        if row is None or not _would_do(watch, ahead.pending, domain, offer.chosen(row), goals):
+            return None
+        return offer.chosen(row)
 
 
 def _listed(domain: Domain, within: Domain, seed: int) -> tuple[Domain, Tensor]:
@@ -176,13 +174,8 @@ def _listed(domain: Domain, within: Domain, seed: int) -> tuple[Domain, Tensor]:
     return replace(within, arms=arms, cube=None, bounds=None), allowed
 
 
-def _telling(
-    watch: Watched, pending: Tensor, domain: Domain, allowed: Tensor, goals: list[Tensor]
-) -> tuple[int, Tensor | None]:
-    """Return the allowed row that tells most about points (1, d), and how wide its outcome is, in prior deviations.
-
-    None where that is within the noise, so that playing it would tell nothing more.
-    """
+def _telling(watch: Watched, pending: Tensor, domain: Domain, allowed: Tensor, goals: list[Tensor]) -> int | None:
+    """Return the allowed row that tells most about points (1, d); None where its outcome is known within the noise."""
     own, noise = watch.own_domain(domain), watch.belief.regularization
     ahead = watch.belief.lookahead(watch.own_points(pending))
     before = ahead.offered(own).variance.clone()
@@ -190,8 +183,15 @@ def _telling(
         ahead.add(watch.own_points(goal))
     fallen = (before - ahead.offered(own).variance).clamp_min(0.0) / (before + noise)
     row = int(fallen.masked_fill(~allowed, -torch.inf).argmax())
-    width = watch.beta * before[row].clamp_min(0.0).sqrt()
-    return row, width / watch.scale if float(width) > float(noise) ** 0.5 else None
+    return row if float(watch.beta) ** 2 * float(before[row]) > float(noise) else None
+
+
+def _would_do(watch: Watched, pending: Tensor, domain: Domain, x: Tensor, goals: Tensor) -> bool:
+    """Say whether one of the rows (g,) would be safe if the outcome of a point (1, d) were known to be as expected."""
+    own, ahead = watch.own_domain(domain), watch.belief.lookahead(watch.own_points(pending))
+    ahead.add(watch.own_points(x), _MANY)
+    offer = ahead.offered(own)
+    return bool((watch.limit.excess(offer.mean[goals], offer.variance[goals], watch.beta, surely=True) <= 0.0).any())
 
 
 def refusal(fence: Fence) -> str:
