@@ -13,6 +13,8 @@ GROUND = ("checks", "errors", "extras", "files", "version")
 
 #: Where a room stands from left to right. How high follows from what it imports.
 PLACES = {
+    "serving": 1,
+    "looking": 1,
     "priors": -1,
     "observations": 0,
     "confidence": 1,

@@ -2,6 +2,7 @@
 
 import dataclasses
 import inspect
+import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,7 +12,7 @@ from typing import Any
 
 import torch
 
-from torch_kbandits.extras import how_to_install
+from torch_kbandits.extras import how_to_install, require
 
 try:
     import click
@@ -33,6 +34,7 @@ from torch_kbandits.experiments.nearest import pick
 from torch_kbandits.experiments.plots import BANDS
 from torch_kbandits.experiments.summary import FORMATS
 from torch_kbandits.experiments.widths import GAINS, WIDTHS, width_options
+from torch_kbandits.files import read_whole
 from torch_kbandits.looking.figures import FORMATS as FIGURES
 
 _KINDS = ("algorithms", "environments", "widths", "kernels")
@@ -73,7 +75,7 @@ class _Commands(click.Group):
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(__version__, prog_name="kbandits")
 def main() -> None:
-    """Compare kernelized bandit algorithms on problems whose best reward is known, and look at saved bandits.
+    """Compare kernelized bandit algorithms where the best reward is known; look at saved bandits, and serve them.
 
     \b
     See what there is, then let two settings of an algorithm play the same problem:
@@ -314,6 +316,40 @@ def look(
     words = {"coordinates": coordinates, "at": point, "center": center, "format": format_}
     for file in looking.plot_saved(bandit, output, **words):
         click.echo(str(file))
+
+
+@main.command()
+@click.argument("bandit", type=click.Path(path_type=Path))
+@click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen; beyond this machine, a token.")
+@click.option("--port", default=8000, show_default=True, help="0 for any that is free.")
+@click.option(
+    "--token-file", type=click.Path(path_type=Path), help="With the token; else KBANDITS_TOKEN, if it is set."
+)
+@click.option("--max-request", default=2**20, show_default=True, help="Bytes of the body of a request.")
+@click.option("--compact-after", default=1000, show_default=True, help="Changes until the bandit is saved whole.")
+def serve(bandit: Path, host: str, port: int, token_file: Path | None, max_request: int, compact_after: int) -> None:
+    """Answer ask and tell over HTTP, in JSON. What was answered is on the disk, and survives any crash.
+
+    BANDIT is a file that bandit.save wrote; beside it BANDIT.journal gets each change.
+
+    \b
+    Example:
+      kbandits serve prices.kb --port 8000
+      curl -H 'Content-Type: application/json' -d '{"q": 1}' http://127.0.0.1:8000/ask
+    """  # noqa: D301  (click reads the escape)
+    server = require("torch_kbandits.serving.server", "serve")
+    token = os.environ.get("KBANDITS_TOKEN") or None
+    if token_file is not None:
+        token = read_whole(token_file).decode(errors="replace").strip()
+    server.check_address(host, port, token)
+    server.serve(
+        server.Service.open(bandit, compact_after=compact_after),
+        host=host,
+        port=port,
+        token=token,
+        max_request=max_request,
+        listening=lambda address: click.echo(f"Serving {bandit} at {address}"),
+    )
 
 
 # ---------------------------------------------------------------- inside

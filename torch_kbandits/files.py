@@ -48,6 +48,19 @@ def write_whole(path: str | PathLike[str], content: bytes) -> None:
     _settle(file.parent)
 
 
+def put_in_place(draft: Path, file: Path) -> None:
+    """Give a file that is on the disk the name of another beside it, at once, and let the disk have that.
+
+    Raises:
+        FileError: if that cannot be done; then both are as they were.
+    """
+    try:
+        os.replace(draft, file)
+    except OSError as error:
+        raise file_error("written", file, error) from error
+    _settle(file.parent)
+
+
 def write_text(path: str | PathLike[str], text: str) -> None:
     """Do as ``write_whole`` with a text, in UTF-8."""
     write_whole(path, text.encode())

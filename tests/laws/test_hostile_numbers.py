@@ -186,6 +186,7 @@ NOT_TAKEN = {
     "Trials",
     "AgeingNoise",
     "SeattleWeather",
+    "Service",
     "Asked",
     "Category",
     "Choice",

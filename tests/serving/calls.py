@@ -1,0 +1,118 @@
+"""Calls of an ASGI application in this process, and requests that are wrong in every way."""
+
+import asyncio
+import json
+import random
+from typing import NamedTuple
+
+LOCAL = (("host", "localhost:8000"), ("content-type", "application/json"))
+
+
+class Answer(NamedTuple):
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def json(self):
+        return json.loads(self.body)
+
+    @property
+    def error(self):
+        return self.json["error"]["type"]
+
+
+async def call(app, method, path, body=b"", headers=LOCAL):
+    """The answer to a request whose body comes in these pieces of bytes, or is this JSON."""
+    parts = [body] if isinstance(body, bytes) else body if isinstance(body, list) else [json.dumps(body).encode()]
+    messages = [{"type": "http.request", "body": part, "more_body": True} for part in parts[:-1]]
+    messages.append({"type": "http.request", "body": parts[-1], "more_body": False})
+    scope = {
+        "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": method, "scheme": "http",
+        "path": path, "raw_path": path.encode(), "query_string": b"", "root_path": "",
+        "headers": [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers],
+        "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 8000),
+    }  # fmt: skip
+    sent = []
+
+    async def receive():
+        return messages.pop(0) if messages else {"type": "http.disconnect"}
+
+    async def send(message):
+        sent.append(message)
+
+    await app(scope, receive, send)
+    head = {name.decode().lower(): value.decode() for name, value in sent[0]["headers"]}
+    return Answer(sent[0]["status"], head, b"".join(part.get("body", b"") for part in sent[1:]))
+
+
+def post(app, path, body, headers=LOCAL):
+    return asyncio.run(call(app, "POST", path, body, headers))
+
+
+def get(app, path, headers=LOCAL):
+    return asyncio.run(call(app, "GET", path, b"", headers))
+
+
+VALID = {
+    "/ask": {"q": 2, "key": "k", "time": 1.0, "context": [0.5], "candidates": [[0.1], [0.2]]},
+    "/tell": {"ids": [0, 1], "y": [0.5, 1.0], "time": 2, "outcomes": {"heat": [1.0, 2.0]}, "failed": False, "key": "t"},
+    "/forget": {"actions": [[0.5, 0.5]], "context": [1.0], "all": True, "key": "f"},
+    "/recommend": {"context": [0.5], "candidates": [[0.1]], "time": "2026-01-01"},
+    "/belief": {"points": [[0.5, 0.5], [0.25, 0.75]], "context": [0.5]},
+}
+WRONG = (
+    None, True, -1, 0.5, 10**30, 10**400, -(10**18), 1e308, "", "x", "\ud800", "1", "2026-13-01",
+    [], [[]], [[], [1]], [None], [[[1]]], [True], [[0.5, "a"]], [[0.5, 0.5, 0.5]], [1, 2, 3], [[1e308, -1e308]],
+    {}, {"": 0}, {"heat": None}, [{}], [{"a": 1}, 2],
+)  # fmt: skip
+
+
+def malformed(random_: random.Random):
+    """A request that is wrong somehow: method, path, body in pieces, headers."""
+    method, path = "POST", random_.choice(list(VALID))
+    words, headers = {name: word for name, word in VALID[path].items() if random_.random() < 0.4}, dict(LOCAL)
+    for _ in range(random_.randint(1, 2)):
+        words[random_.choice([*VALID[path], "extra"])] = random_.choice(WRONG)
+    body = json.dumps(words).encode()
+    kind = random_.randrange(24)  # half of them have wrong words alone
+    if kind == 0:
+        place = random_.randrange(len(body))
+        body = body[:place]
+    elif kind == 1:
+        place = random_.randrange(len(body))
+        body = body[:place] + bytes([random_.randrange(256)]) + body[place + 1 :]
+    elif kind == 2:
+        body = random_.randbytes(random_.randrange(1, 200))
+    elif kind == 3:
+        body = random_.choice(
+            [b"NaN", b'{"q": NaN}', b'{"y": Infinity}', b'{"q": 1e999}', b'{"q": 1, "q": 2}', b"[]", b"null", b'"q"']
+        )
+    elif kind == 4:
+        depth = random_.choice([9, 100, 5000, 100_000])
+        body = random_.choice([b'{"q":' * depth, b"[" * depth, b'{"q":' + b"[" * depth + b"]" * depth + b"}"])
+    elif kind == 5:
+        body = b'{"q": "' + random_.choice([b"\xff\xfe", b"\xc3\x28", b"\xed\xa0\x80", b"\\ud800"]) + b'"}'
+    elif kind == 6:
+        body = b'{"q": ' + b"9" * random_.choice([20, 400, 5000, 50_000]) + b"}"
+    elif kind == 7:
+        method = random_.choice(["GET", "PUT", "DELETE", "PATCH", "OPTIONS", "HEAD", "TRACE", "ASK", "\x00"])
+    elif kind == 8:
+        path = random_.choice(
+            ["/", "/asks", "/ask/", "//ask", "/../bandit.kb", "/ask%00", "/\ud7ff", "/pending/1", "*"]
+        )
+    elif kind == 9:
+        headers["content-type"] = random_.choice(
+            ["", "text/plain", "application/x-www-form-urlencoded", "application/jsonp", "\xff"]
+        )
+    elif kind == 10:
+        headers["host"] = random_.choice(
+            ["", "evil.example", "localhost.evil.example", "127.0.0.1.evil", "[::1", "[", "a:b:c", "\xff"]
+        )
+    elif kind == 11:
+        body = b'{"key": "' + b"k" * random_.choice([201, 5000]) + b'"}'
+    parts = [body]
+    if random_.random() < 0.3 and len(body) > 2:
+        place = random_.randrange(1, len(body))
+        parts = [body[:place], b"", body[place:]]
+    return method, path, parts, list(headers.items())

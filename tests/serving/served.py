@@ -1,0 +1,71 @@
+"""Bandits of several kinds to serve, what is asked of each as JSON, and services that crash."""
+
+import shutil
+from pathlib import Path
+
+import torch
+from problems import DOUBLE, data, rbf
+
+from torch_kbandits import Categorical, ContextualActions, Float, ParameterSpace, algorithms
+from torch_kbandits.serving import Service
+
+WORDS = {"kernel": rbf(0.4), "regularization": 0.1, "seed": 0}
+ARMS = data(40, 2)[0]
+
+
+def bkb():
+    return algorithms.BKB(candidates=ARMS, beta=2.0, **WORDS)
+
+
+def box():
+    return algorithms.IGPUCB(bounds=torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=DOUBLE), beta=2.0, **WORDS)
+
+
+def contexts():
+    return algorithms.EKUCB(candidates=ContextualActions(action_dim=1, context_dim=1), beta=2.0, **WORDS)
+
+
+def space():
+    parameters = {"rate": Float(0.1, 10.0, log=True), "kind": Categorical(["a", "b", "c"])}
+    return algorithms.IGPUCB(candidates=ParameterSpace(parameters), beta=2.0, **WORDS)
+
+
+def dated():
+    return algorithms.SWGPUCB(candidates=ARMS, window=3600.0, beta=2.0, **WORDS)
+
+
+def staged():
+    actions = ContextualActions(action_dim=1, context_dim=1)
+    return algorithms.SupKernelUCB(candidates=actions, num_actions=6, horizon=50, beta=1.0, **WORDS)
+
+
+BANDITS = {kind.__name__: kind for kind in (bkb, box, contexts, space, dated, staged)}
+
+
+def about_round(name, number):
+    """What a request of a round brings beside the number of points."""
+    generator = torch.Generator().manual_seed(number)
+    numbers = torch.rand(7, generator=generator, dtype=DOUBLE)
+    if name in ("contexts", "staged"):
+        return {"context": numbers[:1].tolist(), "candidates": numbers[1:, None].tolist()}
+    return {}
+
+
+def saved(make, folder: Path) -> Path:
+    """The file of a new bandit in a folder."""
+    path = folder / "bandit.kb"
+    make().save(path)
+    return path
+
+
+def crash(service: Service, folder: Path, *, torn: bytes = b"") -> Path:
+    """What a process that is killed now leaves, in another folder; the path of the bandit's file there."""
+    folder.mkdir()
+    for file in service.path.parent.iterdir():
+        if file.is_file() and not file.name.endswith(".lock"):
+            shutil.copy(file, folder / file.name)
+    with (folder / f"{service.path.name}.journal").open("ab") as stream:
+        stream.write(torn)
+    service.journal.close()
+    service._sole.release()
+    return folder / service.path.name

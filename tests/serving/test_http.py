@@ -1,0 +1,288 @@
+"""Over HTTP only named errors come back, strangers do not come in, and the event loop stays free."""
+
+import asyncio
+import json
+import os
+import random
+import threading
+
+import pytest
+from calls import LOCAL, call, get, malformed, post
+from served import BANDITS, saved
+
+from torch_kbandits import Bandit
+from torch_kbandits.errors import InputError, KernelBanditError
+from torch_kbandits.serving import Service, http, queue, refusals
+from torch_kbandits.serving.http import application
+from torch_kbandits.serving.server import check_address
+
+TOKEN = "a token of enough letters"
+ERRORS = {
+    name for name, kind in vars(refusals).items() if isinstance(kind, type) and issubclass(kind, KernelBanditError)
+}
+
+
+@pytest.fixture
+def service(tmp_path):
+    found = Service.open(saved(BANDITS["bkb"], tmp_path))
+    yield found
+    found.journal.close()
+    found._sole.release()
+
+
+@pytest.fixture
+def app(service):
+    return application(service, max_request=200_000)
+
+
+def test_a_round_over_http(app, service):
+    asked = post(app, "/ask", {"q": 2, "key": "a"})
+    assert (asked.status, asked.json["ids"]) == (200, [0, 1])
+    assert asked.json["actions"] == service.bandit.pending.tolist()
+    assert post(app, "/ask", {"q": 2, "key": "a"}).body == asked.body
+    assert get(app, "/pending").json["ids"] == [0, 1]
+    assert post(app, "/tell", {"ids": [0], "y": 0.5}).json == {"already": False, "told": 1}
+    assert post(app, "/tell", {"ids": [0], "y": 0.5}).json == {"already": True, "told": 1}
+    assert post(app, "/recommend", b"").json["actions"] == asked.json["actions"][:1]
+    assert len(post(app, "/belief", {"points": asked.json["actions"]}).json["deviations"]) == 2
+    assert post(app, "/forget", [b'{"all"', b": true}"]).json == {"already": False}
+    health = get(app, "/health").json
+    assert (health["told"], health["pending"], health["latency"]["ask"]["count"]) == (1, 0, 2)
+    assert 0.0 < health["latency"]["tell"]["p50"] <= health["latency"]["tell"]["p99"]
+    assert get(app, "/ready").json == {"ready": True}
+
+
+def test_metrics_are_lines_that_prometheus_reads(app):
+    post(app, "/ask", {})
+    answer = get(app, "/metrics")
+    assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+    values = dict(line.rsplit(" ", 1) for line in answer.body.decode().splitlines() if not line.startswith("#"))
+    assert values["kbandits_serving_asked_total"] == "1"
+    assert float(values['kbandits_serving_latency_seconds{operation="ask",quantile="0.99"}']) > 0.0
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status", "error"),
+    [
+        ("POST", "/ask", b"{", 400, "MalformedRequestError"),
+        ("POST", "/ask", b"\xff", 400, "MalformedRequestError"),
+        ("POST", "/ask", b'{"q": NaN}', 400, "MalformedRequestError"),
+        ("POST", "/ask", b'{"q": 1e999}', 400, "MalformedRequestError"),
+        ("POST", "/ask", b'{"q": 1, "q": 2}', 400, "MalformedRequestError"),
+        ("POST", "/ask", b'{"q":' + b"[" * 9 + b"]" * 9 + b"}", 400, "MalformedRequestError"),
+        ("POST", "/ask", b"[" * 100_000, 400, "MalformedRequestError"),
+        ("POST", "/ask", b"[]", 400, "MalformedRequestError"),
+        ("POST", "/ask", b'{"q": ' + b"9" * 5000 + b"}", 400, "MalformedRequestError"),
+        ("POST", "/ask", b'{"q": 0}', 422, "InputError"),
+        ("POST", "/tell", b'{"ids": [7], "y": 1}', 404, "UnknownIdError"),
+        ("POST", "/recommend", b"{}", 409, "EmptyHistoryError"),
+        ("GET", "/ask", b"", 405, "MethodError"),
+        ("POST", "/pending", b"{}", 405, "MethodError"),
+        ("GET", "/nothing", b"", 404, "UnknownPathError"),
+        ("GET", "/ready/", b"", 404, "UnknownPathError"),
+    ],
+)
+def test_what_is_wrong_has_a_name_and_a_status(app, method, path, body, status, error):
+    answer = asyncio.run(call(app, method, path, body))
+    assert (answer.status, answer.error) == (status, error)
+    assert answer.headers["content-type"] == "application/json"
+
+
+def test_a_key_with_half_a_pair_of_surrogates_is_answered(app):
+    assert post(app, "/ask", b'{"key": "\\ud800"}').json == post(app, "/ask", b'{"key": "\\ud800"}').json
+    assert post(app, "/ask", b'{"\\ud800": 1}').status == 422
+
+
+def test_bodies_are_bounded_whether_they_say_their_length_or_not(app):
+    large = b'{"key": "' + b" " * 200_001 + b'"}'
+    told = post(app, "/ask", large, (*LOCAL, ("content-length", str(len(large)))))
+    untold = post(app, "/ask", [large[:100_000], large[100_000:200_000], large[200_000:]])
+    lied = post(app, "/ask", large, (*LOCAL, ("content-length", "10")))
+    for answer in (told, untold, lied):
+        assert (answer.status, answer.error, answer.headers["connection"]) == (413, "TooLargeError", "close")
+    assert post(app, "/ask", large[:190_000]).error == "MalformedRequestError"
+
+
+def test_a_body_that_does_not_come_is_not_waited_for(app, monkeypatch):
+    monkeypatch.setattr(http, "_PATIENCE", 0.01)
+
+    async def never():
+        await asyncio.sleep(60.0)
+
+    async def silent():
+        sent = []
+
+        async def send(message):
+            sent.append(message)
+
+        headers = [(name.encode(), value.encode()) for name, value in LOCAL]
+        scope = {"type": "http", "method": "POST", "path": "/ask", "headers": headers, "query_string": b""}
+        await app(scope, never, send)
+        return sent
+
+    assert asyncio.run(silent())[0]["status"] == 408
+
+
+@pytest.mark.parametrize("host", ["evil.example", "", "localhost.evil.example:8000", "127.0.0.1.evil", "[::1].x", "["])
+def test_without_a_token_only_this_machine_is_answered(app, host):
+    answer = get(app, "/pending", [("host", host)])
+    assert (answer.status, answer.error) == (400, "MalformedRequestError")
+
+
+@pytest.mark.parametrize("host", ["localhost", "LOCALHOST:1", "127.0.0.1:8000", "[::1]:8000", "[::1]"])
+def test_this_machine_is_answered(app, host):
+    assert get(app, "/pending", [("host", host)]).status == 200
+
+
+def test_a_page_of_another_site_cannot_post_without_asking_first(app):
+    for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", ""):
+        answer = post(app, "/ask", {}, [("host", "localhost"), ("content-type", kind)])
+        assert (answer.status, answer.error) == (415, "MediaTypeError")
+    assert (
+        post(app, "/ask", {}, [("host", "localhost"), ("content-type", "Application/JSON; charset=utf-8")]).status
+        == 200
+    )
+
+
+def test_a_token_is_needed_where_there_is_one(service):
+    app = application(service, token=TOKEN)
+    for given in ("", f"Bearer {TOKEN}x", f"Bearer {TOKEN[:-1]}", f"Basic {TOKEN}", TOKEN, "Bearer", "Bearer \xff"):
+        for path in ("/pending", "/health", "/metrics", "/nothing"):
+            answer = get(app, path, [("host", "bandit.example"), ("authorization", given)])
+            assert (answer.status, answer.error) == (401, "UnauthorizedError")
+            assert answer.headers["www-authenticate"] == "Bearer"
+    assert get(app, "/pending", [("host", "bandit.example"), ("authorization", f"bearer {TOKEN}")]).status == 200
+    assert get(app, "/ready", [("host", "bandit.example")]).status == 200
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.7", "example.org", ""])
+def test_others_are_not_listened_to_without_a_token(host):
+    with pytest.raises(InputError, match="give a token"):
+        check_address(host, 8000, None)
+    check_address(host, 8000, TOKEN)
+
+
+def test_addresses_and_tokens_are_checked():
+    for host in ("127.0.0.1", "127.0.0.9", "::1", "localhost"):
+        check_address(host, 0, None)
+    for token in ("", "short", "x" * 15, "né" * 20, "x\n" * 20):
+        with pytest.raises(InputError, match="token"):
+            check_address("localhost", 8000, token)
+    for port in (-1, 65536, "8000"):
+        with pytest.raises(InputError, match="port"):
+            check_address("localhost", port, None)
+
+
+def test_an_unexpected_error_is_named_and_its_words_stay_here(app, service, monkeypatch, caplog):
+    def broken(*_, **__):
+        raise ZeroDivisionError("a secret")
+
+    size = service.journal.size
+    with monkeypatch.context() as patch:
+        patch.setattr(Bandit, "ask", broken)
+        answer = post(app, "/ask", {})
+    assert (answer.status, answer.error) == (500, "InternalError")
+    assert b"secret" not in answer.body
+    assert "ZeroDivisionError: a secret" in caplog.text
+    assert service.journal.size == size
+    assert post(app, "/ask", {}).json["ids"] == [0]
+
+
+def test_where_the_disk_fails_nothing_is_answered_or_ready(app, service, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("os.fsync", full)
+        assert post(app, "/ask", {}).error == "NotSavingError"
+    for answer in (post(app, "/ask", {}), get(app, "/pending"), get(app, "/ready")):
+        assert (answer.status, answer.error) == (503, "NotSavingError")
+
+
+def test_while_the_bandit_computes_it_is_ready_and_a_crowd_is_sent_away(app, service, monkeypatch):
+    monkeypatch.setattr(queue, "MOST_WAITING", 3)
+    entered, leave, ask = threading.Event(), threading.Event(), Bandit.ask
+
+    def slow(self, *arguments, **words):
+        entered.set()
+        assert leave.wait(10.0)
+        return ask(self, *arguments, **words)
+
+    monkeypatch.setattr(Bandit, "ask", slow)
+
+    async def crowd():
+        first = [asyncio.create_task(call(app, "POST", "/ask", {})) for _ in range(3)]
+        while not entered.is_set():
+            await asyncio.sleep(0.001)
+        ready, busy = await call(app, "GET", "/ready"), await call(app, "POST", "/ask", {})
+        leave.set()
+        return ready, busy, await asyncio.gather(*first), await call(app, "POST", "/ask", {})
+
+    ready, busy, answers, last = asyncio.run(crowd())
+    assert ready.status == 200
+    assert (busy.status, busy.error, busy.headers["retry-after"]) == (503, "BusyError", "1")
+    assert sorted(answer.json["ids"][0] for answer in answers) == [0, 1, 2]
+    assert last.json["ids"] == [3]
+
+
+def test_an_answer_waits_for_the_disk_and_the_bandit_does_not(app, service, monkeypatch):
+    """Also one that shows what another request changed."""
+    entered, leave, sync = threading.Event(), threading.Event(), os.fsync
+
+    def slow(file):
+        entered.set()
+        assert leave.wait(10.0)
+        sync(file)
+
+    monkeypatch.setattr(os, "fsync", slow)
+
+    async def several():
+        tasks = [asyncio.create_task(call(app, "POST", "/ask", {})) for _ in range(3)]
+        tasks.append(asyncio.create_task(call(app, "GET", "/pending")))
+        while not entered.is_set() or service.journal.position < 3:
+            await asyncio.sleep(0.001)
+        done, _ = await asyncio.wait(tasks, timeout=0.05)
+        leave.set()
+        return done, await asyncio.gather(*tasks)
+
+    done, answers = asyncio.run(several())
+    assert done == set()
+    assert [answer.status for answer in answers] == [200] * 4
+    assert answers[3].json["ids"] == [0, 1, 2]
+    assert 2 <= service.journal.num_syncs <= 3
+
+
+def bombard(service, app, number, seed):
+    """Send so many wrong requests; each gets a named error, or what it asks for if it happens to be right."""
+    random_, counts = random.Random(seed), {}
+    if not service.bandit.candidates.is_contextual:  # there is something to tell wrong rewards of
+        service.answer("ask", {"q": 3})
+
+    async def all_of_them():
+        for each in range(number):
+            request = malformed(random_)
+            size = service.journal.size
+            answer = await call(app, *request)
+            if answer.status != 200:
+                assert answer.error in ERRORS, (each, request, answer)
+                assert answer.status in (400, 401, 404, 405, 409, 413, 415, 422), (each, request, answer)
+                assert len(answer.body) < 3000
+                assert b"Traceback" not in answer.body
+                assert service.journal.size == size, (each, request)
+            else:
+                json.loads(answer.body)
+            counts[answer.status] = counts.get(answer.status, 0) + 1
+
+    asyncio.run(all_of_them())
+    assert service.failure is None
+    assert counts.get(200, 0) < number / 4
+    assert {400, 404, 405, 415, 422} <= counts.keys()
+    return counts
+
+
+@pytest.mark.parametrize("name", ["bkb", "contexts", "space", "dated"])
+def test_wrong_requests_get_named_errors(name, tmp_path, request):
+    number = 100 if request.config.option.markexpr == "not slow" else 2500  # 10,000 in all
+    service = Service.open(saved(BANDITS[name], tmp_path))
+    bombard(service, application(service), number, seed=len(name))
+    service.close()

@@ -1,0 +1,391 @@
+"""A served bandit is the bandit that was told the same without a server, whatever is killed in between."""
+
+import errno
+import json
+import os
+
+import hypothesis
+import hypothesis.strategies as st
+import pytest
+import torch
+from problems import DOUBLE, examples
+from served import ARMS, BANDITS, about_round, bkb, crash, saved
+
+from torch_kbandits import Bandit
+from torch_kbandits.errors import DamagedFileError, FileError, InputError, StateMismatchError
+from torch_kbandits.serving import Service, book, service
+from torch_kbandits.serving.refusals import AlreadyToldError, KeyReusedError, NotSavingError, UnknownIdError
+
+#: Asks of these differ by the rounding of a search after the posterior was computed afresh.
+SEARCHED = {"box": 1e-5, "space": 1e-5}
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("ask"), st.integers(1, 3)),
+        st.tuples(st.just("tell"), st.integers(0, 5)),
+        st.tuples(st.just("tell actions"), st.integers(0, 5)),
+        st.tuples(st.just("forget"), st.integers(0, 5)),
+        st.tuples(st.just("crash"), st.sampled_from([b"", b"3", b'40 0123456789abcdef {"op":"te'])),
+        st.tuples(st.just("restart"), st.booleans()),
+    ),
+    min_size=4,
+    max_size=14,
+)
+
+
+def words_of(request):
+    """The arguments of a bandit's own methods, from a request."""
+    return {
+        name: torch.tensor(value, dtype=DOUBLE) if name in ("context", "candidates") else value
+        for name, value in request.items()
+    }
+
+
+def as_tensor(actions):
+    """Actions as numbers to compare."""
+    if isinstance(actions, torch.Tensor):
+        return actions
+    if isinstance(actions[0], dict):
+        actions = [[each["rate"], " abc".index(each["kind"])] for each in actions]
+    return torch.tensor(actions, dtype=DOUBLE)
+
+
+@pytest.mark.parametrize("name", BANDITS)
+@hypothesis.given(steps=STEPS, data=st.data())
+@hypothesis.example(
+    steps=[("ask", 2), ("crash", b""), ("tell", 0), ("ask", 1), ("crash", b"9"), ("tell", 1), ("tell actions", 0)],
+    data=None,
+)
+@examples(12)
+def test_whatever_crashes_it_is_the_uninterrupted_bandit(name, steps, data, tmp_path_factory):
+    root, plain, near = tmp_path_factory.mktemp(name), BANDITS[name](), SEARCHED.get(name, 0.0)
+    served = Service.open(saved(BANDITS[name], root), compact_after=5)
+    for number, (step, choice) in enumerate([*steps, ("ask", 2)]):
+        pending = plain.pending_ids
+        about, reward = about_round(name, number), 0.25 * number - 1.0
+        when = {"time": 60.0 * number} if name == "dated" else {}
+        if step == "ask":
+            answer = served.answer("ask", {"q": choice, **about, **when})
+            expected = plain.ask(choice, **words_of(about | when), return_ids=True)
+            assert tuple(answer["ids"]) == expected.ids
+            ours, theirs = as_tensor(answer["actions"]), as_tensor(expected.actions)
+            assert torch.allclose(ours, theirs, rtol=0.0, atol=near)
+        elif step == "crash":
+            served = Service.open(crash(served, root / str(number), torn=choice), compact_after=5)
+        elif step == "restart":
+            served.close()
+            served = Service.open(served.path, compact_after=5)
+        elif step == "tell actions" and "context" not in about and name != "space":
+            x = ARMS[choice].tolist()
+            served.answer("tell", {"actions": [x], "y": [reward], **when})
+            plain.tell(torch.tensor([x], dtype=DOUBLE), reward, **when)
+        elif step in ("tell", "forget") and pending:
+            chosen = pending[choice % len(pending)]
+            if step == "tell":
+                served.answer("tell", {"ids": [chosen], "y": reward, **when})
+                plain.tell(ids=chosen, y=reward, **when)
+            else:
+                served.answer("forget", {"ids": chosen})
+                plain.forget(ids=chosen)
+        assert_same(served.bandit, plain, near)
+    served.close()
+    assert_same(Bandit.load(served.path), plain, near)
+
+
+def assert_same(one, other, near):
+    """What was told, what is pending and what time it is agree, and all else that a state holds is of equal kind."""
+    states = [each.state_dict() for each in (one, other)]
+    assert states[0].keys() == states[1].keys()
+    for name in ("pending_ids", "num_asked", "num_learned", "num_forgotten", "clock", "config"):
+        assert states[0].get(name) == states[1].get(name), name
+    for state in states:
+        state |= {f"history.{column}": values for column, values in state.pop("history").items()}
+    for name in [name for name in states[0] if name.startswith(("history.", "pending"))]:
+        ours, theirs = (state[name] for state in states)
+        if isinstance(ours, torch.Tensor):
+            assert torch.allclose(ours, theirs, rtol=0.0, atol=near), name
+        else:
+            assert ours == theirs, name
+
+
+STOPS = ("nothing", "saved", "named", "in place", "renewed")
+
+
+@pytest.mark.parametrize("stop", STOPS)
+def test_a_crash_while_it_is_saved_whole_loses_and_doubles_nothing(stop, tmp_path, monkeypatch):
+    served = Service.open(saved(bkb, tmp_path))
+    for number in range(4):
+        asked = served.answer("ask", {"q": 2, "key": f"key {number}"})
+        served.answer("tell", {"ids": asked["ids"][:1], "y": number})
+
+    class Killed(BaseException):
+        pass
+
+    def killed(*_):
+        raise Killed
+
+    names = {
+        "nothing": (Bandit, "save"),
+        "named": (service, "put_in_place"),
+        "in place": (type(served.journal), "renew"),
+    }
+    with monkeypatch.context() as patch:
+        if stop in names:
+            patch.setattr(*names[stop], killed)
+        elif stop == "saved":
+            patch.setattr(served.journal, "append", killed)
+        try:
+            served.compact()
+        except Killed:
+            assert stop != "renewed"
+        path = crash(served, tmp_path / "after")
+    again = Service.open(path)
+    assert_same(again.bandit, served.bandit, 0.0)
+    assert again.answer("ask", {"q": 2, "key": "key 3"}) == asked
+    assert again.answer("tell", {"ids": asked["ids"][:1], "y": 3})["already"]
+    again.answer("tell", {"ids": asked["ids"][1:], "y": 7.0})
+    path = crash(again, tmp_path / "once more")
+    assert Service.open(path).bandit.history.Y.tolist() == [0.0, 1.0, 2.0, 3.0, 7.0]
+
+
+@pytest.fixture
+def served(tmp_path):
+    found = Service.open(saved(bkb, tmp_path))
+    yield found
+    found.journal.close()
+    found._sole.release()
+
+
+def test_a_key_gets_the_same_answer_again_and_nothing_is_asked_twice(served):
+    first = served.answer("ask", {"q": 3, "key": "a"})
+    size = served.journal.size
+    assert served.answer("ask", {"key": "a", "q": 3}) == first
+    assert served.answer("ask", {"q": 3, "key": "b"})["ids"] == [3, 4, 5]
+    with pytest.raises(KeyReusedError, match="another request"):
+        served.answer("ask", {"q": 2, "key": "a"})
+    with pytest.raises(KeyReusedError):
+        served.answer("forget", {"all": True, "key": "a"})
+    told = {"actions": [ARMS[0].tolist()], "y": 0.5, "key": "c"}
+    assert served.answer("tell", told) == {"already": False, "told": 1}
+    assert served.answer("tell", told) == {"already": True, "told": 1}
+    assert served.answer("forget", {"all": True, "key": "d"}) == {"already": False}
+    served.answer("ask", {})
+    assert served.answer("forget", {"all": True, "key": "d"}) == {"already": True}
+    assert (served.bandit.num_asked, served.bandit.num_told, len(served.bandit.pending_ids)) == (7, 1, 1)
+    assert served.journal.size > size
+
+
+def test_an_id_is_told_once(served):
+    served.answer("ask", {"q": 5})
+    assert not served.answer("tell", {"ids": [1, 0], "y": [0.5, 1]})["already"]
+    assert served.answer("tell", {"ids": [0, 1], "y": [1.0, 0.5]})["already"]
+    assert served.answer("tell", {"ids": 1, "y": 0.5, "key": "new"})["already"]
+    for request in ({"ids": [0], "y": 2.0}, {"ids": [0, 2], "y": [1.0, 1.0]}):
+        with pytest.raises(AlreadyToldError, match="settled"):
+            served.answer("tell", request)
+    for number in (5, -1, 10**30):
+        with pytest.raises(UnknownIdError, match="5 point"):
+            served.answer("tell", {"ids": [number], "y": 0.0})
+    assert served.answer("forget", {"ids": [3]}) == {"already": False}
+    assert served.answer("forget", {"ids": [3]}) == {"already": True}
+    for operation, request in (("tell", {"ids": [3], "y": 0.0}), ("forget", {"ids": [0]})):
+        with pytest.raises(AlreadyToldError):
+            served.answer(operation, request)
+    served.answer("tell", {"actions": [served.answer("pending", {})["actions"][0]], "y": 1.0})
+    with pytest.raises(AlreadyToldError, match="by its action"):
+        served.answer("tell", {"ids": [2], "y": 1.0})
+    assert served.bandit.history.Y.tolist() == [0.5, 1.0, 1.0]
+    assert served.bandit.pending_ids == (4,)
+
+
+def test_what_is_remembered_is_bounded_and_what_is_not_is_told_no_second_time(served, monkeypatch):
+    monkeypatch.setattr(book, "REMEMBERED", 4)
+    asked = [served.answer("ask", {"q": 2, "key": f"{number}"}) for number in range(4)]
+    assert served.answer("ask", {"q": 2, "key": "3"}) == asked[3]
+    assert served.answer("ask", {"q": 2, "key": "0"})["ids"] == [8, 9]
+    for number in range(8):
+        served.answer("tell", {"ids": number, "y": 1.0})
+    assert served.answer("tell", {"ids": 7, "y": 1.0})["already"]
+    with pytest.raises(AlreadyToldError, match="before the last 4"):
+        served.answer("tell", {"ids": 0, "y": 1.0})
+    assert served.bandit.num_told == 8
+    content = served._book.content()
+    assert (len(content["keys"]), len(content["ids"])) == (2, 4)
+
+
+@pytest.mark.parametrize(
+    ("operation", "request_", "message"),
+    [
+        ("ask", {"q": 0}, "q must be"),
+        ("ask", {"q": 1001}, "at most 1,000"),
+        ("ask", {"q": True}, "q must be"),
+        ("ask", {"n": 1}, "no field here"),
+        ("ask", {"key": ""}, "key must be"),
+        ("ask", {"key": "k" * 201}, "key must be"),
+        ("ask", {"context": [0.5]}, "neither contexts"),
+        ("ask", {"time": 3}, "no memory"),
+        ("ask", {"time": "yesterday"}, "ISO 8601"),
+        ("tell", {"ids": [0]}, "y is missing"),
+        ("tell", {"ids": [0, 0], "y": [1, 2]}, "different whole numbers"),
+        ("tell", {"ids": [True], "y": [1]}, "different whole numbers"),
+        ("tell", {"ids": [0], "actions": [[0.5, 0.5]], "y": 1}, "Give ids, or actions"),
+        ("tell", {"ids": [0], "y": "1"}, "y must be"),
+        ("tell", {"ids": [0], "y": [1, 2]}, "a reward for each"),
+        ("tell", {"ids": [0], "y": []}, "y must be"),
+        ("tell", {"ids": [0], "y": 10**400}, "a float holds"),
+        ("tell", {"actions": [[0.5]], "y": 1}, "2 columns"),
+        ("tell", {"actions": [[0.5, 0.5], [0.5]], "y": [1, 1]}, "equal length"),
+        ("tell", {"actions": [0.5, 0.5], "y": 1}, "list of lists"),
+        ("tell", {"actions": [[10**400, 0.5]], "y": 1}, "a float holds"),
+        ("tell", {"ids": [0], "y": 1, "outcomes": {"temperature": 71.3}}, "rewards alone|outcome"),
+        ("forget", {}, "Give ids, or actions"),
+        ("forget", {"all": False}, '"all": true'),
+        ("forget", {"all": True, "ids": [0]}, '"all": true'),
+        ("forget", {"actions": [[0.5, 0.5]]}, "pending"),
+        ("belief", {}, "points is missing"),
+        ("belief", {"points": [[0.5]]}, "2 columns"),
+        ("recommend", {"q": 1}, "no field here"),
+    ],
+)
+def test_what_does_not_fit_is_refused_and_changes_nothing(served, operation, request_, message):
+    served.answer("ask", {"q": 1})
+    size, before = served.journal.size, served.bandit.state_dict()
+    with pytest.raises(InputError, match=message):
+        served.answer(operation, request_)
+    assert served.journal.size == size
+    assert str(served.bandit.state_dict()) == str(before)
+    assert served.answer("tell", {"ids": [0], "y": 1.0}) == {"already": False, "told": 1}
+
+
+def test_belief_and_recommendation_are_the_bandits(served):
+    asked = served.answer("ask", {"q": 3})
+    served.answer("tell", {"ids": asked["ids"], "y": [0.0, 1.0, 2.0]})
+    found = served.answer("belief", {"points": ARMS[:5].tolist()})
+    posterior = served.bandit.model.posterior(ARMS[:5])
+    assert found["means"] == pytest.approx(posterior.mean.flatten().tolist())
+    assert found["deviations"] == pytest.approx(posterior.variance.sqrt().flatten().tolist())
+    assert served.answer("recommend", {})["actions"] == served.bandit.recommend().tolist()
+    assert served.answer("recommend", {})["actions"] == asked["actions"][2:]
+
+
+def test_a_parameter_space_is_told_configurations(tmp_path):
+    served = Service.open(saved(BANDITS["space"], tmp_path))
+    served.answer("tell", {"actions": [{"rate": 1.0, "kind": "b"}], "y": [2.0]})
+    path = crash(served, tmp_path / "after")
+    again = Service.open(path)
+    assert again.answer("recommend", {})["actions"] == [{"rate": pytest.approx(1.0), "kind": "b"}]
+    assert len(again.answer("belief", {"points": [{"rate": 1.0, "kind": "a"}]})["means"]) == 1
+    with pytest.raises(InputError, match="kind"):
+        again.answer("tell", {"actions": {"rate": 1.0, "kind": "z"}, "y": 2.0})
+    again.close()
+
+
+def test_the_file_has_one_writer(served):
+    with pytest.raises(InputError, match="Another process serves"):
+        Service.open(served.path)
+    served.close()
+    Service.open(served.path).close()
+
+
+def test_a_file_that_others_wrote_is_not_taken_for_its_own(served, tmp_path):
+    served.answer("tell", {"ids": served.answer("ask", {})["ids"], "y": 1.0})
+    path = crash(served, tmp_path / "after")
+    BANDITS["box"]().save(path)
+    with pytest.raises(StateMismatchError, match="not the file that its journal"):
+        Service.open(path)
+    path.with_name("bandit.kb.journal").unlink()
+    served = Service.open(path)  # and now none is missing
+    served.close()
+    bkb().save(path)
+    assert Service.open(path).bandit.num_asked == 0
+
+
+def test_records_of_another_bandit_are_named(served, tmp_path):
+    served.answer("ask", {})
+    journal = served.journal
+    journal.append({"op": "ask", "key": None, "known": "", "time": None, "points": [[0.5]], "stages": None, "ids": [1]})
+    path = crash(served, tmp_path / "after")
+    with pytest.raises(DamagedFileError, match="record 3 does not fit"):
+        Service.open(path)
+
+
+def test_where_the_disk_fails_nothing_is_answered_and_what_was_is_there(served, tmp_path, monkeypatch):
+    asked = served.answer("ask", {"q": 3})
+    served.answer("tell", {"ids": [0], "y": 1.0})
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", full)
+        with pytest.raises(NotSavingError, match="No space left"):
+            served.answer("tell", {"ids": [1], "y": 2.0})
+    for operation in ("ask", "tell", "pending"):
+        with pytest.raises(NotSavingError, match="No space left"):
+            served.answer(operation, {"ids": [1], "y": 2.0} if operation == "tell" else {})
+    assert served.failure
+    again = Service.open(crash(served, tmp_path / "after"))
+    assert again.bandit.history.Y.tolist() == [1.0]
+    assert again.answer("pending", {})["actions"] == asked["actions"][1:]
+
+
+def test_a_bandit_that_cannot_be_saved_whole_goes_on_with_its_journal(tmp_path, monkeypatch, caplog):
+    served = Service.open(saved(bkb, tmp_path), compact_after=2)
+
+    def refused(*_):
+        raise FileError(errno.ENOSPC, "no room", "draft")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Bandit, "save", refused)
+        for _ in range(3):
+            served.answer("tell", {"ids": served.answer("ask", {})["ids"], "y": 1.0})
+    assert "journal goes on" in caplog.text
+    assert Service.open(crash(served, tmp_path / "after")).bandit.num_told == 3
+
+
+def test_an_interrupt_between_a_change_and_its_record_ends_the_service(served, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(served.journal, "append", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            served.answer("ask", {})
+    with pytest.raises(NotSavingError, match="interrupted"):
+        served.answer("ask", {})
+
+
+def test_an_unexpected_error_of_the_bandit_changes_nothing(served, monkeypatch):
+    def broken(*_, **__):
+        raise ZeroDivisionError
+
+    size = served.journal.size
+    with monkeypatch.context() as patch:
+        patch.setattr(Bandit, "ask", broken)
+        with pytest.raises(ZeroDivisionError):
+            served.answer("ask", {})
+    assert served.journal.size == size
+    assert served.answer("ask", {})["ids"] == [0]
+
+
+def test_a_record_is_as_long_as_what_is_new(tmp_path):
+    served = Service.open(saved(bkb, tmp_path), compact_after=10_000)
+    sizes = []
+    for number in range(60):
+        before = served.journal.size
+        served.answer("tell", {"ids": served.answer("ask", {})["ids"], "y": 0.5})
+        sizes.append(served.journal.size - before)
+        assert served.journal.num_syncs == 2 * (number + 1)
+    assert max(sizes) <= min(sizes) + 12  # digits of ids and of points
+    assert len(json.dumps(served.answer("health", {}))) < 1000
+    served.close()
+
+
+def test_numbers_of_open_are_checked(tmp_path):
+    path = saved(bkb, tmp_path)
+    with pytest.raises(InputError, match="compact_after"):
+        Service.open(path, compact_after=0)
+    with pytest.raises(FileError):
+        Service.open(tmp_path / "none.kb")
+    with pytest.raises(FileError):
+        Service.open(tmp_path / "no folder" / "none.kb")

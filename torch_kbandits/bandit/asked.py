@@ -1,0 +1,56 @@
+"""Points that were asked for, as plain numbers for a log, and pending again from it to the last bit."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from torch_kbandits import checks
+from torch_kbandits.bandit.bandit import Bandit
+from torch_kbandits.errors import InputError
+from torch_kbandits.observations.ledger import checked_stages
+
+
+def recorded(bandit: Bandit, number: int) -> dict[str, Any]:
+    """Return the points that were asked for last and the stages that chose them, as lists that JSON holds exactly.
+
+    Args:
+        bandit: of which at least so many points are pending.
+        number: of points, at least 1.
+
+    Cost: O(what is returned).
+    """
+    pending = bandit._standing.ledger.pending
+    stages = None if pending.stages is None else pending.stages[-number:].tolist()
+    return {"points": pending.points[-number:].tolist(), "stages": stages}
+
+
+def ask_again(
+    bandit: Bandit, points: Sequence[Sequence[float]], stages: Sequence[int] | None, time: Any = None
+) -> tuple[int, ...]:
+    """Make points pending that this bandit chose before, without choosing anew; return their ids.
+
+    A choice made anew agrees to rounding alone where the posterior was computed afresh; these are what was answered.
+
+    Args:
+        bandit: in the state in which it chose them.
+        points: rows (q, d), as ``recorded`` returned them: joint ones with contexts.
+        stages: of each, as ``recorded`` returned them.
+        time: that was given to ``ask``.
+
+    Raises:
+        InputError: if they do not fit; then nothing changes.
+    """
+    example, standing = bandit.candidates.example, bandit._standing
+    X = torch.tensor(points, dtype=torch.float64).to(example)
+    checks.points("the points of the log", X, dimension=example.shape[-1], like=example)
+    known = None if stages is None else torch.tensor(stages, dtype=torch.long)
+    if (known is None) != (standing.ledger.pending.stages is None):
+        raise InputError("The log is of a bandit with stages and this one has none, or the other way round.")
+    if known is not None:
+        known = checked_stages(known, X, bandit._pieces.num_stages)
+    standing = standing.at(standing.clock.moved_to(time, standing.round))
+    ledger = standing.ledger.with_asked(X, standing.now, known)
+    bandit._become(replace(standing, ledger=ledger))
+    return ledger.pending.ids[-len(X) :]

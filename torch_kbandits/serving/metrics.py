@@ -1,0 +1,42 @@
+"""What a service counts and measures, as Prometheus reads it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+CONTENT_TYPE = "text/plain; version=0.0.4"
+
+
+def metrics(state: Mapping[str, Any], uptime: float, latencies: Mapping[str, Mapping[str, float]]) -> str:
+    """Return the text.
+
+    Args:
+        state: what the service answers to "metrics".
+        uptime: seconds since the start.
+        latencies: of each operation, its count, p50 and p99 in seconds.
+    """
+    journal = state["journal"]
+    lines = [
+        *_one("asked_total", "counter", "Points ever asked for.", state["asked"]),
+        *_one("told_total", "counter", "Rewards ever told.", state["told"]),
+        *_one("pending", "gauge", "Points asked for and not yet told.", state["pending"]),
+        *_one("journal_bytes", "gauge", "Bytes of the journal.", journal["bytes"]),
+        *_one("journal_changes", "gauge", "Changes since the bandit was saved whole.", journal["changes"]),
+        *_one("journal_syncs_total", "counter", "Waits for the disk.", journal["syncs"]),
+        *_one("journal_sync_seconds_total", "counter", "Seconds of waiting for the disk.", journal["sync_seconds"]),
+        *_one("uptime_seconds", "gauge", "Seconds since the start.", uptime),
+        "# HELP kbandits_serving_latency_seconds Seconds to answer, of the latest 1000 of each operation.",
+        "# TYPE kbandits_serving_latency_seconds summary",
+    ]
+    for operation, found in sorted(latencies.items()):
+        name = "kbandits_serving_latency_seconds"
+        lines += [
+            f'{name}{{operation="{operation}",quantile="0.5"}} {found["p50"]!r}',
+            f'{name}{{operation="{operation}",quantile="0.99"}} {found["p99"]!r}',
+            f'{name}_count{{operation="{operation}"}} {found["count"]}',
+        ]
+    return "\n".join([*lines, state.get("bandit", "")]).rstrip("\n") + "\n"
+
+
+def _one(name: str, kind: str, what: str, value: float) -> list[str]:
+    name = f"kbandits_serving_{name}"
+    return [f"# HELP {name} {what}", f"# TYPE {name} {kind}", f"{name} {value!r}"]

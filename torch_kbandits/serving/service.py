@@ -1,0 +1,371 @@
+"""A bandit whose every change is in its journal before it is answered."""
+
+import hashlib
+import inspect
+import logging
+import os
+from collections.abc import Callable, Mapping
+from os import PathLike
+from pathlib import Path
+from threading import RLock
+from typing import Any, Self, TypeVar
+
+from filelock import FileLock, Timeout
+from torch import Tensor
+
+from torch_kbandits import checks
+from torch_kbandits.bandit import Bandit
+from torch_kbandits.bandit.asked import ask_again, recorded
+from torch_kbandits.errors import DamagedFileError, InputError, KernelBanditError, StateMismatchError
+from torch_kbandits.files import file_error, put_in_place, read_whole
+from torch_kbandits.looking.belief import moments
+from torch_kbandits.serving.book import BY_POINT, FORGOTTEN, Book, fingerprint
+from torch_kbandits.serving.journal import Journal
+from torch_kbandits.serving.refusals import NotSavingError, UnknownIdError
+from torch_kbandits.serving.requests import Reader, ids_of, key_of, plain, time_of, values_of, without_key
+
+#: Changes after which the bandit is saved whole and a new journal begun: so many are told again after a crash.
+COMPACT_AFTER = 1000
+
+_Found = TypeVar("_Found")
+
+_log = logging.getLogger(__name__)
+
+
+class Service:
+    """A bandit that is asked and told by JSON, with a file, the journal of its changes since, and a memory of answers.
+
+    What was answered is on the disk: after a crash the same file is opened again, with the points that were asked for
+    exactly as they were answered. A request that comes again, by its key or by ids already told, is answered again and
+    not carried out again. One process at a time may have the file.
+
+    ``FILE.journal`` names the FILE that it continues by its checksum, and the next one before that takes its place. So
+    a crash at any moment leaves a pair of which it is known what to tell again.
+
+    Threads take turns. Use ``open``.
+    """
+
+    def __init__(self, bandit: Bandit, path: Path, lock: FileLock, compact_after: int) -> None:
+        self.bandit = bandit
+        self.path = path
+        self._sole, self._compact_after = lock, compact_after
+        self._reader = Reader(bandit.candidates.example)
+        self._told_words = set(inspect.signature(bandit.tell).parameters)
+        self._turns = RLock()
+        self._is_between = False
+        self._changes = 0
+        self._book = Book()
+        self._journal = self._recovered()
+        self._operations: dict[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
+            "ask": self._ask,
+            "tell": self._tell,
+            "forget": self._forget,
+            "recommend": self._recommend,
+            "belief": self._belief,
+            "pending": self._pending,
+            "health": self._health,
+            "metrics": self._metrics,
+        }
+
+    @classmethod
+    def open(cls, path: str | PathLike[str], *, into: Bandit | None = None, compact_after: int = COMPACT_AFTER) -> Self:
+        """Return the service of a bandit's file, with all that was answered before.
+
+        Args:
+            path: of a file that ``bandit.save`` wrote.
+            into: a bandit of the same configuration, where the file alone does not make it again.
+            compact_after: changes after which the bandit is saved whole; as many are told again after a crash.
+
+        Raises:
+            FileError: if a file cannot be read or written.
+            DamagedFileError: if one was changed.
+            StateMismatchError: if the journal continues another file, or is of another format; see ``Bandit.load``.
+            InputError: if another process has the file.
+        """
+        compact_after = checks.positive_integer("compact_after", compact_after)
+        file = Path(os.path.realpath(path))
+        lock = FileLock(_beside(file, ".lock"), timeout=0, thread_local=False)
+        try:
+            lock.acquire()
+        except Timeout:
+            raise InputError(f"Another process serves {str(file)!r}: ask that one, or end it first.") from None
+        except OSError as error:
+            raise file_error("written", _beside(file, ".lock"), error) from error
+        try:
+            _beside(file, ".next").unlink(missing_ok=True)  # of a crash while it was saved whole
+            return cls(Bandit.load(file, into=into), file, lock, compact_after)
+        except Exception:
+            lock.release()
+            raise
+
+    def answer(self, operation: str, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the answer to a request once all that it shows is on the disk; see ``perform``."""
+        found, position = self.perform(operation, request)
+        self.wait(position)
+        return found
+
+    def perform(self, operation: str, request: Mapping[str, Any]) -> tuple[dict[str, Any], int]:
+        """Return the answer to a request, and what to ``wait`` for before anybody sees it.
+
+        Args:
+            operation: "ask", "tell", "forget", "recommend", "belief", "pending", "health" or "metrics".
+            request: JSON: lists, objects with names, numbers, texts.
+
+        Raises:
+            InputError: if the request does not fit.
+            RefusedError: if it is refused for another reason, see ``refusals``.
+            KernelBanditError: whatever the bandit raises.
+
+        After an error the bandit is as it was.
+        """
+        with self._turns:
+            self._require_whole()
+            found = self._operations[operation](request)
+            if self._changes >= self._compact_after:
+                try:
+                    self.compact()
+                except Exception:  # the change is in the journal, which goes on
+                    self._changes = 0
+                    _log.exception("%s could not be saved whole; its journal goes on.", self.path)
+            return found, self._journal.position
+
+    def wait(self, position: int) -> None:
+        """Return once an answer may be seen: so many changes are on the disk. Others who wait share the effort.
+
+        Raises:
+            NotSavingError: if they may not be.
+        """
+        self._journal.commit(position)
+
+    @property
+    def journal(self) -> Journal:
+        """The log of changes since the file was written."""
+        return self._journal
+
+    @property
+    def failure(self) -> str | None:
+        """Why nothing is answered any more; None while all is well."""
+        return self._journal.failure
+
+    def compact(self) -> None:
+        """Save the bandit whole and begin a new journal. Cost: O(n) of all that was told.
+
+        Raises:
+            FileError: if a file cannot be written; then the journal goes on.
+        """
+        with self._turns:
+            self._require_whole()
+            self.wait(self._journal.position)
+            draft = _beside(self.path, ".next")
+            self.bandit.save(draft)
+            first = self._beginning(_checksum(draft))
+            self._journal.append(first)  # from here on the journal continues either file
+            self.wait(self._journal.position)
+            put_in_place(draft, self.path)
+            self._journal.renew(first)
+            self._changes = 0
+
+    def close(self) -> None:
+        """Save the bandit whole if anything changed, and let others have the file."""
+        with self._turns:
+            try:
+                if self._changes and self.failure is None and not self._is_between:
+                    self.compact()
+            finally:
+                self._journal.close()
+                self._sole.release()
+
+    # ---------------------------------------------------------------- changes
+
+    def _ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        words, key, known = self._reader.ask(request), key_of(request), fingerprint("ask", request)
+        if (kept := self._book.answer(key, known)) is not None:
+            return kept
+        # What a crash needs is the answer, not the candidates of the round.
+        about = {"op": "ask", "key": key, "known": known, "time": request.get("time")}
+        found = self._saved(
+            lambda: self.bandit.ask(**words, return_ids=True),
+            lambda asked: {**about, "ids": list(asked.ids), **recorded(self.bandit, len(asked.ids))},
+        )
+        answer = {"ids": list(found.ids), "actions": plain(found.actions)}
+        self._book.keep(key, known, answer)
+        return answer
+
+    def _tell(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        words, ids, key = self._reader.tell(request), ids_of(request), key_of(request)
+        if self._book.answer(key, fingerprint("tell", request)) is not None:
+            return self._told(already=True)
+        for word in ("outcomes", "failed"):
+            if word in words and word not in self._told_words:
+                raise InputError(f"This bandit learns rewards alone, without {word}.")
+        values = values_of(words, 1 if ids is None else len(ids))
+        if ids is not None and self._was_done(ids, values):
+            return self._told(already=True)
+        self._settled("tell", request, words, ids, values)
+        return self._told()
+
+    def _forget(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        words, ids, key = self._reader.forget(request), ids_of(request), key_of(request)
+        if self._book.answer(key, fingerprint("forget", request)) is not None:
+            return {"already": True}
+        if ids is not None and self._was_done(ids, [FORGOTTEN] * len(ids)):
+            return {"already": True}
+        self._settled("forget", request, words, ids, [])
+        return {"already": False}
+
+    def _settled(
+        self,
+        operation: str,
+        request: Mapping[str, Any],
+        words: Mapping[str, Any],
+        ids: list[int] | None,
+        values: list[Any],
+    ) -> None:
+        """Tell or forget, save and remember it."""
+        record = {"op": operation, "key": key_of(request), "request": without_key(request)}
+        settled = self._saved(lambda: self._carry_out(operation, words, ids, values), lambda _: record)
+        self._remember(record, settled)
+
+    def _remember(self, record: Mapping[str, Any], settled: tuple[list[int], list[Any]]) -> None:
+        self._book.settle(*settled)
+        self._book.keep(record["key"], fingerprint(record["op"], record["request"]), {})
+
+    def _carry_out(
+        self, operation: str, words: Mapping[str, Any], ids: list[int] | None, values: list[Any]
+    ) -> tuple[list[int], list[Any]]:
+        """Tell or forget; return the ids that are pending no more, and what to remember of them."""
+        before = self.bandit.pending_ids if ids is None else ids
+        getattr(self.bandit, operation)(**words)
+        left = set(self.bandit.pending_ids)
+        gone = [number for number in before if number not in left]
+        if operation == "forget":
+            return gone, [FORGOTTEN] * len(gone)
+        return gone, [BY_POINT] * len(gone) if ids is None else values
+
+    def _was_done(self, ids: list[int], values: list[Any]) -> bool:
+        for number in ids:
+            if not 0 <= number < self.bandit.num_asked:
+                raise UnknownIdError(
+                    f"id {checks.shown(number)} is unknown: {self.bandit.num_asked} point(s) were asked for, numbered "
+                    "from 0."
+                )
+        return self._book.was_done(ids, values, self.bandit.pending_ids)
+
+    def _told(self, *, already: bool = False) -> dict[str, Any]:
+        return {"already": already, "told": self.bandit.num_told}
+
+    # ---------------------------------------------------------------- looking
+
+    def _recommend(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        found = self.bandit.recommend(**self._reader.recommend(request))
+        return {"actions": plain(found if isinstance(found, Tensor) else [found])}
+
+    def _belief(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        points, context = self._reader.belief(request)
+        found = moments(self.bandit, self.bandit.candidates.points(points, context, max(self.bandit.now, 0.0)))
+        return {"means": found.mean.tolist(), "deviations": found.deviation.tolist()}
+
+    def _pending(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        points = self.bandit.pending
+        actions = plain(self.bandit.candidates.actions(points)) if len(points) else []
+        return {"ids": list(self.bandit.pending_ids), "actions": actions, "points": points.tolist()}
+
+    def _health(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        report = getattr(self.bandit, "health", None)
+        return self._state() | ({} if report is None else {"bandit": plain(report().as_dict())})
+
+    def _metrics(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        report = getattr(self.bandit, "health", None)
+        return self._state() | ({} if report is None else {"bandit": report().to_prometheus()})
+
+    def _state(self) -> dict[str, Any]:
+        bandit, journal = self.bandit, self._journal
+        return {
+            "round": bandit.round,
+            "asked": bandit.num_asked,
+            "told": bandit.num_told,
+            "pending": len(bandit.pending_ids),
+            "journal": {
+                "bytes": journal.size,
+                "changes": self._changes,
+                "syncs": journal.num_syncs,
+                "sync_seconds": journal.sync_seconds,
+            },
+        }
+
+    # ---------------------------------------------------------------- inside
+
+    def _saved(self, change: Callable[[], _Found], record: Callable[[_Found], Mapping[str, Any]]) -> _Found:
+        """Change the bandit and append the record of it; interrupted between the two, nothing is answered any more."""
+        self._is_between = True
+        try:
+            found = change()
+        except Exception:
+            self._is_between = False  # the bandit is as it was
+            raise
+        self._journal.append(record(found))
+        self._changes += 1
+        self._is_between = False
+        return found
+
+    def _require_whole(self) -> None:
+        self._journal.require_working()
+        if self._is_between:
+            raise NotSavingError("A change was interrupted before it was saved: open the file again.")
+
+    def _recovered(self) -> Journal:
+        """Return the journal, with what it has beyond the bandit's file told to the bandit."""
+        place, snapshot = _beside(self.path, ".journal"), _checksum(self.path)
+        if not place.exists():
+            return Journal.create(place, self._beginning(snapshot))
+        journal, records = Journal.open(place)
+        starts = [number for number, record in enumerate(records) if record.get("op") == "begin"]
+        known = [number for number in starts if records[number].get("snapshot") == snapshot]
+        if not known:
+            journal.close()
+            if len(records) > len(starts):
+                raise StateMismatchError(
+                    f"{str(self.path)!r} is not the file that its journal {str(place)!r} continues: put that one back, "
+                    "or move the journal away, and what was answered since is lost."
+                )
+            return Journal.create(place, self._beginning(snapshot))
+        self._book = Book.of(records[known[-1]]["book"])
+        for number, record in enumerate(records[known[-1] + 1 :], known[-1] + 2):
+            try:
+                self._repeat(record)
+            except (KernelBanditError, AttributeError, LookupError, TypeError, ValueError) as error:
+                journal.close()
+                raise DamagedFileError(
+                    f"{str(place)!r}: record {number} does not fit the bandit of {str(self.path)!r}: {error}"
+                ) from error
+        return journal
+
+    def _repeat(self, record: Mapping[str, Any]) -> None:
+        """Carry out what was answered before."""
+        operation = record["op"]
+        if operation == "begin":  # of a file that never took its place
+            return
+        self._changes += 1
+        if operation == "ask":
+            ids = ask_again(self.bandit, record["points"], record["stages"], time_of(record))
+            if list(ids) != record["ids"]:
+                raise InputError(f"the points are numbered {list(ids)} here and {record['ids']} there.")
+            points = self._reader.example.new_tensor(record["points"])
+            answer = {"ids": record["ids"], "actions": plain(self.bandit.candidates.actions(points))}
+            self._book.keep(record["key"], record["known"], answer)
+            return
+        request = record["request"]
+        ids, words = ids_of(request), getattr(self._reader, operation)(request)
+        values = values_of(words, 1 if ids is None else len(ids)) if operation == "tell" else []
+        self._remember(record, self._carry_out(operation, words, ids, values))
+
+    def _beginning(self, snapshot: str) -> dict[str, Any]:
+        return {"op": "begin", "snapshot": snapshot, "book": self._book.content()}
+
+
+def _beside(path: Path, ending: str) -> Path:
+    return path.with_name(path.name + ending)
+
+
+def _checksum(path: Path) -> str:
+    return hashlib.sha256(read_whole(path)).hexdigest()
