@@ -1,7 +1,6 @@
 """A served bandit is the bandit that was told the same without a server, whatever is killed in between."""
 
 import errno
-import json
 import os
 
 import hypothesis
@@ -245,6 +244,9 @@ def test_what_is_remembered_is_bounded_and_what_is_not_is_told_no_second_time(se
         ("belief", {}, "points is missing"),
         ("belief", {"points": [[0.5]]}, "2 columns"),
         ("recommend", {"q": 1}, "no field here"),
+        ("restart", {}, "operation must be"),
+        ("tell", {"ids": [0], "y": 1, "time": [None, "x"]}, "ISO 8601"),
+        ("tell", {"ids": [0], "failed": 1}, "failed must be"),
     ],
 )
 def test_what_does_not_fit_is_refused_and_changes_nothing(served, operation, request_, message):
@@ -377,7 +379,6 @@ def test_a_record_is_as_long_as_what_is_new(tmp_path):
         sizes.append(served.journal.size - before)
         assert served.journal.num_syncs == 2 * (number + 1)
     assert max(sizes) <= min(sizes) + 12  # digits of ids and of points
-    assert len(json.dumps(served.answer("health", {}))) < 1000
     served.close()
 
 

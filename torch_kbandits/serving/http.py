@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from torch_kbandits import checks
 from torch_kbandits.errors import KernelBanditError
-from torch_kbandits.serving.metrics import CONTENT_TYPE, metrics
+from torch_kbandits.serving.metrics import CONTENT_TYPE, journal_of, metrics
 from torch_kbandits.serving.queue import Queue
 from torch_kbandits.serving.refusals import (
     MalformedRequestError,
@@ -64,16 +64,17 @@ def application(service: Service, *, token: str | None = None, max_request: int 
 
         return Route(f"/{operation}", carried_out, methods=["POST"])
 
+    def state() -> dict[str, Any]:
+        return {"uptime": monotonic() - start, "journal": journal_of(service), "latency": queue.latencies()}
+
     async def pending(request: Request) -> Response:
         return _json(200, await queue.answer("pending", {}))
 
     async def health(request: Request) -> Response:
-        found = await queue.answer("health", {})
-        return _json(200, found | {"uptime": monotonic() - start, "latency": queue.latencies()})
+        return _json(200, await queue.answer("health", {}) | state())
 
     async def measured(request: Request) -> Response:
-        found = await queue.answer("metrics", {})
-        return Response(metrics(found, monotonic() - start, queue.latencies()), media_type=CONTENT_TYPE)
+        return Response(metrics(await queue.answer("metrics", {}) | state()), media_type=CONTENT_TYPE)
 
     async def ready(request: Request) -> Response:
         if service.failure is not None:

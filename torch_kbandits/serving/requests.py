@@ -76,18 +76,13 @@ def ids_of(request: Mapping[str, Any]) -> list[int] | None:
 
 
 def time_of(request: Mapping[str, Any]) -> Any:
-    """Return the time of a request, a number or a date; None without.
+    """Return the time of a request, a number or a date, or of each of its points; None without.
 
     Raises:
         InputError: if it is a text and no date.
     """
     time = request.get("time")
-    if not isinstance(time, str):
-        return time
-    try:
-        return datetime.fromisoformat(time)
-    except ValueError:
-        raise InputError(f"time must be a number or a date in ISO 8601, got {checks.shown(time)}.") from None
+    return [_date(each) for each in time] if isinstance(time, list) else _date(time)
 
 
 def without_key(request: Mapping[str, Any]) -> dict[str, Any]:
@@ -127,12 +122,10 @@ class Reader:
             outcomes = request["outcomes"]
             if not isinstance(outcomes, dict):
                 raise InputError(f"outcomes must be an object of names and numbers, got {checks.describe(outcomes)}.")
-            words["outcomes"] = {name: _numbers(f"outcomes.{name}", value) for name, value in outcomes.items()}
+            words["outcomes"] = {name: _measured(f"outcomes.{name}", value) for name, value in outcomes.items()}
         if request.get("failed") is not None:
-            failed = request["failed"]
-            if not all(isinstance(each, bool) for each in (failed if isinstance(failed, list) else [failed])):
-                raise InputError(f"failed must be true or false, or a list of these, got {checks.describe(failed)}.")
-            words["failed"] = failed
+            checks.instance("failed", request["failed"], bool, "true or false")
+            words["failed"] = request["failed"]
         if "y" not in words and "failed" not in words:
             raise InputError("y is missing: give a reward for each point.")
         return words | _when(request)
@@ -243,6 +236,23 @@ def _numbers(name: str, value: Any) -> float | list[float]:
     if isinstance(value, list) and value:
         return [checks.finite_number(name, each) for each in value]
     return checks.finite_number(name, value)
+
+
+def _measured(name: str, value: Any) -> Any:
+    """Return numbers, with None for what was not measured."""
+    if isinstance(value, list) and value:
+        return [None if each is None else checks.finite_number(name, each) for each in value]
+    return None if value is None else checks.finite_number(name, value)
+
+
+def _date(time: Any) -> Any:
+    """Return a number as it is, and the date of a text."""
+    if time is None or type(time) in (int, float):
+        return time
+    try:
+        return datetime.fromisoformat(time)
+    except (TypeError, ValueError):
+        raise InputError(f"time must be a number or a date in ISO 8601, got {checks.shown(time)}.") from None
 
 
 def _no_number(word: str) -> NoReturn:

@@ -5,24 +5,24 @@ import inspect
 import logging
 import os
 from collections.abc import Callable, Mapping
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from threading import RLock
 from typing import Any, Self, TypeVar
 
 from filelock import FileLock, Timeout
-from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.bandit.asked import ask_again, recorded
 from torch_kbandits.errors import DamagedFileError, InputError, KernelBanditError, StateMismatchError
 from torch_kbandits.files import file_error, put_in_place, read_whole
-from torch_kbandits.looking.belief import moments
 from torch_kbandits.serving.book import BY_POINT, FORGOTTEN, Book, fingerprint
 from torch_kbandits.serving.journal import Journal
 from torch_kbandits.serving.refusals import NotSavingError, UnknownIdError
 from torch_kbandits.serving.requests import Reader, ids_of, key_of, plain, time_of, values_of, without_key
+from torch_kbandits.serving.views import VIEWS
 
 #: Changes after which the bandit is saved whole and a new journal begun: so many are told again after a crash.
 COMPACT_AFTER = 1000
@@ -60,11 +60,7 @@ class Service:
             "ask": self._ask,
             "tell": self._tell,
             "forget": self._forget,
-            "recommend": self._recommend,
-            "belief": self._belief,
-            "pending": self._pending,
-            "health": self._health,
-            "metrics": self._metrics,
+            **{name: partial(view, bandit, self._reader) for name, view in VIEWS.items()},
         }
 
     @classmethod
@@ -120,7 +116,7 @@ class Service:
         """
         with self._turns:
             self._require_whole()
-            found = self._operations[operation](request)
+            found = self._operations[checks.one_of("operation", operation, self._operations)](request)
             if self._changes >= self._compact_after:
                 try:
                     self.compact()
@@ -141,6 +137,11 @@ class Service:
     def journal(self) -> Journal:
         """The log of changes since the file was written."""
         return self._journal
+
+    @property
+    def num_changes(self) -> int:
+        """How many changes the journal has since the file was written."""
+        return self._changes
 
     @property
     def failure(self) -> str | None:
@@ -253,45 +254,6 @@ class Service:
 
     def _told(self, *, already: bool = False) -> dict[str, Any]:
         return {"already": already, "told": self.bandit.num_told}
-
-    # ---------------------------------------------------------------- looking
-
-    def _recommend(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        found = self.bandit.recommend(**self._reader.recommend(request))
-        return {"actions": plain(found if isinstance(found, Tensor) else [found])}
-
-    def _belief(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        points, context = self._reader.belief(request)
-        found = moments(self.bandit, self.bandit.candidates.points(points, context, max(self.bandit.now, 0.0)))
-        return {"means": found.mean.tolist(), "deviations": found.deviation.tolist()}
-
-    def _pending(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        points = self.bandit.pending
-        actions = plain(self.bandit.candidates.actions(points)) if len(points) else []
-        return {"ids": list(self.bandit.pending_ids), "actions": actions, "points": points.tolist()}
-
-    def _health(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        report = getattr(self.bandit, "health", None)
-        return self._state() | ({} if report is None else {"bandit": plain(report().as_dict())})
-
-    def _metrics(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        report = getattr(self.bandit, "health", None)
-        return self._state() | ({} if report is None else {"bandit": report().to_prometheus()})
-
-    def _state(self) -> dict[str, Any]:
-        bandit, journal = self.bandit, self._journal
-        return {
-            "round": bandit.round,
-            "asked": bandit.num_asked,
-            "told": bandit.num_told,
-            "pending": len(bandit.pending_ids),
-            "journal": {
-                "bytes": journal.size,
-                "changes": self._changes,
-                "syncs": journal.num_syncs,
-                "sync_seconds": journal.sync_seconds,
-            },
-        }
 
     # ---------------------------------------------------------------- inside
 
