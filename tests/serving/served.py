@@ -6,7 +6,16 @@ from pathlib import Path
 import torch
 from problems import DOUBLE, data, rbf
 
-from torch_kbandits import Categorical, ContextualActions, Float, ParameterSpace, algorithms
+from torch_kbandits import (
+    AtMost,
+    Categorical,
+    ContextualActions,
+    Float,
+    Outcome,
+    ParameterSpace,
+    Prior,
+    algorithms,
+)
 from torch_kbandits.serving import Service
 
 WORDS = {"kernel": rbf(0.4), "regularization": 0.1, "seed": 0}
@@ -39,7 +48,17 @@ def staged():
     return algorithms.SupKernelUCB(candidates=actions, num_actions=6, horizon=50, beta=1.0, **WORDS)
 
 
-BANDITS = {kind.__name__: kind for kind in (bkb, box, contexts, space, dated, staged)}
+def limited():
+    return algorithms.BKB(
+        candidates=ARMS,
+        beta=2.0,
+        outcomes=[Outcome("heat", prior=Prior(rbf(0.4), 0.1))],
+        constraints=[AtMost("heat", 2.5, mode="optimistic")],
+        **WORDS,
+    )
+
+
+BANDITS = {kind.__name__: kind for kind in (bkb, box, contexts, space, dated, staged, limited)}
 
 
 def about_round(name, number):

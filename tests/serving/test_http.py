@@ -11,7 +11,7 @@ from calls import LOCAL, call, get, malformed, post
 from served import BANDITS, saved
 
 from torch_kbandits import Bandit
-from torch_kbandits.errors import InputError, KernelBanditError
+from torch_kbandits.errors import ArmsChangedError, InfeasibleError, InputError, KernelBanditError, NumericalError
 from torch_kbandits.serving import Service, http, queue, refusals
 from torch_kbandits.serving.http import application
 from torch_kbandits.serving.server import check_address
@@ -86,6 +86,16 @@ def test_what_is_wrong_has_a_name_and_a_status(app, method, path, body, status, 
     answer = asyncio.run(call(app, method, path, body))
     assert (answer.status, answer.error) == (status, error)
     assert answer.headers["content-type"] == "application/json"
+
+
+@pytest.mark.parametrize(("error", "status"), [(InfeasibleError, 409), (NumericalError, 422), (ArmsChangedError, 503)])
+def test_errors_of_the_bandit_keep_their_names(app, monkeypatch, error, status):
+    def refused(*_, **__):
+        raise error("because")
+
+    monkeypatch.setattr(Bandit, "ask", refused)
+    answer = post(app, "/ask", {})
+    assert (answer.status, answer.json) == (status, {"error": {"type": error.__name__, "message": "because"}})
 
 
 def test_a_key_with_half_a_pair_of_surrogates_is_answered(app):

@@ -1,6 +1,6 @@
 """Why a request is refused, by name, each with its status."""
 
-from torch_kbandits.errors import ArmsChangedError, EmptyHistoryError, InputError, KernelBanditError
+from torch_kbandits.errors import ArmsChangedError, EmptyHistoryError, InfeasibleError, InputError, KernelBanditError
 
 
 class RefusedError(KernelBanditError):
@@ -88,6 +88,6 @@ def status_of(error: KernelBanditError) -> int:
         return error.status
     if isinstance(error, InputError):
         return 422
-    if isinstance(error, EmptyHistoryError):
+    if isinstance(error, (EmptyHistoryError, InfeasibleError)):
         return 409
     return 503 if isinstance(error, ArmsChangedError) else 422
