@@ -25,6 +25,7 @@ from benchmarks import (
     optuna_suggestions,
     resampling_regret,
     sensor_replays,
+    serving,
     sharded_arms,
     thompson_draws,
     variance_ratio,
@@ -57,6 +58,7 @@ BENCHMARKS: dict[str, Callable[[bool], Report]] = {
     "sensor_replays": sensor_replays.run,
     "optuna_mixed": optuna_mixed.run,
     "optuna_suggestions": optuna_suggestions.run,
+    "serving": serving.run,
 }
 
 

@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import random
+import socket
 import threading
 
 import pytest
@@ -14,7 +15,7 @@ from torch_kbandits import Bandit
 from torch_kbandits.errors import ArmsChangedError, InfeasibleError, InputError, KernelBanditError, NumericalError
 from torch_kbandits.serving import Service, http, queue, refusals
 from torch_kbandits.serving.http import application
-from torch_kbandits.serving.server import check_address
+from torch_kbandits.serving.server import check_address, listening_at
 
 TOKEN = "a token of enough letters"
 ERRORS = {
@@ -183,6 +184,12 @@ def test_addresses_and_tokens_are_checked():
             check_address("localhost", port, None)
 
 
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1"])
+def test_small_answers_do_not_wait_for_each_other(host):
+    with listening_at(host, 0) as where:
+        assert where.proto == socket.IPPROTO_TCP
+
+
 def test_an_unexpected_error_is_named_and_its_words_stay_here(app, service, monkeypatch, caplog):
     def broken(*_, **__):
         raise ZeroDivisionError("a secret")
@@ -290,6 +297,7 @@ def bombard(service, app, number, seed):
     return counts
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", ["bkb", "contexts", "space", "dated"])
 def test_wrong_requests_get_named_errors(name, tmp_path, request):
     number = 100 if request.config.option.markexpr == "not slow" else 2500  # 10,000 in all

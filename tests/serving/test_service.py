@@ -49,6 +49,7 @@ def as_tensor(actions):
     return torch.tensor(actions, dtype=DOUBLE)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", BANDITS)
 @hypothesis.given(steps=STEPS, data=st.data())
 @hypothesis.example(
@@ -376,7 +377,7 @@ def test_an_unexpected_error_of_the_bandit_changes_nothing(served, monkeypatch):
 def test_a_record_is_as_long_as_what_is_new(tmp_path):
     served = Service.open(saved(bkb, tmp_path), compact_after=10_000)
     sizes = []
-    for number in range(60):
+    for number in range(30):
         before = served.journal.size
         served.answer("tell", {"ids": served.answer("ask", {})["ids"], "y": 0.5})
         sizes.append(served.journal.size - before)

@@ -202,7 +202,11 @@ def read(path: str | PathLike[str]) -> Contents:
         DamagedFileError: if it was changed in any other way, or has no whole record.
         StateMismatchError: if it is of another format.
     """
-    content, file = read_whole(path), repr(os.fspath(path))
+    return parsed(read_whole(path), repr(os.fspath(path)))
+
+
+def parsed(content: bytes, file: str) -> Contents:
+    """Return what ``read`` returns, of the bytes of a file; its name is for messages."""
     if not content.startswith(_FIRST_LINE):
         first = content.partition(b"\n")[0]
         if first.startswith(_KIND) and first[len(_KIND) :].isdigit() and first + b"\n" != _FIRST_LINE:

@@ -43,7 +43,7 @@ def serve(
         failed.callback(service.close)
         check_address(host, port, token)
         app = application(service, token=token, max_request=max_request)
-        where = _listening_at(host, port)
+        where = listening_at(host, port)
         failed.pop_all()
     name, number = where.getsockname()[:2]
     listening(f"http://{f'[{name}]' if ':' in name else name}:{number}")
@@ -81,11 +81,12 @@ def _is_local(host: str) -> bool:
         return host == "localhost"
 
 
-def _listening_at(host: str, port: int) -> socket.socket:
+def listening_at(host: str, port: int) -> socket.socket:
     """Return a socket that listens at the first address of a name."""
-    family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    # asyncio sends small answers at once where a socket says that it is of TCP; else they wait 40 ms for each other.
+    family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     with ExitStack() as failed:
-        found = failed.enter_context(socket.socket(family, kind))
+        found = failed.enter_context(socket.socket(family, kind, protocol))
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         found.bind(address)
         found.listen()
