@@ -11,6 +11,7 @@ from torch_kbandits import (
     Categorical,
     ContextualActions,
     Float,
+    LearnedPrior,
     Outcome,
     ParameterSpace,
     Prior,
@@ -58,7 +59,16 @@ def limited():
     )
 
 
-BANDITS = {kind.__name__: kind for kind in (bkb, box, contexts, space, dated, staged, limited)}
+def fitted():
+    return algorithms.EKUCB(candidates=ARMS, prior=LearnedPrior(num_initial=3), beta=2.0, seed=0)
+
+
+def batched():
+    return algorithms.BBKB(candidates=ARMS, beta=2.0, **WORDS)
+
+
+KINDS = (bkb, box, contexts, space, dated, staged, limited, fitted, batched)
+BANDITS = {kind.__name__: kind for kind in KINDS}
 
 
 def about_round(name, number):

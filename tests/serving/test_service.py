@@ -7,10 +7,11 @@ import hypothesis
 import hypothesis.strategies as st
 import pytest
 import torch
-from problems import DOUBLE, examples
+from gpytorch.kernels import RBFKernel
+from problems import DOUBLE, examples, rbf
 from served import ARMS, BANDITS, about_round, bkb, crash, saved
 
-from torch_kbandits import Bandit
+from torch_kbandits import Bandit, algorithms
 from torch_kbandits.errors import DamagedFileError, FileError, InputError, StateMismatchError
 from torch_kbandits.serving import Service, book, service
 from torch_kbandits.serving.refusals import AlreadyToldError, KeyReusedError, NotSavingError, UnknownIdError
@@ -51,13 +52,12 @@ def as_tensor(actions):
 
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", BANDITS)
-@hypothesis.given(steps=STEPS, data=st.data())
+@hypothesis.given(steps=STEPS)
 @hypothesis.example(
     steps=[("ask", 2), ("crash", b""), ("tell", 0), ("ask", 1), ("crash", b"9"), ("tell", 1), ("tell actions", 0)],
-    data=None,
 )
 @examples(12)
-def test_whatever_crashes_it_is_the_uninterrupted_bandit(name, steps, data, tmp_path_factory):
+def test_whatever_crashes_it_is_the_uninterrupted_bandit(name, steps, tmp_path_factory):
     root, plain, near = tmp_path_factory.mktemp(name), BANDITS[name](), SEARCHED.get(name, 0.0)
     served = Service.open(saved(BANDITS[name], root), compact_after=5)
     for number, (step, choice) in enumerate([*steps, ("ask", 2)]):
@@ -384,6 +384,31 @@ def test_a_record_is_as_long_as_what_is_new(tmp_path):
         assert served.journal.num_syncs == 2 * (number + 1)
     assert max(sizes) <= min(sizes) + 12  # digits of ids and of points
     served.close()
+
+
+def test_what_an_expert_says_is_in_no_journal_so_who_asks_one_is_refused(tmp_path):
+    words = {"regularization": 0.1, "kernel": rbf(0.4), "seed": 0, "beta": 2.0}
+    bandit = algorithms.SparQGPUCB(candidates=ARMS, expert=lambda X, time: None, questions=1.0, **words)
+    bandit.save(tmp_path / "bandit.kb")
+    with pytest.raises(InputError, match="expert"):
+        Service.open(tmp_path / "bandit.kb", into=bandit)
+
+
+def test_a_bandit_of_a_kernel_of_its_own_is_given(tmp_path):
+    class Mine(RBFKernel):
+        pass
+
+    def make():
+        return algorithms.BKB(candidates=ARMS, kernel=Mine().double(), regularization=0.1, beta=2.0, seed=0)
+
+    path = saved(make, tmp_path)
+    with pytest.raises(StateMismatchError, match="into"):
+        Service.open(path)
+    served = Service.open(path, into=make())
+    asked = served.answer("ask", {"q": 2})
+    again = Service.open(crash(served, tmp_path / "after"), into=make())
+    assert again.answer("pending", {})["actions"] == asked["actions"]
+    again.close()
 
 
 def test_numbers_of_open_are_checked(tmp_path):

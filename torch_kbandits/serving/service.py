@@ -76,7 +76,7 @@ class Service:
             FileError: if a file cannot be read or written.
             DamagedFileError: if one was changed.
             StateMismatchError: if the journal continues another file, or is of another format; see ``Bandit.load``.
-            InputError: if another process has the file.
+            InputError: if another process has the file, or the bandit asks an expert.
         """
         compact_after = checks.positive_integer("compact_after", compact_after)
         file = Path(os.path.realpath(path))
@@ -89,7 +89,12 @@ class Service:
             raise file_error("written", _beside(file, ".lock"), error) from error
         try:
             _beside(file, ".next").unlink(missing_ok=True)  # of a crash while it was saved whole
-            return cls(Bandit.load(file, into=into), file, lock, compact_after)
+            bandit = Bandit.load(file, into=into)
+            if bandit._pieces.advice is not None:
+                raise InputError(
+                    "This bandit asks an expert, and what that said is in no journal: serve a bandit without one."
+                )
+            return cls(bandit, file, lock, compact_after)
         except Exception:
             lock.release()
             raise
