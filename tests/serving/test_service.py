@@ -82,6 +82,7 @@ def test_whatever_crashes_it_is_the_uninterrupted_bandit(name, steps, tmp_path_f
         elif step in ("tell", "forget") and pending:
             chosen = pending[choice % len(pending)]
             if step == "tell":
+                when = {} if choice % 2 else when  # dated by its ask, or otherwise
                 words = {"y": reward} | ({"outcomes": {"heat": reward}} if name == "limited" else {})
                 if name == "limited" and choice % 3 == 0 and bool(plain.history.Y.isfinite().any()):
                     words = {"failed": True, "outcomes": {"heat": None}}
@@ -272,6 +273,21 @@ def test_belief_and_recommendation_are_the_bandits(served):
     assert found["deviations"] == pytest.approx(posterior.variance.sqrt().flatten().tolist())
     assert served.answer("recommend", {})["actions"] == served.bandit.recommend().tolist()
     assert served.answer("recommend", {})["actions"] == asked["actions"][2:]
+
+
+def test_ages_are_counted_from_the_ask_and_rewards_may_be_late(tmp_path):
+    served = Service.open(saved(BANDITS["dated"], tmp_path))
+    served.answer("ask", {"time": 10.0})
+    served.answer("ask", {"q": 2, "time": 25})
+    assert served.answer("pending", {})["ages"] == [15.0, 0.0, 0.0]
+    served.answer("tell", {"ids": [1], "y": 1.0})
+    served.answer("tell", {"ids": [0, 2], "y": [2.0, 3.0], "time": [5.0, 30.0]})
+    again = Service.open(crash(served, tmp_path / "after"))
+    assert again.bandit.history.times.tolist() == served.bandit.history.times.tolist()
+    assert sorted(again.bandit.history.times.tolist()) == [5.0, 25.0, 30.0]
+    with pytest.raises(InputError):
+        again.answer("ask", {"time": 29.0})
+    again.close()
 
 
 def test_a_parameter_space_is_told_configurations(tmp_path):
