@@ -77,7 +77,11 @@ def run(quick: bool = False) -> Report:
             folder.mkdir()
             measured = _served(make(sizes), folder, clients, getattr(sizes, rounds), sizes.warm_up)
             measurements.append({"bandit": name, "clients": clients} | measured)
-        saving = [_saving(sizes, told, Path(scratch)) for told in sizes.told]
+        appends = _appends(sizes, Path(scratch))
+        saving = [
+            _saving(sizes, told, Path(scratch)) | {"appends": each}
+            for told, each in zip(sizes.told, appends, strict=True)
+        ]
     return Report("serving", asdict(sizes), [_requests(measurements), _costs(saving)], measurements + saving)
 
 
@@ -195,13 +199,24 @@ def _saving(sizes: Sizes, told: int, scratch: Path) -> dict[str, Any]:
     whole = _seconds(service.compact)
     service.close()
     start = _seconds(lambda: Service.open(copy).close())
-    journal, records = Journal.open(_grown(scratch / f"journal-{told}", told))
-    appends = []
-    for _ in range(sizes.appends):
-        journal.append(records[-1])
-        appends.append(_seconds(lambda: journal.commit(journal.position)))
-    journal.close()
-    return {"told": told, "round": size / sizes.appends, "appends": appends, "whole": whole, "start": start}
+    return {"told": told, "round": size / sizes.appends, "whole": whole, "start": start}
+
+
+def _appends(sizes: Sizes, scratch: Path) -> list[list[float]]:
+    """Return the seconds of bringing a change to the disk, behind so many; in turns, as others may use the disk."""
+    journals = [Journal.open(_grown(scratch / f"journal-{told}", told))[0] for told in sizes.told]
+    seconds: list[list[float]] = [[] for _ in journals]
+    for number in range(sizes.appends):
+        for journal, times in zip(journals, seconds, strict=True):
+            times.append(_seconds(lambda: _saved(journal, number)))  # noqa: B023  (it is called at once)
+    for journal in journals:
+        journal.close()
+    return seconds
+
+
+def _saved(journal: Journal, number: int) -> None:
+    journal.append({"op": "tell", "key": None, "request": {"ids": [number], "y": 0.1}})
+    journal.commit(journal.position)
 
 
 def _grown(path: Path, records: int) -> Path:
