@@ -62,6 +62,19 @@ def test_metrics_are_lines_that_prometheus_reads(app):
     assert float(values['kbandits_serving_latency_seconds{operation="ask",quantile="0.99"}']) > 0.0
 
 
+def test_what_the_bandit_says_of_its_health_is_passed_on(app, monkeypatch):
+    class Health:
+        def as_dict(self):
+            return {"calibration": float("nan"), "dictionary": 3}
+
+        def to_prometheus(self):
+            return "kbandits_dictionary 3\n"
+
+    monkeypatch.setattr(Bandit, "health", lambda self: Health(), raising=False)
+    assert get(app, "/health").json["bandit"] == {"calibration": None, "dictionary": 3}
+    assert get(app, "/metrics").body.endswith(b"\nkbandits_dictionary 3\n")
+
+
 @pytest.mark.parametrize(
     ("method", "path", "body", "status", "error"),
     [
