@@ -331,5 +331,5 @@ def test_what_is_recommended_keeps_the_limit_by_its_mean():
 def test_nothing_played_that_keeps_the_limit_is_said():
     bandit = make(Arms(SEEDED), AtMost(HEAT, -5.0, "optimistic", beta=9.0))
     bandit.tell(SEEDED[:2], reward(SEEDED[:2]), outcomes={"heat": heat(SEEDED[:2])})
-    with pytest.raises(InfeasibleError, match="Of the points played none is within the limits"):
+    with pytest.raises(InfeasibleError, match="of the points played none is within the limits on heat"):
         bandit.recommend()

@@ -196,7 +196,7 @@ def _would_do(watch: Watched, pending: Tensor, domain: Domain, x: Tensor, goals:
 
 def refusal(fence: Fence) -> str:
     """Return what to say where nothing may be played."""
-    names = " and ".join(sorted({each.limit.name for each in fence.watched}))
+    names = _names(fence)
     if fence.is_safe:
         return (
             f"No candidate is known to be safe: nothing that was told says so of {names} with enough confidence. Give "
@@ -207,6 +207,10 @@ def refusal(fence: Fence) -> str:
         f"No candidate can be within the limits on {names}, {_confidence(fence)}: the problem is infeasible. Relax a "
         "limit, offer other candidates, or widen the band with beta=."
     )
+
+
+def _names(fence: Fence) -> str:
+    return " and ".join(sorted({each.limit.name for each in fence.watched}))
 
 
 def _confidence(fence: Fence) -> str:
@@ -247,13 +251,16 @@ def recommended(belief: Belief, domain: Domain | None, fence: Fence) -> Tensor:
     """
     if belief.num_observations == 0:
         return belief.recommend_in(None)
-    if domain is not None and (domain.arms is not None or domain.blocks is not None):
+    best = None
+    if domain is None or (domain.arms is None and domain.blocks is None):
+        best = _best_played(belief, Domain() if domain is None else domain, fence)
+    elif bool(fence.rows(domain).any()):
         return belief.recommend_in(fenced(domain, fence))
-    best = _best_played(belief, Domain() if domain is None else domain, fence)
     if best is None:
         raise InfeasibleError(
-            f"Of the points played none is within the limits, as far as is known: {refusal(fence)[0].lower()}"
-            f"{refusal(fence)[1:]}"
+            f"Nothing can be recommended: of the points {'played' if domain is None else 'offered'} none is within the "
+            f"limits on {_names(fence)}, surely where it must be, and by the posterior mean where it may be. Tell more "
+            "plays, or relax a limit."
         )
     return best
 

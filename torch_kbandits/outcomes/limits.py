@@ -24,9 +24,9 @@ class Limit:
 
     "safe" plays only points of which c is surely within the limit, μ_c + β σ_c <= h where c is to be at most h. That
     holds of no point before anything is known, so ``safe_seed`` names points known to be safe. Points are then safe, or
-    not, by what is told, with the confidence of the width. Where points that may be safe promise more reward than those
-    that surely are, points are played that show whether they are: see ``ConstrainedChoice``. A learned prior is trusted
-    only once it was fitted; before that only the seed is played.
+    not, by what is told, with the confidence of the width. While a point that may be safe promises the most reward,
+    safe points are played that are expected to show that it is. A learned prior is trusted once it was fitted; before
+    that only the seed is played.
 
     "optimistic" plays points of which c may be within the limit, μ_c − β σ_c <= h. Some plays break the limit; by how
     much they do altogether grows more slowly than the rounds under the assumptions of the source. If no candidate is
@@ -35,9 +35,11 @@ class Limit:
     Points pending do not count as seen here: only what was told makes a point safe.
 
     Source: safe: Sui et al., "Safe exploration for optimization with Gaussian processes", ICML 2015, and Sui et al.,
-    "Stagewise safe Bayesian optimization with Gaussian processes", ICML 2018. Differs: no Lipschitz constant is needed,
-    points are safe by the posterior alone. Optimistic: Xu et al., "Constrained efficient global optimization of
-    expensive black-box functions", ICML 2023 (CONFIG).
+    "Stagewise safe Bayesian optimization with Gaussian processes", ICML 2018; that only what looks best is worth
+    expanding to is from Turchetta et al., "Safe exploration for interactive machine learning", NeurIPS 2019 (GoOSE).
+    Differs: no Lipschitz constant is needed, points are safe by the posterior alone; and a play expands the safe set by
+    the outcome expected of it, not by the best possible one. Optimistic: Xu et al., "Constrained efficient global
+    optimization of expensive black-box functions", ICML 2023 (CONFIG).
 
     Args:
         outcome: its name, or an ``Outcome`` with prior and memory.
