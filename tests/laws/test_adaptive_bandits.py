@@ -148,8 +148,8 @@ def test_something_happens(name):
 def test_one_more_ask_changes_nothing(name):
     bandit, twin = CASES[name](), CASES[name]()
     for t in range(14):
-        bandit.ask(2, remember=False)
-        bandit.ask()
+        bandit.ask(2, remember=False, **words_of(name, t))
+        bandit.ask(**words_of(name, t))
         bandit.forget()
         assert torch.equal(play(bandit, name, t, 1), play(twin, name, t, 1))
 

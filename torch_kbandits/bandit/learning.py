@@ -12,7 +12,15 @@ from torch import Tensor
 from torch_kbandits.bandit.adaptation.restart_trigger import Prediction
 from torch_kbandits.bandit.advice import Advised
 from torch_kbandits.bandit.pieces import Batches, Hypothesis, Pieces
-from torch_kbandits.bandit.state import STATE_FORMAT, SavedPrior, SavedState, outcome_dictionary, saved_prior
+from torch_kbandits.bandit.residuals import MOST_JUDGED, NONE_YET, Residuals, standardized
+from torch_kbandits.bandit.state import (
+    STATE_FORMAT,
+    SavedPrior,
+    SavedState,
+    outcome_dictionary,
+    saved_prior,
+    saved_residuals,
+)
 from torch_kbandits.beliefs import Belief, EnsembleBelief, Lookahead
 from torch_kbandits.memory import Memory
 from torch_kbandits.numerics.gram import prior_mean
@@ -42,6 +50,7 @@ class Standing:
         last_fit: when the prior was fitted last, if it is learned.
         complaints: what is odd about that fit.
         outcomes: what is known of each outcome that is declared, told as if it were the reward.
+        residuals: what one-step predictions were worth since the last restart or fit.
     """
 
     ledger: Ledger
@@ -54,6 +63,7 @@ class Standing:
     last_fit: LastFit = NEVER
     complaints: tuple[str, ...] = ()
     outcomes: tuple["Standing", ...] = ()
+    residuals: Residuals = NONE_YET
 
     def at(self, clock: Clock) -> Self:
         """Return the same at a time, which is not before the present one."""
@@ -147,8 +157,9 @@ def without_expired(pieces: Pieces, standing: Standing) -> Standing:
 def restarted(pieces: Pieces, standing: Standing) -> Standing:
     """Return what is known once all that was told is forgotten; points stay pending."""
     belief = pieces.belief(standing.hypothesis).at(standing.clock.now)
-    outcomes = tuple(map(restarted, pieces.of_outcomes, standing.outcomes))
-    return replace(standing, ledger=standing.ledger.restarted, told=belief, answers=(), outcomes=outcomes)
+    outcomes, residuals = tuple(map(restarted, pieces.of_outcomes, standing.outcomes)), Residuals(standing.round)
+    ledger = standing.ledger.restarted
+    return replace(standing, ledger=ledger, told=belief, answers=(), outcomes=outcomes, residuals=residuals)
 
 
 def learned(
@@ -190,11 +201,14 @@ def _with_rewards(
     clock, X = new.clock, new.X
     known = standing.told
     standing = standing.at(clock)
-    if pieces.trigger is not None:
-        there = new.Y.isfinite()
-        before = Prediction(*standing.told.moments(X[there]), standing.told, standing.num_since_restart)
-        if pieces.trigger.is_triggered(new.Y[there].clamp_min(standing.hypothesis.prior.floor), before):
-            standing = restarted(pieces, standing)
+    there = new.Y.isfinite()
+    there = slice(None) if bool(there.all()) else there
+    Y, residuals = new.Y[there].clamp_min(standing.hypothesis.prior.floor), list[float]()
+    before = _predicted(pieces, standing, X if isinstance(there, slice) else X[there])
+    if before is not None and before.surprise is not None:
+        residuals = standardized(Y, before.mean, before.variance, before.evidence.regularization)
+    if pieces.trigger is not None and before is not None and pieces.trigger.is_triggered(Y, before):
+        standing, residuals = restarted(pieces, standing), []
     told = _as_told(standing, new)
     ahead = ahead if standing.told is known else None
     parts = joined([*standing.ledger.held, told]) if standing.ledger.held else told
@@ -206,13 +220,31 @@ def _with_rewards(
         after = _with_memory(pieces, after, restarts=not pieces.memories.shares_history)
     if not held and pieces.learning is not None and pieces.learning.is_due(ledger.num_learned, standing.last_fit):
         after = _with_prior(pieces, after)
-    if after.hypothesis is not standing.hypothesis or after.ledger.num_forgotten > ledger.num_forgotten:
+    judged = standing.residuals.told(residuals, standing.round, is_learned=not held)
+    forgot = after.ledger.num_forgotten > ledger.num_forgotten
+    if after.hypothesis is not standing.hypothesis or forgot:
+        starts_anew = forgot or after.hypothesis.prior is not standing.hypothesis.prior
+        after = replace(after, residuals=Residuals(number) if starts_anew else judged)
         return relearned(pieces, after, after.hypothesis)
     belief = standing.told
     if not held and len((counted := standing.hypothesis.counted(parts)).X):
         generator = pieces.dictionary_generator(standing.ledger.num_learned)
         belief = belief.learned(counted, pieces.dictionary, generator)
-    return replace(after, told=belief.at(after.clock.now))
+    return replace(after, told=belief.at(after.clock.now), residuals=judged)
+
+
+def _predicted(pieces: Pieces, standing: Standing, X: Tensor) -> Prediction | None:
+    """Return what is believed of rewards at points (q, d), of many that no trigger asks for at the first of them.
+
+    It is None where nobody asks: nothing is expected of rewards under a prior that is to be fitted and was not yet.
+    """
+    is_known = pieces.learning is None or pieces.learning.is_known or standing.last_fit.number > 0
+    if pieces.trigger is None:
+        if not is_known or not len(X):
+            return None
+        X = X if len(X) <= MOST_JUDGED else X[:MOST_JUDGED]
+    belief, surprise = standing.belief, standing.residuals.misfit if is_known else None
+    return Prediction(*belief.moments(X), belief, standing.num_since_restart, surprise)
 
 
 def _as_told(standing: Standing, new: Round) -> History:
@@ -257,7 +289,7 @@ def _with_rounds(pieces: Pieces, standing: Standing, rounds: Sequence[Round | No
                 done, start = number, noted
                 noted = replace(noted, last_fit=_last_fit(pieces, noted, counting))
         if done:
-            start = _with_prior(pieces, start)
+            start = replace(_with_prior(pieces, start), residuals=Residuals(start.round))
             standing = relearned(pieces, start, start.hypothesis)
     for told in rounds[done:]:
         if told is None:
@@ -299,7 +331,16 @@ def restored(pieces: Pieces, saved: SavedState, fitted: SavedPrior | None) -> St
     if isinstance(belief, EnsembleBelief) and saved.sums is not None:
         belief = belief.with_sums(saved.sums, len(counting.X))
     number = saved.history.next_round
-    standing = Standing(ledger, saved.clock, belief, hypothesis, number, summaries, last_fit=last_fit)
+    standing = Standing(
+        ledger,
+        saved.clock,
+        belief,
+        hypothesis,
+        number,
+        summaries,
+        last_fit=last_fit,
+        residuals=saved.residuals,
+    )
     outcomes = [
         replace(_restored_outcome(pieces, own, saved, place), round=number)
         for place, own in enumerate(pieces.of_outcomes)
@@ -321,8 +362,8 @@ def _restored_outcome(pieces: Pieces, own: Pieces, saved: SavedState, place: int
     if own.learning is not None:
         fitted = saved_prior(part, own.start, own.memory, own.learning.mean)
     dictionary = outcome_dictionary(part, own.candidates.example, len(told.X) - forgotten, timed=own.has_clock)
-    clock = saved.clock if own.has_clock else own.clock
-    known = SavedState(told, (dictionary,), none, 0, len(told.X), forgotten, clock)
+    clock, residuals = saved.clock if own.has_clock else own.clock, saved_residuals(part, history.next_round)
+    known = SavedState(told, (dictionary,), none, 0, len(told.X), forgotten, clock, residuals)
     return restored(own, known, fitted)
 
 
@@ -353,6 +394,7 @@ def state_of(config: dict[str, Any], standing: Standing, pieces: Pieces) -> dict
         "num_learned": ledger.num_learned,
         "num_forgotten": ledger.num_forgotten,
         "clock": {"now": clock.now, "kind": clock.kind},
+        "residuals": standing.residuals.state(),
     }
     if told.stage_beliefs and not told.exact:  # an exact posterior follows from the history
         state["stages"] = [_dictionary_of(stage) for stage in told.stage_beliefs]
@@ -361,7 +403,10 @@ def state_of(config: dict[str, Any], standing: Standing, pieces: Pieces) -> dict
     state |= _prior_of(standing, pieces)
     if pieces.of_outcomes:
         each = zip(standing.outcomes, pieces.of_outcomes, strict=True)
-        state["outcomes"] = [_dictionary_of(known.told) | _prior_of(known, own) for known, own in each]
+        state["outcomes"] = [
+            _dictionary_of(known.told) | _prior_of(known, own) | {"residuals": known.residuals.state()}
+            for known, own in each
+        ]
     advice = pieces.advice
     if advice is None:
         return state

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.bandit.advice import Advice
+from torch_kbandits.bandit.residuals import Residuals
 from torch_kbandits.beliefs.ensemble import NUM_SUMS
 from torch_kbandits.dictionaries import Selection
 from torch_kbandits.errors import InputError, StateMismatchError
@@ -88,6 +89,7 @@ _PARTS: dict[str, tuple[type, ...]] = {
     "pending_times": (Tensor,),
     "num_asked": (int,),
     "num_learned": (int,),
+    "residuals": (Mapping,),
 }
 _OTHER_PARTS: dict[str, tuple[type, ...]] = {
     "pending_stages": (Tensor, type(None)),
@@ -97,6 +99,23 @@ _OTHER_PARTS: dict[str, tuple[type, ...]] = {
     "family": (Tensor,),
     "prior": (Mapping,),
     "outcomes": (list, tuple),
+}
+_SURPRISE: dict[str, tuple[type, ...]] = {
+    "number": (int,),
+    "logs": (Tensor,),
+    "starts": (list, tuple),
+    "num_held": (int,),
+    "held": (Tensor,),
+}
+_RESIDUALS: dict[str, tuple[type, ...]] = {
+    "since": (int,),
+    "number": (int,),
+    "covered": (int,),
+    "recent": (Tensor,),
+    "flagged": (int, type(None)),
+    "slack_since": (int, type(None)),
+    "misfit": (Mapping,),
+    "slack": (Mapping,),
 }
 _PRIOR: dict[str, tuple[type, ...]] = {
     "kernel": (Mapping,),
@@ -212,6 +231,7 @@ class SavedState(NamedTuple):
         num_learned: how many of the rewards were learned.
         num_forgotten: how many of them, the first, were forgotten on demand.
         clock: what time it was.
+        residuals: what one-step predictions had been worth.
         sums: what the hypotheses of a family had shown, (K, ``NUM_SUMS``); None without one.
         outcomes: of each outcome its dictionary, and the prior that was fitted, as a state has them.
     """
@@ -223,6 +243,7 @@ class SavedState(NamedTuple):
     num_learned: int
     num_forgotten: int
     clock: Clock
+    residuals: Residuals
     sums: Tensor | None = None
     outcomes: tuple[Mapping[str, Any], ...] = ()
 
@@ -297,8 +318,25 @@ def saved_state(
     )
     history = History(X.clone(), Y.clone(), saved.rounds.to(example.device).clone(), stages, times, outcomes, told_at)
     outstanding = Pending(pending.clone(), ids, pending_times, pending_stages)
-    numbers = num_asked, num_learned, num_forgotten
-    return SavedState(history, tuple(dictionaries), outstanding, *numbers, clock, sums, parts)
+    numbers, residuals = (num_asked, num_learned, num_forgotten), saved_residuals(state, history.next_round)
+    return SavedState(history, tuple(dictionaries), outstanding, *numbers, clock, residuals, sums, parts)
+
+
+def saved_residuals(part: Mapping[str, Any], next_round: int) -> Residuals:
+    """Return what one-step predictions had been worth, as a state has it of rewards or of an outcome.
+
+    Raises:
+        StateMismatchError: if something is missing or does not fit together.
+    """
+    check_parts(part, {"residuals": (Mapping,)})
+    saved = part["residuals"]
+    check_parts(saved, _RESIDUALS, prefix="residuals.")
+    for name in ("misfit", "slack"):
+        check_parts(saved[name], _SURPRISE, prefix=f"residuals.{name}.")
+    try:
+        return Residuals.restored(saved, next_round)
+    except InputError as error:
+        raise StateMismatchError(f"The state is damaged: {error}") from None
 
 
 def outcome_dictionary(part: Mapping[str, Any], example: Tensor, number: int, *, timed: bool) -> Selection:

@@ -4,11 +4,12 @@ from torch_kbandits.bandit.adaptation.bandit_over_bandit import BanditOverBandit
 from torch_kbandits.bandit.adaptation.exp3 import exploration_rate, probabilities
 from torch_kbandits.bandit.adaptation.memory_choice import Choice, MemoryChoice
 from torch_kbandits.bandit.adaptation.model_selection import DynamicModelSelection, default_discounts
-from torch_kbandits.bandit.adaptation.restart_trigger import ResidualTrigger, RestartTrigger
+from torch_kbandits.bandit.adaptation.restart_trigger import CumulatedTrigger, ResidualTrigger, RestartTrigger
 
 __all__ = [
     "BanditOverBandit",
     "Choice",
+    "CumulatedTrigger",
     "DynamicModelSelection",
     "MemoryChoice",
     "ResidualTrigger",

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from torch_kbandits import checks
+from torch_kbandits.bandit.residuals import Surprise, standardized
 from torch_kbandits.confidence import Evidence, Width
 
 
@@ -20,12 +21,15 @@ class Prediction(NamedTuple):
         variance: posterior variances of the function (q,), in reward units squared.
         evidence: the posterior they are from.
         num_before: how many rewards were told since the last restart.
+        surprise: how surprising the residuals since the last restart were, or since the prior was fitted last; None
+            where the prior is to be fitted and was not yet.
     """
 
     mean: Tensor
     variance: Tensor
     evidence: Evidence
     num_before: int
+    surprise: Surprise | None = None
 
 
 class RestartTrigger(ABC):
@@ -95,3 +99,45 @@ class ResidualTrigger(RestartTrigger):
         radius = (2.0 * torch.log(2.0 * (math.pi * number).square() / (6.0 * self.failure_probability))).sqrt()
         noise = before.evidence.regularization.sqrt() if self.noise_scale is None else self.noise_scale
         return (radius if self.width is None else self.width(before.evidence)) * deviation + noise * radius
+
+
+@dataclass(frozen=True)
+class CumulatedTrigger(RestartTrigger):
+    """Restart when residuals, none of which need be a surprise, are one together: for drift that is slow.
+
+    It restarts once the martingale of ``Surprise`` is at least 1/δ: a bet that the standardised residuals since the
+    last restart are N(0, 1), against residuals that spread more or lie to one side, from whatever time on.
+
+    On a function that stays, a restart comes with probability at most δ from one restart to the next, however long
+    that takes, by Ville's inequality. It is a CUSUM whose threshold is a probability; see ``Surprise``.
+
+    Assumes: the function is a draw from the prior, noise is N(0, λ), the exact posterior of all rewards since the
+    restart. A λ above the variance of the noise makes alarms rarer and later. A memory and a dictionary are outside
+    the proof. So is what a batch rule holds back, but for the end of each batch. Under a prior that is learned, the
+    residuals count from its last fit, and none does before the first.
+
+    Differs from ``ResidualTrigger``: it adds up what single residuals say, so it finds changes below the noise; a large
+    jump may take it a few rounds more. Its δ is for residuals that are normal: it has no width for functions of an
+    RKHS.
+
+    Source: ours, after those that ``Surprise`` names, with the restarts of Brunzema et al., TMLR 2025.
+
+    Args:
+        false_alarm_probability: δ in (0, 1). A smaller one finds changes later: by ln(1/δ) over what a residual says.
+
+    Raises:
+        InputError: if it is out of range.
+    """
+
+    false_alarm_probability: float = 0.01
+
+    def __post_init__(self) -> None:
+        checks.keep(self, false_alarm_probability=checks.open_unit_interval)
+
+    def is_triggered(self, Y: Tensor, before: Prediction) -> bool:
+        """Return whether the martingale is at least 1/δ once these rewards (q,) are in it. Cost: O(q)."""
+        if before.surprise is None:
+            return False
+        residuals = standardized(Y, before.mean, before.variance, before.evidence.regularization)
+        after = before.surprise.told(residuals).judged(0)
+        return after.log_evidence >= -math.log(self.false_alarm_probability)

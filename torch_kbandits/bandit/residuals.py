@@ -1,0 +1,282 @@
+"""Whether one-step predictions hold: standardised residuals, and an e-process of how surprising they are together."""
+
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple, Self
+
+import torch
+from torch import Tensor
+
+from torch_kbandits import checks
+from torch_kbandits.errors import InputError
+
+#: A flag is raised on predictions that hold with at most this probability, ever.
+FALSE_ALARM = 0.01
+#: So many residuals, the latest, are kept.
+RECENT = 100
+#: Of rewards told at once so many, the first, are judged.
+MOST_JUDGED = 256
+
+#: Half of the quantile range that holds 95 % of a standard normal.
+_BAND = 1.959963984540054
+#: Residuals beyond this say no more. A λ that single precision rounds to zero counts as the least number above it.
+_LARGEST, _TINY = 1e6, sys.float_info.min
+
+
+class Alternative(NamedTuple):
+    """What residuals may be if predictions do not hold: N(shift, deviation²) in place of N(0, 1)."""
+
+    shift: float
+    deviation: float
+
+    def log_ratio(self, z: float) -> float:
+        """Return the log likelihood ratio of a residual, in nats."""
+        far = (z - self.shift) / self.deviation
+        return 0.5 * (z * z - far * far) - math.log(self.deviation)
+
+
+#: Bands that are too narrow, and means that lie to one side.
+MISFITS = (
+    *(Alternative(0.0, deviation) for deviation in (1.5, 2.0, 3.0, 5.0)),
+    *(Alternative(sign * size, 1.0) for size in (0.5, 1.0, 2.0) for sign in (-1.0, 1.0)),
+)
+#: Bands that are too wide.
+SLACKS = (Alternative(0.0, 0.5), Alternative(0.0, 0.25))
+
+
+@dataclass(frozen=True)
+class Surprise:
+    """How surprising residuals are together, as a martingale: a bet against N(0, 1) that starts with 1.
+
+        R_t = L_t (R_{t−1} + w_t),  M_t = Σ_{s>t} w_s + mean over the alternatives of R_t,  Σ_s w_s = 1
+
+    L_t is the likelihood ratio of the t-th residual under an alternative. R_t is the sum over start times s of
+    w_s L_s … L_t: what a stake w_s made that was put on the alternative at s. If each residual is N(0, 1) given what
+    was told before, M_t is a non-negative martingale of mean 1, so M_t >= 1/α ever with probability at most α, whatever
+    is played. Of residuals that are judged together (told at once, or learned at once by a batch rule) L_t is the mean:
+    each has mean 1 given the past, so theirs has, however they depend on each other.
+
+    The stakes are w_1 = 1/2 for what is wrong from the start and w_t = ½ (1/(1 + ln(t−1)) − 1/(1 + ln t)) after, for
+    what changes: about 1/(2 t ln² t), so that a late change costs little more than an early one.
+
+    Source: Ville's inequality (1939) for the bound; Shiryaev (1963) and Roberts (1966) for R_t, where all w_s are 1, so
+    that the mean time to a false alarm is bounded in place of its probability; as an "e-detector" Shin, Ramdas and
+    Rinaldo, 2023. Page's CUSUM (1954) has the largest term of the sum in its place, which is at most ln t nats below,
+    and the Page–Hinkley test is that for a shift of the mean. Differs: stakes that sum to 1, several alternatives.
+
+    Attributes:
+        alternatives: what is bet on, with equal stakes.
+        number: t, how many factors there were.
+        logs: ln R_t of each alternative, in nats.
+        starts: for each the round since which most of R_t was made.
+        num_held: how many residuals wait for a batch to be complete.
+        held: ln of the sum of their likelihood ratios under each alternative.
+    """
+
+    alternatives: tuple[Alternative, ...]
+    number: int = 0
+    logs: tuple[float, ...] = ()
+    starts: tuple[int, ...] = ()
+    num_held: int = 0
+    held: tuple[float, ...] = ()
+
+    def told(self, residuals: Sequence[float]) -> Self:
+        """Return the same with residuals that wait to be judged together. Cost: O(1) for each."""
+        if not residuals:
+            return self
+        columns = [[each.log_ratio(z) for z in residuals] for each in self.alternatives]
+        if self.num_held:
+            columns = [[*column, old] for column, old in zip(columns, self.held, strict=True)]
+        held = tuple(column[0] if len(column) == 1 else log_sum(column) for column in columns)
+        return replace(self, num_held=self.num_held + len(residuals), held=held)
+
+    def judged(self, number: int) -> Self:
+        """Return the same once what waits was judged, in the round of a number. Cost: O(1)."""
+        if not self.num_held:
+            return self
+        stake = math.log(_left(self.number) - _left(self.number + 1))
+        count, logs, starts = math.log(self.num_held), [], []
+        known = zip(self.logs, self.starts, strict=True) if self.number else ((-math.inf, number),) * len(self.held)
+        for (old, start), held in zip(known, self.held, strict=True):
+            logs.append(held - count + log_sum((old, stake)))
+            starts.append(start if old > stake else number)
+        return replace(self, number=self.number + 1, logs=tuple(logs), starts=tuple(starts), num_held=0, held=())
+
+    @cached_property
+    def log_evidence(self) -> float:
+        """The logarithm of M_t, in nats: 0 before any residual; ever above ln(1/α) with probability at most α."""
+        if not self.number:
+            return 0.0
+        return log_sum((math.log(_left(self.number)), log_sum(self.logs) - math.log(len(self.logs))))
+
+    @property
+    def leading(self) -> tuple[Alternative, int]:
+        """The alternative that has earned most, and the round since which."""
+        place = max(range(len(self.logs)), key=self.logs.__getitem__)
+        return self.alternatives[place], self.starts[place]
+
+    def state(self) -> dict[str, Any]:
+        """Return this as numbers, lists and tensors of its own."""
+        logs, held = (torch.tensor(each, dtype=torch.float64) for each in (self.logs, self.held))
+        return {
+            "number": self.number,
+            "logs": logs,
+            "starts": list(self.starts),
+            "num_held": self.num_held,
+            "held": held,
+        }
+
+    def restored(self, state: Mapping[str, Any], next_round: int) -> Self:
+        """Return the same after what ``state`` returned, of a bandit whose present round has a number.
+
+        Raises:
+            InputError: if the numbers do not fit together.
+        """
+        sizes = {"number": ("logs", "starts"), "num_held": ("held",)}
+        for count, columns in sizes.items():
+            checks.non_negative_integer(count, state[count])
+            for name in columns:
+                if len(state[name]) != (len(self.alternatives) if state[count] else 0):
+                    raise InputError(f"{name} has {len(state[name])} numbers, after {state[count]} factors.")
+        starts = tuple(checks.non_negative_integer("starts", start) for start in state["starts"])
+        if any(start > next_round for start in starts):
+            raise InputError(f"residuals count from the rounds {starts} of {next_round}.")
+        logs, held = (tuple(_saved_numbers(name, state[name])) for name in ("logs", "held"))
+        return replace(self, number=state["number"], logs=logs, starts=starts, num_held=state["num_held"], held=held)
+
+
+def _saved_numbers(name: str, values: Tensor) -> list[float]:
+    """Return finite numbers (k,) as they were saved."""
+    if values.dim() != 1:
+        raise InputError(f"{name} must be (k,), got {checks.describe(values)}.")
+    return checks.finite(name, checks.floating_tensor(name, values)).double().tolist()
+
+
+def _left(number: int) -> float:
+    """Return the sum of the stakes after the t-th."""
+    return 1.0 if number == 0 else 0.5 / (1.0 + math.log(number))
+
+
+def log_sum(logs: Sequence[float]) -> float:
+    """Return ln Σ e^x."""
+    largest = max(logs)
+    return largest + math.log(sum([math.exp(each - largest) for each in logs]))
+
+
+@dataclass(frozen=True)
+class Residuals:
+    """What the one-step predictions since the last restart, or since the prior was fitted last, were worth.
+
+    The residual of a reward is z = (y − μ(x)) / √(σ²(x) + λ), with the posterior before it was told. If prior, noise
+    and memory are right it is N(0, 1) given the past, whatever was played.
+
+    Attributes:
+        since: the round from which on residuals are counted.
+        number: how many there were.
+        covered: how many of them within ±1.96.
+        recent: the last 100, the latest last.
+        misfit: the bet that bands are too narrow, or means off.
+        slack: the bet that bands are too wide.
+        flagged: the round in which ``misfit`` passed 1/α first; None: it did not.
+        slack_since: the same of ``slack``.
+    """
+
+    since: int = 0
+    number: int = 0
+    covered: int = 0
+    recent: tuple[float, ...] = ()
+    misfit: Surprise = Surprise(MISFITS)
+    slack: Surprise = Surprise(SLACKS)
+    flagged: int | None = None
+    slack_since: int | None = None
+
+    def told(self, residuals: Sequence[float], number: int, *, is_learned: bool) -> Self:
+        """Return what the predictions are worth after a round.
+
+        Args:
+            residuals: of the round, those that are known.
+            number: of the round.
+            is_learned: whether the posterior learns it now; else its residuals are judged with those to come.
+
+        Cost: O(1) for each.
+        """
+        misfit, slack = self.misfit.told(residuals), self.slack.told(residuals)
+        if is_learned:
+            misfit, slack = misfit.judged(number), slack.judged(number)
+        return replace(
+            self,
+            number=self.number + len(residuals),
+            covered=self.covered + sum([abs(z) <= _BAND for z in residuals]),
+            recent=(*self.recent, *residuals)[-RECENT:],
+            misfit=misfit,
+            slack=slack,
+            flagged=_first(self.flagged, misfit, number),
+            slack_since=_first(self.slack_since, slack, number),
+        )
+
+    def state(self) -> dict[str, Any]:
+        """Return this as numbers, lists and tensors of its own."""
+        plain = {name: getattr(self, name) for name in ("since", "number", "covered", "flagged", "slack_since")}
+        bets = {"misfit": self.misfit.state(), "slack": self.slack.state()}
+        return plain | {"recent": torch.tensor(self.recent, dtype=torch.float64)} | bets
+
+    @classmethod
+    def restored(cls, state: Mapping[str, Any], next_round: int) -> Self:
+        """Return what ``state`` returned, of a bandit whose present round has a number.
+
+        Raises:
+            InputError: if the numbers do not fit together.
+        """
+        recent = tuple(_saved_numbers("recent", state["recent"]))
+        if not 0 <= state["covered"] <= state["number"] or len(recent) != min(state["number"], RECENT):
+            raise InputError(f"{state['covered']} of {state['number']} residuals were covered, and {len(recent)} kept.")
+        if any(abs(z) > _LARGEST for z in recent):
+            raise InputError(f"a saved residual is beyond {_LARGEST:g}.")
+        for name in ("since", "flagged", "slack_since"):
+            if state[name] is not None and not 0 <= state[name] <= next_round:
+                raise InputError(f"{name} is the round {state[name]} of {next_round}.")
+        return cls(
+            state["since"],
+            state["number"],
+            state["covered"],
+            recent,
+            Surprise(MISFITS).restored(state["misfit"], next_round),
+            Surprise(SLACKS).restored(state["slack"], next_round),
+            state["flagged"],
+            state["slack_since"],
+        )
+
+    @property
+    def recent_covered(self) -> int:
+        """How many of the last 100 lie within ±1.96."""
+        return sum(abs(z) <= _BAND for z in self.recent)
+
+
+#: Before any reward.
+NONE_YET = Residuals()
+
+
+def _first(known: int | None, surprise: Surprise, number: int) -> int | None:
+    is_above = known is None and surprise.log_evidence >= -math.log(FALSE_ALARM)
+    return number if is_above else known
+
+
+def standardized(Y: Tensor, mean: Tensor, variance: Tensor, regularization: Tensor) -> list[float]:
+    """Return the residuals z of those rewards (q,) that are numbers, of many those of the first 256.
+
+    Args:
+        Y: rewards (q,), NaN where there is none.
+        mean: posterior means before (q,), in reward units.
+        variance: posterior variances of the function before (q,), in reward units squared.
+        regularization: λ, 0-dim.
+    """
+    noise, found = float(regularization), list[float]()
+    columns = (column[:MOST_JUDGED].tolist() for column in (Y, mean, variance))
+    for y, expected, spread in zip(*columns, strict=True):
+        z = (y - expected) / math.sqrt(max(spread + noise, _TINY))
+        if not math.isnan(z):
+            found.append(min(max(z, -_LARGEST), _LARGEST))
+    return found
