@@ -10,7 +10,7 @@ from problems import DOUBLE, data, rbf
 from torch_kbandits import InputError, RidgeLeverageSampling, StateMismatchError, algorithms
 from torch_kbandits.acquisition import ThompsonRule
 from torch_kbandits.bandit import Bandit
-from torch_kbandits.bandit.adaptation import BanditOverBandit, ResidualTrigger
+from torch_kbandits.bandit.adaptation import BanditOverBandit, CumulatedTrigger, ResidualTrigger
 from torch_kbandits.bandit.batches import GlobalBatchRule
 from torch_kbandits.candidates import Arms
 from torch_kbandits.confidence import ConstantWidth
@@ -50,6 +50,10 @@ CASES = {
     "et batches": lambda: composed(
         trigger=ResidualTrigger(0.1), dictionary=RidgeLeverageSampling(), batches=GlobalBatchRule(300.0)
     ),
+    "et slowly": lambda: composed(trigger=CumulatedTrigger(0.1)),
+    "et slowly in batches": lambda: composed(
+        trigger=CumulatedTrigger(0.1), dictionary=RidgeLeverageSampling(), batches=GlobalBatchRule(300.0)
+    ),
     "et thompson": lambda: composed(trigger=ResidualTrigger(0.1), acquisition=ThompsonRule()),
     "bob arms": over_bandits,
     "bob box": lambda: over_bandits(candidates=None, bounds=BOUNDS),
@@ -74,7 +78,7 @@ CASES = {
 }
 
 #: Not in the quick suite.
-DEAREST = {"dms sparse", "dms box", "bob box", "both in batches"}
+DEAREST = {"dms sparse", "dms box", "bob box", "both in batches", "et slowly in batches"}
 DEAREST |= {"bob contexts", "bob sparse", "bob coupled", "dms contexts", "dms dates", "et memory"}
 NAMES = [pytest.param(name, marks=pytest.mark.slow) if name in DEAREST else name for name in CASES]
 
@@ -127,7 +131,7 @@ def test_loading_and_replaying_continue_alike(name):
 
 
 @pytest.mark.one_in(3)
-@pytest.mark.parametrize("name", quickly("et arms", "bob arms", "dms arms"))
+@pytest.mark.parametrize("name", quickly("et arms", "et slowly", "bob arms", "dms arms"))
 def test_something_happens(name):
     """The runs above have restarts, or changes of memory, in both halves."""
     bandit, restarts, memories = CASES[name](), 0, []

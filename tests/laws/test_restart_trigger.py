@@ -24,7 +24,7 @@ from torch_kbandits import (
 )
 from torch_kbandits.acquisition import StagedRule
 from torch_kbandits.bandit import Bandit
-from torch_kbandits.bandit.adaptation import ResidualTrigger
+from torch_kbandits.bandit.adaptation import CumulatedTrigger, ResidualTrigger
 from torch_kbandits.bandit.adaptation.restart_trigger import Prediction
 from torch_kbandits.bandit.batches import GlobalBatchRule
 from torch_kbandits.memory import SlidingWindow
@@ -180,6 +180,42 @@ def test_false_alarms_are_rarer_than_stated():
     assert alarms(HalfAsWide(0.3), 150) > 71
 
 
+@pytest.mark.slow
+def test_false_alarms_of_what_adds_up_are_as_rare_as_stated():
+    """150 functions from the prior; at 0.1 above 32 would come with probability 1e-5. Noise taken for a third is."""
+    assert alarms(CumulatedTrigger(0.1), 150) <= 32
+
+    class NoiseForAThird(CumulatedTrigger):
+        def is_triggered(self, Y, before):
+            return super().is_triggered(before.mean + 1.7 * (Y - before.mean), before)
+
+    assert alarms(NoiseForAThird(0.1), 150) > 32
+
+
+def drifting(trigger, seed, rounds=160):
+    """The round of the first restart on a function that falls by a twentieth of the noise a round from round 60 on."""
+    means = prior_draw(seed)
+    generator = torch.Generator().manual_seed(seed)
+    noise = math.sqrt(NOISE) * torch.randn(rounds, generator=generator, dtype=DOUBLE)
+    bandit = make(trigger=trigger, seed=seed)
+    for t in range(rounds):
+        x = bandit.ask()
+        bandit.tell(x, means[(x == ARMS).all(-1)] - 0.005 * max(t - 60, 0) + noise[t])
+        if bandit.num_since_restart <= t:
+            return t
+    return None
+
+
+@pytest.mark.one_in(2)
+@pytest.mark.parametrize("seed", [*range(2), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 12))])
+def test_what_adds_up_finds_a_drift_below_the_noise(seed):
+    """After 40 rounds it is two deviations of the noise, which no single residual need show."""
+    found = drifting(CumulatedTrigger(0.01), seed)
+    assert 60 < found <= 110
+    alone = drifting(ResidualTrigger(0.01), seed, found + 1)
+    assert alone is None
+
+
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("seed", [*range(3), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(3, 10))])
 def test_a_switch_is_found_at_once(seed):
@@ -255,6 +291,8 @@ def test_bad_settings_are_refused():
     for probability in (0.0, 1.0, math.nan, -0.1, "a tenth"):
         with pytest.raises(InputError, match="failure_probability"):
             ResidualTrigger(probability)
+        with pytest.raises(InputError, match="false_alarm_probability"):
+            CumulatedTrigger(probability)
     with pytest.raises(InputError, match="noise_scale"):
         ResidualTrigger(0.1, 0.0)
     with pytest.raises(InputError, match="width must be a confidence width"):
