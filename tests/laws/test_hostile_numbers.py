@@ -191,6 +191,7 @@ NOT_TAKEN = {
     "Category",
     "Choice",
     "DictionaryQuality",
+    "Health",
     "Domain",
     "OnlineSample",
     "PlayedPoints",

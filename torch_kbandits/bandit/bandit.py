@@ -1,9 +1,12 @@
 """Ask, tell, save and replay: the order of the calls. What is believed and how it is searched lives below."""
 
+import logging
 import warnings
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from os import PathLike
+from time import perf_counter
 from typing import Any, Literal, NamedTuple, Self, cast, overload
 
 import torch
@@ -16,6 +19,7 @@ from torch_kbandits.acquisition import AcquisitionRule, Domain, LargestOf, Sprea
 from torch_kbandits.bandit.adaptation import MemoryChoice, RestartTrigger
 from torch_kbandits.bandit.advice import Advice
 from torch_kbandits.bandit.batches import BatchRule
+from torch_kbandits.bandit.health import LAST_CALLS, Health, HealthLog, examined, health_log
 from torch_kbandits.bandit.learning import (
     Outlook,
     Round,
@@ -193,6 +197,8 @@ class Bandit(Undisturbed):
         self._visited_share = 1.0
         self._warned_of_stale_points = self._warned_of_clipping = False
         self._complaints: tuple[str, ...] = ()
+        self._health_log: HealthLog | None = None
+        self._seconds: dict[str, deque[float]] = {name: deque(maxlen=LAST_CALLS) for name in ("ask", "tell")}
         if not self._was_warned_of:
             self._pieces.warn_of_failing(3 if type(self).__init__ is Bandit.__init__ else 5)
 
@@ -253,6 +259,7 @@ class Bandit(Undisturbed):
 
         Cost: that of the candidates for each point; O(A) on arms without pending points.
         """
+        start = perf_counter()
         if q is not None:
             q = checks.positive_integer("q", q)
         if return_ids and not remember:
@@ -267,6 +274,7 @@ class Bandit(Undisturbed):
         batches.fill(ahead, size, choose, until_complete=q is None)
         X = ahead.pending[before:].clone()
         actions = self.candidates.actions(X)
+        self._seconds["ask"].append(perf_counter() - start)
         if not remember:
             return actions
         stages = ahead.stages
@@ -334,6 +342,7 @@ class Bandit(Undisturbed):
 
         After an error the bandit is as it was.
         """
+        start = perf_counter()
         checks.instance("failed", failed, bool, "True or False")
         if (y is None) != failed:
             raise InputError(
@@ -369,6 +378,9 @@ class Bandit(Undisturbed):
         held = after.ledger.held
         stays = ahead is not None and held and not pending.ids and ahead.looks_from(held[0].X, held[0].stages)
         self._warn_of_fits(after, 5)
+        self._seconds["tell"].append(perf_counter() - start)
+        if self._health_log is not None and self._health_log.is_due(after):
+            self._health_log.write(after, examined(self._pieces, after, self._seconds))
         self._become(after, ahead if stays and after.told is self._standing.told else None)
 
     def forget(self, x: Any = None, *, context: Any = None, ids: int | Sequence[int] | None = None) -> None:
@@ -688,6 +700,39 @@ class Bandit(Undisturbed):
         ``forget`` those that were played on the function that was.
         """
         self._become(restarted(self._pieces, self._standing))
+
+    # ---------------------------------------------------------------- is it well
+
+    def health(self, *, check: bool = False) -> Health:
+        """Return whether predictions hold, where it plays, its dictionary, what is pending and what calls take.
+
+        Args:
+            check: whether to measure the dictionary; see ``dictionary_quality``. Nothing is measured of an exact
+                posterior, or before any reward that counts.
+
+        Cost: that of the posterior at 101 points, and of ``dictionary_quality``.
+        """
+        measured = check and self.dictionary is not None and self._standing.belief.num_observations
+        quality = self.dictionary_quality() if measured else None
+        return examined(self._pieces, self._standing, self._seconds, quality)
+
+    def log_health(
+        self, every: int | None = 100, logger: logging.Logger | str | None = None, level: int = logging.INFO
+    ) -> None:
+        """Write the health to a logger from now on: a line of JSON, with the value as the record's ``health``.
+
+        It is written once in so many rounds, and at once as a warning when it is flagged first. It is no part of the
+        state: a bandit that was loaded writes nothing until it is told to.
+
+        Args:
+            every: rounds, at least 1; None to stop.
+            logger: or its name; None for ``torch_kbandits.health``.
+            level: of the records.
+
+        Raises:
+            InputError: if an argument does not fit.
+        """
+        self._health_log = None if every is None else health_log(every, logger, level)
 
     # ---------------------------------------------------------------- saving
 

@@ -1,0 +1,324 @@
+"""Is it well? What a bandit's predictions, plays, dictionary and calls look like, as one value and as text."""
+
+import json
+import logging
+import math
+import re
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+import torch
+
+from torch_kbandits import checks
+from torch_kbandits.bandit.learning import Standing
+from torch_kbandits.bandit.pieces import Pieces
+from torch_kbandits.bandit.residuals import FALSE_ALARM, RECENT, Residuals
+from torch_kbandits.candidates.timed import untimed
+from torch_kbandits.errors import InputError
+from torch_kbandits.models import DictionaryQuality
+
+#: Of so many calls, the latest, the times are kept.
+LAST_CALLS = 100
+#: Where a dictionary counts as accurate: the factor of BKB's theorem at ε = 1/2.
+_ACCURATE = 3.0
+
+_LABEL = re.compile(r"(?!__)[a-zA-Z_][a-zA-Z0-9_]*")
+
+
+def _metric(name: str, kind: str, words: str) -> Any:
+    """Return a field that Prometheus is shown under a name, as a kind of metric, with a line of help."""
+    return field(metadata={"metric": f"kbandits_{name}", "kind": kind, "help": words})
+
+
+@dataclass(frozen=True)
+class Health:
+    """What a bandit looks like at a moment. Residuals are those since the last restart or fit of the prior.
+
+    A residual is z = (y − μ(x)) / √(σ²(x) + λ), with the posterior before the reward was told. If prior, noise and
+    memory are right it is standard normal, whatever was played.
+
+    Attributes:
+        round: the number of the present round.
+        num_told: how many rewards were ever told.
+        num_residuals: how many residuals there were.
+        residuals_since: the round from which on they count.
+        coverage: the share of them within ±1.96: 0.95 if all is right. None without any, like what follows.
+        recent_coverage: the same of the last 100.
+        recent_mean: the mean of the last 100: 0 if all is right.
+        recent_spread: their root mean square: 1 if all is right.
+        log_evidence: ln M, in nats, of the bet that rewards lie further from their predictions than said; see
+            ``Surprise``. Below 0 it is being lost.
+        log_threshold: ln(1/α), α = 0.01: the bet is ever above it with probability at most α, if all is right.
+        flagged_round: the round in which it first was; None: it was not.
+        rounds_flagged: how many rounds were begun since.
+        slack_round: the round in which the bet that bands are too wide passed the same threshold; None: it did not.
+        best_share: the share of the last 100 plays at points whose posterior mean is within √λ of the largest of a
+            point played. None with contexts, and before anything was learned.
+        dictionary_size: m, how many points span the posterior; of an exact one those that count.
+        variance_ratio_least: the least variance over the exact one, see ``DictionaryQuality``. None unless it was
+            measured, like the next.
+        variance_ratio_largest: the largest one.
+        num_pending: how many points are pending.
+        oldest_pending: how long ago the oldest of them was asked for, in the units of ``Bandit.now``; None without any.
+        ask_seconds: the median of the last 100 calls of ``ask``, in wall-clock seconds; None without any.
+        ask_seconds_p99: 99 % of them took at most this.
+        tell_seconds: the median of the last 100 calls of ``tell``.
+        tell_seconds_p99: 99 % of them took at most this.
+        flags: what is wrong, since when, and what to do: a sentence or two each. None: it is well as far as is seen.
+        notes: what is odd and may be meant so.
+    """
+
+    round: int = _metric("rounds_total", "counter", "Rounds that were told.")
+    num_told: int = _metric("rewards_total", "counter", "Rewards that were told.")
+    num_residuals: int = _metric("residuals", "gauge", "One-step residuals since the last restart or fit.")
+    residuals_since: int = _metric("residuals_since_round", "gauge", "The round from which on residuals count.")
+    coverage: float | None = _metric("coverage_ratio", "gauge", "Share of residuals within 1.96; 0.95 is right.")
+    recent_coverage: float | None = _metric("recent_coverage_ratio", "gauge", "The same of the last 100 residuals.")
+    recent_mean: float | None = _metric("recent_residual_mean", "gauge", "Mean of the last 100 residuals; 0 is right.")
+    recent_spread: float | None = _metric(
+        "recent_residual_spread", "gauge", "Root mean square of the last 100 residuals; 1 is right."
+    )
+    log_evidence: float = _metric("log_evidence_nats", "gauge", "Log of the bet that predictions do not hold.")
+    log_threshold: float = _metric("log_threshold_nats", "gauge", "Where the bet raises a flag.")
+    flagged_round: int | None = _metric("flagged_round", "gauge", "The round in which the flag was raised.")
+    rounds_flagged: int | None = _metric("flagged_rounds", "gauge", "Rounds since the flag was raised.")
+    slack_round: int | None = _metric("slack_round", "gauge", "The round in which bands were found too wide.")
+    best_share: float | None = _metric("best_share_ratio", "gauge", "Share of the last 100 plays at the best points.")
+    dictionary_size: int = _metric("dictionary_points", "gauge", "Points that span the posterior.")
+    variance_ratio_least: float | None = _metric(
+        "variance_ratio_least", "gauge", "Least variance over the exact one, if measured."
+    )
+    variance_ratio_largest: float | None = _metric(
+        "variance_ratio_largest", "gauge", "Largest variance over the exact one, if measured."
+    )
+    num_pending: int = _metric("pending_points", "gauge", "Points asked for and not told.")
+    oldest_pending: float | None = _metric("oldest_pending_age", "gauge", "Age of the oldest of them.")
+    ask_seconds: float | None = _metric("ask_seconds_median", "gauge", "Median of the last 100 calls of ask.")
+    ask_seconds_p99: float | None = _metric("ask_seconds_p99", "gauge", "99% of the last 100 calls of ask.")
+    tell_seconds: float | None = _metric("tell_seconds_median", "gauge", "Median of the last 100 calls of tell.")
+    tell_seconds_p99: float | None = _metric("tell_seconds_p99", "gauge", "99% of the last 100 calls of tell.")
+    flags: tuple[str, ...] = _metric("flags", "gauge", "How many things are wrong.")
+    notes: tuple[str, ...] = _metric("notes", "gauge", "How many things are odd.")
+
+    @property
+    def is_well(self) -> bool:
+        """Whether there are no flags."""
+        return not self.flags
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return numbers, None and lists of strings by name: what JSON has."""
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
+
+    def to_json(self) -> str:
+        """Return one line of JSON, without its end."""
+        return json.dumps(self.as_dict(), ensure_ascii=False, allow_nan=False)
+
+    def to_prometheus(self, labels: Mapping[str, str] | None = None) -> str:
+        """Return Prometheus' text format 0.0.4; what is None is left out.
+
+        Args:
+            labels: of every metric, such as {"bandit": "front page"}.
+
+        Raises:
+            InputError: if the name of a label is not one.
+        """
+        pairs = ",".join(f'{_label(name)}="{_escaped(value)}"' for name, value in (labels or {}).items())
+        shown, lines = f"{{{pairs}}}" if pairs else "", list[str]()
+        for place in fields(self):
+            value, words = getattr(self, place.name), place.metadata
+            if value is not None:
+                lines += [f"# HELP {words['metric']} {words['help']}", f"# TYPE {words['metric']} {words['kind']}"]
+                lines += [f"{words['metric']}{shown} {len(value) if isinstance(value, tuple) else value!r}"]
+        return "\n".join(lines) + "\n"
+
+    def __str__(self) -> str:
+        """Return a line for each flag and note, or one that says that there is none."""
+        return "\n".join((*self.flags, *self.notes)) or f"Round {self.round}: nothing is seen to be wrong."
+
+
+def _label(name: Any) -> str:
+    if not isinstance(name, str) or not _LABEL.fullmatch(name):
+        raise InputError(
+            f"A label of Prometheus has a name of letters, digits and _ that begins with no digit and not with __; got "
+            f"{name!r}."
+        )
+    return name
+
+
+def _escaped(value: Any) -> str:
+    return str(value).replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
+
+
+def examined(
+    pieces: Pieces,
+    standing: Standing,
+    seconds: Mapping[str, Sequence[float]],
+    quality: DictionaryQuality | None = None,
+) -> Health:
+    """Return what a bandit looks like.
+
+    Args:
+        pieces: of the bandit.
+        standing: what it knows.
+        seconds: what the last calls of ``ask`` and ``tell`` took.
+        quality: of the dictionary, if it was measured.
+
+    Cost: that of the posterior at 101 points.
+    """
+    known, belief, ledger = standing.residuals, standing.belief, standing.ledger
+    recent, ages = known.recent, _pending_ages(standing)
+    return Health(
+        round=standing.round,
+        num_told=ledger.num_told,
+        num_residuals=known.number,
+        residuals_since=known.since,
+        coverage=known.covered / known.number if known.number else None,
+        recent_coverage=known.recent_covered / len(recent) if recent else None,
+        recent_mean=statistics.fmean(recent) if recent else None,
+        recent_spread=_root_mean_square(recent),
+        log_evidence=known.misfit.log_evidence,
+        log_threshold=-math.log(FALSE_ALARM),
+        flagged_round=known.flagged,
+        rounds_flagged=None if known.flagged is None else standing.round - known.flagged,
+        slack_round=known.slack_since,
+        best_share=_best_share(pieces, standing),
+        dictionary_size=len(belief.inducing_points),
+        variance_ratio_least=None if quality is None else quality.least,
+        variance_ratio_largest=None if quality is None else quality.largest,
+        num_pending=len(ledger.pending.ids),
+        oldest_pending=max(ages) if ages else None,
+        **{
+            f"{name}_seconds{suffix}": _quantile(seconds.get(name, ()), share)
+            for name in ("ask", "tell")
+            for suffix, share in (("", 0.5), ("_p99", 0.99))
+        },
+        flags=(*_misfits(known), *_inaccuracies(quality)),
+        notes=_slack(known),
+    )
+
+
+def _root_mean_square(values: Sequence[float]) -> float | None:
+    return math.sqrt(sum(z * z for z in values) / len(values)) if values else None
+
+
+def _quantile(values: Sequence[float], share: float) -> float | None:
+    """Return the least value that so large a share of them does not exceed; None of none."""
+    return sorted(values)[math.ceil(share * len(values)) - 1] if values else None
+
+
+def _pending_ages(standing: Standing) -> list[float]:
+    """Return how long ago the pending points were asked for, as far as that is noted."""
+    times = getattr(standing.ledger.pending, "times", None)
+    return [] if times is None else (standing.now - times).tolist()  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def _best_share(pieces: Pieces, standing: Standing) -> float | None:
+    """Return the share of the last plays at points whose mean is within √λ of the largest of a point played."""
+    belief, ledger = standing.belief, standing.ledger
+    if untimed(pieces.candidates).is_contextual or not belief.num_observations:
+        return None
+    X = torch.cat([ledger.told_since(max(ledger.num_told - RECENT, 0)).X, belief.recommend()])
+    if pieces.candidates.is_timed:
+        X[:, 0] = standing.clock.now
+    mean = belief.moments(X)[0].double()
+    return float((mean[:-1] >= mean.max() - belief.regularization.double().sqrt()).double().mean())
+
+
+def _misfits(known: Residuals) -> tuple[str, ...]:
+    """Say that rewards are not what was predicted, if so."""
+    if known.flagged is None:
+        return ()
+    _, start = known.misfit.leading
+    is_old, mean, rms = start <= known.since, statistics.fmean(known.recent), _root_mean_square(known.recent)
+    since = "from the start" if is_old else f"since about round {start}"
+    chance = f"{100.0 * FALSE_ALARM:g} %"
+    sure = f"Flagged in round {known.flagged}; a right model has at most {chance} chance of that, ever."
+    if rms is not None and abs(mean) > 0.5 * rms:
+        side = "above" if mean > 0.0 else "below"
+        cause = "the prior mean is off" if is_old else "the function moves"
+        todo = "give mean= or a LearnedPrior()" if is_old else _FORGET
+        return (f"Rewards lie {side} their predictions {since}: {cause}. Then {todo}. {sure}",)
+    cause = (
+        "λ is below the noise, or the kernel's length scales are too long or its variance too small"
+        if is_old
+        else "the noise grew, the function changes, or plays came where the kernel is wrong"
+    )
+    todo = "fit the prior, LearnedPrior() or fit_prior" if is_old else f"{_FORGET}, or fit the prior again"
+    return (
+        f"Rewards lie further from their predictions than the bands say {since}, {rms:.3g} times of late: {cause}. "
+        f"Then {todo}. {sure}",
+    )
+
+
+#: What to do where the past misleads.
+_FORGET = "give a memory, or trigger=CumulatedTrigger(), or call restart()"
+
+
+def _slack(known: Residuals) -> tuple[str, ...]:
+    """Say that bands are wider than rewards need, if so."""
+    if known.slack_since is None:
+        return ()
+    rms = _root_mean_square(known.recent)
+    return (
+        f"Rewards lie nearer to their predictions than the bands say, {rms:.3g} times of late (found in round "
+        f"{known.slack_since}): λ is above the noise, or the kernel's variance is too large. Theorems may want that; "
+        "else exploration costs more than it need.",
+    )
+
+
+def _inaccuracies(quality: DictionaryQuality | None) -> tuple[str, ...]:
+    """Say that the dictionary is not accurate, if that was measured."""
+    if quality is None or quality.is_within(_ACCURATE):
+        return ()
+    return (
+        f"The dictionary is not accurate: its variance is {quality.least:.3g} to {quality.largest:.3g} times the exact "
+        "one. Let it have more points: a larger oversampling, budget or cap.",
+    )
+
+
+@dataclass
+class HealthLog:
+    """Writes a bandit's health to a logger, every so many rounds, and at once when it is flagged.
+
+    Args:
+        every: rounds.
+        logger: where to.
+        level: of a record; one that is flagged first has at least ``WARNING``.
+    """
+
+    every: int
+    logger: logging.Logger
+    level: int = logging.INFO
+
+    def __post_init__(self) -> None:
+        self._warned_of: tuple[int, int] | None = None
+
+    def is_due(self, standing: Standing) -> bool:
+        """Say whether there is something to write after a round. Cost: O(1)."""
+        return standing.round % self.every == 0 or self._is_news(standing)
+
+    def write(self, standing: Standing, health: Health) -> None:
+        """Write one record: its message is the line of JSON, its attribute ``health`` the value."""
+        level = self.level
+        if self._is_news(standing):
+            known = standing.residuals
+            level, self._warned_of = max(level, logging.WARNING), (known.since, known.flagged or 0)
+        self.logger.log(level, "%s", health.to_json(), extra={"health": health})
+
+    def _is_news(self, standing: Standing) -> bool:
+        known = standing.residuals
+        return known.flagged is not None and self._warned_of != (known.since, known.flagged)
+
+
+def health_log(every: Any, logger: Any, level: Any) -> HealthLog:
+    """Return what writes a bandit's health; see ``Bandit.log_health``.
+
+    Raises:
+        InputError: if an argument does not fit.
+    """
+    if logger is None or isinstance(logger, str):
+        logger = logging.getLogger("torch_kbandits.health" if logger is None else logger)
+    checks.instance("logger", logger, logging.Logger, "a logging.Logger, its name, or None")
+    return HealthLog(checks.positive_integer("every", every), logger, checks.positive_integer("level", level))
