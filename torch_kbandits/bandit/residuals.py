@@ -3,7 +3,7 @@
 import math
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, Self
 
@@ -32,10 +32,10 @@ class Alternative(NamedTuple):
     shift: float
     deviation: float
 
-    def log_ratio(self, z: float) -> float:
-        """Return the log likelihood ratio of a residual, in nats."""
-        far = (z - self.shift) / self.deviation
-        return 0.5 * (z * z - far * far) - math.log(self.deviation)
+    def log_ratios(self, residuals: Sequence[float]) -> list[float]:
+        """Return the log likelihood ratio of each residual, in nats."""
+        shift, inverse, constant = self.shift, 1.0 / self.deviation, math.log(self.deviation)
+        return [0.5 * (z * z - ((z - shift) * inverse) ** 2) - constant for z in residuals]
 
 
 #: Bands that are too narrow, and means that lie to one side.
@@ -87,30 +87,34 @@ class Surprise:
         """Return the same with residuals that wait to be judged together. Cost: O(1) for each."""
         if not residuals:
             return self
-        columns = [[each.log_ratio(z) for z in residuals] for each in self.alternatives]
+        columns = [each.log_ratios(residuals) for each in self.alternatives]
         if self.num_held:
             columns = [[*column, old] for column, old in zip(columns, self.held, strict=True)]
-        held = tuple(column[0] if len(column) == 1 else log_sum(column) for column in columns)
-        return replace(self, num_held=self.num_held + len(residuals), held=held)
+        held = tuple([column[0] if len(column) == 1 else log_sum(column) for column in columns])
+        return self._with(self.number, self.logs, self.starts, self.num_held + len(residuals), held)
 
     def judged(self, number: int) -> Self:
         """Return the same once what waits was judged, in the round of a number. Cost: O(1)."""
         if not self.num_held:
             return self
-        stake = math.log(_left(self.number) - _left(self.number + 1))
-        count, logs, starts = math.log(self.num_held), [], []
-        known = zip(self.logs, self.starts, strict=True) if self.number else ((-math.inf, number),) * len(self.held)
-        for (old, start), held in zip(known, self.held, strict=True):
-            logs.append(held - count + log_sum((old, stake)))
-            starts.append(start if old > stake else number)
-        return replace(self, number=self.number + 1, logs=tuple(logs), starts=tuple(starts), num_held=0, held=())
+        stake, count = math.log(_left(self.number) - _left(self.number + 1)), math.log(self.num_held)
+        known, since = self.logs or (-math.inf,) * len(self.held), self.starts or (number,) * len(self.held)
+        pairs = zip(known, self.held, strict=True)
+        logs = tuple([held - count + _log_sum_of_two(old, stake) for old, held in pairs])
+        starts = tuple([start if old > stake else number for old, start in zip(known, since, strict=True)])
+        return self._with(self.number + 1, logs, starts, 0, ())
+
+    def _with(
+        self, number: int, logs: tuple[float, ...], starts: tuple[int, ...], num_held: int, held: tuple[float, ...]
+    ) -> Self:
+        return type(self)(self.alternatives, number, logs, starts, num_held, held)
 
     @cached_property
     def log_evidence(self) -> float:
         """The logarithm of M_t, in nats: 0 before any residual; ever above ln(1/α) with probability at most α."""
         if not self.number:
             return 0.0
-        return log_sum((math.log(_left(self.number)), log_sum(self.logs) - math.log(len(self.logs))))
+        return _log_sum_of_two(math.log(_left(self.number)), log_sum(self.logs) - math.log(len(self.logs)))
 
     @property
     def leading(self) -> tuple[Alternative, int]:
@@ -145,7 +149,7 @@ class Surprise:
         if any(start > next_round for start in starts):
             raise InputError(f"residuals count from the rounds {starts} of {next_round}.")
         logs, held = (tuple(_saved_numbers(name, state[name])) for name in ("logs", "held"))
-        return replace(self, number=state["number"], logs=logs, starts=starts, num_held=state["num_held"], held=held)
+        return self._with(state["number"], logs, starts, state["num_held"], held)
 
 
 def _saved_numbers(name: str, values: Tensor) -> list[float]:
@@ -164,6 +168,12 @@ def log_sum(logs: Sequence[float]) -> float:
     """Return ln Σ e^x."""
     largest = max(logs)
     return largest + math.log(sum([math.exp(each - largest) for each in logs]))
+
+
+def _log_sum_of_two(one: float, other: float) -> float:
+    """Return the same of two."""
+    low, high = (one, other) if one < other else (other, one)
+    return high + math.log1p(math.exp(low - high))
 
 
 @dataclass(frozen=True)
@@ -206,15 +216,15 @@ class Residuals:
         misfit, slack = self.misfit.told(residuals), self.slack.told(residuals)
         if is_learned:
             misfit, slack = misfit.judged(number), slack.judged(number)
-        return replace(
-            self,
-            number=self.number + len(residuals),
-            covered=self.covered + sum([abs(z) <= _BAND for z in residuals]),
-            recent=(*self.recent, *residuals)[-RECENT:],
-            misfit=misfit,
-            slack=slack,
-            flagged=_first(self.flagged, misfit, number),
-            slack_since=_first(self.slack_since, slack, number),
+        return type(self)(
+            self.since,
+            self.number + len(residuals),
+            self.covered + sum([abs(z) <= _BAND for z in residuals]),
+            (*self.recent, *residuals)[-RECENT:],
+            misfit,
+            slack,
+            _first(self.flagged, misfit, number),
+            _first(self.slack_since, slack, number),
         )
 
     def state(self) -> dict[str, Any]:
