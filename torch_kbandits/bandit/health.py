@@ -231,7 +231,7 @@ def _misfits(known: Residuals) -> tuple[str, ...]:
     if known.flagged is None:
         return ()
     _, start = known.misfit.leading
-    is_old, mean, rms = start <= known.since, statistics.fmean(known.recent), _root_mean_square(known.recent)
+    is_old, mean, rms = start < known.since + _EARLY, statistics.fmean(known.recent), _root_mean_square(known.recent)
     since = "from the start" if is_old else f"since about round {start}"
     chance = f"{100.0 * FALSE_ALARM:g} %"
     sure = f"Flagged in round {known.flagged}; a right model has at most {chance} chance of that, ever."
@@ -252,6 +252,8 @@ def _misfits(known: Residuals) -> tuple[str, ...]:
     )
 
 
+#: What begins within so many rounds was so from the start.
+_EARLY = 10
 #: What to do where the past misleads.
 _FORGET = "give a memory, or trigger=CumulatedTrigger(), or call restart()"
 

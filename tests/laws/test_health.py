@@ -1,0 +1,240 @@
+"""Is it well? What is said of a bandit, in which words, and that saying so changes nothing."""
+
+import json
+import logging
+import math
+import re
+from functools import cache
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from problems import DOUBLE, data, rbf
+
+from torch_kbandits import ContextualActions, InputError, LearnedPrior, UniformDictionary, algorithms
+from torch_kbandits.bandit import Bandit, Health
+from torch_kbandits.candidates import Arms
+from torch_kbandits.confidence import ConstantWidth
+from torch_kbandits.memory import BackToPrior
+
+ARMS = data(30, 2)[0]
+NOISE = 0.04
+VALUES = torch.sin(4.0 * ARMS).sum(-1) - 1.0
+WORDS = {"candidates": ARMS, "kernel": rbf(0.4), "regularization": NOISE, "beta": 2.0, "seed": 0}
+
+
+def played(rounds, bandit=None, factor=1.0, fall=0.0):
+    """Rounds with noise of λ, times a factor, whose rewards fall from round 30 on."""
+    bandit = algorithms.BKB(**WORDS) if bandit is None else bandit
+    generator = torch.Generator().manual_seed(5)
+    for t in range(rounds):
+        noise = factor * math.sqrt(NOISE) * torch.randn(1, generator=generator, dtype=DOUBLE)
+        x = bandit.ask()
+        bandit.tell(x, VALUES[(x == ARMS).all(-1)] + noise - fall * max(t - 30, 0))
+    return bandit
+
+
+def test_before_any_reward_there_is_nothing_to_say():
+    health = algorithms.BKB(**WORDS).health(check=True)
+    assert (health.is_well, str(health)) == (True, "Round 0: nothing is seen to be wrong.")
+    unknown = {name for name, value in health.as_dict().items() if value is None}
+    assert {
+        "coverage",
+        "recent_mean",
+        "best_share",
+        "ask_seconds",
+        "tell_seconds_p99",
+        "variance_ratio_least",
+    } <= unknown
+
+
+def test_it_is_what_the_residuals_say():
+    bandit = played(120)
+    health, known = bandit.health(), bandit._standing.residuals
+    z = torch.tensor(known.recent, dtype=DOUBLE)
+    assert (health.round, health.num_told, health.num_residuals, health.residuals_since) == (120, 120, 120, 0)
+    assert health.coverage == known.covered / 120
+    assert health.recent_coverage == pytest.approx(float((z.abs() <= 1.96).double().mean()))
+    assert health.recent_mean == pytest.approx(float(z.mean()))
+    assert health.recent_spread == pytest.approx(float(z.square().mean().sqrt()))
+    assert health.log_threshold == pytest.approx(math.log(100.0))
+    assert health.is_well
+    assert health.log_evidence < health.log_threshold
+    assert health.dictionary_size == len(bandit.inducing_points)
+
+
+def test_the_share_of_the_best_is_counted_by_hand():
+    bandit = played(25)
+    model, X = bandit.model, bandit.history.X
+    with torch.no_grad():
+        mean = model.posterior(X).mean.squeeze(-1)
+    assert bandit.health().best_share == pytest.approx(float((mean >= mean.max() - math.sqrt(NOISE)).double().mean()))
+
+
+@pytest.mark.parametrize("kind", ["context", "time", "fitted"])
+def test_it_is_said_of_every_kind_of_bandit(kind):
+    words = {name: value for name, value in WORDS.items() if name != "candidates"}
+    if kind == "context":
+        bandit = algorithms.EKUCB(candidates=ContextualActions(ARMS[:5, :1], context_dim=1), **words)
+    elif kind == "time":
+        bandit = algorithms.BKB(candidates=ARMS, memory=BackToPrior(0.01), **words)
+    else:
+        bandit = algorithms.BKB(candidates=ARMS, prior=LearnedPrior(num_initial=4), beta=2.0, seed=0)
+    for t in range(6):
+        context = {"context": ARMS[t, :1]} if kind == "context" else {}
+        x = bandit.ask(**context)
+        bandit.tell(x, 0.1 * t, **context)
+    health = bandit.health()
+    assert (health.best_share is None) == (kind == "context")
+    assert json.loads(health.to_json())["num_told"] == 6
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"factor": 4.0}, r"further .* from the start, .* times of late: λ is below the noise"),
+        ({"fall": 0.2}, r"below their predictions since about round (2[5-9]|3\d|4\d): the function moves"),
+    ],
+)
+def test_what_is_wrong_is_said_and_since_when(settings, words):
+    bandit = played(90, **settings)
+    health = bandit.health()
+    assert len(health.flags) == 1
+    assert re.search(words, health.flags[0])
+    assert health.rounds_flagged == 90 - health.flagged_round
+    assert str(health) == health.flags[0]
+    bandit.restart()
+    assert bandit.health().is_well
+
+
+def test_bands_that_are_too_wide_are_a_note():
+    health = played(60, factor=0.1).health()
+    assert health.is_well
+    assert health.slack_round is not None
+    assert "nearer to their predictions" in health.notes[0]
+
+
+def test_a_dictionary_that_is_too_small_is_flagged_when_it_is_measured():
+    arms = Arms(ARMS)
+    bandit = Bandit(
+        candidates=arms,
+        kernel=rbf(0.1),
+        regularization=1e-3,
+        width=ConstantWidth(2.0),
+        dictionary=UniformDictionary(2),
+        seed=0,
+    )
+    bandit.tell(ARMS, VALUES)
+    assert not any("dictionary" in flag for flag in bandit.health().flags)
+    health = bandit.health(check=True)
+    assert "dictionary is not accurate" in health.flags[-1]
+    quality = bandit.dictionary_quality()
+    assert (health.variance_ratio_least, health.variance_ratio_largest) == (quality.least, quality.largest)
+
+
+def test_times_of_calls_are_no_part_of_the_state():
+    bandit = played(12)
+    bandit.ask(3)
+    health = bandit.health()
+    assert 0.0 < health.ask_seconds <= health.ask_seconds_p99
+    assert 0.0 < health.tell_seconds <= health.tell_seconds_p99
+    assert health.num_pending == 3
+    other = algorithms.BKB(**WORDS)
+    other.load_state_dict(bandit.state_dict())
+    assert other.health().ask_seconds is None
+    again = other.health()
+    for name, value in health.as_dict().items():
+        if "seconds" not in name:
+            assert getattr(again, name) == (pytest.approx(value) if isinstance(value, float) else getattr(health, name))
+
+
+def test_asking_how_it_is_changes_nothing():
+    watched, alone = algorithms.BKB(**WORDS), algorithms.BKB(**WORDS)
+    watched.log_health(2)
+    for _ in range(8):
+        watched.health(check=True)
+        x = watched.ask()
+        assert torch.equal(x, alone.ask())
+        for bandit in (watched, alone):
+            bandit.tell(x, torch.sin(5.0 * x).sum())
+    assert torch.equal(watched.ask(3), alone.ask(3))
+
+
+@cache
+def sample():
+    return played(40, factor=4.0).health(check=True)
+
+
+def test_json_is_one_line_that_says_it_all():
+    line = sample().to_json()
+    assert "\n" not in line
+    again = json.loads(line, parse_constant=pytest.fail)
+    assert again == sample().as_dict()
+    assert Health(**(again | {"flags": tuple(again["flags"]), "notes": tuple(again["notes"])})) == sample()
+
+
+#: Of Prometheus' exposition format: a line of help, of type, or a sample.
+NAME, VALUE = r"[a-zA-Z_:][a-zA-Z0-9_:]*", r"[+-]?(\d+(\.\d*)?([eE][+-]?\d+)?|Inf|NaN)"
+LABELS = r'(\{([a-zA-Z_][a-zA-Z0-9_]*="([^"\\\n]|\\\\|\\"|\\n)*",?)*\})?'
+
+
+@given(st.dictionaries(st.from_regex(r"[a-z][a-z0-9_]{0,5}", fullmatch=True), st.text(max_size=8), max_size=3))
+def test_prometheus_reads_it(labels):
+    """Each metric has its help and its type before its one sample, and a name that no other has."""
+    text, names = sample().to_prometheus(labels), []
+    lines = text.split("\n")
+    assert lines[-1] == ""
+    for described, typed, sample in zip(lines[0:-1:3], lines[1:-1:3], lines[2:-1:3], strict=True):
+        (name,) = re.fullmatch(rf"# HELP ({NAME}) \S.*", described).groups()
+        assert re.fullmatch(rf"# TYPE {name} (gauge|counter)", typed)
+        assert re.fullmatch(rf"{name}{LABELS} {VALUE}", sample)
+        assert typed.endswith("counter") == name.endswith("_total")
+        names.append(name)
+    assert len(set(names)) == len(names) == sum(value is not None for value in sample().as_dict().values())
+    for key, value in labels.items():
+        escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+        assert f'{key}="{escaped}"' in lines[2]
+
+
+@pytest.mark.parametrize("name", ["", "1st", "__name__", "a-b", "é", 3])
+def test_labels_have_names_that_prometheus_takes(name):
+    with pytest.raises(InputError, match="label of Prometheus"):
+        sample().to_prometheus({name: "x"})
+
+
+def records(caplog):
+    return [(each.levelname, json.loads(each.getMessage()), each.health) for each in caplog.records]
+
+
+def test_it_is_logged_at_the_interval_and_at_once_when_it_is_flagged(caplog):
+    bandit = algorithms.BKB(**WORDS)
+    bandit.log_health(10, logger="somewhere")
+    with caplog.at_level(logging.INFO, "somewhere"):
+        played(60, bandit, factor=4.0)
+    found, flagged = records(caplog), bandit.health().flagged_round + 1
+    rounds = [said["round"] for _, said, _ in found]
+    assert rounds == sorted({*range(10, 61, 10), flagged})
+    assert [said["round"] for level, said, _ in found if level == "WARNING"] == [flagged]
+    assert all(health.as_dict() == said for _, said, health in found)
+    caplog.clear()
+    bandit.log_health(None)
+    played(20, bandit)
+    assert not caplog.records
+
+
+def test_a_restart_lets_it_warn_again(caplog):
+    bandit = algorithms.BKB(**WORDS)
+    bandit.log_health(1000, logger="somewhere")
+    with caplog.at_level(logging.INFO, "somewhere"):
+        played(40, bandit, factor=5.0)
+        bandit.restart()
+        played(40, bandit, factor=5.0)
+    assert [level for level, _, _ in records(caplog)] == ["WARNING", "WARNING"]
+
+
+def test_what_cannot_log_is_refused():
+    bandit = algorithms.BKB(**WORDS)
+    for words in ({"every": 0}, {"every": 1.5}, {"logger": 3}, {"level": "loud"}):
+        with pytest.raises(InputError, match=next(iter(words))):
+            bandit.log_health(**words)
