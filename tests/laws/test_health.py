@@ -162,16 +162,16 @@ def test_asking_how_it_is_changes_nothing():
 
 
 @cache
-def sample():
+def health():
     return played(40, factor=4.0).health(check=True)
 
 
 def test_json_is_one_line_that_says_it_all():
-    line = sample().to_json()
+    line = health().to_json()
     assert "\n" not in line
     again = json.loads(line, parse_constant=pytest.fail)
-    assert again == sample().as_dict()
-    assert Health(**(again | {"flags": tuple(again["flags"]), "notes": tuple(again["notes"])})) == sample()
+    assert again == health().as_dict()
+    assert Health(**(again | {"flags": tuple(again["flags"]), "notes": tuple(again["notes"])})) == health()
 
 
 #: Of Prometheus' exposition format: a line of help, of type, or a sample.
@@ -182,7 +182,7 @@ LABELS = r'(\{([a-zA-Z_][a-zA-Z0-9_]*="([^"\\\n]|\\\\|\\"|\\n)*",?)*\})?'
 @given(st.dictionaries(st.from_regex(r"[a-z][a-z0-9_]{0,5}", fullmatch=True), st.text(max_size=8), max_size=3))
 def test_prometheus_reads_it(labels):
     """Each metric has its help and its type before its one sample, and a name that no other has."""
-    text, names = sample().to_prometheus(labels), []
+    text, names = health().to_prometheus(labels), []
     lines = text.split("\n")
     assert lines[-1] == ""
     for described, typed, sample in zip(lines[0:-1:3], lines[1:-1:3], lines[2:-1:3], strict=True):
@@ -191,7 +191,7 @@ def test_prometheus_reads_it(labels):
         assert re.fullmatch(rf"{name}{LABELS} {VALUE}", sample)
         assert typed.endswith("counter") == name.endswith("_total")
         names.append(name)
-    assert len(set(names)) == len(names) == sum(value is not None for value in sample().as_dict().values())
+    assert len(set(names)) == len(names) == sum(value is not None for value in health().as_dict().values())
     for key, value in labels.items():
         escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
         assert f'{key}="{escaped}"' in lines[2]
@@ -200,7 +200,7 @@ def test_prometheus_reads_it(labels):
 @pytest.mark.parametrize("name", ["", "1st", "__name__", "a-b", "é", 3])
 def test_labels_have_names_that_prometheus_takes(name):
     with pytest.raises(InputError, match="label of Prometheus"):
-        sample().to_prometheus({name: "x"})
+        health().to_prometheus({name: "x"})
 
 
 def records(caplog):
