@@ -17,6 +17,8 @@ from torch_kbandits.bandit import Bandit, Health
 from torch_kbandits.candidates import Arms
 from torch_kbandits.confidence import ConstantWidth
 from torch_kbandits.memory import BackToPrior
+from torch_kbandits.outcomes import Outcome
+from torch_kbandits.priors import Prior
 
 ARMS = data(30, 2)[0]
 NOISE = 0.04
@@ -106,6 +108,28 @@ def test_what_is_wrong_is_said_and_since_when(settings, words):
     assert str(health) == health.flags[0]
     bandit.restart()
     assert bandit.health().is_well
+
+
+def test_an_outcome_is_judged_like_the_reward(caplog):
+    """Its prior is wrong, that of the reward is right; plays that failed and values that are missing say nothing."""
+    hot = Outcome("heat", prior=Prior(rbf(0.4), NOISE))
+    bandit, again, replayed = (algorithms.BKB(**WORDS, outcomes=[hot]) for _ in range(3))
+    bandit.log_health(1000, logger="somewhere")
+    for t in range(30):
+        x, heat = bandit.ask(), {"heat": math.nan if t % 5 == 4 else 2.0 * (-1.0) ** t}
+        if t % 5 == 2:
+            bandit.tell(x, failed=True, outcomes=heat)
+        else:
+            bandit.tell(x, VALUES[(x == ARMS).all(-1)], outcomes=heat)
+    health = bandit.health()
+    assert health.num_residuals == 24
+    assert health.flagged_round is None
+    assert "Values of heat lie further from their predictions" in health.flags[0]
+    assert [level for level, _, _ in records(caplog)] == ["WARNING"]
+    again.load_state_dict(bandit.state_dict())
+    assert again.health().flags == health.flags
+    replayed.replay(bandit.history)
+    assert len(replayed.health().flags) == 1
 
 
 def test_bands_that_are_too_wide_are_a_note():

@@ -66,7 +66,8 @@ class Health:
         ask_seconds_p99: 99 % of them took at most this.
         tell_seconds: the median of the last 100 calls of ``tell``.
         tell_seconds_p99: 99 % of them took at most this.
-        flags: what is wrong, since when, and what to do: a sentence or two each. None: it is well as far as is seen.
+        flags: what is wrong, since when, and what to do: a sentence or two each, of rewards, of each outcome that is
+            declared, and of the dictionary. None: it is well as far as is seen.
         notes: what is odd and may be meant so.
     """
 
@@ -169,6 +170,8 @@ def examined(
     """
     known, belief, ledger = standing.residuals, standing.belief, standing.ledger
     recent, ages = known.recent, _pending_ages(standing)
+    values = [f"Values of {each.name}" for each in pieces.declared]
+    judged = [*zip(["Rewards", *values], _all_residuals(standing), strict=True)]
     return Health(
         round=standing.round,
         num_told=ledger.num_told,
@@ -194,9 +197,14 @@ def examined(
             for name in ("ask", "tell")
             for suffix, share in (("", 0.5), ("_p99", 0.99))
         },
-        flags=(*_misfits(known), *_inaccuracies(quality)),
-        notes=_slack(known),
+        flags=(*(said for what, each in judged for said in _misfits(what, each)), *_inaccuracies(quality)),
+        notes=tuple(said for what, each in judged for said in _slack(what, each)),
     )
+
+
+def _all_residuals(standing: Standing) -> list[Residuals]:
+    """Return what predictions of rewards were worth, and those of each outcome."""
+    return [each.residuals for each in (standing, *standing.outcomes)]
 
 
 def _root_mean_square(values: Sequence[float]) -> float | None:
@@ -226,8 +234,8 @@ def _best_share(pieces: Pieces, standing: Standing) -> float | None:
     return float((mean[:-1] >= mean.max() - belief.regularization.double().sqrt()).double().mean())
 
 
-def _misfits(known: Residuals) -> tuple[str, ...]:
-    """Say that rewards are not what was predicted, if so."""
+def _misfits(what: str, known: Residuals) -> tuple[str, ...]:
+    """Say that rewards, or what else they are of, are not what was predicted, if so."""
     if known.flagged is None:
         return ()
     _, start = known.misfit.leading
@@ -239,7 +247,7 @@ def _misfits(known: Residuals) -> tuple[str, ...]:
         side = "above" if mean > 0.0 else "below"
         cause = "the prior mean is off" if is_old else "the function moves"
         todo = "give mean= or a LearnedPrior()" if is_old else _FORGET
-        return (f"Rewards lie {side} their predictions {since}: {cause}. Then {todo}. {sure}",)
+        return (f"{what} lie {side} their predictions {since}: {cause}. Then {todo}. {sure}",)
     cause = (
         "λ is below the noise, or the kernel's length scales are too long or its variance too small"
         if is_old
@@ -247,7 +255,7 @@ def _misfits(known: Residuals) -> tuple[str, ...]:
     )
     todo = "fit the prior, LearnedPrior() or fit_prior" if is_old else f"{_FORGET}, or fit the prior again"
     return (
-        f"Rewards lie further from their predictions than the bands say {since}, {rms:.3g} times of late: {cause}. "
+        f"{what} lie further from their predictions than the bands say {since}, {rms:.3g} times of late: {cause}. "
         f"Then {todo}. {sure}",
     )
 
@@ -258,13 +266,13 @@ _EARLY = 10
 _FORGET = "give a memory, or trigger=CumulatedTrigger(), or call restart()"
 
 
-def _slack(known: Residuals) -> tuple[str, ...]:
-    """Say that bands are wider than rewards need, if so."""
+def _slack(what: str, known: Residuals) -> tuple[str, ...]:
+    """Say that bands are wider than rewards, or what else they are of, need, if so."""
     if known.slack_since is None:
         return ()
     rms = _root_mean_square(known.recent)
     return (
-        f"Rewards lie nearer to their predictions than the bands say, {rms:.3g} times of late (found in round "
+        f"{what} lie nearer to their predictions than the bands say, {rms:.3g} times of late (found in round "
         f"{known.slack_since}): λ is above the noise, or the kernel's variance is too large. Theorems may want that; "
         "else exploration costs more than it need.",
     )
@@ -295,7 +303,7 @@ class HealthLog:
     level: int = logging.INFO
 
     def __post_init__(self) -> None:
-        self._warned_of: tuple[int, int] | None = None
+        self._warned_of = frozenset[tuple[int, int, int | None]]()
 
     def is_due(self, standing: Standing) -> bool:
         """Say whether there is something to write after a round. Cost: O(1)."""
@@ -305,13 +313,17 @@ class HealthLog:
         """Write one record: its message is the line of JSON, its attribute ``health`` the value."""
         level = self.level
         if self._is_news(standing):
-            known = standing.residuals
-            level, self._warned_of = max(level, logging.WARNING), (known.since, known.flagged or 0)
+            level, self._warned_of = max(level, logging.WARNING), _flagged(standing)
         self.logger.log(level, "%s", health.to_json(), extra={"health": health})
 
     def _is_news(self, standing: Standing) -> bool:
-        known = standing.residuals
-        return known.flagged is not None and self._warned_of != (known.since, known.flagged)
+        return not _flagged(standing) <= self._warned_of
+
+
+def _flagged(standing: Standing) -> frozenset[tuple[int, int, int | None]]:
+    """Return the number of each that is flagged, 0 for rewards, since when it counts, and when it was flagged."""
+    each = enumerate(_all_residuals(standing))
+    return frozenset((number, known.since, known.flagged) for number, known in each if known.flagged is not None)
 
 
 def health_log(every: Any, logger: Any, level: Any) -> HealthLog:
