@@ -161,12 +161,16 @@ def test_times_of_calls_are_no_part_of_the_state():
     bandit = played(12)
     bandit.ask(3)
     health = bandit.health()
+    assert health.oldest_pending == 0.0
     assert 0.0 < health.ask_seconds <= health.ask_seconds_p99
     assert 0.0 < health.tell_seconds <= health.tell_seconds_p99
     assert health.num_pending == 3
     other = algorithms.BKB(**WORDS)
     other.load_state_dict(bandit.state_dict())
     assert other.health().ask_seconds is None
+    other.tell(ARMS[:1], 0.0)
+    assert other.health().oldest_pending == 1.0
+    other.load_state_dict(bandit.state_dict())
     again = other.health()
     for name, value in health.as_dict().items():
         if "seconds" not in name:

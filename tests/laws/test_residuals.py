@@ -17,7 +17,7 @@ from torch_kbandits.bandit.batches import GlobalBatchRule
 from torch_kbandits.bandit.residuals import FALSE_ALARM, MISFITS, RECENT, SLACKS, Residuals, Surprise, standardized
 from torch_kbandits.candidates import Arms
 from torch_kbandits.confidence import ConstantWidth
-from torch_kbandits.memory import SlidingWindow
+from torch_kbandits.memory import Linear, SlidingWindow, UncertaintyInjection
 from torch_kbandits.priors import Prior
 
 ARMS = data(30, 2)[0]
@@ -179,6 +179,28 @@ def test_only_rewards_that_are_numbers_leave_residuals():
     Y, zero = torch.tensor([1.0, math.nan, -2.0], dtype=DOUBLE), torch.zeros(3, dtype=DOUBLE)
     assert standardized(Y, zero, zero + 3.0, torch.tensor(1.0)) == [0.5, -1.0]
     assert standardized(Y * 1e308, -Y * 1e308, zero, torch.tensor(0.0)) == [1e6, -1e6]
+
+
+def test_a_late_reward_has_the_noise_that_it_counts_with():
+    """Ten rounds old it has λ + 10 · 0.5; of those that a window has dropped nothing is judged."""
+    grown, dropped = (
+        Bandit(
+            candidates=Arms(ARMS),
+            kernel=rbf(0.3),
+            regularization=NOISE,
+            width=ConstantWidth(2.0),
+            memory=memory,
+            seed=0,
+        )
+        for memory in (UncertaintyInjection(Linear(0.5)), SlidingWindow(5.0))
+    )
+    for bandit in (grown, dropped):
+        bandit.tell(ARMS[:1], 0.0, time=10.0)
+        bandit.tell(ARMS[5:6], 1.5, time=0.0)
+    seen = oracles.exact(oracles.rbf(0.3), *dense(ARMS[:1], torch.zeros(1)), np.full(1, NOISE), ARMS[5:6].numpy())
+    expected = (1.5 - seen.mean[0]) / math.sqrt(seen.variance[0] + NOISE + 5.0)
+    assert grown._standing.residuals.recent[1] == pytest.approx(float(expected), rel=1e-8)
+    assert dropped._standing.residuals.number == 1
 
 
 def test_of_rewards_told_at_once_the_first_are_judged_together():

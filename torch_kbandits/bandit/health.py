@@ -217,9 +217,8 @@ def _quantile(values: Sequence[float], share: float) -> float | None:
 
 
 def _pending_ages(standing: Standing) -> list[float]:
-    """Return how long ago the pending points were asked for, as far as that is noted."""
-    times = getattr(standing.ledger.pending, "times", None)
-    return [] if times is None else (standing.now - times).tolist()  # pyright: ignore[reportAttributeAccessIssue]
+    """Return how long ago the pending points were asked for, in the units of the present time."""
+    return (standing.now - standing.ledger.pending.times).tolist()
 
 
 def _best_share(pieces: Pieces, standing: Standing) -> float | None:

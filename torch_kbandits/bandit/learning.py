@@ -201,12 +201,13 @@ def _with_rewards(
     clock, X = new.clock, new.X
     known = standing.told
     standing = standing.at(clock)
-    there = new.Y.isfinite()
-    there = slice(None) if bool(there.all()) else there
-    Y, residuals = new.Y[there].clamp_min(standing.hypothesis.prior.floor), list[float]()
-    before = _predicted(pieces, standing, X if isinstance(there, slice) else X[there])
-    if before is not None and before.surprise is not None:
-        residuals = standardized(Y, before.mean, before.variance, before.evidence.regularization)
+    Y, times, there = new.Y, new.times, new.Y.isfinite()
+    if not bool(there.all()):
+        X, Y, times = X[there], Y[there], None if times is None else times[there]
+    Y, residuals = Y.clamp_min(standing.hypothesis.prior.floor), list[float]()
+    before = _predicted(pieces, standing, X, times)
+    if before is not None and before.surprise is not None and before.noise is not None:
+        residuals = standardized(Y, before.mean, before.variance, before.noise)
     if pieces.trigger is not None and before is not None and pieces.trigger.is_triggered(Y, before):
         standing, residuals = restarted(pieces, standing), []
     told = _as_told(standing, new)
@@ -233,9 +234,10 @@ def _with_rewards(
     return replace(after, told=belief.at(after.clock.now), residuals=judged)
 
 
-def _predicted(pieces: Pieces, standing: Standing, X: Tensor) -> Prediction | None:
+def _predicted(pieces: Pieces, standing: Standing, X: Tensor, times: Tensor | None) -> Prediction | None:
     """Return what is believed of rewards at points (q, d), of many that no trigger asks for at the first of them.
 
+    A reward that comes late has the noise that it counts with now, given when the points were played, (q,).
     It is None where nobody asks: nothing is expected of rewards under a prior that is to be fitted and was not yet.
     """
     is_known = pieces.learning is None or pieces.learning.is_known or standing.last_fit.number > 0
@@ -244,7 +246,10 @@ def _predicted(pieces: Pieces, standing: Standing, X: Tensor) -> Prediction | No
             return None
         X = X if len(X) <= MOST_JUDGED else X[:MOST_JUDGED]
     belief, surprise = standing.belief, standing.residuals.misfit if is_known else None
-    return Prediction(*belief.moments(X), belief, standing.num_since_restart, surprise)
+    memory, now, noise = standing.hypothesis.memory, standing.clock.now, belief.regularization
+    if memory is not None and times is not None and bool((times < now).any()):
+        noise = memory.noise(times, now, noise)
+    return Prediction(*belief.moments(X), belief, standing.num_since_restart, surprise, noise)
 
 
 def _as_told(standing: Standing, new: Round) -> History:

@@ -274,19 +274,20 @@ def _first(known: int | None, surprise: Surprise, number: int) -> int | None:
     return number if is_above else known
 
 
-def standardized(Y: Tensor, mean: Tensor, variance: Tensor, regularization: Tensor) -> list[float]:
-    """Return the residuals z of those rewards (q,) that are numbers, of many those of the first 256.
+def standardized(Y: Tensor, mean: Tensor, variance: Tensor, noise: Tensor) -> list[float]:
+    """Return the residuals z of those rewards (q,) that are numbers and count, of many those of the first 256.
 
     Args:
         Y: rewards (q,), NaN where there is none.
         mean: posterior means before (q,), in reward units.
         variance: posterior variances of the function before (q,), in reward units squared.
-        regularization: λ, 0-dim.
+        noise: the noise variance of all, 0-dim, or of each, (q,); infinite where a reward does not count.
     """
-    noise, found = float(regularization), list[float]()
+    Y, found = Y[:MOST_JUDGED], list[float]()
+    noises = [float(noise)] * len(Y) if noise.dim() == 0 else noise[:MOST_JUDGED].tolist()
     columns = (column[:MOST_JUDGED].tolist() for column in (Y, mean, variance))
-    for y, expected, spread in zip(*columns, strict=True):
-        z = (y - expected) / math.sqrt(max(spread + noise, _TINY))
-        if not math.isnan(z):
+    for y, expected, spread, each in zip(*columns, noises, strict=True):
+        z = (y - expected) / math.sqrt(max(spread + each, _TINY))
+        if not math.isnan(z) and not math.isinf(each):
             found.append(min(max(z, -_LARGEST), _LARGEST))
     return found

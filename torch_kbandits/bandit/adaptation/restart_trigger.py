@@ -23,6 +23,8 @@ class Prediction(NamedTuple):
         num_before: how many rewards were told since the last restart.
         surprise: how surprising the residuals since the last restart were, or since the prior was fitted last; None
             where the prior is to be fitted and was not yet.
+        noise: λ, 0-dim, or where rewards came late the noise variance that each counts with now, (q,), in reward units
+            squared, infinite for one that does not count; None where ``surprise`` is.
     """
 
     mean: Tensor
@@ -30,6 +32,7 @@ class Prediction(NamedTuple):
     evidence: Evidence
     num_before: int
     surprise: Surprise | None = None
+    noise: Tensor | None = None
 
 
 class RestartTrigger(ABC):
@@ -136,8 +139,8 @@ class CumulatedTrigger(RestartTrigger):
 
     def is_triggered(self, Y: Tensor, before: Prediction) -> bool:
         """Return whether the martingale is at least 1/δ once these rewards (q,) are in it. Cost: O(q)."""
-        if before.surprise is None:
+        if before.surprise is None or before.noise is None:
             return False
-        residuals = standardized(Y, before.mean, before.variance, before.evidence.regularization)
+        residuals = standardized(Y, before.mean, before.variance, before.noise)
         after = before.surprise.told(residuals).judged(0)
         return after.log_evidence >= -math.log(self.false_alarm_probability)
