@@ -123,14 +123,13 @@ class Surprise:
         return self.alternatives[place], self.starts[place]
 
     def state(self) -> dict[str, Any]:
-        """Return this as numbers, lists and tensors of its own."""
-        logs, held = (torch.tensor(each, dtype=torch.float64) for each in (self.logs, self.held))
+        """Return this as numbers and lists of them."""
         return {
             "number": self.number,
-            "logs": logs,
+            "logs": list(self.logs),
             "starts": list(self.starts),
             "num_held": self.num_held,
-            "held": held,
+            "held": list(self.held),
         }
 
     def restored(self, state: Mapping[str, Any], next_round: int) -> Self:
@@ -148,15 +147,8 @@ class Surprise:
         starts = tuple(checks.non_negative_integer("starts", start) for start in state["starts"])
         if any(start > next_round for start in starts):
             raise InputError(f"residuals count from the rounds {starts} of {next_round}.")
-        logs, held = (tuple(_saved_numbers(name, state[name])) for name in ("logs", "held"))
+        logs, held = (tuple([checks.finite_number(name, each) for each in state[name]]) for name in ("logs", "held"))
         return self._with(state["number"], logs, starts, state["num_held"], held)
-
-
-def _saved_numbers(name: str, values: Tensor) -> list[float]:
-    """Return finite numbers (k,) as they were saved."""
-    if values.dim() != 1:
-        raise InputError(f"{name} must be (k,), got {checks.describe(values)}.")
-    return checks.finite(name, checks.floating_tensor(name, values)).double().tolist()
 
 
 def _left(number: int) -> float:
@@ -228,7 +220,7 @@ class Residuals:
         )
 
     def state(self) -> dict[str, Any]:
-        """Return this as numbers, lists and tensors of its own."""
+        """Return this as numbers, lists and a tensor of its own."""
         plain = {name: getattr(self, name) for name in ("since", "number", "covered", "flagged", "slack_since")}
         bets = {"misfit": self.misfit.state(), "slack": self.slack.state()}
         return plain | {"recent": torch.tensor(self.recent, dtype=torch.float64)} | bets
@@ -240,7 +232,8 @@ class Residuals:
         Raises:
             InputError: if the numbers do not fit together.
         """
-        recent = tuple(_saved_numbers("recent", state["recent"]))
+        saved = checks.finite("recent", checks.floating_tensor("recent", state["recent"]))
+        recent = tuple(saved.double().flatten().tolist())
         if not 0 <= state["covered"] <= state["number"] or len(recent) != min(state["number"], RECENT):
             raise InputError(f"{state['covered']} of {state['number']} residuals were covered, and {len(recent)} kept.")
         if any(abs(z) > _LARGEST for z in recent):

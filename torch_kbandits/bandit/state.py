@@ -102,10 +102,10 @@ _OTHER_PARTS: dict[str, tuple[type, ...]] = {
 }
 _SURPRISE: dict[str, tuple[type, ...]] = {
     "number": (int,),
-    "logs": (Tensor,),
+    "logs": (list, tuple),
     "starts": (list, tuple),
     "num_held": (int,),
-    "held": (Tensor,),
+    "held": (list, tuple),
 }
 _RESIDUALS: dict[str, tuple[type, ...]] = {
     "since": (int,),
