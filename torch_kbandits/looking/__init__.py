@@ -1,5 +1,6 @@
 """Looking at a bandit: figures of what it believes, and a line while it plays. Nothing here changes it."""
 
+from torch_kbandits.looking.columns import history_columns
 from torch_kbandits.looking.dictionary import plot_dictionary, plot_leverage
 from torch_kbandits.looking.line import plot_line
 from torch_kbandits.looking.plane import plot_plane
@@ -10,6 +11,7 @@ __all__ = [
     "Gauge",
     "Progress",
     "Reading",
+    "history_columns",
     "plot_dictionary",
     "plot_leverage",
     "plot_line",
