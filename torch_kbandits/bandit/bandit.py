@@ -46,6 +46,7 @@ from torch_kbandits.beliefs import (
     Fenced,
     Lookahead,
     Playable,
+    failure_probability,
     offering,
     playable_in,
     recommended,
@@ -60,6 +61,7 @@ from torch_kbandits.models import DictionaryQuality, NystromGP, OnlineGP, dictio
 from torch_kbandits.numerics.random import generator_for, seed_for
 from torch_kbandits.numerics.shallow import shallow_copy
 from torch_kbandits.observations.expiry import Expiry, expiry_of
+from torch_kbandits.observations.failed import told_rewards
 from torch_kbandits.observations.ledger import History, Ledger, check_rounds, replayed_rounds, rewards
 from torch_kbandits.observations.measured import measured
 from torch_kbandits.outcomes import Limit, Outcome
@@ -266,7 +268,7 @@ class Bandit(Undisturbed):
             raise InputError("return_ids=True needs remember=True: what is not remembered cannot be told by its id.")
         standing, domain = self._now(time, context, candidates)
         offer = self._offer(standing, domain, self._rule_in(standing))
-        known, batches = self._ahead_of(standing), self._pieces.filled
+        known, batches = self._ahead_of(standing), self._pieces.filled._replace(waiting=standing.waiting)
         if q is None:
             batches.require_open(known, len(standing.ledger.pending.ids))
         ahead, before = shallow_copy(known), len(known.pending)
@@ -312,7 +314,7 @@ class Bandit(Undisturbed):
         time: Any = None,
         ids: int | Sequence[int] | None = None,
         outcomes: Mapping[str, Any] | None = None,
-        failed: bool = False,
+        failed: Any = False,
     ) -> None:
         """Learn rewards; the points need not have been asked for, nor be told in the order asked, nor soon.
 
@@ -334,7 +336,9 @@ class Bandit(Undisturbed):
             ids: instead of x and context, the numbers that ``ask(return_ids=True)`` returned with the points.
             outcomes: what else was measured: for each name that is declared a number, or one for each point; None, NaN
                 or no name where it was not.
-            failed: whether the plays failed, and so have no rewards; outcomes they may have.
+            failed: whether the plays failed, and so have no rewards; outcomes they may have. One for all, or one for
+                each point, (q,): then y has None or NaN where it failed. A point that failed is not asked for again at
+                once, and how likely others are to fail is learned; see ``failure_probability``.
 
         Raises:
             InputError: if shapes, kinds or values do not fit, or an id is not pending.
@@ -343,13 +347,6 @@ class Bandit(Undisturbed):
         After an error the bandit is as it was.
         """
         start = perf_counter()
-        checks.instance("failed", failed, bool, "True or False")
-        if (y is None) != failed:
-            raise InputError(
-                "y is missing: give a reward for each point, tell(x, y) or tell(ids=ids, y=y), or say failed=True."
-                if y is None
-                else "A play that failed has no reward: leave out y, or failed=True."
-            )
         standing = without_expired(self._pieces, self._standing)
         ledger, asked = standing.ledger, standing.ledger.pending
         if ids is None:
@@ -364,9 +361,9 @@ class Bandit(Undisturbed):
         clock, times = standing.clock.at_rewards(time, standing.round, asked.times_of(rows))
         if times is not None and self._pieces.own_columns:
             X[:, 0] = times
-        Y = X.new_full((len(X),), torch.nan) if failed else rewards(y, X).detach().clone()
+        Y = rewards(y, X) if failed is False and y is not None else told_rewards(y, failed, X)
         columns = measured(outcomes, self.outcomes, X) if outcomes is not None or self._pieces.declared else None
-        told = Round(clock, X, Y, asked.stages_of(rows), columns, times)
+        told = Round(clock, X, Y.detach().clone(), asked.stages_of(rows), columns, times)
         if ids is None and not self._warned_of_stale_points:
             self._warned_of_stale_points = asked.warn_if_stale(pending, stacklevel=4)
         # What learns shares buffers with the lookahead, and writes to them.
@@ -630,6 +627,25 @@ class Bandit(Undisturbed):
         known = self._standing.outcomes[self.outcomes.index(checks.one_of("name", name, self.outcomes))]
         return known.belief.shown(known.ledger.in_one_part.told[0].rows(slice(known.ledger.num_forgotten, None)))
 
+    def failure_probability(self, x: Any, *, context: Any = None, time: Any = None) -> Tensor:
+        """Return how likely plays are to fail, (q,), in [0, 1], as far as was told; 0 while none failed.
+
+        It is a regression of 1 for a play that failed and 0 for another, cut off to [0, 1], under the kernel of rewards
+        in force, their memory and their dictionary. Where nothing is known it is 0.1. What has 1/2 or more is not asked
+        for while there is anything else.
+
+        Args:
+            x: as in ``tell``: points (q, d), with contexts actions (q, a).
+            context: as in ``tell``.
+            time: as in ``ask``; nothing changes for the bandit.
+
+        Raises:
+            InputError: if they do not fit.
+        """
+        clock = self._standing.clock.moved_to(time, self._standing.round)
+        X, failures = self.candidates.points(x, context, clock.now), self._standing.at(clock).failures
+        return X.new_zeros(len(X)) if failures is None else failure_probability(failures.belief, X)
+
     @property
     def visited_share(self) -> float:
         """The share of the candidates whose posterior the last ``ask`` computed afresh, in (0, 1]; 1 for a full pass.
@@ -686,7 +702,7 @@ class Bandit(Undisturbed):
         standing, domain = self._now(time, context, candidates)
         standing = settled(self._pieces, standing)
         where, belief = domain if self.candidates.is_contextual else None, standing.belief
-        if self._pieces.constraints:
+        if self._is_fenced(standing):
             best = recommended(belief, where, fence_of(self._pieces, standing, plainly=True))
         else:
             best = belief.recommend_in(where)
@@ -900,9 +916,13 @@ class Bandit(Undisturbed):
             self._outlook = Outlook(standing, ahead)
         return ahead
 
+    def _is_fenced(self, standing: Standing) -> bool:
+        """Say whether something limits what may be played."""
+        return bool(self._pieces.constraints) or standing.failures is not None
+
     def _offer(self, standing: Standing, domain: Domain, rule: AcquisitionRule) -> Playable:
         """Return what may be played in a round, within the limits on outcomes."""
-        if not self._pieces.constraints:
+        if not self._is_fenced(standing):
             return Playable(standing.belief.in_round(domain, rule))
         return playable_in(standing.belief, domain, rule, fence_of(self._pieces, standing))
 

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from torch_kbandits.bandit.adaptation.restart_trigger import Prediction
 from torch_kbandits.bandit.advice import Advised
+from torch_kbandits.bandit.failing import Failures, failures_after, failures_in
 from torch_kbandits.bandit.pieces import Batches, Hypothesis, Pieces
 from torch_kbandits.bandit.residuals import MOST_JUDGED, NONE_YET, Residuals, standardized
 from torch_kbandits.bandit.state import (
@@ -51,6 +52,7 @@ class Standing:
         complaints: what is odd about that fit.
         outcomes: what is known of each outcome that is declared, told as if it were the reward.
         residuals: what one-step predictions were worth since the last restart or fit.
+        failures: what plays that failed say; None while none that counts did.
     """
 
     ledger: Ledger
@@ -64,13 +66,22 @@ class Standing:
     complaints: tuple[str, ...] = ()
     outcomes: tuple["Standing", ...] = ()
     residuals: Residuals = NONE_YET
+    failures: Failures | None = None
 
     def at(self, clock: Clock) -> Self:
         """Return the same at a time, which is not before the present one."""
         told = self.told.at(clock.now)
         outcomes = tuple(each.at(clock) if each.clock.matters else each for each in self.outcomes)
+        failures = None if self.failures is None else self.failures.at(clock.now)
         same = clock is self.clock and told is self.told and all(map(is_, outcomes, self.outcomes))
-        return self if same else replace(self, clock=clock, told=told, outcomes=outcomes)
+        if same and failures is self.failures:
+            return self
+        return replace(self, clock=clock, told=told, outcomes=outcomes, failures=failures)
+
+    @property
+    def waiting(self) -> list[Tensor]:
+        """The points (d,) that failed and are not played again at once."""
+        return [] if self.failures is None else [each.point for each in self.failures.points.waiting(self.round)]
 
     @property
     def now(self) -> float:
@@ -159,7 +170,9 @@ def restarted(pieces: Pieces, standing: Standing) -> Standing:
     belief = pieces.belief(standing.hypothesis).at(standing.clock.now)
     outcomes, residuals = tuple(map(restarted, pieces.of_outcomes, standing.outcomes)), Residuals(standing.round)
     ledger = standing.ledger.restarted
-    return replace(standing, ledger=ledger, told=belief, answers=(), outcomes=outcomes, residuals=residuals)
+    return replace(
+        standing, ledger=ledger, told=belief, answers=(), outcomes=outcomes, residuals=residuals, failures=None
+    )
 
 
 def learned(
@@ -213,7 +226,8 @@ def _with_rewards(
     told = _as_told(standing, new)
     ahead = ahead if standing.told is known else None
     parts = joined([*standing.ledger.held, told]) if standing.ledger.held else told
-    held = () if _is_complete(pieces.filled, parts, standing.told, ahead) else (parts,)
+    batches = pieces.filled._replace(waiting=[*told.X[told.Y.isnan()]])
+    held = () if _is_complete(batches, parts, standing.told, ahead) else (parts,)
     after = _noted(standing, told, held, pending, clock)
     ledger, number = after.ledger, after.round
     if pieces.memories is not None and number % pieces.memories.block_size == 0:
@@ -231,7 +245,11 @@ def _with_rewards(
     if not held and len((counted := standing.hypothesis.counted(parts)).X):
         generator = pieces.dictionary_generator(standing.ledger.num_learned)
         belief = belief.learned(counted, pieces.dictionary, generator)
-    return replace(after, told=belief.at(after.clock.now), residuals=judged)
+    now = after.clock.now
+    failures = standing.failures
+    if failures is not None or bool(told.Y.isnan().any()):
+        failures = failures_after(pieces, failures, ledger, told, standing.hypothesis, now)
+    return replace(after, told=belief.at(now), residuals=judged, failures=failures)
 
 
 def _predicted(pieces: Pieces, standing: Standing, X: Tensor, times: Tensor | None) -> Prediction | None:
@@ -346,11 +364,16 @@ def restored(pieces: Pieces, saved: SavedState, fitted: SavedPrior | None) -> St
         last_fit=last_fit,
         residuals=saved.residuals,
     )
+    dictionary = None
+    if saved.failures is not None:
+        size = len(ledger.told_since(ledger.num_forgotten).X)
+        dictionary = outcome_dictionary(saved.failures, pieces.candidates.example, size, timed=pieces.has_clock)
+    failures = failures_in(pieces, ledger, hypothesis, saved.clock.now, dictionary)
     outcomes = [
         replace(_restored_outcome(pieces, own, saved, place), round=number)
         for place, own in enumerate(pieces.of_outcomes)
     ]
-    return replace(standing, outcomes=tuple(outcomes))
+    return replace(standing, outcomes=tuple(outcomes), failures=failures)
 
 
 def _restored_outcome(pieces: Pieces, own: Pieces, saved: SavedState, place: int) -> Standing:
@@ -380,7 +403,8 @@ def relearned(pieces: Pieces, standing: Standing, hypothesis: Hypothesis) -> Sta
     ledger, now = standing.ledger, standing.clock.now
     told = ledger.in_one_part.told[0].rows(slice(ledger.num_forgotten, ledger.num_learned))
     belief = _belief_of(pieces, told, hypothesis, now, ledger.num_learned)
-    return replace(standing, told=belief, hypothesis=hypothesis)
+    failures = failures_in(pieces, ledger, hypothesis, now)
+    return replace(standing, told=belief, hypothesis=hypothesis, failures=failures)
 
 
 def state_of(config: dict[str, Any], standing: Standing, pieces: Pieces) -> dict[str, Any]:
@@ -412,6 +436,8 @@ def state_of(config: dict[str, Any], standing: Standing, pieces: Pieces) -> dict
             _dictionary_of(known.told) | _prior_of(known, own) | {"residuals": known.residuals.state()}
             for known, own in each
         ]
+    if standing.failures is not None and pieces.dictionary is not None:
+        state["failures"] = _dictionary_of(standing.failures.belief)
     advice = pieces.advice
     if advice is None:
         return state
@@ -571,9 +597,6 @@ def _counting(hypothesis: Hypothesis, learned: History, now: float) -> History:
 def _belief_of(pieces: Pieces, learned: History, hypothesis: Hypothesis, now: float, num_learned: int) -> Belief:
     """Return the posterior of what counts of a history under a hypothesis at a time.
 
-    A dictionary is chosen in passes over twice as many observations each time, so that every pass has the scores of
-    a posterior that knows about half of them.
-
     Args:
         pieces: of the bandit.
         learned: what may count.
@@ -581,11 +604,5 @@ def _belief_of(pieces: Pieces, learned: History, hypothesis: Hypothesis, now: fl
         now: the time.
         num_learned: how many rewards were learned in the end of it, counted from the first ever.
     """
-    belief, learned = pieces.belief(hypothesis).at(now), hypothesis.counted(_counting(hypothesis, learned, now))
-    number = len(learned.X)
-    start, stop = 0, number if pieces.dictionary is None else 1
-    while start < number:
-        generator = pieces.dictionary_generator(num_learned - number + start)
-        belief = belief.learned(learned.rows(slice(start, stop)), pieces.dictionary, generator)
-        start, stop = stop, 2 * stop
-    return belief
+    learned = hypothesis.counted(_counting(hypothesis, learned, now))
+    return pieces.learned_in_passes(pieces.belief(hypothesis).at(now), learned, num_learned)

@@ -1,19 +1,22 @@
-"""The limits on outcomes, as what a bandit knows has them, and what they leave of a round."""
+"""The limits on outcomes and what is to be kept away from, as what a bandit knows has them."""
 
 import torch
 
 from torch_kbandits.bandit.learning import Standing
 from torch_kbandits.bandit.pieces import Pieces
-from torch_kbandits.beliefs import Fence, Watched
+from torch_kbandits.beliefs import Fence, Guard, Watched
+from torch_kbandits.numerics.rows import row_keys
+from torch_kbandits.outcomes.streaks import Streaks
 
 
 def fence_of(pieces: Pieces, standing: Standing, *, plainly: bool = False) -> Fence:
-    """Return the limits with the posteriors of their outcomes.
+    """Return the limits with the posteriors of their outcomes, and the guard against failures once a play failed.
 
     Args:
         pieces: of the bandit.
         standing: what it knows.
-        plainly: whether limits that are kept where they may be count as kept where the posterior mean keeps them.
+        plainly: whether limits that are kept where they may be count as kept where the posterior mean keeps them, and
+            nothing waits or has a second chance.
     """
     watched, names = [], [each.name for each in pieces.declared]
     for limit, safe in zip(pieces.constraints, pieces.known_safe, strict=True):
@@ -30,4 +33,23 @@ def fence_of(pieces: Pieces, standing: Standing, *, plainly: bool = False) -> Fe
                 dropped=pieces.hidden_columns - own.hidden_columns,
             )
         )
-    return Fence(watched, standing.belief.played)
+    return Fence(watched, standing.belief.played, _guard_of(pieces, standing, plainly=plainly))
+
+
+def _guard_of(pieces: Pieces, standing: Standing, *, plainly: bool) -> Guard | None:
+    known = standing.failures
+    if known is None:
+        return None
+    points, actions = known.points, known.actions
+    if plainly:  # what only ever failed is nothing to use
+        good = {*row_keys(standing.belief.played[:, pieces.own_columns :])}
+        failing = {key: each._replace(round=standing.round) for key, each in points.known.items() if key not in good}
+        points, actions = Streaks(failing), Streaks()
+    return Guard(
+        belief=known.belief,
+        points=points,
+        actions=actions,
+        round=standing.round,
+        own_columns=pieces.own_columns,
+        context_dim=pieces.candidates.context_dim,
+    )

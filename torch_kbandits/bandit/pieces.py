@@ -38,6 +38,7 @@ from torch_kbandits.observations.clock import Clock
 from torch_kbandits.observations.expiry import Expiry, expiry_of
 from torch_kbandits.observations.ledger import History
 from torch_kbandits.outcomes import KnownSafe, Limit, Outcome, declared, listed
+from torch_kbandits.outcomes.streaks import among
 from torch_kbandits.priors import Family, LearnedPrior, Prior, given_prior
 from torch_kbandits.priors.means import depends_on_time, mean_over
 
@@ -60,10 +61,12 @@ class Batches(NamedTuple):
     Attributes:
         rule: None where there are none, and every reward is learned at once.
         candidates: what may be played. Logged data and other workers may bring other points: none is played again.
+        waiting: points (d,) that failed and are not played again at once.
     """
 
     rule: BatchRule | None
     candidates: Candidates
+    waiting: Sequence[Tensor] = ()
 
     def repeats(self, posterior: BatchPosterior) -> int:
         """Return how often the batch's first point is to be played again before anything else."""
@@ -115,7 +118,8 @@ class Batches(NamedTuple):
 
     def _may_play_first(self, posterior: BatchPosterior) -> bool:
         first = posterior.pending[:1]
-        return len(first) == 1 and self.candidates.offers(first)
+        may = len(first) == 1 and self.candidates.offers(first)
+        return may and not bool(among(first, self.waiting).any())
 
 
 @dataclass(frozen=True, eq=False)
@@ -402,6 +406,10 @@ class Pieces:
         is_spatial = self._adds_time and not isinstance(self.start.kernel, SpaceTimeKernel)
         return points[:, 1:] if is_spatial else points
 
+    def plain_belief(self, hypothesis: Hypothesis) -> Belief:
+        """Return a belief of one posterior before anything is learned, whatever chooses by that of rewards."""
+        return self._belief_under(hypothesis)
+
     def belief(self, hypothesis: Hypothesis) -> Belief:
         """Return the belief before any reward, under the hypothesis that is in force."""
         if self.family is not None:
@@ -501,6 +509,25 @@ class Pieces:
             return None
         # Not by round: rewards told one by one or at once must lead to the same dictionary after a batch.
         return generator_for(self.seed, 0 if self.dictionary.is_coupled else num_learned, "dictionary")
+
+    def learned_in_passes(self, belief: Belief, told: History, num_learned: int) -> Belief:
+        """Return a belief conditioned on more observations at once.
+
+        A dictionary is chosen in passes over twice as many observations each time, so that every pass has the scores of
+        a posterior that knows about half of them.
+
+        Args:
+            belief: before them.
+            told: they.
+            num_learned: how many were learned in the end of it, counted from the first ever.
+        """
+        number = len(told.X)
+        start, stop = 0, number if self.dictionary is None else 1
+        while start < number:
+            generator = self.dictionary_generator(num_learned - number + start)
+            belief = belief.learned(told.rows(slice(start, stop)), self.dictionary, generator)
+            start, stop = stop, 2 * stop
+        return belief
 
     def config(self) -> dict[str, Any]:
         """Return all that must agree between a saved state and the bandit that loads it, by name."""

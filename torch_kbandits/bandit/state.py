@@ -99,6 +99,7 @@ _OTHER_PARTS: dict[str, tuple[type, ...]] = {
     "family": (Tensor,),
     "prior": (Mapping,),
     "outcomes": (list, tuple),
+    "failures": (Mapping,),
 }
 _SURPRISE: dict[str, tuple[type, ...]] = {
     "number": (int,),
@@ -167,6 +168,8 @@ def check_format(state: Mapping[str, Any]) -> None:
         if not isinstance(outcome, Mapping):
             raise StateMismatchError(f"The state is damaged: an outcome is {checks.describe(outcome)}.")
         check_parts(outcome, _DICTIONARY, prefix="outcomes.")
+    if "failures" in state:
+        check_parts(state["failures"], _DICTIONARY, prefix="failures.")
 
 
 def check_parts(
@@ -234,6 +237,7 @@ class SavedState(NamedTuple):
         residuals: what one-step predictions had been worth.
         sums: what the hypotheses of a family had shown, (K, ``NUM_SUMS``); None without one.
         outcomes: of each outcome its dictionary, and the prior that was fitted, as a state has them.
+        failures: the dictionary of the posterior of failures, as a state has it; None without one.
     """
 
     history: History
@@ -246,6 +250,7 @@ class SavedState(NamedTuple):
     residuals: Residuals
     sums: Tensor | None = None
     outcomes: tuple[Mapping[str, Any], ...] = ()
+    failures: Mapping[str, Any] | None = None
 
 
 def saved_state(
@@ -303,9 +308,11 @@ def saved_state(
         if saved.told_at is not None:
             clock.check(torch.cat([saved.told_at.to(pending_times), pending_times]))
         counting = slice(num_forgotten, num_learned)
-        dictionaries = [_saved_dictionary(state, example, num_learned - num_forgotten, timed=timed)]
+        rewarded = Y[counting].isfinite()
+        dictionaries = [_saved_dictionary(state, example, int(rewarded.sum()), timed=timed)]
         for stage, part in enumerate([] if exact else _saved_stages(state, num_stages), 1):
-            number = num_learned - num_forgotten if family else int((cast(Tensor, stages)[counting] == stage).sum())
+            chosen = rewarded if family else rewarded & (cast(Tensor, stages)[counting] == stage)
+            number = int(chosen.sum())
             dictionaries.append(_saved_dictionary(part, example, number, timed=timed))
         sums = _saved_sums(state, family) if family else None
         if len(ids) != len(pending) or list(ids) != sorted({*ids}) or (ids and not 0 <= ids[0] <= ids[-1] < num_asked):
@@ -319,7 +326,8 @@ def saved_state(
     history = History(X.clone(), Y.clone(), saved.rounds.to(example.device).clone(), stages, times, outcomes, told_at)
     outstanding = Pending(pending.clone(), ids, pending_times, pending_stages)
     numbers, residuals = (num_asked, num_learned, num_forgotten), saved_residuals(state, history.next_round)
-    return SavedState(history, tuple(dictionaries), outstanding, *numbers, clock, residuals, sums, parts)
+    others = residuals, sums, parts, state.get("failures")
+    return SavedState(history, tuple(dictionaries), outstanding, *numbers, clock, *others)
 
 
 def saved_residuals(part: Mapping[str, Any], next_round: int) -> Residuals:

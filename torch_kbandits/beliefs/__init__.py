@@ -8,6 +8,7 @@ from torch_kbandits.beliefs.covariances import CovarianceTable
 from torch_kbandits.beliefs.ensemble import EnsembleBelief, offering
 from torch_kbandits.beliefs.features import FeatureTable
 from torch_kbandits.beliefs.fence import Fence, Fenced, Watched
+from torch_kbandits.beliefs.guard import Guard, failure_probability
 from torch_kbandits.beliefs.staged import StagedBelief
 from torch_kbandits.beliefs.table import TableBelief
 
@@ -19,6 +20,7 @@ __all__ = [
     "FeatureTable",
     "Fence",
     "Fenced",
+    "Guard",
     "Lookahead",
     "Playable",
     "StagedBelief",
@@ -26,6 +28,7 @@ __all__ = [
     "Terms",
     "Watched",
     "belief_over",
+    "failure_probability",
     "offering",
     "playable_in",
     "recommended",

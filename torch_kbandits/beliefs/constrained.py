@@ -6,10 +6,11 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from torch_kbandits.acquisition import AcquisitionRule, Domain
+from torch_kbandits.acquisition import AcquisitionRule, Cube, Domain
 from torch_kbandits.beliefs.base import Belief, Lookahead
 from torch_kbandits.beliefs.fence import Fence, Watched, arms_of
 from torch_kbandits.beliefs.fenced_cube import BoxCube, FencedCube
+from torch_kbandits.beliefs.guard import Guard
 from torch_kbandits.errors import InfeasibleError
 from torch_kbandits.numerics.rows import distinct
 
@@ -24,6 +25,9 @@ _GOALS = 16
 
 #: So many plays of a point stand for all there may be.
 _MANY = 100
+
+#: An action that differs from one that just failed by less, in shares of the width of each column, is the same.
+_NEAR = 0.01
 
 #: The multiplier of the deviation of rewards where the rule that chooses has none.
 _WIDTH = 2.0
@@ -67,37 +71,70 @@ def playable_in(belief: Belief, domain: Domain, rule: AcquisitionRule, fence: Fe
     Raises:
         InfeasibleError: if they leave nothing.
     """
-    return Playable(improving(belief, fenced(domain, fence), fence, rule), fence, domain)
+    within, fence = fenced(domain, fence)
+    return Playable(improving(belief, within, fence, rule), fence, domain)
 
 
-def fenced(domain: Domain, fence: Fence) -> Domain:
-    """Return what may be played of a round's domain.
+def fenced(domain: Domain, fence: Fence) -> tuple[Domain, Fence]:
+    """Return what may be played of a round's domain, and the fence, whose guard leaves something of it.
 
     Raises:
-        InfeasibleError: if that is known to be nothing.
+        InfeasibleError: if limits are known to leave nothing.
     """
     if domain.arms is not None or domain.blocks is not None:
-        allowed = fence.rows(domain)
-        if not bool(allowed.any()):
-            raise InfeasibleError(refusal(fence))
-        return domain if bool(allowed.all()) else replace(domain, allowed=allowed.nonzero().squeeze(-1))
+        return _fenced_arms(domain, fence)
     context_dim = 0 if domain.context is None else len(domain.context)
     cube = BoxCube(cast(Tensor, domain.bounds)[:, context_dim:]) if domain.cube is None else domain.cube
     known = [each.known.actions for each in fence.watched if each.limit.is_safe]
-    played = fence.likely[-_LATEST:, context_dim:].flip(0)
-    likely = torch.cat([*known, played])
-
-    def excess(actions: Tensor) -> Tensor:
-        return torch.stack([each.excess(domain.joint(actions)) for each in fence.watched]).amax(0)
-
+    likely = torch.cat([*known, fence.likely[-_LATEST:, context_dim:].flip(0)])
+    if fence.guard is not None:
+        fence, found = _opened_on_cube(domain, cube, likely, fence, fence.guard)
+        likely = torch.cat([likely, found])
     around = FencedCube(
         cube,
         lambda actions: fence.allows(domain.joint(actions)),
-        None if fence.is_safe else excess,
+        None if fence.is_safe else lambda actions: fence.excess(domain.joint(actions)),
         likely,
         refusal(fence),
     )
-    return replace(domain, cube=around, bounds=None)
+    return replace(domain, cube=around, bounds=None), fence
+
+
+def _fenced_arms(domain: Domain, fence: Fence) -> tuple[Domain, Fence]:
+    """Return the same of arms."""
+    allowed, limits = None, fence.limits
+    if limits is not None:
+        allowed = limits.rows(domain)
+        if not bool(allowed.any()):
+            raise InfeasibleError(refusal(fence))
+    if fence.guard is not None:
+        guard = fence.guard.opened_on(domain, allowed)
+        kept = guard.rows(domain)
+        allowed, fence = kept if allowed is None else kept & allowed, replace(fence, guard=guard)
+    if allowed is None or bool(allowed.all()):
+        return domain, fence
+    return replace(domain, allowed=allowed.nonzero().squeeze(-1)), fence
+
+
+def _opened_on_cube(domain: Domain, cube: Cube, likely: Tensor, fence: Fence, guard: Guard) -> tuple[Fence, Tensor]:
+    """Return the fence with a guard that leaves some actions of a cube, and some of these, (k, a), k <= ``_LATEST``.
+
+    An even spread of actions and those that are likely stand for all.
+    """
+    spread = torch.cat([cube.playable(likely), cube.sample(_SPREAD, torch.Generator().manual_seed(0))])
+    width = cube.bounds[1] - cube.bounds[0] if isinstance(cube, BoxCube) else torch.ones_like(spread[0])
+    reach = torch.cat([width.new_zeros(guard.context_dim - guard.own_columns), _NEAR * width])
+    X = domain.joint(spread)
+    fence = _opened_at(X, replace(fence, guard=replace(guard, reach=reach)))
+    return fence, spread[fence.allows(X)][:_LATEST]
+
+
+def _opened_at(X: Tensor, fence: Fence) -> Fence:
+    """Return the fence with a guard that leaves one of points (n, d), if limits leave any."""
+    if fence.guard is None:
+        return fence
+    within = torch.ones(len(X), dtype=torch.bool, device=X.device) if fence.limits is None else fence.limits.allows(X)
+    return replace(fence, guard=fence.guard.opened(fence.guard.prospects(X), within)) if bool(within.any()) else fence
 
 
 def expansion(
@@ -253,9 +290,10 @@ def recommended(belief: Belief, domain: Domain | None, fence: Fence) -> Tensor:
         return belief.recommend_in(None)
     best = None
     if domain is None or (domain.arms is None and domain.blocks is None):
-        best = _best_played(belief, Domain() if domain is None else domain, fence)
-    elif bool(fence.rows(domain).any()):
-        return belief.recommend_in(fenced(domain, fence))
+        where = Domain() if domain is None else domain
+        best = _best_played(belief, where, _opened_at(distinct(where.in_context(belief.played))[0], fence))
+    elif fence.limits is None or bool(fence.limits.rows(domain).any()):
+        return belief.recommend_in(fenced(domain, fence)[0])
     if best is None:
         raise InfeasibleError(
             f"Nothing can be recommended: of the points {'played' if domain is None else 'offered'} none is within the "

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from torch_kbandits.acquisition import Domain
 from torch_kbandits.beliefs.base import Belief
+from torch_kbandits.beliefs.guard import Guard
 from torch_kbandits.outcomes import KnownSafe, Limit
 
 
@@ -91,12 +92,19 @@ class Fence:
     """All limits at once.
 
     Attributes:
-        watched: at least one.
+        watched: at least one, unless there is a guard.
         likely: points (n, d) that were played, near which a search looks for what is allowed.
+        guard: what keeps away from points that fail; None while none did.
     """
 
     watched: Sequence[Watched]
     likely: Tensor
+    guard: Guard | None = None
+
+    @property
+    def limits(self) -> "Fence | None":
+        """The limits without the guard; None if there is none."""
+        return replace(self, guard=None) if self.watched else None
 
     @property
     def is_safe(self) -> bool:
@@ -112,13 +120,21 @@ class Fence:
         """
         with torch.no_grad():
             kept = [each.at(X, surely=each.limit.is_safe and not hopefully) for each in self.watched]
+            kept += [] if self.guard is None else [self.guard.keeps(X)]
         return torch.stack(kept).all(0)
 
     def rows(self, domain: Domain, *, hopefully: bool = False) -> Tensor:
         """Say the same of the arms of a round, (A,)."""
         with torch.no_grad():
             kept = [each.on(domain, surely=each.limit.is_safe and not hopefully) for each in self.watched]
+            kept += [] if self.guard is None else [self.guard.rows(domain)]
         return torch.stack(kept).all(0)
+
+    def excess(self, X: Tensor) -> Tensor:
+        """Return by how much points (n, d) are beyond the limits by the better bounds, the largest of each, (n,)."""
+        found = [each.excess(X) for each in self.watched]
+        found += [] if self.guard is None else [self.guard.excess(X)]
+        return torch.stack(found).amax(0)
 
 
 def arms_of(domain: Domain) -> Any:

@@ -1,0 +1,326 @@
+"""Plays that failed: not asked again at once, no invented reward, and how likely points are to fail is learned."""
+
+import math
+from itertools import pairwise
+
+import numpy as np
+import oracles
+import pytest
+import torch
+from problems import DOUBLE, data, difference, matern, play, rbf, reward
+from product import SPACES
+from test_algorithms import CASES, actions, make
+
+from torch_kbandits import (
+    Arms,
+    AtMost,
+    Bandit,
+    Box,
+    ConstantWidth,
+    ContextualActions,
+    InputError,
+    LearnedPrior,
+    Prior,
+    RidgeLeverageSampling,
+)
+from torch_kbandits.bandit.batches import GlobalBatchRule
+from torch_kbandits.memory import Linear, SlidingWindow, UncertaintyInjection
+
+ARMS = data(30, 2, 5)[0]
+#: In the quick suite boxes, whose search takes long, with one algorithm of each kind.
+FEW_BOXES = [
+    pytest.param(*case, marks=pytest.mark.slow if case[1] == "box" and case[0] not in ("gp-ts", "random") else ())
+    for case in CASES
+]
+
+
+def bandit_of(candidates=None, **words):
+    words = {"kernel": matern(0.4, 1.3), "regularization": 0.05, "width": ConstantWidth(1.5), "seed": 4} | words
+    return Bandit(candidates=Arms(ARMS) if candidates is None else candidates, **words)
+
+
+def fails_beyond(limit):
+    return lambda x: bool(x[0, 0] > limit)
+
+
+def play_failing(bandit, rounds, fails, **words):
+    """Play, and tell what fails as failed; return what was asked for."""
+    asked = []
+    for _ in range(rounds):
+        asked.append(bandit.ask(**words))
+        told = {"failed": True} if fails(actions(asked[-1])) else {"y": reward(actions(asked[-1]))}
+        bandit.tell(asked[-1], context=words.get("context"), **told)
+    return torch.cat(asked)
+
+
+@pytest.mark.one_in(6)
+@pytest.mark.usefixtures("short_searches")
+@pytest.mark.parametrize(("name", "domain"), FEW_BOXES)
+def test_a_point_that_failed_is_not_asked_for_at_once_and_a_loaded_or_replayed_bandit_goes_on(name, domain, tmp_path):
+    bandit, loaded, replayed = (make(name, domain) for _ in range(3))
+    fails, rounds = fails_beyond(0.5), 8 if domain == "arms" else 4
+    asked = play_failing(bandit, rounds, fails)
+    for before, after in pairwise(asked):
+        assert not fails(before[None]) or difference(before, after) > 0.0
+    loaded.load_state_dict(bandit.state_dict())
+    replayed.replay(bandit.history)
+    expected = play_failing(bandit, 4, fails)
+    tolerance = 0.0 if domain == "arms" else 1e-3
+    assert difference(play_failing(loaded, 4, fails), expected) <= tolerance
+    assert difference(play_failing(replayed, 4, fails), expected) <= tolerance
+
+
+@pytest.mark.one_in(3)
+@pytest.mark.usefixtures("short_searches")
+@pytest.mark.parametrize("title", [title for title, space in SPACES.items() if "many" not in title])
+@pytest.mark.parametrize("memory", [None, SlidingWindow(4.0)], ids=["all", "window"])
+def test_all_candidates(title, memory, tmp_path):
+    space = SPACES[title]
+    rng = torch.Generator().manual_seed(1)
+    bandit = bandit_of(space.make(tmp_path), memory=memory)
+
+    def round_words():
+        words = {"context": torch.rand(1, generator=rng, dtype=DOUBLE)} if space.context_dim else {}
+        return words | ({"candidates": space.actions} if space.each_round else {})
+
+    for number in range(4):
+        words = round_words()
+        x = bandit.ask(**words)
+        context = words.get("context")
+        bandit.tell(x, context=context, **({"failed": True} if number % 2 == 0 else {"y": 0.3 * number}))
+        if number % 2 == 0:
+            assert difference(bandit.ask(remember=False, **words), x) > 0.0
+            assert 0.0 < float(bandit.failure_probability(x, context=context)) <= 1.0
+    loaded = bandit_of(space.make(tmp_path), memory=memory)
+    loaded.load_state_dict(bandit.state_dict())
+    words = round_words()
+    assert difference(loaded.ask(**words), bandit.ask(**words)) < 1e-3
+    x = bandit.recommend(**words)
+    assert x.shape == bandit.ask(remember=False, **words).shape
+
+
+def dense_probability(X, failed, at, variance, kernel):
+    """Regression with mean 0.1 and a quarter of the prior variance as noise, cut off."""
+    K = kernel(X, X) + 0.25 * variance * np.eye(len(X))
+    return np.clip(0.1 + kernel(at, X) @ np.linalg.solve(K, failed - 0.1), 0.0, 1.0)
+
+
+@pytest.mark.parametrize("space", ["arms", "many arms", "box", "contexts"])
+@pytest.mark.parametrize("whole", [False, True], ids=["one by one", "at once"])
+def test_the_probability_is_that_of_a_dense_regression(space, whole):
+    X, at = data(12, 2, 7)[0], data(9, 2, 8)[0]
+    candidates = {
+        "arms": Arms(torch.cat([X, at])),
+        "many arms": Arms(torch.cat([X, at, data(600, 2, 9)[0]])),
+        "box": Box(torch.tensor([[-3.0, -3.0], [3.0, 3.0]], dtype=DOUBLE)),
+        "contexts": ContextualActions(torch.cat([X, at])[:, 1:], context_dim=1),
+    }[space]
+    bandit, is_contextual = bandit_of(candidates), space == "contexts"
+    failed = torch.tensor([False, True, False, False, True, False] * 2)
+    assert not bandit.failure_probability(*split(at, is_contextual)[0], **split(at, is_contextual)[1]).any()
+    parts = [slice(0, 12)] if whole else [slice(number, number + 1) for number in range(12)]
+    for rows in parts:
+        args, words = split(X[rows], is_contextual)
+        y = [None if lost else 1.0 for lost in failed[rows].tolist()]
+        bandit.tell(*args, y, failed=failed[rows], **words)
+    args, words = split(torch.cat([at, X]), is_contextual)
+    expected = dense_probability(
+        X.numpy(), failed.double().numpy(), torch.cat([at, X]).numpy(), 1.3, oracles.matern52(0.4, 1.3)
+    )
+    assert np.abs(bandit.failure_probability(*args, **words).numpy() - expected).max() < 1e-9
+
+
+def split(X, is_contextual):
+    return ((X[:, 1:],), {"context": X[:, :1]}) if is_contextual else ((X,), {})
+
+
+@pytest.mark.parametrize("prior", [Prior(rbf(0.4, 50.0), 0.01), Prior(rbf(0.4, 1e-4), 1e-3), LearnedPrior()])
+@pytest.mark.parametrize("memory", [None, SlidingWindow(50.0), UncertaintyInjection(Linear(1e-6), 1.0)])
+def test_one_failure_is_believed_unless_the_point_went_well(prior, memory):
+    bandit = bandit_of(kernel=None, regularization=None, prior=prior, memory=memory)
+    bandit.tell(ARMS[:1], failed=True)
+    assert float(bandit.failure_probability(ARMS[:1])) >= 0.5
+    bandit.tell(ARMS[:1], 0.1)
+    assert float(bandit.failure_probability(ARMS[:1])) < 0.5
+
+
+@pytest.mark.parametrize("dictionary", [None, RidgeLeverageSampling(3.0), RidgeLeverageSampling(3.0, "never")])
+def test_rewards_are_believed_as_without_failures(dictionary):
+    """No reward is invented; and without failures there is nothing of them in a state."""
+    with_failures, without = bandit_of(dictionary=dictionary), bandit_of(dictionary=dictionary)
+    for number, x in enumerate(ARMS[:8].split(1)):
+        with_failures.tell(x, float(number))
+        without.tell(x, float(number))
+    assert "failures" not in without.state_dict()
+    with_failures.tell(ARMS[9:12], failed=True)
+    ours, theirs = with_failures.model.posterior(ARMS), without.model.posterior(ARMS)
+    assert difference(ours.mean, theirs.mean) < 1e-9
+    assert difference(ours.variance, theirs.variance) < 1e-9
+    assert ("failures" in with_failures.state_dict()) == (dictionary is not None)
+
+
+@pytest.mark.parametrize("rounds", [1, 3])
+@pytest.mark.parametrize("dictionary", [None, RidgeLeverageSampling(3.0)])
+def test_a_bandit_of_which_every_play_failed_is_saved_and_goes_on(rounds, dictionary, tmp_path):
+    bandit = bandit_of(dictionary=dictionary)
+    play_failing(bandit, rounds, lambda x: True)
+    bandit.save(tmp_path / "bandit")
+    loaded = Bandit.load(tmp_path / "bandit")
+    assert torch.equal(play(loaded, 5), play(bandit, 5))
+
+
+def test_waits_double_and_a_success_ends_them():
+    bandit = bandit_of(candidates=Arms(ARMS[:1]))
+    for _ in range(4):
+        bandit.tell(bandit.ask(), failed=True)  # there is no other
+    best, other = torch.tensor([[0.0], [9.0]], dtype=DOUBLE).split(1)  # independent
+    bandit = bandit_of(Arms(torch.cat([best, other])), kernel=rbf(0.1))
+    bandit.tell(best.repeat(30, 1), [5.0] * 30)  # that it fails is not likely
+    missed = []
+    for _ in range(3):
+        assert torch.equal(bandit.ask(remember=False), best)
+        bandit.tell(best, failed=True)
+        missed.append(0)
+        while not torch.equal(bandit.ask(remember=False), best):
+            bandit.tell(other, 0.0)
+            missed[-1] += 1
+    assert missed == [1, 3, 7]
+    bandit.tell(best, 5.0)
+    bandit.tell(best, failed=True)
+    bandit.tell(other, 0.0)
+    assert torch.equal(bandit.ask(remember=False), best)  # a success ended the streak
+
+
+def test_where_all_fail_all_are_tried_in_turn():
+    bandit = bandit_of(Arms(ARMS[:4]), kernel=rbf(0.01))
+    asked = play_failing(bandit, 40, lambda x: True)
+    assert all(difference(*pair) > 0.0 for pair in pairwise(asked))
+    counts = torch.unique(asked, dim=0, return_counts=True)[1]
+    assert counts.min() >= 7
+    assert float(bandit.failure_probability(ARMS[:4]).min()) > 0.5
+
+
+@pytest.mark.parametrize("name", ["gp-ucb", "gp-ts", "gp-ei", "random"])
+def test_a_failing_region_is_left(name):
+    bandit = make(name, candidates=data(200, 2, 11)[0], kernel=rbf(0.3))
+    asked = play_failing(bandit, 60, fails_beyond(0.6))
+    lost = asked[:, 0] > 0.6
+    assert lost[:20].any()
+    assert lost[30:].double().mean() < 0.1
+    assert bandit.recommend()[0, 0] <= 0.6
+
+
+@pytest.mark.parametrize("first_fails", [False, True])
+def test_what_fails_by_chance_is_not_lost(first_fails):
+    """Eight independent arms, of which each play fails with probability 0.05; the best one's first play fails."""
+    arms = torch.arange(8, dtype=DOUBLE)[:, None]
+    bandit = bandit_of(Arms(arms), kernel=rbf(0.1), width=ConstantWidth(2.0))
+    generator, played = torch.Generator().manual_seed(3), []
+    for _ in range(150):
+        x = bandit.ask()
+        best = bool(x == 3.0)
+        fails = bool(torch.rand(1, generator=generator) < 0.05) or (first_fails and best and not any(played))
+        played.append(best)
+        noise = 0.1 * float(torch.randn(1, generator=generator))
+        bandit.tell(x, **({"failed": True} if fails else {"y": (1.0 if best else 0.0) + noise}))
+    assert np.mean(played[75:]) > 0.8
+    assert float(bandit.recommend()) == 3.0
+
+
+def test_a_restart_forgets_failures():
+    bandit = bandit_of()
+    bandit.tell(ARMS[:3], failed=True)
+    assert bandit.failure_probability(ARMS[:3]).min() > 0.5
+    bandit.restart()
+    assert not bandit.failure_probability(ARMS).any()
+    bandit.tell(ARMS[4:5], 1.0)
+    assert not bandit.failure_probability(ARMS).any()
+
+
+def test_in_another_context_the_action_that_failed_may_be_played():
+    offers = ContextualActions(torch.arange(3, dtype=DOUBLE)[:, None], context_dim=1)
+    bandit = bandit_of(offers, kernel=rbf(0.3))
+    here, there = torch.tensor([0.0], dtype=DOUBLE), torch.tensor([5.0], dtype=DOUBLE)
+    for context in (here, there):
+        bandit.tell(torch.tensor([[1.0]], dtype=DOUBLE), 5.0, context=context)
+    x = bandit.ask(context=here)
+    assert float(x) == 1.0
+    bandit.tell(x, failed=True, context=here)
+    assert float(bandit.ask(context=here, remember=False)) != 1.0
+    assert float(bandit.ask(context=there, remember=False)) == 1.0
+
+
+def test_on_a_box_the_neighbourhood_waits_too():
+    box = Box(torch.tensor([[0.0, 0.0], [1.0, 100.0]], dtype=DOUBLE), num_restarts=2, raw_samples=16)
+    kernel = rbf(1.0)
+    bandit = bandit_of(box, kernel=kernel, regularization=1e-3, width=ConstantWidth(0.1))
+    X = torch.quasirandom.SobolEngine(2, scramble=True, seed=1).draw(60, dtype=DOUBLE) * torch.tensor([1.0, 100.0])
+    kernel.lengthscale = 30.0
+    bandit.tell(X, -((X / torch.tensor([1.0, 100.0]) - 0.5) ** 2).sum(-1))
+    x = bandit.ask()
+    bandit.tell(x, failed=True)
+    after = bandit.ask()
+    assert ((after - x).abs() / torch.tensor([1.0, 100.0]) > 0.01).any()
+
+
+def test_a_batch_that_repeats_a_point_ends_when_it_fails():
+    bandit = make("mini-gp-ucb", candidates=ARMS, regularization=2.0)
+    x = bandit.ask()
+    assert torch.equal(bandit.ask(), x)  # it is played again and again
+    bandit.tell(x, failed=True)
+    assert difference(bandit.ask(remember=False), x) > 0.0
+    bandit.tell(x, failed=True)
+    assert difference(bandit.ask(remember=False), x) > 0.0
+
+
+def test_failures_among_rewards_that_a_batch_rule_holds(tmp_path):
+    bandit, loaded = (bandit_of(batches=GlobalBatchRule(300.0)) for _ in range(2))
+    X, ids = bandit.ask(3, return_ids=True)
+    bandit.tell(ids=ids, y=[0.5, math.nan, None], failed=[False, True, True])
+    assert bandit.state_dict()["num_learned"] == 0
+    assert float(bandit.failure_probability(X[1:]).min()) > 0.5
+    loaded.load_state_dict(bandit.state_dict())
+    assert torch.equal(loaded.ask(4), bandit.ask(4))
+
+
+def test_limits_are_kept_where_plays_fail():
+    limit = AtMost("heat", 0.5, mode="safe", safe_seed=ARMS[ARMS[:, 1] < 0.2])
+    for candidates in (Arms(ARMS), Box(torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=DOUBLE))):
+        safe = Box(torch.tensor([[0.0, 0.0], [1.0, 0.2]], dtype=DOUBLE)) if isinstance(candidates, Box) else None
+        limit = AtMost("heat", 0.6, mode="safe", beta=2.0, safe_seed=safe or ARMS[ARMS[:, 1] < 0.2])
+        bandit, lost = bandit_of(candidates, constraints=[limit], kernel=rbf(0.3)), 0
+        for _ in range(12):
+            x = bandit.ask()
+            fails = bool(x[0, 0] > 0.6)
+            lost += fails
+            assert x[0, 1] <= 0.75
+            bandit.tell(x, outcomes={"heat": x[:, 1]}, **({"failed": True} if fails else {"y": reward(x)}))
+        assert lost < 6
+        assert bandit.recommend()[0, 0] <= 0.6
+
+
+def test_single_precision():
+    bandit = bandit_of(Arms(ARMS.float()))
+    asked = play_failing(bandit, 12, fails_beyond(0.5))
+    assert bandit.failure_probability(asked).dtype == torch.float32
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ({"y": [1.0, 2.0], "failed": True}, "no reward"),
+        ({"y": [1.0, 2.0], "failed": [True, False]}, "no reward"),
+        ({"y": [None, None], "failed": [True, False]}, "y must"),
+        ({"failed": [True, False]}, "y is missing"),
+        ({"y": [None, 2.0], "failed": [True]}, "one for each"),
+        ({"y": [None], "failed": [True, False]}, "each of the 2"),
+        ({"y": [None, 2.0], "failed": [1, 0]}, "True or False"),
+        ({"y": [None, 2.0], "failed": "yes"}, "True or False"),
+        ({"y": [math.nan, 2.0]}, "finite"),
+    ],
+)
+def test_what_is_told_of_failures_is_checked(words, said):
+    bandit = bandit_of()
+    with pytest.raises(InputError, match=said):
+        bandit.tell(ARMS[:2], **words)
+    assert bandit.num_told == 0

@@ -1,0 +1,116 @@
+"""What is known of plays that failed: how likely points are to fail, and which failed last."""
+
+from dataclasses import dataclass, replace
+from typing import Self
+
+import torch
+
+from torch_kbandits.bandit.pieces import Hypothesis, Pieces
+from torch_kbandits.beliefs import Belief
+from torch_kbandits.dictionaries import Selection
+from torch_kbandits.observations.ledger import History, Ledger
+from torch_kbandits.outcomes.streaks import Streaks
+from torch_kbandits.priors import Prior
+
+#: The probability of failure where nothing was played.
+_BASE_RATE = 0.1
+
+#: The noise variance of a failure, in prior variances of the function that it is of. A point that failed in its only
+#: play fails again with 0.82, one that failed in one of two plays with 0.46.
+_NOISE = 0.25
+
+
+@dataclass(frozen=True, eq=False)
+class Failures:
+    """What plays that failed say. There is none before one failed.
+
+    The probability of failure is the posterior mean of a Gaussian process regression of 1 for a play that failed and 0
+    for another, cut off to [0, 1]. It has the kernel of the reward in force: where rewards are alike, so is what fails.
+
+    Source: a constraint that is only seen as kept or broken is learned beside the objective by Gelbart et al.,
+    "Bayesian optimization with unknown constraints", UAI 2014, and Lindberg and Lee, "Optimization under constraints by
+    applying an asymmetric entropy measure", 2015. Differs: both classify; a regression has the closed form, memory and
+    dictionary of the other posteriors, and says as well on which side of 1/2 a point is.
+
+    Attributes:
+        belief: the posterior of failures.
+        points: failures in a row by point, without a time.
+        actions: the same by action, whatever the context.
+    """
+
+    belief: Belief
+    points: Streaks
+    actions: Streaks
+
+    def at(self, now: float) -> Self:
+        """Return the same at a time."""
+        belief = self.belief.at(now)
+        return self if belief is self.belief else replace(self, belief=belief)
+
+
+def failures_after(
+    pieces: Pieces, known: Failures | None, ledger: Ledger, new: History, hypothesis: Hypothesis, now: float
+) -> Failures | None:
+    """Return what plays that failed say after a round, in which the first did or which is not the first since one did.
+
+    Args:
+        pieces: of the bandit.
+        known: what they said before; None for nothing.
+        ledger: after the round.
+        new: the round.
+        hypothesis: of rewards.
+        now: the time after it.
+
+    Cost: that of a reward; the first time that of a posterior computed afresh.
+    """
+    if known is None:
+        return failures_in(pieces, ledger, hypothesis, now)
+    generator = pieces.dictionary_generator(ledger.num_told - len(new.X))
+    belief = known.belief.learned(_marked(new), pieces.dictionary, generator).at(now)
+    return Failures(belief, *_streaks(pieces, known.points, known.actions, new))
+
+
+def failures_in(
+    pieces: Pieces, ledger: Ledger, hypothesis: Hypothesis, now: float, dictionary: Selection | None = None
+) -> Failures | None:
+    """Return what the plays of a ledger say that count; None if none of them failed.
+
+    Args:
+        pieces: of the bandit.
+        ledger: its plays.
+        hypothesis: of rewards.
+        now: the time.
+        dictionary: that of the posterior; None to choose one, or where it is exact.
+    """
+    told = ledger.told_since(ledger.num_forgotten)
+    if not bool(told.Y.isnan().any()):
+        return None
+    belief = pieces.plain_belief(_of_failures(pieces, hypothesis)).at(now)
+    if dictionary is not None:
+        belief = belief.restored(_marked(told), dictionary)
+    else:
+        belief = pieces.learned_in_passes(belief, _marked(told), ledger.num_told)
+    return Failures(belief, *_streaks(pieces, Streaks(), Streaks(), told))
+
+
+def _marked(told: History) -> History:
+    """Return plays with 1 for those that failed in the place of a reward, 0 for the others."""
+    return told._replace(Y=told.Y.isnan().to(told.Y), stages=None, outcomes=None)
+
+
+def _of_failures(pieces: Pieces, hypothesis: Hypothesis) -> Hypothesis:
+    """Return what is taken for true of failures: they vary with points as rewards do."""
+    example = pieces.plain_belief(hypothesis)
+    level, memory = _NOISE * float(example.kernel_bound()), hypothesis.memory
+    none = torch.zeros(1, dtype=torch.float64)
+    if not level or (memory is not None and not bool(memory.noise(none, 0.0, level).isfinite())):
+        level = hypothesis.regularization
+    return pieces.hypothesis_of(Prior(hypothesis.kernel, level, _BASE_RATE), memory)
+
+
+def _streaks(pieces: Pieces, points: Streaks, actions: Streaks, new: History) -> tuple[Streaks, Streaks]:
+    """Return failures in a row by point and by action after more plays."""
+    failed, rounds = new.Y.isnan(), new.rounds.tolist()
+    first, before = pieces.own_columns, pieces.candidates.context_dim
+    points = points.told(new.X[:, first:], failed, rounds)
+    return points, points if before == first else actions.told(new.X[:, before:], failed, rounds)
