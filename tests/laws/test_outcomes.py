@@ -225,3 +225,60 @@ def test_dates_and_outcomes_go_together():
     assert len(model.train_inputs[0]) == 1  # looking into the future changes nothing
     bandit.tell(bandit.ask(time=datetime(2026, 1, 1, 15)), 1.0)
     assert len(bandit.outcome_model("heat").train_inputs[0]) == 0
+
+
+def first_outcomes(bandit, number, start=0):
+    """Plays of which the heat is told at once, and the reward with the next play but one."""
+    waiting = []
+    for turn in range(start, start + number):
+        asked = bandit.ask(return_ids=True)
+        bandit.tell(ids=asked.ids, outcomes={"heat": torch.sin(3.0 * asked.actions.sum(-1))})
+        assert asked.ids[0] in bandit.pending_ids
+        waiting.append(asked)
+        if len(waiting) == 3:
+            late = waiting.pop(0)
+            told = {"failed": True} if turn % 5 == 4 else {"y": torch.cos(4.0 * late.actions).sum(-1)}
+            bandit.tell(ids=late.ids, **told, outcomes={"cost": 1.0})
+            assert late.ids[0] not in bandit.pending_ids
+    return bandit
+
+
+@pytest.mark.parametrize("batches", [None, GlobalBatchRule(1.5)], ids=["at once", "in batches"])
+@pytest.mark.parametrize("memory", [None, Discount(0.95), BackToPrior(0.05)], ids=["all", "discount", "prior"])
+@pytest.mark.parametrize("dictionary", [None, RidgeLeverageSampling(2.0)], ids=["exact", "fresh"])
+def test_outcomes_may_be_told_before_the_reward(dictionary, memory, batches, tmp_path):
+    words = {"dictionary": dictionary, "memory": memory, "batches": batches}
+    bandit = first_outcomes(make(**words), 7)
+    history = bandit.history
+    assert int(history.outcomes[:, 0].isfinite().sum()) == 7
+    assert int(history.Y.isfinite().sum()) == 4
+    assert int(history.lost.sum()) == 1
+    assert len(bandit.outcome_model("heat").train_inputs[0]) == 7
+    bandit.save(tmp_path / "it.kb")
+    read, replayed = Bandit.load(tmp_path / "it.kb"), make(**words)
+    replayed.replay(history)
+    probes = torch.cat([torch.full((9, history.X.shape[-1] - 2), 30.0, dtype=DOUBLE), ARMS[:9]], -1)
+    for name in ("heat", "reward"):
+        models = [each.model if name == "reward" else each.outcome_model(name) for each in (bandit, read, replayed)]
+        means = [model.posterior(probes).mean for model in models]
+        assert float((means[0] - means[1]).abs().max()) < 1e-6
+        assert float((means[0] - means[2]).abs().max()) < 1e-6
+    first_outcomes(bandit, 2, 7)
+    first_outcomes(read, 2, 7)
+    assert torch.equal(bandit.history.X, read.history.X)
+
+
+def test_without_a_reward_only_outcomes_that_are_declared():
+    bandit = make()
+    x = bandit.ask()
+    with pytest.raises(InputError, match="y is missing"):
+        bandit.tell(x)
+    with pytest.raises(InputError, match="y is missing"):
+        bandit.tell(x, outcomes={})
+    with pytest.raises(InputError, match="not declared"):
+        bandit.tell(x, outcomes={"pressure": 1.0})
+    bandit.tell(x, outcomes={"heat": 0.5})
+    assert torch.equal(bandit.pending, x)
+    assert bandit.failure_probability(x).tolist() == [0.0]
+    bandit.tell(x, 1.0)
+    assert len(bandit.pending) == 0

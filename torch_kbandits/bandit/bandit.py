@@ -335,7 +335,8 @@ class Bandit(Undisturbed):
                 of their ``ask`` for points that are pending; for others the present, that of the last ``ask``.
             ids: instead of x and context, the numbers that ``ask(return_ids=True)`` returned with the points.
             outcomes: what else was measured: for each name that is declared a number, or one for each point; None, NaN
-                or no name where it was not.
+                or no name where it was not. They may be told alone, without y, before the reward is known: points that
+                were asked for stay pending.
             failed: whether the plays failed, and so have no rewards; outcomes they may have. One for all, or one for
                 each point, (q,): then y has None or NaN where it failed. A point that failed is not asked for again at
                 once, and how likely others are to fail is learned; see ``failure_probability``.
@@ -357,14 +358,19 @@ class Bandit(Undisturbed):
                 raise InputError("Give either x (and its context) or ids, not both: an id stands for its point.")
             rows = asked.rows_at(ledger.pending_ids(ids, self._expires))
             X = asked.points[rows]
-        pending = asked.without_rows(rows)
+        is_over = y is not None or failed is not False or not outcomes
+        pending = asked.without_rows(rows) if is_over else asked
         clock, times = standing.clock.at_rewards(time, standing.round, asked.times_of(rows))
         if times is not None and self._pieces.own_columns:
             X[:, 0] = times
-        Y = rewards(y, X) if failed is False and y is not None else told_rewards(y, failed, X)
         columns = measured(outcomes, self.outcomes, X) if outcomes is not None or self._pieces.declared else None
-        told = Round(clock, X, Y.detach().clone(), asked.stages_of(rows), columns, times)
-        if ids is None and not self._warned_of_stale_points:
+        if is_over:
+            Y = rewards(y, X) if failed is False and y is not None else told_rewards(y, failed, X)
+        else:
+            Y = torch.full_like(X[:, 0], torch.nan)
+        lost = None if columns is None else Y.isnan() & is_over
+        told = Round(clock, X, Y.detach().clone(), asked.stages_of(rows), columns, times, lost)
+        if is_over and ids is None and not self._warned_of_stale_points:
             self._warned_of_stale_points = asked.warn_if_stale(pending, stacklevel=4)
         # What learns shares buffers with the lookahead, and writes to them.
         ahead, self._outlook = self._known_ahead(standing), None
@@ -373,7 +379,7 @@ class Bandit(Undisturbed):
             self._pieces.warn_of_far_rewards(after.ledger.told_since(0), after.told.kernel_bound(), 4)
         # A batch of which all is told and nothing learned stays what it was.
         held = after.ledger.held
-        stays = ahead is not None and held and not pending.ids and ahead.looks_from(held[0].X, held[0].stages)
+        stays = ahead is not None and held and not pending.ids and ahead.looks_from(held[0].over.X, held[0].over.stages)
         self._warn_of_fits(after, 5)
         self._seconds["tell"].append(perf_counter() - start)
         if self._health_log is not None and self._health_log.is_due(after):

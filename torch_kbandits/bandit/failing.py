@@ -66,7 +66,10 @@ def failures_after(
     if known is None:
         return failures_in(pieces, ledger, hypothesis, now)
     generator = pieces.dictionary_generator(ledger.num_told - len(new.X))
-    belief = known.belief.learned(_marked(new), pieces.dictionary, generator).at(now)
+    marked, belief = _marked(new), known.belief
+    if len(marked.X):
+        belief = belief.learned(marked, pieces.dictionary, generator)
+    belief = belief.at(now)
     return Failures(belief, *_streaks(pieces, known.points, known.actions, new))
 
 
@@ -83,7 +86,7 @@ def failures_in(
         dictionary: that of the posterior; None to choose one, or where it is exact.
     """
     told = ledger.told_since(ledger.num_forgotten)
-    if not bool(told.Y.isnan().any()):
+    if not bool(told.lost.any()):
         return None
     belief = pieces.plain_belief(_of_failures(pieces, hypothesis)).at(now)
     if dictionary is not None:
@@ -94,8 +97,9 @@ def failures_in(
 
 
 def _marked(told: History) -> History:
-    """Return plays with 1 for those that failed in the place of a reward, 0 for the others."""
-    return told._replace(Y=told.Y.isnan().to(told.Y), stages=None, outcomes=None)
+    """Return plays that are over, with 1 for those that failed in the place of a reward, 0 for the others."""
+    told = told.over
+    return told._replace(Y=told.lost.to(told.Y), stages=None, outcomes=None, failed=None)
 
 
 def _of_failures(pieces: Pieces, hypothesis: Hypothesis) -> Hypothesis:
@@ -110,7 +114,8 @@ def _of_failures(pieces: Pieces, hypothesis: Hypothesis) -> Hypothesis:
 
 def _streaks(pieces: Pieces, points: Streaks, actions: Streaks, new: History) -> tuple[Streaks, Streaks]:
     """Return failures in a row by point and by action after more plays."""
-    failed, rounds = new.Y.isnan(), new.rounds.tolist()
+    new = new.over
+    failed, rounds = new.lost, new.rounds.tolist()
     first, before = pieces.own_columns, pieces.candidates.context_dim
     points = points.told(new.X[:, first:], failed, rounds)
     return points, points if before == first else actions.told(new.X[:, before:], failed, rounds)

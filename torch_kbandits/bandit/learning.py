@@ -131,10 +131,11 @@ class Round(NamedTuple):
     Attributes:
         clock: once it was told.
         X: points, (q, d).
-        Y: rewards, (q,); NaN of a play that failed.
+        Y: rewards, (q,); NaN of a play that failed, or of which only outcomes were told.
         stages: that chose the points, (q,); None where there are none.
         outcomes: what else was measured, (q, k), NaN where it was not; None where no outcome is declared.
         times: at which the points were played, (q,); None where there is no clock.
+        failed: which plays failed, (q,); None where no outcome is declared.
     """
 
     clock: Clock
@@ -143,6 +144,7 @@ class Round(NamedTuple):
     stages: Tensor | None
     outcomes: Tensor | None = None
     times: Tensor | None = None
+    failed: Tensor | None = None
 
 
 def before_any(pieces: Pieces) -> Standing:
@@ -226,8 +228,8 @@ def _with_rewards(
     told = _as_told(standing, new)
     ahead = ahead if standing.told is known else None
     parts = joined([*standing.ledger.held, told]) if standing.ledger.held else told
-    batches = pieces.filled._replace(waiting=[*told.X[told.Y.isnan()]])
-    held = () if _is_complete(batches, parts, standing.told, ahead) else (parts,)
+    batches = pieces.filled._replace(waiting=[*told.X[told.lost]])
+    held = () if _is_complete(batches, parts.over, standing.told, ahead) else (parts,)
     after = _noted(standing, told, held, pending, clock)
     ledger, number = after.ledger, after.round
     if pieces.memories is not None and number % pieces.memories.block_size == 0:
@@ -247,7 +249,7 @@ def _with_rewards(
         belief = belief.learned(counted, pieces.dictionary, generator)
     now = after.clock.now
     failures = standing.failures
-    if failures is not None or bool(told.Y.isnan().any()):
+    if failures is not None or bool(told.lost.any()):
         failures = failures_after(pieces, failures, ledger, told, standing.hypothesis, now)
     return replace(after, told=belief.at(now), residuals=judged, failures=failures)
 
@@ -273,7 +275,7 @@ def _predicted(pieces: Pieces, standing: Standing, X: Tensor, times: Tensor | No
 def _as_told(standing: Standing, new: Round) -> History:
     rounds = torch.full((len(new.X),), standing.round, device=new.X.device)
     told_at = None if new.times is None else torch.full_like(new.times, new.clock.now)
-    return History(new.X, new.Y, rounds, new.stages, new.times, new.outcomes, told_at)
+    return History(new.X, new.Y, rounds, new.stages, new.times, new.outcomes, told_at, new.failed)
 
 
 def _noted(standing: Standing, told: History, held: tuple[History, ...], pending: Pending, clock: Clock) -> Standing:
@@ -366,7 +368,7 @@ def restored(pieces: Pieces, saved: SavedState, fitted: SavedPrior | None) -> St
     )
     dictionary = None
     if saved.failures is not None:
-        size = len(ledger.told_since(ledger.num_forgotten).X)
+        size = len(ledger.told_since(ledger.num_forgotten).over.X)
         dictionary = outcome_dictionary(saved.failures, pieces.candidates.example, size, timed=pieces.has_clock)
     failures = failures_in(pieces, ledger, hypothesis, saved.clock.now, dictionary)
     outcomes = [
@@ -486,6 +488,8 @@ def _is_complete(batches: Batches, held: History, belief: Belief, ahead: Lookahe
     """Say whether points told are a complete batch; of thousands, which cost their square, the first may do."""
     if batches.rule is None:
         return True
+    if not len(held.X):
+        return False
     if ahead is not None and ahead.looks_from(held.X, held.stages):
         return batches.is_complete(ahead)
     first = held.rows(slice(_FIRST_LOOKED_AT))

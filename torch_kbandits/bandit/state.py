@@ -20,7 +20,14 @@ from torch_kbandits.errors import InputError, StateMismatchError
 from torch_kbandits.memory import Memory
 from torch_kbandits.observations.clock import Clock
 from torch_kbandits.observations.experts import Answers
-from torch_kbandits.observations.ledger import History, Pending, check_rounds, checked_stages, rewards
+from torch_kbandits.observations.ledger import (
+    History,
+    Pending,
+    check_rounds,
+    checked_stages,
+    rewards,
+    saved_failures,
+)
 from torch_kbandits.observations.measured import saved_columns
 from torch_kbandits.priors import Prior, PriorMean
 from torch_kbandits.priors.learned import LastFit
@@ -135,7 +142,7 @@ _ANSWER: dict[str, tuple[type, ...]] = {
 }
 _COLUMNS: dict[str, tuple[type, ...]] = {"X": (Tensor,), "Y": (Tensor,), "rounds": (Tensor,)}
 _OTHER_COLUMNS: dict[str, tuple[type, ...]] = dict.fromkeys(
-    ("stages", "times", "outcomes", "told_at"), (Tensor, type(None))
+    ("stages", "times", "outcomes", "told_at", "failed"), (Tensor, type(None))
 )
 
 
@@ -282,6 +289,7 @@ def saved_state(
         X = _saved_points("X", saved.X, example)
         Y = rewards(saved.Y.to(example.device), X, missing=True) if len(X) else example.new_zeros(0)
         outcomes = saved_columns(saved.outcomes, X, num_outcomes)
+        failed = saved_failures(saved.failed, Y, num_outcomes)
         parts = tuple(state.get("outcomes", ()))
         if len(parts) != num_outcomes:
             raise InputError(f"there are {num_outcomes} outcomes, and dictionaries of {len(parts)}.")
@@ -323,7 +331,8 @@ def saved_state(
         None if part is None else part.to(example.device, torch.float64, copy=True)
         for part in (saved.times, saved.told_at)
     )
-    history = History(X.clone(), Y.clone(), saved.rounds.to(example.device).clone(), stages, times, outcomes, told_at)
+    rounds = saved.rounds.to(example.device).clone()
+    history = History(X.clone(), Y.clone(), rounds, stages, times, outcomes, told_at, failed)
     outstanding = Pending(pending.clone(), ids, pending_times, pending_stages)
     numbers, residuals = (num_asked, num_learned, num_forgotten), saved_residuals(state, history.next_round)
     others = residuals, sums, parts, state.get("failures")

@@ -33,7 +33,7 @@ def history_columns(bandit: Bandit) -> dict[str, list[Any]]:
         decoded = space.actions(X)
         keys = list(dict.fromkeys(key for each in decoded for key in each))
         parts += [(key, [each.get(key) for each in decoded]) for key in keys]
-    parts += [("reward", history.Y.tolist()), ("failed", history.Y.isnan().tolist())]
+    parts += [("reward", history.Y.tolist()), ("failed", history.lost.tolist())]
     if history.outcomes is not None:
         parts += zip(bandit.outcomes, history.outcomes.mT.tolist(), strict=True)
     for name, values in [*parts, ("weight", bandit.weights.tolist())]:

@@ -33,7 +33,7 @@ class History(NamedTuple):
 
     Attributes:
         X: played points (n, d).
-        Y: rewards (n,); NaN of a play that failed, which has none.
+        Y: rewards (n,); NaN of a play that failed, or of which only outcomes were told.
         rounds: (n,) the round of each, counted from 0; rewards told in one call share a round.
         stages: (n,) the stage that learned each, 0 for none; None where the bandit has no stages.
         times: (n,) when the point of each was played, in double precision, in any order; None where the bandit has no
@@ -42,6 +42,7 @@ class History(NamedTuple):
             where no outcome is declared.
         told_at: (n,) the present when each was told, in double precision like the times and not before them; None
             where the bandit has no clock, or for rewards told in the order played, when their points were.
+        failed: (n,) bool, which plays failed; None where no outcome is declared: then it is those without a reward.
     """
 
     X: Tensor
@@ -51,12 +52,26 @@ class History(NamedTuple):
     times: Tensor | None = None
     outcomes: Tensor | None = None
     told_at: Tensor | None = None
+    failed: Tensor | None = None
 
     @property
     def rewarded(self) -> "History":
-        """The plays that did not fail."""
-        failed = self.Y.isnan()
-        return self.rows(~failed) if bool(failed.any()) else self
+        """What has a reward."""
+        missing = self.Y.isnan()
+        return self.rows(~missing) if bool(missing.any()) else self
+
+    @property
+    def lost(self) -> Tensor:
+        """Which plays failed, (n,) bool."""
+        return self.Y.isnan() if self.failed is None else self.failed
+
+    @property
+    def over(self) -> "History":
+        """What has a reward or failed: not the plays of which only outcomes were told."""
+        if self.failed is None:
+            return self
+        missing = self.Y.isnan() & ~self.failed
+        return self.rows(~missing) if bool(missing.any()) else self
 
     @property
     def next_round(self) -> int:
@@ -84,6 +99,7 @@ def empty_history(example: Tensor, *, staged: bool = False, timed: bool = False,
         times=times,
         outcomes=example.new_zeros(0, num_outcomes) if num_outcomes else None,
         told_at=times,
+        failed=nothing.bool() if num_outcomes else None,
     )
 
 
@@ -197,8 +213,8 @@ def check_rounds(history: History) -> None:
 
 def replayed_rounds(
     history: History, example: Tensor, num_stages: int, num_outcomes: int = 0, *, timed: bool
-) -> Iterator[tuple[Tensor, Tensor, Tensor | None, Tensor | None, Tensor | None]]:
-    """Yield points (q, d), rewards (q,), stages, outcomes and times of each round of a history, checked as if told.
+) -> Iterator[tuple[Tensor, Tensor, Tensor | None, Tensor | None, Tensor | None, Tensor | None]]:
+    """Yield points (q, d), rewards (q,), stages, outcomes, times and failures of each round, checked as if told.
 
     Raises:
         InputError: if those of a round do not fit a bandit whose points are like the example (1, d).
@@ -208,7 +224,24 @@ def replayed_rounds(
         X = checks.points("history.X", told.X, dimension=example.shape[-1], like=example)
         outcomes = saved_columns(told.outcomes, X, num_outcomes)
         times = told.times.to(X.device, torch.float64) if timed and told.times is not None else None
-        yield X, rewards(told.Y, X, missing=True), checked_stages(told.stages, X, num_stages), outcomes, times
+        Y, stages = rewards(told.Y, X, missing=True), checked_stages(told.stages, X, num_stages)
+        yield X, Y, stages, outcomes, times, saved_failures(told.failed, Y, num_outcomes)
+
+
+def saved_failures(failed: Tensor | None, Y: Tensor, num_outcomes: int) -> Tensor | None:
+    """Return which plays of rewards (n,) failed, (n,); None where no outcome is declared. Unless said, those without.
+
+    Raises:
+        InputError: if it is not said of each play, or one that failed has a reward.
+    """
+    if not num_outcomes:
+        return None
+    missing = Y.isnan()
+    if failed is None:
+        return missing
+    if failed.shape != Y.shape or failed.dtype != torch.bool or bool((failed.to(Y.device) & ~missing).any()):
+        raise InputError(f"failed must say of {len(Y)} play(s) which failed and have no reward; got {failed.tolist()}.")
+    return failed.to(Y.device).clone()
 
 
 def checked_stages(stages: Tensor | None, X: Tensor, num_stages: int) -> Tensor | None:
@@ -387,13 +420,13 @@ class Ledger:
     @property
     def outstanding(self) -> Tensor:
         """The points of the batch so far: told and not yet learned, then pending, (k, d)."""
-        return torch.cat([*(held.X for held in self.held), self.pending.points])
+        return torch.cat([*(held.over.X for held in self.held), self.pending.points])
 
     @property
     def outstanding_stages(self) -> Tensor | None:
         """The stage that chose each of the ``outstanding`` points, (k,), 0 for none; None where there are no stages."""
         pending = self.pending.stages
-        held = [part.stages for part in self.held if part.stages is not None]
+        held = [stages for part in self.held if (stages := part.over.stages) is not None]
         return None if pending is None else torch.cat([*held, pending])
 
     def with_asked(self, X: Tensor, now: float, stages: Tensor | None = None) -> Self:
