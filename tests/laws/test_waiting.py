@@ -156,3 +156,24 @@ def test_a_guarantee_is_about_the_next_choice():
     wide = make(None, width=ScaledWidth(width, 1.01 * ratio**0.5))
     wide.mark_pending(bandit.pending)
     assert not wide.guarantee().with_status("fails")
+
+
+@pytest.mark.parametrize("memory", [None, "discount", "window", BackToPrior(0.1)], ids=repr)
+def test_what_expires_may_count_as_failed(memory):
+    """As if it had been told just before the call, in a round of its own."""
+    bandit, twin = make(memory, expire_after=Expiry(2.0, "fail")), make(memory)
+    for each in (bandit, twin):
+        lost = each.ask(return_ids=True)
+        for _ in range(2):
+            each.tell(each.ask(), 0.5)
+    twin.tell(ids=lost.ids, failed=True)
+    seen = bandit.ask(remember=False)  # a look learns it, too, and keeps nothing
+    assert bandit.num_told == 2
+    assert torch.equal(bandit.ask(), twin.ask())
+    assert torch.equal(seen, bandit.candidates.actions(bandit.pending[-1:]))
+    assert torch.equal(bandit.history.X, twin.history.X)
+    assert bandit.history.lost.tolist() == [False, False, True]
+    if bandit.history.times is not None:
+        assert torch.equal(bandit.history.times, twin.history.times)
+    with pytest.raises(InputError, match="expire_after=2 fails what is pending so long"):
+        bandit.tell(ids=lost.ids, y=1.0)

@@ -120,8 +120,9 @@ class Bandit(Undisturbed):
             is a posterior of each.
         constraints: limits on outcomes, ``AtMost("temperature", 80.0)`` or ``AtLeast(...)``; see ``Limit``.
         expire_after: points that are pending for so long are given up at the next call that asks or tells, as if they
-            had been forgotten: a number above 0 in the units of time, rounds where there is none, or an ``Expiry``;
-            None for never. Rewards that come after all are told by x with their ``time=``.
+            had been forgotten: a number above 0 in the units of time, rounds where there is none; or, with
+            ``Expiry(age, "fail")``, as if they had failed. None for never. Rewards that come after all are told by x
+            with their ``time=``.
 
     A ``TheoryWarning`` says once, here, which hypotheses of the width's theorem these pieces break; see ``guarantee``.
 
@@ -886,8 +887,8 @@ class Bandit(Undisturbed):
     def _now(self, time: Any, context: Any, candidates: Any) -> tuple[Standing, Domain]:
         """Return what is known at a time, and what may be played then; who gives advice is asked if not done yet."""
         clock = self._standing.clock.moved_to(time, self._standing.round)
-        domain = self.candidates.in_round(context, candidates, clock.now)
         standing = without_expired(self._pieces, self._standing.at(clock))
+        domain = self.candidates.in_round(context, candidates, standing.clock.now)
         if self._pieces.advice is None:
             return standing, domain
         answers = consulted(self._pieces, standing)

@@ -159,12 +159,22 @@ def before_any(pieces: Pieces) -> Standing:
 
 
 def without_expired(pieces: Pieces, standing: Standing) -> Standing:
-    """Return what is known once points that are pending for too long are given up."""
+    """Return what is known once points that are pending for too long are given up, which may be a round of its own."""
     expiry, pending = pieces.expire_after, standing.ledger.pending
     rows = [] if expiry is None else expiry.rows(pending, standing.now)
-    if not rows:
+    if expiry is None or not rows:
         return standing
-    return replace(standing, ledger=replace(standing.ledger, pending=pending.without_rows(rows)))
+    left, X = pending.without_rows(rows), pending.points[rows]
+    if expiry.then == "drop":
+        return replace(standing, ledger=replace(standing.ledger, pending=left))
+    measured, failed = None, None
+    if pieces.declared:
+        measured = X.new_full((len(X), len(pieces.declared)), torch.nan)
+        failed = torch.ones(len(X), dtype=torch.bool, device=X.device)
+    times = pending.times[rows] if pieces.has_clock else None
+    Y = X.new_full((len(X),), torch.nan)
+    told = Round(standing.clock, X, Y, pending.stages_of(rows), measured, times, failed)
+    return learned(pieces, standing, told, left)
 
 
 def restarted(pieces: Pieces, standing: Standing) -> Standing:

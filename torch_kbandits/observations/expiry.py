@@ -14,18 +14,18 @@ class Expiry:
     Args:
         after: the age at which a point is given up, above 0, in the units of the bandit's time: rounds unless times are
             given, of dates seconds.
-        then: "drop": as if it was forgotten.
+        then: "drop": as if it was forgotten; "fail": as if it was told that it failed, in a round of its own.
 
     Raises:
         InputError: if the age is not a positive number, or nothing is known of what is to become of them.
     """
 
     after: float
-    then: Literal["drop"] = "drop"
+    then: Literal["drop", "fail"] = "drop"
 
     def __post_init__(self) -> None:
         checks.keep(self, after=checks.positive)
-        checks.one_of("then", self.then, ("drop",))
+        checks.one_of("then", self.then, ("drop", "fail"))
 
     def rows(self, pending: Pending, now: float) -> list[int]:
         """Return which of the points that are pending are given up at a time, the longest pending first."""
@@ -33,7 +33,7 @@ class Expiry:
 
     def __str__(self) -> str:
         """Return what it does to a point, for messages."""
-        return f"expire_after={self.after:g} drops what is pending so long"
+        return f"expire_after={self.after:g} {self.then}s what is pending so long"
 
 
 def expiry_of(word: Any) -> Expiry | None:
