@@ -43,6 +43,7 @@ NUMBERS = {
     "center": 0.5,
     "column_memory": 128,
     "constant": 2.0,
+    "constraint_beta": 1.5,
     "context_dim": 1,
     "count": 2,
     "cutoff": 4.0,

@@ -1,6 +1,8 @@
 """The upper confidence bound, as a BoTorch acquisition function and as a rule over arms and boxes."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, cast
 
 import torch
@@ -14,10 +16,13 @@ from botorch.utils.transforms import average_over_ensemble_models, t_batch_mode_
 from torch import Tensor
 from typing_extensions import override
 
+from torch_kbandits import checks
+from torch_kbandits.acquisition.outcome_constraints import OutcomeConstraints, Scales, scored_part
 from torch_kbandits.acquisition.pending import hallucinate, has_changed, kept_posteriors
 from torch_kbandits.acquisition.rules import MIN_VARIANCE, AcquisitionRule, ArmPosterior, Domain
 from torch_kbandits.confidence import Width
 from torch_kbandits.confidence.base import multiplier
+from torch_kbandits.confidence.modes import DEFAULT_BETA, Mode
 from torch_kbandits.errors import InputError
 
 
@@ -32,19 +37,35 @@ class KernelUCB(AcquisitionFunction):
 
     The bound is that of the model as it is: after ``tell``, ``remove`` or a fit pending points are hallucinated anew.
 
+    With ``constraints`` a point is within them if, of all outcomes within β_c deviations of their means, the worst
+    ("safe") or the best ("optimistic") keeps them, as with the ``Limit`` of a ``Bandit``. That is exact for callables
+    that are linear, or monotone, in each outcome. A point that is not within scores less the further it is beyond, and
+    less than any that was observed, so that a search by gradients comes back; if no point is within, the one that is
+    least beyond scores highest. Near a limit the value is a little lower than the bound. So a maximiser is strictly
+    within; it loses about 0.003 prior deviations for each limit that it is at. Pending points do not count as seen by
+    the constraints. No point is tried only to show that others are safe, as a ``Bandit`` does.
+
     Source: Srinivas et al., ICML 2010; pending points: Desautels et al., JMLR 2014 (GP-BUCB). Differs: β is not
-    inflated for the batch.
+    inflated for the batch. Constraints: safe: Sui et al., ICML 2015, without its Lipschitz constant and its expansion;
+    optimistic: Xu et al., ICML 2023 (CONFIG).
 
     Args:
         model: any BoTorch model with one output, or several and a ``posterior_transform``.
-        beta: the multiplier, at least 0, or a ``Width``, which is evaluated on the model now.
+        beta: the multiplier, at least 0, or a ``Width``, which is evaluated on the model now; of a list of models on
+            the one that the ``posterior_transform`` picks.
         posterior_transform: as in BoTorch.
         X_pending: points asked for but not yet told, (k, d).
         maximize: False where small outcomes are sought, as in ``UpperConfidenceBound``: the value is −μ + β σ.
+        constraints: callables on outcomes, (..., q, m) to (..., q), negative where they are kept, as those of BoTorch's
+            ``qLogExpectedImprovement``. The model must have the points it was told, and at most 8 outputs.
+        constraint_mode: "safe" or "optimistic".
+        constraint_beta: the multiplier of the outcomes' deviations for the constraints, or a ``Width``, evaluated on
+            each model of a list; unless given 3 for "safe" and 2 for "optimistic".
 
     Raises:
-        InputError: if beta is negative or not a number.
-        UnsupportedError: if the model has several outputs and there is no ``posterior_transform``.
+        InputError: if beta is negative or not a number, or a constraint is no such callable.
+        UnsupportedError: if the model has several outputs and there is no ``posterior_transform``, or has too many
+            outputs or no points for constraints.
     """
 
     def __init__(
@@ -54,16 +75,28 @@ class KernelUCB(AcquisitionFunction):
         posterior_transform: PosteriorTransform | None = None,
         X_pending: Tensor | None = None,
         maximize: bool = True,
+        constraints: Sequence[Callable[[Tensor], Tensor]] | None = None,
+        constraint_mode: Mode = "safe",
+        constraint_beta: float | Width | None = None,
     ) -> None:
         super().__init__(model=model)
         if posterior_transform is None and model.num_outputs != 1:
             raise UnsupportedError(
                 f"KernelUCB scores one output and the model has {model.num_outputs}: give a posterior_transform."
             )
-        self.register_buffer("beta", multiplier(beta, model))
+        self.register_buffer("beta", multiplier(beta, scored_part(model, posterior_transform)))
         self.beta: Tensor
         self.posterior_transform = posterior_transform
         self.maximize = maximize
+        mode = checks.one_of("constraint_mode", constraint_mode, DEFAULT_BETA)
+        if constraint_beta is None:
+            constraint_beta = DEFAULT_BETA[mode]
+        elif not isinstance(constraint_beta, Width):
+            constraint_beta = checks.non_negative("constraint_beta", constraint_beta)
+        self._constraints = None
+        if constraints:
+            self._constraints = OutcomeConstraints.of(model, constraints, mode, constraint_beta)
+            self._measure()
         self.set_X_pending(X_pending)
 
     @staticmethod
@@ -86,6 +119,41 @@ class KernelUCB(AcquisitionFunction):
                 conditioned = hallucinate(self.model, self.X_pending)
             self._hallucinated = conditioned, kept_posteriors(self.model)
 
+    def _measure(self) -> None:
+        """Look at how large the model's outcomes are."""
+        constraints = cast(OutcomeConstraints, self._constraints)
+        self._scales = Scales.of(self.model, constraints, self._objective), kept_posteriors(self.model)
+
+    def excess(self, X: Tensor) -> Tensor:
+        """Return by how much points X (..., d) are beyond each of k constraints, (..., k); <= 0 is within.
+
+        In units of the callables, by the worse bounds of the outcomes for "safe" and by the better for "optimistic".
+
+        Raises:
+            InputError: if there are no constraints.
+        """
+        if self._constraints is None:
+            raise InputError("There are no constraints: give constraints=[...] when the acquisition function is made.")
+        posterior = cast(GPyTorchPosterior, self.model.posterior(X.unsqueeze(-2)))
+        return self._constraints.excess(posterior.mean.squeeze(-2), posterior.variance.squeeze(-2))
+
+    def nonlinear_inequality_constraints(self) -> list[tuple[Callable[[Tensor], Tensor], bool]]:
+        """Return the constraints as ``optimize_acqf`` takes them, of any acquisition function: >= 0 is within.
+
+        It wants starts that are within, by ``batch_initial_conditions`` or ``ic_generator``, and one at a time,
+        ``options={"batch_limit": 1}``.
+
+        Raises:
+            InputError: if there are no constraints.
+        """
+        if self._constraints is None:
+            raise InputError("There are no constraints: give constraints=[...] when the acquisition function is made.")
+        return [(partial(self._slack, k), True) for k in range(len(self._constraints.callables))]
+
+    def _slack(self, number: int, x: Tensor) -> Tensor:
+        """Return by how much a point (d,) is within a constraint, 0-dim."""
+        return -self.excess(x)[..., number]
+
     @t_batch_mode_transform()
     @average_over_ensemble_models  # pyright: ignore[reportArgumentType]  (it declares self as the base class)
     def forward(self, X: Tensor) -> Tensor:
@@ -94,12 +162,26 @@ class KernelUCB(AcquisitionFunction):
 
     def _score(self, x: Tensor) -> Tensor:
         """Return the upper confidence bounds at single points x (..., 1, d), (...,)."""
-        mean, variance = _marginals(self.model, x, self.posterior_transform)
+        posterior = cast(GPyTorchPosterior, self.model.posterior(x))
+        mean, variance = self._objective(posterior, x)
         if self._hallucinated is not None:
             if has_changed(self.model, self._hallucinated[1]):
                 self._hallucinate()
-            _, variance = _marginals(self._hallucinated[0], x, self.posterior_transform)
-        return self.score(mean if self.maximize else -mean, variance, self.beta.to(x))
+            _, variance = self._objective(self._hallucinated[0].posterior(x), x)
+        bound = self.score(mean, variance, self.beta.to(x))
+        if self._constraints is None:
+            return bound
+        if has_changed(self.model, self._scales[1]):
+            self._measure()
+        excess = self._constraints.excess(posterior.mean.squeeze(-2), posterior.variance.squeeze(-2))
+        return self._scales[0].within(bound, excess)
+
+    def _objective(self, posterior: Any, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return means and variances of what is maximised at single points x (..., 1, d), both (...,)."""
+        if self.posterior_transform is not None:
+            posterior = self.posterior_transform(posterior, x)
+        mean = posterior.mean.squeeze(-1).squeeze(-1)
+        return mean if self.maximize else -mean, posterior.variance.squeeze(-1).squeeze(-1)
 
 
 @dataclass(frozen=True)
@@ -120,12 +202,6 @@ class UpperConfidenceRule(AcquisitionRule):
         return KernelUCB(model, beta, X_pending=X_pending)
 
 
-def _marginals(model: Model, x: Tensor, transform: PosteriorTransform | None) -> tuple[Tensor, Tensor]:
-    """Return the posterior means and variances of single points x (..., 1, d), both (...,)."""
-    posterior = cast(GPyTorchPosterior, model.posterior(x, posterior_transform=transform))
-    return posterior.mean.squeeze(-1).squeeze(-1), posterior.variance.squeeze(-1).squeeze(-1)
-
-
 @acqf_input_constructor(KernelUCB)
 def construct_inputs_kernel_ucb(
     model: Model,
@@ -133,6 +209,9 @@ def construct_inputs_kernel_ucb(
     posterior_transform: PosteriorTransform | None = None,
     X_pending: Tensor | None = None,
     maximize: bool = True,
+    constraints: Sequence[Callable[[Tensor], Tensor]] | None = None,
+    constraint_mode: Mode = "safe",
+    constraint_beta: float | Width | None = None,
 ) -> dict[str, Any]:
     """Return the arguments of ``KernelUCB`` for BoTorch's and Ax's generic construction.
 
@@ -142,6 +221,9 @@ def construct_inputs_kernel_ucb(
         posterior_transform: as in BoTorch; Ax minimises through it.
         X_pending: pending points.
         maximize: as in ``KernelUCB``.
+        constraints: as in ``KernelUCB``; Ax makes them of its outcome constraints.
+        constraint_mode: as in ``KernelUCB``.
+        constraint_beta: as in ``KernelUCB``.
 
     Raises:
         InputError: if there is no beta.
@@ -157,4 +239,7 @@ def construct_inputs_kernel_ucb(
         "posterior_transform": posterior_transform,
         "X_pending": X_pending,
         "maximize": maximize,
+        "constraints": constraints,
+        "constraint_mode": constraint_mode,
+        "constraint_beta": constraint_beta,
     }

@@ -2,20 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, cast, get_args
+from typing import Any, ClassVar, cast
 
 from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.confidence import ConstantWidth, Width
+from torch_kbandits.confidence.modes import DEFAULT_BETA, Mode
 from torch_kbandits.errors import InputError
 from torch_kbandits.outcomes.outcome import Outcome
-
-#: What is played: what is surely within the limit, or what may be.
-Mode = Literal["safe", "optimistic"]
-
-#: β where nobody says it: a safe play is to be wrong about once in a thousand, a hopeful one may be.
-_DEFAULT = {"safe": 3.0, "optimistic": 2.0}
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,8 +64,8 @@ class Limit:
         if not isinstance(self.outcome, (str, Outcome)) or not self.name:
             raise InputError(f"outcome must be a name or an Outcome, got {checks.describe(self.outcome)}.")
         checks.keep(self, value=checks.finite_number)
-        checks.one_of("mode", self.mode, get_args(Mode))
-        beta = _DEFAULT[self.mode] if self.beta is None else self.beta
+        checks.one_of("mode", self.mode, DEFAULT_BETA)
+        beta = DEFAULT_BETA[self.mode] if self.beta is None else self.beta
         object.__setattr__(self, "beta", beta if isinstance(beta, Width) else ConstantWidth(beta))
         if self.safe_seed is not None and self.mode != "safe":
             raise InputError('safe_seed is what "safe" starts from: leave it out with mode="optimistic".')

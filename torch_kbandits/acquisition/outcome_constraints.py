@@ -1,0 +1,209 @@
+"""Constraints on the outcomes of a model, kept by bounds of its posterior while an acquisition function is climbed."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, Self, cast
+
+import torch
+from botorch.acquisition.objective import PosteriorTransform, ScalarizedPosteriorTransform
+from botorch.exceptions.errors import UnsupportedError
+from botorch.models import ModelListGP
+from botorch.models.gpytorch import BatchedMultiOutputGPyTorchModel
+from botorch.models.model import Model
+from botorch.posteriors import GPyTorchPosterior
+from gpytorch.distributions import MultitaskMultivariateNormal
+from gpytorch.models import ExactGP
+from gpytorch.settings import prior_mode
+from torch import Tensor
+
+from torch_kbandits import checks
+from torch_kbandits.confidence import Width
+from torch_kbandits.confidence.base import multiplier
+from torch_kbandits.confidence.modes import Mode
+from torch_kbandits.errors import InputError
+
+#: The most outputs of a model: a constraint is evaluated at 2ᵐ corners.
+MOST_OUTPUTS = 8
+
+#: Within this share of a prior deviation of a limit the barrier begins.
+_NEAR = 0.1
+
+#: The barrier is this share of a prior deviation of what is maximised, for each factor e that the limit is nearer.
+_STEEPNESS = 3e-3
+
+#: What is beyond a limit scores so many prior deviations below all that was seen.
+_BELOW = 3.0
+
+
+@dataclass(frozen=True, eq=False)
+class OutcomeConstraints:
+    """Callables on the outcomes of a model, negative where they are kept, as BoTorch has them.
+
+    What is compared with the limit is a callable's largest value over all outcomes μ_j ± β_j σ_j of a point ("safe"),
+    or its least ("optimistic"). That is exact for callables that are linear, or monotone, in each outcome: they take
+    both at corners.
+
+    Attributes:
+        callables: each takes outcomes (..., q, m) to (..., q), as those of BoTorch's Monte-Carlo acquisition functions.
+        is_safe: whether the worse bound is to be within the limit, or the better.
+        beta: the multiplier of the deviation of each outcome, (m,).
+    """
+
+    callables: Sequence[Callable[[Tensor], Tensor]]
+    is_safe: bool
+    beta: Tensor
+
+    @classmethod
+    def of(
+        cls, model: Model, constraints: Sequence[Callable[[Tensor], Tensor]], mode: Mode, beta: float | Width
+    ) -> Self:
+        """Return the constraints on the outcomes of a model.
+
+        Raises:
+            InputError: if one is no callable.
+            UnsupportedError: if the model has more outputs than ``MOST_OUTPUTS``.
+        """
+        for each in constraints:
+            if not callable(each):
+                raise InputError(
+                    "constraints must be callables on outcomes (..., q, m), negative where they are kept, such as "
+                    f"lambda Z: Z[..., 1] - 80.0; got {checks.describe(each)}."
+                )
+        if model.num_outputs > MOST_OUTPUTS:
+            raise UnsupportedError(
+                f"Constraints are evaluated at all corners of the outcomes, and the model has {model.num_outputs} "
+                f"outputs, more than {MOST_OUTPUTS}: leave out those not needed, as model.subset_output does."
+            )
+        parts = list(model.models) if isinstance(model, ModelListGP) else [model]
+        each = [multiplier(beta, part).expand(cast(Model, part).num_outputs) for part in parts]
+        return cls(tuple(constraints), mode == "safe", torch.cat(each))
+
+    def excess(
+        self, mean: Tensor, variance: Tensor, *, surely: bool | None = None, beta: Tensor | None = None
+    ) -> Tensor:
+        """Return by how much outcomes of means and variances (..., m) are beyond the limits, (..., k); <= 0 is within.
+
+        Args:
+            mean: posterior means.
+            variance: posterior variances.
+            surely: whether by the worse bounds, or by the better; as the mode has it unless given.
+            beta: multipliers (m,) in place of the own ones.
+        """
+        surely = self.is_safe if surely is None else surely
+        # A deviation of 0 would have no gradient.
+        deviation = variance.clamp_min(torch.finfo(variance.dtype).tiny).sqrt()
+        width = (self.beta if beta is None else beta).to(mean) * deviation
+        signs = mean.new_tensor(list(product((-1.0, 1.0), repeat=mean.shape[-1])))
+        signs = signs.reshape(len(signs), *[1] * (mean.dim() - 1), -1)
+        corners = (mean + signs * width).unsqueeze(-2)  # (2^m, ..., q = 1, m)
+        values = []
+        for each in self.callables:
+            found = each(corners)
+            if found.shape != corners.shape[:-1]:
+                raise InputError(
+                    f"A constraint must take outcomes of shape (..., q, m) to (..., q): of {tuple(corners.shape)} it "
+                    f"made {tuple(found.shape)}."
+                )
+            values.append(found.squeeze(-1).amax(0) if surely else found.squeeze(-1).amin(0))
+        return torch.stack(values, -1)
+
+
+@dataclass(frozen=True, eq=False)
+class Scales:
+    """What is large and what is small to a model, so that a barrier needs no numbers of the user.
+
+    Attributes:
+        unit: the largest prior deviation of what is maximised at a point observed, 0-dim.
+        floor: a value that nothing within the limits is expected to score below, 0-dim.
+        of_excess: prior deviations of what the constraints bound, (k,).
+    """
+
+    unit: Tensor
+    floor: Tensor
+    of_excess: Tensor
+
+    @classmethod
+    def of(
+        cls,
+        model: Model,
+        constraints: OutcomeConstraints,
+        score: Callable[[Any, Tensor], tuple[Tensor, Tensor]],
+    ) -> Self:
+        """Return the scales of a model.
+
+        Args:
+            model: with the points it was told.
+            constraints: on its outcomes.
+            score: takes a posterior and its points to means and variances of what is maximised.
+
+        Cost: that of the posterior at all points observed.
+        """
+        X = _observed(model)
+        with torch.no_grad():
+            mean, _ = score(model.posterior(X), X)
+            prior = _prior(model, X)
+            prior_mean, prior_variance = score(prior, X)
+            marginals = prior.mean.squeeze(-2), prior.variance.squeeze(-2)
+            ones = torch.ones_like(constraints.beta)
+            worse, better = (constraints.excess(*marginals, surely=surely, beta=ones) for surely in (True, False))
+        unit = _or_one(prior_variance.clamp_min(0.0).sqrt().max())
+        half = (worse - better).flatten(0, -2).amax(0) / 2.0
+        return cls(unit, torch.minimum(mean.min(), prior_mean.min()) - _BELOW * unit, _or_one(half))
+
+    def within(self, bound: Tensor, excess: Tensor) -> Tensor:
+        """Return a bound (...,) where the excess (..., k) keeps the constraints, and what leads there elsewhere.
+
+        Beyond a limit the value is below the floor, and falls with the excess. Near a limit a logarithmic barrier is
+        added, without which a search by gradients would end wherever it meets the limit. It is 0 where all limits are
+        kept by a tenth of a prior deviation; the maximiser loses about 0.003 prior deviations for each limit it is at.
+        """
+        share = excess / self.of_excess.to(excess)
+        near = (-share / _NEAR).clamp(torch.finfo(share.dtype).eps, 1.0)
+        inside = bound + _STEEPNESS * self.unit.to(bound) * near.log().sum(-1)
+        outside = self.floor.to(bound) - self.unit.to(bound) * share.clamp_min(0.0).sum(-1)
+        return torch.where((excess <= 0.0).all(-1), inside, outside)
+
+
+def scored_part(model: Model, transform: PosteriorTransform | None) -> Model:
+    """Return the model of the one output that a transform picks from a list of models; else the model itself."""
+    if isinstance(model, ModelListGP) and isinstance(transform, ScalarizedPosteriorTransform):
+        weighed = cast(Tensor, transform.weights).nonzero().flatten().tolist()
+        if len(weighed) == 1 and len(model.models) == model.num_outputs:
+            return cast(Model, model.models[weighed[0]])
+    return model
+
+
+def _observed(model: Model) -> Tensor:
+    """Return the points that the parts of a model were told, (n, ..., 1, d), n >= 1: if there are none, one of any."""
+    told = []
+    for part in model.modules():
+        if isinstance(part, ExactGP) and part.train_inputs is not None:
+            is_moved = bool(getattr(part, "_has_transformed_inputs", False))
+            X = cast(Any, part)._original_train_inputs if is_moved else cast(Tensor, part.train_inputs[0])
+            told.append(X[(0,) * (X.dim() - 2)])
+    if not told:
+        raise UnsupportedError(
+            f"Constraints need a model that has the points it was told, such as NystromGP, OnlineGP, SingleTaskGP or a "
+            f"ModelListGP of them, got {type(model).__name__}."
+        )
+    X = torch.cat(told).unique(dim=0)
+    X = X if len(X) else X.new_full((1, X.shape[-1]), 0.5)
+    return X.reshape(len(X), *[1] * len(model.batch_shape), 1, X.shape[-1])
+
+
+def _prior(model: Model, X: Tensor) -> Any:
+    """Return the posterior at points (n, ..., 1, d) if nothing had been observed."""
+    with prior_mode():
+        if not isinstance(model, BatchedMultiOutputGPyTorchModel) or model.num_outputs == 1:
+            return model.posterior(X)
+        # GPyTorch's prior forgets that there are several outputs where kernel and mean are common to all.
+        shape = [*X.shape[:-2], model.num_outputs, *X.shape[-2:]]
+        prior = cast(Any, model)(model.transform_inputs(X).unsqueeze(-3).expand(shape))
+        posterior = GPyTorchPosterior(MultitaskMultivariateNormal.from_batch_mvn(prior))
+        transform = getattr(model, "outcome_transform", None)
+        return posterior if transform is None else transform.untransform_posterior(posterior, X=X)
+
+
+def _or_one(scale: Tensor) -> Tensor:
+    return torch.where(scale > 0.0, scale, 1.0)
