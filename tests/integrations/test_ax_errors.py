@@ -28,7 +28,6 @@ ORDERED = ChoiceParameterConfig(name="size", values=[1, 2, 3, 7], parameter_type
     [
         (BRANIN, {"objective": "y1, y2"}, r"One metric can be optimised, and the objective has \['y1', 'y2'\]"),
         (BRANIN, {"objective": "y1 + 2*y2"}, "One metric can be optimised"),
-        (BRANIN, {"outcomes": ["y2 >= 0.3"]}, "Outcome constraints are not supported yet"),
         (
             [*UNIT, ORDERED],
             {"constraints": ["x + size <= 1"]},
@@ -41,7 +40,7 @@ ORDERED = ChoiceParameterConfig(name="size", values=[1, 2, 3, 7], parameter_type
             "'twice' is a DerivedParameter",
         ),
     ],
-    ids=["several objectives", "scalarised", "outcome constraint", "constraint on a choice", "hierarchical", "derived"],
+    ids=["several objectives", "scalarised", "constraint on a choice", "hierarchical", "derived"],
 )
 def test_experiments_are_refused_before_the_first_trial(parameters, settings, message):
     client = client_of(parameters, **settings)

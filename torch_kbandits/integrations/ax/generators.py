@@ -2,9 +2,9 @@
 
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import wraps
-from typing import Any
+from typing import Any, cast
 
 import torch
 from ax.adapter.base import Adapter, GenResults
@@ -46,6 +46,28 @@ def _checked(init: Any) -> Any:
         init(self, experiment=experiment, **kwargs)
 
     return checked
+
+
+def _with_priors_of_the_objective(init: Any) -> Any:
+    """Give what is known beforehand to the model of the objective alone; those of other metrics fit their own."""
+
+    @wraps(init)
+    def known(self: Adapter, *, experiment: Experiment, generator: BoTorchGenerator, **kwargs: Any) -> None:
+        spec = generator.surrogate_spec
+        if spec is not None:
+            (config,) = spec.model_configs
+            settings = config.model_options["settings"].without_priors()
+            fitted = replace(config, model_options={**config.model_options, "settings": settings})
+            goal = cast(OptimizationConfig, experiment.optimization_config)
+            others = {metric.signature for metric in experiment.metrics.values()} - set(
+                goal.objective.metric_signatures
+            )
+            generator.surrogate_spec = replace(
+                spec, metric_to_model_configs={name: [fitted] for name in sorted(others)}
+            )
+        init(self, experiment=experiment, generator=generator, **kwargs)
+
+    return known
 
 
 class InitialAdapter(RandomAdapter):
@@ -101,7 +123,7 @@ class InitialAdapter(RandomAdapter):
 class BanditAdapter(TorchAdapter):
     """Ax's adapter of BoTorch, with a seed for each trial, and a pool if there is one."""
 
-    __init__ = _checked(TorchAdapter.__init__)
+    __init__ = _checked(_with_priors_of_the_objective(TorchAdapter.__init__))
 
     _rows: "_EncodedPool | None" = None
 

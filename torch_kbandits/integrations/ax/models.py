@@ -1,8 +1,8 @@
 """The models of this package as Ax builds them: from data with trial indices, and from one value with all settings."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, cast
+from dataclasses import dataclass, replace
+from typing import Any, Self, cast
 
 import torch
 from botorch.exceptions.errors import UnsupportedError
@@ -52,6 +52,10 @@ class ModelSettings:
     kernel: Kernel | None = None
     regularization: float | None = None
     prior_mean: float | None = None
+
+    def without_priors(self) -> Self:
+        """Return them for another outcome, of which nothing is known beforehand."""
+        return replace(self, kernel=None, regularization=None, prior_mean=None)
 
     @property
     def growth(self) -> Growth | None:

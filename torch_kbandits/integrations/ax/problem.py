@@ -38,7 +38,7 @@ def check_objective(experiment: Experiment) -> None:
     """Refuse goals other than one metric, to be maximised or minimised.
 
     Raises:
-        InputError: if there are several objectives, a sum of metrics, or outcome constraints.
+        InputError: if there are several objectives, or a sum of metrics.
     """
     goal = experiment.optimization_config
     if goal is None:
@@ -47,11 +47,6 @@ def check_objective(experiment: Experiment) -> None:
         raise InputError(
             f"One metric can be optimised, and the objective has {list(goal.objective.metric_names)}. Report a score "
             'of your own as the metric, and configure_optimization(objective="score").'
-        )
-    if goal.all_constraints:
-        raise InputError(
-            f"Outcome constraints are not supported yet: {goal.all_constraints}. Leave them out, or report a score "
-            "that falls where they are broken."
         )
 
 

@@ -15,7 +15,9 @@ from torch_kbandits.integrations.ax.strategy import BANDIT_NODE
 def recommend(client: Client, fixed_parameters: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return the parameterization of the best posterior mean; no trial is made, and later trials stay what they were.
 
-    Unlike ``client.get_best_parameterization`` it may never have been tried, and it may be asked for in a context.
+    Unlike ``client.get_best_parameterization`` it may never have been tried, and it may be asked for in a context. It
+    keeps outcome constraints by the posterior means, and surely where the strategy's are "safe"; if no point does it is
+    the one least beyond them.
 
     Args:
         client: with a strategy of ``kernel_bandit_strategy``.
@@ -33,9 +35,12 @@ def recommend(client: Client, fixed_parameters: Mapping[str, Any] | None = None)
     spec = strategy.nodes_by_name[BANDIT_NODE].generator_spec
     spec.fit(experiment=experiment)
     options = spec.generator_gen_kwargs["model_gen_options"]
+    plain = {"beta": ConstantWidth(0.0)}
+    if spec.generator_kwargs["botorch_acqf_options"].get("constraint_mode") == "optimistic":
+        plain["constraint_beta"] = ConstantWidth(0.0)
     run = spec.gen(
         n=1,
         fixed_features=ObservationFeatures(parameters=dict(fixed_parameters or {})),
-        model_gen_options={**options, Keys.ACQF_KWARGS.value: {"beta": ConstantWidth(0.0)}},
+        model_gen_options={**options, Keys.ACQF_KWARGS.value: plain},
     )
     return dict(run.arms[0].parameters)

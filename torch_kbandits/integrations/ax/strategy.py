@@ -17,6 +17,7 @@ from gpytorch.kernels import Kernel
 from torch_kbandits import checks
 from torch_kbandits.acquisition import KernelUCB
 from torch_kbandits.confidence import ConstantWidth, Width
+from torch_kbandits.confidence.modes import DEFAULT_BETA, Mode
 from torch_kbandits.dictionaries import DictionaryRule
 from torch_kbandits.errors import InputError
 from torch_kbandits.integrations.ax.acquisition import KernelBanditAcquisition
@@ -50,6 +51,8 @@ def kernel_bandit_strategy(
     candidates: "pd.DataFrame | None" = None,
     initialization_trials: int = 5,
     transform_outcomes: bool = False,
+    constraint_mode: Mode = "optimistic",
+    constraint_beta: float | Width | None = None,
 ) -> GenerationStrategy:
     """Return a strategy for ``client.set_generation_strategy``: kernelized upper confidence bounds in Ax.
 
@@ -76,6 +79,12 @@ def kernel_bandit_strategy(
             It also waits for the first outcome.
         transform_outcomes: whether Ax winsorises, bilogs and standardises outcomes in every round, as it does for its
             own models. Then nothing that is given in units of the outcome keeps its meaning.
+        constraint_mode: which trials the outcome constraints of the experiment allow once there is a model:
+            "optimistic", those that may keep them, or "safe", those that surely do. The first trials know of none: to
+            be safe attach at least ``initialization_trials`` that are. ``kernel``, ``regularization`` and
+            ``prior_mean`` are those of the objective; of the other metrics they are fitted.
+        constraint_beta: for the constraints a multiplier of the standard deviation or a ``Width``; unless given 2 for
+            "optimistic" and 3 for "safe".
 
     Raises:
         InputError: if an argument does not fit. When trials are asked for: if the experiment has parameters,
@@ -108,6 +117,9 @@ def kernel_bandit_strategy(
         prior_mean = checks.finite_number("prior_mean", prior_mean)
     initialization_trials = checks.positive_integer("initialization_trials", initialization_trials)
     width = beta if isinstance(beta, Width) else ConstantWidth(beta)
+    checks.one_of("constraint_mode", constraint_mode, DEFAULT_BETA)
+    limiting = DEFAULT_BETA[constraint_mode] if constraint_beta is None else constraint_beta
+    limiting = limiting if isinstance(limiting, Width) else ConstantWidth(limiting)
     settings = ModelSettings(
         seed=seed,
         dictionary=dictionary,
@@ -133,7 +145,7 @@ def kernel_bandit_strategy(
         "surrogate_spec": SurrogateSpec(model_configs=[config], allow_batched_models=False),
         "acquisition_class": KernelBanditAcquisition,
         "botorch_acqf_class": KernelUCB,
-        "botorch_acqf_options": {"beta": width},
+        "botorch_acqf_options": {"beta": width, "constraint_mode": constraint_mode, "constraint_beta": limiting},
         "transforms": [*TRANSFORMS, *(kind for kind in Y_trans if transform_outcomes and kind not in TRANSFORMS)],
     }
     return GenerationStrategy(
