@@ -41,7 +41,9 @@ def play(client, measure, rounds):
     return tried
 
 
-@pytest.mark.parametrize("words", [{}, {"candidates": GRID}], ids=["range", "pool"])
+@pytest.mark.parametrize(
+    "words", [pytest.param({}, marks=pytest.mark.slow, id="range"), pytest.param({"candidates": GRID}, id="pool")]
+)
 @pytest.mark.parametrize("model", ["exact", "nystrom"])
 @pytest.mark.one_in(2)
 def test_trials_come_to_the_limit_and_the_recommendation_keeps_it(model, words):
@@ -63,6 +65,7 @@ def test_safe_trials_never_break_the_limit():
     assert recommend(client)["x"] <= 0.5
 
 
+@pytest.mark.slow
 def test_constraints_of_either_sign_are_kept_while_minimising():
     client = client_of(UNIT, "-score", outcomes=["heat >= 66", "heat <= 90"], candidates=GRID, **KNOWN)
     tried = play(client, heat, 8)
@@ -80,6 +83,7 @@ def test_what_is_known_beforehand_is_of_the_objective_alone():
     assert limited.mean_module.constant.item() > 40.0
 
 
+@pytest.mark.slow
 def test_relative_constraints_are_of_the_baseline_as_in_ax():
     client = Client()
     client.configure_experiment(UNIT)
@@ -91,6 +95,7 @@ def test_relative_constraints_are_of_the_baseline_as_in_ax():
     assert recommend(client)["x"] == pytest.approx(0.487, abs=0.02)
 
 
+@pytest.mark.slow
 def test_a_saved_experiment_goes_on_as_it_would_have(tmp_path):
     client = client_of(
         UNIT, outcomes=["heat <= 75"], constraint_mode="safe", constraint_beta=2.5, candidates=GRID, **KNOWN
@@ -123,7 +128,7 @@ def best_within(tried):
 
 @pytest.mark.slow
 def test_constrained_branin_beside_the_strategy_of_ax():
-    """Over three seeds both come within 1 of 0.398 in 20 trials, and we are no worse by more than that."""
+    """The median of three seeds comes within 1 of 0.398 in 20 trials, and within 1 of what Ax finds."""
     ours, theirs = [], []
     for seed in range(3):
         clients = [client_of(BRANIN, "-branin", outcomes=["distance <= 50"], seed=seed), Client(random_seed=seed)]

@@ -148,16 +148,16 @@ def test_the_largest_value_is_within_and_nearly_the_best_there(kind, mode, names
 @pytest.mark.parametrize("kind", ["online", "nystrom", "single"])
 def test_a_search_by_gradients_ends_within_and_finds_the_best(kind, mode):
     names = ["at most", "at least"]
-    beyond, value = excess(kind, names, GRID, mode, 1.0), bound(kind, GRID)
+    beyond, value = excess(kind, names, GRID, mode, 0.5), bound(kind, GRID)
     best = value[(beyond <= 0.0).all(-1)].max()
-    if (kind, mode) != ("nystrom", "optimistic"):
-        assert value.max() > best + 0.05  # a limit is in the way
+    assert value.max() > best + 0.05  # a limit is in the way
     torch.manual_seed(0)
-    x, _ = optimize_acqf(made(kind, names, mode), BOUNDS, q=1, num_restarts=4, raw_samples=64)
-    assert excess(kind, names, x, mode, 1.0).max() < 0.0
+    x, _ = optimize_acqf(made(kind, names, mode, 0.5), BOUNDS, q=1, num_restarts=4, raw_samples=64)
+    assert excess(kind, names, x, mode, 0.5).max() < 0.0
     assert bound(kind, x)[0] > best - 0.01
 
 
+@pytest.mark.slow
 def test_from_beyond_a_limit_a_search_comes_back():
     acquisition = made("online")
     with torch.no_grad():
