@@ -116,7 +116,7 @@ def test_pruned_trials_are_between_the_worst_and_the_median():
     assert told(prunes(study_with(quick(pruned="ignore"))))[1] == [1.0, 2.0, 6.0]
 
 
-def test_failed_trials_are_ignored_or_the_worst_so_far():
+def test_failed_trials_are_learned_as_failures_or_ignored():
     def fails(study):
         add(study, 0.1, state=TrialState.FAIL)
         add(study, 0.2, 3.0)
@@ -124,12 +124,12 @@ def test_failed_trials_are_ignored_or_the_worst_so_far():
         add(study, 0.4, 1.0)
         return study
 
-    assert told(fails(study_with(quick())))[1] == [3.0, 1.0]
-    assert told(fails(study_with(quick(failed="worst"))))[1] == [3.0, 3.0, 1.0]
+    assert told(fails(study_with(quick(failed="ignore"))))[1] == [3.0, 1.0]
+    assert [None if math.isnan(y) else y for y in told(fails(study_with(quick())))[1]] == [None, 3.0, None, 1.0]
 
 
 @pytest.mark.one_in(2)
-@pytest.mark.parametrize("words", [{}, {"failed": "worst"}], ids=["ignore", "worst"])
+@pytest.mark.parametrize("words", [{}, {"failed": "ignore"}], ids=["learn", "ignore"])
 def test_what_fails_is_not_suggested_again_and_again(words):
     """Where evaluations fail as often as not, no two suggestions are equal and the good half is found."""
     study = study_with(quick(**words))
@@ -219,7 +219,7 @@ def test_a_study_goes_on_with_a_new_sampler_as_it_would_have_with_the_old():
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "words",
-    [{}, {"failed": "worst", "memory": SlidingWindow(12)}, {"memory": SlidingWindow(3600.0), "clock": "dates"}],
+    [{}, {"failed": "ignore", "memory": SlidingWindow(12)}, {"memory": SlidingWindow(3600.0), "clock": "dates"}],
     ids=["all", "window", "dates"],
 )
 def test_an_old_study_is_read_with_one_fit_as_by_one_who_followed_it(words, monkeypatch):
@@ -242,7 +242,7 @@ def test_an_old_study_is_read_with_one_fit_as_by_one_who_followed_it(words, monk
     study.add_trials(old)
     assert next_parameters(study, peak) == last.params
     assert len(fits) == 1
-    assert belief_of(study).bandit.num_told == (13 if "failed" in words else 12)
+    assert belief_of(study).bandit.num_told == (12 if "failed" in words else 13)
 
 
 def test_seeds_matter_and_none_is_random():
@@ -628,7 +628,7 @@ def test_ranges_that_cannot_be_searched_are_named(distribution, words):
         ({"clock": "seconds"}, '"trials" or "dates"'),
         ({"clock": "dates"}, "give memory="),
         ({"pruned": "drop"}, '"learn" or "ignore"'),
-        ({"failed": True}, '"ignore" or "worst"'),
+        ({"failed": True}, '"learn" or "ignore"'),
         ({"n_startup_trials": 1}, "n_startup_trials must be at least 2"),
         ({"kernel": "rbf"}, "kernel must be"),
         ({"independent_sampler": "tpe"}, "a sampler of Optuna"),

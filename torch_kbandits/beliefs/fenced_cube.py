@@ -123,7 +123,11 @@ class FencedCube:
         possible = self.cube.allows(points)
         near = self.cube.playable(points[possible])
         kept = possible.clone()
-        kept[possible] = self.keeps(near) & (near == points[possible]).all(-1)
+        if len(near) == int(possible.sum()):
+            kept[possible] = self.keeps(near)
+        else:  # of a cube that leaves some out, or takes all points to those of a list
+            same = (points[possible].unsqueeze(1) == near).all(-1).any(-1)
+            kept[possible] = same & self.keeps(points[possible])
         return kept
 
     def sample(self, n: int, generator: torch.Generator, *, first: int = 0) -> Tensor:

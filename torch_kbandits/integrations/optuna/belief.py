@@ -40,7 +40,7 @@ class Reading:
 
     sign: float
     pruned: Literal["learn", "ignore"]
-    failed: Literal["ignore", "worst"]
+    failed: Literal["learn", "ignore"]
     dates: bool
 
 
@@ -109,7 +109,8 @@ class StudyBelief:
         found = self._found(sorted(new, key=lambda trial: (trial.datetime_complete or datetime.min, trial.number)))
         if self.bandit.num_told or len(found) < 2:
             for each in found:
-                self.bandit.tell(each.point, each.reward, time=self._time(each.trial))
+                words: dict[str, Any] = {"failed": True} if each.failed else {"y": each.reward}
+                self.bandit.tell(each.point, time=self._time(each.trial), **words)
                 self._note([each])
         else:
             self.bandit.replay(self._history(found))
@@ -142,7 +143,10 @@ class StudyBelief:
     def recommend(self) -> int:
         """Return the number of the trial of the largest posterior mean, the first of those that are equal."""
         best = self.bandit.recommend(time=self._not_before_the_last(datetime.now()))
-        return self._numbers[self.bandit.candidates.actions(self.bandit.history.X).index(best)]
+        history = self.bandit.history
+        played, failed = self.bandit.candidates.actions(history.X), history.Y.isnan().tolist()
+        rows = zip(self._numbers, played, failed, strict=True)
+        return next(number for number, x, lost in rows if x == best and not lost)
 
     def _found(self, ended: Sequence[FrozenTrial]) -> list["_Found"]:
         """Return what there is to learn of trials, in the order in which they ended."""
@@ -195,7 +199,7 @@ class StudyBelief:
             return None
 
     def _reward(self, trial: FrozenTrial, completed: Sequence[float]) -> float | None:
-        """Return the reward of a finished trial, or None if it is not to be learned.
+        """Return the reward of a finished trial, NaN of one that failed, or None if it is not to be learned.
 
         Args:
             trial: that ended.
@@ -203,7 +207,7 @@ class StudyBelief:
         """
         worst = completed[0] if completed else None
         if trial.state == TrialState.FAIL:
-            return worst if self.reading.failed == "worst" else None
+            return math.nan if self.reading.failed == "learn" else None
         if trial.value is None or (trial.state == TrialState.PRUNED and self.reading.pruned == "ignore"):
             return None
         reward = self.reading.sign * trial.value
@@ -223,8 +227,13 @@ class StudyBelief:
 
 
 class _Found(NamedTuple):
-    """What there is to learn of a trial: its point (1, d), and its reward."""
+    """What there is to learn of a trial: its point (1, d), and its reward, NaN if it failed."""
 
     trial: FrozenTrial
     point: Tensor
     reward: float
+
+    @property
+    def failed(self) -> bool:
+        """Whether the trial failed."""
+        return math.isnan(self.reward)

@@ -37,7 +37,7 @@ _STARTED = (TrialState.RUNNING, TrialState.COMPLETE, TrialState.PRUNED, TrialSta
 
 Clock = Literal["trials", "dates"]
 Pruned = Literal["learn", "ignore"]
-Failed = Literal["ignore", "worst"]
+Failed = Literal["learn", "ignore"]
 
 
 class KernelBanditSampler(BaseSampler):
@@ -67,8 +67,9 @@ class KernelBanditSampler(BaseSampler):
             Later every eighth trial still does.
         pruned: "learn" pruned trials, at their last intermediate value, but no better than the median of the completed
             trials and no worse than the worst of them; or "ignore" them.
-        failed: "ignore" failed trials, as Optuna's samplers do; the latest only count as pending. Or "worst", to learn
-            them at the worst value so far, where it is the configuration that makes trials fail.
+        failed: "learn" from failed trials how likely configurations are to fail: none gets an invented value, those
+            that fail more likely than not are avoided, and what failed just now waits; see ``Bandit.tell``. Or "ignore"
+            them, as Optuna's samplers do; the latest only count as pending.
         independent_sampler: for parameters that are not chosen together.
         warn_independent_sampling: whether the first use of that is warned about, for each parameter, and that
             ``recommend`` compares only some of the trials.
@@ -93,7 +94,7 @@ class KernelBanditSampler(BaseSampler):
         clip: bool = True,
         n_startup_trials: int = 10,
         pruned: Pruned = "learn",
-        failed: Failed = "ignore",
+        failed: Failed = "learn",
         independent_sampler: BaseSampler | None = None,
         warn_independent_sampling: bool = True,
         seed: int | None = None,

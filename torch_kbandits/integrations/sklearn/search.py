@@ -31,8 +31,9 @@ class KernelBanditSearchCV(SequentialSearchCV):
     evenly, and so does every eighth one later. The others are chosen by a bandit whose prior is learned, ``batch_size``
     of them at a time, which learns their mean test scores; see ``LearnedPrior``. No configuration is evaluated twice.
 
-    A configuration one of whose fits failed is told a score as bad as any seen. Scores far below the others count as
-    less far below: what matters is which are good.
+    A configuration one of whose fits failed, or whose score is not finite, is told as a play that failed: it has no
+    score, and how likely others are to fail is learned. Scores far below the others count as less far below: what
+    matters is which are good.
 
     Args:
         estimator: what is tuned.
@@ -61,7 +62,7 @@ class KernelBanditSearchCV(SequentialSearchCV):
         verbose: how much scikit-learn prints, batch by batch.
         pre_dispatch: jobs that are dispatched at once.
         random_state: of the design and of the bandit.
-        error_score: the score of a fit that fails.
+        error_score: the score of a fit that fails. A number is told to the bandit as it is, NaN as a failure.
         return_train_score: whether to score on the training data as well.
 
     Attributes:
@@ -177,8 +178,8 @@ class KernelBanditSearchCV(SequentialSearchCV):
             scores = np.append(scores, evaluated.scores)
             done = len(scores) >= num_initial and bool(np.isfinite(scores).any())
             if bandit is not None and done:
-                told = bandit.history.Y.numpy()
-                bandit.tell(untried.tried[len(told) :], _rewards(scores, told))
+                new = scores[bandit.num_told :]
+                bandit.tell(untried.tried[bandit.num_told :], [*_rewards(new)], failed=~np.isfinite(new))
 
     def _identity(self, sizes: tuple[int, int, int], seed: int) -> dict[str, str]:
         """Return what must agree between a search and the one that goes on with it, by name."""
@@ -262,11 +263,6 @@ def _warn_of_other_choices(path: Any) -> None:
     )
 
 
-def _rewards(scores: np.ndarray, told: np.ndarray) -> np.ndarray:
-    """Return the rewards to tell of the scores, of which so many were told before.
-
-    Scores that are not finite count as the worst that was ever told.
-    """
-    new = scores[len(told) :]
-    usable = np.isfinite(new)
-    return np.where(usable, new, min([*told, *new[usable]]))
+def _rewards(scores: np.ndarray) -> np.ndarray:
+    """Return the rewards to tell of scores, NaN of those that are not finite."""
+    return np.where(np.isfinite(scores), scores, np.nan)
