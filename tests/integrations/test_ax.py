@@ -95,18 +95,21 @@ def test_trials_are_there_before_the_first_outcome():
     assert posterior_model(client).num_observations == 1
 
 
-def test_failed_trials_may_come_again_and_abandoned_ones_stay_pending():
+def test_failed_trials_wait_and_abandoned_ones_stay_pending():
     client = client_of(UNIT, **ON_GRID)
     play(client, lambda x: -((x - 0.3) ** 2), 1, parallel=3)
     (first,) = client.get_next_trials(1)
     failed = client._experiment.trials[first].arm.parameters["x"]
     client.mark_trial_failed(first)
     (second,) = client.get_next_trials(1)
-    assert client._experiment.trials[second].arm.parameters["x"] == pytest.approx(failed)
-    client.mark_trial_abandoned(second)
-    (third,) = client.get_next_trials(1)
-    assert abs(client._experiment.trials[third].arm.parameters["x"] - failed) > 1e-3
-    assert client._experiment.trials[second].status == TrialStatus.ABANDONED
+    assert abs(client._experiment.trials[second].arm.parameters["x"] - failed) > 1e-3
+    client.mark_trial_failed(second)
+    (third,) = client.get_next_trials(1)  # the first has waited for one trial
+    assert client._experiment.trials[third].arm.parameters["x"] == pytest.approx(failed)
+    client.mark_trial_abandoned(third)
+    (fourth,) = client.get_next_trials(1)
+    assert abs(client._experiment.trials[fourth].arm.parameters["x"] - failed) > 1e-3
+    assert client._experiment.trials[third].status == TrialStatus.ABANDONED
     assert posterior_model(client).num_observations == 3
 
 

@@ -25,6 +25,7 @@ from ax.utils.common.random import with_rng_seed
 from torch import Tensor
 
 from torch_kbandits.errors import InputError
+from torch_kbandits.integrations.ax.failed import with_failed
 from torch_kbandits.integrations.ax.pool import CandidatePool, ExactRows
 from torch_kbandits.integrations.ax.precision import AsSaved
 from torch_kbandits.integrations.ax.problem import check_fixed, check_objective, check_space
@@ -141,6 +142,7 @@ class BanditAdapter(TorchAdapter):
         options = dict(model_gen_options or {})
         asked = dict(options.get(Keys.AX_ACQUISITION_KWARGS, {}))
         pool = asked.pop("pool", None)
+        pending_observations = with_failed(pending_observations, self._experiment)
         trial, waiting = len(self._experiment.trials), len(_pending(pending_observations))
         seed = seed_for(asked.pop("seed"), trial, f"search {waiting}") % 2**32  # NumPy takes no more
         if pool is not None:
