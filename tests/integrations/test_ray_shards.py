@@ -706,3 +706,22 @@ def test_sizes_of_shards_differ_by_one_at_most():
             shards = split(num_arms, num_shards)
             assert [row for rows in shards for row in rows] == list(range(num_arms))
             assert {len(rows) for rows in shards} <= {num_arms // num_shards, -(-num_arms // num_shards)}
+
+
+@pytest.mark.parametrize("name", ["bkb", "gp-ts", "random"])
+def test_arms_that_failed_are_left(name):
+    arms = some_arms(30)
+    bandit = make(sharded(arms, 3), name)
+    asked, fails = [], False
+    for number in range(20):
+        x = bandit.ask()
+        assert not fails or difference(x, asked[-1]) > 0.0
+        fails = number == 0 or bool(x[0, 0] > 0.5)
+        bandit.tell(x, **({"failed": True} if fails else {"y": float(x.sum())}))
+        asked.append(x)
+    lost = torch.cat([x for x in asked if x[0, 0] > 0.5])
+    assert len(lost) == len(lost.unique(dim=0))
+    assert float(bandit.failure_probability(lost).min()) >= 0.5
+    loaded = make(sharded(arms, 2), name)
+    loaded.load_state_dict(bandit.state_dict())
+    assert torch.equal(loaded.ask(), bandit.ask())

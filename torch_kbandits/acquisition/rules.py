@@ -104,6 +104,7 @@ class Domain:
         blocks: reads arms that are not in memory part by part, (k, d) each, in order.
         cube: points of the unit cube some of which may be played; in a context they come after it.
         allowed: the rows (k,) of the arms that limits on outcomes leave, ascending; None for all.
+        avoided: points (k, d) that are not to be chosen while others are left, where nobody has all arms; else None.
     """
 
     arms: Tensor | None = None
@@ -116,6 +117,7 @@ class Domain:
     blocks: Callable[[], Iterable[Tensor]] | None = None
     cube: Cube | None = None
     allowed: Tensor | None = None
+    avoided: Tensor | None = None
 
     @property
     def fixed_features(self) -> dict[int, float] | None:

@@ -20,7 +20,7 @@ from torch_kbandits.bandit.batches import BatchPosterior, BatchRule, RepeatingRu
 from torch_kbandits.bandit.state import describe_kernel, describe_value
 from torch_kbandits.beliefs import Belief, EnsembleBelief, Lookahead, StagedBelief, Terms, belief_over
 from torch_kbandits.beliefs.table import wave_prior
-from torch_kbandits.candidates import Candidates
+from torch_kbandits.candidates import Candidates, ContextualActions
 from torch_kbandits.candidates.sources import ArmSource
 from torch_kbandits.candidates.timed import timed, untimed
 from torch_kbandits.confidence import ConstantWidth, Guarantee, TheoremWidth, Width
@@ -407,8 +407,15 @@ class Pieces:
         return points[:, 1:] if is_spatial else points
 
     def plain_belief(self, hypothesis: Hypothesis) -> Belief:
-        """Return a belief of one posterior before anything is learned, whatever chooses by that of rewards."""
-        return self._belief_under(hypothesis)
+        """Return a belief of one posterior before anything is learned, whatever chooses by that of rewards.
+
+        Of arms that no process has all of it knows those that are told.
+        """
+        if not self.candidates.is_split:
+            return self._belief_under(hypothesis)
+        example = self.candidates.example
+        actions = ContextualActions(action_dim=example.shape[-1], context_dim=0, dtype=example.dtype)
+        return belief_over(actions, self._terms(hypothesis))
 
     def belief(self, hypothesis: Hypothesis) -> Belief:
         """Return the belief before any reward, under the hypothesis that is in force."""
@@ -430,7 +437,10 @@ class Pieces:
 
     def _belief_under(self, hypothesis: Hypothesis) -> Belief:
         """Return the belief of one posterior before any reward."""
-        terms = Terms(
+        return belief_over(self.candidates, self._terms(hypothesis))
+
+    def _terms(self, hypothesis: Hypothesis) -> Terms:
+        return Terms(
             self._kernel_under(hypothesis.memory, hypothesis.kernel),
             hypothesis.regularization,
             self.seed,
@@ -440,7 +450,6 @@ class Pieces:
             mean=hypothesis.mean,
             full_at=None if self.dictionary is None else self.dictionary.full_at,
         )
-        return belief_over(self.candidates, terms)
 
     def _kernel_under(self, memory: Memory | None, kernel: Kernel) -> Kernel:
         """Return the prior covariance of points under a memory, given that of the function at one time."""

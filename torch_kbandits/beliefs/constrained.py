@@ -83,6 +83,9 @@ def fenced(domain: Domain, fence: Fence) -> tuple[Domain, Fence]:
     """
     if domain.arms is not None or domain.blocks is not None:
         return _fenced_arms(domain, fence)
+    if domain.cube is None and domain.bounds is None and fence.guard is not None and fence.limits is None:
+        # Nobody has all arms: of these only those that failed are known here.
+        return replace(domain, avoided=fence.guard.avoided()), fence
     context_dim = 0 if domain.context is None else len(domain.context)
     cube = BoxCube(cast(Tensor, domain.bounds)[:, context_dim:]) if domain.cube is None else domain.cube
     known = [each.known.actions for each in fence.watched if each.limit.is_safe]

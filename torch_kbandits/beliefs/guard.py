@@ -95,6 +95,12 @@ class Guard:
         within = torch.ones_like(found.has_chance) if within is None else within
         return replace(self.opened(found, within), seen=(domain, found))
 
+    def avoided(self) -> Tensor:
+        """Return the points (k, d) whose latest play failed and that are not kept; of points without contexts."""
+        known = [each.point for each in self.points.known.values()]
+        points = torch.stack(known) if known else self.belief.inducing_points[:0]
+        return points[~self.keeps(points)] if len(points) else points
+
     def prospects(self, X: Tensor) -> Prospects:
         """Return those of points (n, d)."""
         wait, has_chance = self._of_streaks(X)

@@ -33,6 +33,9 @@ class Candidates(ABC):
     #: Whether that set is not in memory, so that it is read part by part.
     is_stored: bool = False
 
+    #: Whether no process has all of that set.
+    is_split: bool = False
+
     #: Of each column of points without the time the number of its parameter, (d,), where one takes several; else None.
     groups: Sequence[int] | None = None
 

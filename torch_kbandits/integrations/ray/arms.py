@@ -43,6 +43,7 @@ class ShardedArms(LastingCandidates):
     """
 
     is_stored = True
+    is_split = True
 
     def __init__(
         self,

@@ -31,10 +31,14 @@ from torch_kbandits.integrations.ray.course import (
 from torch_kbandits.integrations.ray.questions import Best, KernelBound, Moments, Question, VarianceRatio, overall_best
 from torch_kbandits.integrations.ray.taking_back import taken_back
 from torch_kbandits.integrations.ray.workers import Workers
+from torch_kbandits.numerics.random import seed_for
 from torch_kbandits.observations.played import Plays
 
 #: So many steps are remembered one by one for shards that are behind; those further behind are started anew.
 _MOST_STEPS = 64
+
+#: So often an arm is drawn again that is to be avoided.
+_DRAWS = 100
 
 
 class ShardedTable(FeatureTable):
@@ -207,19 +211,32 @@ class ShardedLookahead(Lookahead):
                 and there are no waves of the kernel.
             ShardLostError: if a worker was lost and cannot be replaced.
         """
+        avoided = None if domain is None or domain.avoided is None or not len(domain.avoided) else domain.avoided
         row = rule.drawn_row(self._table.num_all_arms, seed)
         if row is not None:
-            return self._table.arm_of_all(row)
+            return self._drawn(rule, row, seed, avoided)
         if not (rule.grows_with_mean_and_variance or rule.scores_arms_apart):
             raise InputError(
                 f"{type(rule).__name__} needs all arms in one process: shards take rules whose score depends on what "
                 "is believed of the arm alone, as those of this package do. Give Arms instead, or say so of the rule: "
                 "scores_arms_apart = True."
             )
-        answers = self._table.asked_of_all(Best(rule, beta.numpy(), seed), self._added)
+        answers = self._table.asked_of_all(
+            Best(rule, beta.numpy(), seed, None if avoided is None else avoided.numpy()), self._added
+        )
         self.visited_share = sum(answer.visited for answer in answers) / self._table.num_all_arms
         self.best_score = partial(max, [float(answer.scores.max()) for answer in answers])
         return overall_best(answers, beta, self._table.kernel_bound())
+
+    def _drawn(self, rule: AcquisitionRule, row: int, seed: int, avoided: Tensor | None) -> Tensor:
+        """Return the arm (1, d) of a row that was drawn, or of one drawn instead if that is to be avoided."""
+        arm = self._table.arm_of_all(row)
+        for number in range(1, _DRAWS if avoided is not None else 1):
+            if not bool((avoided == arm).all(-1).any()):  # pyright: ignore[reportOptionalMemberAccess]
+                break
+            again = rule.drawn_row(self._table.num_all_arms, seed_for(seed, number, "drawn again"))
+            arm = self._table.arm_of_all(row if again is None else again)
+        return arm
 
     def offered(self, domain: Domain | None) -> _Gathered:
         """Return the posterior at all arms, which all shards send here."""

@@ -12,6 +12,7 @@ from torch_kbandits.acquisition import AcquisitionRule
 from torch_kbandits.integrations.ray.course import Array
 from torch_kbandits.integrations.ray.table import ShardLookahead
 from torch_kbandits.numerics.random import highest, tie_width
+from torch_kbandits.outcomes.streaks import among
 
 
 class Question(Protocol):
@@ -66,6 +67,10 @@ class LocalBest:
     visited: float
 
 
+#: Scores of arms that are avoided are so much lower: finite, since ties are told apart by the size of scores.
+_FAR_BELOW = 2.0**100
+
+
 @dataclass(frozen=True, eq=False)
 class Best:
     """Which arm does a rule choose?
@@ -74,17 +79,25 @@ class Best:
         rule: how to choose.
         beta: the multiplier of σ, 0-dim.
         seed: all randomness of the choice.
+        avoided: arms (k, d) that are not chosen while a shard has others; None for none.
     """
 
     rule: AcquisitionRule
     beta: Array
     seed: int
+    avoided: Array | None = None
 
     def asked_of(self, ahead: ShardLookahead) -> LocalBest:
         """Return a shard's best arm."""
         table = ahead.table
         beta = torch.from_numpy(np.array(self.beta)).to(table.tie_rank.device)
-        rows, scores = ahead.contenders(self.rule, beta, self.seed)
+        if self.avoided is None:
+            rows, scores = ahead.contenders(self.rule, beta, self.seed)
+        else:
+            rows, scores = None, self.rule.on_arms(ahead, beta, self.seed)
+            avoided = [*torch.from_numpy(self.avoided).to(scores.device)]
+            for start, block in ahead.arms.blocks():
+                scores[start : start + len(block)] -= among(block.to(scores.device), avoided) * _FAR_BELOW
         ranks = table.tie_rank if rows is None else table.tie_rank[rows]
         # Twice the width of ties leaves room for rounding where the best of all shards sets it.
         width = 2.0 * table.tie_width(scores.max(), beta)
