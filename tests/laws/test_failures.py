@@ -100,8 +100,8 @@ def test_all_candidates(title, memory, tmp_path):
 
 
 def dense_probability(X, failed, at, variance, kernel):
-    """Regression with mean 0.1 and a quarter of the prior variance as noise, cut off."""
-    K = kernel(X, X) + 0.25 * variance * np.eye(len(X))
+    """Regression with mean 0.1 and a twentieth of the prior variance as noise, cut off."""
+    K = kernel(X, X) + 0.05 * variance * np.eye(len(X))
     return np.clip(0.1 + kernel(at, X) @ np.linalg.solve(K, failed - 0.1), 0.0, 1.0)
 
 
