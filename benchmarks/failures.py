@@ -63,7 +63,7 @@ class Problem:
 
     @property
     def losses(self) -> Tensor:
-        """What each arm loses to the best of those that do not always fail, (A,); those lose as the worst of the others."""
+        """What each arm loses to the best of those that do not always fail, (A,); those as the worst that works."""
         best = self.means[~self.fails].max()
         return torch.where(self.fails, best - self.means[~self.fails].min(), best - self.means)
 

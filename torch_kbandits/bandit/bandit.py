@@ -246,7 +246,8 @@ class Bandit(Undisturbed):
 
         They are pending until they are told, in any order: later points are chosen as if those had returned their
         posterior mean. So ``ask(5)`` gives the points that ``ask(3)`` and then ``ask(2)`` give. A point whose
-        evaluation failed is dropped by ``forget``. The time of this call is that of their rewards.
+        evaluation failed is told so, and one that was not evaluated is dropped by ``forget``. The time of this call is
+        that of their rewards.
 
         Args:
             q: number of points; None for as many as the batch rule allows, at least one and at most 10,000 at a time.
