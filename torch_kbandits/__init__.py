@@ -36,7 +36,7 @@ from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.observations.column_spec import ColumnSpec
 from torch_kbandits.observations.columns import Category, Number
 from torch_kbandits.observations.ledger import History
-from torch_kbandits.outcomes import AtLeast, AtMost, Outcome
+from torch_kbandits.outcomes import AtLeast, AtMost, Outcome, Scalarization
 from torch_kbandits.priors import LearnedPrior, Prior, fit_prior
 from torch_kbandits.spaces import Categorical, Float, Integer, LinearConstraint, ParameterSpace
 from torch_kbandits.version import __version__ as __version__
@@ -90,6 +90,7 @@ __all__ = [
     "Prior",
     "Quadratic",
     "RidgeLeverageSampling",
+    "Scalarization",
     "ScaledWidth",
     "StateMismatchError",
     "TheoryWarning",

@@ -19,7 +19,7 @@ from typing_extensions import override
 from torch_kbandits import checks
 from torch_kbandits.acquisition.outcome_constraints import OutcomeConstraints, Scales, scored_part
 from torch_kbandits.acquisition.pending import hallucinate, has_changed, kept_posteriors
-from torch_kbandits.acquisition.rules import MIN_VARIANCE, AcquisitionRule, ArmPosterior, Domain
+from torch_kbandits.acquisition.rules import MIN_VARIANCE, ArmPosterior, Domain, OptimisticRule
 from torch_kbandits.confidence import Width
 from torch_kbandits.confidence.base import multiplier
 from torch_kbandits.confidence.modes import DEFAULT_BETA, Mode
@@ -185,7 +185,7 @@ class KernelUCB(AcquisitionFunction):
 
 
 @dataclass(frozen=True)
-class UpperConfidenceRule(AcquisitionRule):
+class UpperConfidenceRule(OptimisticRule):
     """Maximise the upper confidence bound μ + β σ; see ``KernelUCB``."""
 
     uses_width = True
@@ -195,11 +195,11 @@ class UpperConfidenceRule(AcquisitionRule):
         """Return μ + β σ, (A,)."""
         return KernelUCB.score(posterior.mean, posterior.variance, beta)
 
-    def function(
-        self, model: Model, beta: Tensor, X_pending: Tensor | None, domain: Domain, seed: int
-    ) -> AcquisitionFunction:
+    def signed(
+        self, model: Model, beta: Tensor, X_pending: Tensor | None, domain: Domain, seed: int, *, maximize: bool
+    ) -> KernelUCB:
         """Return a ``KernelUCB``."""
-        return KernelUCB(model, beta, X_pending=X_pending)
+        return KernelUCB(model, beta, X_pending=X_pending, maximize=maximize)
 
 
 @acqf_input_constructor(KernelUCB)

@@ -3,7 +3,7 @@
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Protocol, cast
 
 import torch
@@ -138,6 +138,18 @@ class Domain:
             actions if self.context is None else torch.cat([self.context.expand(*actions.shape[:-1], -1), actions], -1)
         )
 
+    def without_first(self, columns: int) -> "Domain":
+        """Return a domain of arms whose points lack so many first columns, which are of the context."""
+        if not columns:
+            return self
+        read, context = self.blocks, self.context
+        return replace(
+            self,
+            arms=None if self.arms is None else self.arms[:, columns:],
+            blocks=None if read is None else lambda: (block[:, columns:] for block in read()),
+            context=None if context is None else context[columns:],
+        )
+
     def looked_at(self, seed: int) -> list[Tensor]:
         """Return points of the cube, (k, d) each, that a search looks at first; see ``cubes.looked_at``."""
         if self.cube is None:
@@ -221,6 +233,22 @@ class AcquisitionRule(ABC):
         return domain.in_context(X.detach())
 
 
+class OptimisticRule(AcquisitionRule):
+    """Scores a candidate by a value that the function may have there: so those of several functions can be weighed."""
+
+    @abstractmethod
+    def signed(
+        self, model: Model, beta: Tensor, X_pending: Tensor | None, domain: Domain, seed: int, *, maximize: bool
+    ) -> AcquisitionFunction:
+        """Return what ``function`` does, or where little is sought that of the function with the other sign."""
+
+    def function(
+        self, model: Model, beta: Tensor, X_pending: Tensor | None, domain: Domain, seed: int
+    ) -> AcquisitionFunction:
+        """Return the BoTorch acquisition function that the rule maximises, with points (k, d) pending."""
+        return self.signed(model, beta, X_pending, domain, seed, maximize=True)
+
+
 @dataclass(frozen=True)
 class ExpectedImprovementRule(AcquisitionRule):
     """Maximise the expected improvement over the largest posterior mean of a played point.
@@ -283,7 +311,7 @@ class ProbabilityOfImprovementRule(AcquisitionRule):
 
 
 @dataclass(frozen=True)
-class ThompsonRule(AcquisitionRule):
+class ThompsonRule(OptimisticRule):
     """Maximise a draw from N(μ, β² cov): on arms over all of them, on a box over a fresh Sobol set D_t.
 
     Each point of a batch has a draw of its own; pending points need no other treatment.
@@ -308,10 +336,19 @@ class ThompsonRule(AcquisitionRule):
         """Return μ + β (f − μ) for a draw f, (A,)."""
         return posterior.mean + beta * posterior.deviation(seed)
 
-    def function(
-        self, model: Model, beta: Tensor, X_pending: Tensor | None, domain: Domain, seed: int
+    def signed(
+        self, model: Model, beta: Tensor, X_pending: Tensor | None, domain: Domain, seed: int, *, maximize: bool
     ) -> DiscretizedThompsonSampling:
-        """Return a ``DiscretizedThompsonSampling`` on the arms, on D_t, or on what is looked at first on a cube."""
+        """Return a ``DiscretizedThompsonSampling`` on ``discretization``."""
+        points = self.discretization(domain, seed)
+        return DiscretizedThompsonSampling(model, points, beta=beta, seed=seed, maximize=maximize)
+
+    def discretization(self, domain: Domain, seed: int) -> Tensor:
+        """Return the arms (A, d), D_t on a box, or what is looked at first on a cube.
+
+        Raises:
+            InputError: if the arms are not in memory.
+        """
         points = domain.arms
         if domain.bounds is not None:
             size = self.discretization_size
@@ -324,7 +361,7 @@ class ThompsonRule(AcquisitionRule):
                 "memory: they are read from a file, computed in blocks or held by shards. Call ask, which needs none "
                 "in memory; or give DiscretizedThompsonSampling points of your choice."
             )
-        return DiscretizedThompsonSampling(model, points, beta=beta, seed=seed)
+        return points
 
 
 class BlindRule(AcquisitionRule):

@@ -59,6 +59,7 @@ class DiscretizedThompsonSampling(AcquisitionFunction):
         posterior_transform: as in BoTorch; then at most 2,000 distinct points.
         X_pending: points asked for but not yet told, (k, d): the first k draws were theirs.
         seed: addresses the draws; one is taken from torch's global generator unless given.
+        maximize: False where small outcomes are sought: the values are those of the draws with the other sign.
 
     Raises:
         InputError: if an argument does not fit.
@@ -77,6 +78,7 @@ class DiscretizedThompsonSampling(AcquisitionFunction):
         posterior_transform: PosteriorTransform | None = None,
         X_pending: Tensor | None = None,
         seed: int | None = None,
+        maximize: bool = True,
     ) -> None:
         super().__init__(model=model)
         checks.points("discretization", discretization, **_inputs(model))
@@ -90,6 +92,7 @@ class DiscretizedThompsonSampling(AcquisitionFunction):
         self.register_buffer("beta", multiplier(beta, model))
         self.beta: Tensor
         self.posterior_transform = posterior_transform
+        self.maximize = maximize
         self.discretization = discretization
         self._seed = int(torch.randint(2**31, (), device="cpu")) if seed is None else checks.whole_number("seed", seed)
         self._distinct, self._rows = distinct(discretization)
@@ -147,7 +150,8 @@ class DiscretizedThompsonSampling(AcquisitionFunction):
         with torch.no_grad():
             while len(self._draws) <= index:
                 deviation = self._sampler.draw(generator_for(self._seed, len(self._draws), "thompson"))
-                self._draws.append(self._mean + self.beta.to(self._mean) * deviation)
+                draw = self._mean + self.beta.to(self._mean) * deviation
+                self._draws.append(draw if self.maximize else -draw)
         return self._draws[index]
 
     def _nearest(self, X: Tensor) -> Tensor:

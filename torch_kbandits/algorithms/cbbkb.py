@@ -55,7 +55,8 @@ class CBBKB(Bandit):
         beta: a multiplier of the standard deviation (2 here is 4 in BoTorch) or a ``Width``, instead of the theorem's
             width, which over-explores in practice; then R and B are not needed.
         seed: addresses all randomness.
-        others: ``outcomes`` and ``constraints``, what is measured beside the reward and its limits; see ``Bandit``.
+        others: ``outcomes``, ``constraints`` and ``objective``: what is measured beside the reward, its limits, and
+            what is sought of all; see ``Bandit``.
 
     Cost of a round with A actions and n points that count: O(A m²) and that of its pending points; of a batch
     O(m² + n m) for each reward and for each point that joins or leaves the dictionary, in all at most O(n m²), as where

@@ -55,7 +55,8 @@ class DMSTVGPUCB(Bandit):
             ``TVGPUCB``, unless given.
         horizon: T, the planned number of rounds; not used.
         seed: addresses all randomness.
-        others: ``outcomes`` and ``constraints``, what is measured beside the reward and its limits; see ``Bandit``.
+        others: ``outcomes``, ``constraints`` and ``objective``: what is measured beside the reward, its limits, and
+            what is sought of all; see ``Bandit``.
 
     Cost of a round: that of TV-GP-UCB, O(A n²) on A arms for n observations that count, and once a block the posterior
     under each ε, O(K n³).

@@ -50,7 +50,8 @@ class GPTS(Bandit):
         beta: v, the multiplier of a draw's deviation from the mean (1 is plain Thompson sampling) or a ``Width``,
             instead of the theorem's, which over-explores in practice; then R and B are not needed.
         seed: addresses all randomness.
-        others: ``outcomes`` and ``constraints``, what is measured beside the reward and its limits; see ``Bandit``.
+        others: ``outcomes``, ``constraints`` and ``objective``: what is measured beside the reward, its limits, and
+            what is sought of all; see ``Bandit``.
 
     Cost of a round on A arms with u distinct ones played: O(A u + A²) up to 2,000 arms, O(A (u + d)) beyond; memory
     the same. On a box with N points in its Sobol set: O(u² + N³). With contexts O(A u² + A³), and with a dictionary of

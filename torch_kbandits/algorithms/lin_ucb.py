@@ -48,7 +48,8 @@ class LinUCB(Bandit):
         beta: a multiplier of the standard deviation, α/√λ in terms of the paper's α, or a ``Width``; by default the
             paper's, α = 1 + √(ln(2/δ)/2) at λ = 1, which holds for one point and independent rewards only.
         seed: addresses all randomness.
-        others: ``outcomes`` and ``constraints``, what is measured beside the reward and its limits; see ``Bandit``.
+        others: ``outcomes``, ``constraints`` and ``objective``: what is measured beside the reward, its limits, and
+            what is sought of all; see ``Bandit``.
 
     Cost of a round with A actions and F = A (c + 1) features: O(A F²), and O(n F) for each of the F points that join
     the dictionary; memory O(n F).

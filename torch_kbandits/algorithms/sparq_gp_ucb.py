@@ -73,7 +73,8 @@ class SparQGPUCB(Bandit):
         beta: a multiplier of the standard deviation (2 here is 4 in BoTorch) or a ``Width``, instead of the theorem's
             width, ``SparQWidth``; then B is not needed.
         seed: addresses all randomness.
-        others: ``outcomes`` and ``constraints``, what is measured beside the reward and its limits; see ``Bandit``.
+        others: ``outcomes``, ``constraints`` and ``objective``: what is measured beside the reward, its limits, and
+            what is sought of all; see ``Bandit``.
 
     Cost of round t with Q questions and w rewards that count: O(t Q²) and the k-DPP's chain, O(num_swaps · Q²), for the
     questions; O((Q + w)³) for the posterior; O(A (Q + w)²) for A arms, on a box the search.

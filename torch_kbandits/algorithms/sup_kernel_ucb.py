@@ -50,7 +50,8 @@ class SupKernelUCB(Bandit):
         beta: a multiplier of the standard deviation (2 here is 4 in BoTorch) or a ``Width``, instead of the theorem's
             width, which over-explores in practice; then R and B are not needed.
         seed: addresses all randomness.
-        others: ``outcomes`` and ``constraints``, what is measured beside the reward and its limits; see ``Bandit``.
+        others: ``outcomes``, ``constraints`` and ``objective``: what is measured beside the reward, its limits, and
+            what is sought of all; see ``Bandit``.
 
     Cost of a round: for each of the S = ⌈½ log₂ T⌉ stages that of K-UCB with the points of that stage, O(S A u²) with A
     actions and u distinct points in the largest; and K-UCB's for a reward. Memory: S + 1 times that of K-UCB at most.

@@ -49,7 +49,8 @@ class TVGPUCB(Bandit):
             of the paper's experiments, unless given. On A arms ``BayesianGPUCBWidth`` has the theorem.
         horizon: T, the planned number of rounds; not used.
         seed: addresses all randomness.
-        others: ``outcomes`` and ``constraints``, what is measured beside the reward and its limits; see ``Bandit``.
+        others: ``outcomes``, ``constraints`` and ``objective``: what is measured beside the reward, its limits, and
+            what is sought of all; see ``Bandit``.
 
     Cost of round t: O(A t²) on A arms and O(t²) to learn, since no two points of different rounds are equal.
     """

@@ -46,7 +46,8 @@ class UIGPUCB(Bandit):
         beta: a multiplier of the standard deviation (2 here is 4 in BoTorch) or a ``Width``, instead of the theorem's
             width, which over-explores in practice; then R and B are not needed.
         seed: addresses all randomness.
-        others: ``outcomes`` and ``constraints``, what is measured beside the reward and its limits; see ``Bandit``.
+        others: ``outcomes``, ``constraints`` and ``objective``: what is measured beside the reward, its limits, and
+            what is sought of all; see ``Bandit``.
 
     Cost of a round with u distinct points that count: O(u³ + A u²) on A arms.
     """

@@ -15,10 +15,18 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits import checks
-from torch_kbandits.acquisition import AcquisitionRule, Domain, LargestOf, SpreadRule, UpperConfidenceRule
+from torch_kbandits.acquisition import (
+    AcquisitionRule,
+    Domain,
+    LargestOf,
+    OptimisticRule,
+    SpreadRule,
+    UpperConfidenceRule,
+)
 from torch_kbandits.bandit.adaptation import MemoryChoice, RestartTrigger
 from torch_kbandits.bandit.advice import Advice
 from torch_kbandits.bandit.batches import BatchRule
+from torch_kbandits.bandit.goals import all_settled, are_fitted, goals_of
 from torch_kbandits.bandit.health import LAST_CALLS, Health, HealthLog, examined, health_log
 from torch_kbandits.bandit.learning import (
     Outlook,
@@ -41,6 +49,7 @@ from torch_kbandits.bandit.saving import loaded, save
 from torch_kbandits.bandit.state import check_config, check_format, saved_answers, saved_prior, saved_state
 from torch_kbandits.bandit.undisturbed import Undisturbed
 from torch_kbandits.beliefs import (
+    Aiming,
     Belief,
     EnsembleBelief,
     Fenced,
@@ -50,6 +59,7 @@ from torch_kbandits.beliefs import (
     offering,
     playable_in,
     recommended,
+    recommended_for,
 )
 from torch_kbandits.candidates import Candidates
 from torch_kbandits.candidates.sample import some_points
@@ -64,7 +74,7 @@ from torch_kbandits.observations.expiry import Expiry, expiry_of
 from torch_kbandits.observations.failed import told_rewards
 from torch_kbandits.observations.ledger import History, Ledger, check_rounds, replayed_rounds, rewards
 from torch_kbandits.observations.measured import measured
-from torch_kbandits.outcomes import Limit, Outcome
+from torch_kbandits.outcomes import Limit, Outcome, Scalarization
 from torch_kbandits.priors import Family, LearnedPrior, Prior, PriorMean, prior_of
 
 #: Points that ``ask(None)`` returns at most.
@@ -123,6 +133,8 @@ class Bandit(Undisturbed):
             had been forgotten: a number above 0 in the units of time, rounds where there is none; or, with
             ``Expiry(age, "fail")``, as if they had failed. None for never. Rewards that come after all are told by x
             with their ``time=``.
+        objective: several objectives that are sought in place of the reward, see ``Scalarization``; triggers, batches
+            and choices of a memory still look at the reward.
 
     A ``TheoryWarning`` says once, here, which hypotheses of the width's theorem these pieces break; see ``guarantee``.
 
@@ -165,6 +177,7 @@ class Bandit(Undisturbed):
         outcomes: Sequence[str | Outcome] = (),
         constraints: Sequence[Limit] = (),
         expire_after: float | Expiry | None = None,
+        objective: Scalarization | None = None,
     ) -> None:
         rule = UpperConfidenceRule() if acquisition is None else acquisition
         self._pieces = Pieces(
@@ -185,6 +198,7 @@ class Bandit(Undisturbed):
             outcomes,
             constraints,
             expiry_of(expire_after),
+            objective,
         )
         self.candidates = self._pieces.candidates
         self.dictionary = dictionary
@@ -622,6 +636,11 @@ class Bandit(Undisturbed):
         return self._standing.belief.inducing_points.clone()
 
     @property
+    def objective(self) -> Scalarization | None:
+        """What is sought in place of the reward alone; None for that."""
+        return self._pieces.objective
+
+    @property
     def outcomes(self) -> tuple[str, ...]:
         """The names of the outcomes that are declared, in the order of the columns of ``history.outcomes``."""
         return tuple(each.name for each in self._pieces.declared)
@@ -632,8 +651,8 @@ class Bandit(Undisturbed):
         Raises:
             InputError: if no outcome of this name is declared.
         """
-        known = self._standing.outcomes[self.outcomes.index(checks.one_of("name", name, self.outcomes))]
-        return known.belief.shown(known.ledger.in_one_part.told[0].rows(slice(known.ledger.num_forgotten, None)))
+        place = self.outcomes.index(checks.one_of("name", name, self.outcomes))
+        return self._outcome_shown(self._standing.outcomes[place])
 
     def failure_probability(self, x: Any, *, context: Any = None, time: Any = None) -> Tensor:
         """Return how likely plays are to fail, (q,), in [0, 1], as far as was told; 0 while none failed.
@@ -686,7 +705,9 @@ class Bandit(Undisturbed):
         domain, outstanding = offer.domain, standing.ledger.outstanding
         seed = seed_for(self.seed, standing.round, f"ask {len(outstanding)}")
         pending, functions, rule = outstanding if len(outstanding) else None, [], self._rule_in(standing)
-        for part, own_seed in offering(standing.belief, seed):
+        if self._pieces.objective is not None and isinstance(rule, OptimisticRule):
+            functions.append(self._weighed_function(standing, self._pieces.objective, rule, domain, seed))
+        for part, own_seed in [] if functions else offering(standing.belief, seed):
             model = self._shown_by(part, standing.ledger)
             functions.append(rule.function(model, self.width(part), pending, domain, own_seed))
         function = functions[0] if len(functions) == 1 else LargestOf(functions)
@@ -696,7 +717,8 @@ class Bandit(Undisturbed):
     def recommend(self, *, context: Any = None, candidates: Any = None, time: Any = None) -> Any:
         """Return the point (1, d) to use if the run ended now: of those learned the one of the largest posterior mean.
 
-        With a context it is the action (1, a) of the largest posterior mean in it, played or not; on a box the best of
+        Of several objectives it is that of the scalarised means, with equal weights where they are random. With a
+        context it is the action (1, a) of the largest posterior mean in it, played or not; on a box the best of
         a search. Where the prior is learned and was not fitted yet, that is done for this once.
 
         Args:
@@ -708,10 +730,14 @@ class Bandit(Undisturbed):
             EmptyHistoryError: if nothing was learned yet, or nothing of it counts any more.
         """
         standing, domain = self._now(time, context, candidates)
-        standing = settled(self._pieces, standing)
+        settle = settled if self._pieces.objective is None else all_settled
+        standing = settle(self._pieces, standing)
         where, belief = domain if self.candidates.is_contextual else None, standing.belief
-        if self._is_fenced(standing):
-            best = recommended(belief, where, fence_of(self._pieces, standing, plainly=True))
+        fence = fence_of(self._pieces, standing, plainly=True) if self._is_fenced(standing) else None
+        if self._pieces.objective is not None:
+            best = recommended_for(goals_of(self._pieces, standing, self._pieces.objective), where, fence)
+        elif fence is not None:
+            best = recommended(belief, where, fence)
         else:
             best = belief.recommend_in(where)
         found = self.candidates.actions(best)
@@ -937,22 +963,45 @@ class Bandit(Undisturbed):
     def _chooser(self, standing: Standing, ahead: Lookahead, offer: Playable) -> Callable[[int], Tensor]:
         """Return what chooses the next point (1, d) in this round when so many are pending."""
         seed, number, beta = self.seed, standing.round, self.width(standing.belief)
+        objective = self._pieces.objective
+        aiming = None if objective is None else Aiming(goals_of(self._pieces, standing, objective), ahead)
 
         def choose(pending: int) -> Tensor:
             rule = self._rule_in(standing, pending)
             address = seed_for(seed, number, f"ask {pending}")
+            if aiming is not None:
+                return offer.chosen(aiming.weighed(ahead, beta, address), rule, beta, address)
             if offer.fence is None:
                 return ahead.choose(rule, beta, address, offer.domain)
-            return offer.chosen(standing.belief, ahead, rule, beta, address)
+            return offer.chosen(ahead, rule, beta, address)
 
         return choose
 
     def _rule_in(self, standing: Standing, num_pending: int = 0) -> AcquisitionRule:
         """Return how the next point is chosen when so many are pending: spread until there is a prior to speak of."""
-        learning, number = self._pieces.learning, standing.ledger.num_learned
-        if learning is None or learning.says_where or number >= learning.num_initial:
-            return self._acquisition
-        return SpreadRule(number + num_pending, seed_for(self.seed, 0, "spread"))
+        objective, number = self._pieces.objective, standing.ledger.num_learned
+        if objective is None:
+            is_fitted = self._pieces.is_fitted(number)
+        else:
+            is_fitted = are_fitted(self._pieces, standing, objective)
+        return self._acquisition if is_fitted else SpreadRule(number + num_pending, seed_for(self.seed, 0, "spread"))
+
+    def _weighed_function(
+        self, standing: Standing, objective: Scalarization, rule: OptimisticRule, domain: Domain, seed: int
+    ) -> AcquisitionFunction:
+        """Return the function of several objectives that a choice maximises."""
+        goals, ledger = goals_of(self._pieces, standing, objective), standing.ledger
+        ahead = standing.belief.lookahead(ledger.outstanding, ledger.outstanding_stages)
+        models = [
+            self._outcome_shown(standing.outcomes[aim.place - 1]) if aim.place else self._shown_by(aim.belief, ledger)
+            for aim in goals.aims
+        ]
+        weighed = Aiming(goals, ahead).weighed(ahead, self.width(standing.belief), seed)
+        return weighed.function(rule, models, seed, domain)
+
+    def _outcome_shown(self, known: Standing) -> NystromGP | OnlineGP:
+        """Return the posterior of an outcome as a BoTorch model of its own."""
+        return known.belief.shown(known.ledger.in_one_part.told[0].rows(slice(known.ledger.num_forgotten, None)))
 
     def _shown_by(self, belief: Belief, ledger: Ledger) -> NystromGP | OnlineGP:
         """Return a posterior as a BoTorch model of its own, remembered while it stays."""

@@ -13,7 +13,7 @@ from gpytorch.means import Mean
 from torch import Tensor
 
 from torch_kbandits import checks
-from torch_kbandits.acquisition import AcquisitionRule, UpperConfidenceRule
+from torch_kbandits.acquisition import AcquisitionRule, BlindRule, OptimisticRule, UpperConfidenceRule
 from torch_kbandits.bandit.adaptation import MemoryChoice, RestartTrigger
 from torch_kbandits.bandit.advice import Advice, Advised
 from torch_kbandits.bandit.batches import BatchPosterior, BatchRule, RepeatingRule
@@ -37,7 +37,7 @@ from torch_kbandits.numerics.random import generator_for
 from torch_kbandits.observations.clock import Clock
 from torch_kbandits.observations.expiry import Expiry, expiry_of
 from torch_kbandits.observations.ledger import History
-from torch_kbandits.outcomes import KnownSafe, Limit, Outcome, declared, listed
+from torch_kbandits.outcomes import REWARD, KnownSafe, Limit, Outcome, Scalarization, declared, listed
 from torch_kbandits.outcomes.streaks import among
 from torch_kbandits.priors import Family, LearnedPrior, Prior, given_prior
 from torch_kbandits.priors.means import depends_on_time, mean_over
@@ -51,7 +51,7 @@ FIRST_REWARDS, _FAR = 3, 10.0
 #: Words that files have only where they say something: those of version 0.1.0 have them so.
 _ADDED_LAST = (
     *("trigger", "memories", "advice", "mean", "family", "theory", "noise_scale", "outcomes", "constraints"),
-    "expire_after",
+    *("expire_after", "objective"),
 )
 
 
@@ -175,12 +175,13 @@ class Pieces:
         outcomes: what is measured beside rewards, by names or as ``Outcome``s.
         constraints: limits on outcomes.
         expire_after: at which age points that are pending are given up, as an ``Expiry`` or a number; None for never.
+        objective: what is sought in place of the reward alone; None for that.
 
     Attributes:
         start: the prior before any reward.
         hypothesis: what is taken for true then.
         hypotheses: those of the family; none without.
-        declared: the outcomes, those that only limits name included.
+        declared: the outcomes, those that only limits or the objective name included.
         of_outcomes: for each the pieces of what is believed of it, as if it were the reward.
         known_safe: what each limit knows to be safe.
 
@@ -205,6 +206,7 @@ class Pieces:
     outcomes: Sequence[str | Outcome] = ()
     constraints: Sequence[Limit] = ()
     expire_after: Expiry | None = None
+    objective: Scalarization | None = None
     start: Prior = field(init=False)
     hypothesis: Hypothesis = field(init=False)
     hypotheses: tuple[Hypothesis, ...] = field(init=False)
@@ -274,12 +276,31 @@ class Pieces:
             object.__setattr__(self, name, listed(name, getattr(self, name)))
         for number, each in enumerate(self.constraints):
             checks.instance(f"constraints[{number}]", each, Limit, 'a limit such as AtMost("temperature", 80.0)')
-        object.__setattr__(self, "declared", declared(self.outcomes, self.constraints))
+        objectives = () if self.objective is None else self._checked_objective(self.objective).outcomes
+        object.__setattr__(self, "declared", declared(self.outcomes, self.constraints, objectives))
+        if self.objective is not None and REWARD in (each.name for each in self.declared):
+            raise InputError(f"{REWARD!r} is what objectives call the reward: give the outcome another name.")
         if self.memories is not None and (open_ := [each.name for each in self.declared if each.memory is None]):
             raise InputError(
                 f"{type(self.memories).__name__} puts one memory after the other in force, by the rewards: say which "
                 f"one the outcome {open_[0]!r} has, Outcome({open_[0]!r}, memory=...)."
             )
+
+    def _checked_objective(self, objective: Scalarization) -> Scalarization:
+        """Return an objective if the other pieces can seek it."""
+        hint = 'a Scalarization such as Scalarization({"reward": "maximize", "cost": "minimize"})'
+        checks.instance("objective", objective, Scalarization, hint)
+        if self.family is not None:
+            raise InputError(
+                "A family judges its hypotheses by the reward, so several objectives have no meaning for it: leave out "
+                "family or objective."
+            )
+        if not isinstance(self.acquisition, (OptimisticRule, BlindRule)):
+            raise InputError(
+                f"{type(self.acquisition).__name__} scores by no value that an objective may have, so several have no "
+                "meaning for it: use UpperConfidenceRule or ThompsonRule, as GPUCB, EKUCB and GPTS do."
+            )
+        return objective
 
     def _of_outcome(self, outcome: Outcome, candidates: Candidates) -> "Pieces":
         """Return the pieces of what is believed of an outcome, among candidates without a time that is added here."""
@@ -355,6 +376,11 @@ class Pieces:
     def learning(self) -> LearnedPrior | None:
         """How the prior is learned; None where it is given."""
         return self.prior if isinstance(self.prior, LearnedPrior) else None
+
+    def is_fitted(self, num_learned: int) -> bool:
+        """Whether the prior says where to play after so many rewards: it is given, or was fitted to enough."""
+        learning = self.learning
+        return learning is None or learning.says_where or num_learned >= learning.num_initial
 
     @property
     def _learns_units(self) -> bool:
@@ -568,6 +594,12 @@ class Pieces:
             config[f"constraints.{number}"] = type(limit).__name__
             for name, word in words.items():
                 describe_value(f"constraints.{number}.{name}", word, config)
+        if self.objective is not None:
+            describe_value("objective", self.objective, config)
+            weights = self.objective.weights
+            pairs = {"objectives": self.objective.objectives, "weights": weights}
+            for name, pair in pairs.items():
+                describe_value(f"objective.{name}", pair if isinstance(pair, str) else [*pair.items()], config)
         return config | ({} if self.advice is None else self.advice.config())
 
     def warn_of_far_rewards(self, told: History, kernel_bound: Tensor, stacklevel: int) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TypedDict
 
 from torch_kbandits.observations.expiry import Expiry
-from torch_kbandits.outcomes import Limit, Outcome
+from torch_kbandits.outcomes import Limit, Outcome, Scalarization
 
 
 class CommonWords(TypedDict, total=False):
@@ -13,3 +13,4 @@ class CommonWords(TypedDict, total=False):
     outcomes: Sequence[str | Outcome]
     constraints: Sequence[Limit]
     expire_after: float | Expiry | None
+    objective: Scalarization | None

@@ -9,10 +9,14 @@ from torch_kbandits.beliefs.ensemble import EnsembleBelief, offering
 from torch_kbandits.beliefs.features import FeatureTable
 from torch_kbandits.beliefs.fence import Fence, Fenced, Watched
 from torch_kbandits.beliefs.guard import Guard, failure_probability
+from torch_kbandits.beliefs.objectives import Aim, Goals
 from torch_kbandits.beliefs.staged import StagedBelief
 from torch_kbandits.beliefs.table import TableBelief
+from torch_kbandits.beliefs.weighed import Aiming, recommended_for
 
 __all__ = [
+    "Aim",
+    "Aiming",
     "Belief",
     "CountedBelief",
     "CovarianceTable",
@@ -20,6 +24,7 @@ __all__ = [
     "FeatureTable",
     "Fence",
     "Fenced",
+    "Goals",
     "Guard",
     "Lookahead",
     "Playable",
@@ -32,4 +37,5 @@ __all__ = [
     "offering",
     "playable_in",
     "recommended",
+    "recommended_for",
 ]

@@ -56,6 +56,9 @@ class Lookahead(ABC):
     #: The stage that chose each of the pending points, (k,), 0 for none; None where there are no stages.
     stages: Tensor | None = None
 
+    #: The order in which ties between arms are broken, (A,); None where a lot of the round decides.
+    tie_rank: Tensor | None = None
+
     def __init__(self, pending: Tensor) -> None:
         self._pending = [pending]
         #: Returns the score of what was chosen last; 0 where it was chosen without one.

@@ -1,13 +1,13 @@
 """What is chosen where outcomes have limits: among what they allow, or what shows whether they allow more."""
 
 from dataclasses import dataclass, field, replace
-from typing import cast
+from typing import Protocol, cast
 
 import torch
 from torch import Tensor
 
 from torch_kbandits.acquisition import AcquisitionRule, Cube, Domain
-from torch_kbandits.beliefs.base import Belief, Lookahead
+from torch_kbandits.beliefs.base import Belief, Offered
 from torch_kbandits.beliefs.fence import Fence, Watched, arms_of
 from torch_kbandits.beliefs.fenced_cube import BoxCube, FencedCube
 from torch_kbandits.beliefs.guard import Guard
@@ -33,6 +33,23 @@ _NEAR = 0.01
 _WIDTH = 2.0
 
 
+class Chooser(Protocol):
+    """What chooses a point, given what is pending. A ``Lookahead`` is one."""
+
+    @property
+    def pending(self) -> Tensor:
+        """The points pending, (k, d)."""
+        ...
+
+    def choose(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain) -> Tensor:
+        """Return the point (1, d) that a rule chooses."""
+        ...
+
+    def offered(self, domain: Domain | None) -> Offered:
+        """Return what is known of the arms of a round."""
+        ...
+
+
 @dataclass(frozen=True, eq=False)
 class Playable:
     """What may be played in a round.
@@ -47,12 +64,11 @@ class Playable:
     fence: Fence | None = None
     beyond: Domain = field(default_factory=Domain)
 
-    def chosen(self, belief: Belief, ahead: Lookahead, rule: AcquisitionRule, beta: Tensor, seed: int) -> Tensor:
+    def chosen(self, ahead: Chooser, rule: AcquisitionRule, beta: Tensor, seed: int) -> Tensor:
         """Return the point (1, d) that a rule chooses, or that shows whether more is safe.
 
         Args:
-            belief: of the reward.
-            ahead: the same with what is pending.
+            ahead: the posterior of the reward, or of what is sought in its place, with what is pending.
             rule: how to choose.
             beta: the multiplier of the deviation, 0-dim.
             seed: all randomness of the choice.
@@ -128,11 +144,11 @@ def _opened_on_cube(domain: Domain, cube: Cube, likely: Tensor, fence: Fence, gu
     width = cube.bounds[1] - cube.bounds[0] if isinstance(cube, BoxCube) else torch.ones_like(spread[0])
     reach = torch.cat([width.new_zeros(guard.context_dim - guard.own_columns), _NEAR * width])
     X = domain.joint(spread)
-    fence = _opened_at(X, replace(fence, guard=replace(guard, reach=reach)))
+    fence = opened_at(X, replace(fence, guard=replace(guard, reach=reach)))
     return fence, spread[fence.allows(X)][:_LATEST]
 
 
-def _opened_at(X: Tensor, fence: Fence) -> Fence:
+def opened_at(X: Tensor, fence: Fence) -> Fence:
     """Return the fence with a guard that leaves one of points (n, d), if limits leave any."""
     if fence.guard is None:
         return fence
@@ -141,7 +157,7 @@ def _opened_at(X: Tensor, fence: Fence) -> Fence:
 
 
 def expansion(
-    ahead: Lookahead,
+    ahead: Chooser,
     fence: Fence,
     domain: Domain,
     within: Domain,
@@ -294,16 +310,21 @@ def recommended(belief: Belief, domain: Domain | None, fence: Fence) -> Tensor:
     best = None
     if domain is None or (domain.arms is None and domain.blocks is None):
         where = Domain() if domain is None else domain
-        best = _best_played(belief, where, _opened_at(distinct(where.in_context(belief.played))[0], fence))
+        best = _best_played(belief, where, opened_at(distinct(where.in_context(belief.played))[0], fence))
     elif fence.limits is None or bool(fence.limits.rows(domain).any()):
         return belief.recommend_in(fenced(domain, fence)[0])
     if best is None:
-        raise InfeasibleError(
-            f"Nothing can be recommended: of the points {'played' if domain is None else 'offered'} none is within the "
-            f"limits on {_names(fence)}, surely where it must be, and by the posterior mean where it may be. Tell more "
-            "plays, or relax a limit."
-        )
+        raise refused(fence, domain)
     return best
+
+
+def refused(fence: Fence, domain: Domain | None) -> InfeasibleError:
+    """Return the error of there being nothing to recommend: of a round, or of what was played without one."""
+    return InfeasibleError(
+        f"Nothing can be recommended: of the points {'played' if domain is None else 'offered'} none is within the "
+        f"limits on {_names(fence)}, surely where it must be, and by the posterior mean where it may be. Tell more "
+        "plays, or relax a limit."
+    )
 
 
 def _best_played(belief: Belief, domain: Domain, fence: Fence) -> Tensor | None:

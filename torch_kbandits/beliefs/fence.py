@@ -42,15 +42,7 @@ class Watched:
 
     def own_domain(self, domain: Domain) -> Domain:
         """Return a round's domain of arms as the posterior has it."""
-        if not self.dropped:
-            return domain
-        read, context = domain.blocks, domain.context
-        return replace(
-            domain,
-            arms=None if domain.arms is None else self.own_points(domain.arms),
-            blocks=None if read is None else lambda: (self.own_points(block) for block in read()),
-            context=None if context is None else context[self.dropped :],
-        )
+        return domain.without_first(self.dropped)
 
     def at(self, X: Tensor, *, surely: bool) -> Tensor:
         """Say of points (n, d) whether they are within the limit by the worse bound, or by the better, (n,)."""

@@ -62,7 +62,7 @@ class JointLookahead(Lookahead):
 
     def __init__(self, posterior: JointPosterior, pending: Tensor) -> None:
         super().__init__(pending)
-        self._posterior = posterior
+        self._posterior, self.tie_rank = posterior, posterior.place.tie_rank
         self._start = _Start(posterior, pending)
         self._ahead: tuple[JointPosterior, int] | None = None  # with so many of the pending points
 
@@ -198,6 +198,11 @@ class JointLookahead(Lookahead):
             ahead = ahead.hallucinated(self.pending[number:])
         self._ahead = ahead, len(self.pending)
         return ahead
+
+    @property
+    def model(self) -> NystromGP:
+        """The posterior without anything pending, as a BoTorch model."""
+        return self._posterior.model
 
     @property
     def domain(self) -> Domain:

@@ -423,7 +423,7 @@ class ArmLookahead(Lookahead):
 
     def __init__(self, table: TableBelief, pending: Tensor) -> None:
         super().__init__(pending)
-        self._table = table
+        self._table, self.tie_rank = table, table.tie_rank
         self._rows = table.rows_of(pending).tolist()
         self._hallucinated: TableBelief = table
         self._waiting = [(row, 1) for row in self._rows]

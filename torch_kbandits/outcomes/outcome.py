@@ -19,7 +19,8 @@ class Outcome:
 
     Args:
         name: by which ``tell`` is given it.
-        prior: what is assumed of it, in its own units; unless given, fitted as it is told.
+        prior: what is assumed of it, in its own units; unless given, fitted as it is told, and nothing clipped: what is
+            far below the others may be what is sought.
         memory: which of it counts at a time; None for the memory of the bandit.
 
     Raises:
@@ -27,7 +28,7 @@ class Outcome:
     """
 
     name: str
-    prior: Prior | LearnedPrior = field(default_factory=LearnedPrior)
+    prior: Prior | LearnedPrior = field(default_factory=lambda: LearnedPrior(clip=False))
     memory: Memory | None = None
 
     def __post_init__(self) -> None:
@@ -38,8 +39,10 @@ class Outcome:
             checks.instance(f"memory of outcome {self.name!r}", self.memory, Memory, "a memory or None")
 
 
-def declared(outcomes: Sequence[str | Outcome], limits: "Sequence[Limit]") -> tuple[Outcome, ...]:
-    """Return the outcomes that are named, in the order given, and then those that only limits name.
+def declared(
+    outcomes: Sequence[str | Outcome], limits: "Sequence[Limit]", objectives: Sequence[str] = ()
+) -> tuple[Outcome, ...]:
+    """Return the outcomes that are named, in the order given, and then those that only limits or objectives name.
 
     Raises:
         InputError: if something is no outcome or no limit, or an outcome is declared twice.
@@ -53,9 +56,9 @@ def declared(outcomes: Sequence[str | Outcome], limits: "Sequence[Limit]") -> tu
         again = sorted({each.name for each in named if found[each.name] is not each})
         if again:
             raise InputError(f"Outcomes are declared once; say prior and memory of {again} in one place.")
-    for each in limits:
-        if isinstance(each.outcome, str) and each.outcome not in found:
-            found[each.outcome] = Outcome(each.outcome)
+    for name in (*(each.outcome for each in limits), *objectives):
+        if isinstance(name, str) and name not in found:
+            found[name] = Outcome(name)
     return tuple(found.values())
 
 

@@ -34,7 +34,7 @@ from torch_kbandits.observations import columns
 from torch_kbandits.observations.column_spec import ColumnSpec
 from torch_kbandits.observations.columns import Category, Number
 from torch_kbandits.observations.expiry import Expiry
-from torch_kbandits.outcomes import Limit, Outcome
+from torch_kbandits.outcomes import Limit, Outcome, Scalarization
 from torch_kbandits.priors import LearnedPrior, Prior, families
 from torch_kbandits.spaces import LinearConstraint, Parameter, ParameterSpace
 
@@ -57,6 +57,7 @@ _BASES = (
     Parameter,
     Prior,
     RestartTrigger,
+    Scalarization,
     Width,
 )
 

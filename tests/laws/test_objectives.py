@@ -1,0 +1,439 @@
+"""Several objectives: what is chosen is the best by the scalarised bounds or draws of the posteriors of all."""
+
+import math
+
+import hypothesis.strategies as st
+import numpy as np
+import oracles
+import pytest
+import torch
+from hypothesis import given
+from problems import DOUBLE, data, dense, examples, rbf
+from scipy.stats import kstest
+
+from torch_kbandits import (
+    AtLeast,
+    AtMost,
+    Bandit,
+    Box,
+    Configurations,
+    ContextualActions,
+    EmptyHistoryError,
+    Float,
+    InputError,
+    LearnedPrior,
+    Outcome,
+    ParameterSpace,
+    Prior,
+    Scalarization,
+    StateMismatchError,
+    algorithms,
+)
+from torch_kbandits.memory import BackToPrior, SlidingWindow
+from torch_kbandits.numerics.random import seed_for
+
+ARMS = data(30, 2, seed=4)[0]
+BOX = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=DOUBLE)
+KERNELS = {"reward": (0.4, 1.0), "cost": (0.3, 9.0), "heat": (0.5, 0.25)}
+NOISES = {"reward": 0.05, "cost": 0.2, "heat": 0.01}
+PRIORS = {name: Prior(rbf(*KERNELS[name]), NOISES[name]) for name in KERNELS}
+COST = Outcome("cost", PRIORS["cost"])
+HEAT = Outcome("heat", PRIORS["heat"])
+BOTH = {"reward": "maximize", "cost": "minimize"}
+ALL = BOTH | {"heat": "maximize"}
+ON_ARMS_AND_SLOWLY_ON_A_BOX = pytest.mark.parametrize(
+    "words", [{}, pytest.param({"bounds": BOX}, marks=pytest.mark.slow)], ids=["arms", "box"]
+)
+
+
+def make(objective, name="gp-ucb", outcomes=(COST, HEAT), seed=3, **words):
+    """A named algorithm under the reward's prior, on the arms unless words say otherwise."""
+    given_words = {"candidates": ARMS, "beta": 1.5, "prior": PRIORS["reward"]} | words
+    if "bounds" in words:
+        del given_words["candidates"]
+    return algorithms.build(name, outcomes=outcomes, objective=objective, seed=seed, **given_words)
+
+
+def values(X, name):
+    """What is measured at points (n, 2), without noise."""
+    shift = {"reward": 0.0, "cost": 1.0, "heat": 2.0}[name]
+    return (torch.sin(4.0 * X[:, 0] + shift) + torch.cos(3.0 * X[:, 1] - shift)) * KERNELS[name][1] ** 0.5
+
+
+def told(bandit, X):
+    """Tell what is measured at points (n, 2), in one call."""
+    outcomes = {name: values(X, name) for name in bandit.outcomes}
+    bandit.tell(X, values(X, "reward"), outcomes=outcomes)
+    return bandit
+
+
+def play(bandit, rounds):
+    """Play rounds without a context; what was asked for, (rounds, d)."""
+    asked = []
+    for _ in range(rounds):
+        asked.append(bandit.ask())
+        told(bandit, asked[-1])
+    return torch.cat(asked)
+
+
+def of_names(scalarization, X, arms, beta, pending=None):
+    """Dense bounds of the objectives at the arms, their means at the points told, in prior deviations, (k, ...)."""
+    bounds, means = [], []
+    for name, direction in scalarization.objectives.items():
+        (length, scale), noise = KERNELS[name], NOISES[name]
+        kernel, sign = oracles.rbf(length, scale), 1.0 if direction == "maximize" else -1.0
+        known, y = dense(X, values(X, name))
+        at = oracles.exact(kernel, known, y, np.full(len(known), noise), dense(arms)[0])
+        seen = known if pending is None else np.concatenate([known, dense(pending)[0]])
+        ahead = oracles.exact(kernel, seen, np.zeros(len(seen)), np.full(len(seen), noise), dense(arms)[0])
+        bounds.append((sign * at.mean + beta * np.sqrt(ahead.variance)) / scale**0.5)
+        played = oracles.exact(kernel, known, y, np.full(len(known), noise), known)
+        means.append(sign * played.mean / scale**0.5)
+    return np.array(bounds), np.array(means)
+
+
+def weighed(scalarization, weights, bounds, means):
+    """The scalarised bounds (A,), by loops over points and objectives."""
+    if scalarization.kind == "linear":
+        return weights @ bounds
+    front = []
+    for mine in means.T:
+        if not any((other >= mine).all() and (other > mine).any() for other in means.T):
+            front.append(mine)
+    low, high = np.min(front, axis=0), np.max(front, axis=0)
+    gain = weights[:, None] * (bounds - (low - 0.1 * (high - low))[:, None])
+    return gain.min(0) + scalarization.augmentation * gain.sum(0)
+
+
+@examples(30)
+@given(
+    seed=st.integers(0, 1000),
+    shares=st.lists(st.floats(0.05, 1.0), min_size=3, max_size=3),
+    kind=st.sampled_from(["linear", "chebyshev"]),
+    number=st.integers(1, 12),
+    waiting=st.integers(0, 3),
+)
+def test_the_largest_scalarised_bound_is_chosen(seed, shares, kind, number, waiting):
+    weights = dict(zip(ALL, shares, strict=True))
+    bandit = make(Scalarization(ALL, weights, kind))
+    X = data(number, 2, seed)[0]
+    told(bandit, X)
+    pending = data(waiting, 2, seed + 1)[0] if waiting else None
+    if pending is not None:
+        bandit.mark_pending(pending)
+    bounds, means = of_names(bandit.objective, X, ARMS, 1.5, pending)
+    scores = weighed(bandit.objective, np.array(shares) / sum(shares), bounds, means)
+    found = bandit.acquisition()(ARMS.unsqueeze(-2)).detach().numpy()
+    assert np.abs(found - scores).max() < 1e-7
+    row = int((bandit.ask() == ARMS).all(-1).nonzero())
+    assert scores[row] >= scores.max() - 1e-7
+
+
+@pytest.mark.parametrize("name", ["gp-ucb", "gp-ts", "bkb"])
+@pytest.mark.parametrize("kind", ["linear", "chebyshev"])
+def test_all_weight_on_the_reward_is_the_bandit_of_the_reward(name, kind):
+    alone = Scalarization(ALL, {"reward": 2.0, "cost": 0.0, "heat": 0.0}, kind)
+    for words in ({}, {"bounds": BOX}):
+        assert torch.equal(play(make(alone, name, **words), 6), play(make(None, name, **words), 6))
+
+
+@pytest.mark.parametrize("name", ["gp-ucb", "gp-ts"])
+def test_nearly_all_weight_on_the_reward_is_nearly_that(name):
+    nearly = Scalarization(BOTH, {"reward": 1.0, "cost": 1e-12}, "linear")
+    assert torch.equal(play(make(nearly, name), 8), play(make(None, name), 8))
+
+
+@pytest.mark.parametrize("direction", ["maximize", "minimize"])
+def test_an_outcome_may_be_all_that_is_sought(direction):
+    """It is then what a bandit of that outcome, or of its negative, plays, but for ties."""
+    sign = 1.0 if direction == "maximize" else -1.0
+    bandit = make(Scalarization({"cost": direction}, "random", "linear"), outcomes=[COST])
+    twin = make(None, outcomes=(), prior=PRIORS["cost"])
+    for _ in range(8):
+        x = bandit.ask()
+        assert torch.equal(x, twin.ask())
+        bandit.tell(x, 0.0, outcomes={"cost": values(x, "cost")})
+        twin.tell(x, sign * values(x, "cost"))
+    assert torch.equal(bandit.recommend(), twin.recommend())
+
+
+@pytest.mark.slow
+def test_draws_of_objectives_are_independent_and_of_their_own_posterior():
+    """Of draws that choose between two arms by an outcome or the reward alone; false alarm 1e-4 for each of 2."""
+    arms, number, wins = ARMS[:2], 400, dict.fromkeys(("reward", "cost"), 0)
+    both = []
+    for seed in range(number):
+        rows = []
+        for name in wins:
+            bandit = make(Scalarization({name: "maximize"}), "gp-ts", candidates=arms, seed=seed, beta=1.0)
+            told(bandit, arms[:1])
+            rows.append(bool((bandit.ask() == arms[1]).all()))
+        both.append(rows)
+    share = np.array(both).mean(0)
+    for column, name in enumerate(wins):
+        (length, scale), noise = KERNELS[name], NOISES[name]
+        y = dense(values(arms[:1], name))[0]
+        at = oracles.exact(oracles.rbf(length, scale), *dense(arms[:1]), y, np.array([noise]), *dense(arms))
+        spread = at.covariance[0, 0] + at.covariance[1, 1] - 2.0 * at.covariance[0, 1]
+        expected = 0.5 * (1.0 + math.erf((at.mean[1] - at.mean[0]) / math.sqrt(2.0 * spread)))
+        assert abs(share[column] - expected) < 3.9 * math.sqrt(expected * (1.0 - expected) / number)
+    joint = np.array(both).astype(float)
+    if (joint.std(0) > 0.0).all():
+        assert abs(np.corrcoef(joint.T)[0, 1]) < 3.9 / math.sqrt(number)
+
+
+def test_random_weights_are_uniform_on_the_simplex_and_follow_from_the_seed():
+    """The first of k uniform weights has distribution function 1 − (1 − w)^(k − 1); false alarm 1e-4 for each of 3."""
+    objective = Scalarization(ALL)
+    drawn = torch.stack([objective.sought(seed) for seed in range(2000)])
+    assert torch.equal(drawn, torch.stack([objective.sought(seed) for seed in range(2000)]))
+    assert (drawn >= 0.0).all()
+    assert (drawn.sum(-1) - 1.0).abs().max() < 1e-12
+    for column in drawn.T:
+        assert kstest(column.numpy(), lambda w: 1.0 - (1.0 - w) ** 2).pvalue > 1e-4
+    assert objective.sought().tolist() == pytest.approx([1 / 3] * 3)
+
+
+def test_each_choice_of_a_batch_has_weights_of_its_own():
+    bandit = told(make(Scalarization(BOTH)), ARMS[:6])
+    pending = ARMS[:0]
+    for number in range(4):
+        weights = bandit.objective.sought(seed_for(3, bandit.round, f"ask {number}")).numpy()
+        bounds, means = of_names(bandit.objective, ARMS[:6], ARMS, 1.5, pending if len(pending) else None)
+        scores = weighed(bandit.objective, weights, bounds, means)
+        x = bandit.ask()
+        assert scores[int((x == ARMS).all(-1).nonzero())] >= scores.max() - 1e-7
+        pending = torch.cat([pending, x])
+
+
+@pytest.mark.parametrize("name", ["gp-ucb", "gp-ts", "bkb"])
+def test_the_same_history_gives_the_same_choice_however_the_set_is_described(name):
+    described = [
+        {},
+        {"candidates": ContextualActions(ARMS, context_dim=0)},
+        {"memory": SlidingWindow(1000)},
+    ]
+    chosen = []
+    for words in described[: 2 if name == "gp-ts" else 3]:
+        bandit = told(make(Scalarization(ALL), name, **words), ARMS[:9])
+        chosen.append(bandit.acquisition(**_round(bandit))(ARMS.unsqueeze(-2)).detach())
+    for each in chosen[1:]:
+        assert (each - chosen[0]).abs().max() < 1e-6
+
+
+def _round(bandit):
+    return {"context": torch.zeros(0, dtype=DOUBLE)} if bandit.candidates.is_contextual else {}
+
+
+def spaces():
+    space = ParameterSpace({"x": Float(0.0, 1.0), "y": Float(0.0, 1.0)})
+    return [{"bounds": BOX}, {"candidates": Configurations(space)}]
+
+
+@pytest.mark.parametrize("words", spaces(), ids=["box", "space"])
+@pytest.mark.parametrize("waiting", [0, pytest.param(2, marks=pytest.mark.slow)])
+def test_a_search_finds_at_least_what_a_grid_has(words, waiting):
+    bandit = make(Scalarization(BOTH), **words)
+    X = ARMS[:7] if "bounds" in words else bandit.candidates.actions(ARMS[:7])
+    rows = bandit.candidates.points(X, None, 0.0)
+    bandit.tell(X, values(rows, "reward"), outcomes={name: values(rows, name) for name in bandit.outcomes})
+    if waiting:
+        bandit.ask(waiting)
+    function = bandit.acquisition()
+    x = bandit.candidates.points(bandit.ask(), None, 0.0)
+    steps = torch.linspace(0.0, 1.0, 41, dtype=DOUBLE)
+    grid = torch.cartesian_prod(steps, steps)
+    with torch.no_grad():
+        assert float(function(x.unsqueeze(0))) >= float(function(grid.unsqueeze(-2)).max()) - 1e-6
+
+
+@pytest.mark.parametrize(
+    "words",
+    [{}, pytest.param({"bounds": BOX}, marks=pytest.mark.slow), {"candidates": ContextualActions(ARMS, context_dim=0)}],
+    ids=["arms", "box", "actions"],
+)
+def test_a_bandit_goes_on_as_the_one_that_was_saved_or_replayed(words, tmp_path):
+    bandit = make(Scalarization(ALL), **words)
+    told(bandit, ARMS[:5])
+    bandit.ask(2, **_round(bandit))
+    bandit.save(tmp_path / "bandit")
+    again = Bandit.load(tmp_path / "bandit")
+    assert again.objective.objectives == ALL
+    other = make(Scalarization(ALL), **words)
+    other.load_state_dict(bandit.state_dict())
+    for _ in range(3):
+        x = bandit.ask(**_round(bandit))
+        for each in (again, other):
+            assert torch.allclose(each.ask(**_round(each)), x, atol=1e-5)
+        for each in (bandit, again, other):
+            told(each, x)
+    fresh = make(Scalarization(ALL), **words)
+    fresh.replay(bandit.history)
+    bandit.forget()
+    assert torch.allclose(fresh.ask(**_round(fresh)), bandit.ask(**_round(bandit)), atol=1e-5)
+
+
+def test_a_state_of_other_weights_is_refused():
+    state = make(Scalarization(BOTH, {"reward": 1.0, "cost": 1.0})).state_dict()
+    for objective in (Scalarization(BOTH), Scalarization(BOTH, {"reward": 1.0, "cost": 2.0}), None):
+        with pytest.raises(StateMismatchError, match="objective"):
+            make(objective, outcomes=[COST, HEAT]).load_state_dict(state)
+
+
+@ON_ARMS_AND_SLOWLY_ON_A_BOX
+@pytest.mark.parametrize(
+    "limit",
+    [
+        AtMost("heat", 0.2, mode="optimistic", beta=1.0),
+        AtLeast("heat", -0.3, safe_seed=lambda X: X[:, 0] < 0.2),
+    ],
+    ids=["optimistic", "safe"],
+)
+def test_limits_hold_of_what_several_objectives_choose(words, limit):
+    bandit = make(Scalarization(BOTH), constraints=[limit], **words)
+    told(bandit, ARMS[:3])
+    for _ in range(6):
+        X, (length, scale) = bandit.history.X, KERNELS["heat"]
+        kernel, noise = oracles.rbf(length, scale), np.full(len(X), NOISES["heat"])
+        x = bandit.ask()
+        at = oracles.exact(kernel, *dense(X, values(X, "heat")), noise, *dense(x))
+        deviation = float(np.sqrt(at.variance[0]))
+        if limit.is_safe:
+            assert at.mean[0] - 3.0 * deviation >= -0.3 - 1e-7 or float(x[0, 0]) < 0.2
+        else:
+            assert at.mean[0] - deviation <= 0.2 + 1e-7
+        told(bandit, x)
+
+
+def test_a_safe_set_grows_towards_what_is_sought():
+    """From one known corner; without plays that show what is safe the safe set would stay small."""
+    limit = AtLeast("heat", -5.0, safe_seed=ARMS[:1], beta=2.0)
+    prior = Prior(rbf(0.5, 16.0), 0.01)
+    bandit = make(Scalarization(BOTH), constraints=[limit], outcomes=[COST, Outcome("heat", prior)])
+    asked = play(bandit, 12)
+    assert len({tuple(x) for x in asked.tolist()}) > 3
+
+
+@pytest.mark.parametrize("memory", [SlidingWindow(4), BackToPrior(0.02)], ids=["window", "back to prior"])
+@pytest.mark.parametrize("own", [None, SlidingWindow(3)], ids=["the same", "its own"])
+@ON_ARMS_AND_SLOWLY_ON_A_BOX
+def test_objectives_are_remembered_as_their_memories_say(memory, own, words):
+    outcome = Outcome("cost", PRIORS["cost"], memory=own)
+    bandit = make(Scalarization(BOTH), outcomes=[outcome], memory=memory, **words)
+    play(bandit, 6)
+    assert len(bandit.ask(3)) == 3
+    assert bandit.acquisition() is not None
+    assert bandit.recommend().shape == (1, 2)
+
+
+def test_points_are_spread_until_each_prior_is_fitted():
+    learned = [Outcome("cost", LearnedPrior(num_initial=6))]
+    bandit = make(Scalarization(BOTH), outcomes=learned, candidates=ARMS)
+    asked = []
+    for number in range(8):
+        x = bandit.ask()
+        with_cost = {} if number % 2 else {"cost": values(x, "cost")}
+        bandit.tell(x, values(x, "reward"), outcomes=with_cost)
+        asked.append(tuple(x[0].tolist()))
+    assert len(set(asked)) == 8  # no arm again before all were chosen
+    assert type(bandit.rule).__name__ == "SpreadRule"
+    told(bandit, ARMS[:3])
+    assert type(bandit.rule).__name__ == "UpperConfidenceRule"
+    unweighted = make(Scalarization(BOTH, {"reward": 1.0, "cost": 0.0}), outcomes=learned)
+    assert type(unweighted.rule).__name__ == "UpperConfidenceRule"
+
+
+@pytest.mark.parametrize("kind", ["linear", "chebyshev"])
+def test_the_best_point_played_by_scalarised_means_is_recommended(kind):
+    for weights in ("random", {"reward": 1.0, "cost": 3.0}):
+        bandit = told(make(Scalarization(BOTH, weights, kind)), ARMS[:8])
+        _, means = of_names(bandit.objective, ARMS[:8], ARMS, 0.0)
+        shares = np.array([0.5, 0.5] if weights == "random" else [0.25, 0.75])
+        row = int(weighed(bandit.objective, shares, means, means).argmax())
+        assert torch.equal(bandit.recommend(), ARMS[row, None])
+    with pytest.raises(EmptyHistoryError):
+        make(Scalarization(BOTH)).recommend()
+
+
+@pytest.mark.parametrize("actions", [{"actions": ARMS[:, 1:]}, {"bounds": BOX[:, 1:]}], ids=["listed", "box"])
+def test_contexts_have_choices_of_their_own(actions):
+    bandit = make(Scalarization(BOTH, "random"), candidates=ContextualActions(context_dim=1, **actions))
+    for number in range(6):
+        context = torch.tensor([0.1 + 0.8 * (number % 2)], dtype=DOUBLE)
+        x = bandit.ask(context=context)
+        joint = torch.cat([context.expand(1, 1), x], -1)
+        bandit.tell(x, values(joint, "reward"), context=context, outcomes={"cost": values(joint, "cost")})
+    for at in (0.1, 0.9):
+        context = torch.tensor([at], dtype=DOUBLE)
+        function = bandit.acquisition(context=context)
+        x = bandit.ask(context=context, remember=False)
+        among = ARMS[:, 1:] if "actions" in actions else torch.linspace(0.0, 1.0, 101, dtype=DOUBLE).unsqueeze(-1)
+        with torch.no_grad():
+            assert float(function(x.unsqueeze(0))) >= float(function(among.unsqueeze(-2)).max()) - 1e-6
+        assert bandit.recommend(context=context).shape == (1, 1)
+
+
+def test_units_change_no_choice():
+    """Under learned priors: each objective multiplied by a positive number, with another added."""
+    chosen = []
+    for factor, shift in ((1.0, 0.0), (300.0, -40.0)):
+        bandit = make(Scalarization(BOTH), outcomes=["cost"], prior=LearnedPrior(num_initial=5, clip=False))
+        for number in range(12):
+            x = bandit.ask() if number >= 5 else ARMS[number, None]
+            cost = factor * values(x, "cost") + shift
+            bandit.tell(x, values(x, "reward") / factor + shift, outcomes={"cost": cost})
+        chosen.append(bandit.history.X)
+    assert torch.equal(*chosen)
+
+
+def test_a_play_without_a_reward_counts_for_what_was_measured():
+    bandit = make(Scalarization(BOTH), outcomes=[COST])
+    bandit.tell(ARMS[:2], failed=True, outcomes={"cost": [1.0, -1.0]})
+    assert bandit.ask().shape == (1, 2)
+    bandit.tell(ARMS[2:4], [0.5, -0.5])  # no cost
+    assert bandit.ask(2).shape == (2, 2)
+
+
+def test_random_search_takes_objectives_and_draws_as_before():
+    words = {"prior": PRIORS["reward"], "candidates": ARMS, "seed": 3}
+    plain = algorithms.RandomSearch(**words)
+    several = algorithms.RandomSearch(objective=Scalarization(BOTH), outcomes=[COST], **words)
+    assert torch.equal(plain.ask(5), several.ask(5))
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ({"objectives": {}}, "objectives must be a mapping"),
+        ({"objectives": ["reward"]}, "objectives must be a mapping"),
+        ({"objectives": {"reward": "up"}}, "direction of 'reward'"),
+        ({"objectives": {"": "maximize"}}, "non-empty"),
+        ({"objectives": BOTH, "weights": {"reward": 1.0}}, "one number for each"),
+        ({"objectives": BOTH, "weights": {"reward": 1.0, "cost": -1.0}}, "weight of 'cost'"),
+        ({"objectives": BOTH, "weights": {"reward": 0.0, "cost": 0.0}}, "all 0"),
+        ({"objectives": BOTH, "weights": [0.5, 0.5]}, "one number for each"),
+        ({"objectives": BOTH, "kind": "max"}, "kind"),
+        ({"objectives": BOTH, "augmentation": -1.0}, "augmentation"),
+    ],
+)
+def test_what_is_no_scalarisation_is_refused(words, message):
+    with pytest.raises(InputError, match=message):
+        Scalarization(**words)
+
+
+def test_rules_without_a_meaning_for_several_objectives_are_refused():
+    for name in ("gp-ei", "gp-pi"):
+        with pytest.raises(InputError, match="several have no meaning"):
+            algorithms.build(name, candidates=ARMS, prior=PRIORS["reward"], seed=0, objective=Scalarization(BOTH))
+    with pytest.raises(InputError, match="leave out family or objective"):
+        algorithms.build(
+            "pe-gp-ucb", candidates=ARMS, prior=PRIORS["reward"], beta=2.0, seed=0, objective=Scalarization(BOTH)
+        )
+    with pytest.raises(InputError, match="give the outcome another name"):
+        make(Scalarization(BOTH), outcomes=["reward"])
+    with pytest.raises(InputError, match="Scalarization"):
+        make(BOTH)
+
+
+def test_boxes_say_the_effort_of_their_search():
+    assert make(Scalarization(BOTH), candidates=Box(BOX, num_restarts=2)).ask().shape == (1, 2)

@@ -1,0 +1,265 @@
+"""What is chosen next for several objectives, with points pending."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import cast
+
+import torch
+from botorch.acquisition import AcquisitionFunction
+from botorch.models.model import Model
+from torch import Tensor
+
+from torch_kbandits.acquisition import (
+    AcquisitionRule,
+    ArmPosterior,
+    Domain,
+    OptimisticRule,
+    ThompsonRule,
+    UpperConfidenceRule,
+)
+from torch_kbandits.beliefs.base import Lookahead
+from torch_kbandits.beliefs.constrained import fenced, opened_at, refused
+from torch_kbandits.beliefs.cube_search import found
+from torch_kbandits.beliefs.fence import Fence
+from torch_kbandits.beliefs.fenced_cube import BoxCube
+from torch_kbandits.beliefs.joint_lookahead import JointLookahead, best_of
+from torch_kbandits.beliefs.objectives import Aim, Goals, Scalarized
+from torch_kbandits.errors import EmptyHistoryError
+from torch_kbandits.numerics.rows import distinct
+
+#: A multiplier of deviations below this counts as this where it is divided by.
+_LEAST = 1e-6
+
+
+class Aiming:
+    """The objectives with what is pending, which grows while points are asked for.
+
+    Args:
+        goals: the objectives.
+        ahead: the posterior of the reward with all that is pending.
+    """
+
+    def __init__(self, goals: Goals, ahead: Lookahead) -> None:
+        self._goals, self._known = goals, len(ahead.pending)
+        self._others = {aim.place: aim.belief.lookahead(aim.own_points(aim.pending)) for aim in goals.aims if aim.place}
+
+    def weighed(self, ahead: Lookahead, beta: Tensor, seed: int) -> "Weighed":
+        """Return the objectives with the weights of a choice.
+
+        Args:
+            ahead: of the reward, with all that is pending by now.
+            beta: the multiplier of the deviation of the reward, 0-dim.
+            seed: of the choice.
+        """
+        new = ahead.pending[self._known :]
+        self._known += len(new)
+        for aim in self._goals.aims:
+            for point in aim.own_points(new) if aim.place else ():
+                self._others[aim.place].add(point.unsqueeze(0))
+        aheads = [self._others[aim.place] if aim.place else ahead for aim in self._goals.aims]
+        return Weighed(self._goals, ahead, aheads, self._goals.scalarization.sought(seed), beta)
+
+
+@dataclass(frozen=True, eq=False)
+class Weighed:
+    """Several objectives with points pending, and what each is worth in a choice. Values are in prior deviations.
+
+    Attributes:
+        goals: the objectives.
+        reward: the posterior of the reward with what is pending.
+        aheads: that of each objective, (k,).
+        weights: (k,).
+        beta: the multiplier of the deviation of the reward, 0-dim.
+    """
+
+    goals: Goals
+    reward: Lookahead
+    aheads: Sequence[Lookahead]
+    weights: Tensor
+    beta: Tensor
+
+    @property
+    def pending(self) -> Tensor:
+        """The points pending, (k, d)."""
+        return self.reward.pending
+
+    def choose(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain) -> Tensor:
+        """Return the point (1, d) of the largest scalarised score; that of the reward alone where nothing else counts.
+
+        Args:
+            rule: how to choose.
+            beta: the multiplier of the deviation of the reward, 0-dim.
+            seed: all randomness of the choice.
+            domain: what may be played.
+        """
+        is_listed = domain.arms is not None or domain.blocks is not None
+        is_first = not is_listed and not self.goals.is_told
+        if not isinstance(rule, OptimisticRule) or self.goals.is_reward_alone or is_first:
+            return self.reward.choose(rule, beta, seed, domain)
+        if domain.bounds is not None and isinstance(rule, ThompsonRule):
+            return self._on_spread(rule, seed, domain)
+        domain = self._searched(domain)
+        if domain.cube is not None:
+            return self._on_cube(rule, seed, domain)
+        with torch.no_grad():
+            scores, rows = self._scores(rule, seed, domain), domain.allowed
+            lots = self.reward.tie_rank
+            if rows is not None:
+                scores, lots = scores[rows], None if lots is None else lots[rows]
+            row = self._best(scores, seed, lots)
+            return self.reward.offered(domain).chosen(row if rows is None else int(rows[row]))
+
+    def function(self, rule: OptimisticRule, models: Sequence[Model], seed: int, domain: Domain) -> AcquisitionFunction:
+        """Return the function that a choice maximises, on the posteriors without anything pending, one for each."""
+        if isinstance(rule, ThompsonRule):  # all draws at the same points
+            where = domain if domain.bounds is not None else self._searched(domain)
+            domain = replace(domain, arms=rule.discretization(where, seed), bounds=None, cube=None)
+        functions = []
+        for aim, ahead, model in zip(self.goals.aims, self.aheads, models, strict=True):
+            pending = ahead.pending if len(ahead.pending) else None
+            own, maximize = domain.without_first(aim.dropped), aim.maximize
+            functions.append(rule.signed(model, aim.beta, pending, own, aim.own_seed(seed), maximize=maximize))
+        return Scalarized(functions, self.goals, self.weights)
+
+    def offered(self, domain: Domain | None) -> "_Promise":
+        """Return between what the scalarised value lies at the arms of a round, (A,), by the bounds of each."""
+        return _Promise(self, cast(Domain, domain))
+
+    def _scores(self, rule: OptimisticRule, seed: int, domain: Domain) -> Tensor:
+        """Return the scalarised scores of the arms, (A,)."""
+        values = [
+            rule.on_arms(_Scaled(ahead, aim, domain), aim.beta, aim.own_seed(seed))
+            for aim, ahead in zip(self.goals.aims, self.aheads, strict=True)
+        ]
+        return self.goals.value(torch.stack(values), self.weights)
+
+    def _best(self, scores: Tensor, seed: int, lots: Tensor | None = None) -> int:
+        """Return the position of the highest score (A,); equals are broken by lot."""
+        widest = torch.stack([aim.beta for aim in self.goals.aims]).max()
+        return best_of(scores, widest, torch.ones_like(widest), seed, lots)  # weights sum to 1, of prior deviations
+
+    def _models(self) -> list[Model]:
+        return [cast(JointLookahead, ahead).model for ahead in self.aheads]
+
+    def _on_spread(self, rule: ThompsonRule, seed: int, domain: Domain) -> Tensor:
+        """Return the point (1, d) of a box that is the best, in a draw, of those at which it is drawn."""
+        points = distinct(rule.discretization(domain, seed))[0]
+        with torch.no_grad():
+            scores = self.function(rule, self._models(), seed, domain)(points.unsqueeze(-2))
+        return points[scores.argmax(), None].clone()
+
+    def _searched(self, domain: Domain) -> Domain:
+        """Return a domain with the best point played as a start, and in the place of a box a cube."""
+        if domain.bounds is not None:
+            first = 0 if domain.context is None else len(domain.context)
+            domain = replace(domain, cube=BoxCube(domain.bounds[:, first:]), bounds=None)
+        if domain.cube is None:
+            return domain
+        cube = domain.cube
+        best = self.goals.best_played(self.weights, domain, lambda X: cube.allows(X[:, -cube.dimension :]))
+        return replace(domain, starts=best)
+
+    def _on_cube(self, rule: OptimisticRule, seed: int, domain: Domain) -> Tensor:
+        """Return the joint point (1, d) that is found on a cube: at least as good as all that is looked at first."""
+
+        def score(points: Tensor) -> Tensor:
+            with torch.no_grad():
+                return self._scores(rule, seed, replace(domain, arms=points, cube=None))
+
+        def function() -> AcquisitionFunction:
+            return self.function(rule, self._models(), seed, domain)
+
+        points = found(domain, score, None if rule.draws_functions else function, seed)
+        return points[self._best(score(points), seed), None].clone()
+
+
+class _Scaled:
+    """The posterior of an objective at the arms of a round, in prior deviations, much of which is sought.
+
+    Args:
+        ahead: with points pending.
+        aim: the objective.
+        domain: of the round.
+    """
+
+    def __init__(self, ahead: Lookahead, aim: Aim, domain: Domain) -> None:
+        self._offer = cast(ArmPosterior, ahead.offered(domain.without_first(aim.dropped)))
+        self._factor, self._scale = aim.sign / aim.scale, aim.scale
+
+    @property
+    def mean(self) -> Tensor:
+        """Posterior means (A,)."""
+        return self._factor * self._offer.mean
+
+    @property
+    def variance(self) -> Tensor:
+        """Posterior variances (A,), with pending points hallucinated."""
+        return self._offer.variance / self._scale.square()
+
+    @property
+    def incumbent(self) -> Tensor:
+        """The largest mean, 0-dim."""
+        return self.mean.max()
+
+    def deviation(self, seed: int) -> Tensor:
+        """Return a draw of f − mean, (A,)."""
+        return self._factor * self._offer.deviation(seed)
+
+
+class _Promise:
+    """What the scalarised value is between at the arms of a round, as mean and variance.
+
+    Args:
+        weighed: the objectives.
+        domain: of the round.
+    """
+
+    def __init__(self, weighed: Weighed, domain: Domain) -> None:
+        goals, self._offer = weighed.goals, weighed.reward.offered(domain)
+        offers = [_Scaled(ahead, aim, domain) for aim, ahead in zip(goals.aims, weighed.aheads, strict=True)]
+        means = torch.stack([offer.mean for offer in offers])
+        widths = torch.stack(
+            [aim.beta * offer.variance.clamp_min(0.0).sqrt() for aim, offer in zip(goals.aims, offers, strict=True)]
+        )
+        upper, lower = goals.value(means + widths, weighed.weights), goals.value(means - widths, weighed.weights)
+        beta = weighed.beta.clamp_min(_LEAST)
+        self.mean, self.variance = (upper + lower) / 2.0, ((upper - lower) / 2.0 / beta).square()
+
+    def chosen(self, row: int) -> Tensor:
+        """Return the arm of a row, (1, d)."""
+        return self._offer.chosen(row)
+
+
+def recommended_for(goals: Goals, domain: Domain | None, fence: Fence | None) -> Tensor:
+    """Return the point (1, d) of the largest scalarised mean: of a round's arms or box, or of those played.
+
+    On a cube, or within limits on a box, it is one that was played, in whatever context.
+
+    Args:
+        goals: the objectives.
+        domain: of the round; None where that of the points played is wanted.
+        fence: limits on outcomes; None for none.
+
+    Raises:
+        EmptyHistoryError: if there is no observation.
+        InfeasibleError: if the limits leave none.
+    """
+    if goals.reward.num_observations == 0:
+        raise EmptyHistoryError("Nothing was learned that counts, so there is no point to recommend: tell first.")
+    weights, where = goals.scalarization.sought(), Domain() if domain is None else domain
+    is_listed = where.arms is not None or where.blocks is not None
+    if is_listed or (where.bounds is not None and fence is None):
+        zero = torch.zeros_like(goals.reward.regularization)
+        plain = replace(goals, aims=[replace(aim, beta=zero, pending=aim.pending[:0]) for aim in goals.aims])
+        ahead = goals.reward.lookahead(goals.reward.played[:0])
+        weighed = replace(Aiming(plain, ahead).weighed(ahead, zero, 0), weights=weights)
+        if fence is not None:
+            if fence.limits is not None and not bool(fence.limits.rows(where).any()):
+                raise refused(fence, domain)
+            where, _ = fenced(where, fence)
+        return weighed.choose(UpperConfidenceRule(), zero, 0, where)
+    keeps = None if fence is None else lambda X: opened_at(X, fence).allows(X)
+    best = goals.best_played(weights, where, keeps)
+    if best is None:
+        raise refused(cast(Fence, fence), domain)
+    return best

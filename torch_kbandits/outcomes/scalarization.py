@@ -1,0 +1,136 @@
+"""Several objectives as one: which outcomes are sought large or small, and how they are weighed."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import torch
+from torch import Tensor
+
+from torch_kbandits import checks
+from torch_kbandits.errors import InputError
+from torch_kbandits.numerics.random import generator_for
+
+#: Whether much or little of an objective is sought.
+Direction = Literal["maximize", "minimize"]
+
+#: How weighted objectives become one number.
+Kind = Literal["chebyshev", "linear"]
+
+#: What the reward is called among the objectives.
+REWARD = "reward"
+
+#: What weights are called that are drawn for each choice.
+RANDOM = "random"
+
+
+@dataclass(frozen=True, eq=False)
+class Scalarization:
+    """Several objectives, weighed against each other: ``Scalarization({"reward": "maximize", "cost": "minimize"})``.
+
+    A choice maximises the scalarised vector of what each objective may be: of the upper confidence bounds, or of one
+    Thompson draw of each. An objective to be minimised enters with the other sign. Each is divided by its prior
+    deviation, as given or as fitted last: the largest at a point played. So weights compare deviations, not units, and
+    a constant added to an objective changes no choice.
+
+    "linear" is Σ w_j v_j. It finds points on the convex hull of the Pareto front alone. "chebyshev" is
+    min_j w_j (v_j − z_j) + a Σ_j w_j (v_j − z_j), which finds all of the front. The reference z is the worst of each
+    objective among the points played that no other one dominates, by posterior means, and a tenth of their range below.
+
+    With "random" weights each choice has weights of its own, uniform on the simplex, so that a run covers the front.
+    They follow from the bandit's seed, the round, and how many points are pending. Given weights seek one point of it.
+    Objectives of weight 0 take no part. The width of the bandit is read from the posterior of each objective, so a
+    theorem's constants R and B are taken to hold for all of them, each in its own units.
+
+    Source: Paria, Kandasamy and Póczos, "A flexible framework for multi-objective Bayesian optimization using random
+    scalarizations", UAI 2019; the augmentation: Knowles, "ParEGO", 2006. Differs: the paper takes any reference.
+
+    Args:
+        objectives: by name, "maximize" or "minimize"; "reward" is the reward, others are outcomes.
+        weights: "random", or for each name a number at least 0, not all 0; they are divided by their sum.
+        kind: "chebyshev" or "linear".
+        augmentation: a >= 0; at 0 a point that is dominated in part may be as good as one that is not.
+
+    Raises:
+        InputError: if an argument does not fit.
+    """
+
+    objectives: Mapping[str, Direction]
+    weights: Mapping[str, float] | Literal["random"] = RANDOM
+    kind: Kind = "chebyshev"
+    augmentation: float = 0.05
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.objectives, Mapping) or not self.objectives:
+            raise InputError(
+                'objectives must be a mapping such as {"reward": "maximize", "cost": "minimize"}, got '
+                f"{checks.describe(self.objectives)}."
+            )
+        for name, direction in self.objectives.items():
+            if not isinstance(name, str) or not name:
+                raise InputError(f"the name of an objective must be a non-empty string, got {name!r}.")
+            checks.one_of(f"the direction of {name!r}", direction, get_args(Direction))
+        object.__setattr__(self, "objectives", dict(self.objectives))
+        checks.one_of("kind", self.kind, get_args(Kind))
+        checks.keep(self, augmentation=checks.non_negative)
+        if self.weights != RANDOM:
+            object.__setattr__(self, "weights", self._checked(self.weights))
+
+    def _checked(self, weights: Any) -> dict[str, float]:
+        if not isinstance(weights, Mapping) or set(weights) != set(self.objectives):
+            raise InputError(
+                f'weights must be "random" or have one number for each of {list(self.objectives)}, got '
+                f"{sorted(map(str, weights)) if isinstance(weights, Mapping) else checks.describe(weights)}."
+            )
+        given = {name: checks.non_negative(f"the weight of {name!r}", weights[name]) for name in self.objectives}
+        if sum(given.values()) <= 0.0:
+            raise InputError("weights are all 0: give an objective that matters a weight above 0.")
+        return given
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The k objectives of a weight above 0, in the order given."""
+        weights = self.weights
+        return tuple(name for name in self.objectives if isinstance(weights, str) or weights[name] > 0.0)
+
+    @property
+    def outcomes(self) -> tuple[str, ...]:
+        """Those that are not the reward, of whatever weight."""
+        return tuple(name for name in self.objectives if name != REWARD)
+
+    @property
+    def is_random(self) -> bool:
+        """Whether each choice has weights of its own."""
+        return self.weights == RANDOM
+
+    @property
+    def signs(self) -> Tensor:
+        """1 where much is sought, −1 where little is, (k,)."""
+        return torch.tensor([1.0 if self.objectives[name] == "maximize" else -1.0 for name in self.names]).double()
+
+    def sought(self, seed: int | None = None) -> Tensor:
+        """Return weights (k,) that sum to 1, in double precision: as given; or drawn, equal ones without a seed."""
+        number = len(self.names)
+        if not isinstance(self.weights, str):
+            weights = torch.tensor([self.weights[name] for name in self.names], dtype=torch.float64)
+        elif seed is None:
+            weights = torch.ones(number, dtype=torch.float64)
+        else:
+            generator = generator_for(seed, 0, "weights")
+            weights = -torch.rand(number, generator=generator, dtype=torch.float64, device="cpu").neg().log1p()
+        return weights / weights.sum()
+
+    def value(self, values: Tensor, weights: Tensor, reference: Tensor) -> Tensor:
+        """Return scalarised vectors, (...,); differentiable.
+
+        Args:
+            values: of k objectives, all sought large, (k, ...).
+            weights: (k,).
+            reference: the z of "chebyshev", (k,).
+        """
+        shape = (-1, *[1] * (values.dim() - 1))
+        share = weights.to(values).reshape(shape)
+        if self.kind == "linear":
+            return (share * values).sum(0)
+        gain = share * (values - reference.to(values).reshape(shape))
+        return gain.amin(0) + self.augmentation * gain.sum(0)
