@@ -579,30 +579,6 @@ class Odd(BaseDistribution):
         return True
 
 
-def test_several_objectives_are_refused():
-    study = optuna.create_study(sampler=quick(), directions=["minimize", "maximize"])
-    with pytest.raises(InputError, match="this study has 2"):
-        study.optimize(lambda trial: (trial.suggest_float("x", 0.0, 1.0), 1.0), n_trials=2)
-
-
-def test_constraints_are_refused():
-    study = study_with(quick())
-
-    def constrained(trial):
-        trial.set_constraint("small", peak(trial))
-        return 1.0
-
-    with pytest.raises(InputError, match=r"Trial 0 has constraints \(small\)"):
-        study.optimize(constrained, n_trials=2)
-    with pytest.raises(InputError, match="does not support constraints"):
-        quick(constraints_func=lambda trial: [0.0])
-    study.tell(study.ask(), state=TrialState.FAIL)
-    add(study, 0.5, 1.0)
-    study.sampler = quick()
-    with pytest.raises(InputError, match="has constraints"):  # also those that another sampler let in
-        study.optimize(line, n_trials=1)
-
-
 @pytest.mark.parametrize(
     ("distribution", "words"),
     [

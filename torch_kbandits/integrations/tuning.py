@@ -33,10 +33,15 @@ def is_spread(number: int, num_told: int, num_initial: int) -> bool:
     return num_told < num_initial or number % _SPREAD_EVERY == 0
 
 
+def tuning_prior(prior: LearnedPrior) -> LearnedPrior:
+    """Return a prior that is fitted anew whenever there are a tenth more rewards: evaluations are dearer than fits."""
+    return replace(prior, refit_share=_REFIT_SHARE)
+
+
 def tuning_bandit(algorithm: str, candidates: Candidates, prior: LearnedPrior, *, seed: int, **settings: Any) -> Bandit:
     """Return a bandit that was told nothing. A dictionary that can be capped is, at 400 points, without a word.
 
-    Its prior is fitted anew whenever there are a tenth more rewards: evaluations are dearer than fits.
+    Its prior is fitted as ``tuning_prior`` says.
 
     Args:
         algorithm: a registry name.
@@ -54,5 +59,4 @@ def tuning_bandit(algorithm: str, candidates: Candidates, prior: LearnedPrior, *
         words = {"max_dictionary": LARGEST_DICTIONARY, "when_full": "stop"} | words
         if known["oversampling"].default is None:  # exact unless it is said
             words = {"oversampling": 1.0} | words
-    prior = replace(prior, refit_share=_REFIT_SHARE)
-    return registry.build(algorithm, candidates=candidates, prior=prior, seed=seed, **words)
+    return registry.build(algorithm, candidates=candidates, prior=tuning_prior(prior), seed=seed, **words)

@@ -12,7 +12,8 @@ from optuna.trial import FrozenTrial, TrialState
 from torch import Tensor
 
 from torch_kbandits.bandit import Bandit
-from torch_kbandits.errors import InputError
+from torch_kbandits.errors import InfeasibleError, InputError
+from torch_kbandits.integrations.optuna.sought import Keeping, Range, Sought
 from torch_kbandits.integrations.optuna.trees import Tree
 from torch_kbandits.integrations.tuning import is_spread
 from torch_kbandits.numerics.random import generator_for
@@ -32,13 +33,13 @@ class Reading:
     """How trials become rewards.
 
     Attributes:
-        sign: 1 where the study maximises, -1 where it minimises.
+        sought: what the study seeks.
         pruned: whether pruned trials are learned.
         failed: whether failed trials are learned.
         dates: whether the bandit's time is that of the calendar.
     """
 
-    sign: float
+    sought: Sought
     pruned: Literal["learn", "ignore"]
     failed: Literal["learn", "ignore"]
     dates: bool
@@ -47,20 +48,6 @@ class Reading:
 def mark(trial: FrozenTrial) -> Mark:
     """Return what stands for a finished trial."""
     return trial.number, trial.datetime_complete
-
-
-def refuse_constraints(trial: FrozenTrial) -> None:
-    """Refuse a trial with constraints.
-
-    Raises:
-        InputError: if it has some.
-    """
-    if trial.constraints:
-        raise InputError(
-            f"Trial {trial.number} has constraints ({', '.join(trial.constraints)}), which KernelBanditSampler would "
-            "ignore: it does not support them. Use Optuna's GPSampler or TPESampler, or make them a penalty in the "
-            "value."
-        )
 
 
 class StudyBelief:
@@ -76,6 +63,7 @@ class StudyBelief:
         reading: how trials become rewards.
         num_initial: trials that are learned before the bandit chooses.
         seed: of the first points, which cover the space evenly.
+        keeping: how constraints are kept.
     """
 
     def __init__(
@@ -86,6 +74,7 @@ class StudyBelief:
         reading: Reading,
         num_initial: int,
         seed: int,
+        keeping: Keeping,
     ) -> None:
         self.tree = tree
         self.space = space
@@ -93,24 +82,23 @@ class StudyBelief:
         self.reading = reading
         self.num_initial = num_initial
         self.seed = seed
+        self.keeping = keeping
         self.read: set[Mark] = set()
         self._numbers: list[int] = []
         self._completed: list[float] = []
+        self._ranges: dict[str, Range] = {}
 
     def learn(self, finished: Iterable[FrozenTrial]) -> None:
         """Tell the bandit the finished trials that it does not know.
 
         Those of an old study are replayed, which makes of all fits the last alone; see ``Bandit.replay``.
-
-        Raises:
-            InputError: if one has constraints; then nothing is told.
         """
         new = [trial for trial in finished if mark(trial) not in self.read]
         found = self._found(sorted(new, key=lambda trial: (trial.datetime_complete or datetime.min, trial.number)))
         if self.bandit.num_told or len(found) < 2:
             for each in found:
                 words: dict[str, Any] = {"failed": True} if each.failed else {"y": each.reward}
-                self.bandit.tell(each.point, time=self._time(each.trial), **words)
+                self.bandit.tell(each.point, time=self._time(each.trial), outcomes=each.outcomes or None, **words)
                 self._note([each])
         else:
             self.bandit.replay(self._history(found))
@@ -129,16 +117,29 @@ class StudyBelief:
         """
         self.bandit.forget()
         self.learn(other for other in trials if other.state.is_finished())
-        if is_spread(trial.number, self.bandit.num_told, self.num_initial):
-            # By the trial's number: if its evaluation fails, the next one is elsewhere.
-            first = self.space.sample(1, generator_for(self.seed, 0, "first trials"), first=trial.number)
-            return self.space.decode(first)[0]
+        if self.keeping.is_safe and not self.reading.sought.limits:
+            return {
+                name: value for name, value in self.keeping.start(trial.number).items() if name in self.space.parameters
+            }
+        if not self.keeping.is_safe and is_spread(trial.number, self.bandit.num_told, self.num_initial):
+            return self._spread(trial)
         time = self._not_before_the_last(trial.datetime_start or datetime.now())
         others = [*self._failed(trials), *(o for o in trials if not o.state.is_finished() and o.number != trial.number)]
         points = [point for other in others if (point := self._point(other, suggested.get(other.number))) is not None]
         if points:
             self.bandit.mark_pending(torch.cat(points), time=time)
-        return self.bandit.ask(time=time)[0]
+        try:
+            return self.bandit.ask(time=time)[0]
+        except InfeasibleError:
+            if self.keeping.is_safe:
+                raise
+            return self._spread(trial)
+
+    def _spread(self, trial: FrozenTrial) -> dict[str, Any]:
+        """Return one of the configurations that cover the space evenly."""
+        # By the trial's number: if its evaluation fails, the next one is elsewhere.
+        first = self.space.sample(1, generator_for(self.seed, 0, "first trials"), first=trial.number)
+        return self.space.decode(first)[0]
 
     def recommend(self) -> int:
         """Return the number of the trial of the largest posterior mean, the first of those that are equal."""
@@ -150,12 +151,13 @@ class StudyBelief:
 
     def _found(self, ended: Sequence[FrozenTrial]) -> list["_Found"]:
         """Return what there is to learn of trials, in the order in which they ended."""
-        completed, found = list(self._completed), list[_Found]()
+        completed, found, ranges = list(self._completed), list[_Found](), dict(self._ranges)
         for trial in ended:
-            refuse_constraints(trial)
             point, reward = self._point(trial), self._reward(trial, completed)
             if point is not None and reward is not None:
-                found.append(_Found(trial, point, reward))
+                outcomes = self.reading.sought.outcomes(trial, ranges)
+                found.append(_Found(trial, point, reward, outcomes))
+                _widen(ranges, outcomes)
                 if trial.state == TrialState.COMPLETE:
                     bisect.insort(completed, reward)
         return found
@@ -164,12 +166,15 @@ class StudyBelief:
         """Return trials as the rounds of a bandit that is told one after another."""
         X, rounds = torch.cat([each.point for each in found]), torch.arange(len(found))
         times = [Clock().moved_to(self._time(each.trial), number).now for number, each in enumerate(found)]
-        return History(X, X.new_tensor([each.reward for each in found]), rounds, times=X.new_tensor(times))
+        names, rewards = self.bandit.outcomes, X.new_tensor([each.reward for each in found])
+        measured = X.new_tensor([[each.outcomes.get(name, math.nan) for name in names] for each in found])
+        return History(X, rewards, rounds, times=X.new_tensor(times), outcomes=measured if names else None)
 
     def _note(self, found: Sequence["_Found"]) -> None:
         """Note trials of which the bandit was told."""
         for each in found:
             self._numbers.append(each.trial.number)
+            _widen(self._ranges, each.outcomes)
             if each.trial.state == TrialState.COMPLETE:
                 bisect.insort(self._completed, each.reward)
             self.read.add(mark(each.trial))
@@ -208,9 +213,9 @@ class StudyBelief:
         worst = completed[0] if completed else None
         if trial.state == TrialState.FAIL:
             return math.nan if self.reading.failed == "learn" else None
-        if trial.value is None or (trial.state == TrialState.PRUNED and self.reading.pruned == "ignore"):
+        reward = self.reading.sought.reward(trial)
+        if reward is None or (trial.state == TrialState.PRUNED and self.reading.pruned == "ignore"):
             return None
-        reward = self.reading.sign * trial.value
         if trial.state == TrialState.COMPLETE and math.isfinite(reward):
             return reward
         if worst is None:
@@ -227,13 +232,21 @@ class StudyBelief:
 
 
 class _Found(NamedTuple):
-    """What there is to learn of a trial: its point (1, d), and its reward, NaN if it failed."""
+    """What there is to learn of a trial: point (1, d), reward, NaN if it failed, what else was measured, by name."""
 
     trial: FrozenTrial
     point: Tensor
     reward: float
+    outcomes: Mapping[str, float]
 
     @property
     def failed(self) -> bool:
         """Whether the trial failed."""
         return math.isnan(self.reward)
+
+
+def _widen(ranges: dict[str, Range], outcomes: Mapping[str, float]) -> None:
+    """Make ranges include further values."""
+    for name, value in outcomes.items():
+        least, largest = ranges.get(name, (value, value))
+        ranges[name] = min(least, value), max(largest, value)

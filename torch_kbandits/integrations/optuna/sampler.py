@@ -3,13 +3,15 @@
 import secrets
 import threading
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal, get_args
 
 from gpytorch.kernels import Kernel
 from optuna.distributions import BaseDistribution
 from optuna.samplers import BaseSampler
-from optuna.study import Study, StudyDirection
+from optuna.samplers._base import _process_constraints_after_trial  # as Optuna's samplers have it, which store alike
+from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
 from torch_kbandits import checks
@@ -18,14 +20,18 @@ from torch_kbandits.bandit import Bandit
 from torch_kbandits.candidates import Configurations
 from torch_kbandits.confidence import Width
 from torch_kbandits.errors import EmptyHistoryError, InputError, KernelBanditWarning
-from torch_kbandits.integrations.optuna.belief import Reading, StudyBelief, mark, refuse_constraints
+from torch_kbandits.integrations.optuna.belief import Reading, StudyBelief, mark
 from torch_kbandits.integrations.optuna.distributions import space_of
+from torch_kbandits.integrations.optuna.sought import ConstraintMode, Keeping, Sought
 from torch_kbandits.integrations.optuna.trees import Tree, tree_of
-from torch_kbandits.integrations.tuning import tuning_bandit
+from torch_kbandits.integrations.tuning import tuning_bandit, tuning_prior
 from torch_kbandits.memory import Memory
 from torch_kbandits.numerics.random import generator_for
 from torch_kbandits.priors import LearnedPrior
 from torch_kbandits.spaces import Float, ParameterSpace
+
+#: What is played of one objective, and of several.
+_SEEKING, _WEIGHING = "gp-ei", "gp-ucb"
 
 #: So many beliefs are kept, for a sampler that serves several studies or the brackets of a pruner in turn.
 _REMEMBERED = 8
@@ -51,11 +57,17 @@ class KernelBanditSampler(BaseSampler):
     What is believed follows from the trials of the study alone. So a study in a storage goes on after a crash, with a
     new sampler of the same seed, as it would have gone on without. That is exact where trials run one by one.
 
+    Of several objectives each trial seeks the best of their upper bounds, weighed at random and in units of each one's
+    prior deviation, so that trials cover the Pareto front; see ``Scalarization``. Constraints, of ``constraints_func``
+    or of ``trial.set_constraint``, have posteriors of their own: a trial is tried only where all of them may be at most
+    0, or, where that is nowhere so, where it covers the space.
+
     Values may be noisy, and a configuration may come again. Infinite values count as the worst (or best) finite value
     so far. NaN fails its trial, as always in Optuna.
 
     Args:
-        algorithm: a registry name of the bandit, such as "gp-ei", "ek-ucb" or "gp-ts".
+        algorithm: a registry name of the bandit, such as "gp-ei", "ek-ucb" or "gp-ts"; "gp-ei" unless given, and of
+            several objectives "gp-ucb".
         beta: the multiplier of the standard deviation, or a ``Width``; 1 unless given, where the algorithm takes one.
         kernel: a GPyTorch kernel on the encoded space, or a function that makes one from the number of coordinates; its
             free parameters are fitted, and one without any is in units of values squared; ``default_kernel`` with a
@@ -70,6 +82,10 @@ class KernelBanditSampler(BaseSampler):
         failed: "learn" from failed trials how likely configurations are to fail: none gets an invented value, those
             that fail more likely than not are avoided, and what failed just now waits; see ``Bandit.tell``. Or "ignore"
             them, as Optuna's samplers do; the latest only count as pending.
+        constraints_func: takes a finished trial and returns numbers of which each is to be at most 0, as in Optuna's
+            samplers; they are stored with the trial.
+        constraint_mode: "optimistic", or "safe": only what is surely feasible is tried; see ``Limit``.
+        safe_params: for "safe", parameters of trials that are known to be feasible. They come first.
         independent_sampler: for parameters that are not chosen together.
         warn_independent_sampling: whether the first use of that is warned about, for each parameter, and that
             ``recommend`` compares only some of the trials.
@@ -86,7 +102,7 @@ class KernelBanditSampler(BaseSampler):
     def __init__(
         self,
         *,
-        algorithm: str = "gp-ei",
+        algorithm: str | None = None,
         beta: float | Width | None = None,
         kernel: Kernel | Callable[[int], Kernel] | None = None,
         memory: Memory | None = None,
@@ -95,6 +111,9 @@ class KernelBanditSampler(BaseSampler):
         n_startup_trials: int = 10,
         pruned: Pruned = "learn",
         failed: Failed = "learn",
+        constraints_func: Callable[[FrozenTrial], Sequence[float]] | None = None,
+        constraint_mode: ConstraintMode = "optimistic",
+        safe_params: Sequence[Mapping[str, Any]] = (),
         independent_sampler: BaseSampler | None = None,
         warn_independent_sampling: bool = True,
         seed: int | None = None,
@@ -102,8 +121,10 @@ class KernelBanditSampler(BaseSampler):
     ) -> None:
         for name, value, words in (("clock", clock, Clock), ("pruned", pruned, Pruned), ("failed", failed, Failed)):
             checks.one_of(name, value, get_args(words))
-        if "constraints_func" in settings:
-            raise InputError("KernelBanditSampler does not support constraints: use Optuna's GPSampler or TPESampler.")
+        if theirs := sorted({"outcomes", "constraints", "objective"} & settings.keys()):
+            raise InputError(f"Leave out {theirs[0]}: what is sought, and within which limits, the study says.")
+        if constraints_func is not None and not callable(constraints_func):
+            raise InputError(f"constraints_func must be a function, got {checks.describe(constraints_func)}.")
         if (n_startup_trials := checks.positive_integer("n_startup_trials", n_startup_trials)) < 2:
             raise InputError(
                 f"n_startup_trials must be at least 2, since a fit needs two values; got {n_startup_trials}."
@@ -114,9 +135,10 @@ class KernelBanditSampler(BaseSampler):
             checks.instance("independent_sampler", independent_sampler, BaseSampler, "a sampler of Optuna")
         if kernel is not None and not callable(kernel):
             raise InputError(f"kernel must be a GPyTorch kernel or make one, got {checks.describe(kernel)}.")
-        if beta is None and "beta" in registry.signature(algorithm).parameters:
-            beta = _BETA
-        self._words = {"algorithm": algorithm, "beta": beta, "memory": memory} | settings
+        self._algorithm, self._beta = algorithm, beta
+        self._words = {"memory": memory} | settings
+        self._constraints_func = constraints_func
+        self._keeping = Keeping(constraint_mode, list(safe_params))
         self._kernel, self._clip, self._num_initial = kernel, clip, n_startup_trials
         self._clock = clock
         self._pruned: Pruned = pruned
@@ -128,17 +150,12 @@ class KernelBanditSampler(BaseSampler):
         self._seed = secrets.randbits(63) if seed is None else seed
         self._suggested: dict[tuple[str, int], dict[str, Any] | None] = {}
         self._forget_studies()
-        self._bandit_on(ParameterSpace({"x": Float(0.0, 1.0)}))  # refuses words that do not fit
+        self._bandit_on(ParameterSpace({"x": Float(0.0, 1.0)}), Sought((1.0,)))  # refuses words that do not fit
 
     # ---------------------------------------------------------------- what Optuna calls
 
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
-        """Return the parameters that completed trials have, with the same range of several values, as ``tree_of`` does.
-
-        Raises:
-            InputError: if the study has several objectives.
-        """
-        _refuse_several_objectives(study)
+        """Return the parameters that completed trials have, with the same range of several values: see ``tree_of``."""
         return dict(tree_of(_completed(study)).distributions)
 
     def sample_relative(
@@ -147,7 +164,9 @@ class KernelBanditSampler(BaseSampler):
         """Return the values of these parameters for a trial.
 
         Raises:
-            InputError: if a parameter has a range that cannot be searched, or a trial has constraints.
+            InputError: if a parameter has a range that cannot be searched, or the algorithm is not for several
+                objectives.
+            InfeasibleError: if in "safe" mode nothing is known to be feasible.
         """
         with self._lock:
             trials = study.get_trials(deepcopy=False, states=_STARTED)
@@ -170,9 +189,10 @@ class KernelBanditSampler(BaseSampler):
         """Return a value of one parameter, uniform on its scale, or by the independent sampler.
 
         Raises:
-            InputError: if its range cannot be searched, or the study has several objectives.
+            InputError: if its range cannot be searched.
         """
-        _refuse_several_objectives(study)
+        if self._keeping.is_safe and param_name in (safe := self._keeping.start(trial.number)):
+            return safe[param_name]
         self._warn_once(study, trial, param_name, param_distribution)
         if self._independent is not None:
             return self._independent.sample_independent(study, trial, param_name, param_distribution)
@@ -186,12 +206,9 @@ class KernelBanditSampler(BaseSampler):
             self._independent.before_trial(study, trial)
 
     def after_trial(self, study: Study, trial: FrozenTrial, state: TrialState, values: Sequence[float] | None) -> None:
-        """Let the independent sampler know that a trial ended.
-
-        Raises:
-            InputError: if the trial has constraints.
-        """
-        refuse_constraints(trial)
+        """Store the constraints of a trial that ended, and let the independent sampler know."""
+        if self._constraints_func is not None:
+            _process_constraints_after_trial(self._constraints_func, study, trial, state)
         if self._independent is not None:
             self._independent.after_trial(study, trial, state, values)
 
@@ -208,17 +225,20 @@ class KernelBanditSampler(BaseSampler):
     # ---------------------------------------------------------------- what is believed
 
     def recommend(self, study: Study) -> FrozenTrial:
-        """Return the trial to use in the end: that of the largest posterior mean.
+        """Return the trial to use in the end: that of the largest posterior mean, of those that are likely feasible.
+
+        Of several objectives it is one point of the front: the best by equal weights, see ``Scalarization``.
 
         With noise ``study.best_trial`` is the luckiest one, and this one the better guess. Where completed trials
-        differ in their parameters or ranges, those with the parameters of ``study.best_trial`` are compared, and no
-        others: what only some trials have would be noise to the rest. A warning says so, once.
+        differ in their parameters or ranges, those with the parameters of ``study.best_trial``, or of the first of
+        ``study.best_trials``, are compared, and no others: what only some trials have would be noise to the rest. A
+        warning says so, once.
 
         Raises:
             EmptyHistoryError: if no trial is completed, or they have no parameters in common.
+            InfeasibleError: if none is likely feasible.
         """
         trials = study.get_trials(deepcopy=False, states=_STARTED)
-        _refuse_several_objectives(study)
         tree = tree_of(_completed(study))
         finished = [trial for trial in trials if trial.state.is_finished()]
         completed = [trial for trial in finished if trial.state == TrialState.COMPLETE]
@@ -226,12 +246,10 @@ class KernelBanditSampler(BaseSampler):
             if all(map(tree.has_all_of, completed)):
                 belief = self._belief(study, tree, trials) if tree.distributions else None
             else:
-                for trial in finished:
-                    refuse_constraints(trial)
-                space = _searched(max(completed, key=lambda trial: _sign(study) * (trial.value or 0.0)))
+                space = _searched(_leading(study, completed))
                 finished = [trial for trial in finished if _searched(trial) == space]
                 self._warn_of_kinds(len(finished), len(completed))
-                belief = self._new_belief(study, Tree(space, {})) if space else None
+                belief = self._new_belief(Sought.by(study, trials), Tree(space, {})) if space else None
             if belief is not None:
                 belief.learn(finished)
             if belief is None or not belief.bandit.num_told:
@@ -241,30 +259,38 @@ class KernelBanditSampler(BaseSampler):
 
     def _belief(self, study: Study, tree: Tree, trials: Sequence[FrozenTrial]) -> StudyBelief:
         """Return the belief about a space that follows these trials the furthest; a new one if none does."""
-        finished = {mark(trial) for trial in trials if trial.state.is_finished()}
+        finished, sought = {mark(trial) for trial in trials if trial.state.is_finished()}, Sought.by(study, trials)
         following = [
             belief
             for belief in self._beliefs
-            if belief.tree == tree and belief.reading.sign == _sign(study) and belief.read <= finished
+            if belief.tree == tree and belief.reading.sought == sought and belief.read <= finished
         ]
-        found = max(following, key=lambda belief: len(belief.read)) if following else self._new_belief(study, tree)
+        found = max(following, key=lambda belief: len(belief.read)) if following else self._new_belief(sought, tree)
         others = [belief for belief in self._beliefs if belief is not found]
         self._beliefs = [*others, found][-_REMEMBERED:]
         return found
 
-    def _new_belief(self, study: Study, tree: Tree) -> StudyBelief:
+    def _new_belief(self, sought: Sought, tree: Tree) -> StudyBelief:
         """Return a belief about a space that was told nothing."""
         space = space_of(tree.distributions, tree.conditions)
-        reading = Reading(_sign(study), self._pruned, self._failed, self._clock == "dates")
-        return StudyBelief(tree, space, self._bandit_on(space), reading, self._num_initial, self._seed)
+        reading = Reading(sought, self._pruned, self._failed, self._clock == "dates")
+        bandit = self._bandit_on(space, sought)
+        return StudyBelief(tree, space, bandit, reading, self._num_initial, self._seed, self._keeping)
 
-    def _bandit_on(self, space: ParameterSpace) -> Bandit:
+    def _bandit_on(self, space: ParameterSpace, sought: Sought) -> Bandit:
         """Return a bandit on a space that was told nothing."""
         kernel = self._kernel
         if not (kernel is None or isinstance(kernel, Kernel)):
             kernel = kernel(space.dimension)
-        prior = LearnedPrior(kernel, clip=self._clip, num_initial=self._num_initial)
-        return tuning_bandit(candidates=Configurations(space), prior=prior, seed=self._seed, **self._words)
+        prior = tuning_prior(LearnedPrior(kernel, clip=self._clip, num_initial=self._num_initial))
+        words = self._words | sought.words(prior, replace(prior, clip=False), self._keeping, space.parameters)
+        algorithm = self._algorithm or (_WEIGHING if sought.has_several else _SEEKING)
+        if "beta" in registry.signature(algorithm).parameters:
+            words["beta"] = _BETA if self._beta is None else self._beta
+        elif self._beta is not None:
+            words["beta"] = self._beta
+        candidates = Configurations(space)
+        return tuning_bandit(algorithm, candidates=candidates, prior=prior, seed=self._seed, **words)
 
     def _warn_once(self, study: Study, trial: FrozenTrial, name: str, distribution: BaseDistribution) -> None:
         """Say that a parameter is sampled on its own, once for each, and why; but not before a trial is completed."""
@@ -310,9 +336,12 @@ class KernelBanditSampler(BaseSampler):
         self._forget_studies()
 
 
-def _sign(study: Study) -> float:
-    """Return 1 where a study maximises, -1 where it minimises."""
-    return 1.0 if study.directions[0] == StudyDirection.MAXIMIZE else -1.0
+def _leading(study: Study, completed: Sequence[FrozenTrial]) -> FrozenTrial:
+    """Return the best completed trial; of several objectives the first on the Pareto front."""
+    if len(study.directions) == 1:
+        sought = Sought.by(study, ())
+        return max(completed, key=lambda trial: sought.reward(trial) or 0.0)
+    return (study.best_trials or completed)[0]
 
 
 def _completed(study: Study) -> list[FrozenTrial]:
@@ -322,11 +351,3 @@ def _completed(study: Study) -> list[FrozenTrial]:
 def _searched(trial: FrozenTrial) -> dict[str, BaseDistribution]:
     """Return the parameters of a trial that have several values."""
     return {name: each for name, each in trial.distributions.items() if not each.single()}
-
-
-def _refuse_several_objectives(study: Study) -> None:
-    if len(study.directions) > 1:
-        raise InputError(
-            f"KernelBanditSampler optimises one objective, and this study has {len(study.directions)}: use Optuna's "
-            "GPSampler or TPESampler, or make one number of them."
-        )

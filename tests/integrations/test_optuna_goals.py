@@ -1,0 +1,222 @@
+"""Studies with several objectives and with constraints: what trials say becomes outcomes, limits and an objective."""
+
+import math
+from itertools import pairwise
+
+import optuna
+import pytest
+from optuna.trial import TrialState, create_trial
+from studies import quick, study_with
+
+from torch_kbandits import InfeasibleError, InputError
+from torch_kbandits.integrations.optuna import KernelBanditSampler
+
+BOTH = ["minimize", "maximize"]
+
+
+def two(trial):
+    """Near (0, 0) the first is best, near (1, 0) the second, and a y of 0 is best for both."""
+    x, y = trial.suggest_float("x", 0.0, 1.0), trial.suggest_float("y", 0.0, 1.0)
+    return x**2 + y, 1.0 - (x - 1.0) ** 2 - 0.5 * y
+
+
+def bounded(trial):
+    """To be maximised where x + y <= 1."""
+    x, y = trial.suggest_float("x", 0.0, 1.0), trial.suggest_float("y", 0.0, 1.0)
+    trial.set_constraint("sum", x + y - 1.0)
+    return x + 0.3 * y
+
+
+def bandit_of(study):
+    return study.sampler._beliefs[-1].bandit
+
+
+def several(**words):
+    return optuna.create_study(directions=BOTH, sampler=quick(**words))
+
+
+def test_values_become_the_reward_and_outcomes_of_which_much_is_sought():
+    study = several()
+    study.optimize(two, n_trials=6)
+    study.sampler.recommend(study)
+    bandit = bandit_of(study)
+    assert bandit.outcomes == ("objective 1",)
+    assert dict(bandit.objective.objectives) == {"reward": "maximize", "objective 1": "maximize"}
+    values = [trial.values for trial in study.trials]
+    assert bandit.history.Y.tolist() == [-first for first, _ in values]
+    assert bandit.history.outcomes[:, 0].tolist() == [second for _, second in values]
+
+
+@pytest.mark.slow
+def test_trials_cover_the_front():
+    study = several(n_startup_trials=5)
+    study.optimize(two, n_trials=30)
+    front = [trial.params for trial in study.best_trials]
+    assert len(front) > 5
+    late = [trial.params for trial in study.trials[15:] if trial.number % 8]
+    assert sum(each["y"] for each in late) / len(late) < 0.15
+    assert max(each["x"] for each in front) - min(each["x"] for each in front) > 0.5
+    assert study.sampler.recommend(study).values is not None
+
+
+def parameters(study):
+    return [trial.params for trial in study.trials]
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [*(pytest.param(name, marks=pytest.mark.slow) for name in ("objectives", "constraints")), "both"],
+)
+def test_a_study_goes_on_from_its_storage_as_it_would_have_gone_on(kind, tmp_path):
+    storage = f"sqlite:///{tmp_path}/study.db"
+
+    def objective(trial):
+        first, second = two(trial)
+        if kind != "objectives":
+            trial.set_constraint("sum", trial.params["x"] - trial.params["y"] - 0.5)
+        return first if kind == "constraints" else (first, second)
+
+    words = {"directions": ["minimize"] if kind == "constraints" else BOTH}
+    whole = optuna.create_study(sampler=quick(), **words)
+    whole.optimize(objective, n_trials=8)
+    for _ in range(2):
+        study = optuna.create_study(storage=storage, study_name="s", load_if_exists=True, sampler=quick(), **words)
+        study.optimize(objective, n_trials=5 if not study.trials else 3)
+    for mine, theirs in zip(parameters(study), parameters(whole), strict=True):
+        assert mine == pytest.approx(theirs, abs=1e-3)
+
+
+@pytest.mark.slow
+def test_constraints_are_outcomes_that_may_be_at_most_zero():
+    study = study_with(quick(n_startup_trials=6))
+    study.optimize(bounded, n_trials=26)
+    bandit = bandit_of(study)
+    assert bandit.outcomes == ("constraint sum",)
+    played = [trial.params["x"] + trial.params["y"] for trial in study.trials]
+    assert bandit.history.outcomes[:, 0].tolist() == pytest.approx([each - 1.0 for each in played[:-1]])
+    late = [each for number, each in enumerate(played) if number >= 14 and number % 8]
+    assert max(late) < 1.15
+    chosen = study.sampler.recommend(study)
+    assert chosen.constraints["sum"] < 0.05
+    free = study_with(quick(n_startup_trials=6))
+    free.optimize(bounded_without, n_trials=20)
+    assert max(trial.params["x"] + trial.params["y"] for trial in free.trials[10:]) > 1.5  # it is the limit that holds
+
+
+def bounded_without(trial):
+    return trial.suggest_float("x", 0.0, 1.0) + 0.3 * trial.suggest_float("y", 0.0, 1.0)
+
+
+def test_a_function_of_constraints_is_stored_as_optunas_samplers_do():
+    def objective(trial):
+        x = trial.suggest_float("x", 0.0, 1.0)
+        trial.set_user_attr("c", (x - 0.5, -1.0))
+        return x
+
+    study = study_with(quick(constraints_func=lambda trial: trial.user_attrs["c"]))
+    study.optimize(objective, n_trials=9)
+    assert all(trial.constraints == {"0": trial.params["x"] - 0.5, "1": -1.0} for trial in study.trials)
+    assert bandit_of(study).outcomes == ("constraint 0", "constraint 1")
+    assert study.best_trial.params["x"] <= 0.5
+
+
+def test_trials_without_a_constraint_that_others_have_are_learned_without_it():
+    study = study_with(quick())
+    study.optimize(bounded_without, n_trials=5)
+    study.optimize(bounded, n_trials=4)
+    study.sampler.recommend(study)
+    column = bandit_of(study).history.outcomes[:, 0]
+    assert column[:5].isnan().all()
+    assert column[5:].isfinite().all()
+
+
+@pytest.mark.slow
+def test_only_what_is_surely_feasible_is_tried_where_that_is_asked_for():
+    safe = [{"x": 0.1, "y": 0.1}, {"x": 0.3, "y": 0.1}]
+    study = study_with(quick(constraint_mode="safe", safe_params=safe))
+    study.optimize(bounded, n_trials=16)
+    assert study.trials[0].params == safe[0]
+    assert all(trial.constraints["sum"] <= 0.05 for trial in study.trials)
+    assert study.best_value > 0.5  # more than what was known to be safe
+
+
+def test_where_nothing_may_be_feasible_trials_cover_the_space():
+    def objective(trial):
+        x = trial.suggest_float("x", 0.0, 1.0)
+        trial.set_constraint("never", 1.0 + 0.01 * x)
+        return x
+
+    study = study_with(quick())
+    study.optimize(objective, n_trials=14)
+    tried = sorted(trial.params["x"] for trial in study.trials)
+    assert max(later - earlier for earlier, later in pairwise(tried)) < 0.4
+    with pytest.raises(InfeasibleError):
+        study.sampler.recommend(study)
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_infinite_values_count_as_the_worst_or_best_so_far(number):
+    study = several()
+    study.optimize(two, n_trials=5)
+    for infinite in (math.inf, -math.inf):
+        values = [0.5, 0.5]
+        values[number] = infinite
+        distributions = study.trials[0].distributions
+        study.add_trial(create_trial(params={"x": 0.5, "y": 0.5}, distributions=distributions, values=values))
+    study.sampler.recommend(study)
+    history = bandit_of(study).history
+    column = (-history.Y, history.outcomes[:, 0])[number]
+    assert column[5:].tolist() == [column[:5].max(), column[:5].min()]
+
+
+def test_failed_trials_may_be_learned_as_the_worst_of_each():
+    study = several(failed="worst")
+    study.optimize(two, n_trials=5)
+    study.tell(_started(study), state=TrialState.FAIL)
+    study.sampler.recommend(study)
+    history = bandit_of(study).history
+    assert float(history.Y[5]) == float(history.Y[:5].min())
+    assert float(history.outcomes[5, 0]) == float(history.outcomes[:5, 0].min())
+
+
+def _started(study):
+    trial = study.ask()
+    two(trial)
+    return trial
+
+
+def test_conditional_parameters_are_those_of_several_objectives_too():
+    def objective(trial):
+        first, second = two(trial)
+        if trial.suggest_categorical("kind", ["plain", "deep"]) == "deep":
+            first -= 0.1 * trial.suggest_float("depth", 0.0, 1.0)
+        trial.set_constraint("limit", second - 0.9)
+        return first, second
+
+    study = several()
+    study.optimize(objective, n_trials=7)
+    assert study.sampler.recommend(study) is not None
+    assert set(bandit_of(study).candidates.space.parameters) == {"x", "y", "kind", "depth"}
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ({"constraints_func": 3}, "must be a function"),
+        ({"constraint_mode": "brave"}, "constraint_mode"),
+        ({"constraint_mode": "safe"}, "give both or neither"),
+        ({"safe_params": [{"x": 0.5}]}, "give both or neither"),
+        ({"constraint_mode": "safe", "safe_params": [0.5]}, "list of mappings"),
+        ({"objective": None}, "the study says"),
+        ({"outcomes": ["cost"]}, "the study says"),
+    ],
+)
+def test_words_that_do_not_fit_are_refused(words, message):
+    with pytest.raises(InputError, match=message):
+        KernelBanditSampler(**words)
+
+
+def test_an_algorithm_that_is_not_for_several_objectives_says_so():
+    study = several(algorithm="gp-ei")
+    with pytest.raises(InputError, match="several have no meaning"):
+        study.optimize(two, n_trials=6)

@@ -1,0 +1,132 @@
+"""What a study seeks: its directions and constraints, as the reward, outcomes, limits and objective of a bandit."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Self
+
+from optuna.study import Study, StudyDirection
+from optuna.trial import FrozenTrial, TrialState
+
+from torch_kbandits import checks
+from torch_kbandits.errors import InputError
+from torch_kbandits.outcomes import REWARD, AtMost, Outcome, Scalarization
+from torch_kbandits.priors import LearnedPrior
+
+#: Of values of one name the least and the largest that were finite.
+Range = tuple[float, float]
+
+#: How constraints are kept; see ``Limit``.
+ConstraintMode = Literal["optimistic", "safe"]
+
+
+@dataclass(frozen=True)
+class Sought:
+    """What a study seeks. The first value is the reward, the others are outcomes; so are constraints.
+
+    Attributes:
+        signs: for each value 1 where the study maximises, -1 where it minimises.
+        limits: the names of the constraints that finished trials have, in alphabetical order.
+    """
+
+    signs: tuple[float, ...]
+    limits: tuple[str, ...] = ()
+
+    @classmethod
+    def by(cls, study: Study, trials: Iterable[FrozenTrial]) -> Self:
+        """Return what a study seeks, as far as its finished trials say."""
+        signs = tuple(1.0 if each == StudyDirection.MAXIMIZE else -1.0 for each in study.directions)
+        return cls(
+            signs, tuple(sorted({name for each in trials if each.state.is_finished() for name in each.constraints}))
+        )
+
+    @property
+    def has_several(self) -> bool:
+        """Whether there are several values."""
+        return len(self.signs) > 1
+
+    def reward(self, trial: FrozenTrial) -> float | None:
+        """Return the first value, much of which is sought; None if there is none."""
+        return self.signs[0] * trial.values[0] if trial.values else None
+
+    def outcomes(self, trial: FrozenTrial, known: Mapping[str, Range]) -> dict[str, float]:
+        """Return what else a trial measured, by the names of outcomes: values of which much is sought, and constraints.
+
+        What is infinite counts as the nearest finite one so far; where there is none it was not measured. Of a failed
+        trial the values are the least so far.
+
+        Args:
+            trial: that is finished.
+            known: the ranges so far.
+        """
+        found = {f"constraint {name}": value for name, value in trial.constraints.items() if name in self.limits}
+        for number, sign in list(enumerate(self.signs))[1:]:
+            value = sign * trial.values[number] if trial.values else -math.inf
+            found[f"objective {number}"] = -math.inf if trial.state == TrialState.FAIL else value
+        finite = {
+            name: value
+            if math.isfinite(value) or name not in known
+            else min(max(value, known[name][0]), known[name][1])
+            for name, value in found.items()
+        }
+        return {name: value for name, value in finite.items() if math.isfinite(value)}
+
+    def words(
+        self, prior: LearnedPrior, bare: LearnedPrior, keeping: "Keeping", names: Iterable[str]
+    ) -> dict[str, Any]:
+        """Return the words of the bandit.
+
+        Args:
+            prior: of values.
+            bare: of constraints, of which nothing is clipped.
+            keeping: how constraints are kept.
+            names: of the parameters.
+        """
+        values = [f"objective {number}" for number in range(1, len(self.signs))]
+        outcomes = [Outcome(name, prior) for name in values] + [
+            Outcome(f"constraint {name}", bare) for name in self.limits
+        ]
+        objective = Scalarization(dict.fromkeys([REWARD, *values], "maximize")) if self.has_several else None
+        limits = [keeping.limit(f"constraint {name}", tuple(names)) for name in self.limits]
+        return {"outcomes": outcomes, "constraints": limits, "objective": objective}
+
+
+@dataclass(frozen=True, eq=False)
+class Keeping:
+    """How constraints are kept.
+
+    Attributes:
+        mode: "optimistic" or "safe".
+        safe: parameters of trials that are known to be safe; at least one of them for "safe".
+
+    Raises:
+        InputError: if an argument does not fit.
+    """
+
+    mode: ConstraintMode = "optimistic"
+    safe: Sequence[Mapping[str, Any]] = ()
+
+    def __post_init__(self) -> None:
+        checks.one_of("constraint_mode", self.mode, ("optimistic", "safe"))
+        if any(not isinstance(each, Mapping) for each in self.safe):
+            raise InputError("safe_params must be a list of mappings from the names of parameters to values.")
+        if self.is_safe != bool(self.safe):
+            raise InputError(
+                'constraint_mode="safe" starts from trials known to be safe, and nothing else does: give both or '
+                'neither, constraint_mode="safe", safe_params=[{"x": 0.5}].'
+            )
+
+    @property
+    def is_safe(self) -> bool:
+        """Whether only what is surely feasible is suggested."""
+        return self.mode == "safe"
+
+    def start(self, number: int) -> Mapping[str, Any]:
+        """Return the safe parameters of a trial of a number, before anything is known of constraints."""
+        return self.safe[number % len(self.safe)]
+
+    def limit(self, name: str, names: Sequence[str]) -> AtMost:
+        """Return the limit on an outcome, among parameters of these names."""
+        if not self.is_safe:
+            return AtMost(name, 0.0, mode="optimistic")
+        return AtMost(name, 0.0, safe_seed=[{key: each[key] for key in names if key in each} for each in self.safe])
