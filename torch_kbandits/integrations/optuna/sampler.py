@@ -283,14 +283,16 @@ class KernelBanditSampler(BaseSampler):
         if not (kernel is None or isinstance(kernel, Kernel)):
             kernel = kernel(space.dimension)
         prior = tuning_prior(LearnedPrior(kernel, clip=self._clip, num_initial=self._num_initial))
-        words = self._words | sought.words(prior, replace(prior, clip=False), self._keeping, space.parameters)
+        words: dict[str, Any] = self._words | sought.words(
+            prior, replace(prior, clip=False), self._keeping, space.parameters
+        )
         algorithm = self._algorithm or (_WEIGHING if sought.has_several else _SEEKING)
         if "beta" in registry.signature(algorithm).parameters:
             words["beta"] = _BETA if self._beta is None else self._beta
         elif self._beta is not None:
             words["beta"] = self._beta
-        candidates = Configurations(space)
-        return tuning_bandit(algorithm, candidates=candidates, prior=prior, seed=self._seed, **words)
+        words |= {"algorithm": algorithm, "candidates": Configurations(space)}
+        return tuning_bandit(prior=prior, seed=self._seed, **words)
 
     def _warn_once(self, study: Study, trial: FrozenTrial, name: str, distribution: BaseDistribution) -> None:
         """Say that a parameter is sampled on its own, once for each, and why; but not before a trial is completed."""
