@@ -23,6 +23,7 @@ from benchmarks import (
     many_arms,
     model_window,
     nystrom_fit,
+    objectives,
     online_tells,
     optuna_mixed,
     optuna_suggestions,
@@ -65,6 +66,7 @@ BENCHMARKS: dict[str, Callable[[bool], Report]] = {
     "optuna_mixed": optuna_mixed.run,
     "optuna_suggestions": optuna_suggestions.run,
     "serving": serving.run,
+    "objectives": objectives.run,
 }
 
 
