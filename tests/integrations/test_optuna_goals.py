@@ -204,6 +204,7 @@ def test_conditional_parameters_are_those_of_several_objectives_too():
     [
         ({"constraints_func": 3}, "must be a function"),
         ({"constraint_mode": "brave"}, "constraint_mode"),
+        ({"constraint_beta": -1.0}, "constraint_beta"),
         ({"constraint_mode": "safe"}, "give both or neither"),
         ({"safe_params": [{"x": 0.5}]}, "give both or neither"),
         ({"constraint_mode": "safe", "safe_params": [0.5]}, "list of mappings"),

@@ -59,8 +59,8 @@ class KernelBanditSampler(BaseSampler):
 
     Of several objectives each trial seeks the best of their upper bounds, weighed at random and in units of each one's
     prior deviation, so that trials cover the Pareto front; see ``Scalarization``. Constraints, of ``constraints_func``
-    or of ``trial.set_constraint``, have posteriors of their own: a trial is tried only where all of them may be at most
-    0, or, where that is nowhere so, where it covers the space.
+    or of ``trial.set_constraint``, have posteriors of their own: a trial is tried only where all of them are at most 0
+    by these, or, where that is nowhere so, where it covers the space.
 
     Values may be noisy, and a configuration may come again. Infinite values count as the worst (or best) finite value
     so far. NaN fails its trial, as always in Optuna.
@@ -85,6 +85,8 @@ class KernelBanditSampler(BaseSampler):
         constraints_func: takes a finished trial and returns numbers of which each is to be at most 0, as in Optuna's
             samplers; they are stored with the trial.
         constraint_mode: "optimistic", or "safe": only what is surely feasible is tried; see ``Limit``.
+        constraint_beta: the multiplier of the deviation of constraints; 3 for "safe" unless given, else 0, the
+            posterior mean: a trial that may just be feasible tells little in a short study.
         safe_params: for "safe", parameters of trials that are known to be feasible. They come first.
         independent_sampler: for parameters that are not chosen together.
         warn_independent_sampling: whether the first use of that is warned about, for each parameter, and that
@@ -113,6 +115,7 @@ class KernelBanditSampler(BaseSampler):
         failed: Failed = "learn",
         constraints_func: Callable[[FrozenTrial], Sequence[float]] | None = None,
         constraint_mode: ConstraintMode = "optimistic",
+        constraint_beta: float | None = None,
         safe_params: Sequence[Mapping[str, Any]] = (),
         independent_sampler: BaseSampler | None = None,
         warn_independent_sampling: bool = True,
@@ -138,7 +141,7 @@ class KernelBanditSampler(BaseSampler):
         self._algorithm, self._beta = algorithm, beta
         self._words = {"memory": memory} | settings
         self._constraints_func = constraints_func
-        self._keeping = Keeping(constraint_mode, list(safe_params))
+        self._keeping = Keeping(constraint_mode, list(safe_params), constraint_beta)
         self._kernel, self._clip, self._num_initial = kernel, clip, n_startup_trials
         self._clock = clock
         self._pruned: Pruned = pruned

@@ -98,6 +98,8 @@ class Keeping:
     Attributes:
         mode: "optimistic" or "safe".
         safe: parameters of trials that are known to be safe; at least one of them for "safe".
+        beta: the multiplier of the deviation of constraints, at least 0; None for 3 where they are to be kept safely,
+            else 0, the posterior mean, since studies are short.
 
     Raises:
         InputError: if an argument does not fit.
@@ -105,9 +107,12 @@ class Keeping:
 
     mode: ConstraintMode = "optimistic"
     safe: Sequence[Mapping[str, Any]] = ()
+    beta: float | None = None
 
     def __post_init__(self) -> None:
         checks.one_of("constraint_mode", self.mode, ("optimistic", "safe"))
+        if self.beta is not None:
+            object.__setattr__(self, "beta", checks.non_negative("constraint_beta", self.beta))
         if any(not isinstance(each, Mapping) for each in self.safe):
             raise InputError("safe_params must be a list of mappings from the names of parameters to values.")
         if self.is_safe != bool(self.safe):
@@ -128,5 +133,6 @@ class Keeping:
     def limit(self, name: str, names: Sequence[str]) -> AtMost:
         """Return the limit on an outcome, among parameters of these names."""
         if not self.is_safe:
-            return AtMost(name, 0.0, mode="optimistic")
-        return AtMost(name, 0.0, safe_seed=[{key: each[key] for key in names if key in each} for each in self.safe])
+            return AtMost(name, 0.0, mode="optimistic", beta=self.beta or 0.0)
+        known = [{key: each[key] for key in names if key in each} for each in self.safe]
+        return AtMost(name, 0.0, beta=self.beta, safe_seed=known)
