@@ -169,14 +169,14 @@ def test_infinite_values_count_as_the_worst_or_best_so_far(number):
     assert column[5:].tolist() == [column[:5].max(), column[:5].min()]
 
 
-def test_failed_trials_may_be_learned_as_the_worst_of_each():
-    study = several(failed="worst")
+def test_failed_trials_are_told_as_failures_without_values():
+    study = several()
     study.optimize(two, n_trials=5)
     study.tell(_started(study), state=TrialState.FAIL)
     study.sampler.recommend(study)
     history = bandit_of(study).history
-    assert float(history.Y[5]) == float(history.Y[:5].min())
-    assert float(history.outcomes[5, 0]) == float(history.outcomes[:5, 0].min())
+    assert history.lost.tolist() == [False] * 5 + [True]
+    assert history.outcomes[5].isnan().all()
 
 
 def _started(study):

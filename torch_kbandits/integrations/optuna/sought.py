@@ -52,17 +52,16 @@ class Sought:
     def outcomes(self, trial: FrozenTrial, known: Mapping[str, Range]) -> dict[str, float]:
         """Return what else a trial measured, by the names of outcomes: values of which much is sought, and constraints.
 
-        What is infinite counts as the nearest finite one so far; where there is none it was not measured. Of a failed
-        trial the values are the least so far.
+        What is infinite counts as the nearest finite one so far; where there is none it was not measured. A trial that
+        failed has constraints alone.
 
         Args:
             trial: that is finished.
             known: the ranges so far.
         """
         found = {f"constraint {name}": value for name, value in trial.constraints.items() if name in self.limits}
-        for number, sign in list(enumerate(self.signs))[1:]:
-            value = sign * trial.values[number] if trial.values else -math.inf
-            found[f"objective {number}"] = -math.inf if trial.state == TrialState.FAIL else value
+        for number, sign in list(enumerate(self.signs))[1:] if trial.state != TrialState.FAIL else ():
+            found[f"objective {number}"] = sign * trial.values[number] if trial.values else -math.inf
         finite = {
             name: value
             if math.isfinite(value) or name not in known
