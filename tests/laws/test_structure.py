@@ -30,7 +30,8 @@ BY_HAND = {
 DEFAULTS = {
     "acquisition": {"BlindRule.drawn_row", "SpreadRule.on_box", "UniformRule.on_box"},
     "beliefs": {f"{name}.learns_residual" for name in ("BeliefOf", "FeatureTable")}
-    | {"FeatureTable._learned_variance_at", "CountedBelief.moments"},
+    | {"FeatureTable._learned_variance_at", "CountedBelief.moments"}
+    | {f"ToldOtherwise.{name}" for name in ("mean_norm", "moments", "recommend")},
     "confidence": {"RandomizedWidth.smallest"},
     "memory": {
         "BackToPrior.prior",

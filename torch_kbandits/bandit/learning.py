@@ -1,6 +1,6 @@
 """All that a bandit knows at a moment, as one value, and how it changes: functions from one standing to the next."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, is_dataclass, replace
 from functools import cached_property
 from operator import is_
@@ -14,6 +14,7 @@ from torch_kbandits.bandit.advice import Advised
 from torch_kbandits.bandit.failing import Failures, failures_after, failures_in
 from torch_kbandits.bandit.pieces import Batches, Hypothesis, Pieces
 from torch_kbandits.bandit.residuals import MOST_JUDGED, NONE_YET, Residuals, standardized
+from torch_kbandits.bandit.sharing import is_measured_throughout, told_beside
 from torch_kbandits.bandit.state import (
     STATE_FORMAT,
     SavedPrior,
@@ -22,7 +23,9 @@ from torch_kbandits.bandit.state import (
     saved_prior,
     saved_residuals,
 )
-from torch_kbandits.beliefs import Belief, EnsembleBelief, Lookahead
+from torch_kbandits.beliefs import Belief, EnsembleBelief, Lookahead, ToldOtherwise
+from torch_kbandits.beliefs.told_otherwise import Host
+from torch_kbandits.dictionaries import Selection
 from torch_kbandits.memory import Memory
 from torch_kbandits.numerics.gram import prior_mean
 from torch_kbandits.numerics.random import seed_for
@@ -71,12 +74,19 @@ class Standing:
     def at(self, clock: Clock) -> Self:
         """Return the same at a time, which is not before the present one."""
         told = self.told.at(clock.now)
-        outcomes = tuple(each.at(clock) if each.clock.matters else each for each in self.outcomes)
+        outcomes = tuple(each._at_beside(clock, told) if each.clock.matters else each for each in self.outcomes)
         failures = None if self.failures is None else self.failures.at(clock.now)
         same = clock is self.clock and told is self.told and all(map(is_, outcomes, self.outcomes))
         if same and failures is self.failures:
             return self
         return replace(self, clock=clock, told=told, outcomes=outcomes, failures=failures)
+
+    def _at_beside(self, clock: Clock, host: Belief) -> Self:
+        """Return what is known of an outcome at a time, at which the posterior of rewards is known."""
+        if not isinstance(self.told, ToldOtherwise):
+            return self.at(clock)
+        told = self.told.beside(cast(Host, host))
+        return self if clock is self.clock and told is self.told else replace(self, clock=clock, told=told)
 
     @property
     def waiting(self) -> list[Tensor]:
@@ -147,15 +157,16 @@ class Round(NamedTuple):
     failed: Tensor | None = None
 
 
-def before_any(pieces: Pieces) -> Standing:
-    """Return what is known before anything is asked or told."""
+def before_any(pieces: Pieces, belief: Belief | None = None) -> Standing:
+    """Return what is known before anything is asked or told; with a belief that is given, if one is."""
     staged = pieces.num_stages > 0
     num_outcomes = len(pieces.of_outcomes)
     example = pieces.candidates.example
     ledger = Ledger.empty(example, staged=staged, timed=pieces.has_clock, num_outcomes=num_outcomes)
     hypothesis = _hypothesis_after(pieces, pieces.hypothesis, ())
-    outcomes = tuple(map(before_any, pieces.of_outcomes))
-    return Standing(ledger, pieces.clock, pieces.belief(hypothesis), hypothesis, outcomes=outcomes)
+    told = pieces.belief(hypothesis) if belief is None else belief
+    outcomes = tuple(before_any(own, told_beside(pieces, own, told)) for own in pieces.of_outcomes)
+    return Standing(ledger, pieces.clock, told, hypothesis, outcomes=outcomes)
 
 
 def without_expired(pieces: Pieces, standing: Standing) -> Standing:
@@ -177,14 +188,16 @@ def without_expired(pieces: Pieces, standing: Standing) -> Standing:
     return learned(pieces, standing, told, left)
 
 
-def restarted(pieces: Pieces, standing: Standing) -> Standing:
-    """Return what is known once all that was told is forgotten; points stay pending."""
-    belief = pieces.belief(standing.hypothesis).at(standing.clock.now)
-    outcomes, residuals = tuple(map(restarted, pieces.of_outcomes, standing.outcomes)), Residuals(standing.round)
-    ledger = standing.ledger.restarted
-    return replace(
-        standing, ledger=ledger, told=belief, answers=(), outcomes=outcomes, residuals=residuals, failures=None
-    )
+def restarted(pieces: Pieces, standing: Standing, belief: Belief | None = None) -> Standing:
+    """Return what is known once all that was told is forgotten; points stay pending. A belief may be given for it."""
+    told, outcomes = belief, list[Standing]()
+    if told is None:
+        told = pieces.belief(standing.hypothesis).at(standing.clock.now)
+    for own, known in zip(pieces.of_outcomes, standing.outcomes, strict=True):
+        beside = told_beside(pieces, own, told) if isinstance(known.told, ToldOtherwise) else None
+        outcomes.append(restarted(own, known, beside))
+    after = replace(standing, ledger=standing.ledger.restarted, told=told, answers=(), outcomes=tuple(outcomes))
+    return replace(after, residuals=Residuals(standing.round), failures=None)
 
 
 def learned(
@@ -199,14 +212,66 @@ def learned(
         pending: the points that remain pending.
         ahead: the posterior with the batch so far pending, if it is known.
     """
-    after = _with_rewards(pieces, standing, told, pending, ahead)
-    outcomes = []
-    for number, (own, known) in enumerate(zip(pieces.of_outcomes, after.outcomes, strict=True)):
+    return _learned(pieces, standing, told, pending, ahead, range(len(pieces.of_outcomes)))
+
+
+def _learned(
+    pieces: Pieces, standing: Standing, told: Round, pending: Pending, ahead: Lookahead | None, numbers: Collection[int]
+) -> Standing:
+    """Return what is known of rewards after a round, and of the outcomes of these numbers; see ``learned``."""
+    start = standing.at(told.clock) if any(map(_shares, standing.outcomes)) else standing
+    # Before rewards are learned, since what comes after writes over features that a prediction reads.
+    judged = {number: _judged(pieces, start, told, number) for number in numbers if _shares(start.outcomes[number])}
+    after = _with_rewards(pieces, start, told, pending, ahead if start.told is standing.told else None)
+    outcomes = list(after.outcomes)
+    for number in numbers:
+        own, known = pieces.of_outcomes[number], judged.get(number, outcomes[number])
         part = own_round(pieces, own, told, number)
-        if part is not None:
+        if part is not None and _shares(known):
+            known = _told_beside(known, part, standing.round, after.told)
+        elif part is not None:
             known = _with_rewards(own, replace(known, round=standing.round), part, known.ledger.pending, None)
-        outcomes.append(replace(known.at(after.clock if own.has_clock else own.clock), round=after.round))
+        outcomes[number] = replace(known.at(after.clock if own.has_clock else own.clock), round=after.round)
     return replace(after, outcomes=tuple(outcomes))
+
+
+def _shares(outcome: Standing) -> bool:
+    """Say whether the posterior of an outcome is beside that of rewards."""
+    return isinstance(outcome.told, ToldOtherwise)
+
+
+def _judged(pieces: Pieces, standing: Standing, told: Round, number: int) -> Standing:
+    """Return what is known of an outcome beside rewards once its predictions of a round were judged.
+
+    If not all of the round was measured, or not all has rewards, it has a posterior of its own from then on.
+    """
+    own, known = pieces.of_outcomes[number], standing.outcomes[number]
+    if not is_measured_throughout(told.Y, told.outcomes, number):
+        return _apart(own, known)
+    part = cast(Round, own_round(pieces, own, told, number))
+    residuals = _residuals(_predicted(own, known, part.X, part.times), part.Y)
+    return replace(known, residuals=known.residuals.told(residuals, standing.round, is_learned=True))
+
+
+def _told_beside(known: Standing, part: Round, number: int, host: Belief) -> Standing:
+    """Return what is known of an outcome after the round of a number that the host, the rewards' belief, learned."""
+    told = _as_told(replace(known, round=number), part)
+    after = _noted(replace(known, round=number), told, (), known.ledger.pending, part.clock)
+    return replace(after, told=cast(ToldOtherwise, known.told).beside(cast(Host, host), told))
+
+
+def _apart(own: Pieces, known: Standing) -> Standing:
+    """Return what is known of an outcome as a posterior of its own, with the dictionary that it shared until now.
+
+    Cost: that of the posterior of what counts, computed afresh.
+    """
+    ledger, belief = known.ledger, own.belief(known.hypothesis).at(known.clock.now)
+    told = ledger.in_one_part.told[0].rows(slice(ledger.num_forgotten, ledger.num_learned))
+    if len(told.X):
+        points = known.told.inducing_points
+        dictionary = Selection(points, points.new_ones(len(points)), None, known.told.dictionary_weights)
+        belief = belief.restored(told, dictionary)
+    return replace(known, told=belief)
 
 
 def own_round(pieces: Pieces, own: Pieces, told: Round, number: int) -> Round | None:
@@ -229,10 +294,8 @@ def _with_rewards(
     Y, times, there = new.Y, new.times, new.Y.isfinite()
     if not bool(there.all()):
         X, Y, times = X[there], Y[there], None if times is None else times[there]
-    Y, residuals = Y.clamp_min(standing.hypothesis.prior.floor), list[float]()
-    before = _predicted(pieces, standing, X, times)
-    if before is not None and before.surprise is not None and before.noise is not None:
-        residuals = standardized(Y, before.mean, before.variance, before.noise)
+    Y, before = Y.clamp_min(standing.hypothesis.prior.floor), _predicted(pieces, standing, X, times)
+    residuals = _residuals(before, Y)
     if pieces.trigger is not None and before is not None and pieces.trigger.is_triggered(Y, before):
         standing, residuals = restarted(pieces, standing), []
     told = _as_told(standing, new)
@@ -282,6 +345,13 @@ def _predicted(pieces: Pieces, standing: Standing, X: Tensor, times: Tensor | No
     return Prediction(*belief.moments(X), belief, standing.num_since_restart, surprise, noise)
 
 
+def _residuals(before: Prediction | None, Y: Tensor) -> list[float]:
+    """Return the standardised residuals of rewards (q,); none where nothing was expected of them."""
+    if before is None or before.surprise is None or before.noise is None:
+        return []
+    return standardized(Y, before.mean, before.variance, before.noise)
+
+
 def _as_told(standing: Standing, new: Round) -> History:
     rounds = torch.full((len(new.X),), standing.round, device=new.X.device)
     told_at = None if new.times is None else torch.full_like(new.times, new.clock.now)
@@ -296,15 +366,21 @@ def _noted(standing: Standing, told: History, held: tuple[History, ...], pending
 
 def replayed(pieces: Pieces, standing: Standing, rounds: Sequence[Round]) -> Standing:
     """Return what is known after rounds. Of fits of a prior that leave no trace only the last is made."""
+    before, numbers = standing.outcomes, range(len(pieces.of_outcomes))
+    together = [number for number in numbers if _shares(before[number])]
     if pieces.trigger is not None:  # it restarts outcomes as well
+        together = list(numbers)
+    if pieces.trigger is not None or together:
         for told in rounds:
-            standing = learned(pieces, standing, told, standing.ledger.pending.without(told.X, pieces.own_columns))
-        return standing
-    before, standing = standing, _with_rounds(pieces, standing, rounds)
-    outcomes = []
-    for number, (own, known) in enumerate(zip(pieces.of_outcomes, before.outcomes, strict=True)):
-        known = _with_rounds(own, known, [own_round(pieces, own, each, number) for each in rounds])
-        outcomes.append(known.at(standing.clock if own.has_clock else own.clock))
+            pending = standing.ledger.pending.without(told.X, pieces.own_columns)
+            standing = _learned(pieces, standing, told, pending, None, together)
+    else:
+        standing = _with_rounds(pieces, standing, rounds)
+    outcomes = list(standing.outcomes)
+    for number in set(numbers) - set(together):
+        own = pieces.of_outcomes[number]
+        known = _with_rounds(own, before[number], [own_round(pieces, own, each, number) for each in rounds])
+        outcomes[number] = known.at(standing.clock if own.has_clock else own.clock)
     return replace(standing, outcomes=tuple(outcomes))
 
 
@@ -347,8 +423,14 @@ def _only_the_last_fit_counts(pieces: Pieces) -> bool:
     return pieces.learning.learn_memory or pieces.memory is None or pieces.memory.keeps_noise
 
 
-def restored(pieces: Pieces, saved: SavedState, fitted: SavedPrior | None) -> Standing:
+def restored(pieces: Pieces, saved: SavedState, fitted: SavedPrior | None, known: Belief | None = None) -> Standing:
     """Return what a saved bandit knew, computed afresh from its history, its dictionary and the prior it had fitted.
+
+    Args:
+        pieces: of the bandit.
+        saved: what was saved.
+        fitted: the prior that was fitted; None where it is given.
+        known: what is believed, where that is known already; None where it is computed here.
 
     Raises:
         StateMismatchError: if what was saved of an outcome does not fit.
@@ -359,9 +441,9 @@ def restored(pieces: Pieces, saved: SavedState, fitted: SavedPrior | None) -> St
         hypothesis, last_fit = pieces.hypothesis_of(fitted.prior, fitted.memory), fitted.last_fit
     summaries = _summaries(pieces, hypothesis, saved.history, ())
     hypothesis = _hypothesis_after(pieces, hypothesis, summaries)
-    belief = pieces.belief(hypothesis).at(saved.clock.now)
+    belief = pieces.belief(hypothesis).at(saved.clock.now) if known is None else known
     counting = hypothesis.counted(saved.history.rows(slice(saved.num_forgotten, saved.num_learned)))
-    if len(counting.X):
+    if known is None and len(counting.X):
         belief = belief.restored(counting, *saved.dictionaries)
     if isinstance(belief, EnsembleBelief) and saved.sums is not None:
         belief = belief.with_sums(saved.sums, len(counting.X))
@@ -382,14 +464,14 @@ def restored(pieces: Pieces, saved: SavedState, fitted: SavedPrior | None) -> St
         dictionary = outcome_dictionary(saved.failures, pieces.candidates.example, size, timed=pieces.has_clock)
     failures = failures_in(pieces, ledger, hypothesis, saved.clock.now, dictionary)
     outcomes = [
-        replace(_restored_outcome(pieces, own, saved, place), round=number)
+        replace(_restored_outcome(pieces, own, saved, place, belief), round=number)
         for place, own in enumerate(pieces.of_outcomes)
     ]
     return replace(standing, outcomes=tuple(outcomes), failures=failures)
 
 
-def _restored_outcome(pieces: Pieces, own: Pieces, saved: SavedState, place: int) -> Standing:
-    """Return what a saved bandit knew of the outcome in a column of its history."""
+def _restored_outcome(pieces: Pieces, own: Pieces, saved: SavedState, place: int, host: Belief) -> Standing:
+    """Return what a saved bandit knew of the outcome in a column of its history, given what it knew of rewards."""
     history, part = saved.history, saved.outcomes[place]
     Y = cast(Tensor, history.outcomes)[:, place]
     there = Y.isfinite()
@@ -404,7 +486,19 @@ def _restored_outcome(pieces: Pieces, own: Pieces, saved: SavedState, place: int
     dictionary = outcome_dictionary(part, own.candidates.example, len(told.X) - forgotten, timed=own.has_clock)
     clock, residuals = saved.clock if own.has_clock else own.clock, saved_residuals(part, history.next_round)
     known = SavedState(told, (dictionary,), none, 0, len(told.X), forgotten, clock, residuals)
-    return restored(own, known, fitted)
+    beside, is_whole = None, is_measured_throughout(history.Y, history.outcomes, place)
+    if is_whole and (pieces.dictionary is None or _agree(dictionary, saved.dictionaries[0])):
+        beside = told_beside(pieces, own, host)
+    if beside is not None:
+        beside = beside.beside(cast(Host, host), told.rows(slice(forgotten, None)))
+    return restored(own, known, fitted, beside)
+
+
+def _agree(ours: Selection, theirs: Selection) -> bool:
+    """Say whether two dictionaries are the same, and what their rule wants handed back."""
+    left, right = ours.weights, theirs.weights
+    same = left is right if left is None or right is None else torch.equal(left, right)
+    return same and torch.equal(ours.points, theirs.points)
 
 
 def relearned(pieces: Pieces, standing: Standing, hypothesis: Hypothesis) -> Standing:

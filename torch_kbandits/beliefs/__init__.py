@@ -12,6 +12,7 @@ from torch_kbandits.beliefs.guard import Guard, failure_probability
 from torch_kbandits.beliefs.objectives import Aim, Goals
 from torch_kbandits.beliefs.staged import StagedBelief
 from torch_kbandits.beliefs.table import TableBelief
+from torch_kbandits.beliefs.told_otherwise import ToldOtherwise
 from torch_kbandits.beliefs.weighed import Aiming, recommended_for
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "StagedBelief",
     "TableBelief",
     "Terms",
+    "ToldOtherwise",
     "Watched",
     "belief_over",
     "failure_probability",

@@ -25,8 +25,8 @@ _LEAST_VARIANCE = 1e-6
 #: Points that no longer count leave the dictionary once they are more than one in so many of it.
 _PATIENCE = 8
 
-#: When observations were made, (q,), and how many fresh ones each counts for, (q,).
-_Counting = tuple[Tensor, Tensor]
+#: When observations were made, (q,), how many fresh ones each counts for, (q,), and how many came before each, (q,).
+_Counting = tuple[Tensor, Tensor, Tensor]
 
 
 class CountedBelief(BeliefOf):
@@ -58,7 +58,7 @@ class CountedBelief(BeliefOf):
         super().__init__(example, table.kernel, float(table.regularization), **words)
         self._table, self._memory, self._online = table, KeepAll() if memory is None else memory, online
         self._now = -torch.inf
-        self._counted = Counted.none(example)
+        self._counted, self._num_told = Counted.none(example), 0
         self._numbers = RowIndex.of({})
         self._dictionary = Selection(example[:0], example.new_ones(0), None)
         self._sample: OnlineSample | None = None
@@ -76,6 +76,16 @@ class CountedBelief(BeliefOf):
     def posterior(self) -> FeatureTable:
         """The table of what counts."""
         return self._table
+
+    @property
+    def forgets(self) -> bool:
+        """Whether what counts changes with the time, or how much."""
+        return not isinstance(self._memory, KeepAll)
+
+    @property
+    def counted(self) -> Counted:
+        """The observations that count, in the order told."""
+        return self._counted
 
     @property
     def observations(self) -> tuple[Tensor, Tensor]:
@@ -173,9 +183,16 @@ class CountedBelief(BeliefOf):
         before, new = weights.tensor_split([len(self._counted.X)])
         other._weigh(before)
         counts = new > 0.0
+        counting = times[counts], new[counts], other._numbered(counts)
         if bool(counts.any()):
-            other._learn(told.X[counts], told.Y[counts], (times[counts], new[counts]), rule, generator)
+            other._learn(told.X[counts], told.Y[counts], counting, rule, generator)
         return other
+
+    def _numbered(self, counts: Tensor) -> Tensor:
+        """Note that more was told (q,), bool whether it counts, and return the numbers (k,) of what does."""
+        numbers = torch.arange(self._num_told, self._num_told + len(counts), device=counts.device)
+        self._num_told += len(counts)
+        return numbers[counts]
 
     def _times_of(self, told: History) -> Tensor:
         return told.Y.new_full((len(told.Y),), self._now, dtype=torch.float64) if told.times is None else told.times
@@ -258,8 +275,9 @@ class CountedBelief(BeliefOf):
         if counting is None:
             self._counted = self._counted.followed(X, Y)
             return
-        self._counted = self._counted.joined(Counted(X, Y, *counting, self._table.places_of(X)))
-        if bool((counting[1] != 1.0).any()):
+        times, weights, numbers = counting
+        self._counted = self._counted.joined(Counted(X, Y, times, weights, self._table.places_of(X), numbers))
+        if bool((weights != 1.0).any()):
             self._table = self._table.reweighted(self._counted.plays())
 
     def advised(self, answers: Answers) -> Self:
@@ -277,7 +295,8 @@ class CountedBelief(BeliefOf):
         if not self.exact:
             points, _ = distinct_in_order(torch.cat([self._dictionary.points, answers.X]))
             selection = Selection(points, points.new_ones(len(points)), None)
-        other._condition(table, answers.X, answers.Y, (torch.full_like(weights, self._now), weights), selection)
+        counting = torch.full_like(weights, self._now), weights, torch.full_like(weights, number, dtype=torch.long)
+        other._condition(table, answers.X, answers.Y, counting, selection)
         # What is learned last stays last, since searches start from it.
         last = torch.arange(len(other._counted.X), device=weights.device).roll(-number)
         other._counted = other._counted.rows(last)
@@ -291,5 +310,6 @@ class CountedBelief(BeliefOf):
         if told.times is not None:
             other._numbers = self._numbers.with_rows(told.X)
         selection = None if self.exact else dictionary
-        other._condition(self._table, told.X[counts], told.Y[counts], (times[counts], weights[counts]), selection)
+        counting = times[counts], weights[counts], other._numbered(counts)
+        other._condition(self._table, told.X[counts], told.Y[counts], counting, selection)
         return other

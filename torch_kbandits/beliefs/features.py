@@ -268,6 +268,23 @@ class FeatureTable(TableBelief):
         self.remember(at)
         return at
 
+    def coordinates(self, X: Tensor) -> Tensor:
+        """Return the coordinates z of points X (k, d), in the table or not, (m, k), in double precision."""
+        if self._num_arms == 0:
+            return self.embedded(X).coordinates
+        table = self.with_points(X)
+        return table._coordinates(table.rows_of(X))
+
+    def weights_of(self, moments: Tensor) -> Tensor:
+        """Return the weights (m,) of the mean if other rewards had been told of the same plays.
+
+        Args:
+            moments: Σ (y_s − m)/λ_s of these at each of the unique played points, (u,), in double precision.
+
+        Cost: O(u m + m²), and O(u m²) where features of played points are not kept.
+        """
+        return self._dtc.weights_of(combined(self._features(self._played_rows), moments))
+
     def known_values(self, points: Tensor, X: Tensor) -> tuple[Tensor | None, Tensor | None]:
         """Return the kernel values (m, k) of points (m, d) against X (k, d), and k(x, x), if telling X needs them."""
         if self._num_arms or not torch.equal(points, self.spanning_points):
@@ -516,7 +533,7 @@ class FeatureTable(TableBelief):
         return self._feature_rows
 
     def _draw_correction(self, prior_at: Callable[[Tensor], Tensor], generator: torch.Generator) -> Tensor:
-        return self._combined(self.draw_correction(prior_at, generator))
+        return self.at_arms(self.draw_correction(prior_at, generator))
 
     def draw_correction(self, prior_at: Callable[[Tensor], Tensor], generator: torch.Generator) -> Tensor:
         """Return weights c (m,) so that a prior draw and cᵀz are a draw of f − mean, at points of coordinates z.
@@ -547,8 +564,8 @@ class FeatureTable(TableBelief):
         drawn = normals[: len(basis)] @ basis + combined(played, noise)
         return self._dtc.solve(drawn) - basis.mT @ (basis @ coordinates)
 
-    def _combined(self, weights: Tensor) -> Tensor:
-        """Return wᵀz at the arms for weights w (m,), (A,)."""
+    def at_arms(self, weights: Tensor) -> Tensor:
+        """Return wᵀz at the arms for weights w (m,), (A,). Cost: O(A m)."""
         store = self._arms.features
         rows = weights.unsqueeze(0).to(self._points.dtype)
         return store.products(rows, slice(0, store.num_points)).squeeze(0)

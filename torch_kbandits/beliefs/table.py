@@ -162,6 +162,11 @@ class TableBelief(Belief):
         """Return the largest prior variance of an arm, 0-dim; without arms that of the points told."""
         return self._kernel_bound
 
+    def means_under(self, mean: Mean | None) -> Tensor | None:
+        """Return the means of the arms under a prior mean before any reward, (A,); None if they are zero."""
+        means = prior_means(mean, self._points)
+        return None if means is None else means[: self._num_arms]
+
     def moments(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Return the posterior means and variances at points X (q, d), each (q,)."""
         table = self.with_points(X)

@@ -12,7 +12,7 @@ from torch_kbandits.observations.played import Plays
 class Counted(NamedTuple):
     """The observations that count, in the order told.
 
-    Where nothing is ever forgotten, times, weights and places may be those of the first ones only; see ``followed``.
+    Where nothing is ever forgotten, all but X and Y may be those of the first ones only; see ``followed``.
 
     Attributes:
         X: points (n, d).
@@ -20,6 +20,7 @@ class Counted(NamedTuple):
         times: when each was made, (n,), in double precision like the next.
         weights: how many fresh observations each counts for, λ over its noise variance, (n,).
         places: where its point stands among the unique played ones, (n,).
+        numbers: how many observations were told before it, (n,).
     """
 
     X: Tensor
@@ -27,12 +28,13 @@ class Counted(NamedTuple):
     times: Tensor
     weights: Tensor
     places: Tensor
+    numbers: Tensor
 
     @classmethod
     def none(cls, example: Tensor) -> "Counted":
         """Return no observations, at points of the kind of an example (1, d) or (0, d)."""
         nothing = example.new_zeros(0, dtype=torch.float64)
-        return cls(example[:0], example.new_zeros(0), nothing, nothing, nothing.long())
+        return cls(example[:0], example.new_zeros(0), nothing, nothing, nothing.long(), nothing.long())
 
     def rows(self, which: Tensor) -> "Counted":
         """Return some of them: (n,) bool, or numbers in another order."""
@@ -45,7 +47,8 @@ class Counted(NamedTuple):
     def in_full(self, places: Tensor) -> "Counted":
         """Return these with the places (n,) of their points, each counting in full, whatever the time."""
         ones = torch.ones_like(places, dtype=torch.float64)
-        return Counted(self.X, self.Y, torch.zeros_like(ones), ones, places)
+        numbers = torch.arange(len(places), device=places.device)
+        return Counted(self.X, self.Y, torch.zeros_like(ones), ones, places, numbers)
 
     def joined(self, other: "Counted") -> "Counted":
         """Return these and others after them."""

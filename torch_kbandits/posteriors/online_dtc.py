@@ -144,8 +144,15 @@ class OnlineDTC:
 
     @cached_property
     def weights(self) -> Tensor:
-        """The weights w (m,) of the mean, refined once, so that drift of K⁻¹ hardly enters. Cost: O(m²)."""
-        return self._solved(self._inside(self.moment.unsqueeze(-1))).squeeze(-1)
+        """The weights w (m,) of the mean."""
+        return self.weights_of(self.moment)
+
+    def weights_of(self, moment: Tensor) -> Tensor:
+        """Return the weights (m,) of the mean if Σ_s z_s y_s / λ_s were this (m,): if other rewards had been told.
+
+        Refined once, so that drift of K⁻¹ hardly enters. Cost: O(m²).
+        """
+        return self._solved(self._inside(moment.unsqueeze(-1))).squeeze(-1)
 
     @cached_property
     def precision_factor(self) -> Tensor:
