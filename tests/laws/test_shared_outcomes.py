@@ -230,6 +230,38 @@ def test_whatever_is_told_it_is_as_if_told_alone(sizes, missing, restarts, dicti
     agree(belief_of(bandit), twin._standing.told.at(now), PROBES)
 
 
+@pytest.mark.parametrize("kind", ["arms", "actions"])
+def test_late_plays_that_count_no_more_are_passed_over(kind):
+    """What does not count when it is told, or counts before others told earlier, is not taken for another."""
+    words = {"memory": SlidingWindow(5.0), "dictionary": DICTIONARIES["fresh"]}
+    candidates = Arms(ARMS) if kind == "arms" else ContextualActions(ARMS, context_dim=0)
+    bandit, twin = make(candidates, **words), alone(candidates, **words)
+    for row, time in enumerate([0.0, 1.0, 10.0, 2.0, 12.0, 8.0, 13.0, 3.0, 14.0]):
+        X = ARMS[row : row + 1]
+        bandit.tell(X, reward(X), outcomes={"heat": heat(X)}, time=time)
+        twin.tell(X, heat(X), time=time)
+        assert shares(bandit)
+        agree(belief_of(bandit), twin._standing.told, PROBES)
+    loaded = make(candidates, **words)
+    loaded.load_state_dict(bandit.state_dict())
+    assert shares(loaded)
+    agree(belief_of(loaded), belief_of(bandit), PROBES)
+
+
+def test_in_single_precision_it_is_right_to_that_precision():
+    arms = MANY.float()
+    kernel = matern().float()
+    prior = Prior(kernel, LAMBDA, heat_mean)
+    bandit = make(Arms(arms), kernel=kernel, outcomes=[Outcome("heat", prior)])
+    twin = make(Arms(arms), kernel=None, regularization=None, prior=prior, outcomes=())
+    play(bandit, 25, twin=twin)
+    assert shares(bandit)
+    ours, theirs = belief_of(bandit), twin._standing.told
+    for one, other in zip(ours.moments(arms), theirs.moments(arms), strict=True):
+        assert one.dtype == torch.float32
+        assert difference(one, other) < 1e-4
+
+
 LIMITS = {
     "safe": AtMost(outcome(), 0.9, beta=2.0, safe_seed=MANY[:3]),
     "optimistic": AtMost(outcome(), 0.6, "optimistic", beta=1.0),
