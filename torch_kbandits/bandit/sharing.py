@@ -21,13 +21,13 @@ def differs_in_numbers_alone(pieces: Pieces, own: Pieces) -> bool:
 
     It would if kernel, λ, memory and what points know of the time are the same, and each play is learned when it is
     told, in one posterior, under a prior that is given. An expert's answers are about rewards alone, and a trigger or
-    a choice of memories forgets by them.
+    a choice of memories forgets by them. Several objectives draw from their posteriors, which takes one of its own.
 
     Args:
         pieces: of the bandit.
         own: of the outcome.
     """
-    deciding = pieces.batches, pieces.trigger, pieces.memories, pieces.advice, pieces.family
+    deciding = pieces.batches, pieces.trigger, pieces.memories, pieces.advice, pieces.family, pieces.objective
     learning = pieces.learning, own.learning
     return (
         all(piece is None for piece in (*deciding, *learning))
