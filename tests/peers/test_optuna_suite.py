@@ -1,4 +1,4 @@
-"""Optuna's own tests of samplers, run on ours, as far as they are for samplers of one objective; all must pass."""
+"""Optuna's own tests of samplers, run on ours, those of several objectives included; all must pass."""
 
 import pytest
 from optuna.testing import pytest_samplers as theirs
@@ -9,7 +9,7 @@ from torch_kbandits.integrations.optuna import KernelBanditSampler
 @pytest.mark.usefixtures("short_searches")
 @pytest.mark.filterwarnings("default")  # of Optuna's own tests, which meet warnings that are errors in ours
 class TestKernelBanditSampler(
-    theirs.BasicSamplerTestCase, theirs.RelativeSamplerTestCase, theirs.SingleOnlySamplerTestCase
+    theirs.BasicSamplerTestCase, theirs.RelativeSamplerTestCase, theirs.MultiObjectiveSamplerTestCase
 ):
     @pytest.fixture(params=[10, pytest.param(2, marks=pytest.mark.slow)], ids="{} first trials".format)
     def sampler(self, request):

@@ -51,7 +51,7 @@ def told_rewards(y: Any, failed: Any, X: Tensor) -> Tensor:
 def _which(failed: Any, number: int) -> Tensor:
     """Return which of so many plays failed, (q,)."""
     if isinstance(failed, (bool, np.bool_)):
-        return torch.full((number,), bool(failed))
+        return torch.full((number,), bool(failed), dtype=torch.bool, device="cpu")
     given = failed.tolist() if isinstance(failed, (Tensor, np.ndarray)) else failed
     if not isinstance(given, (list, tuple)) or not all(isinstance(each, (bool, np.bool_)) for each in given):
         raise InputError(

@@ -10,7 +10,7 @@ from ax.core.trial_status import TrialStatus
 from torch_kbandits.outcomes.streaks import Streak
 
 #: Arms are known by their parameters.
-_NOWHERE = torch.zeros(0)
+_NOWHERE = torch.zeros(0, dtype=torch.float64)
 
 #: Trials that ended with an outcome, after which an arm has no failures in a row any more.
 _ENDED = (TrialStatus.COMPLETED, TrialStatus.EARLY_STOPPED)
