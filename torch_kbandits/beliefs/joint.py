@@ -94,8 +94,9 @@ class JointPosterior:
         it writes to features that this one does not use yet.
         """
         table = self.table.with_points(points)
-        for row in table.rows_of(points).tolist():
-            table = table.hallucinated(row)
+        rows, times = table.rows_of(points).unique_consecutive(return_counts=True)
+        for row, number in zip(rows.tolist(), times.tolist(), strict=True):
+            table = table.hallucinated(row, number)
         return JointPosterior(self.belief, table, self.place)
 
     @cached_property
