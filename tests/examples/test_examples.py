@@ -19,6 +19,7 @@ SCRIPTS = [
     "choose_learning_rate.py",
     "follow_the_weather.py",
     "personalise_prices.py",
+    "run_a_reactor.py",
     "train_networks.py",
     "tune_classifier.py",
     "tune_pipeline.py",
@@ -223,6 +224,33 @@ def test_a_run_of_the_weather_is_a_function_of_its_seed(tmp_path):
         assert played["prepared"] == two["runs"][1]["policies"][name]["prepared"][:15]
 
 
+def test_run_a_reactor(tmp_path, sized):
+    sizes = ["--runs", 1, "--batches", 10], ["--quick"]
+    process, record, tiny = sized("run_a_reactor.py", tmp_path / "quick", *sizes, **{"_plant.DELAYS": (1, 3)})
+    batches = 10 if tiny else 40
+    assert "safe limit, forgets nothing" in process.stdout
+    (only,) = record["runs"]
+    assert len(only["policies"]) == 6
+    limit = record["settings"]["limit"]
+    for name, played in only["policies"].items():
+        assert len(played["peaks"]) == len(played["yields"]) == len(only["best"]) == batches
+        for peak, given, best in zip(played["peaks"], played["yields"], only["best"], strict=True):
+            assert given <= best or peak > limit, name  # no other set-point that keeps the limit gives more
+    for name in ("safe limit", "safe limit, forgets nothing"):
+        assert sum(peak > limit for peak in only["policies"][name]["peaks"]) <= 1
+    assert max(only["policies"]["no limit"]["peaks"]) > limit
+    assert [belief["batch"] for belief in only["beliefs"]] == ([0, 5] if tiny else [0, 23])
+
+
+@pytest.mark.slow
+def test_a_run_of_the_reactor_is_a_function_of_its_seed(tmp_path):
+    """In whatever process it is."""
+    _, two = outcome("run_a_reactor.py", tmp_path / "two", "--batches", 30, "--runs", 2, "--seed", 3)
+    _, one = outcome("run_a_reactor.py", tmp_path / "one", "--batches", 30, "--runs", 1, "--seed", 4)
+    for name, played in one["runs"][0]["policies"].items():
+        assert played["set_points"] == two["runs"][1]["policies"][name]["set_points"]
+
+
 @pytest.mark.slow
 def test_tune_pipeline(tmp_path):
     process, record = outcome("tune_pipeline.py", tmp_path, "--quick")
@@ -274,6 +302,7 @@ def refusal(script, arguments, monkeypatch, capsys):
         ("variance_starvation.py", ["--seed", "none"], "invalid int value"),
         ("train_networks.py", ["--jobs", "2"], "argument --jobs: must be at least 12, got 2"),
         ("personalise_prices.py", ["--offers", "0"], "argument --offers: must be at least 50, got 0"),
+        ("run_a_reactor.py", ["--batches", "9"], "argument --batches: must be at least 10, got 9"),
         ("tune_pipeline.py", ["--runs", "0"], "argument --runs: must be at least 1, got 0"),
         ("choose_learning_rate.py", ["--epochs", "0"], "argument --epochs: must be at least 1, got 0"),
     ],
