@@ -10,8 +10,8 @@ may keep it, with one that knows no limit, and with two ways to be careful that 
 (``run_a_reactor_policies.py``). The plant is simulated (``run_a_reactor_plant.py``); what bandits assume of it is an
 engineer's guess, not its formulas.
 
-    python examples/run_a_reactor.py              # some minutes
-    python examples/run_a_reactor.py --quick      # some seconds
+    python examples/run_a_reactor.py              # about three minutes on two cores
+    python examples/run_a_reactor.py --quick      # several seconds
 
 Writes ``record.json`` and ``figure.png`` to ``runs/run_a_reactor``.
 """

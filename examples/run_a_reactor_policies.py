@@ -8,7 +8,7 @@ from gpytorch.kernels import Kernel, MaternKernel, ScaleKernel
 from run_a_reactor_plant import DELAYS, LIMIT, SET_POINTS
 from torch import Tensor
 
-from torch_kbandits import AtMost, ContextualActions, InputError, Outcome, Prior, algorithms
+from torch_kbandits import AtMost, ContextualActions, Outcome, Prior, algorithms
 from torch_kbandits.memory import KeepAll, Linear, Memory, UncertaintyInjection
 from torch_kbandits.outcomes.limits import Mode
 
@@ -81,20 +81,14 @@ class Learning:
     def set_point(self, batch: int, water: float) -> Tensor:
         """Ask, in the context of the water; the number of the play is kept until its yield is known."""
         context = torch.tensor([water], dtype=torch.float64)
-        x, (self._ids[batch],) = self.bandit.ask(context=context, time=batch, return_ids=True)
-        self._asked = x, context, batch
+        x, (self._latest,) = self.bandit.ask(context=context, time=batch, return_ids=True)
+        self._ids[batch] = self._latest
         return x
 
     def warmed(self, temperature: float) -> None:
         """Tell the temperature; the play stays pending for its yield."""
-        if not self.bandit.outcomes:
-            return
-        x, context, batch = self._asked
-        try:
-            self.bandit.tell(ids=self._ids[batch], outcomes={"temperature": temperature})
-        except InputError:  # this version tells a play once: so the temperature first, and the play again for its yield
-            self.bandit.tell(ids=self._ids[batch], failed=True, outcomes={"temperature": temperature})
-            (self._ids[batch],) = self.bandit.mark_pending(x, context=context, time=batch)
+        if self.bandit.outcomes:
+            self.bandit.tell(ids=self._latest, outcomes={"temperature": temperature})
 
     def yielded(self, batches: Sequence[int], yields: Sequence[float]) -> None:
         """Tell yields by the ids of their plays: each counts as one of the time at which its batch was run."""
