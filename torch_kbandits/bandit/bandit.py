@@ -29,23 +29,20 @@ from torch_kbandits.bandit.batches import BatchRule
 from torch_kbandits.bandit.goals import all_settled, are_fitted, goals_of
 from torch_kbandits.bandit.health import LAST_CALLS, Health, HealthLog, examined, health_log
 from torch_kbandits.bandit.learning import (
-    Outlook,
-    Round,
-    Standing,
     before_any,
     consulted,
     learned,
     probabilities,
     replayed,
     restarted,
-    restored,
-    settled,
-    state_of,
     without_expired,
 )
 from torch_kbandits.bandit.limits import fence_of
 from torch_kbandits.bandit.pieces import FIRST_REWARDS, Hypothesis, Pieces, warn_of_clipping
+from torch_kbandits.bandit.relearning import settled
+from torch_kbandits.bandit.restoring import restored, state_of
 from torch_kbandits.bandit.saving import loaded, save
+from torch_kbandits.bandit.standing import Outlook, Round, Standing
 from torch_kbandits.bandit.state import check_config, check_format, saved_answers, saved_prior, saved_state
 from torch_kbandits.bandit.undisturbed import Undisturbed
 from torch_kbandits.beliefs import (

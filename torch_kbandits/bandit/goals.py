@@ -3,8 +3,9 @@
 from dataclasses import replace
 from typing import cast
 
-from torch_kbandits.bandit.learning import Standing, settled
 from torch_kbandits.bandit.pieces import Pieces
+from torch_kbandits.bandit.relearning import settled
+from torch_kbandits.bandit.standing import Standing
 from torch_kbandits.beliefs import Aim, Goals
 from torch_kbandits.confidence import Width
 from torch_kbandits.outcomes import REWARD, Scalarization

@@ -12,9 +12,9 @@ from typing import Any
 import torch
 
 from torch_kbandits import checks
-from torch_kbandits.bandit.learning import Standing
 from torch_kbandits.bandit.pieces import Pieces
 from torch_kbandits.bandit.residuals import FALSE_ALARM, RECENT, Residuals
+from torch_kbandits.bandit.standing import Standing
 from torch_kbandits.candidates.timed import untimed
 from torch_kbandits.errors import InputError
 from torch_kbandits.models import DictionaryQuality

@@ -1,160 +1,29 @@
-"""All that a bandit knows at a moment, as one value, and how it changes: functions from one standing to the next."""
+"""How what a bandit knows changes with each round: functions from one standing to the next."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import asdict, dataclass, is_dataclass, replace
-from functools import cached_property
-from operator import is_
-from typing import Any, NamedTuple, Self, cast
+from dataclasses import replace
+from typing import cast
 
 import torch
 from torch import Tensor
 
 from torch_kbandits.bandit.adaptation.restart_trigger import Prediction
-from torch_kbandits.bandit.advice import Advised
-from torch_kbandits.bandit.failing import Failures, failures_after, failures_in
-from torch_kbandits.bandit.pieces import Batches, Hypothesis, Pieces
-from torch_kbandits.bandit.residuals import MOST_JUDGED, NONE_YET, Residuals, standardized
+from torch_kbandits.bandit.failing import failures_after
+from torch_kbandits.bandit.pieces import Batches, Pieces
+from torch_kbandits.bandit.relearning import hypothesis_after, noted_fit, relearned, to_fit, with_memory, with_prior
+from torch_kbandits.bandit.residuals import MOST_JUDGED, Residuals, standardized
 from torch_kbandits.bandit.sharing import is_measured_throughout, told_beside
-from torch_kbandits.bandit.state import (
-    STATE_FORMAT,
-    SavedPrior,
-    SavedState,
-    outcome_dictionary,
-    saved_prior,
-    saved_residuals,
-)
-from torch_kbandits.beliefs import Belief, EnsembleBelief, Lookahead, ToldOtherwise
+from torch_kbandits.bandit.standing import Round, Standing
+from torch_kbandits.beliefs import Belief, Lookahead, ToldOtherwise
 from torch_kbandits.beliefs.told_otherwise import Host
 from torch_kbandits.dictionaries import Selection
-from torch_kbandits.memory import Memory
-from torch_kbandits.numerics.gram import prior_mean
-from torch_kbandits.numerics.random import seed_for
 from torch_kbandits.observations.clock import Clock
 from torch_kbandits.observations.experts import Answers
 from torch_kbandits.observations.ledger import History, Ledger, Pending, joined
 from torch_kbandits.priors import LearnedPrior
-from torch_kbandits.priors.learned import NEVER, LastFit, Told
 
 #: Of the points of a batch that are told at once so many are looked at first, to see whether it is complete.
 _FIRST_LOOKED_AT = 256
-
-
-@dataclass(frozen=True, eq=False)
-class Standing:
-    """What a bandit was told and what follows from it.
-
-    Attributes:
-        ledger: what was asked and told.
-        clock: what time it is.
-        told: the posterior of the rewards that count.
-        hypothesis: what is taken for true: it says which of them do.
-        round: the number of the present round, counted from 0.
-        summaries: of the blocks that the choice of a memory rests on.
-        answers: what an expert said in this round, by the time of its question.
-        last_fit: when the prior was fitted last, if it is learned.
-        complaints: what is odd about that fit.
-        outcomes: what is known of each outcome that is declared, told as if it were the reward.
-        residuals: what one-step predictions were worth since the last restart or fit.
-        failures: what plays that failed say; None while none that counts did.
-    """
-
-    ledger: Ledger
-    clock: Clock
-    told: Belief
-    hypothesis: Hypothesis
-    round: int = 0
-    summaries: tuple[Any, ...] = ()
-    answers: tuple[tuple[float, Answers], ...] = ()
-    last_fit: LastFit = NEVER
-    complaints: tuple[str, ...] = ()
-    outcomes: tuple["Standing", ...] = ()
-    residuals: Residuals = NONE_YET
-    failures: Failures | None = None
-
-    def at(self, clock: Clock) -> Self:
-        """Return the same at a time, which is not before the present one."""
-        told = self.told.at(clock.now)
-        outcomes = tuple(each._at_beside(clock, told) if each.clock.matters else each for each in self.outcomes)
-        failures = None if self.failures is None else self.failures.at(clock.now)
-        same = clock is self.clock and told is self.told and all(map(is_, outcomes, self.outcomes))
-        if same and failures is self.failures:
-            return self
-        return replace(self, clock=clock, told=told, outcomes=outcomes, failures=failures)
-
-    def _at_beside(self, clock: Clock, host: Belief) -> Self:
-        """Return what is known of an outcome at a time, at which the posterior of rewards is known."""
-        if not isinstance(self.told, ToldOtherwise):
-            return self.at(clock)
-        told = self.told.beside(cast(Host, host))
-        return self if clock is self.clock and told is self.told else replace(self, clock=clock, told=told)
-
-    @property
-    def waiting(self) -> list[Tensor]:
-        """The points (d,) that failed and are not played again at once."""
-        return [] if self.failures is None else [each.point for each in self.failures.points.waiting(self.round)]
-
-    @property
-    def now(self) -> float:
-        """The present time, minus infinity before the first; the round where there is no clock."""
-        return self.clock.now if self.clock.matters else float(self.round)
-
-    @cached_property
-    def belief(self) -> Belief:
-        """The posterior of what counts now: of rewards, and of what an expert said at this time."""
-        answers = self.answers_now
-        return self.told if answers is None else cast(Belief, cast(Advised, self.told).advised(answers))
-
-    def rewards_below(self, before: "Standing") -> Tensor | None:
-        """Return the rewards (k,) that are clipped now and were not in an earlier standing; None if there are none."""
-        floor, told = self.hypothesis.prior.floor, self.ledger
-        Y = told.told_since(0 if self.last_fit is not before.last_fit else before.ledger.num_told).Y
-        below = Y[floor > Y]
-        return below if len(below) else None
-
-    @property
-    def answers_now(self) -> Answers | None:
-        """What an expert said at this time; None if nobody was asked."""
-        return dict(self.answers).get(self.clock.now)
-
-    @property
-    def num_since_restart(self) -> int:
-        """How many rewards were told since the last restart."""
-        return self.ledger.num_told - self.ledger.num_forgotten
-
-
-class Outlook(NamedTuple):
-    """The posterior with the batch so far pending, and the standing of which it is."""
-
-    standing: Standing
-    ahead: Lookahead
-
-    def of(self, standing: Standing) -> Lookahead | None:
-        """Return the posterior with the batch so far pending if it is that of this standing, too."""
-        mine, theirs = self.standing.ledger, standing.ledger
-        same = self.standing.belief is standing.belief and mine.pending is theirs.pending and mine.held is theirs.held
-        return self.ahead if same else None
-
-
-class Round(NamedTuple):
-    """What was told at once.
-
-    Attributes:
-        clock: once it was told.
-        X: points, (q, d).
-        Y: rewards, (q,); NaN of a play that failed, or of which only outcomes were told.
-        stages: that chose the points, (q,); None where there are none.
-        outcomes: what else was measured, (q, k), NaN where it was not; None where no outcome is declared.
-        times: at which the points were played, (q,); None where there is no clock.
-        failed: which plays failed, (q,); None where no outcome is declared.
-    """
-
-    clock: Clock
-    X: Tensor
-    Y: Tensor
-    stages: Tensor | None
-    outcomes: Tensor | None = None
-    times: Tensor | None = None
-    failed: Tensor | None = None
 
 
 def before_any(pieces: Pieces, belief: Belief | None = None) -> Standing:
@@ -163,7 +32,7 @@ def before_any(pieces: Pieces, belief: Belief | None = None) -> Standing:
     num_outcomes = len(pieces.of_outcomes)
     example = pieces.candidates.example
     ledger = Ledger.empty(example, staged=staged, timed=pieces.has_clock, num_outcomes=num_outcomes)
-    hypothesis = _hypothesis_after(pieces, pieces.hypothesis, ())
+    hypothesis = hypothesis_after(pieces, pieces.hypothesis, ())
     told = pieces.belief(hypothesis) if belief is None else belief
     outcomes = tuple(before_any(own, told_beside(pieces, own, told)) for own in pieces.of_outcomes)
     return Standing(ledger, pieces.clock, told, hypothesis, outcomes=outcomes)
@@ -307,9 +176,9 @@ def _with_rewards(
     ledger, number = after.ledger, after.round
     if pieces.memories is not None and number % pieces.memories.block_size == 0:
         # Blocks may be judged by the whole history, in which rewards count that a batch rule keeps aside.
-        after = _with_memory(pieces, after, restarts=not pieces.memories.shares_history)
+        after = with_memory(pieces, after, restarts=not pieces.memories.shares_history)
     if not held and pieces.learning is not None and pieces.learning.is_due(ledger.num_learned, standing.last_fit):
-        after = _with_prior(pieces, after)
+        after = with_prior(pieces, after)
     judged = standing.residuals.told(residuals, standing.round, is_learned=not held)
     forgot = after.ledger.num_forgotten > ledger.num_forgotten
     if after.hypothesis is not standing.hypothesis or forgot:
@@ -396,11 +265,11 @@ def _with_rounds(pieces: Pieces, standing: Standing, rounds: Sequence[Round | No
             pending = noted.ledger.pending.without(told.X, pieces.own_columns)
             noted = _noted(noted, _as_told(noted, told), (), pending, told.clock)
             due = cast(LearnedPrior, pieces.learning).is_due(noted.ledger.num_learned, noted.last_fit)
-            if due and (counting := _to_fit(pieces, noted)) is not None:
+            if due and (counting := to_fit(pieces, noted)) is not None:
                 done, start = number, noted
-                noted = replace(noted, last_fit=_last_fit(pieces, noted, counting))
+                noted = replace(noted, last_fit=noted_fit(pieces, noted, counting))
         if done:
-            start = replace(_with_prior(pieces, start), residuals=Residuals(start.round))
+            start = replace(with_prior(pieces, start), residuals=Residuals(start.round))
             standing = relearned(pieces, start, start.hypothesis)
     for told in rounds[done:]:
         if told is None:
@@ -421,157 +290,6 @@ def _only_the_last_fit_counts(pieces: Pieces) -> bool:
     if pieces.learning is None or any(piece is not None for piece in deciding):
         return False
     return pieces.learning.learn_memory or pieces.memory is None or pieces.memory.keeps_noise
-
-
-def restored(pieces: Pieces, saved: SavedState, fitted: SavedPrior | None, known: Belief | None = None) -> Standing:
-    """Return what a saved bandit knew, computed afresh from its history, its dictionary and the prior it had fitted.
-
-    Args:
-        pieces: of the bandit.
-        saved: what was saved.
-        fitted: the prior that was fitted; None where it is given.
-        known: what is believed, where that is known already; None where it is computed here.
-
-    Raises:
-        StateMismatchError: if what was saved of an outcome does not fit.
-    """
-    ledger = Ledger.restored(saved.history, saved.pending, saved.num_asked, saved.num_learned, saved.num_forgotten)
-    hypothesis, last_fit = pieces.hypothesis, NEVER
-    if fitted is not None:
-        hypothesis, last_fit = pieces.hypothesis_of(fitted.prior, fitted.memory), fitted.last_fit
-    summaries = _summaries(pieces, hypothesis, saved.history, ())
-    hypothesis = _hypothesis_after(pieces, hypothesis, summaries)
-    belief = pieces.belief(hypothesis).at(saved.clock.now) if known is None else known
-    counting = hypothesis.counted(saved.history.rows(slice(saved.num_forgotten, saved.num_learned)))
-    if known is None and len(counting.X):
-        belief = belief.restored(counting, *saved.dictionaries)
-    if isinstance(belief, EnsembleBelief) and saved.sums is not None:
-        belief = belief.with_sums(saved.sums, len(counting.X))
-    number = saved.history.next_round
-    standing = Standing(
-        ledger,
-        saved.clock,
-        belief,
-        hypothesis,
-        number,
-        summaries,
-        last_fit=last_fit,
-        residuals=saved.residuals,
-    )
-    dictionary = None
-    if saved.failures is not None:
-        size = len(ledger.told_since(ledger.num_forgotten).over.X)
-        dictionary = outcome_dictionary(saved.failures, pieces.candidates.example, size, timed=pieces.has_clock)
-    failures = failures_in(pieces, ledger, hypothesis, saved.clock.now, dictionary)
-    outcomes = [
-        replace(_restored_outcome(pieces, own, saved, place, belief), round=number)
-        for place, own in enumerate(pieces.of_outcomes)
-    ]
-    return replace(standing, outcomes=tuple(outcomes), failures=failures)
-
-
-def _restored_outcome(pieces: Pieces, own: Pieces, saved: SavedState, place: int, host: Belief) -> Standing:
-    """Return what a saved bandit knew of the outcome in a column of its history, given what it knew of rewards."""
-    history, part = saved.history, saved.outcomes[place]
-    Y = cast(Tensor, history.outcomes)[:, place]
-    there = Y.isfinite()
-    times, told_at = (
-        part[there] if own.has_clock and part is not None else None for part in (history.times, history.told_at)
-    )
-    told = History(pieces.as_in(own, history.X[there]), Y[there], history.rounds[there], times=times, told_at=told_at)
-    forgotten, none = int(there[: saved.num_forgotten].sum()), Ledger.empty(own.candidates.example).pending
-    fitted = None
-    if own.learning is not None:
-        fitted = saved_prior(part, own.start, own.memory, own.learning.mean)
-    dictionary = outcome_dictionary(part, own.candidates.example, len(told.X) - forgotten, timed=own.has_clock)
-    clock, residuals = saved.clock if own.has_clock else own.clock, saved_residuals(part, history.next_round)
-    known = SavedState(told, (dictionary,), none, 0, len(told.X), forgotten, clock, residuals)
-    beside, is_whole = None, is_measured_throughout(history.Y, history.outcomes, place)
-    if is_whole and (pieces.dictionary is None or _agree(dictionary, saved.dictionaries[0])):
-        beside = told_beside(pieces, own, host)
-    if beside is not None:
-        beside = beside.beside(cast(Host, host), told.rows(slice(forgotten, None)))
-    return restored(own, known, fitted, beside)
-
-
-def _agree(ours: Selection, theirs: Selection) -> bool:
-    """Say whether two dictionaries are the same, and what their rule wants handed back."""
-    left, right = ours.weights, theirs.weights
-    same = left is right if left is None or right is None else torch.equal(left, right)
-    return same and torch.equal(ours.points, theirs.points)
-
-
-def relearned(pieces: Pieces, standing: Standing, hypothesis: Hypothesis) -> Standing:
-    """Return what is known under another hypothesis: all that was learned is learned anew; what is pending stays.
-
-    Cost: that of the posterior of what counts, computed afresh.
-    """
-    ledger, now = standing.ledger, standing.clock.now
-    told = ledger.in_one_part.told[0].rows(slice(ledger.num_forgotten, ledger.num_learned))
-    belief = _belief_of(pieces, told, hypothesis, now, ledger.num_learned)
-    failures = failures_in(pieces, ledger, hypothesis, now)
-    return replace(standing, told=belief, hypothesis=hypothesis, failures=failures)
-
-
-def state_of(config: dict[str, Any], standing: Standing, pieces: Pieces) -> dict[str, Any]:
-    """Return the state of a bandit: tensors of its own, numbers and strings."""
-    ledger, clock, told = standing.ledger, standing.clock, standing.told
-    state = {
-        "format": STATE_FORMAT,
-        "config": config,
-        "history": ledger.in_one_part.told[0].copied()._asdict(),
-        **_dictionary_of(told),
-        "pending": ledger.pending.points.clone(),
-        "pending_ids": list(ledger.pending.ids),
-        "pending_times": ledger.pending.times.clone(),
-        "pending_stages": ledger.pending.stages,
-        "num_asked": ledger.num_asked,
-        "num_learned": ledger.num_learned,
-        "num_forgotten": ledger.num_forgotten,
-        "clock": {"now": clock.now, "kind": clock.kind},
-        "residuals": standing.residuals.state(),
-    }
-    if told.stage_beliefs and not told.exact:  # an exact posterior follows from the history
-        state["stages"] = [_dictionary_of(stage) for stage in told.stage_beliefs]
-    if isinstance(told, EnsembleBelief):
-        state["family"] = told.sums
-    state |= _prior_of(standing, pieces)
-    if pieces.of_outcomes:
-        each = zip(standing.outcomes, pieces.of_outcomes, strict=True)
-        state["outcomes"] = [
-            _dictionary_of(known.told) | _prior_of(known, own) | {"residuals": known.residuals.state()}
-            for known, own in each
-        ]
-    if standing.failures is not None and pieces.dictionary is not None:
-        state["failures"] = _dictionary_of(standing.failures.belief)
-    advice = pieces.advice
-    if advice is None:
-        return state
-    answers = [{"now": now, **said.copied()._asdict()} for now, said in standing.answers]
-    return state | {"expert": {"counts": advice.counts(), "answers": answers}}
-
-
-def _prior_of(standing: Standing, pieces: Pieces) -> dict[str, Any]:
-    """Return the prior that was fitted, if one is, under the name that it has in a state."""
-    if pieces.learning is None:
-        return {}
-    prior, memory = standing.hypothesis.prior, standing.hypothesis.memory
-    return {
-        "prior": {
-            "kernel": {name: value.clone() for name, value in prior.kernel.state_dict().items()},
-            "regularization": prior.regularization,
-            "mean": prior.mean if pieces.learning.mean is None else 0.0,
-            "floor": prior.floor,
-            "memory": asdict(memory) if is_dataclass(memory) else {},
-            **standing.last_fit._asdict(),
-        }
-    }
-
-
-def _dictionary_of(belief: Belief) -> dict[str, Tensor | None]:
-    """Return the dictionary of a belief, and what its rule wants handed back."""
-    points, weights = belief.inducing_points, belief.dictionary_weights
-    return {"inducing_points": points.clone(), "dictionary_weights": None if weights is None else weights.clone()}
 
 
 def consulted(pieces: Pieces, standing: Standing) -> tuple[tuple[float, Answers], ...]:
@@ -600,117 +318,3 @@ def _is_complete(batches: Batches, held: History, belief: Belief, ahead: Lookahe
     is_complete = batches.is_complete(belief.lookahead(first.X, first.stages))
     more = len(held.X) > len(first.X)
     return is_complete or (more and batches.is_complete(belief.lookahead(held.X, held.stages)))
-
-
-def _with_memory(pieces: Pieces, standing: Standing, *, restarts: bool) -> Standing:
-    """Return the same with the memory of the next block, and with the posterior that its rewards are to be added to."""
-    history = standing.ledger.in_one_part.told[0]
-    summaries = _summaries(pieces, standing.hypothesis, history, standing.summaries)
-    hypothesis = _hypothesis_after(pieces, standing.hypothesis, summaries)
-    after = replace(standing, summaries=summaries, hypothesis=hypothesis)
-    return replace(after, ledger=after.ledger.restarted) if restarts else after
-
-
-def _summaries(pieces: Pieces, hypothesis: Hypothesis, history: History, known: tuple[Any, ...]) -> tuple[Any, ...]:
-    if pieces.memories is None:
-        return ()
-    history = history.rewarded
-
-    def believed(part: History, memory: Memory, now: float) -> Belief:
-        return _belief_of(pieces, part, replace(hypothesis, memory=memory), now, len(part.X))
-
-    return pieces.memories.summaries(history, known, believed)
-
-
-def _hypothesis_after(pieces: Pieces, hypothesis: Hypothesis, summaries: tuple[Any, ...]) -> Hypothesis:
-    """Return the hypothesis with the memory that is in force once the blocks so far are summarised."""
-    if pieces.memories is None:
-        return hypothesis
-    memory = pieces.memories.choice(summaries, pieces.seed).memory
-    return hypothesis if memory == hypothesis.memory else replace(hypothesis, memory=memory)
-
-
-def settled(pieces: Pieces, standing: Standing) -> Standing:
-    """Return what is known under a prior that is fitted, also before the first fit is due; as it is if it is given."""
-    if pieces.learning is None or standing.last_fit.number:
-        return standing
-    after = _with_prior(pieces, standing, early=True)
-    return standing if after is standing else relearned(pieces, after, after.hypothesis)
-
-
-def _with_prior(pieces: Pieces, standing: Standing, *, early: bool = False) -> Standing:
-    """Return the same with the prior fitted again; what was learned is to be learned anew under it.
-
-    Of few rewards the units alone are fitted, unless this is to be done early.
-    """
-    learning, ledger, hypothesis = cast(LearnedPrior, pieces.learning), standing.ledger, standing.hypothesis
-    if (counting := _to_fit(pieces, standing)) is None:
-        return standing
-    history, now, last = ledger.in_one_part.told[0], standing.clock.now, _last_fit(pieces, standing, counting)
-    # From the same start each time, so that a fit does not depend on those before.
-    memory = pieces.memory if learning.learn_memory else hypothesis.memory
-    hidden, first = pieces.hidden_columns, [*dict.fromkeys(history.rewarded.Y.tolist())][: learning.num_initial]
-    told = Told(
-        X=counting.X if memory is not None and memory.needs_time_column else counting.X[:, hidden:],
-        Y=counting.Y,
-        expected=None if learning.mean is None else _expected(hypothesis, counting.X),
-        known=torch.cat([history.X[:, hidden:], *pieces.listed]).double(),
-        first=history.Y.new_tensor(first),
-        memory=memory,
-        times=counting.times,
-        now=now,
-        groups=pieces.groups,
-        names=pieces.names,
-    )
-    seed = seed_for(pieces.seed, ledger.num_learned, "fit")
-    prior, memory, said = learning.fitted(told, seed, units_only=not (last.number or early))
-    fitted = pieces.hypothesis_of(prior, memory)
-    # Memories are compared under the prior that is in force, as after a bandit was loaded.
-    summaries = _summaries(pieces, fitted, history, ())
-    fitted = _hypothesis_after(pieces, fitted, summaries)
-    return replace(standing, hypothesis=fitted, last_fit=last, summaries=summaries, complaints=said)
-
-
-def _to_fit(pieces: Pieces, standing: Standing) -> History | None:
-    """Return what the prior is to be fitted to; None where it stays as it is."""
-    learning, ledger = cast(LearnedPrior, pieces.learning), standing.ledger
-    learned = ledger.in_one_part.told[0].rows(slice(ledger.num_forgotten, ledger.num_learned)).rewarded
-    # What a memory should forget shows in what it would forget.
-    counting = learned if learning.learn_memory else _counting(standing.hypothesis, learned, standing.clock.now)
-    stays = learning.is_known or standing.last_fit.number > 0  # after a restart what was fitted does
-    few = len(counting.X) < learning.num_initial
-    return None if len(counting.X) < 2 or (few and stays) else counting
-
-
-def _last_fit(pieces: Pieces, standing: Standing, counting: History) -> LastFit:
-    """Return what is noted of a fit to what counts."""
-    few = len(counting.X) < cast(LearnedPrior, pieces.learning).num_initial
-    return NEVER if few else LastFit(standing.ledger.num_learned, len(counting.X))
-
-
-def _expected(hypothesis: Hypothesis, X: Tensor) -> Tensor:
-    """Return the prior means of points (n, d), (n,)."""
-    return X.new_zeros(len(X)) if hypothesis.mean is None else prior_mean(hypothesis.mean, X)
-
-
-def _counting(hypothesis: Hypothesis, learned: History, now: float) -> History:
-    """Return what counts of a history at a time."""
-    memory = hypothesis.memory
-    if memory is not None and learned.times is not None:
-        noise = memory.noise(learned.times, now, hypothesis.regularization)
-        learned = learned.rows(noise.isfinite())
-    return learned
-
-
-def _belief_of(pieces: Pieces, learned: History, hypothesis: Hypothesis, now: float, num_learned: int) -> Belief:
-    """Return the posterior of what counts of a history under a hypothesis at a time.
-
-    Args:
-        pieces: of the bandit.
-        learned: what may count.
-        hypothesis: what is taken for true.
-        now: the time.
-        num_learned: how many rewards were learned in the end of it, counted from the first ever.
-    """
-    learned = hypothesis.counted(_counting(hypothesis, learned, now))
-    return pieces.learned_in_passes(pieces.belief(hypothesis).at(now), learned, num_learned)

@@ -2,8 +2,8 @@
 
 import torch
 
-from torch_kbandits.bandit.learning import Standing
 from torch_kbandits.bandit.pieces import Pieces
+from torch_kbandits.bandit.standing import Standing
 from torch_kbandits.beliefs import Fence, Guard, Watched
 from torch_kbandits.numerics.rows import row_keys
 from torch_kbandits.outcomes.streaks import Streaks

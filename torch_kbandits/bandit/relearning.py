@@ -1,0 +1,145 @@
+"""What is known under another hypothesis, a prior that is fitted or a memory that is chosen: all is learned anew."""
+
+from dataclasses import replace
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from torch_kbandits.bandit.failing import failures_in
+from torch_kbandits.bandit.pieces import Hypothesis, Pieces
+from torch_kbandits.bandit.standing import Standing
+from torch_kbandits.beliefs import Belief
+from torch_kbandits.memory import Memory
+from torch_kbandits.numerics.gram import prior_mean
+from torch_kbandits.numerics.random import seed_for
+from torch_kbandits.observations.ledger import History
+from torch_kbandits.priors import LearnedPrior
+from torch_kbandits.priors.learned import NEVER, LastFit, Told
+
+
+def relearned(pieces: Pieces, standing: Standing, hypothesis: Hypothesis) -> Standing:
+    """Return what is known under another hypothesis: all that was learned is learned anew; what is pending stays.
+
+    Cost: that of the posterior of what counts, computed afresh.
+    """
+    ledger, now = standing.ledger, standing.clock.now
+    told = ledger.in_one_part.told[0].rows(slice(ledger.num_forgotten, ledger.num_learned))
+    belief = _belief_of(pieces, told, hypothesis, now, ledger.num_learned)
+    failures = failures_in(pieces, ledger, hypothesis, now)
+    return replace(standing, told=belief, hypothesis=hypothesis, failures=failures)
+
+
+def with_memory(pieces: Pieces, standing: Standing, *, restarts: bool) -> Standing:
+    """Return the same with the memory of the next block, and with the posterior that its rewards are to be added to."""
+    history = standing.ledger.in_one_part.told[0]
+    summaries = summarised(pieces, standing.hypothesis, history, standing.summaries)
+    hypothesis = hypothesis_after(pieces, standing.hypothesis, summaries)
+    after = replace(standing, summaries=summaries, hypothesis=hypothesis)
+    return replace(after, ledger=after.ledger.restarted) if restarts else after
+
+
+def summarised(pieces: Pieces, hypothesis: Hypothesis, history: History, known: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the summaries of blocks on which the choice of a memory rests, with those that are known already."""
+    if pieces.memories is None:
+        return ()
+    history = history.rewarded
+
+    def believed(part: History, memory: Memory, now: float) -> Belief:
+        return _belief_of(pieces, part, replace(hypothesis, memory=memory), now, len(part.X))
+
+    return pieces.memories.summaries(history, known, believed)
+
+
+def hypothesis_after(pieces: Pieces, hypothesis: Hypothesis, summaries: tuple[Any, ...]) -> Hypothesis:
+    """Return the hypothesis with the memory that is in force once the blocks so far are summarised."""
+    if pieces.memories is None:
+        return hypothesis
+    memory = pieces.memories.choice(summaries, pieces.seed).memory
+    return hypothesis if memory == hypothesis.memory else replace(hypothesis, memory=memory)
+
+
+def settled(pieces: Pieces, standing: Standing) -> Standing:
+    """Return what is known under a prior that is fitted, also before the first fit is due; as it is if it is given."""
+    if pieces.learning is None or standing.last_fit.number:
+        return standing
+    after = with_prior(pieces, standing, early=True)
+    return standing if after is standing else relearned(pieces, after, after.hypothesis)
+
+
+def with_prior(pieces: Pieces, standing: Standing, *, early: bool = False) -> Standing:
+    """Return the same with the prior fitted again; what was learned is to be learned anew under it.
+
+    Of few rewards the units alone are fitted, unless this is to be done early.
+    """
+    learning, ledger, hypothesis = cast(LearnedPrior, pieces.learning), standing.ledger, standing.hypothesis
+    if (counting := to_fit(pieces, standing)) is None:
+        return standing
+    history, now, last = ledger.in_one_part.told[0], standing.clock.now, noted_fit(pieces, standing, counting)
+    # From the same start each time, so that a fit does not depend on those before.
+    memory = pieces.memory if learning.learn_memory else hypothesis.memory
+    hidden, first = pieces.hidden_columns, [*dict.fromkeys(history.rewarded.Y.tolist())][: learning.num_initial]
+    told = Told(
+        X=counting.X if memory is not None and memory.needs_time_column else counting.X[:, hidden:],
+        Y=counting.Y,
+        expected=None if learning.mean is None else _expected(hypothesis, counting.X),
+        known=torch.cat([history.X[:, hidden:], *pieces.listed]).double(),
+        first=history.Y.new_tensor(first),
+        memory=memory,
+        times=counting.times,
+        now=now,
+        groups=pieces.groups,
+        names=pieces.names,
+    )
+    seed = seed_for(pieces.seed, ledger.num_learned, "fit")
+    prior, memory, said = learning.fitted(told, seed, units_only=not (last.number or early))
+    fitted = pieces.hypothesis_of(prior, memory)
+    # Memories are compared under the prior that is in force, as after a bandit was loaded.
+    summaries = summarised(pieces, fitted, history, ())
+    fitted = hypothesis_after(pieces, fitted, summaries)
+    return replace(standing, hypothesis=fitted, last_fit=last, summaries=summaries, complaints=said)
+
+
+def to_fit(pieces: Pieces, standing: Standing) -> History | None:
+    """Return what the prior is to be fitted to; None where it stays as it is."""
+    learning, ledger = cast(LearnedPrior, pieces.learning), standing.ledger
+    learned = ledger.in_one_part.told[0].rows(slice(ledger.num_forgotten, ledger.num_learned)).rewarded
+    # What a memory should forget shows in what it would forget.
+    counting = learned if learning.learn_memory else _counting(standing.hypothesis, learned, standing.clock.now)
+    stays = learning.is_known or standing.last_fit.number > 0  # after a restart what was fitted does
+    few = len(counting.X) < learning.num_initial
+    return None if len(counting.X) < 2 or (few and stays) else counting
+
+
+def noted_fit(pieces: Pieces, standing: Standing, counting: History) -> LastFit:
+    """Return what is noted of a fit to what counts."""
+    few = len(counting.X) < cast(LearnedPrior, pieces.learning).num_initial
+    return NEVER if few else LastFit(standing.ledger.num_learned, len(counting.X))
+
+
+def _expected(hypothesis: Hypothesis, X: Tensor) -> Tensor:
+    """Return the prior means of points (n, d), (n,)."""
+    return X.new_zeros(len(X)) if hypothesis.mean is None else prior_mean(hypothesis.mean, X)
+
+
+def _counting(hypothesis: Hypothesis, learned: History, now: float) -> History:
+    """Return what counts of a history at a time."""
+    memory = hypothesis.memory
+    if memory is not None and learned.times is not None:
+        noise = memory.noise(learned.times, now, hypothesis.regularization)
+        learned = learned.rows(noise.isfinite())
+    return learned
+
+
+def _belief_of(pieces: Pieces, learned: History, hypothesis: Hypothesis, now: float, num_learned: int) -> Belief:
+    """Return the posterior of what counts of a history under a hypothesis at a time.
+
+    Args:
+        pieces: of the bandit.
+        learned: what may count.
+        hypothesis: what is taken for true.
+        now: the time.
+        num_learned: how many rewards were learned in the end of it, counted from the first ever.
+    """
+    learned = hypothesis.counted(_counting(hypothesis, learned, now))
+    return pieces.learned_in_passes(pieces.belief(hypothesis).at(now), learned, num_learned)

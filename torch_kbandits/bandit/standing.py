@@ -1,0 +1,137 @@
+"""All that a bandit knows at a moment, as one value, and what a round tells it."""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from operator import is_
+from typing import Any, NamedTuple, Self, cast
+
+from torch import Tensor
+
+from torch_kbandits.bandit.advice import Advised
+from torch_kbandits.bandit.failing import Failures
+from torch_kbandits.bandit.pieces import Hypothesis
+from torch_kbandits.bandit.residuals import NONE_YET, Residuals
+from torch_kbandits.beliefs import Belief, Lookahead, ToldOtherwise
+from torch_kbandits.beliefs.told_otherwise import Host
+from torch_kbandits.observations.clock import Clock
+from torch_kbandits.observations.experts import Answers
+from torch_kbandits.observations.ledger import Ledger
+from torch_kbandits.priors.learned import NEVER, LastFit
+
+
+@dataclass(frozen=True, eq=False)
+class Standing:
+    """What a bandit was told and what follows from it.
+
+    Attributes:
+        ledger: what was asked and told.
+        clock: what time it is.
+        told: the posterior of the rewards that count.
+        hypothesis: what is taken for true: it says which of them do.
+        round: the number of the present round, counted from 0.
+        summaries: of the blocks that the choice of a memory rests on.
+        answers: what an expert said in this round, by the time of its question.
+        last_fit: when the prior was fitted last, if it is learned.
+        complaints: what is odd about that fit.
+        outcomes: what is known of each outcome that is declared, told as if it were the reward.
+        residuals: what one-step predictions were worth since the last restart or fit.
+        failures: what plays that failed say; None while none that counts did.
+    """
+
+    ledger: Ledger
+    clock: Clock
+    told: Belief
+    hypothesis: Hypothesis
+    round: int = 0
+    summaries: tuple[Any, ...] = ()
+    answers: tuple[tuple[float, Answers], ...] = ()
+    last_fit: LastFit = NEVER
+    complaints: tuple[str, ...] = ()
+    outcomes: tuple["Standing", ...] = ()
+    residuals: Residuals = NONE_YET
+    failures: Failures | None = None
+
+    def at(self, clock: Clock) -> Self:
+        """Return the same at a time, which is not before the present one."""
+        told = self.told.at(clock.now)
+        outcomes = tuple(each._at_beside(clock, told) if each.clock.matters else each for each in self.outcomes)
+        failures = None if self.failures is None else self.failures.at(clock.now)
+        same = clock is self.clock and told is self.told and all(map(is_, outcomes, self.outcomes))
+        if same and failures is self.failures:
+            return self
+        return replace(self, clock=clock, told=told, outcomes=outcomes, failures=failures)
+
+    def _at_beside(self, clock: Clock, host: Belief) -> Self:
+        """Return what is known of an outcome at a time, at which the posterior of rewards is known."""
+        if not isinstance(self.told, ToldOtherwise):
+            return self.at(clock)
+        told = self.told.beside(cast(Host, host))
+        return self if clock is self.clock and told is self.told else replace(self, clock=clock, told=told)
+
+    @property
+    def waiting(self) -> list[Tensor]:
+        """The points (d,) that failed and are not played again at once."""
+        return [] if self.failures is None else [each.point for each in self.failures.points.waiting(self.round)]
+
+    @property
+    def now(self) -> float:
+        """The present time, minus infinity before the first; the round where there is no clock."""
+        return self.clock.now if self.clock.matters else float(self.round)
+
+    @cached_property
+    def belief(self) -> Belief:
+        """The posterior of what counts now: of rewards, and of what an expert said at this time."""
+        answers = self.answers_now
+        return self.told if answers is None else cast(Belief, cast(Advised, self.told).advised(answers))
+
+    def rewards_below(self, before: "Standing") -> Tensor | None:
+        """Return the rewards (k,) that are clipped now and were not in an earlier standing; None if there are none."""
+        floor, told = self.hypothesis.prior.floor, self.ledger
+        Y = told.told_since(0 if self.last_fit is not before.last_fit else before.ledger.num_told).Y
+        below = Y[floor > Y]
+        return below if len(below) else None
+
+    @property
+    def answers_now(self) -> Answers | None:
+        """What an expert said at this time; None if nobody was asked."""
+        return dict(self.answers).get(self.clock.now)
+
+    @property
+    def num_since_restart(self) -> int:
+        """How many rewards were told since the last restart."""
+        return self.ledger.num_told - self.ledger.num_forgotten
+
+
+class Outlook(NamedTuple):
+    """The posterior with the batch so far pending, and the standing of which it is."""
+
+    standing: Standing
+    ahead: Lookahead
+
+    def of(self, standing: Standing) -> Lookahead | None:
+        """Return the posterior with the batch so far pending if it is that of this standing, too."""
+        mine, theirs = self.standing.ledger, standing.ledger
+        same = self.standing.belief is standing.belief and mine.pending is theirs.pending and mine.held is theirs.held
+        return self.ahead if same else None
+
+
+class Round(NamedTuple):
+    """What was told at once.
+
+    Attributes:
+        clock: once it was told.
+        X: points, (q, d).
+        Y: rewards, (q,); NaN of a play that failed, or of which only outcomes were told.
+        stages: that chose the points, (q,); None where there are none.
+        outcomes: what else was measured, (q, k), NaN where it was not; None where no outcome is declared.
+        times: at which the points were played, (q,); None where there is no clock.
+        failed: which plays failed, (q,); None where no outcome is declared.
+    """
+
+    clock: Clock
+    X: Tensor
+    Y: Tensor
+    stages: Tensor | None
+    outcomes: Tensor | None = None
+    times: Tensor | None = None
+    failed: Tensor | None = None
