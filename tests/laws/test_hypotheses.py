@@ -6,8 +6,8 @@ import torch
 from problems import DOUBLE, data, dense, difference, matern, rbf, reward
 
 from torch_kbandits import Arms, Bandit, Box, ConstantWidth, ContextualActions, Prior
-from torch_kbandits.bandit.relearning import relearned
 from torch_kbandits.bandit.pieces import Hypothesis
+from torch_kbandits.bandit.relearning import relearned
 from torch_kbandits.dictionaries import GreedyDictionary
 from torch_kbandits.memory import Discount, KeepAll, SlidingWindow
 
