@@ -264,6 +264,7 @@ def test_a_seed_that_does_not_fit_is_refused(seed):
         make(Arms(ARMS), AtMost(HEAT, 0.5, safe_seed=seed))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("bounds_too", [False, True], ids=["actions", "a box"])
 @pytest.mark.parametrize("memory", [None, SlidingWindow(20.0), Discount(0.9), BackToPrior(0.02)], ids=repr)
 def test_limits_in_contexts_and_in_time(bounds_too, memory):
@@ -286,6 +287,7 @@ def test_limits_in_contexts_and_in_time(bounds_too, memory):
     assert len(bandit.recommend(context=CONTEXTS[30])) == 1
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", ["sup-kernel-ucb", "pe-gp-ucb", "lb-gp-ucb", "hp-gp-ts", "bbkb", "mini-gp-ucb"])
 def test_limits_under_algorithms_that_choose_in_their_own_way(name):
     words = {"horizon": 20} if name == "sup-kernel-ucb" else {}

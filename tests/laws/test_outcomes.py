@@ -61,6 +61,7 @@ def play(bandit, number, start=0, outcomes=True):
     return bandit
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("kind", CANDIDATES)
 @pytest.mark.parametrize("memory", [None, SlidingWindow(6.0), Discount(0.9)], ids=["all", "window", "discount"])
 def test_an_outcome_has_the_posterior_of_what_was_measured_of_it(kind, memory):
@@ -98,6 +99,7 @@ def test_outcomes_change_nothing_for_the_reward(kind, dictionary):
     assert without.history.outcomes is None
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("memory", [None, SlidingWindow(5.0), BackToPrior(0.05)], ids=["all", "window", "prior"])
 @pytest.mark.parametrize("dictionary", [None, RidgeLeverageSampling(2.0)], ids=["exact", "fresh"])
 def test_a_loaded_and_a_replayed_bandit_know_the_same(dictionary, memory, tmp_path):
@@ -243,6 +245,7 @@ def first_outcomes(bandit, number, start=0):
     return bandit
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("batches", [None, GlobalBatchRule(1.5)], ids=["at once", "in batches"])
 @pytest.mark.parametrize("memory", [None, Discount(0.95), BackToPrior(0.05)], ids=["all", "discount", "prior"])
 @pytest.mark.parametrize("dictionary", [None, RidgeLeverageSampling(2.0)], ids=["exact", "fresh"])

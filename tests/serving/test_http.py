@@ -279,7 +279,7 @@ def test_an_answer_waits_for_the_disk_and_the_bandit_does_not(app, service, monk
     assert done == set()
     assert [answer.status for answer in answers] == [200] * 4
     assert answers[3].json["ids"] == [0, 1, 2]
-    assert 2 <= service.journal.num_syncs <= 3
+    assert 1 <= service.journal.num_syncs <= 3  # one, where all were written before the first began
 
 
 def bombard(service, app, number, seed):
