@@ -77,10 +77,6 @@ class InContexts:
         """Return what a round brings."""
         return {"context": self.contexts[turn]}
 
-    def mean_of_heat(self, X: Tensor) -> Tensor:
-        """Return the prior mean of the outcome at joint points (n, 3), (n,)."""
-        return rising(X[:, -2])
-
 
 class InTime:
     """Arms of which reward and outcome drift: of both Gaussian processes a share is drawn anew in each round.
@@ -114,10 +110,6 @@ class InTime:
         """Return what a round brings: nothing."""
         return {}
 
-    def mean_of_heat(self, X: Tensor) -> Tensor:
-        """Return the prior mean of the outcome at points (n, 2), (n,)."""
-        return rising(X[:, -2])
-
 
 Process = InContexts | InTime
 
@@ -135,10 +127,10 @@ class Course:
     excess: list[float]
 
 
-def bandit(process: Process, policy: str, sizes: Sizes, seed: int) -> Bandit:
+def bandit(process: Process, policy: str, seed: int) -> Bandit:
     """Return the bandit of a policy."""
-    kernel, mean = _rbf(), process.mean_of_heat
-    heat, number = Outcome("heat", Prior(kernel, HEAT_NOISE**2, mean)), len(process.arms)
+    kernel, number = _rbf(), len(process.arms)
+    heat = Outcome("heat", Prior(kernel, HEAT_NOISE**2, lambda X: rising(X[:, -2])))
     surely, cold = BayesianGPUCBWidth(number, FAILURE), process.arms[process.arms[:, 0] == 0.0]
     limits: dict[str, list[AtMost]] = {
         "no limit": [],
@@ -166,7 +158,7 @@ POLICIES = (
 
 def played(process: Process, policy: str, sizes: Sizes, seed: int) -> Course:
     """Play a policy."""
-    player = bandit(process, policy, sizes, seed)
+    player = bandit(process, policy, seed)
 
     def choose(turn: int) -> int:
         x = player.ask(**process.asked(turn))

@@ -335,3 +335,16 @@ def test_nothing_played_that_keeps_the_limit_is_said():
     bandit.tell(SEEDED[:2], reward(SEEDED[:2]), outcomes={"heat": heat(SEEDED[:2])})
     with pytest.raises(InfeasibleError, match="of the points played none is within the limits on heat"):
         bandit.recommend()
+
+
+def test_a_region_is_the_same_whatever_the_default_dtype():
+    """So a saved bandit can be loaded where another default is set."""
+    limit, states = AtMost(HEAT, 0.5, safe_seed=SEEDS["a region"][0]), []
+    for dtype in (torch.float32, DOUBLE):
+        before = torch.get_default_dtype()
+        torch.set_default_dtype(dtype)
+        try:
+            states.append(make(Arms(ARMS), limit).state_dict()["config"])
+        finally:
+            torch.set_default_dtype(before)
+    assert states[0] == states[1]

@@ -278,6 +278,8 @@ def test_without_a_reward_only_outcomes_that_are_declared():
         bandit.tell(x)
     with pytest.raises(InputError, match="y is missing"):
         bandit.tell(x, outcomes={})
+    with pytest.raises(InputError, match="y is missing"):  # nothing was measured
+        bandit.tell(x, outcomes={"heat": None, "cost": float("nan")})
     with pytest.raises(InputError, match="not declared"):
         bandit.tell(x, outcomes={"pressure": 1.0})
     bandit.tell(x, outcomes={"heat": 0.5})

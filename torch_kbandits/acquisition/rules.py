@@ -132,6 +132,12 @@ class Domain:
             return X
         return torch.cat([self.context.expand(*X.shape[:-1], -1), X[..., len(self.context) :]], dim=-1)
 
+    def parts(self) -> Iterable[Tensor]:
+        """Return the arms part by part, (k, d) each, in order; none on a box or a cube."""
+        if self.arms is not None:
+            return [self.arms]
+        return () if self.blocks is None else self.blocks()
+
     def joint(self, actions: Tensor) -> Tensor:
         """Return actions (..., a) with the context before them, (..., d)."""
         return (

@@ -371,12 +371,12 @@ class Bandit(Undisturbed):
                 raise InputError("Give either x (and its context) or ids, not both: an id stands for its point.")
             rows = asked.rows_at(ledger.pending_ids(ids, self._expires))
             X = asked.points[rows]
-        is_over = y is not None or failed is not False or not outcomes
+        columns = measured(outcomes, self.outcomes, X) if outcomes is not None or self._pieces.declared else None
+        is_over = y is not None or failed is not False or columns is None or not bool(columns.isfinite().any())
         pending = asked.without_rows(rows) if is_over else asked
         clock, times = standing.clock.at_rewards(time, standing.round, asked.times_of(rows))
         if times is not None and self._pieces.own_columns:
             X[:, 0] = times
-        columns = measured(outcomes, self.outcomes, X) if outcomes is not None or self._pieces.declared else None
         if is_over:
             Y = rewards(y, X) if failed is False and y is not None else told_rewards(y, failed, X)
         else:

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from torch_kbandits.acquisition import AcquisitionRule, Cube, Domain
 from torch_kbandits.beliefs.base import Belief, Offered
-from torch_kbandits.beliefs.fence import Fence, Watched, arms_of
+from torch_kbandits.beliefs.fence import Fence, Watched
 from torch_kbandits.beliefs.fenced_cube import BoxCube, FencedCube
 from torch_kbandits.beliefs.guard import Guard
 from torch_kbandits.errors import InfeasibleError
@@ -185,10 +185,12 @@ def expansion(
         beta: the multiplier of the deviation of rewards, 0-dim.
         seed: of the spread set.
 
-    Cost: the posteriors at all candidates, and two of the limited outcome.
+    Cost: that of the reward's posterior at all candidates, and of each limited outcome's twice; of the one that decides
+    three times more, with up to sixteen points pending.
     """
     watched = [each for each in fence.watched if each.limit.is_safe]
-    if not all(each.is_trusted for each in watched):
+    is_all = within.cube is None and within.allowed is None
+    if is_all or not all(each.is_trusted for each in watched):
         return None
     domain, allowed = _listed(domain, within, seed)
     maybe = fence.rows(domain, hopefully=True) & ~allowed
@@ -210,12 +212,10 @@ def expansion(
 
 
 def _listed(domain: Domain, within: Domain, seed: int) -> tuple[Domain, Tensor]:
-    """Return a domain of arms alone, and which of them are allowed, (A,)."""
+    """Return a domain of arms alone, of which not all are allowed, and which of them are, (A,)."""
     if within.cube is None:
-        number, rows = sum(len(block) for block in arms_of(domain)), within.allowed
-        if rows is None:
-            return domain, torch.ones(number, dtype=torch.bool)
-        allowed = torch.zeros(number, dtype=torch.bool, device=rows.device)
+        rows = cast(Tensor, within.allowed)
+        allowed = torch.zeros(sum(map(len, domain.parts())), dtype=torch.bool, device=rows.device)
         allowed[rows] = True
         return domain, allowed
     around = cast(FencedCube, within.cube)

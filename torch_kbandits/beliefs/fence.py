@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import cast
 
 import torch
 from botorch.acquisition import AcquisitionFunction
@@ -65,18 +65,20 @@ class Watched:
 
     def missing(self, domain: Domain) -> Tensor:
         """Return by how much the arms of a round are beyond the limit by the worse bound, in prior deviations, (A,)."""
-        offer = self.belief.lookahead(self.belief.inducing_points[:0]).offered(self.own_domain(domain))
-        return self.limit.excess(offer.mean, offer.variance, self.beta, surely=True) / self.scale
+        return self._excess_on(domain, surely=True) / self.scale
 
     def on(self, domain: Domain, *, surely: bool) -> Tensor:
         """Say the same of the arms of a round, (A,), of which a table has mean and variance."""
         if not self.is_trusted:
-            return torch.cat([self.at(block, surely=surely) for block in arms_of(domain)])
-        offer = self.belief.lookahead(self.belief.inducing_points[:0]).offered(self.own_domain(domain))
-        within = self.limit.excess(offer.mean, offer.variance, self.beta, surely=surely) <= 0.0
+            return torch.cat([self.at(block, surely=surely) for block in domain.parts()])
+        within = self._excess_on(domain, surely=surely) <= 0.0
         if not surely:
             return within
-        return within | torch.cat([self.known.contains(block) for block in arms_of(domain)])
+        return within | torch.cat([self.known.contains(block) for block in domain.parts()])
+
+    def _excess_on(self, domain: Domain, *, surely: bool) -> Tensor:
+        offer = self.belief.lookahead(self.belief.inducing_points[:0]).offered(self.own_domain(domain))
+        return self.limit.excess(offer.mean, offer.variance, self.beta, surely=surely)
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,11 +129,6 @@ class Fence:
         found = [each.excess(X) for each in self.watched]
         found += [] if self.guard is None else [self.guard.excess(X)]
         return torch.stack(found).amax(0)
-
-
-def arms_of(domain: Domain) -> Any:
-    """Return the arms of a round part by part, (k, d) each."""
-    return [domain.arms] if domain.arms is not None else cast(Any, domain.blocks)()
 
 
 class Fenced(AcquisitionFunction):

@@ -113,8 +113,7 @@ class Guard:
         """Return those of the arms of a round, (A,), of which a table has the posterior."""
         with torch.no_grad():
             offer = self.belief.lookahead(self.belief.inducing_points[:0]).offered(domain)
-            arms = [domain.arms] if domain.arms is not None else () if domain.blocks is None else domain.blocks()
-            parts = [self._of_streaks(block) for block in arms]
+            parts = [self._of_streaks(block) for block in domain.parts()]
             wait, has_chance = (torch.cat(column) for column in zip(*parts, strict=True))
             return Prospects(wait, offer.mean.clamp(0.0, 1.0), has_chance)
 

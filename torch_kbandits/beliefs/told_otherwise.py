@@ -12,7 +12,6 @@ from torch_kbandits.acquisition import AcquisitionRule, Domain
 from torch_kbandits.beliefs.base import Belief, BeliefOf, Lookahead, Offered
 from torch_kbandits.beliefs.counted import CountedBelief
 from torch_kbandits.beliefs.features import FeatureTable
-from torch_kbandits.beliefs.fence import arms_of
 from torch_kbandits.beliefs.table import ArmLookahead
 from torch_kbandits.dictionaries import DictionaryRule, Selection
 from torch_kbandits.models import NystromGP, OnlineGP
@@ -249,7 +248,7 @@ class _Offer:
         """Posterior means, (A,)."""
         if isinstance(self.ahead, ArmLookahead) or self.domain is None:
             return self.belief.mean
-        return torch.cat([self.belief.mean_at(block) for block in arms_of(self.domain)])
+        return torch.cat([self.belief.mean_at(block) for block in self.domain.parts()])
 
     @property
     def variance(self) -> Tensor:

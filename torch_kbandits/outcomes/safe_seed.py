@@ -52,7 +52,8 @@ class KnownSafe:
             return nothing
         if isinstance(given, Box):
             bounds = checks.points("bounds of safe_seed", given.bounds, dimension=none.shape[-1], like=example)
-            share = torch.quasirandom.SobolEngine(none.shape[-1], scramble=True, seed=0).draw(_SPREAD).to(bounds)
+            engine = torch.quasirandom.SobolEngine(none.shape[-1])  # a scrambled one depends on the default dtype
+            share = engine.draw(_SPREAD, dtype=torch.float64).to(bounds)
             return replace(nothing, actions=bounds[0] + share * (bounds[1] - bounds[0]), region=bounds.clone())
         if isinstance(own, Configurations) and not isinstance(given, Tensor) and not callable(given):
             given = own.space.encode([given] if isinstance(given, dict) else given).to(example)
