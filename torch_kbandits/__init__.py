@@ -33,6 +33,7 @@ from torch_kbandits.kernels import ForgettingKernel, WienerKernel
 from torch_kbandits.likelihoods import UncertaintyInjectionLikelihood, at_time
 from torch_kbandits.memory import Exponential, Linear, Quadratic
 from torch_kbandits.models import NystromGP, OnlineGP
+from torch_kbandits.numerics.compiled import use_compiled
 from torch_kbandits.observations.column_spec import ColumnSpec
 from torch_kbandits.observations.columns import Category, Number
 from torch_kbandits.observations.ledger import History
@@ -103,4 +104,5 @@ __all__ = [
     "at_time",
     "environments",
     "fit_prior",
+    "use_compiled",
 ]

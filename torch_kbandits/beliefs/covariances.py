@@ -9,10 +9,12 @@ from gpytorch.means import Mean
 from torch import Tensor
 
 from torch_kbandits.acquisition import AcquisitionRule
+from torch_kbandits.beliefs import covariance_loops
 from torch_kbandits.beliefs.base import require_finite
 from torch_kbandits.beliefs.table import TableBelief
 from torch_kbandits.candidates.sources import ArmSource
 from torch_kbandits.dictionaries import Selection
+from torch_kbandits.numerics.compiled import runs_compiled
 from torch_kbandits.numerics.gram import gram
 from torch_kbandits.numerics.shallow import shallow_copy
 from torch_kbandits.observations.ledger import History
@@ -44,7 +46,7 @@ class CovarianceTable(TableBelief):
         with torch.no_grad():
             self._covariance = gram(self.kernel, self._points.block(0, len(self._points)))
         self._mean = torch.zeros_like(self._prior_variance) if self._expected is None else self._expected
-        self._log_det = self._mean.new_zeros(())
+        self._log_det, self._noise = self._mean.new_zeros(()), float(self.regularization)
 
     @property
     def mean(self) -> Tensor:
@@ -118,6 +120,12 @@ class CovarianceTable(TableBelief):
 
     def _observe(self, row: int, count: float, total: Tensor) -> None:
         """Condition on ``count`` rewards of one row, given their sum. Cost: O(A²)."""
+        if runs_compiled(self._covariance):
+            now = self._covariance.numpy(), self._mean.numpy()
+            covariance, mean, more = covariance_loops.observed(*now, row, count, float(total), self._noise)
+            self._covariance, self._mean = torch.from_numpy(covariance), torch.from_numpy(mean)
+            self._log_det = self._log_det + more
+            return
         column = self._covariance[row]
         noise = self.regularization / count
         spread = noise + column[row]

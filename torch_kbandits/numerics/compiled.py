@@ -1,0 +1,120 @@
+"""Loops as machine code, by Numba, in place of many small calls of PyTorch."""
+
+import os
+import sys
+from collections.abc import Callable
+from hashlib import sha256
+from importlib.util import find_spec
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, ParamSpec, TypeVar, cast
+
+import numba
+from numba.core import event
+from torch import Tensor
+
+from torch_kbandits.version import __version__
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+#: What compilers may do to sums, so that they use vector registers. NaN and infinities keep their meaning.
+_REORDERED = {"reassoc", "contract", "nsz"}
+
+_is_on = os.environ.get("TORCH_KBANDITS_COMPILED", "1").strip().lower() not in {"0", "false", "off", "no"}
+
+
+def runs_compiled(*tensors: Tensor) -> bool:
+    """Say whether what concerns these tensors is to be computed by loops: on a CPU, without gradients."""
+    if not _is_on:
+        return False
+    for tensor in tensors:  # noqa: SIM110 as a generator it takes twice as long, and each round asks often
+        if not tensor.is_cpu or tensor.requires_grad:
+            return False
+    return True
+
+
+class use_compiled:  # noqa: N801 it is called like a function
+    """Whether bandits compute by compiled loops, from now on, or within a ``with`` statement.
+
+    Both ways make the same choices, to ties; states do not depend on which one ran. Loops are faster on a CPU; on a GPU
+    and where gradients are asked for PyTorch computes in any case. It holds for the whole process, all threads. The
+    environment variable ``TORCH_KBANDITS_COMPILED=0`` switches loops off from the start.
+
+    Args:
+        enabled: whether loops are used.
+    """
+
+    def __init__(self, enabled: bool) -> None:
+        global _is_on
+        self._before, _is_on = _is_on, bool(enabled)
+
+    def __enter__(self) -> None:
+        """Do nothing: it is in force already."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> Literal[False]:
+        """Return to what was before."""
+        global _is_on
+        _is_on = self._before
+        return False
+
+
+def compiled(function: Callable[P, T]) -> Callable[P, T]:
+    """Return a function of NumPy arrays and numbers as machine code, compiled when it is called first.
+
+    The code is kept in the user's cache folder (or in that of ``NUMBA_CACHE_DIR``), by processor and by the text of all
+    loops, and other threads run meanwhile. Modules of loops are named ``*loops.py``.
+    """
+    options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": _REORDERED}
+    config = cast(Any, numba).config
+    before = config.CACHE_DIR
+    config.CACHE_DIR = before or str(_FOLDER)  # which Numba reads now, for this function
+    try:
+        dispatcher = numba.njit(cache=True, **options)(function)
+    except RuntimeError:  # no folder can be written to
+        dispatcher = numba.njit(**options)(function)
+    finally:
+        config.CACHE_DIR = before
+    _ours.add(id(dispatcher))
+    return cast(Callable[P, T], dispatcher)
+
+
+def _cache_folder() -> Path:
+    """Return where machine code of just these loops is kept."""
+    if sys.platform == "win32":
+        root = Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData" / "Local"))
+    elif sys.platform == "darwin":
+        root = Path.home() / "Library" / "Caches"
+    else:
+        root = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
+    # Numba looks at the file of a function alone, and loops call loops of other files.
+    spec = find_spec(__name__.partition(".")[0])
+    package, digest = Path(cast(str, cast(Any, spec).origin)).parent, sha256()
+    for path in sorted(package.rglob("*loops.py")):
+        digest.update(path.read_bytes())
+    return root / "torch_kbandits" / f"{__version__}-{digest.hexdigest()[:16]}"
+
+
+class _Announcement(event.Listener):
+    """Says once, when a loop is compiled first, why this call takes longer."""
+
+    def __init__(self) -> None:
+        self._was_made = False
+
+    def on_start(self, event: Any) -> None:
+        """Say it."""
+        if self._was_made or id(event.data["dispatcher"]) not in _ours:
+            return
+        self._was_made = True
+        if sys.stderr is not None and sys.stderr.isatty():
+            sys.stderr.write("torch_kbandits compiles its loops for this processor, once: some seconds.\n")
+
+    def on_end(self, event: Any) -> None:
+        """Do nothing."""
+
+
+_FOLDER = _cache_folder()
+_ours: set[int] = set()
+event.register("numba:compile", _Announcement())
