@@ -169,8 +169,7 @@ def test_points_that_are_never_told_as_asked_are_said_once():
     for number in range(51):
         x = bandit.candidates.example + 0.01 * number
         before = bandit._standing.ledger.pending
-        times = torch.zeros(len(before.ids) + 1, dtype=torch.float64)
-        pending = Pending(torch.cat([bandit.pending, x]), (*bandit.pending_ids, number), times)
+        pending = Pending(torch.cat([bandit.pending, x]), (*bandit.pending_ids, number), (*before.times, 0.0))
         ledger = replace(bandit._standing.ledger, pending=pending)
         bandit._standing = replace(bandit._standing, ledger=ledger)
         if number == 49:

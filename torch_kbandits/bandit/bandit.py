@@ -66,7 +66,7 @@ from torch_kbandits.errors import InputError, KernelBanditWarning
 from torch_kbandits.memory import Memory
 from torch_kbandits.models import DictionaryQuality, NystromGP, OnlineGP, dictionary_quality
 from torch_kbandits.numerics.random import generator_for, seed_for
-from torch_kbandits.numerics.shallow import shallow_copy
+from torch_kbandits.numerics.shallow import changed, shallow_copy
 from torch_kbandits.observations.expiry import Expiry, expiry_of
 from torch_kbandits.observations.failed import told_rewards
 from torch_kbandits.observations.ledger import History, Ledger, check_rounds, replayed_rounds, rewards
@@ -281,20 +281,22 @@ class Bandit(Undisturbed):
             raise InputError("return_ids=True needs remember=True: what is not remembered cannot be told by its id.")
         standing, domain = self._now(time, context, candidates)
         offer = self._offer(standing, domain, self._rule_in(standing))
-        known, batches = self._ahead_of(standing), self._pieces.filled._replace(waiting=standing.waiting)
+        known, batches = self._ahead_of(standing), self._pieces.filled
+        if standing.failures is not None:
+            batches = batches._replace(waiting=standing.waiting)
         if q is None:
             batches.require_open(known, len(standing.ledger.pending.ids))
-        ahead, before = shallow_copy(known), len(known.pending)
+        ahead, before = shallow_copy(known), known.num_pending
         size, choose = before + (_LARGEST_BATCH if q is None else q), self._chooser(standing, ahead, offer)
         batches.fill(ahead, size, choose, until_complete=q is None)
-        X = ahead.pending[before:].clone()
+        X = (ahead.pending[before:] if before else ahead.pending).clone()
         actions = self.candidates.actions(X)
         self._seconds["ask"].append(perf_counter() - start)
         if not remember:
             return actions
         stages = ahead.stages
         ledger = standing.ledger.with_asked(X, standing.now, None if stages is None else stages[before:])
-        self._become(replace(standing, ledger=ledger), ahead)
+        self._become(changed(standing, ledger=ledger), ahead)
         self._visited_share = ahead.visited_share
         return Asked(actions, ledger.pending.ids[-len(X) :]) if return_ids else actions
 
@@ -315,7 +317,7 @@ class Bandit(Undisturbed):
         X = self.candidates.points(x, context, clock.now).detach().clone()
         standing = without_expired(self._pieces, self._standing.at(clock))
         ledger = standing.ledger.with_asked(X, standing.now)
-        self._become(replace(standing, ledger=ledger))
+        self._become(changed(standing, ledger=ledger))
         return ledger.pending.ids[len(ledger.pending.ids) - len(X) :]
 
     def tell(
@@ -374,15 +376,16 @@ class Bandit(Undisturbed):
         columns = measured(outcomes, self.outcomes, X) if outcomes is not None or self._pieces.declared else None
         is_over = y is not None or failed is not False or columns is None or not bool(columns.isfinite().any())
         pending = asked.without_rows(rows) if is_over else asked
-        clock, times = standing.clock.at_rewards(time, standing.round, asked.times_of(rows))
+        clock, times = standing.clock.at_rewards(time, standing.round, asked.times_of(rows), X.device)
         if times is not None and self._pieces.own_columns:
             X[:, 0] = times
+        is_rewarded = failed is False and y is not None
         if is_over:
-            Y = rewards(y, X) if failed is False and y is not None else told_rewards(y, failed, X)
+            Y = rewards(y, X) if is_rewarded else told_rewards(y, failed, X)
         else:
             Y = torch.full_like(X[:, 0], torch.nan)
         lost = None if columns is None else Y.isnan() & is_over
-        told = Round(clock, X, Y.detach().clone(), asked.stages_of(rows), columns, times, lost)
+        told = Round(clock, X, Y, asked.stages_of(rows), columns, times, lost, is_rewarded)
         if is_over and ids is None and not self._warned_of_stale_points:
             self._warned_of_stale_points = asked.warn_if_stale(pending, stacklevel=4)
         # What learns shares buffers with the lookahead, and writes to them.
@@ -426,7 +429,7 @@ class Bandit(Undisturbed):
             remaining = pending.without(X, self._pieces.own_columns)
             if len(pending.ids) - len(remaining.ids) != len(X):
                 raise InputError(f"Not all of the {len(X)} point(s) are pending; {len(pending.ids)} are.")
-        self._become(replace(standing, ledger=replace(standing.ledger, pending=remaining)))
+        self._become(changed(standing, ledger=replace(standing.ledger, pending=remaining)))
 
     # ---------------------------------------------------------------- what is believed
 
@@ -567,7 +570,7 @@ class Bandit(Undisturbed):
     def history(self) -> History:
         """All that was told, in order; a copy."""
         ledger = self._standing.ledger.in_one_part
-        self._standing = replace(self._standing, ledger=ledger)
+        self._standing = changed(self._standing, ledger=ledger)
         return ledger.told[0].copied()
 
     @property
@@ -625,7 +628,8 @@ class Bandit(Undisturbed):
     @property
     def pending_ages(self) -> Tensor:
         """How long ago each pending point was asked for, (k,), in the units of ``now`` and in double precision."""
-        return self._standing.now - self._standing.ledger.pending.times
+        times = self._standing.ledger.pending.times
+        return self._standing.now - torch.tensor(times, dtype=torch.float64, device=self.candidates.example.device)
 
     @property
     def inducing_points(self) -> Tensor:
@@ -882,7 +886,7 @@ class Bandit(Undisturbed):
         rounds = [Round(clock, *each) for clock, each in zip(clocks, told, strict=True)]
         standing = replayed(self._pieces, self._standing, rounds)
         self._warn_of_fits(standing, 5)
-        self._become(replace(standing, clock=standing.clock.undecided))
+        self._become(changed(standing, clock=standing.clock.undecided))
 
     def __repr__(self) -> str:
         return (
@@ -916,8 +920,8 @@ class Bandit(Undisturbed):
         if self._pieces.advice is None:
             return standing, domain
         answers = consulted(self._pieces, standing)
-        self._standing = replace(self._standing, answers=answers)  # what was asked is asked, whatever comes of it
-        return replace(standing, answers=answers), domain
+        self._standing = changed(self._standing, answers=answers)  # what was asked is asked, whatever comes of it
+        return changed(standing, answers=answers), domain
 
     def _become(self, standing: Standing, ahead: Lookahead | None = None) -> None:
         """Take over what is known from now on, and the posterior with its batch pending, if that is known."""

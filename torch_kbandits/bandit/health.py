@@ -218,7 +218,7 @@ def _quantile(values: Sequence[float], share: float) -> float | None:
 
 def _pending_ages(standing: Standing) -> list[float]:
     """Return how long ago the pending points were asked for, in the units of the present time."""
-    return (standing.now - standing.ledger.pending.times).tolist()
+    return [standing.now - time for time in standing.ledger.pending.times]
 
 
 def _best_share(pieces: Pieces, standing: Standing) -> float | None:

@@ -1,5 +1,6 @@
 """How what a bandit knows changes with each round: functions from one standing to the next."""
 
+import math
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import cast
@@ -9,7 +10,7 @@ from torch import Tensor
 
 from torch_kbandits.bandit.adaptation.restart_trigger import Prediction
 from torch_kbandits.bandit.failing import failures_after
-from torch_kbandits.bandit.pieces import Batches, Pieces
+from torch_kbandits.bandit.pieces import Pieces
 from torch_kbandits.bandit.relearning import hypothesis_after, noted_fit, relearned, to_fit, with_memory, with_prior
 from torch_kbandits.bandit.residuals import MOST_JUDGED, Residuals, standardized
 from torch_kbandits.bandit.sharing import is_measured_throughout, told_beside
@@ -17,6 +18,7 @@ from torch_kbandits.bandit.standing import Round, Standing
 from torch_kbandits.beliefs import Belief, Lookahead, ToldOtherwise
 from torch_kbandits.beliefs.told_otherwise import Host
 from torch_kbandits.dictionaries import Selection
+from torch_kbandits.numerics.shallow import changed
 from torch_kbandits.observations.clock import Clock
 from torch_kbandits.observations.experts import Answers
 from torch_kbandits.observations.ledger import History, Ledger, Pending, joined
@@ -41,8 +43,7 @@ def before_any(pieces: Pieces, belief: Belief | None = None) -> Standing:
 def without_expired(pieces: Pieces, standing: Standing) -> Standing:
     """Return what is known once points that are pending for too long are given up, which may be a round of its own."""
     expiry, pending = pieces.expire_after, standing.ledger.pending
-    rows = [] if expiry is None else expiry.rows(pending, standing.now)
-    if expiry is None or not rows:
+    if expiry is None or not (rows := expiry.rows(pending, standing.now)):
         return standing
     left, X = pending.without_rows(rows), pending.points[rows]
     if expiry.then == "drop":
@@ -51,7 +52,9 @@ def without_expired(pieces: Pieces, standing: Standing) -> Standing:
     if pieces.declared:
         measured = X.new_full((len(X), len(pieces.declared)), torch.nan)
         failed = torch.ones(len(X), dtype=torch.bool, device=X.device)
-    times = pending.times[rows] if pieces.has_clock else None
+    times = None
+    if pieces.has_clock:
+        times = torch.tensor(pending.times_of(rows), dtype=torch.float64, device=X.device)
     Y = X.new_full((len(X),), torch.nan)
     told = Round(standing.clock, X, Y, pending.stages_of(rows), measured, times, failed)
     return learned(pieces, standing, told, left)
@@ -81,6 +84,8 @@ def learned(
         pending: the points that remain pending.
         ahead: the posterior with the batch so far pending, if it is known.
     """
+    if not pieces.of_outcomes:
+        return _with_rewards(pieces, standing, told, pending, ahead)
     return _learned(pieces, standing, told, pending, ahead, range(len(pieces.of_outcomes)))
 
 
@@ -160,18 +165,18 @@ def _with_rewards(
     clock, X = new.clock, new.X
     known = standing.told
     standing = standing.at(clock)
-    Y, times, there = new.Y, new.times, new.Y.isfinite()
-    if not bool(there.all()):
+    Y, times, is_rewarded = new.Y, new.times, new.is_rewarded
+    if not is_rewarded and not (is_rewarded := bool((there := Y.isfinite()).all())):
         X, Y, times = X[there], Y[there], None if times is None else times[there]
-    Y, before = Y.clamp_min(standing.hypothesis.prior.floor), _predicted(pieces, standing, X, times)
-    residuals = _residuals(before, Y)
-    if pieces.trigger is not None and before is not None and pieces.trigger.is_triggered(Y, before):
+    floor, before = standing.hypothesis.prior.floor, _predicted(pieces, standing, X, times)
+    residuals = _residuals(before, Y if floor == -math.inf else Y.clamp_min(floor))
+    if pieces.trigger is not None and before is not None and pieces.trigger.is_triggered(Y.clamp_min(floor), before):
         standing, residuals = restarted(pieces, standing), []
     told = _as_told(standing, new)
     ahead = ahead if standing.told is known else None
     parts = joined([*standing.ledger.held, told]) if standing.ledger.held else told
-    batches = pieces.filled._replace(waiting=[*told.X[told.lost]])
-    held = () if _is_complete(batches, parts.over, standing.told, ahead) else (parts,)
+    is_complete = pieces.batches is None or _is_complete(pieces, told, parts.over, standing.told, ahead)
+    held = () if is_complete else (parts,)
     after = _noted(standing, told, held, pending, clock)
     ledger, number = after.ledger, after.round
     if pieces.memories is not None and number % pieces.memories.block_size == 0:
@@ -183,17 +188,18 @@ def _with_rewards(
     forgot = after.ledger.num_forgotten > ledger.num_forgotten
     if after.hypothesis is not standing.hypothesis or forgot:
         starts_anew = forgot or after.hypothesis.prior is not standing.hypothesis.prior
-        after = replace(after, residuals=Residuals(number) if starts_anew else judged)
+        after = changed(after, residuals=Residuals(number) if starts_anew else judged)
         return relearned(pieces, after, after.hypothesis)
     belief = standing.told
-    if not held and len((counted := standing.hypothesis.counted(parts)).X):
+    is_whole = is_rewarded and parts is told and floor == -math.inf
+    if not held and len((counted := parts if is_whole else standing.hypothesis.counted(parts)).X):
         generator = pieces.dictionary_generator(standing.ledger.num_learned)
         belief = belief.learned(counted, pieces.dictionary, generator)
     now = after.clock.now
     failures = standing.failures
-    if failures is not None or bool(told.lost.any()):
+    if failures is not None or (not is_rewarded and bool(told.lost.any())):
         failures = failures_after(pieces, failures, ledger, told, standing.hypothesis, now)
-    return replace(after, told=belief.at(now), residuals=judged, failures=failures)
+    return changed(after, told=belief.at(now), residuals=judged, failures=failures)
 
 
 def _predicted(pieces: Pieces, standing: Standing, X: Tensor, times: Tensor | None) -> Prediction | None:
@@ -204,9 +210,9 @@ def _predicted(pieces: Pieces, standing: Standing, X: Tensor, times: Tensor | No
     """
     is_known = pieces.learning is None or pieces.learning.is_known or standing.last_fit.number > 0
     if pieces.trigger is None:
-        if not is_known or not len(X):
+        if not is_known or not X.shape[0]:
             return None
-        X = X if len(X) <= MOST_JUDGED else X[:MOST_JUDGED]
+        X = X if X.shape[0] <= MOST_JUDGED else X[:MOST_JUDGED]
     belief, surprise = standing.belief, standing.residuals.misfit if is_known else None
     memory, now, noise = standing.hypothesis.memory, standing.clock.now, belief.regularization
     if memory is not None and times is not None and bool((times < now).any()):
@@ -222,7 +228,7 @@ def _residuals(before: Prediction | None, Y: Tensor) -> list[float]:
 
 
 def _as_told(standing: Standing, new: Round) -> History:
-    rounds = torch.full((len(new.X),), standing.round, device=new.X.device)
+    rounds = torch.full((new.X.shape[0],), standing.round, device=new.X.device)
     told_at = None if new.times is None else torch.full_like(new.times, new.clock.now)
     return History(new.X, new.Y, rounds, new.stages, new.times, new.outcomes, told_at, new.failed)
 
@@ -230,7 +236,7 @@ def _as_told(standing: Standing, new: Round) -> History:
 def _noted(standing: Standing, told: History, held: tuple[History, ...], pending: Pending, clock: Clock) -> Standing:
     """Return the standing with a round told, of which nothing is believed yet."""
     ledger, number = standing.ledger.with_told(told, held, pending), standing.round + 1
-    return replace(standing, ledger=ledger, round=number, answers=(), clock=clock.after_reward(number))
+    return changed(standing, ledger=ledger, round=number, answers=(), clock=clock.after_reward(number))
 
 
 def replayed(pieces: Pieces, standing: Standing, rounds: Sequence[Round]) -> Standing:
@@ -306,10 +312,12 @@ def probabilities(pieces: Pieces, standing: Standing) -> tuple[float, ...]:
     return () if pieces.memories is None else pieces.memories.choice(standing.summaries, pieces.seed).probabilities
 
 
-def _is_complete(batches: Batches, held: History, belief: Belief, ahead: Lookahead | None) -> bool:
-    """Say whether points told are a complete batch; of thousands, which cost their square, the first may do."""
-    if batches.rule is None:
-        return True
+def _is_complete(pieces: Pieces, told: History, held: History, belief: Belief, ahead: Lookahead | None) -> bool:
+    """Say whether points held are a complete batch, the last of them just told.
+
+    Of thousands, which cost their square, the first may do.
+    """
+    batches = pieces.filled._replace(waiting=[*told.X[told.lost]])
     if not len(held.X):
         return False
     if ahead is not None and ahead.looks_from(held.X, held.stages):

@@ -89,7 +89,7 @@ class Batches(NamedTuple):
             choose: returns the point (1, d) to add when so many are pending.
             until_complete: whether the rule may end it before.
         """
-        while (number := len(ahead.pending)) < size:
+        while (number := ahead.num_pending) < size:
             if again := self.repeats(ahead):
                 ahead.add(ahead.pending[:1], min(again, size - number))
             else:

@@ -4,14 +4,17 @@ import math
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, NamedTuple, Self
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from torch_kbandits import checks
+from torch_kbandits.bandit import residual_loops
 from torch_kbandits.errors import InputError
+from torch_kbandits.numerics.compiled import as_switched
+from torch_kbandits.numerics.shallow import changed
 
 #: A flag is raised on predictions that hold with at most this probability, ever.
 FALSE_ALARM = 0.01
@@ -32,11 +35,6 @@ class Alternative(NamedTuple):
     shift: float
     deviation: float
 
-    def log_ratios(self, residuals: Sequence[float]) -> list[float]:
-        """Return the log likelihood ratio of each residual, in nats."""
-        shift, inverse, constant = self.shift, 1.0 / self.deviation, math.log(self.deviation)
-        return [0.5 * (z * z - ((z - shift) * inverse) ** 2) - constant for z in residuals]
-
 
 #: Bands that are too narrow, and means that lie to one side.
 MISFITS = (
@@ -47,7 +45,7 @@ MISFITS = (
 SLACKS = (Alternative(0.0, 0.5), Alternative(0.0, 0.25))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Surprise:
     """How surprising residuals are together, as a martingale: a bet against N(0, 1) that starts with 1.
 
@@ -68,68 +66,64 @@ class Surprise:
     and the Page–Hinkley test is that for a shift of the mean. Differs: stakes that sum to 1, several alternatives.
 
     Attributes:
-        alternatives: what is bet on, with equal stakes.
+        alternatives: shift and deviation of what is bet on, with equal stakes, (a, 2).
         number: t, how many factors there were.
-        logs: ln R_t of each alternative, in nats.
-        starts: for each the round since which most of R_t was made.
+        logs: ln R_t of each alternative, in nats, (a,).
+        starts: for each the round since which most of R_t was made, (a,).
         num_held: how many residuals wait for a batch to be complete.
-        held: ln of the sum of their likelihood ratios under each alternative.
+        held: ln of the sum of their likelihood ratios under each alternative, (a,).
+        log_evidence: ln M_t, in nats: 0 before any residual; ever above ln(1/α) with probability at most α.
     """
 
-    alternatives: tuple[Alternative, ...]
-    number: int = 0
-    logs: tuple[float, ...] = ()
-    starts: tuple[int, ...] = ()
-    num_held: int = 0
-    held: tuple[float, ...] = ()
+    alternatives: np.ndarray
+    number: int
+    logs: np.ndarray
+    starts: np.ndarray
+    num_held: int
+    held: np.ndarray
+    log_evidence: float = 0.0
 
-    def told(self, residuals: Sequence[float]) -> Self:
-        """Return the same with residuals that wait to be judged together. Cost: O(1) for each."""
-        if not residuals:
+    @classmethod
+    def against(cls, alternatives: Sequence[Alternative]) -> Self:
+        """Return a bet on alternatives before any residual."""
+        nothing, none = np.full(len(alternatives), -math.inf), np.zeros(len(alternatives), dtype=np.int64)
+        return cls(np.array(alternatives, dtype=np.float64), 0, nothing, none, 0, nothing)
+
+    def told(self, residuals: Sequence[float], number: int, *, is_learned: bool) -> Self:
+        """Return the same with residuals of the round of a number.
+
+        Args:
+            residuals: those of the round, which are judged together with those that wait.
+            number: of the round.
+            is_learned: whether they are judged now; else they wait.
+
+        Cost: O(1) for each.
+        """
+        waiting = self.num_held + len(residuals)
+        if not waiting:
             return self
-        columns = [each.log_ratios(residuals) for each in self.alternatives]
-        if self.num_held:
-            columns = [[*column, old] for column, old in zip(columns, self.held, strict=True)]
-        held = tuple([column[0] if len(column) == 1 else log_sum(column) for column in columns])
-        return self._with(self.number, self.logs, self.starts, self.num_held + len(residuals), held)
-
-    def judged(self, number: int) -> Self:
-        """Return the same once what waits was judged, in the round of a number. Cost: O(1)."""
-        if not self.num_held:
-            return self
-        stake, count = math.log(_left(self.number) - _left(self.number + 1)), math.log(self.num_held)
-        known, since = self.logs or (-math.inf,) * len(self.held), self.starts or (number,) * len(self.held)
-        pairs = zip(known, self.held, strict=True)
-        logs = tuple([held - count + _log_sum_of_two(old, stake) for old, held in pairs])
-        starts = tuple([start if old > stake else number for old, start in zip(known, since, strict=True)])
-        return self._with(self.number + 1, logs, starts, 0, ())
-
-    def _with(
-        self, number: int, logs: tuple[float, ...], starts: tuple[int, ...], num_held: int, held: tuple[float, ...]
-    ) -> Self:
-        return type(self)(self.alternatives, number, logs, starts, num_held, held)
-
-    @cached_property
-    def log_evidence(self) -> float:
-        """The logarithm of M_t, in nats: 0 before any residual; ever above ln(1/α) with probability at most α."""
-        if not self.number:
-            return 0.0
-        return _log_sum_of_two(math.log(_left(self.number)), log_sum(self.logs) - math.log(len(self.logs)))
+        values = np.array(residuals, dtype=np.float64)
+        known = self.number, self.logs, self.starts, self.num_held, self.held
+        bet = as_switched(residual_loops.bet)
+        logs, starts, held, evidence = bet(self.alternatives, values, is_learned, number, *known)
+        count, left = (self.number + 1, 0) if is_learned else (self.number, waiting)
+        parts = {"logs": logs, "starts": starts, "held": held, "log_evidence": evidence}
+        return changed(self, number=count, num_held=left, **parts)
 
     @property
     def leading(self) -> tuple[Alternative, int]:
         """The alternative that has earned most, and the round since which."""
-        place = max(range(len(self.logs)), key=self.logs.__getitem__)
-        return self.alternatives[place], self.starts[place]
+        place = int(self.logs.argmax())
+        return Alternative(*self.alternatives[place].tolist()), int(self.starts[place])
 
     def state(self) -> dict[str, Any]:
         """Return this as numbers and lists of them."""
         return {
             "number": self.number,
-            "logs": list(self.logs),
-            "starts": list(self.starts),
+            "logs": self.logs.tolist() if self.number else [],
+            "starts": self.starts.tolist() if self.number else [],
             "num_held": self.num_held,
-            "held": list(self.held),
+            "held": self.held.tolist() if self.num_held else [],
         }
 
     def restored(self, state: Mapping[str, Any], next_round: int) -> Self:
@@ -144,31 +138,27 @@ class Surprise:
             for name in columns:
                 if len(state[name]) != (len(self.alternatives) if state[count] else 0):
                     raise InputError(f"{name} has {len(state[name])} numbers, after {state[count]} factors.")
-        starts = tuple(checks.non_negative_integer("starts", start) for start in state["starts"])
+        starts = [checks.non_negative_integer("starts", start) for start in state["starts"]]
         if any(start > next_round for start in starts):
             raise InputError(f"residuals count from the rounds {starts} of {next_round}.")
-        logs, held = (tuple([checks.finite_number(name, each) for each in state[name]]) for name in ("logs", "held"))
-        return self._with(state["number"], logs, starts, state["num_held"], held)
+        logs, held = ([checks.finite_number(name, each) for each in state[name]] for name in ("logs", "held"))
+        known = type(self)(
+            self.alternatives,
+            state["number"],
+            np.array(logs) if logs else self.logs,
+            np.array(starts, dtype=np.int64) if starts else self.starts,
+            state["num_held"],
+            np.array(held) if held else self.held,
+        )
+        evidence = as_switched(residual_loops.log_evidence)(known.number, known.logs)
+        return changed(known, log_evidence=evidence)
 
 
-def _left(number: int) -> float:
-    """Return the sum of the stakes after the t-th."""
-    return 1.0 if number == 0 else 0.5 / (1.0 + math.log(number))
+#: Bets that bands are too narrow, or means off; and that bands are too wide.
+_NARROW, _WIDE = Surprise.against(MISFITS), Surprise.against(SLACKS)
 
 
-def log_sum(logs: Sequence[float]) -> float:
-    """Return ln Σ e^x."""
-    largest = max(logs)
-    return largest + math.log(sum([math.exp(each - largest) for each in logs]))
-
-
-def _log_sum_of_two(one: float, other: float) -> float:
-    """Return the same of two."""
-    low, high = (one, other) if one < other else (other, one)
-    return high + math.log1p(math.exp(low - high))
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Residuals:
     """What the one-step predictions since the last restart, or since the prior was fitted last, were worth.
 
@@ -190,8 +180,8 @@ class Residuals:
     number: int = 0
     covered: int = 0
     recent: tuple[float, ...] = ()
-    misfit: Surprise = Surprise(MISFITS)
-    slack: Surprise = Surprise(SLACKS)
+    misfit: Surprise = _NARROW
+    slack: Surprise = _WIDE
     flagged: int | None = None
     slack_since: int | None = None
 
@@ -205,18 +195,17 @@ class Residuals:
 
         Cost: O(1) for each.
         """
-        misfit, slack = self.misfit.told(residuals), self.slack.told(residuals)
-        if is_learned:
-            misfit, slack = misfit.judged(number), slack.judged(number)
-        return type(self)(
-            self.since,
-            self.number + len(residuals),
-            self.covered + sum([abs(z) <= _BAND for z in residuals]),
-            (*self.recent, *residuals)[-RECENT:],
-            misfit,
-            slack,
-            _first(self.flagged, misfit, number),
-            _first(self.slack_since, slack, number),
+        misfit = self.misfit.told(residuals, number, is_learned=is_learned)
+        slack = self.slack.told(residuals, number, is_learned=is_learned)
+        return changed(
+            self,
+            number=self.number + len(residuals),
+            covered=self.covered + sum([abs(z) <= _BAND for z in residuals]),
+            recent=(*self.recent, *residuals)[-RECENT:],
+            misfit=misfit,
+            slack=slack,
+            flagged=_first(self.flagged, misfit, number),
+            slack_since=_first(self.slack_since, slack, number),
         )
 
     def state(self) -> dict[str, Any]:
@@ -246,8 +235,8 @@ class Residuals:
             state["number"],
             state["covered"],
             recent,
-            Surprise(MISFITS).restored(state["misfit"], next_round),
-            Surprise(SLACKS).restored(state["slack"], next_round),
+            _NARROW.restored(state["misfit"], next_round),
+            _WIDE.restored(state["slack"], next_round),
             state["flagged"],
             state["slack_since"],
         )
@@ -262,8 +251,12 @@ class Residuals:
 NONE_YET = Residuals()
 
 
+#: Evidence that raises a flag, in nats.
+_ALARM = -math.log(FALSE_ALARM)
+
+
 def _first(known: int | None, surprise: Surprise, number: int) -> int | None:
-    is_above = known is None and surprise.log_evidence >= -math.log(FALSE_ALARM)
+    is_above = known is None and surprise.log_evidence >= _ALARM
     return number if is_above else known
 
 
@@ -276,10 +269,11 @@ def standardized(Y: Tensor, mean: Tensor, variance: Tensor, noise: Tensor) -> li
         variance: posterior variances of the function before (q,), in reward units squared.
         noise: the noise variance of all, 0-dim, or of each, (q,); infinite where a reward does not count.
     """
-    Y, found = Y[:MOST_JUDGED], list[float]()
-    noises = [float(noise)] * len(Y) if noise.dim() == 0 else noise[:MOST_JUDGED].tolist()
-    columns = (column[:MOST_JUDGED].tolist() for column in (Y, mean, variance))
-    for y, expected, spread, each in zip(*columns, noises, strict=True):
+    if len(Y) > MOST_JUDGED:
+        Y, mean, variance = (column[:MOST_JUDGED] for column in (Y, mean, variance))
+    values, found = Y.tolist(), list[float]()
+    noises = [noise.item()] * len(values) if noise.dim() == 0 else noise[:MOST_JUDGED].tolist()
+    for y, expected, spread, each in zip(values, mean.tolist(), variance.tolist(), noises, strict=True):
         z = (y - expected) / math.sqrt(max(spread + each, _TINY))
         if not math.isnan(z) and not math.isinf(each):
             found.append(min(max(z, -_LARGEST), _LARGEST))

@@ -114,7 +114,7 @@ def state_of(config: dict[str, Any], standing: Standing, pieces: Pieces) -> dict
         **_dictionary_of(told),
         "pending": ledger.pending.points.clone(),
         "pending_ids": list(ledger.pending.ids),
-        "pending_times": ledger.pending.times.clone(),
+        "pending_times": torch.tensor(ledger.pending.times, dtype=torch.float64, device=ledger.pending.points.device),
         "pending_stages": ledger.pending.stages,
         "num_asked": ledger.num_asked,
         "num_learned": ledger.num_learned,

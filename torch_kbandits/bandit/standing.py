@@ -1,7 +1,7 @@
 """All that a bandit knows at a moment, as one value, and what a round tells it."""
 
-from dataclasses import dataclass, replace
-from functools import cached_property
+import math
+from dataclasses import dataclass
 from operator import is_
 from typing import Any, NamedTuple, Self, cast
 
@@ -13,6 +13,7 @@ from torch_kbandits.bandit.pieces import Hypothesis
 from torch_kbandits.bandit.residuals import NONE_YET, Residuals
 from torch_kbandits.beliefs import Belief, Lookahead, ToldOtherwise
 from torch_kbandits.beliefs.told_otherwise import Host
+from torch_kbandits.numerics.shallow import changed
 from torch_kbandits.observations.clock import Clock
 from torch_kbandits.observations.experts import Answers
 from torch_kbandits.observations.ledger import Ledger
@@ -54,19 +55,21 @@ class Standing:
     def at(self, clock: Clock) -> Self:
         """Return the same at a time, which is not before the present one."""
         told = self.told.at(clock.now)
+        if clock is self.clock and told is self.told and not self.outcomes and self.failures is None:
+            return self
         outcomes = tuple(each._at_beside(clock, told) if each.clock.matters else each for each in self.outcomes)
         failures = None if self.failures is None else self.failures.at(clock.now)
         same = clock is self.clock and told is self.told and all(map(is_, outcomes, self.outcomes))
         if same and failures is self.failures:
             return self
-        return replace(self, clock=clock, told=told, outcomes=outcomes, failures=failures)
+        return changed(self, clock=clock, told=told, outcomes=outcomes, failures=failures)
 
     def _at_beside(self, clock: Clock, host: Belief) -> Self:
         """Return what is known of an outcome at a time, at which the posterior of rewards is known."""
         if not isinstance(self.told, ToldOtherwise):
             return self.at(clock)
         told = self.told.beside(cast(Host, host))
-        return self if clock is self.clock and told is self.told else replace(self, clock=clock, told=told)
+        return self if clock is self.clock and told is self.told else changed(self, clock=clock, told=told)
 
     @property
     def waiting(self) -> list[Tensor]:
@@ -78,15 +81,22 @@ class Standing:
         """The present time, minus infinity before the first; the round where there is no clock."""
         return self.clock.now if self.clock.matters else float(self.round)
 
-    @cached_property
+    @property
     def belief(self) -> Belief:
-        """The posterior of what counts now: of rewards, and of what an expert said at this time."""
-        answers = self.answers_now
-        return self.told if answers is None else cast(Belief, cast(Advised, self.told).advised(answers))
+        """The posterior of what counts now: of rewards, and of what an expert said at this time; remembered."""
+        answers = self.answers_now if self.answers else None
+        if answers is None:
+            return self.told
+        known = vars(self).get("_advised")
+        if known is None or known[0] is not self.told or known[1] is not answers:
+            known = vars(self)["_advised"] = self.told, answers, cast(Advised, self.told).advised(answers)
+        return cast(Belief, known[2])
 
     def rewards_below(self, before: "Standing") -> Tensor | None:
         """Return the rewards (k,) that are clipped now and were not in an earlier standing; None if there are none."""
         floor, told = self.hypothesis.prior.floor, self.ledger
+        if floor == -math.inf:
+            return None
         Y = told.told_since(0 if self.last_fit is not before.last_fit else before.ledger.num_told).Y
         below = Y[floor > Y]
         return below if len(below) else None
@@ -126,6 +136,7 @@ class Round(NamedTuple):
         outcomes: what else was measured, (q, k), NaN where it was not; None where no outcome is declared.
         times: at which the points were played, (q,); None where there is no clock.
         failed: which plays failed, (q,); None where no outcome is declared.
+        is_rewarded: whether each play is known to have a reward.
     """
 
     clock: Clock
@@ -135,3 +146,4 @@ class Round(NamedTuple):
     outcomes: Tensor | None = None
     times: Tensor | None = None
     failed: Tensor | None = None
+    is_rewarded: bool = False

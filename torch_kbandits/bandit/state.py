@@ -333,7 +333,7 @@ def saved_state(
     )
     rounds = saved.rounds.to(example.device).clone()
     history = History(X.clone(), Y.clone(), rounds, stages, times, outcomes, told_at, failed)
-    outstanding = Pending(pending.clone(), ids, pending_times, pending_stages)
+    outstanding = Pending(pending.clone(), ids, tuple(pending_times.tolist()), pending_stages)
     numbers, residuals = (num_asked, num_learned, num_forgotten), saved_residuals(state, history.next_round)
     others = residuals, sums, parts, state.get("failures")
     return SavedState(history, tuple(dictionaries), outstanding, *numbers, clock, *others)

@@ -11,6 +11,8 @@ import torch
 
 from torch_kbandits.numerics.random import Lock
 
+_NOTHING = nullcontext()
+
 
 class Undisturbed:
     """An object whose public methods and properties run one at a time, and always in torch's usual modes.
@@ -53,10 +55,17 @@ class Undisturbed:
 def _undisturbed(method: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(method)
     def call(self: Undisturbed | type[Undisturbed], *args: Any, **kwargs: Any) -> Any:
-        lock = self._lock.held if isinstance(self, Undisturbed) else nullcontext()
-        # What says no device is on the CPU; the context that sees to it slows every call of torch, so only if need be.
-        device = nullcontext() if torch.get_default_device().type == "cpu" else torch.device("cpu")
-        with lock, torch.inference_mode(False), torch.enable_grad(), device:
-            return method(self, *args, **kwargs)
+        with self._lock.held if isinstance(self, Undisturbed) else _NOTHING:
+            if torch.is_grad_enabled() and not torch.is_inference_mode_enabled() and not _has_torch_modes():
+                return method(self, *args, **kwargs)
+            # What says no device is on the CPU; the context that sees to it slows every call of torch.
+            device = _NOTHING if torch.get_default_device().type == "cpu" else torch.device("cpu")
+            with torch.inference_mode(False), torch.enable_grad(), device:
+                return method(self, *args, **kwargs)
 
     return call
+
+
+def _has_torch_modes() -> bool:
+    """Say whether anything may change what torch's functions do, as a default device does."""
+    return torch._C._len_torch_function_stack() > 0

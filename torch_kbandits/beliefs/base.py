@@ -60,7 +60,7 @@ class Lookahead(ABC):
     tie_rank: Tensor | None = None
 
     def __init__(self, pending: Tensor) -> None:
-        self._pending = [pending]
+        self._pending, self.num_pending = [pending], pending.shape[0]
         #: Returns the score of what was chosen last; 0 where it was chosen without one.
         self.best_score: Callable[[], float] = float
 
@@ -94,7 +94,9 @@ class Lookahead(ABC):
     def add(self, point: Tensor, times: int = 1) -> None:
         """Make a point (1, d) pending, as often as is said."""
         self._add(point, times)
-        self._pending = [*self._pending, point.expand(times, -1)]  # copies of this object share the old list
+        points = point if times == 1 else point.expand(times, -1)
+        self._pending = [*self._pending, points] if self.num_pending else [points]  # copies share the old list
+        self.num_pending += times
 
     @abstractmethod
     def _add(self, point: Tensor, times: int) -> None:

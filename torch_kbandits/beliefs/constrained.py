@@ -1,6 +1,6 @@
 """What is chosen where outcomes have limits: among what they allow, or what shows whether they allow more."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Protocol, cast
 
 import torch
@@ -50,6 +50,9 @@ class Chooser(Protocol):
         ...
 
 
+_NOWHERE = Domain()
+
+
 @dataclass(frozen=True, eq=False)
 class Playable:
     """What may be played in a round.
@@ -62,7 +65,7 @@ class Playable:
 
     domain: Domain
     fence: Fence | None = None
-    beyond: Domain = field(default_factory=Domain)
+    beyond: Domain = _NOWHERE
 
     def chosen(self, ahead: Chooser, rule: AcquisitionRule, beta: Tensor, seed: int) -> Tensor:
         """Return the point (1, d) that a rule chooses, or that shows whether more is safe.

@@ -1,5 +1,7 @@
 """Finite sets of arms."""
 
+from collections.abc import Iterable
+
 from torch import Tensor
 
 from torch_kbandits import checks
@@ -33,6 +35,7 @@ class Arms(LastingCandidates):
             )
         self.is_stored = self.source.tensor is None
         self._example = self.source.block(0, 1).clone()
+        self._domain = Domain(self.source.tensor, blocks=self._blocks if self.is_stored else None)
 
     @property
     def example(self) -> Tensor:
@@ -42,8 +45,10 @@ class Arms(LastingCandidates):
     @property
     def domain(self) -> Domain:
         """The arms, to maximise BoTorch acquisition functions over; only their blocks if they are not in memory."""
-        arms, source = self.source.tensor, self.source
-        return Domain(arms) if arms is not None else Domain(blocks=lambda: (block for _, block in source.blocks()))
+        return self._domain
+
+    def _blocks(self) -> Iterable[Tensor]:
+        return (block for _, block in self.source.blocks())
 
     def offers(self, point: Tensor) -> bool:
         """Say whether a point (1, d) is an arm."""

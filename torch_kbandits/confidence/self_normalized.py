@@ -62,7 +62,8 @@ class SelfNormalizedWidth(TheoremWidth):
     def __call__(self, evidence: Evidence) -> Tensor:
         """Return β_t. Cost: that of the gain."""
         gain, regularization = self.gain(evidence), evidence.regularization
-        return self.norm_bound + noise_radius(self.noise_scale, self.failure_probability, gain, regularization)
+        radius = noise_radius(self.noise_scale, self.failure_probability, gain, regularization)
+        return self.norm_bound + radius
 
 
 def noise_radius(

@@ -34,6 +34,11 @@ def runs_compiled(*tensors: Tensor) -> bool:
     return True
 
 
+def as_switched(loop: Callable[P, T]) -> Callable[P, T]:
+    """Return a loop that has no other form: while loops are switched off the Python function that it is made of."""
+    return loop if _is_on else cast(Any, loop).py_func
+
+
 class use_compiled:  # noqa: N801 it is called like a function
     """Whether bandits compute by compiled loops, from now on, or within a ``with`` statement.
 

@@ -11,3 +11,15 @@ def shallow_copy(value: T) -> T:
     attributes: dict[str, Any] = vars(other)
     attributes |= vars(value)
     return other
+
+
+def changed(value: T, **attributes: Any) -> T:
+    """Return what ``dataclasses.replace`` does of an object without slots that checks nothing, in a fifth of the time.
+
+    What is remembered by ``cached_property`` is copied too, so it must not depend on what changes.
+    """
+    other = object.__new__(type(value))
+    known: dict[str, Any] = vars(other)
+    known |= vars(value)
+    known |= attributes
+    return other

@@ -1,6 +1,7 @@
 """When things happen: rounds, numbers or dates, one kind for a bandit. The present never goes backwards."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Self, get_args
@@ -57,14 +58,17 @@ class Clock:
             )
         return type(self)(now, kind)
 
-    def at_rewards(self, time: Any, round_number: int, asked: Tensor) -> tuple[Self, Tensor | None]:
+    def at_rewards(
+        self, time: Any, round_number: int, asked: Sequence[float], device: torch.device
+    ) -> tuple[Self, Tensor | None]:
         """Return the clock once rewards are told, and when their points were played, (q,).
 
         Args:
             time: when they were played: one time for all or one for each, before now or after it, which moves now; None
                 for when they were asked for, and for what was not asked for the present.
             round_number: the present round.
-            asked: when each point was asked for, (q,); NaN for what was not.
+            asked: when each of q points was asked for; NaN for what was not.
+            device: of the times returned.
 
         Returns:
             The times in double precision, none of them after the clock's; None if it does not matter.
@@ -74,12 +78,15 @@ class Clock:
         """
         if time is None:
             clock = self if self.kind not in (None, "rounds") else self.moved_to(None, round_number)
-            return clock, torch.where(asked.isnan(), clock.now, asked) if self.matters else None
+            if not self.matters:
+                return clock, None
+            times = [clock.now if math.isnan(each) else each for each in asked]
+            return clock, torch.tensor(times, dtype=torch.float64, device=device)
         if not self.matters:
             return self.moved_to(time, round_number), None
         kind, times = read_times(time, len(asked))
         self._require(kind, time)
-        return type(self)(max(self.now, float(times.max())), kind), times.to(asked.device)
+        return type(self)(max(self.now, float(times.max())), kind), times.to(device)
 
     def _require(self, kind: Kind, time: Any) -> None:
         """Refuse a time of another kind than those before it."""

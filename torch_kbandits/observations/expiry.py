@@ -29,7 +29,7 @@ class Expiry:
 
     def rows(self, pending: Pending, now: float) -> list[int]:
         """Return which of the points that are pending are given up at a time, the longest pending first."""
-        return list(range(int((now - pending.times >= self.after).sum())))  # those asked for first are first
+        return list(range(sum(now - time >= self.after for time in pending.times)))  # those asked for first are first
 
     def __str__(self) -> str:
         """Return what it does to a point, for messages."""

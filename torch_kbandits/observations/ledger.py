@@ -13,6 +13,7 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.errors import InputError, KernelBanditWarning
+from torch_kbandits.numerics.shallow import changed
 from torch_kbandits.observations.measured import saved_columns
 
 #: What was told is put into one tensor after so many rounds: small tensors take more memory than their numbers.
@@ -121,11 +122,11 @@ def real_numbers(y: Any, like: Tensor) -> Tensor:
         InputError: if it is anything else, such as truth values, or not finite, or beyond the range of the dtype.
     """
     if isinstance(y, Tensor):
-        values = _dense(y).to(like.device, torch.float64)
+        values = _dense(y).to(like.device, torch.float64, copy=True)
     else:
         values = torch.from_numpy(_array(y)).to(like.device)
     converted = checks.finite("y", values).to(like.dtype)
-    if not checks.all_finite(converted):
+    if converted is not values and not checks.all_finite(converted):
         raise InputError(
             f"y must be within ±{torch.finfo(like.dtype).max:.3g}, the range of the points' {like.dtype}; got "
             f"{float(values[~torch.isfinite(converted)][0])!r}."
@@ -268,13 +269,13 @@ class Pending(NamedTuple):
     Attributes:
         points: (k, d).
         ids: of each, ascending.
-        times: (k,) when each was asked for, in double precision, ascending; the round where the bandit has no clock.
+        times: when each was asked for, ascending; the round where the bandit has no clock.
         stages: (k,) the stage that chose each, 0 for none; None where the bandit has no stages.
     """
 
     points: Tensor
     ids: tuple[int, ...]
-    times: Tensor
+    times: tuple[float, ...]
     stages: Tensor | None = None
 
     def without(self, told: Tensor, first: int = 0) -> "Pending":
@@ -286,8 +287,8 @@ class Pending(NamedTuple):
 
     def rows_of(self, told: Tensor, first: int = 0) -> list[int]:
         """Return which row each row of ``told`` (q, d) is, as ``without`` finds them; -1 for what is not pending."""
-        if torch.equal(self.points[:, first:], told[:, first:]):
-            return list(range(len(told)))
+        if torch.equal(self.points, told) if not first else torch.equal(self.points[:, first:], told[:, first:]):
+            return list(range(told.shape[0]))
         left, rows = list(range(len(self.ids))), []
         for row in told[:, first:] if left else ():
             matches = (self.points[left, first:] == row).all(-1).nonzero().flatten()
@@ -301,12 +302,17 @@ class Pending(NamedTuple):
 
     def without_rows(self, rows: Sequence[int]) -> "Pending":
         """Return the points without some rows; -1 stands for none."""
-        gone = set(rows)
-        return self._at([row for row in range(len(self.ids)) if row not in gone]) if gone - {-1} else self
+        gone = set(rows) - {-1}
+        if not gone:
+            return self
+        if len(gone) == len(self.ids):
+            stages = None if self.stages is None else self.stages[:0]
+            return Pending(self.points[:0], (), (), stages)
+        return self._at([row for row in range(len(self.ids)) if row not in gone])
 
-    def times_of(self, rows: Sequence[int]) -> Tensor:
-        """Return when points were asked for, given their rows, (q,); NaN for -1."""
-        return torch.cat([self.times, self.times.new_full((1,), math.nan)])[list(rows)]
+    def times_of(self, rows: Sequence[int]) -> list[float]:
+        """Return when points were asked for, given their rows; NaN for -1."""
+        return [self.times[row] if row >= 0 else math.nan for row in rows]
 
     def stages_of(self, rows: Sequence[int]) -> Tensor | None:
         """Return the stages of points, given their rows, (q,); 0 for -1."""
@@ -339,7 +345,8 @@ class Pending(NamedTuple):
 
     def _at(self, rows: list[int]) -> "Pending":
         stages = None if self.stages is None else self.stages[rows]
-        return Pending(self.points[rows], tuple(self.ids[row] for row in rows), self.times[rows], stages)
+        ids, times = [self.ids[row] for row in rows], [self.times[row] for row in rows]
+        return Pending(self.points[rows], tuple(ids), tuple(times), stages)
 
 
 def as_ids(ids: Any) -> list[int]:
@@ -380,8 +387,7 @@ class Ledger:
     def empty(cls, example: Tensor, *, staged: bool = False, timed: bool = False, num_outcomes: int = 0) -> Self:
         """Return the ledger in which nothing was asked or told, of the kind of the example point (1, d)."""
         history = empty_history(example, staged=staged, timed=timed, num_outcomes=num_outcomes)
-        times = example.new_zeros(0, dtype=torch.float64)
-        return cls((history,), (), Pending(example[:0], (), times, history.stages), 0)
+        return cls((history,), (), Pending(example[:0], (), (), history.stages), 0)
 
     @classmethod
     def restored(
@@ -420,7 +426,8 @@ class Ledger:
     @property
     def outstanding(self) -> Tensor:
         """The points of the batch so far: told and not yet learned, then pending, (k, d)."""
-        return torch.cat([*(held.over.X for held in self.held), self.pending.points])
+        held = [part.over.X for part in self.held]
+        return torch.cat([*held, self.pending.points]) if held else self.pending.points
 
     @property
     def outstanding_stages(self) -> Tensor | None:
@@ -434,18 +441,19 @@ class Ledger:
 
         They are asked for now: at the present time, or round where a bandit has no clock.
         """
-        ids, before = tuple(range(self.num_asked, self.num_asked + X.shape[0])), self.pending
+        number, before = X.shape[0], self.pending
+        ids = tuple(range(self.num_asked, self.num_asked + number))
         if before.stages is not None:
             stages = torch.cat([before.stages, before.stages.new_zeros(len(X)) if stages is None else stages])
-        times = torch.cat([before.times, before.times.new_full((len(X),), now)])
-        pending = Pending(torch.cat([before.points, X]), before.ids + ids, times, stages)
-        return replace(self, pending=pending, num_asked=self.num_asked + X.shape[0])
+        points = torch.cat([before.points, X]) if before.ids else X
+        pending = Pending(points, before.ids + ids, before.times + (now,) * number, stages)
+        return changed(self, pending=pending, num_asked=self.num_asked + number)
 
     def with_told(self, told: History, held: tuple[History, ...], pending: Pending) -> Self:
         """Return the ledger with one more round told, of which these rewards are kept aside and these points remain."""
         parts = (*self.told, told)
         parts = parts if len(parts) <= _SEPARATE_TELLS else (joined(parts),)
-        return replace(self, told=parts, held=held, pending=pending, num_told=self.num_told + told.X.shape[0])
+        return changed(self, told=parts, held=held, pending=pending, num_told=self.num_told + told.X.shape[0])
 
     def pending_ids(self, ids: Any, expires: str | None = None) -> list[int]:
         """Return ids as a list, all of which are pending.

@@ -142,5 +142,5 @@ class CumulatedTrigger(RestartTrigger):
         if before.surprise is None or before.noise is None:
             return False
         residuals = standardized(Y, before.mean, before.variance, before.noise)
-        after = before.surprise.told(residuals).judged(0)
+        after = before.surprise.told(residuals, 0, is_learned=True)
         return after.log_evidence >= -math.log(self.false_alarm_probability)
