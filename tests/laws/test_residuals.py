@@ -14,7 +14,16 @@ from scipy import stats
 from torch_kbandits import LearnedPrior, RidgeLeverageSampling, StateMismatchError, algorithms
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.bandit.batches import GlobalBatchRule
-from torch_kbandits.bandit.residuals import FALSE_ALARM, MISFITS, RECENT, SLACKS, Residuals, Surprise, standardized
+from torch_kbandits.bandit.residuals import (
+    FALSE_ALARM,
+    MISFITS,
+    RECENT,
+    SLACKS,
+    Group,
+    Residuals,
+    Surprise,
+    standardized,
+)
 from torch_kbandits.candidates import Arms
 from torch_kbandits.confidence import ConstantWidth
 from torch_kbandits.memory import Linear, SlidingWindow, UncertaintyInjection
@@ -44,7 +53,7 @@ def dense_evidence(groups, alternatives):
 def bet(groups, alternatives=MISFITS):
     surprise = Surprise.against(alternatives)
     for number, group in enumerate(groups):
-        surprise = surprise.told(group, number, is_learned=True)
+        surprise = surprise.after([Group(group, number, True)])[0]
     return surprise
 
 
@@ -60,9 +69,9 @@ def test_residuals_wait_until_they_are_judged(groups):
     whole = [[z for group in groups for z in group]]
     surprise = Surprise.against(MISFITS)
     for group in groups:
-        surprise = surprise.told(group, 0, is_learned=False)
+        surprise = surprise.after([Group(group, 0, False)])[0]
         assert surprise.log_evidence == 0.0
-    assert surprise.told([], 0, is_learned=True).log_evidence == pytest.approx(
+    assert surprise.after([Group([], 0, True)])[0].log_evidence == pytest.approx(
         bet(whole).log_evidence, rel=1e-9, abs=1e-9
     )
 
@@ -77,7 +86,7 @@ def alarms(alpha, draw, runs=200, rounds=120, alternatives=MISFITS):
     for _ in range(runs):
         surprise, most = Surprise.against(alternatives), 0.0
         for t in range(rounds):
-            surprise = surprise.told(draw(generator), t, is_learned=True)
+            surprise = surprise.after([Group(draw(generator), t, True)])[0]
             most = max(most, surprise.log_evidence)
         number += most >= -math.log(alpha)
     return number

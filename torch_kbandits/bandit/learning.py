@@ -12,7 +12,7 @@ from torch_kbandits.bandit.adaptation.restart_trigger import Prediction
 from torch_kbandits.bandit.failing import failures_after
 from torch_kbandits.bandit.pieces import Pieces
 from torch_kbandits.bandit.relearning import hypothesis_after, noted_fit, relearned, to_fit, with_memory, with_prior
-from torch_kbandits.bandit.residuals import MOST_JUDGED, Residuals, standardized
+from torch_kbandits.bandit.residuals import MOST_JUDGED, Predictions, standardized
 from torch_kbandits.bandit.sharing import is_measured_throughout, told_beside
 from torch_kbandits.bandit.standing import Round, Standing
 from torch_kbandits.beliefs import Belief, Lookahead, ToldOtherwise
@@ -69,7 +69,7 @@ def restarted(pieces: Pieces, standing: Standing, belief: Belief | None = None) 
         beside = told_beside(pieces, own, told) if isinstance(known.told, ToldOtherwise) else None
         outcomes.append(restarted(own, known, beside))
     after = replace(standing, ledger=standing.ledger.restarted, told=told, answers=(), outcomes=tuple(outcomes))
-    return replace(after, residuals=Residuals(standing.round), failures=None)
+    return replace(after, predictions=Predictions.none(standing.round), failures=None)
 
 
 def learned(
@@ -124,7 +124,7 @@ def _judged(pieces: Pieces, standing: Standing, told: Round, number: int) -> Sta
         return _apart(own, known)
     part = cast(Round, own_round(pieces, own, told, number))
     residuals = _residuals(_predicted(own, known, part.X, part.times), part.Y)
-    return replace(known, residuals=known.residuals.told(residuals, standing.round, is_learned=True))
+    return replace(known, predictions=known.predictions.told(residuals, standing.round, is_learned=True))
 
 
 def _told_beside(known: Standing, part: Round, number: int, host: Belief) -> Standing:
@@ -184,11 +184,11 @@ def _with_rewards(
         after = with_memory(pieces, after, restarts=not pieces.memories.shares_history)
     if not held and pieces.learning is not None and pieces.learning.is_due(ledger.num_learned, standing.last_fit):
         after = with_prior(pieces, after)
-    judged = standing.residuals.told(residuals, standing.round, is_learned=not held)
+    judged = standing.predictions.told(residuals, standing.round, is_learned=not held)
     forgot = after.ledger.num_forgotten > ledger.num_forgotten
     if after.hypothesis is not standing.hypothesis or forgot:
         starts_anew = forgot or after.hypothesis.prior is not standing.hypothesis.prior
-        after = changed(after, residuals=Residuals(number) if starts_anew else judged)
+        after = changed(after, predictions=Predictions.none(number) if starts_anew else judged)
         return relearned(pieces, after, after.hypothesis)
     belief = standing.told
     is_whole = is_rewarded and parts is told and floor == -math.inf
@@ -199,7 +199,7 @@ def _with_rewards(
     failures = standing.failures
     if failures is not None or (not is_rewarded and bool(told.lost.any())):
         failures = failures_after(pieces, failures, ledger, told, standing.hypothesis, now)
-    return changed(after, told=belief.at(now), residuals=judged, failures=failures)
+    return changed(after, told=belief.at(now), predictions=judged, failures=failures)
 
 
 def _predicted(pieces: Pieces, standing: Standing, X: Tensor, times: Tensor | None) -> Prediction | None:
@@ -213,16 +213,16 @@ def _predicted(pieces: Pieces, standing: Standing, X: Tensor, times: Tensor | No
         if not is_known or not X.shape[0]:
             return None
         X = X if X.shape[0] <= MOST_JUDGED else X[:MOST_JUDGED]
-    belief, surprise = standing.belief, standing.residuals.misfit if is_known else None
+    belief, known = standing.belief, standing.predictions if is_known else None
     memory, now, noise = standing.hypothesis.memory, standing.clock.now, belief.regularization
     if memory is not None and times is not None and bool((times < now).any()):
         noise = memory.noise(times, now, noise)
-    return Prediction(*belief.moments(X), belief, standing.num_since_restart, surprise, noise)
+    return Prediction(*belief.moments(X), belief, standing.num_since_restart, known, noise)
 
 
 def _residuals(before: Prediction | None, Y: Tensor) -> list[float]:
     """Return the standardised residuals of rewards (q,); none where nothing was expected of them."""
-    if before is None or before.surprise is None or before.noise is None:
+    if before is None or before.known is None or before.noise is None:
         return []
     return standardized(Y, before.mean, before.variance, before.noise)
 
@@ -275,7 +275,7 @@ def _with_rounds(pieces: Pieces, standing: Standing, rounds: Sequence[Round | No
                 done, start = number, noted
                 noted = replace(noted, last_fit=noted_fit(pieces, noted, counting))
         if done:
-            start = replace(with_prior(pieces, start), residuals=Residuals(start.round))
+            start = replace(with_prior(pieces, start), predictions=Predictions.none(start.round))
             standing = relearned(pieces, start, start.hypothesis)
     for told in rounds[done:]:
         if told is None:

@@ -37,38 +37,48 @@ def log_evidence(number: int, logs: Array) -> float:
 def bet(
     alternatives: Array,
     residuals: Array,
-    is_learned: bool,
-    now: int,
+    groups: Array,
     number: int,
     logs: Array,
     starts: Array,
     num_held: int,
     held: Array,
-) -> tuple[Array, Array, Array, float]:
-    """Return ln R, since when it was made, what is held, and ln M; see ``Surprise``.
+    alarm: float,
+) -> tuple[int, Array, Array, int, Array, float, int]:
+    """Return number, ln R, since when it was made, how many are held, what is held, ln M and the first alarm.
 
     Args:
         alternatives: shift and deviation of each, (a, 2).
         residuals: (k,).
-        is_learned: whether what is held is judged now.
-        now: the round.
+        groups: for each of g groups how many residuals it has, its round, and 1 if they are judged now, (g, 3).
         number: how many factors there were.
-        logs: ln R of each, (a,).
+        logs: ln R of each, (a,); see ``Surprise``.
         starts: (a,).
         num_held: how many residuals were held.
         held: ln of the sum of their likelihood ratios under each, (a,).
+        alarm: ln M that raises a flag; the round in which it first does is returned, -1 for none.
     """
-    waiting, is_judged = num_held + len(residuals), is_learned and num_held + len(residuals) > 0
     logs, starts, held = logs.copy(), starts.copy(), held.copy()
-    stake = math.log(left(number) - left(number + 1))
-    for a in range(len(alternatives)):
-        shift, deviation = alternatives[a, 0], alternatives[a, 1]
-        for z in residuals:
-            ratio = 0.5 * (z * z - ((z - shift) / deviation) ** 2) - math.log(deviation)
-            held[a] = log_sum_of_two(held[a], ratio)
+    evidence, first, flagged = log_evidence(number, logs), 0, -1
+    for g in range(len(groups)):
+        count, now, is_judged = groups[g, 0], groups[g, 1], groups[g, 2] == 1
+        num_held += count
+        is_judged = is_judged and num_held > 0
+        stake = math.log(left(number) - left(number + 1))
+        for a in range(len(alternatives)):
+            shift, deviation = alternatives[a, 0], alternatives[a, 1]
+            for z in residuals[first : first + count]:
+                ratio = 0.5 * (z * z - ((z - shift) / deviation) ** 2) - math.log(deviation)
+                held[a] = log_sum_of_two(held[a], ratio)
+            if is_judged:
+                if logs[a] <= stake:
+                    starts[a] = now
+                logs[a] = held[a] - math.log(num_held) + log_sum_of_two(logs[a], stake)
+                held[a] = -math.inf
+        first += count
         if is_judged:
-            if logs[a] <= stake:
-                starts[a] = now
-            logs[a] = held[a] - math.log(waiting) + log_sum_of_two(logs[a], stake)
-            held[a] = -math.inf
-    return logs, starts, held, log_evidence(number + 1 if is_judged else number, logs)
+            number, num_held = number + 1, 0
+            evidence = log_evidence(number, logs)
+        if flagged < 0 and evidence >= alarm:
+            flagged = now
+    return number, logs, starts, num_held, held, evidence, flagged

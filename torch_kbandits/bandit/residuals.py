@@ -20,6 +20,10 @@ from torch_kbandits.numerics.shallow import changed
 FALSE_ALARM = 0.01
 #: So many residuals, the latest, are kept.
 RECENT = 100
+#: Evidence that raises a flag, in nats.
+_ALARM = -math.log(FALSE_ALARM)
+#: So many rounds are judged together.
+_TOGETHER = 64
 #: Of rewards told at once so many, the first, are judged.
 MOST_JUDGED = 256
 
@@ -34,6 +38,20 @@ class Alternative(NamedTuple):
 
     shift: float
     deviation: float
+
+
+class Group(NamedTuple):
+    """Residuals that are judged together, or wait to be.
+
+    Attributes:
+        residuals: of one round.
+        round: its number.
+        is_learned: whether they are judged now, with those that wait.
+    """
+
+    residuals: Sequence[float]
+    round: int
+    is_learned: bool
 
 
 #: Bands that are too narrow, and means that lie to one side.
@@ -89,26 +107,13 @@ class Surprise:
         nothing, none = np.full(len(alternatives), -math.inf), np.zeros(len(alternatives), dtype=np.int64)
         return cls(np.array(alternatives, dtype=np.float64), 0, nothing, none, 0, nothing)
 
-    def told(self, residuals: Sequence[float], number: int, *, is_learned: bool) -> Self:
-        """Return the same with residuals of the round of a number.
-
-        Args:
-            residuals: those of the round, which are judged together with those that wait.
-            number: of the round.
-            is_learned: whether they are judged now; else they wait.
-
-        Cost: O(1) for each.
-        """
-        waiting = self.num_held + len(residuals)
-        if not waiting:
-            return self
-        values = np.array(residuals, dtype=np.float64)
+    def after(self, groups: Sequence[Group]) -> tuple[Self, int | None]:
+        """Return the same with more residuals, and the round of the first alarm, None for none. Cost: O(1) for each."""
+        values = np.array([z for group in groups for z in group.residuals], dtype=np.float64)
+        sizes = np.array([(len(each.residuals), each.round, each.is_learned) for each in groups], dtype=np.int64)
         known = self.number, self.logs, self.starts, self.num_held, self.held
-        bet = as_switched(residual_loops.bet)
-        logs, starts, held, evidence = bet(self.alternatives, values, is_learned, number, *known)
-        count, left = (self.number + 1, 0) if is_learned else (self.number, waiting)
-        parts = {"logs": logs, "starts": starts, "held": held, "log_evidence": evidence}
-        return changed(self, number=count, num_held=left, **parts)
+        made = as_switched(residual_loops.bet)(self.alternatives, values, sizes, *known, _ALARM)
+        return type(self)(self.alternatives, *made[:-1]), None if made[-1] < 0 else made[-1]
 
     @property
     def leading(self) -> tuple[Alternative, int]:
@@ -185,27 +190,19 @@ class Residuals:
     flagged: int | None = None
     slack_since: int | None = None
 
-    def told(self, residuals: Sequence[float], number: int, *, is_learned: bool) -> Self:
-        """Return what the predictions are worth after a round.
-
-        Args:
-            residuals: of the round, those that are known.
-            number: of the round.
-            is_learned: whether the posterior learns it now; else its residuals are judged with those to come.
-
-        Cost: O(1) for each.
-        """
-        misfit = self.misfit.told(residuals, number, is_learned=is_learned)
-        slack = self.slack.told(residuals, number, is_learned=is_learned)
-        return changed(
-            self,
-            number=self.number + len(residuals),
-            covered=self.covered + sum([abs(z) <= _BAND for z in residuals]),
-            recent=(*self.recent, *residuals)[-RECENT:],
-            misfit=misfit,
-            slack=slack,
-            flagged=_first(self.flagged, misfit, number),
-            slack_since=_first(self.slack_since, slack, number),
+    def after(self, groups: Sequence[Group]) -> Self:
+        """Return what the predictions are worth after more rounds. Cost: O(1) for each residual."""
+        (misfit, flagged), (slack, slack_since) = self.misfit.after(groups), self.slack.after(groups)
+        new = [z for group in groups for z in group.residuals]
+        return type(self)(
+            self.since,
+            self.number + len(new),
+            self.covered + sum([abs(z) <= _BAND for z in new]),
+            (*self.recent, *new)[-RECENT:],
+            misfit,
+            slack,
+            flagged if self.flagged is None else self.flagged,
+            slack_since if self.slack_since is None else self.slack_since,
         )
 
     def state(self) -> dict[str, Any]:
@@ -247,17 +244,35 @@ class Residuals:
         return sum(abs(z) <= _BAND for z in self.recent)
 
 
+class Predictions(NamedTuple):
+    """What one-step predictions are worth, judged many at a time or when asked.
+
+    Attributes:
+        known: of those that were judged.
+        waiting: residuals that were not, by round.
+    """
+
+    known: Residuals
+    waiting: tuple[Group, ...] = ()
+
+    @classmethod
+    def none(cls, since: int) -> Self:
+        """Return them before any residual, which count from a round on."""
+        return cls(Residuals(since))
+
+    def told(self, residuals: Sequence[float], number: int, *, is_learned: bool) -> "Predictions":
+        """Return the same with those of the round of a number; unless the posterior learns it they wait for a batch."""
+        waiting = (*self.waiting, Group(residuals, number, is_learned))
+        return Predictions(self.known, waiting) if len(waiting) < _TOGETHER else Predictions(self.known.after(waiting))
+
+    @property
+    def judged(self) -> Residuals:
+        """What they are worth."""
+        return self.known.after(self.waiting) if self.waiting else self.known
+
+
 #: Before any reward.
-NONE_YET = Residuals()
-
-
-#: Evidence that raises a flag, in nats.
-_ALARM = -math.log(FALSE_ALARM)
-
-
-def _first(known: int | None, surprise: Surprise, number: int) -> int | None:
-    is_above = known is None and surprise.log_evidence >= _ALARM
-    return number if is_above else known
+NONE_YET = Predictions.none(0)
 
 
 def standardized(Y: Tensor, mean: Tensor, variance: Tensor, noise: Tensor) -> list[float]:

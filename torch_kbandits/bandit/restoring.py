@@ -9,6 +9,7 @@ from torch import Tensor
 from torch_kbandits.bandit.failing import failures_in
 from torch_kbandits.bandit.pieces import Pieces
 from torch_kbandits.bandit.relearning import hypothesis_after, summarised
+from torch_kbandits.bandit.residuals import Predictions
 from torch_kbandits.bandit.sharing import is_measured_throughout, told_beside
 from torch_kbandits.bandit.standing import Standing
 from torch_kbandits.bandit.state import (
@@ -59,7 +60,7 @@ def restored(pieces: Pieces, saved: SavedState, fitted: SavedPrior | None, known
         number,
         summaries,
         last_fit=last_fit,
-        residuals=saved.residuals,
+        predictions=Predictions(saved.residuals),
     )
     dictionary = None
     if saved.failures is not None:

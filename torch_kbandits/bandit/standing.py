@@ -10,7 +10,7 @@ from torch import Tensor
 from torch_kbandits.bandit.advice import Advised
 from torch_kbandits.bandit.failing import Failures
 from torch_kbandits.bandit.pieces import Hypothesis
-from torch_kbandits.bandit.residuals import NONE_YET, Residuals
+from torch_kbandits.bandit.residuals import NONE_YET, Predictions, Residuals
 from torch_kbandits.beliefs import Belief, Lookahead, ToldOtherwise
 from torch_kbandits.beliefs.told_otherwise import Host
 from torch_kbandits.numerics.shallow import changed
@@ -35,7 +35,7 @@ class Standing:
         last_fit: when the prior was fitted last, if it is learned.
         complaints: what is odd about that fit.
         outcomes: what is known of each outcome that is declared, told as if it were the reward.
-        residuals: what one-step predictions were worth since the last restart or fit.
+        predictions: what they were worth one step ahead since the last restart or fit.
         failures: what plays that failed say; None while none that counts did.
     """
 
@@ -49,7 +49,7 @@ class Standing:
     last_fit: LastFit = NEVER
     complaints: tuple[str, ...] = ()
     outcomes: tuple["Standing", ...] = ()
-    residuals: Residuals = NONE_YET
+    predictions: Predictions = NONE_YET
     failures: Failures | None = None
 
     def at(self, clock: Clock) -> Self:
@@ -70,6 +70,11 @@ class Standing:
             return self.at(clock)
         told = self.told.beside(cast(Host, host))
         return self if clock is self.clock and told is self.told else changed(self, clock=clock, told=told)
+
+    @property
+    def residuals(self) -> Residuals:
+        """What one-step predictions were worth since the last restart or fit. Cost: that of judging the last few."""
+        return self.predictions.judged
 
     @property
     def waiting(self) -> list[Tensor]:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from torch_kbandits import checks
-from torch_kbandits.bandit.residuals import Surprise, standardized
+from torch_kbandits.bandit.residuals import Group, Predictions, standardized
 from torch_kbandits.confidence import Evidence, Width
 
 
@@ -21,17 +21,17 @@ class Prediction(NamedTuple):
         variance: posterior variances of the function (q,), in reward units squared.
         evidence: the posterior they are from.
         num_before: how many rewards were told since the last restart.
-        surprise: how surprising the residuals since the last restart were, or since the prior was fitted last; None
-            where the prior is to be fitted and was not yet.
+        known: what those since the last restart were worth, or since the prior was fitted last; None where the prior
+            is to be fitted and was not yet.
         noise: λ, 0-dim, or where rewards came late the noise variance that each counts with now, (q,), in reward units
-            squared, infinite for one that does not count; None where ``surprise`` is.
+            squared, infinite for one that does not count; None where ``known`` is.
     """
 
     mean: Tensor
     variance: Tensor
     evidence: Evidence
     num_before: int
-    surprise: Surprise | None = None
+    known: Predictions | None = None
     noise: Tensor | None = None
 
 
@@ -139,8 +139,8 @@ class CumulatedTrigger(RestartTrigger):
 
     def is_triggered(self, Y: Tensor, before: Prediction) -> bool:
         """Return whether the martingale is at least 1/δ once these rewards (q,) are in it. Cost: O(q)."""
-        if before.surprise is None or before.noise is None:
+        if before.known is None or before.noise is None:
             return False
         residuals = standardized(Y, before.mean, before.variance, before.noise)
-        after = before.surprise.told(residuals, 0, is_learned=True)
+        after, _ = before.known.judged.misfit.after([Group(residuals, 0, True)])
         return after.log_evidence >= -math.log(self.false_alarm_probability)
