@@ -69,13 +69,17 @@ from torch_kbandits.numerics.random import generator_for, seed_for
 from torch_kbandits.numerics.shallow import changed, shallow_copy
 from torch_kbandits.observations.expiry import Expiry, expiry_of
 from torch_kbandits.observations.failed import told_rewards
-from torch_kbandits.observations.ledger import History, Ledger, check_rounds, replayed_rounds, rewards
+from torch_kbandits.observations.ledger import History, Ledger, Pending, check_rounds, replayed_rounds, rewards
 from torch_kbandits.observations.measured import measured
 from torch_kbandits.outcomes import Limit, Outcome, Scalarization
 from torch_kbandits.priors import Family, LearnedPrior, Prior, PriorMean, prior_of
 
 #: Points that ``ask(None)`` returns at most.
 _LARGEST_BATCH = 10_000
+
+
+#: What a round may bring, and what may be said of its play, by name; see ``Bandit.run``.
+_BROUGHT, _TOLD = ("time", "context", "candidates"), ("y", "outcomes", "failed")
 
 
 class Asked(NamedTuple):
@@ -280,25 +284,15 @@ class Bandit(Undisturbed):
         if return_ids and not remember:
             raise InputError("return_ids=True needs remember=True: what is not remembered cannot be told by its id.")
         standing, domain = self._now(time, context, candidates)
-        offer = self._offer(standing, domain, self._rule_in(standing))
-        known, batches = self._ahead_of(standing), self._pieces.filled
-        if standing.failures is not None:
-            batches = batches._replace(waiting=standing.waiting)
-        if q is None:
-            batches.require_open(known, len(standing.ledger.pending.ids))
-        ahead, before = shallow_copy(known), known.num_pending
-        size, choose = before + (_LARGEST_BATCH if q is None else q), self._chooser(standing, ahead, offer)
-        batches.fill(ahead, size, choose, until_complete=q is None)
-        X = (ahead.pending[before:] if before else ahead.pending).clone()
+        X, ahead = self._chosen(standing, domain, q)
         actions = self.candidates.actions(X)
         self._seconds["ask"].append(perf_counter() - start)
         if not remember:
             return actions
-        stages = ahead.stages
-        ledger = standing.ledger.with_asked(X, standing.now, None if stages is None else stages[before:])
-        self._become(changed(standing, ledger=ledger), ahead)
+        standing = self._asked_for(X, standing, ahead)
+        self._become(standing, ahead)
         self._visited_share = ahead.visited_share
-        return Asked(actions, ledger.pending.ids[-len(X) :]) if return_ids else actions
+        return Asked(actions, standing.ledger.pending.ids[-len(X) :]) if return_ids else actions
 
     def mark_pending(self, x: Any, *, context: Any = None, time: Any = None) -> tuple[int, ...]:
         """Make points pending that this bandit did not choose, as those that other workers evaluate; return their ids.
@@ -373,34 +367,49 @@ class Bandit(Undisturbed):
                 raise InputError("Give either x (and its context) or ids, not both: an id stands for its point.")
             rows = asked.rows_at(ledger.pending_ids(ids, self._expires))
             X = asked.points[rows]
-        columns = measured(outcomes, self.outcomes, X) if outcomes is not None or self._pieces.declared else None
-        is_over = y is not None or failed is not False or columns is None or not bool(columns.isfinite().any())
+        told, is_over = self._round(standing, X, rows, y, outcomes, failed, time)
         pending = asked.without_rows(rows) if is_over else asked
-        clock, times = standing.clock.at_rewards(time, standing.round, asked.times_of(rows), X.device)
-        if times is not None and self._pieces.own_columns:
-            X[:, 0] = times
-        is_rewarded = failed is False and y is not None
-        if is_over:
-            Y = rewards(y, X) if is_rewarded else told_rewards(y, failed, X)
-        else:
-            Y = torch.full_like(X[:, 0], torch.nan)
-        lost = None if columns is None else Y.isnan() & is_over
-        told = Round(clock, X, Y, asked.stages_of(rows), columns, times, lost, is_rewarded)
         if is_over and ids is None and not self._warned_of_stale_points:
             self._warned_of_stale_points = asked.warn_if_stale(pending, stacklevel=4)
-        # What learns shares buffers with the lookahead, and writes to them.
-        ahead, self._outlook = self._known_ahead(standing), None
-        after = learned(self._pieces, standing, told, pending, ahead)
-        if ledger.num_told < FIRST_REWARDS <= after.ledger.num_told:
-            self._pieces.warn_of_far_rewards(after.ledger.told_since(0), after.told.kernel_bound(), 4)
-        # A batch of which all is told and nothing learned stays what it was.
-        held = after.ledger.held
-        stays = ahead is not None and held and not pending.ids and ahead.looks_from(held[0].over.X, held[0].over.stages)
-        self._warn_of_fits(after, 5)
-        self._seconds["tell"].append(perf_counter() - start)
-        if self._health_log is not None and self._health_log.is_due(after):
-            self._health_log.write(after, examined(self._pieces, after, self._seconds))
-        self._become(after, ahead if stays and after.told is self._standing.told else None)
+        self._learn(standing, told, pending, start)
+
+    def run(
+        self, pull: Callable[[Any], Any], rounds: int, *, offered: Callable[[int], Mapping[str, Any]] | None = None
+    ) -> None:
+        """Play rounds: ask for a point, get its reward from ``pull``, and tell it.
+
+        What comes of it is what so many calls of ``ask`` and ``tell`` would give. What the bandit itself asked for is
+        not looked for and checked again, which is a part of a round where rounds are short.
+
+        Args:
+            pull: given what ``ask`` would return, returns its reward; or by name the words of ``tell`` but for x,
+                context, time and ids: ``{"y": 1.0, "outcomes": {"cost": 2.0}}``, ``{"failed": True}``. It may look at
+                the bandit, and ask and tell nothing.
+            rounds: how many.
+            offered: given the number of a round, returns by name the words of its ``ask``: context, candidates, time.
+
+        Raises:
+            InputError: if an argument or what is returned does not fit.
+
+        After an error, also one of ``pull``, the rounds before it were played, and the bandit is as it was then.
+        """
+        for _ in range(checks.positive_integer("rounds", rounds)):
+            start = perf_counter()
+            words = {} if offered is None else _named(offered(self._standing.round), _BROUGHT)
+            standing, domain = self._now(*(words.get(name) for name in _BROUGHT))
+            X, ahead = self._chosen(standing, domain, 1)
+            standing, before, asked = self._asked_for(X, standing, ahead), self._standing, perf_counter()
+            told = pull(self.candidates.actions(X.clone()))
+            pulled = perf_counter()
+            if self._standing is not before:
+                raise InputError("pull must not ask, tell or otherwise change the bandit that runs.")
+            self._seconds["ask"].append(asked - start)
+            pending = standing.ledger.pending
+            row = len(pending.ids) - 1
+            words = _named(told, _TOLD) if isinstance(told, Mapping) else {"y": told}
+            known, is_over = self._round(standing, X, [row], **words)
+            self._outlook, self._visited_share = Outlook(standing, ahead), ahead.visited_share
+            self._learn(standing, known, pending.without_rows([row]) if is_over else pending, pulled)
 
     def forget(self, x: Any = None, *, context: Any = None, ids: int | Sequence[int] | None = None) -> None:
         """Drop pending points that will not be told; all of them if none are given.
@@ -923,6 +932,66 @@ class Bandit(Undisturbed):
         self._standing = changed(self._standing, answers=answers)  # what was asked is asked, whatever comes of it
         return changed(standing, answers=answers), domain
 
+    def _chosen(self, standing: Standing, domain: Domain, q: int | None) -> tuple[Tensor, Lookahead]:
+        """Return the next q points (q, d) in a round, and the posterior with them pending; see ``ask``."""
+        offer = self._offer(standing, domain, self._rule_in(standing))
+        known, batches = self._ahead_of(standing), self._pieces.filled
+        if standing.failures is not None:
+            batches = batches._replace(waiting=standing.waiting)
+        if q is None:
+            batches.require_open(known, len(standing.ledger.pending.ids))
+        ahead, before = shallow_copy(known), known.num_pending
+        size, choose = before + (_LARGEST_BATCH if q is None else q), self._chooser(standing, ahead, offer)
+        batches.fill(ahead, size, choose, until_complete=q is None)
+        return (ahead.pending[before:] if before else ahead.pending).clone(), ahead
+
+    def _asked_for(self, X: Tensor, standing: Standing, ahead: Lookahead) -> Standing:
+        """Return what is known once points (q, d) are pending, which were chosen last."""
+        stages = None if ahead.stages is None else ahead.stages[ahead.num_pending - X.shape[0] :]
+        return changed(standing, ledger=standing.ledger.with_asked(X, standing.now, stages))
+
+    def _round(
+        self,
+        standing: Standing,
+        X: Tensor,
+        rows: Sequence[int],
+        y: Any = None,
+        outcomes: Mapping[str, Any] | None = None,
+        failed: Any = False,
+        time: Any = None,
+    ) -> tuple[Round, bool]:
+        """Return what is told of points X (q, d), rows of what is pending or -1, and whether their plays are over."""
+        asked, columns = standing.ledger.pending, None
+        if outcomes is not None or self._pieces.declared:
+            columns = measured(outcomes, self.outcomes, X)
+        is_rewarded = failed is False and y is not None
+        is_over = is_rewarded or failed is not False or columns is None or not bool(columns.isfinite().any())
+        clock, times = standing.clock.at_rewards(time, standing.round, asked.times_of(rows), X.device)
+        if times is not None and self._pieces.own_columns:
+            X[:, 0] = times
+        if is_over:
+            Y = rewards(y, X) if is_rewarded else told_rewards(y, failed, X)
+        else:
+            Y = torch.full_like(X[:, 0], torch.nan)
+        lost = None if columns is None else Y.isnan() & is_over
+        return Round(clock, X, Y, asked.stages_of(rows), columns, times, lost, is_rewarded), is_over
+
+    def _learn(self, standing: Standing, told: Round, pending: Pending, start: float) -> None:
+        """Take over what is known after a round, of which these points stay pending; it began at a time in seconds."""
+        # What learns shares buffers with the lookahead, and writes to them.
+        ahead, self._outlook = self._known_ahead(standing), None
+        after = learned(self._pieces, standing, told, pending, ahead)
+        if standing.ledger.num_told < FIRST_REWARDS <= after.ledger.num_told:
+            self._pieces.warn_of_far_rewards(after.ledger.told_since(0), after.told.kernel_bound(), 5)
+        # A batch of which all is told and nothing learned stays what it was.
+        held = after.ledger.held
+        stays = ahead is not None and held and not pending.ids and ahead.looks_from(held[0].over.X, held[0].over.stages)
+        self._warn_of_fits(after, 6)
+        self._seconds["tell"].append(perf_counter() - start)
+        if self._health_log is not None and self._health_log.is_due(after):
+            self._health_log.write(after, examined(self._pieces, after, self._seconds))
+        self._become(after, ahead if stays and after.told is standing.told else None)
+
     def _become(self, standing: Standing, ahead: Lookahead | None = None) -> None:
         """Take over what is known from now on, and the posterior with its batch pending, if that is known."""
         self._outlook = None if ahead is None else Outlook(standing, ahead)
@@ -1023,3 +1092,11 @@ class Bandit(Undisturbed):
     def _config(self) -> dict[str, Any]:
         """Return all that must agree between a saved state and the bandit that loads it, by name."""
         return {"algorithm": type(self).__name__} | self._pieces.config()
+
+
+def _named(words: Mapping[str, Any], names: Sequence[str]) -> Mapping[str, Any]:
+    """Return words by name, of which there are no others than these."""
+    unknown = [name for name in words if name not in names]
+    if unknown:
+        raise InputError(f"run takes {', '.join(names)} by name, got {', '.join(map(repr, unknown))}.")
+    return words

@@ -86,35 +86,44 @@ def play(
     """
     if isinstance(environment, DynamicEnvironment):
         environment.check_rounds(rounds)
-    clock = time.perf_counter
-    ask, tell, center = bandit.ask, bandit.tell, environment.center
-    contextual = isinstance(environment, ContextualEnvironment)
+    clock, center = time.perf_counter, environment.center
     progress = Progress() if progress is None else progress
     played, trace, t = progress.played, progress.trace, progress.rounds
-    asked_with: dict[str, Any] = {}
-    told_with: dict[str, Any] = {}
-    while t < rounds:
-        if contextual:
-            told_with = {"context": environment.context(t)}
-            offered = environment.candidates(t)
-            asked_with = told_with if offered is None else {**told_with, "candidates": offered}
+    elsewhere = 0.0  # seconds that are the environment's
+
+    def offered(number: int) -> dict[str, Any]:
+        """Return what the present round brings."""
+        nonlocal elsewhere
+        started, words = clock(), dict[str, Any]()
+        if isinstance(environment, ContextualEnvironment):
+            candidates = environment.candidates(t)
+            words = {"context": environment.context(t)} | ({} if candidates is None else {"candidates": candidates})
+        elsewhere += clock() - started
+        return words
+
+    def pull(x: Tensor) -> Tensor:
+        """Return the rewards of points of the present round, after which comes another."""
+        nonlocal elsewhere, t
         started = clock()
-        if batch == 1:
-            x = ask(**asked_with)
-        elif batch == "rule":
-            x = ask(q=None, **asked_with)[: rounds - t]
-        else:
-            x = ask(q=min(int(batch), rounds - t), **asked_with)
-        asked = clock()
-        X = environment.joint_points(x, t) if contextual else x
+        X = environment.joint_points(x, t) if isinstance(environment, ContextualEnvironment) else x
         y = environment.pull(X, t)
-        if center:
-            y = y - center
-        pulled = clock()
-        tell(x, y, **told_with)
-        progress.seconds += asked - started + clock() - pulled
-        before, t = t, t + len(X)
         played.append(X)
+        t += len(X)
+        elsewhere += clock() - started
+        return y - center if center else y
+
+    while t < rounds:
+        started, before, elsewhere = clock(), t, 0.0
+        if batch == 1 and isinstance(bandit, Bandit):
+            kept = rounds if keep_every is None else (t // keep_every + 1) * keep_every
+            until = t + 1 if watch is not None else min(_due(trace, record_every, rounds), kept, rounds)
+            bandit.run(pull, until - t, offered=offered)
+        else:
+            words = offered(t)
+            several: dict[str, Any] = {"q": None if batch == "rule" else min(int(batch), rounds - t)}
+            x = bandit.ask(**words, **({} if batch == 1 else several))[: rounds - t]
+            bandit.tell(x, pull(x), **{name: words[name] for name in words if name == "context"})
+        progress.seconds += clock() - started - elsewhere
         while len(trace.rounds) < -(-rounds // record_every) and (due := _due(trace, record_every, rounds)) <= t:
             trace.rounds.append(due)
             trace.seconds.append(progress.seconds)
