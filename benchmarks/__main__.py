@@ -14,6 +14,7 @@ from benchmarks import (
     discrete_acquisition,
     failures,
     families,
+    first_use,
     health,
     late_rewards,
     learned_memories,
@@ -31,6 +32,7 @@ from benchmarks import (
     sensor_replays,
     serving,
     sharded_arms,
+    small_rounds,
     thompson_draws,
     variance_ratio,
     window_rounds,
@@ -39,6 +41,8 @@ from benchmarks.report import Report, describe_machine, machine, save_summary
 
 BENCHMARKS: dict[str, Callable[[bool], Report]] = {
     "arm_rounds": arm_rounds.run,
+    "small_rounds": small_rounds.run,
+    "first_use": first_use.run,
     "many_arms": many_arms.run,
     "sharded_arms": sharded_arms.run,
     "long_run": long_run.run,

@@ -1,0 +1,92 @@
+"""What a process pays before its first choice: imports, and loops compiled or read from the cache."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import asdict, dataclass
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from tqdm import tqdm
+
+from benchmarks.report import ROOT, Report, Table, spread
+
+#: Plays a few rounds in a process of its own, and says how long each part took.
+_SCRIPT = """
+import json, sys, time
+start = time.perf_counter()
+import torch, gpytorch, botorch
+peers = time.perf_counter()
+import torch_kbandits
+from torch_kbandits.algorithms import BKB, EKUCB, IGPUCB
+imported = time.perf_counter()
+torch.manual_seed(0)
+kernel = gpytorch.kernels.RBFKernel().double()
+kernel.lengthscale = torch.tensor(0.3, dtype=torch.float64)
+words = {"kernel": kernel, "regularization": 0.01, "beta": 2.0, "seed": 0}
+case = sys.argv[1]
+if case == "contexts":
+    bandit = EKUCB(context_dim=2, action_dim=2, **words)
+else:
+    arms = torch.rand(100 if case == "few arms" else 10_000, 3, dtype=torch.float64)
+    bandit = (IGPUCB if case == "few arms" else BKB)(candidates=arms, **words)
+seconds = []
+for t in range(30):
+    began = time.perf_counter()
+    now = {} if case != "contexts" else {"context": torch.rand(2, dtype=torch.float64)}
+    x = bandit.ask(**now, **({"candidates": torch.rand(10, 2, dtype=torch.float64)} if now else {}))
+    bandit.tell(x, torch.sin(4.0 * x).sum(), **now)
+    seconds.append(time.perf_counter() - began)
+print(json.dumps([peers - start, imported - peers, sum(seconds), sum(seconds[-5:]) / 5]))
+"""
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What is run, each in so many processes."""
+
+    cases: tuple[str, ...] = ("few arms", "many arms", "contexts")
+    repeats: int = 5
+
+
+QUICK = Sizes(("few arms",), 1)
+
+
+def run(quick: bool = False) -> Report:
+    """Start processes with an empty cache, with a full one, and with loops switched off."""
+    sizes, measurements = QUICK if quick else Sizes(), list[dict[str, Any]]()
+    for case in tqdm(sizes.cases, desc="first_use", unit="case"):
+        for _ in range(sizes.repeats):
+            with TemporaryDirectory() as folder:
+                for state in ("compiled", "read", "off"):
+                    measurements.append({"case": case, "loops": state, **_seconds(case, folder, state)})
+    columns = [
+        "30 rounds of",
+        "loops",
+        "torch, GPyTorch, BoTorch, s",
+        "torch_kbandits, s",
+        "30 rounds, s",
+        "a round, ms",
+    ]
+    rows = []
+    for case in sizes.cases:
+        for state, words in (("compiled", "compiled now"), ("read", "from the cache"), ("off", "switched off")):
+            runs = [each for each in measurements if (each["case"], each["loops"]) == (case, state)]
+            times = (spread([each[part] for each in runs]) for part in ("peers", "import", "rounds"))
+            rows.append([case, words, *times, spread([1e3 * each["round"] for each in runs])])
+    title = f"Seconds of a new process, median (least–most) of {sizes.repeats}"
+    return Report("first_use", asdict(sizes), [Table(title, columns, rows)], measurements)
+
+
+def _seconds(case: str, folder: str, state: str) -> dict[str, float]:
+    """Return what a new process takes."""
+    environment = {
+        **os.environ,
+        "NUMBA_CACHE_DIR": folder,
+        "TORCH_KBANDITS_COMPILED": "0" if state == "off" else "1",
+        "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
+    }
+    command = [sys.executable, "-W", "ignore", "-c", _SCRIPT, case]
+    said = subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout
+    return dict(zip(("peers", "import", "rounds", "round"), json.loads(said.splitlines()[-1]), strict=True))
