@@ -10,7 +10,7 @@ from interrupts import Interrupt, swaps
 from problems import DOUBLE, as_told, data, difference
 
 from torch_kbandits import KORS, NumericalError
-from torch_kbandits.beliefs import Terms, belief_over, features
+from torch_kbandits.beliefs import Terms, belief_over, embedded
 from torch_kbandits.tables import columns
 
 CASES = {
@@ -160,7 +160,7 @@ def test_a_dictionary_that_fails_to_grow_leaves_no_trace(row_memory, monkeypatch
             belief = belief.learned(as_told(X[row, None], Y[row, None]), KORS(0.5), torch.Generator().manual_seed(row))
         return belief
 
-    original, failed, number = features.gram, True, 0
+    original, failed, number = columns.gram, True, 0
     expected = learned(12)
     known = len(expected.inducing_points)
     for part in (slice(12, 20), slice(20, 28)):
@@ -178,7 +178,8 @@ def test_a_dictionary_that_fails_to_grow_leaves_no_trace(row_memory, monkeypatch
             return original(*words)
 
         with monkeypatch.context() as patch:
-            patch.setattr(features, "gram", failing)
+            patch.setattr(embedded, "known_formula", lambda *_: None)
+            patch.setattr(embedded, "gram", failing)
             patch.setattr(columns, "gram", failing)
             try:
                 belief = belief.learned(as_told(X[12:20], Y[12:20]), KORS(0.5), torch.Generator())

@@ -17,6 +17,7 @@ from torch import Tensor
 from typing_extensions import override
 
 from torch_kbandits import checks
+from torch_kbandits.acquisition import rule_loops
 from torch_kbandits.acquisition.outcome_constraints import OutcomeConstraints, Scales, scored_part
 from torch_kbandits.acquisition.pending import hallucinate, has_changed, kept_posteriors
 from torch_kbandits.acquisition.rules import MIN_VARIANCE, ArmPosterior, Domain, OptimisticRule
@@ -24,6 +25,10 @@ from torch_kbandits.confidence import Width
 from torch_kbandits.confidence.base import multiplier
 from torch_kbandits.confidence.modes import DEFAULT_BETA, Mode
 from torch_kbandits.errors import InputError
+from torch_kbandits.numerics.compiled import runs_compiled
+
+#: Of more candidates than this the scores are computed by PyTorch, which has threads.
+_FEW = 4096
 
 
 class KernelUCB(AcquisitionFunction):
@@ -193,7 +198,11 @@ class UpperConfidenceRule(OptimisticRule):
 
     def on_arms(self, posterior: ArmPosterior, beta: Tensor, seed: int) -> Tensor:
         """Return μ + β σ, (A,)."""
-        return KernelUCB.score(posterior.mean, posterior.variance, beta)
+        mean, variance = posterior.mean, posterior.variance
+        if mean.dtype == torch.float64 and mean.shape[0] <= _FEW and runs_compiled(mean, variance, beta):
+            scores = rule_loops.upper_confidence(mean.numpy(), variance.numpy(), beta.item(), MIN_VARIANCE)
+            return torch.from_numpy(scores)
+        return KernelUCB.score(mean, variance, beta)
 
     def signed(
         self, model: Model, beta: Tensor, X_pending: Tensor | None, domain: Domain, seed: int, *, maximize: bool

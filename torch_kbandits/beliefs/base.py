@@ -17,6 +17,7 @@ from torch_kbandits.acquisition import AcquisitionRule, Domain, UpperConfidenceR
 from torch_kbandits.dictionaries import DictionaryRule, Selection
 from torch_kbandits.errors import EmptyHistoryError, NumericalError
 from torch_kbandits.models import NystromGP, OnlineGP
+from torch_kbandits.numerics.formulas import frozen
 from torch_kbandits.numerics.rows import distinct
 from torch_kbandits.observations.ledger import History
 from torch_kbandits.posteriors.dtc import DTCFactors
@@ -139,8 +140,14 @@ class Belief(ABC):
         self, example: Tensor, kernel: Kernel, regularization: float, *, exact: bool, mean: Mean | None = None
     ) -> None:
         self.exact, self.prior_mean = exact, mean
-        self.kernel = deepcopy(kernel).to(example).requires_grad_(False).eval()
+        self.kernel = frozen(deepcopy(kernel).to(example).requires_grad_(False).eval())
         self.regularization = example.new_tensor(regularization)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Become a copy of a belief, from all that it has."""
+        for name, value in state.items():
+            setattr(self, name, value)
+        frozen(self.kernel)  # a copy, of which it is not known yet
 
     def model(
         self,

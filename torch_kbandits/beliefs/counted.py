@@ -208,9 +208,10 @@ class CountedBelief(BeliefOf):
         """Condition on rewards Y (q,) at X (q, d), and say since when and how much they count; None: always in full."""
         table, selection = self._table.with_points(X), None
         if rule is not None and self._online:
-            self._sample = self._offered(table, X, cast(OnlineRule, rule), generator)
-            points = self._sample.points
-            selection = Selection(points, points.new_ones(len(points)), None, self._sample.weights)
+            before, self._sample = self._sample, self._offered(table, X, cast(OnlineRule, rule), generator)
+            points, selection = self._sample.points, self._dictionary
+            if self._sample is not before:
+                selection = Selection(points, points.new_ones(len(points)), None, self._sample.weights)
         elif rule is not None:
             selection = rule.select(self._preview(table, X, counting), generator)
         self._condition(table, X, Y, counting, selection)

@@ -15,7 +15,6 @@ from torch_kbandits.beliefs.table import TableBelief
 from torch_kbandits.candidates.sources import ArmSource
 from torch_kbandits.dictionaries import PlayedPoints, Selection
 from torch_kbandits.dictionaries.greedy import greedy_pivots
-from torch_kbandits.numerics.gram import gram, prior_variance
 from torch_kbandits.numerics.linalg import Squares, jittered_cholesky, spanning_pivots
 from torch_kbandits.numerics.shallow import shallow_copy
 from torch_kbandits.observations.ledger import History
@@ -252,19 +251,21 @@ class FeatureTable(TableBelief):
     def spanning_points(self) -> Tensor:
         """The points whose features there are, (m, d); some may have left the dictionary."""
         if self._known_spanning[0] is not self._feature_rows:
-            self._known_spanning = self._feature_rows, self.points_of(self._feature_rows)
+            rows = self._feature_rows
+            self._known_spanning = rows, self.points_of(rows) if self._num_arms else self._points.rows(rows)
         return self._known_spanning[1]
 
     def embedded(self, X: Tensor) -> Embedded:
         """Return points (k, d), in the table or not, as the posterior sees them; the last ones are remembered."""
         known = self._embedded_last
-        if known is not None and known[0] is self._dtc and torch.equal(known[1].points, X):
-            return known[1]
-        with torch.no_grad():
-            prior, values = prior_variance(self.kernel, X).double(), self._weights.new_empty(self._dtc.size, X.shape[0])
-            if values.shape[0]:
-                values = gram(self.kernel, self.spanning_points, X).double()
-        at = Embedded(X, embed(self._dtc.factor, values), prior, values)
+        if known is not None and known[0] is self._dtc:
+            if known[1].points is X:
+                return known[1]
+            if torch.equal(known[1].points, X):
+                # Who asks again asks about the same object.
+                self._embedded_last = self._dtc, known[1]._replace(points=X)
+                return self._embedded_last[1]
+        at = Embedded.of(X, self.spanning_points, self.kernel, self._dtc)
         self.remember(at)
         return at
 
@@ -287,8 +288,12 @@ class FeatureTable(TableBelief):
 
     def known_values(self, points: Tensor, X: Tensor) -> tuple[Tensor | None, Tensor | None]:
         """Return the kernel values (m, k) of points (m, d) against X (k, d), and k(x, x), if telling X needs them."""
-        if self._num_arms or not torch.equal(points, self.spanning_points):
+        if self._num_arms:
             return None, None
+        if points is not self.spanning_points:
+            if not torch.equal(points, self.spanning_points):
+                return None, None
+            self._known_spanning = self._feature_rows, points
         at = self.embedded(X)
         return at.values, at.prior_variance
 
@@ -367,7 +372,7 @@ class FeatureTable(TableBelief):
     def _listing(self, points: Tensor) -> Self:
         """Return the table that knows the rows of a dictionary (m, d), which are not looked up again while it stays."""
         known, rows = self._listed_dictionary
-        if torch.equal(points, known):
+        if points is known or torch.equal(points, known):
             return self
         if not torch.equal(points[: len(known)], known):
             known, rows = known[:0], rows[:0]

@@ -55,7 +55,9 @@ class JointPosterior:
 
     def mean_at(self, at: Embedded) -> Tensor:
         """Return posterior means, (k,)."""
-        learned, mean = self.table.posterior.weights @ at.coordinates, self.table.prior_mean
+        learned, mean = at.learned, self.table.prior_mean
+        if learned is None:
+            learned = self.table.posterior.weights @ at.coordinates
         return learned if mean is None else learned + prior_mean(mean, at.points).double()
 
     def variance_at(self, at: Embedded) -> Tensor:
@@ -67,7 +69,9 @@ class JointPosterior:
 
     def dtc_variance_at(self, at: Embedded) -> Tensor:
         """Return posterior variances in which all stays that the dictionary does not span, (k,)."""
-        variance = self.table.posterior.quick_variance(at.prior_variance, at.coordinates)
+        variance = at.variance
+        if variance is None:
+            variance = self.table.posterior.quick_variance(at.prior_variance, at.coordinates)
         return non_negative_variance(variance.to(at.points), at.prior_variance.to(at.points)).double()
 
     def covariance_at(self, left: Embedded, right: Embedded) -> Tensor:

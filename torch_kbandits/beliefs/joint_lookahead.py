@@ -1,7 +1,7 @@
 """What is chosen next among the actions of a round, with points pending."""
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any, cast
@@ -11,7 +11,15 @@ from botorch.acquisition import AcquisitionFunction
 from botorch.exceptions import BadInitialCandidatesWarning
 from torch import Tensor
 
-from torch_kbandits.acquisition import AcquisitionRule, BlindRule, Cube, DiscretizedThompsonSampling, Domain, SomeOf
+from torch_kbandits.acquisition import (
+    AcquisitionRule,
+    BlindRule,
+    Cube,
+    DiscretizedThompsonSampling,
+    Domain,
+    SomeOf,
+    rule_loops,
+)
 from torch_kbandits.beliefs.base import Lookahead
 from torch_kbandits.beliefs.box_search import BoxSearch
 from torch_kbandits.beliefs.cube_search import CubeSearch, found
@@ -20,9 +28,10 @@ from torch_kbandits.beliefs.joint import JointPosterior
 from torch_kbandits.beliefs.sieve import WORTHWHILE, score_bounds
 from torch_kbandits.errors import InputError
 from torch_kbandits.models import NystromGP, OnlineGP
+from torch_kbandits.numerics.compiled import runs_compiled
 from torch_kbandits.numerics.linalg import covariance_root
 from torch_kbandits.numerics.prior_draws import JOINT_LIMIT
-from torch_kbandits.numerics.random import highest, tie_width
+from torch_kbandits.numerics.random import ROUNDING_SHARE, highest, tie_width
 from torch_kbandits.numerics.rows import distinct
 from torch_kbandits.numerics.waves import has_waves
 from torch_kbandits.tables.lazy import SomeArms
@@ -88,15 +97,16 @@ class JointLookahead(Lookahead):
                 domain = _among(domain, rows)
             offer, rows = self.offered(domain), domain.allowed
             scores = rule.on_arms(offer if rows is None else SomeOf(offer, rows), beta, seed)
-            self.best_score = scores.max().item
-            row = best_of(scores, beta, posterior.belief.kernel_bound(), seed, ranks if rows is None else None)
+            ranks = ranks if rows is None else None
+            row, self.best_score = best_of(scores, beta, posterior.belief.kernel_bound(), seed, ranks)
             return offer.chosen(row if rows is None else int(rows[row]))
 
     def _contenders(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain) -> Tensor | None:
         """Return rows among which are all arms of the highest score, ascending; None where they may be any."""
         arms, self.visited_share = domain.arms, 1.0
-        grows = rule.grows_with_mean_and_variance and not rule.needs_incumbent
-        if not grows or arms is None or arms.is_cuda or len(arms) < WORTHWHILE:
+        if arms is None or arms.shape[0] < WORTHWHILE or arms.is_cuda:
+            return None
+        if not rule.grows_with_mean_and_variance or rule.needs_incumbent:
             return None
 
         def score(mean: Tensor, variance: Tensor) -> Tensor:
@@ -155,8 +165,8 @@ class JointLookahead(Lookahead):
         with torch.no_grad():
             last = offer(points)
             scores = rule.on_arms(last, beta, seed)
-            self.best_score = scores.max().item
-            return last.chosen(best_of(scores, beta, posterior.belief.kernel_bound(), seed))
+            row, self.best_score = best_of(scores, beta, posterior.belief.kernel_bound(), seed)
+            return last.chosen(row)
 
     def offered(self, domain: Domain | None) -> "_Offer | _StoredOffer":
         """Return the posterior at the actions of a round."""
@@ -233,7 +243,7 @@ class _Offer:
         """Return the action of a row, (1, d), which the belief may keep if the rule looked at the posterior at all."""
         if self._embedded is not None:
             self._posterior.table.remember(self._embedded.column(row))
-        return self._arms[row, None].clone()
+        return self._arms[row : row + 1].clone()
 
     @property
     def at(self) -> Embedded:
@@ -345,13 +355,22 @@ def required(domain: Domain | None) -> Domain:
     return domain
 
 
-def best_of(scores: Tensor, beta: Tensor, kernel_bound: Tensor, seed: int, tie_rank: Tensor | None = None) -> int:
-    """Return the position of the highest score (A,); scores that differ by rounding only are broken by lot.
+def best_of(
+    scores: Tensor, beta: Tensor, kernel_bound: Tensor, seed: int, tie_rank: Tensor | None = None
+) -> tuple[int, Callable[[], float]]:
+    """Return the position of the highest score (A,), and what returns the score.
 
-    Without ``tie_rank`` the lot is the round's: actions differ from round to round, so there is no order of all.
+    Scores that differ by rounding only are broken by lot. Without ``tie_rank`` the lot is the round's: actions differ
+    from round to round, so there is no order of all.
     """
+    if runs_compiled(scores, beta, kernel_bound):
+        share = ROUNDING_SHARE[kernel_bound.dtype]
+        row, best, is_alone = rule_loops.highest(scores.numpy(), beta.item(), kernel_bound.item(), share)
+        if is_alone:
+            return row, lambda: best
     ranks = _lots(len(scores), seed).to(scores.device) if tie_rank is None else tie_rank
-    return highest(scores, ranks, tie_width(scores.max(), beta, kernel_bound))
+    best = scores.max()
+    return highest(scores, ranks, tie_width(best, beta, kernel_bound)), best.item
 
 
 def _lots(number: int, seed: int) -> Tensor:

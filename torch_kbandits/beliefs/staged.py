@@ -185,7 +185,7 @@ class StagedLookahead(Lookahead):
                 rows, stage = rows[verdict.kept], stage + 1
                 offer = self._ahead(stage).offered(domain)
                 verdict = rule.verdict(stage, *_bounds(offer, beta, rows))
-            best = best_of(verdict.scores, beta, self._parts[0].kernel_bound(), seed)
+            best, _ = best_of(verdict.scores, beta, self._parts[0].kernel_bound(), seed)
             self._chosen_in = verdict.stage
             return offer.chosen(int(rows[best]))
 

@@ -136,7 +136,7 @@ class Weighed:
     def _best(self, scores: Tensor, seed: int, lots: Tensor | None = None) -> int:
         """Return the position of the highest score (A,); equals are broken by lot."""
         widest = torch.stack([aim.beta for aim in self.goals.aims]).max()
-        return best_of(scores, widest, torch.ones_like(widest), seed, lots)  # weights sum to 1, of prior deviations
+        return best_of(scores, widest, torch.ones_like(widest), seed, lots)[0]  # weights sum to 1, of prior deviations
 
     def _models(self) -> list[Model]:
         return [cast(JointLookahead, ahead).model for ahead in self.aheads]

@@ -1,6 +1,6 @@
 """A weighted sample of points that were offered one after another: the dictionary of KORS."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple, Self, cast
 
 import torch
@@ -8,10 +8,13 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits import checks
+from torch_kbandits.dictionaries import sample_loops
 from torch_kbandits.errors import InputError, NotPositiveDefiniteError
+from torch_kbandits.numerics.compiled import runs_compiled
 from torch_kbandits.numerics.gram import gram, prior_variance
 from torch_kbandits.numerics.linalg import cholesky_rank_one, jittered_cholesky, non_negative_variance
 from torch_kbandits.numerics.rows import row_keys
+from torch_kbandits.numerics.shallow import changed
 
 #: So many points are offered with one evaluation of the kernel against the sample.
 _BLOCK = 1024
@@ -71,12 +74,12 @@ class OnlineSample:
     oversampling: float
     points: Tensor
     weights: Tensor
-    _gram: Tensor
     _factor: Tensor
     _positions: dict[bytes, int]
     tolerance: float | None = None
-    _merged: int = 0  # how many weights changed since the factor was computed from the Gram matrix
-    _inverse: Tensor | None = None  # of the Gram matrix, where it was asked for
+    _known: Tensor | None = None  # the Gram matrix of the first points, once it was asked for
+    _merged: int = 0  # how many weights changed since the factor was computed from it
+    _inverse: Tensor | None = None  # of the Gram matrix, where it was asked for; gone when a point joins
 
     @classmethod
     def empty(
@@ -116,14 +119,11 @@ class OnlineSample:
             )
         with torch.no_grad():
             weights = weights.to(points.device, torch.float64)
-            if len(weights):
-                values = gram(kernel, points).double()
-                values.diagonal(dim1=-2, dim2=-1).copy_(prior_variance(kernel, points))
-            else:
-                values = weights.new_zeros(0, 0)
+            values = _gram_of(kernel, points, None)
             factor = _factor(values, projection / weights, points.dtype)
         positions = {key: position for position, key in enumerate(_keys(points))}
-        return cls(kernel, projection, accuracy, oversampling, points, weights, values, factor, positions, tolerance)
+        settings = kernel, projection, accuracy, oversampling
+        return cls(*settings, points, weights, factor, positions, tolerance, values)
 
     @property
     def size(self) -> int:
@@ -232,13 +232,13 @@ class OnlineSample:
     def keeping(self, kept: Tensor) -> Self:
         """Return the sample of some of its points, given their positions (k,), in that order. Cost: O(k³)."""
         points, weights = self.points[..., kept, :], self.weights[kept]
-        values = self._gram[..., kept, :][..., kept]
-        return replace(
+        values = self._gram()[..., kept, :][..., kept]
+        return changed(
             self,
             points=points,
             weights=weights,
-            _gram=values,
             _factor=_factor(values, self.projection / weights, points.dtype),
+            _known=values,
             _positions={key: position for position, key in enumerate(_keys(points))},
             _merged=0,
             _inverse=None,
@@ -248,11 +248,21 @@ class OnlineSample:
 
     def _offered_one(self, point: Tensor, uniform: Tensor, cross: Tensor, prior: Tensor) -> Offer:
         """Return what becomes of one point (..., 1, d): the case of a bandit's round, without the walk's overhead."""
-        chance = self._chances(cross, prior)
+        whitened: tuple[Tensor, Tensor] | None = None
+        if self.size and cross.dim() == 2 and runs_compiled(cross, prior, self._factor):
+            tolerance = -1.0 if self.tolerance is None else self.tolerance
+            settings = self.projection, self.accuracy, self.oversampling, tolerance
+            row, left, share = sample_loops.scored(cross.mT.numpy(), prior.numpy(), self._factor.numpy(), *settings)
+            residual = prior.new_tensor([left])
+            if left < 0.0:
+                residual = self._without_rounding(residual, prior)
+            whitened, chance = (torch.from_numpy(row).unsqueeze(-1), residual), prior.new_tensor([share])
+        else:
+            chance = self._chances(cross, prior)
         chosen = uniform < chance
         if not bool(chosen):
             return Offer(self, chosen, chosen, chance)
-        sample = self._taken(point, cross, prior, chance[0])
+        sample = self._taken(point, cross, prior, chance[0], whitened)
         return Offer(sample, chosen, chosen if sample.size > self.size else torch.zeros_like(chosen), chance)
 
     def _walked(self, points: Tensor, uniforms: Tensor, cross: Tensor, prior: Tensor, most: int | None) -> Offer:
@@ -303,9 +313,13 @@ class OnlineSample:
         whitened = torch.linalg.solve_triangular(self._factor, cross, upper=False)
         residual = prior - whitened.square().sum(-2)
         if bool((residual < 0.0).any()):
-            non_negative_variance(residual.to(self.points.dtype), prior.to(self.points.dtype))
-            residual = residual.clamp_min(0.0)
+            residual = self._without_rounding(residual, prior)
         return whitened, residual
+
+    def _without_rounding(self, residual: Tensor, prior: Tensor) -> Tensor:
+        """Return r (..., k), of which some are negative, at least 0."""
+        non_negative_variance(residual.to(self.points.dtype), prior.to(self.points.dtype))
+        return residual.clamp_min(0.0)
 
     def _scores(self, cross: Tensor, prior: Tensor) -> Tensor:
         """Return τ̃ (k,)."""
@@ -322,25 +336,31 @@ class OnlineSample:
             return outside.reshape(-1, outside.shape[-1]).any(0).double()
         return (self.oversampling * self._scores(cross, prior)).clamp_max(1.0)
 
-    def _taken(self, point: Tensor, cross: Tensor, prior: Tensor, probability: Tensor) -> Self:
-        """Return the sample with a point (..., 1, d) taken with a probability, 0-dim."""
+    def _taken(
+        self,
+        point: Tensor,
+        cross: Tensor,
+        prior: Tensor,
+        probability: Tensor,
+        whitened: tuple[Tensor, Tensor] | None = None,
+    ) -> Self:
+        """Return the sample with a point (..., 1, d) taken with a probability, 0-dim; ``whitened`` if that is known."""
         (key,) = _keys(point)
         position = self._positions.get(key)
         if position is not None:
             return self._reweighted(position, 1.0 / probability)
-        below, residual = self._whitened(cross, prior)
-        m = self.size
-        shape = residual.shape[:-1]
-        values, factor = (residual.new_zeros(*shape, m + 1, m + 1) for _ in range(2))
-        values[..., :m, :m], values[..., m, :m], values[..., :m, m] = self._gram, cross[..., 0], cross[..., 0]
-        values[..., m, m] = prior[..., 0]
-        factor[..., :m, :m], factor[..., m, :m] = self._factor, below[..., 0]
-        factor[..., m, m] = (residual[..., 0] + self.projection * probability).sqrt()
-        return replace(
+        below, residual = self._whitened(cross, prior) if whitened is None else whitened
+        m, corner = self.size, (residual + self.projection * probability).sqrt()
+        if below.dim() == 2 and runs_compiled(below, self._factor):
+            row = below.squeeze(-1).numpy()
+            factor = torch.from_numpy(sample_loops.bordered(self._factor.numpy(), row, corner.item()))
+        else:
+            factor = residual.new_zeros(*residual.shape[:-1], m + 1, m + 1)
+            factor[..., :m, :m], factor[..., m, :m], factor[..., m, m] = self._factor, below[..., 0], corner[..., 0]
+        return changed(
             self,
             points=torch.cat([self.points, point], -2),
             weights=torch.cat([self.weights, 1.0 / probability.reshape(1)]),
-            _gram=values,
             _factor=factor,
             _positions=self._positions | {key: m},
             _inverse=None,
@@ -353,7 +373,7 @@ class OnlineSample:
         if position is not None:
             return self._reweighted(position, 1.0 / chance)
         if self._inverse is None:  # remembered, for a dataclass that does not change
-            object.__setattr__(self, "_inverse", torch.cholesky_inverse(jittered_cholesky(self._gram)))
+            object.__setattr__(self, "_inverse", torch.cholesky_inverse(jittered_cholesky(self._gram())))
         inverse = cast(Tensor, self._inverse)
         solved = inverse @ cross
         residual = (prior - (cross * solved).sum(0)).clamp_min(0.0)
@@ -363,6 +383,15 @@ class OnlineSample:
             return self
         others = torch.tensor([i for i in range(self.size) if i != leaving], device=cross.device)
         return self.keeping(others)._taken(point, cross[others], prior, chance)
+
+    def _gram(self) -> Tensor:
+        """Return the Gram matrix (..., m, m), in double precision; what is known of it is not evaluated again."""
+        known = self._known
+        if known is None or known.shape[-1] < self.size:
+            with torch.no_grad():
+                known = _gram_of(self.kernel, self.points, known)
+            object.__setattr__(self, "_known", known)  # remembered, for a dataclass that does not change
+        return known
 
     def _reweighted(self, position: int, more: Tensor) -> Self:
         """Return the sample with more weight, 0-dim, on a point. Cost: O(m²) on average, for rounding is cleared."""
@@ -374,9 +403,23 @@ class OnlineSample:
             unit[..., position] = 1.0
             factor = cholesky_rank_one(self._factor, unit, change.expand(unit.shape[:-1]), position)
             if not bool(factor[..., -1, -1].isnan().any()):
-                return replace(self, weights=weights, _factor=factor, _merged=self._merged + 1)
-        factor = _factor(self._gram, self.projection / weights, self.points.dtype)
-        return replace(self, weights=weights, _factor=factor, _merged=0)
+                return changed(self, weights=weights, _factor=factor, _merged=self._merged + 1)
+        factor = _factor(self._gram(), self.projection / weights, self.points.dtype)
+        return changed(self, weights=weights, _factor=factor, _merged=0)
+
+
+def _gram_of(kernel: Kernel, points: Tensor, known: Tensor | None) -> Tensor:
+    """Return the Gram matrix (..., m, m) of points, in double precision, given that of the first ones if known."""
+    first = 0 if known is None else known.shape[-1]
+    new = points[..., first:, :]
+    values = points.new_zeros(*points.shape[:-2], points.shape[-2], points.shape[-2], dtype=torch.float64)
+    if known is not None:
+        values[..., :first, :first] = known
+    if new.shape[-2]:
+        across = gram(kernel, new, points).double()
+        across[..., first:].diagonal(dim1=-2, dim2=-1).copy_(prior_variance(kernel, new))
+        values[..., first:, :], values[..., :first, first:] = across, across[..., :first].mT
+    return values
 
 
 def _factor(values: Tensor, noise: Tensor, dtype: torch.dtype) -> Tensor:

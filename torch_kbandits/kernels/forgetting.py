@@ -1,7 +1,9 @@
 """The kernel on time of TV-GP-UCB."""
 
+import math
 from typing import Any, cast
 
+import numpy as np
 import torch
 from botorch.exceptions.errors import UnsupportedError
 from gpytorch.constraints import Interval
@@ -12,6 +14,8 @@ from torch.nn import Parameter
 from torch_kbandits.errors import InputError
 from torch_kbandits.kernels.hyperparameters import bounded, exact_value
 from torch_kbandits.kernels.times import check_times
+from torch_kbandits.numerics.formula_loops import EXPONENTIAL
+from torch_kbandits.numerics.formulas import Terms, formula_of, of_distance
 from torch_kbandits.numerics.waves import wave_frequencies
 
 #: Largest ε that a fit tries by default: at 1 the kernel has no gradient. A number of every dtype.
@@ -92,6 +96,15 @@ def _frequencies(kernel: ForgettingKernel, dimension: int, number: int, generato
         torch.pi * turns
     ) * (-0.5 * torch.log1p(-kernel.forgetting.squeeze()))
     return frequencies
+
+
+@formula_of.register
+def _formula(kernel: ForgettingKernel, columns: np.ndarray, dimension: int) -> Terms:
+    """Return it as an exponential of distances in time."""
+    forgetting = float(kernel.forgetting)
+    if type(kernel) is not ForgettingKernel or len(columns) != 1 or not 0.0 <= forgetting < 1.0:
+        return None
+    return of_distance(EXPONENTIAL, -0.5 * math.log1p(-forgetting), columns, dimension)
 
 
 def _check(forgetting: Tensor) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from typing import Any, cast
 
+import numpy as np
 import torch
 from botorch.exceptions.errors import UnsupportedError
 from gpytorch.constraints import Interval, Positive
@@ -15,6 +16,7 @@ from torch.nn import Parameter
 
 from torch_kbandits import checks
 from torch_kbandits.errors import InputError
+from torch_kbandits.numerics.formulas import Terms, called, formula_of, scattered, stretched
 from torch_kbandits.numerics.waves import wave_frequencies
 
 
@@ -101,3 +103,12 @@ def _frequencies(kernel: GroupedKernel, dimension: int, number: int, generator: 
         )
     drawn = wave_frequencies(kernel.base_kernel, dimension, number, generator)
     return drawn / kernel.lengthscale.gather(-1, kernel.columns).detach().reshape(-1, 1)
+
+
+@formula_of.register
+def _formula(kernel: GroupedKernel, columns: np.ndarray, dimension: int) -> Terms:
+    """Return that of the base kernel, whose columns are divided by the length scales."""
+    if type(kernel) is not GroupedKernel or kernel.columns.shape[-1] != len(columns):
+        return None
+    scale = scattered(1.0 / kernel.lengthscale.gather(-1, kernel.columns), columns, dimension)
+    return None if scale is None else stretched(called(kernel.base_kernel, columns, dimension), scale)

@@ -2,10 +2,13 @@
 
 from typing import Any
 
+import numpy as np
 from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.kernels.numberless import NumberlessKernel
+from torch_kbandits.numerics.formula_loops import EQUAL, LINEAR
+from torch_kbandits.numerics.formulas import Factor, Product, Terms, formula_of, scattered
 
 
 class PerActionLinearKernel(NumberlessKernel):
@@ -37,3 +40,13 @@ class PerActionLinearKernel(NumberlessKernel):
             return self.in_batch((1.0 + (x1[..., :c] * x2[..., :c]).sum(-1)) * same, diag)
         same = (x1[..., c:].unsqueeze(-2) == x2[..., c:].unsqueeze(-3)).all(-1)
         return self.in_batch((1.0 + x1[..., :c] @ x2[..., :c].mT) * same, diag)
+
+
+@formula_of.register
+def _formula(kernel: PerActionLinearKernel, columns: np.ndarray, dimension: int) -> Terms:
+    """Return 1[a = a'] + ⟨x, x'⟩ · 1[a = a']."""
+    context, action = (scattered(1.0, part, dimension) for part in np.split(columns, [kernel.context_dim]))
+    if type(kernel) is not PerActionLinearKernel or context is None or action is None:
+        return None
+    same = Factor(EQUAL, action)
+    return [Product(1.0, (same,)), Product(1.0, (Factor(LINEAR, context), same))]

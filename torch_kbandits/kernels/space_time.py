@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from copy import deepcopy
 from typing import Any
 
+import numpy as np
 import torch
 from botorch.exceptions.errors import UnsupportedError
 from gpytorch.kernels import Kernel
@@ -15,6 +16,7 @@ from torch_kbandits.errors import InputError
 from torch_kbandits.kernels.forgetting import ForgettingKernel
 from torch_kbandits.kernels.numberless import NumberlessKernel
 from torch_kbandits.kernels.wiener import WienerKernel
+from torch_kbandits.numerics.formulas import Terms, called, formula_of, product_of
 from torch_kbandits.numerics.waves import wave_frequencies
 
 
@@ -77,3 +79,15 @@ def _frequencies(kernel: SpaceTimeKernel, dimension: int, number: int, generator
         )
     time = wave_frequencies(kernel.time_kernel, 1, number, generator)
     return torch.cat([time, wave_frequencies(kernel.space_kernel, dimension - 1, number, generator)])
+
+
+@formula_of.register
+def _formula(kernel: SpaceTimeKernel, columns: np.ndarray, dimension: int) -> Terms:
+    """Return the product."""
+    if type(kernel) is not SpaceTimeKernel:
+        return None
+    time, space = (
+        called(kernel.time_kernel, columns[:1], dimension),
+        called(kernel.space_kernel, columns[1:], dimension),
+    )
+    return product_of([time, space])

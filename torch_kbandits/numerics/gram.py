@@ -3,6 +3,7 @@
 from copy import deepcopy
 from typing import cast
 
+import numpy as np
 import torch
 from gpytorch.kernels import Kernel
 from gpytorch.means import Mean
@@ -10,6 +11,12 @@ from linear_operator.operators import to_dense
 from torch import Tensor
 
 from torch_kbandits.errors import InputError, NumericalError
+from torch_kbandits.numerics import formula_loops
+from torch_kbandits.numerics.compiled import runs_compiled
+from torch_kbandits.numerics.formulas import known_formula
+
+#: So many kernel values are computed by a loop at most: for more, PyTorch's threads pay.
+_MOST_VALUES = 2**18
 
 
 def gram(kernel: Kernel, X: Tensor, other: Tensor | None = None) -> Tensor:
@@ -18,7 +25,13 @@ def gram(kernel: Kernel, X: Tensor, other: Tensor | None = None) -> Tensor:
     Without ``other`` the rows of X stand against themselves. Cost: O(n m d) for most kernels.
     """
     others = X if other is None else other
-    if X.dim() != 2 or others.dim() != 2 or not _is_plain(kernel):
+    if X.dim() != 2 or others.dim() != 2:
+        return to_dense(cast(Tensor, kernel(X, other)))
+    known = known_formula(kernel, X.shape[1])
+    if known is not None and X.shape[0] * others.shape[0] <= _MOST_VALUES and runs_compiled(X, others):
+        values = formula_loops.values(known, as_array(X), as_array(others))
+        return torch.from_numpy(values).to(X.dtype)
+    if not _is_plain(kernel):
         return to_dense(cast(Tensor, kernel(X, other)))
     # What the call ends up with, without the lazy tensor on the way, which takes longer than few points do.
     columns = cast(Tensor | None, kernel.active_dims)
@@ -46,12 +59,22 @@ def border(kernel: Kernel, X: Tensor, k: int) -> tuple[Tensor, Tensor]:
 
 def prior_variance(kernel: Kernel, X: Tensor) -> Tensor:
     """Return k(x, x) for the rows of X (..., n, d), (..., n)."""
-    if X.dim() != 2 or not _is_plain(kernel):
+    if X.dim() != 2:
+        return to_dense(cast(Tensor, kernel(X, diag=True)))
+    known = known_formula(kernel, X.shape[1])
+    if known is not None and runs_compiled(X):
+        return torch.from_numpy(formula_loops.variances(known, as_array(X))).to(X.dtype)
+    if not _is_plain(kernel):
         return to_dense(cast(Tensor, kernel(X, diag=True)))
     columns = cast(Tensor | None, kernel.active_dims)
     X = X if columns is None else X[:, columns]
     values = to_dense(cast(Tensor, kernel.forward(X, X, diag=True)))
     return values if values.dim() == 1 else values.diagonal()  # some kernels know no diagonal
+
+
+def as_array(X: Tensor) -> np.ndarray:
+    """Return points (n, d) as loops take them: in double precision, one after another."""
+    return X.double().contiguous().numpy()
 
 
 def _is_plain(kernel: Kernel) -> bool:

@@ -10,6 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+#: By which share of their scale scores may differ and be equal but for rounding.
+ROUNDING_SHARE = {dtype: torch.finfo(dtype).eps ** (2 / 3) for dtype in (torch.float64, torch.float32)}
+
 
 def seed_for(seed: int, round: int, purpose: str) -> int:
     """Return the 63-bit seed of the draw made by ``seed`` in ``round`` for ``purpose``."""
@@ -34,7 +37,7 @@ def tie_width(best: Tensor, beta: Tensor, kernel_bound: Tensor) -> Tensor:
         beta: the multiplier of σ, which sets the scale of rounding, 0-dim.
         kernel_bound: the largest prior variance, 0-dim.
     """
-    return torch.finfo(kernel_bound.dtype).eps ** (2 / 3) * torch.maximum(best.abs(), beta * kernel_bound.sqrt())
+    return ROUNDING_SHARE[kernel_bound.dtype] * torch.maximum(best.abs(), beta * kernel_bound.sqrt())
 
 
 def highest(scores: Tensor, ranks: Tensor, width: Tensor) -> int:

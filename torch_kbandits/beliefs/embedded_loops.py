@@ -1,0 +1,66 @@
+"""Points in the coordinates of a posterior, with what it says of them, as a loop."""
+
+import numpy as np
+
+from torch_kbandits.numerics import formula_loops, solve_loops
+from torch_kbandits.numerics.compiled import compiled
+
+Array = np.ndarray
+
+
+@compiled
+def embedded(
+    formula: Array,
+    X: Array,
+    Z: Array,
+    is_single: bool,
+    known: Array,
+    known_prior: Array,
+    factor: Array,
+    inverse: Array,
+    fallen: Array,
+    risen: Array,
+    weights: Array,
+) -> tuple[Array, Array, Array, Array, Array]:
+    """Return kernel values (k, m), prior variances (k,), coordinates z (k, m), means wᵀz and variances (k,) of points.
+
+    Args:
+        formula: of the kernel, none if it has no formula: then its values are given.
+        X: the points, (k, d).
+        Z: the spanning points, (m, d).
+        is_single: whether kernel values are rounded to single precision, that of the points.
+        known: kernel values, (k, m), if there is no formula.
+        known_prior: (k,), likewise.
+        factor: L (m, m).
+        inverse: K⁻¹ (m, m), but for the squares of rows that came off, ``fallen``, and on, ``risen``.
+        fallen: (r, m).
+        risen: (s, m).
+        weights: w (m,).
+    """
+    values, prior = known, known_prior
+    if len(formula):
+        values, prior = formula_loops.values(formula, X, Z), formula_loops.variances(formula, X)
+        if is_single:
+            values, prior = values.astype(np.float32).astype(np.float64), prior.astype(np.float32).astype(np.float64)
+    rows = values.copy()
+    solve_loops.solve(factor, rows)
+    variance = solve_loops.quadratic(inverse, rows)
+    mean = np.empty(len(rows))
+    for a in range(len(rows)):
+        row = rows[a]
+        variance[a] += prior[a] - product(row, row)
+        mean[a] = product(weights, row)
+        for t in range(len(fallen)):
+            variance[a] -= product(fallen[t], row) ** 2
+        for t in range(len(risen)):
+            variance[a] += product(risen[t], row) ** 2
+    return values, prior, rows, mean, variance
+
+
+@compiled
+def product(left: Array, right: Array) -> float:
+    """Return the sum of the products of numbers (m,)."""
+    total = 0.0
+    for i in range(left.shape[0]):
+        total += left[i] * right[i]
+    return total
