@@ -37,10 +37,10 @@ def measured(outcomes: Mapping[str, Any] | None, names: Sequence[str], X: Tensor
         return None
     columns = [_column(name, given.get(name), len(X)) for name in names]
     values = torch.stack(columns, dim=-1)
-    converted = values.to(X)
+    converted = values.to(X.dtype)
     if bool((converted.isinf() | (converted.isnan() & ~values.isnan())).any()):
         raise InputError(f"outcomes must be finite numbers within the range of {X.dtype}.")
-    return converted
+    return converted.to(X.device)
 
 
 def saved_columns(outcomes: Tensor | None, X: Tensor, number: int) -> Tensor | None:

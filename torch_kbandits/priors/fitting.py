@@ -260,8 +260,8 @@ def _spanning(base: Kernel, spans: Tensor) -> Kernel:
     if isinstance(base, GroupedKernel):
         own = GroupedKernel(base.base_kernel, base.groups).to(spans)
         first = [base.groups.index(group) for group in range(max(base.groups) + 1)]
-        own.lengthscale = base.lengthscale.detach() * spans[first]
+        own.lengthscale = base.lengthscale.detach().to(spans) * spans[first]
     else:
         own = MaternKernel(nu=2.5, ard_num_dims=len(spans)).to(spans)
-        own.lengthscale = cast(Tensor, base.lengthscale).detach() * spans
+        own.lengthscale = cast(Tensor, base.lengthscale).detach().to(spans) * spans
     return own

@@ -1,0 +1,142 @@
+"""Arms on a device: the same choices as on the CPU, and few launches, bytes and synchronisations. No GPU is needed."""
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from pretend_device import PretendDevice, is_possible
+from problems import DOUBLE, data, matern, rbf
+from product import SPACES, drawn, heat, reasons, reward
+
+from torch_kbandits import Arms, AtMost, InputError, Outcome, Prior
+from torch_kbandits.algorithms import BBKB, BKB, GPTS, IGPUCB, SWGPUCB
+
+# Where a linear function vanishes so does its variance, which GPyTorch then floors.
+pytestmark = [
+    pytest.mark.skipif(not is_possible(), reason="this PyTorch does not let Python make devices"),
+    pytest.mark.filterwarnings("ignore:Negative variance values"),
+    pytest.mark.filterwarnings("ignore::torch_kbandits.TheoryWarning"),
+]
+
+ARMS = data(600, 3, 1)[0]
+WORDS = {"kernel": rbf(0.5), "regularization": 0.01, "beta": 2.0, "seed": 0}
+HOT = AtMost(Outcome("heat", Prior(matern(), 0.1)), 0.9, beta=1.0, safe_seed=lambda X: X[:, -1] <= 0.6)
+
+CASES = {
+    "grows": lambda arms: BKB(candidates=arms, resampling="never", **WORDS),
+    "coupled": lambda arms: BKB(candidates=arms, resampling="coupled", **WORDS),
+    "fresh": lambda arms: BKB(candidates=arms, resampling="fresh", **WORDS),
+    "capped": lambda arms: BKB(candidates=arms, max_dictionary=4, when_full="stop", **WORDS),
+    "batches": lambda arms: BBKB(candidates=arms, **WORDS),
+    "exact": lambda arms: IGPUCB(candidates=arms, **WORDS),
+    "exact, few arms": lambda arms: IGPUCB(candidates=arms[:60], **WORDS),
+    "window": lambda arms: SWGPUCB(candidates=arms, window=5, **WORDS),
+    "draws": lambda arms: GPTS(candidates=arms, **WORDS),
+    "limits": lambda arms: BKB(candidates=arms, constraints=[HOT], **WORDS),
+}
+
+
+def rounds(bandit, number):
+    """What is asked for, (n, d), round by round, and four points at once in the last; and what is recommended."""
+    chosen, limited = [], bandit.outcomes != ()
+    for turn in range(number):
+        x = bandit.ask(4 if turn == number - 1 else 1)
+        assert x.device == bandit.candidates.source.device
+        known = x.cpu()
+        chosen.append(known)
+        bandit.tell(x, reward(known), outcomes={"heat": heat(known)} if limited else None)
+    return torch.cat([*chosen, bandit.recommend().cpu()])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, pytest.param(DOUBLE, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("case", CASES)
+def test_bandits_choose_as_on_the_cpu(case, dtype):
+    arms, number = ARMS.to(dtype), 12
+    there = PretendDevice(len(arms))
+    with there:
+        chosen = rounds(CASES[case](arms.to(there.device)), number)
+    assert torch.equal(chosen, rounds(CASES[case](arms), number))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(300, 310))
+def test_any_composition_chooses_as_on_the_cpu(seed, tmp_path, monkeypatch):
+    def played(it, device):
+        arms = it.where.actions
+        monkeypatch.setitem(SPACES, it.space, it.where._replace(make=lambda _: Arms(arms.to(device))))
+        bandit, chosen = it.bandit(tmp_path), []
+        for turn in range(6):
+            date = {"time": 0.7 * turn} if it.dated and it.has_clock else {}
+            x = bandit.ask(3 if turn == 2 else 1, **date)
+            known = x.cpu()
+            chosen.append(known)
+            bandit.tell(x, reward(known), **date, outcomes=None if it.limits == "none" else {"heat": heat(known)})
+        return torch.cat(chosen)
+
+    for number, it in enumerate(drawn(seed, 8)):
+        it = replace(it, space=("arms", "many arms")[number % 2])
+        if reasons(it) or it.dictionary == "fixed":  # whose points are to lie with the arms
+            continue
+        there = PretendDevice(len(it.where.actions))
+        with there:
+            chosen = played(it, there.device)
+        assert torch.equal(chosen, played(it, "cpu")), it
+
+
+#: Launches, times that the host waits, and copies from the host, in a round in which the dictionary stays or grows.
+LIMITS = {"stays": (250, 25, 20), "grows": (600, 50, 30)}
+
+
+def test_a_round_has_few_launches_and_synchronisations():
+    arms, worst = ARMS.float(), dict.fromkeys(LIMITS, (0, 0, 0))
+    there = PretendDevice(len(arms))
+    with there:
+        bandit = BKB(candidates=arms.to(there.device), resampling="never", **WORDS)
+        for _ in range(40):
+            size = len(bandit.inducing_points)
+            with there.counted() as counts:
+                x = bandit.ask()
+            y = reward(x.cpu())
+            with there.counted() as more:
+                bandit.tell(x, y)
+            found = (
+                counts.launches + more.launches,
+                counts.syncs.total() + more.syncs.total(),
+                counts.sent + more.sent,
+            )
+            name = "stays" if len(bandit.inducing_points) == size else "grows"
+            worst[name] = tuple(map(max, worst[name], found))
+    for name, limit in LIMITS.items():
+        assert all(each <= most for each, most in zip(worst[name], limit, strict=True)), (name, worst[name])
+
+
+def test_the_device_refuses_what_a_gpu_refuses_and_counts():
+    there, numbers = PretendDevice(100), torch.arange(200.0)
+    with there:
+        x = numbers.to(there.device)
+        with there.counted() as counts:
+            y = (x.view(2, 100)[1] + 1.0) * torch.tensor(2.0)
+        assert (counts.launches, counts.read.total(), counts.written, counts.sent) == (2, 800, 800, 0)
+        assert counts.read_of([x]) == 400
+        assert counts.syncs.total() == 0
+        with there.counted() as counts:
+            assert float(y.sum()) == 2.0 * (math.fsum(range(100, 200)) + 100.0)
+            assert len(y[y > 250.0]) == 75
+            assert y[[3, 4]].tolist() == [208.0, 210.0]
+        assert (counts.syncs["_local_scalar_dense"], counts.syncs["index"], counts.syncs["_to_copy"]) == (1, 1, 1)
+        assert counts.sent == 1
+        with pytest.raises(RuntimeError, match="same device"):
+            _ = x + numbers
+        with pytest.raises(TypeError, match="numpy"):
+            x.numpy()
+    with pytest.raises(RuntimeError, match="outside of its device"):
+        x.sum()
+
+
+def test_points_of_another_device_are_refused():
+    there = PretendDevice(100)
+    with there:
+        bandit = BKB(candidates=ARMS.to(there.device), **WORDS)
+        with pytest.raises(InputError, match="pretend"):
+            bandit.tell(ARMS[:1], 0.0)
