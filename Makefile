@@ -20,6 +20,7 @@ test: $(INSTALLED)
 
 test-all: $(INSTALLED)
 	$(BIN)/python -m pytest -n 2 --dist worksteal -q
+	TORCH_KBANDITS_COMPILED=0 $(BIN)/python -m pytest -n 2 --dist worksteal -q tests/laws
 
 check: $(INSTALLED)
 	$(BIN)/ruff check .
