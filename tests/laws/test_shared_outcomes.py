@@ -24,7 +24,7 @@ from torch_kbandits import (
 )
 from torch_kbandits.bandit import sharing
 from torch_kbandits.bandit.batches import GlobalBatchRule
-from torch_kbandits.beliefs import FeatureTable, ToldOtherwise
+from torch_kbandits.beliefs import FeatureTable, ToldOtherwise, choice
 from torch_kbandits.beliefs.choice import COVARIANCE_LIMIT
 from torch_kbandits.candidates.timed import untimed
 from torch_kbandits.confidence import SelfNormalizedWidth
@@ -156,7 +156,8 @@ def agree_with_pending(ours, theirs, domain):
 @pytest.mark.parametrize("memory", MEMORIES)
 @pytest.mark.parametrize("dictionary", DICTIONARIES)
 @pytest.mark.parametrize("kind", CANDIDATES)
-def test_it_has_the_posterior_of_a_bandit_whose_reward_it_is(kind, dictionary, memory):
+def test_it_has_the_posterior_of_a_bandit_whose_reward_it_is(kind, dictionary, memory, monkeypatch):
+    monkeypatch.setattr(choice, "COVARIANCE_LIMIT", 0)
     words = {"dictionary": DICTIONARIES[dictionary], "memory": MEMORIES[memory]}
     bandit, twin = make(kind, **words), alone(kind, **words)
     play(bandit, 22, twin=twin)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from functools import singledispatch
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import torch
 from gpytorch.kernels import Kernel
@@ -16,6 +16,7 @@ from torch_kbandits.beliefs.covariances import CovarianceTable
 from torch_kbandits.beliefs.cube_search import CubeSearch
 from torch_kbandits.beliefs.features import FeatureTable
 from torch_kbandits.beliefs.joint import Place
+from torch_kbandits.beliefs.table import TableBelief
 from torch_kbandits.candidates import Arms, Box, Candidates, Configurations, ContextualActions, Timed, UnitCube
 from torch_kbandits.candidates.sources import UnsearchedArms
 from torch_kbandits.candidates.timed import untimed
@@ -23,10 +24,13 @@ from torch_kbandits.errors import InputError
 from torch_kbandits.memory import Memory
 from torch_kbandits.numerics.random import tie_rank
 
+T = TypeVar("T", bound=TableBelief)
+
 #: Bytes that the features of points played in a box may occupy.
 _ROW_MEMORY = 2**30
 
-#: Up to this many arms an exact posterior is kept as the covariance of all of them.
+#: Up to this many arms an exact posterior is kept as the covariance of all of them; up to half as many where
+#: observations age, so that it is computed afresh in every round.
 COVARIANCE_LIMIT = 512
 
 
@@ -54,7 +58,7 @@ class Terms:
     mean: Mean | None = None
     full_at: int | None = None
 
-    def remembered(self, table: FeatureTable) -> FeatureTable | CountedBelief:
+    def remembered(self, table: T) -> T | CountedBelief:
         """Return a table, of before any observation, under the memory."""
         if self.memory is None and not self.online:
             return table
@@ -80,11 +84,12 @@ def belief_over(candidates: Candidates, terms: Terms) -> Belief:
 
 @belief_over.register
 def _over_arms(candidates: Arms, terms: Terms) -> Belief:
-    """Return a table: of covariances if that is exact and small and nothing is forgotten, else of features."""
+    """Return a table: of covariances if that is exact and small, else of features."""
     source, own = candidates.source, (terms.kernel, terms.regularization, terms.seed)
-    is_small = len(source) <= COVARIANCE_LIMIT and source.dtype == torch.float64
-    if terms.exact and terms.memory is None and is_small:
-        return CovarianceTable(source, *own, terms.mean)
+    ages = terms.memory is not None and not terms.memory.keeps_noise
+    is_small = len(source) <= COVARIANCE_LIMIT // (1 + ages)
+    if terms.exact and source.dtype == torch.float64 and is_small:
+        return terms.remembered(CovarianceTable(source, *own, terms.mean))
     words: dict[str, Any] = {"exact": terms.exact, "mean": terms.mean, "full_at": terms.full_at}
     table = FeatureTable(source, *own, candidates.column_memory, **words)
     return terms.remembered(table)

@@ -10,6 +10,7 @@ from torch_kbandits.beliefs.base import BeliefOf, Lookahead
 from torch_kbandits.beliefs.features import FeatureTable
 from torch_kbandits.beliefs.joint import JointPosterior, Place
 from torch_kbandits.beliefs.joint_lookahead import JointLookahead
+from torch_kbandits.beliefs.table import TableBelief
 from torch_kbandits.dictionaries import DictionaryRule, OnlineRule, OnlineSample, PlayedPoints, Selection
 from torch_kbandits.memory import KeepAll, Memory
 from torch_kbandits.models import NystromGP, OnlineGP
@@ -51,7 +52,7 @@ class CountedBelief(BeliefOf):
     """
 
     def __init__(
-        self, table: FeatureTable, memory: Memory | None, *, online: bool = False, place: Place | None = None
+        self, table: TableBelief, memory: Memory | None, *, online: bool = False, place: Place | None = None
     ) -> None:
         example = table.no_points
         words = {"exact": table.exact, "mean": table.prior_mean}
@@ -73,7 +74,7 @@ class CountedBelief(BeliefOf):
         return len(self._counted.X)
 
     @property
-    def posterior(self) -> FeatureTable:
+    def posterior(self) -> TableBelief:
         """The table of what counts."""
         return self._table
 
@@ -119,7 +120,7 @@ class CountedBelief(BeliefOf):
     def joint(self) -> JointPosterior:
         """The posterior at points that are no arms."""
         if self._joint is None or self._joint.table is not self._table:
-            self._joint = JointPosterior(self, self._table, self._place or Place())
+            self._joint = JointPosterior(self, cast(FeatureTable, self._table), self._place or Place())
         return self._joint
 
     def moments(self, X: Tensor) -> tuple[Tensor, Tensor]:
@@ -217,7 +218,7 @@ class CountedBelief(BeliefOf):
         self._condition(table, X, Y, counting, selection)
 
     def _offered(
-        self, table: FeatureTable, X: Tensor, rule: OnlineRule, generator: torch.Generator | None
+        self, table: TableBelief, X: Tensor, rule: OnlineRule, generator: torch.Generator | None
     ) -> OnlineSample:
         """Return the dictionary once points (q, d) were offered to it."""
         sample = self._sample
@@ -230,7 +231,7 @@ class CountedBelief(BeliefOf):
             if int((~counting).sum()) > sample.size // _PATIENCE:
                 sample = self._pruned(sample, counting, rule, generator)
         uniforms = torch.rand(len(X), generator=generator, dtype=torch.float64, device="cpu")
-        return rule.offered(sample, X, uniforms, *table.known_values(sample.points, X))
+        return rule.offered(sample, X, uniforms, *cast(FeatureTable, table).known_values(sample.points, X))
 
     def _pruned(
         self, sample: OnlineSample, kept: Tensor, rule: OnlineRule, generator: torch.Generator | None
@@ -246,7 +247,7 @@ class CountedBelief(BeliefOf):
         left = sample.keeping(kept.nonzero().squeeze(-1))
         return rule.offered(left, counting, chances + (1.0 - chances) * uniforms, None, None)
 
-    def _preview(self, table: FeatureTable, X: Tensor, counting: _Counting | None) -> PlayedPoints:
+    def _preview(self, table: TableBelief, X: Tensor, counting: _Counting | None) -> PlayedPoints:
         """Return the unique played points that count, with X (q, d), by the current posterior."""
         played = table.preview(X)
         played = replace(played, numbers=self._numbers.places(played.points) if len(self._numbers) else None)
@@ -262,7 +263,7 @@ class CountedBelief(BeliefOf):
 
     def _condition(
         self,
-        table: FeatureTable,
+        table: TableBelief,
         X: Tensor,
         Y: Tensor,
         counting: _Counting | None,

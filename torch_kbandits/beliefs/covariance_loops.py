@@ -9,16 +9,36 @@ Array = np.ndarray
 
 @compiled
 def observed(
-    covariance: Array, mean: Array, row: int, count: float, total: float, regularization: float
-) -> tuple[Array, Array, float]:
-    """Return covariance (n, n), mean (n,) and the growth of log det V after ``count`` rewards of a row."""
-    noise, size = regularization / count, len(mean)
-    spread = noise + covariance[row, row]
-    step = (total / count - mean[row]) / spread
-    after, moved = np.empty_like(covariance), np.empty_like(mean)
+    covariance: Array, mean: Array, rows: Array, counts: Array, totals: Array, regularization: float
+) -> tuple[Array, Array, Array, float, float]:
+    """Return the posterior after rewards of rows (k,), so many of each, (k,), with these sums, (k,), one by one.
+
+    A negative count takes back rewards, whose sum is negative then.
+
+    Returns:
+        The covariance (n, n), the variance (n,), at least 0, the mean (n,), the growth of log det V, and by how much
+        errors of the covariance that rounding left may have grown: at least 1, NaN where a number is not finite.
+
+    Cost: O(k n²).
+    """
+    after, moved, size = covariance.copy(), mean.copy(), len(mean)
+    column, gain, growth = np.empty_like(mean), 0.0, 1.0
+    for k in range(len(rows)):
+        row, noise = rows[k], regularization / counts[k]
+        column[:] = after[row]
+        spread = noise + column[row]
+        step = (totals[k] / counts[k] - moved[row]) / spread
+        for i in range(size):
+            part = column[i] / spread
+            moved[i] += column[i] * step
+            for j in range(size):
+                after[i, j] -= part * column[j]
+        share = spread / noise
+        gain += np.log(share)
+        if share < 1.0:
+            growth = np.inf if share <= 0.0 else growth / (share * share)
     for i in range(size):
-        share = covariance[row, i] / spread
-        moved[i] = mean[i] + covariance[row, i] * step
-        for j in range(size):
-            after[i, j] = covariance[i, j] - share * covariance[row, j]
-    return after, moved, np.log1p(covariance[row, row] / noise)
+        if not (np.isfinite(moved[i]) and np.isfinite(after[i, i])):
+            growth = np.nan
+        column[i] = max(after[i, i], 0.0)
+    return after, column, moved, gain, growth

@@ -1,13 +1,16 @@
 """Few arms with all their covariances."""
 
+import math
 from collections.abc import Callable
 from typing import Self
 
+import numpy as np
 import torch
 from gpytorch.kernels import Kernel
 from gpytorch.means import Mean
 from torch import Tensor
 
+from torch_kbandits import checks
 from torch_kbandits.acquisition import AcquisitionRule
 from torch_kbandits.beliefs import covariance_loops
 from torch_kbandits.beliefs.base import require_finite
@@ -18,7 +21,13 @@ from torch_kbandits.numerics.compiled import runs_compiled
 from torch_kbandits.numerics.gram import gram
 from torch_kbandits.numerics.shallow import shallow_copy
 from torch_kbandits.observations.ledger import History
-from torch_kbandits.observations.played import Located
+from torch_kbandits.observations.played import Located, Plays, merged
+
+#: By so much errors that rounding left may have grown while rewards were taken back; then all is computed afresh.
+MOST_WEAR = 1e5
+
+#: So many rows may be of points that are no arms and count no more.
+_MOST_STRANGERS = 16
 
 
 class CovarianceTable(TableBelief):
@@ -27,9 +36,10 @@ class CovarianceTable(TableBelief):
     In double precision: draws multiply the covariance by c/λ for c plays of an arm, and rounding with it.
 
     A reward changes both by a rank-one term. These changes only ever shrink, so rounding does not build up, and it
-    stays as small as λ allows, also where a smooth kernel makes the Gram matrix of the arms singular.
+    stays as small as λ allows, also where a smooth kernel makes the Gram matrix of the arms singular. A reward that is
+    taken back changes both by such a term, too, and amplifies rounding: all is computed afresh before that matters.
 
-    Cost of a round: O(A²) time and memory.
+    Cost of a round: O(A²) time and memory; O(u A²) for u played points where observations age.
 
     Args:
         arms: (A, d), or a source of them; they are read at once.
@@ -44,19 +54,21 @@ class CovarianceTable(TableBelief):
     ) -> None:
         super().__init__(arms, kernel, regularization, seed, exact=True, mean=mean)
         with torch.no_grad():
-            self._covariance = gram(self.kernel, self._points.block(0, len(self._points)))
+            self._covariance = gram(self.kernel, self._points.block(0, len(self._points))).contiguous()
         self._mean = torch.zeros_like(self._prior_variance) if self._expected is None else self._expected
-        self._log_det, self._noise = self._mean.new_zeros(()), float(self.regularization)
+        self._variance = self._covariance.diagonal().clamp_min(0.0)
+        self._log_det, self._wear, self._noise = 0.0, 0.0, float(self.regularization)
+        self._prior = self._covariance, self._mean  # from which all may be computed afresh
 
     @property
     def mean(self) -> Tensor:
         """Posterior means of the arms, (A,)."""
-        return self._mean[: self._num_arms]
+        return self._mean if len(self._mean) == self._num_arms else self._mean[: self._num_arms]
 
     @property
     def variance(self) -> Tensor:
         """Posterior variances of the arms, (A,), in reward units squared."""
-        return self._covariance.diagonal()[: self._num_arms].clamp_min(0.0)
+        return self._variance if len(self._mean) == self._num_arms else self._variance[: self._num_arms]
 
     @property
     def _played_mean(self) -> Tensor:
@@ -67,14 +79,14 @@ class CovarianceTable(TableBelief):
         return self._variance_at(self._played_rows)
 
     def _variance_at(self, rows: Tensor) -> Tensor:
-        return self._covariance.diagonal()[rows]
+        return self._variance.index_select(0, rows)
 
     def _mean_at(self, rows: Tensor) -> Tensor:
-        return self._mean[rows]
+        return self._mean.index_select(0, rows)
 
     def information_gain(self) -> Tensor:
         """Return ½ log det V, 0-dim, in nats. Cost: O(1)."""
-        return 0.5 * self._log_det
+        return self.regularization.new_tensor(0.5 * self._log_det)
 
     def effective_dimension(self) -> Tensor:
         """Return Σ_s τ(x_s), 0-dim. Cost: O(u)."""
@@ -82,7 +94,7 @@ class CovarianceTable(TableBelief):
 
     def projection_error(self) -> Tensor:
         """Return 0, 0-dim: the posterior is exact."""
-        return torch.zeros_like(self._log_det)
+        return torch.zeros_like(self.regularization)
 
     @property
     def inducing_points(self) -> Tensor:
@@ -106,32 +118,107 @@ class CovarianceTable(TableBelief):
     def hallucinated(self, row: int, times: int = 1) -> Self:
         """Return the table conditioned so many times on the posterior mean at a row. Cost: O(A²)."""
         ahead = shallow_copy(self)  # shallow is enough: observing replaces tensors
-        ahead._observe(row, times, times * ahead._mean[row])
+        ahead._observe(np.array([row]), np.array([float(times)]), np.array([times * float(self._mean[row])]))
         return ahead
 
     def _conditioned(
         self, X: Tensor, Y: Tensor, selection: Selection | None, located: Located, played_rows: Tensor
     ) -> Self:
-        after, told = shallow_copy(self), located.plays(Y)
-        for row, count, total in zip(played_rows[told.places].tolist(), told.counts.tolist(), told.sums, strict=True):
-            after._observe(row, count, total)
-        require_finite(after._mean, after._covariance.diagonal())
+        after = shallow_copy(self)
+        after._observe(*merged(np.array(self.row_list(X), dtype=np.int64), Y.cpu().numpy()))
+        after._require_finite()
         return after
 
-    def _observe(self, row: int, count: float, total: Tensor) -> None:
-        """Condition on ``count`` rewards of one row, given their sum. Cost: O(A²)."""
+    def _require_finite(self) -> None:
+        """Refuse a posterior that has values which are not finite."""
+        if math.isnan(self._wear):
+            require_finite(self._mean.new_full((), math.nan))
+
+    def forgotten(self, left: Plays, gone: Plays) -> Self:
+        """Return the table without rewards told before.
+
+        Args:
+            left: what is left, by the old places of the played points, in the order in which they stand from now on.
+            gone: what is taken back, by these places.
+
+        Cost: O(A²) for each point taken back; O(u A²) where rounding would be left of what explains too much.
+        """
+        rows = self._played_rows[gone.places].cpu().numpy()
+        after = self._recounted(left)
+        if len(left.places) > len(rows):
+            after._observe(rows, -gone.counts.cpu().numpy(), -gone.sums.cpu().numpy())
+        if len(left.places) <= len(rows) or not after._wear <= MOST_WEAR:
+            after._recount()
+        return after._without_strangers()
+
+    def reweighted(self, plays: Plays) -> Self:
+        """Return the table with other counts and sums of the played points. Cost: O(u A²).
+
+        Args:
+            plays: by the old places of the played points, in the order in which they stand from now on. Counts need not
+                be whole: an observation of noise λ_s counts λ/λ_s, and its reward so many times.
+        """
+        after = self._recounted(plays)
+        after._recount()
+        return after._without_strangers()
+
+    def _recounted(self, plays: Plays) -> Self:
+        """Return the table that knows other counts and sums; its posterior is still the old one."""
+        after = shallow_copy(self)
+        after._played_rows, after._log = self._played_rows[plays.places], self._log.recounted(*plays)
+        after._last_located, after._num_observations = None, int(plays.counts.sum())
+        return after
+
+    def _recount(self) -> None:
+        """Compute the posterior afresh from the prior and what counts."""
+        (self._covariance, self._mean), self._log_det, self._wear, log = self._prior, 0.0, 0.0, self._log
+        self._observe(self._played_rows.cpu().numpy(), log.counts.cpu().numpy(), log.sums.cpu().numpy())
+        self._require_finite()
+
+    def _without_strangers(self) -> Self:
+        """Return the table without rows of points that are no arms and count no more, once these are many."""
+        strangers = self._played_rows[self._played_rows >= self._num_arms].sort().values
+        if len(self._points) - self._num_arms - len(strangers) <= _MOST_STRANGERS:
+            return self
+        rows = torch.cat([torch.arange(self._num_arms, device=strangers.device), strangers])
+        after = shallow_copy(self)
+        after._points = self._points.with_others_at(strangers - self._num_arms)
+        after._prior_variance, after._prior_draws = self._prior_variance[rows], None
+        after._expected = None if self._expected is None else self._expected[rows]
+        after._covariance, after._variance, after._mean = (
+            self._covariance[rows][:, rows],
+            self._variance[rows],
+            self._mean[rows],
+        )
+        after._prior = self._prior[0][rows][:, rows], self._prior[1][rows]
+        after._played_rows = torch.searchsorted(rows, self._played_rows)
+        return after
+
+    def _observe(self, rows: np.ndarray, counts: np.ndarray, totals: np.ndarray) -> None:
+        """Condition on rewards of rows (k,), so many of each, (k,), with these sums, (k,), all in double precision.
+
+        Negative numbers take back what was told before. Cost: O(k A²).
+        """
         if runs_compiled(self._covariance):
             now = self._covariance.numpy(), self._mean.numpy()
-            covariance, mean, more = covariance_loops.observed(*now, row, count, float(total), self._noise)
-            self._covariance, self._mean = torch.from_numpy(covariance), torch.from_numpy(mean)
-            self._log_det = self._log_det + more
-            return
-        column = self._covariance[row]
-        noise = self.regularization / count
-        spread = noise + column[row]
-        self._mean = self._mean + column * ((total / count - self._mean[row]) / spread)
-        self._covariance = torch.addr(self._covariance, column, column / spread, alpha=-1.0)
-        self._log_det = self._log_det + torch.log1p(column[row] / noise)
+            *arrays, gain, growth = covariance_loops.observed(*now, rows, counts, totals, self._noise)
+            self._covariance, self._variance, self._mean = map(torch.from_numpy, arrays)
+        else:
+            gain, growth = 0.0, 1.0
+            for row, count, total in zip(rows.tolist(), counts.tolist(), totals.tolist(), strict=True):
+                column, noise = self._covariance[row], self._noise / count
+                share = 1.0 + float(column[row]) / noise
+                spread = noise + column[row]
+                self._mean = self._mean + column * ((total / count - self._mean[row]) / spread)
+                self._covariance = torch.addr(self._covariance, column, column / spread, alpha=-1.0)
+                gain += math.log(share) if share > 0.0 else -math.inf
+                growth = growth if share >= 1.0 else growth / share**2 if share > 0.0 else math.inf
+            self._variance = self._covariance.diagonal().clamp_min(0.0)
+            if not (checks.all_finite(self._mean) and checks.all_finite(self._variance)):
+                growth = math.nan
+        self._log_det += gain
+        if growth != 1.0:
+            self._wear = (1.0 + self._wear) * growth
 
     @property
     def _basis_rows(self) -> Tensor:
@@ -159,4 +246,8 @@ class CovarianceTable(TableBelief):
         self._covariance = torch.cat([upper, torch.cat([cross, corner], dim=1)])
         means = (self._log.sums - self._log.counts * self._mean[rows]) / self.regularization
         new = torch.arange(old, old + len(points), device=rows.device)
+        known, expected = self._prior
+        wider = torch.cat([torch.cat([known, prior[:, :old].mT], dim=1), prior])
+        self._prior = wider, torch.cat([expected, expected.new_zeros(len(points)) + self._expected_at(new)])
+        self._variance = self._covariance.diagonal().clamp_min(0.0)
         self._mean = torch.cat([self._mean, prior[:, rows] @ means + self._expected_at(new)])

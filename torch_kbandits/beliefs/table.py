@@ -5,27 +5,29 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import ClassVar, Self, cast
 
+import numpy as np
 import torch
 from botorch.exceptions.errors import UnsupportedError
 from gpytorch.kernels import Kernel
 from gpytorch.means import Mean
 from torch import Tensor
 
-from torch_kbandits.acquisition import AcquisitionRule, Domain, SomeOf
+from torch_kbandits.acquisition import AcquisitionRule, Domain, SomeOf, rule_loops
 from torch_kbandits.beliefs.base import Belief, Lookahead, padded
 from torch_kbandits.candidates.sources import ArmSource, as_source
 from torch_kbandits.dictionaries import DictionaryRule, PlayedPoints, Selection
 from torch_kbandits.errors import InputError
 from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.numerics.appended import appended
+from torch_kbandits.numerics.compiled import runs_compiled
 from torch_kbandits.numerics.gram import prior_mean, prior_variance
 from torch_kbandits.numerics.prior_draws import LowRankDraws, PriorDraws, prior_draws
-from torch_kbandits.numerics.random import highest, tie_rank, tie_width
+from torch_kbandits.numerics.random import ROUNDING_SHARE, highest, tie_rank, tie_width
 from torch_kbandits.numerics.rows import distinct, row_keys
 from torch_kbandits.numerics.shallow import shallow_copy
 from torch_kbandits.numerics.waves import WavePrior
 from torch_kbandits.observations.ledger import History
-from torch_kbandits.observations.played import Located, PlayedLog
+from torch_kbandits.observations.played import Located, PlayedLog, Plays
 from torch_kbandits.tables.columns import prior_means, prior_variances
 from torch_kbandits.tables.points import PointList
 
@@ -240,6 +242,24 @@ class TableBelief(Belief):
             played_rows: the rows of the unique played points as they will be.
         """
 
+    @abstractmethod
+    def forgotten(self, left: Plays, gone: Plays) -> Self:
+        """Return the table without rewards told before; the dictionary stays.
+
+        Args:
+            left: what is left, by the old places of the played points, in the order in which they stand from now on.
+            gone: what is taken back, by these places.
+        """
+
+    @abstractmethod
+    def reweighted(self, plays: Plays) -> Self:
+        """Return the table with other counts and sums of the played points; the dictionary stays.
+
+        Args:
+            plays: by the old places of the played points, in the order in which they stand from now on. Counts need not
+                be whole: an observation of noise λ_s counts λ/λ_s, and its reward so many times.
+        """
+
     def at(self, now: float) -> Self:
         """Return this belief: what it learned counts at any time."""
         return self
@@ -265,8 +285,15 @@ class TableBelief(Belief):
             beta: the multiplier of σ, which sets the scale of rounding.
             rows: the rows that have the scores; None for all.
         """
-        ranks = self.tie_rank if rows is None else self.tie_rank[rows]
-        number = highest(scores, ranks, self.tie_width(scores.max(), beta))
+        number = None
+        if runs_compiled(scores, beta, self._kernel_bound):
+            bound = self._kernel_bound
+            share = ROUNDING_SHARE[bound.dtype]
+            number, _, is_alone = rule_loops.highest(scores.numpy(), beta.item(), bound.item(), share)
+            number = number if is_alone else None
+        if number is None:
+            ranks = self.tie_rank if rows is None else self.tie_rank[rows]
+            number = highest(scores, ranks, self.tie_width(scores.max(), beta))
         return number if rows is None else int(rows[number])
 
     def tie_width(self, best: Tensor, beta: Tensor) -> Tensor:
@@ -335,15 +362,13 @@ class TableBelief(Belief):
 
     def lookahead(self, pending: Tensor, stages: Tensor | None = None) -> "ArmLookahead":
         """Return the table with points (k, d) pending."""
-        return ArmLookahead(self.with_points(pending), pending)
+        return ArmLookahead(self.with_points(pending) if pending.shape[0] else self, pending)
 
     # ---------------------------------------------------------------- rows of the table
 
     def arm(self, row: int) -> Tensor:
         """Return the arm of a row, (1, d); a copy."""
-        point = self._points.rows(self._played_rows.new_tensor([row]))
-        self._points.remember(row, point)
-        return point
+        return self._points.arm(row)
 
     def points_of(self, rows: Tensor) -> Tensor:
         """Return the points of rows (k,), (k, d); played ones without reading arms, which may be gone."""
@@ -351,9 +376,13 @@ class TableBelief(Belief):
         played = [positions.get(row) for row in rows.tolist()]
         return self._points.rows(rows) if None in played else self._log.points[played]
 
-    def rows_of(self, points: Tensor) -> Tensor:
+    def row_list(self, points: Tensor) -> list[int]:
         """Return the row of each point (k, d), all of which are in the table."""
-        return torch.tensor(self._points.find(points), dtype=torch.long, device=points.device)
+        return cast(list[int], self._points.find(points))
+
+    def rows_of(self, points: Tensor) -> Tensor:
+        """Return the same as a tensor, (k,)."""
+        return torch.from_numpy(np.array(self.row_list(points), dtype=np.int64)).to(points.device)
 
     def with_points(self, points: Tensor) -> Self:
         """Return a table that has rows for points (k, d): itself if it has them."""
@@ -429,7 +458,7 @@ class ArmLookahead(Lookahead):
     def __init__(self, table: TableBelief, pending: Tensor) -> None:
         super().__init__(pending)
         self._table, self.tie_rank = table, table.tie_rank
-        self._rows = table.rows_of(pending).tolist()
+        self._rows: list[int] = table.row_list(pending) if pending.shape[0] else []
         self._hallucinated: TableBelief = table
         self._waiting = [(row, 1) for row in self._rows]
 
@@ -470,7 +499,7 @@ class ArmLookahead(Lookahead):
             scores, self.visited_share = rule.on_arms(SomeOf(self, rows, incumbent), beta, seed), 1.0
         else:
             rows, scores = self.contenders(rule, beta, seed)
-        self.best_score = scores.max().item
+        self.best_score = lambda: float(scores.max())
         return self.chosen(self._table.highest(scores, beta, rows))
 
     def offered(self, domain: Domain | None) -> Self:
@@ -483,7 +512,7 @@ class ArmLookahead(Lookahead):
 
     def _add(self, point: Tensor, times: int) -> None:
         self._table, self._hallucinated = self._table.with_points(point), self._hallucinated.with_points(point)
-        row = int(self._table.rows_of(point))
+        row = self._table.row_list(point)[0]
         self._rows = [*self._rows, *[row] * times]
         self._waiting = [*self._waiting, (row, times)]
 

@@ -174,7 +174,7 @@ class ToldOtherwise(BeliefOf):
 
 def table_of(host: Host) -> FeatureTable:
     """Return the features of a belief."""
-    return host.posterior if isinstance(host, CountedBelief) else host
+    return cast(FeatureTable, host.posterior) if isinstance(host, CountedBelief) else host
 
 
 @dataclass(frozen=True, eq=False)

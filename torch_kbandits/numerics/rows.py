@@ -10,7 +10,7 @@ from torch import Tensor
 
 def row_keys(points: Tensor) -> list[bytes]:
     """Return a hashable key for each row of points (n, d); equal points have equal keys. Cost: O(n d)."""
-    return [row.tobytes() for row in (points.detach() + 0.0).cpu().numpy()]
+    return [row.tobytes() for row in points.detach().cpu().numpy() + 0.0]
 
 
 def distinct(points: Tensor) -> tuple[Tensor, Tensor]:

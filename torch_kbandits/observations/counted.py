@@ -2,10 +2,13 @@
 
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from torch_kbandits.numerics.appended import appended
+from torch_kbandits.numerics.compiled import runs_compiled
+from torch_kbandits.observations import played_loops
 from torch_kbandits.observations.played import Plays
 
 
@@ -38,7 +41,8 @@ class Counted(NamedTuple):
 
     def rows(self, which: Tensor) -> "Counted":
         """Return some of them: (n,) bool, or numbers in another order."""
-        return Counted(*(part[which] for part in self))
+        index = which.nonzero().squeeze(-1) if which.dtype == torch.bool else which
+        return Counted(*[part.index_select(0, index) for part in self])
 
     def followed(self, X: Tensor, Y: Tensor) -> "Counted":
         """Return these and others after them of which nothing is forgotten, so that no more need be known."""
@@ -56,6 +60,9 @@ class Counted(NamedTuple):
 
     def plays(self) -> Plays:
         """Return what each point was played for, in the order of first plays. Cost: O(n)."""
+        if runs_compiled(self.places, self.weights, self.Y):
+            columns = self.places.numpy(), self.weights.numpy(), self.Y.double().numpy()
+            return Plays(*map(torch.from_numpy, played_loops.totals(*map(np.ascontiguousarray, columns))))
         size = int(self.places.max()) + 1 if len(self.places) else 0
         numbers = torch.arange(len(self.places), device=self.places.device)
         first = numbers.new_full((size,), len(numbers)).scatter_reduce(0, self.places, numbers, "amin")

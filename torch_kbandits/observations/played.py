@@ -2,6 +2,7 @@
 
 from typing import NamedTuple, Self
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -58,6 +59,27 @@ class Plays(NamedTuple):
     sums: Tensor
 
 
+def merged(places: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the places that rewards (q,) are of, each once, (k,), how many it has, (k,), and their sums, (k,).
+
+    Counts and sums are in double precision.
+    """
+    if len(places) == 1:
+        return places, _ONE, np.ascontiguousarray(Y, np.float64)
+    unique, numbers = np.unique(places, return_inverse=True)
+    return unique, np.bincount(numbers).astype(np.float64), np.bincount(numbers, weights=Y)
+
+
+#: How many rewards one is.
+_ONE = np.ones(1)
+_ONE_TENSOR = torch.from_numpy(_ONE)
+
+
+def _ones(counts: Tensor, X: Tensor) -> Tensor:
+    """Return how many rewards each of points (q, d) has, (q,)."""
+    return _ONE_TENSOR if counts.is_cpu and X.shape[0] == 1 else counts.new_ones(X.shape[0])
+
+
 class PlayedLog:
     """The unique played points with how often each was played and the sum of its rewards, in order of first play.
 
@@ -90,7 +112,7 @@ class PlayedLog:
 
     def points_with(self, X: Tensor, located: Located) -> tuple[Tensor, Tensor]:
         """Return the unique points and their counts as they will be once X (q, d) is added."""
-        return self._points_with(X, located), self._added(self.counts, self.counts.new_ones(X.shape[0]), located)
+        return self._points_with(X, located), self._added(self.counts, _ones(self.counts, X), located)
 
     def sums_with(self, Y: Tensor, located: Located) -> Tensor:
         """Return the sums of rewards as they will be once rewards Y (q,) are added."""
@@ -98,7 +120,7 @@ class PlayedLog:
 
     def new_counts(self, X: Tensor, located: Located) -> Tensor:
         """Return how many rows of X (q, d) are each of the unique points as they will be once X is added, (u,)."""
-        return self._added(torch.zeros_like(self.counts), X.new_ones(len(X)), located)
+        return self._added(torch.zeros_like(self.counts), _ones(self.counts, X), located)
 
     def with_rewards(self, X: Tensor, Y: Tensor, located: Located) -> Self:
         """Return the log with rewards Y (q,) at X (q, d) added; this one stays as it is. Cost: O(u)."""
@@ -124,6 +146,10 @@ class PlayedLog:
     def _added(self, old: Tensor, new: Tensor, located: Located) -> Tensor:
         if located.is_all_fresh:
             return appended(old, new.to(old))
+        if old.is_cpu and len(located.positions) == 1:
+            array = old.numpy().copy()
+            array[located.positions[0]] += new.item()
+            return torch.from_numpy(array)
         positions = torch.tensor(located.positions, dtype=torch.long, device=new.device)
         new = new.to(old)
         grown = torch.cat([old, old.new_zeros(len(located.fresh))]) if located.fresh else old

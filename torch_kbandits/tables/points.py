@@ -30,6 +30,7 @@ class PointList:
         self._others = source.block(0, 0)
         self._rows_of_others = RowIndex.of({})
         self._rows_of_arms: dict[bytes, int] = {}  # shared with longer lists; rows of arms never change
+        self._keys_of_arms: dict[int, bytes] = {}  # of arms that were handed out
         self._keyed: tuple[Tensor, list[bytes]] = self._others, []  # points whose keys were asked for last
 
     def __len__(self) -> int:
@@ -91,6 +92,13 @@ class PointList:
         longer._rows_of_others = self._rows_of_others.extended(entries)
         return longer
 
+    def with_others_at(self, places: Tensor) -> Self:
+        """Return the list with those alone of the points that are no arms that stand at these places (k,) of them."""
+        shorter = shallow_copy(self)
+        shorter._others = others = self._others[places]
+        shorter._rows_of_others = RowIndex.of({key: row for row, key in enumerate(row_keys(others), self.num_arms)})
+        return shorter
+
     def verify(self) -> None:
         """Raise ``ArmsChangedError`` if it is cheap to see that the arms are no longer what they were."""
         self.source.verify()
@@ -133,9 +141,15 @@ class PointList:
                 if row is not None:
                     self._rows_of_arms[key] = row
 
-    def remember(self, row: int, point: Tensor) -> None:
-        """Remember that a point (1, d) is the arm of a row, so that nobody looks for it."""
-        self._rows_of_arms.setdefault(row_keys(point)[0], row)
+    def arm(self, row: int) -> Tensor:
+        """Return the arm of a row, (1, d), as a new tensor, and remember it, so that nobody looks for it."""
+        arms, key = self.source.tensor, self._keys_of_arms.get(row)
+        point = self.rows(torch.tensor([row], device=self.device)) if arms is None else arms[row : row + 1].clone()
+        if key is None:
+            key = self._keys_of_arms[row] = row_keys(point)[0]
+            self._rows_of_arms.setdefault(key, row)
+        self._keyed = point, [key]
+        return point
 
     def _look_up(self, wanted: set[bytes]) -> None:
         """Find the first rows of those of many points that are arms."""
