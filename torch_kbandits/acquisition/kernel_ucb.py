@@ -20,15 +20,11 @@ from torch_kbandits import checks
 from torch_kbandits.acquisition import rule_loops
 from torch_kbandits.acquisition.outcome_constraints import OutcomeConstraints, Scales, scored_part
 from torch_kbandits.acquisition.pending import hallucinate, has_changed, kept_posteriors
-from torch_kbandits.acquisition.rules import MIN_VARIANCE, ArmPosterior, Domain, OptimisticRule
+from torch_kbandits.acquisition.rules import MIN_VARIANCE, ArmPosterior, Domain, OptimisticRule, are_few
 from torch_kbandits.confidence import Width
 from torch_kbandits.confidence.base import multiplier
 from torch_kbandits.confidence.modes import DEFAULT_BETA, Mode
 from torch_kbandits.errors import InputError
-from torch_kbandits.numerics.compiled import runs_compiled
-
-#: Of more candidates than this the scores are computed by PyTorch, which has threads.
-_FEW = 4096
 
 
 class KernelUCB(AcquisitionFunction):
@@ -199,7 +195,7 @@ class UpperConfidenceRule(OptimisticRule):
     def on_arms(self, posterior: ArmPosterior, beta: Tensor, seed: int) -> Tensor:
         """Return μ + β σ, (A,)."""
         mean, variance = posterior.mean, posterior.variance
-        if mean.dtype == torch.float64 and mean.shape[0] <= _FEW and runs_compiled(mean, variance, beta):
+        if are_few(mean, variance, beta):
             scores = rule_loops.upper_confidence(mean.numpy(), variance.numpy(), beta.item(), MIN_VARIANCE)
             return torch.from_numpy(scores)
         return KernelUCB.score(mean, variance, beta)

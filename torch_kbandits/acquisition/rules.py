@@ -21,11 +21,16 @@ from botorch.utils.sampling import draw_sobol_samples
 from torch import Tensor
 
 from torch_kbandits import checks
+from torch_kbandits.acquisition import rule_loops
 from torch_kbandits.acquisition.cubes import Cube, looked_at
 from torch_kbandits.acquisition.pending import hallucinate
 from torch_kbandits.acquisition.thompson import DiscretizedThompsonSampling
 from torch_kbandits.errors import InputError
+from torch_kbandits.numerics.compiled import runs_compiled
 from torch_kbandits.numerics.random import seeded
+
+#: Up to so many candidates are scored by loops; PyTorch's threads and vectors are faster with more.
+_FEW = 4096
 
 #: Keeps the gradient of the square root finite, and is far below any variance that matters in any units.
 MIN_VARIANCE = 1e-30
@@ -271,8 +276,12 @@ class ExpectedImprovementRule(AcquisitionRule):
 
     def on_arms(self, posterior: ArmPosterior, beta: Tensor, seed: int) -> Tensor:
         """Return log EI, (A,)."""
-        deviation = posterior.variance.clamp_min(MIN_VARIANCE).sqrt()
-        return _log_ei_helper((posterior.mean - posterior.incumbent) / deviation) + deviation.log()
+        mean, variance, best = posterior.mean, posterior.variance, posterior.incumbent
+        if are_few(mean, variance):
+            scores = rule_loops.log_expected_improvement(mean.numpy(), variance.numpy(), float(best), MIN_VARIANCE)
+            return torch.from_numpy(scores)
+        deviation = variance.clamp_min(MIN_VARIANCE).sqrt()
+        return _log_ei_helper((mean - best) / deviation) + deviation.log()
 
     def function(
         self, model: Model, beta: Tensor, X_pending: Tensor | None, domain: Domain, seed: int
@@ -485,3 +494,8 @@ def _with_pending(model: Model, X_pending: Tensor | None) -> Model:
         return model
     with torch.no_grad():
         return hallucinate(model, X_pending)
+
+
+def are_few(mean: Tensor, *others: Tensor) -> bool:
+    """Say whether loops score candidates of these means (A,), given whatever else enters."""
+    return mean.dtype == torch.float64 and mean.shape[0] <= _FEW and runs_compiled(mean, *others)

@@ -31,7 +31,8 @@ class PointList:
         self._rows_of_others = RowIndex.of({})
         self._rows_of_arms: dict[bytes, int] = {}  # shared with longer lists; rows of arms never change
         self._keys_of_arms: dict[int, bytes] = {}  # of arms that were handed out
-        self._keyed: tuple[Tensor, list[bytes]] = self._others, []  # points whose keys were asked for last
+        # Points whose keys were asked for last, their keys, and their rows if all are known.
+        self._keyed: tuple[Tensor, list[bytes], list[int | None] | None] = self._others, [], None
 
     def __len__(self) -> int:
         return self.num_arms + self._others.shape[0]
@@ -96,7 +97,8 @@ class PointList:
         """Return the list with those alone of the points that are no arms that stand at these places (k,) of them."""
         shorter = shallow_copy(self)
         shorter._others = others = self._others[places]
-        shorter._rows_of_others = RowIndex.of({key: row for row, key in enumerate(row_keys(others), self.num_arms)})
+        shorter._keyed = others, row_keys(others), None
+        shorter._rows_of_others = RowIndex.of({key: row for row, key in enumerate(shorter._keyed[1], self.num_arms)})
         return shorter
 
     def verify(self) -> None:
@@ -110,19 +112,24 @@ class PointList:
 
         Cost: O(1) for a point that was found before; others O(N d) each, or one pass for all if they are many.
         """
+        known, keys, rows = self._keyed  # another thread may replace it
+        if points is known and rows is not None:
+            return rows
         keys = self.keys(points)
         rows = [self._row(key) for key in keys]
         if None in rows and self.source.is_searched:
             self._search(keys, points)
             rows = [self._row(key) for key in keys]
+        if None not in rows:
+            self._keyed = points, keys, rows
         return rows
 
     def keys(self, points: Tensor) -> list[bytes]:
         """Return ``row_keys`` of points (k, d), which are remembered of the last ones."""
-        known, keys = self._keyed  # another thread may replace it
+        known, keys, _ = self._keyed
         if points is not known:
             keys = row_keys(points)
-            self._keyed = points, keys
+            self._keyed = points, keys, None
         return keys
 
     def _row(self, key: bytes) -> int | None:
@@ -148,7 +155,7 @@ class PointList:
         if key is None:
             key = self._keys_of_arms[row] = row_keys(point)[0]
             self._rows_of_arms.setdefault(key, row)
-        self._keyed = point, [key]
+        self._keyed = point, [key], None
         return point
 
     def _look_up(self, wanted: set[bytes]) -> None:
