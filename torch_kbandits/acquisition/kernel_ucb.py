@@ -20,11 +20,12 @@ from torch_kbandits import checks
 from torch_kbandits.acquisition import rule_loops
 from torch_kbandits.acquisition.outcome_constraints import OutcomeConstraints, Scales, scored_part
 from torch_kbandits.acquisition.pending import hallucinate, has_changed, kept_posteriors
-from torch_kbandits.acquisition.rules import MIN_VARIANCE, ArmPosterior, Domain, OptimisticRule, are_few
+from torch_kbandits.acquisition.rules import MIN_VARIANCE, ArmPosterior, Domain, OptimisticRule
 from torch_kbandits.confidence import Width
 from torch_kbandits.confidence.base import multiplier
 from torch_kbandits.confidence.modes import DEFAULT_BETA, Mode
 from torch_kbandits.errors import InputError
+from torch_kbandits.numerics.compiled import are_few
 
 
 class KernelUCB(AcquisitionFunction):

@@ -26,11 +26,8 @@ from torch_kbandits.acquisition.cubes import Cube, looked_at
 from torch_kbandits.acquisition.pending import hallucinate
 from torch_kbandits.acquisition.thompson import DiscretizedThompsonSampling
 from torch_kbandits.errors import InputError
-from torch_kbandits.numerics.compiled import runs_compiled
+from torch_kbandits.numerics.compiled import are_few
 from torch_kbandits.numerics.random import seeded
-
-#: Up to so many candidates are scored by loops; PyTorch's threads and vectors are faster with more.
-_FEW = 4096
 
 #: Keeps the gradient of the square root finite, and is far below any variance that matters in any units.
 MIN_VARIANCE = 1e-30
@@ -494,8 +491,3 @@ def _with_pending(model: Model, X_pending: Tensor | None) -> Model:
         return model
     with torch.no_grad():
         return hallucinate(model, X_pending)
-
-
-def are_few(mean: Tensor, *others: Tensor) -> bool:
-    """Say whether loops score candidates of these means (A,), given whatever else enters."""
-    return mean.dtype == torch.float64 and mean.shape[0] <= _FEW and runs_compiled(mean, *others)

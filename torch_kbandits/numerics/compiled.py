@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any, Literal, ParamSpec, TypeVar, cast
 
 import numba
+import torch
 from numba.core import event
 from torch import Tensor
 
@@ -20,6 +21,9 @@ T = TypeVar("T")
 
 #: What compilers may do to sums, so that they use vector registers. NaN and infinities keep their meaning.
 _REORDERED = {"reassoc", "contract", "nsz"}
+
+#: Of more values than this PyTorch computes what is done to each alone: it has threads.
+_FEW = 4096
 
 _is_on = os.environ.get("TORCH_KBANDITS_COMPILED", "1").strip().lower() not in {"0", "false", "off", "no"}
 
@@ -32,6 +36,11 @@ def runs_compiled(*tensors: Tensor) -> bool:
         if not tensor.is_cpu or tensor.requires_grad:
             return False
     return True
+
+
+def are_few(values: Tensor, *others: Tensor) -> bool:
+    """Say whether loops go over values (n,), given whatever else enters: few, and in double precision."""
+    return values.dtype == torch.float64 and values.shape[0] <= _FEW and runs_compiled(values, *others)
 
 
 def as_switched(loop: Callable[P, T]) -> Callable[P, T]:
