@@ -1,5 +1,6 @@
 """Sharded arms in a real local Ray with two CPUs: what the shards in one process cannot show."""
 
+import gc
 import os
 import re
 import signal
@@ -71,9 +72,11 @@ def kill(candidates, number):
 
 
 @pytest.mark.usefixtures("_ray")
-def test_two_hundred_rounds_with_workers_killed_on_the_way():
+@pytest.mark.parametrize("groups", [[range(1), range(1, 2)], [range(2)]], ids=["apart", "one-leads"])
+def test_two_hundred_rounds_with_workers_killed_on_the_way(groups):
     arms = data(2000, 2, 1)[0]
     candidates = ShardedArms(torch.cat([arms, arms[::7]]), num_shards=2)
+    candidates.workers.groups = groups
     bandits = [make(Arms(candidates.source)), make(candidates)]
     rounds(bandits, 70)
     kill(candidates, 1)
@@ -116,18 +119,20 @@ def test_other_rules_with_a_worker_killed_on_the_way(name):
 
 
 @pytest.mark.usefixtures("_ray")
-def test_a_worker_that_dies_while_it_works():
+@pytest.mark.parametrize("groups", [[range(1), range(1, 2)], [range(2)]], ids=["apart", "one-leads"])
+def test_a_worker_that_dies_while_it_works(groups):
     """Its process is ended from within, by the question itself, so that its reply never comes."""
     arms = data(300, 2, 1)[0]
     candidates = ShardedArms(arms, num_shards=2)
+    candidates.workers.groups = groups
     bandits = [make(Arms(arms)), make(candidates)]
     rounds(bandits, 8)
     ours = bandits[1]
     original = candidates.workers.send
 
-    def deadly(messages, question):
+    def deadly(message, numbers, question):
         candidates.workers.send = original
-        return original(messages, Deadly(question, arms[0].tolist()))
+        return original(message, numbers, Deadly(question, arms[0].tolist()))
 
     candidates.workers.send = deadly
     rounds(bandits, 8, 8)
@@ -139,8 +144,13 @@ def test_a_worker_that_dies_while_it_works():
 class Deadly:
     """A question that ends the processes of all shards but the one of the first arm."""
 
+    is_small = True
+
     def __init__(self, question, first):
         self.question, self.first = question, first
+
+    def merged(self, answers):
+        return self.question.merged(answers)
 
     def asked_of(self, ahead):
         if ahead.arms.block(0, 1)[0].tolist() != self.first:
@@ -172,10 +182,12 @@ def test_a_rebuild_that_fails_says_why_and_a_later_one_goes_on(tmp_path):
 
 
 @pytest.mark.usefixtures("_ray")
-def test_arms_computed_by_the_workers_and_an_error_of_theirs():
+@pytest.mark.parametrize("groups", [[range(1), range(1, 2)], [range(2)]], ids=["apart", "one-leads"])
+def test_arms_computed_by_the_workers_and_an_error_of_theirs(groups):
     arms = data(400, 2, 1)[0]
     blocks = arms.split(150)
     candidates = ShardedArms(ArmBlocks(lambda number: blocks[number], len(blocks)), num_shards=2)
+    candidates.workers.groups = groups
     bandits = [make(Arms(arms)), make(candidates)]
     rounds(bandits, 5)
     with pytest.raises(ZeroDivisionError):
@@ -188,6 +200,8 @@ def test_arms_computed_by_the_workers_and_an_error_of_theirs():
 
 
 class Failing:
+    is_small = True
+
     def asked_of(self, ahead):
         return 1 / 0
 
@@ -223,6 +237,34 @@ def test_an_interrupt_while_workers_work():
     assert torch.equal(ours.ask(3), expected)
     rounds(bandits, 5, 8)
     candidates.close()
+
+
+@pytest.mark.usefixtures("_ray")
+def test_workers_end_when_nobody_has_them_also_those_that_others_lead():
+    candidates = ShardedArms(data(50, 2)[0], num_shards=2)
+    candidates.workers.groups = [range(2)]
+    bandit = make(candidates)
+    bandit.ask()
+    processes = ray.get([actor.__ray_call__.remote(process) for actor in candidates.workers._actors.values()])
+    assert all(map(is_there, processes))
+    del bandit, candidates
+    gc.collect()
+    until = time.monotonic() + 20
+    while any(map(is_there, processes)):
+        assert time.monotonic() < until
+        time.sleep(0.1)
+
+
+def process(shard):
+    return os.getpid()
+
+
+def is_there(number):
+    """Say whether a process lives; one that ended and that nobody waited for does not."""
+    try:
+        return Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
 
 
 @pytest.mark.usefixtures("_ray")

@@ -254,7 +254,7 @@ def test_a_lost_worker_is_built_from_what_counts():
     workers = bandits[1].candidates.workers
     workers.starts.clear()
     workers.lose(1)
-    workers.dies_on_receipt = {2}
+    workers.line.dies_on_receipt = {2}
     rounds(bandits, 2, 9)
     assert sorted(shard for shard, _ in workers.starts) == [1, 2]
     assert all(count <= 7 for _, count in workers.starts)

@@ -11,18 +11,18 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from local_workers import sharded
+from local_workers import LocalWorkers, sharded
 from problems import DOUBLE, dense, difference, linear, matern, play, rbf
 from sharded_play import CUTS, noisy, rounds, some_arms
 
 from torch_kbandits import ArmBlocks, Arms, ArmsChangedError, Bandit, InputError, LearnedPrior, MappedArms, algorithms
-from torch_kbandits.acquisition import StagedRule, ThompsonRule
+from torch_kbandits.acquisition import StagedRule, ThompsonRule, UpperConfidenceRule
 from torch_kbandits.confidence import ConstantWidth
 from torch_kbandits.dictionaries import KORS, FixedDictionary, RidgeLeverageSampling
 from torch_kbandits.extras import MissingExtraError
-from torch_kbandits.integrations.ray import ShardedArms, ShardLostError, actors, belief, table
+from torch_kbandits.integrations.ray import ShardedArms, ShardLostError, actors, belief, table, workers
 from torch_kbandits.integrations.ray.arms import split
-from torch_kbandits.integrations.ray.questions import LocalBest, overall_best, undominated
+from torch_kbandits.integrations.ray.questions import Best, LocalBest, overall_best, undominated
 from torch_kbandits.memory import SlidingWindow
 from torch_kbandits.numerics.random import highest, tie_rank, tie_width
 from torch_kbandits.tables import lazy
@@ -302,9 +302,10 @@ def test_few_arms_are_looked_at(monkeypatch):
     ),
     ranks=st.lists(st.sampled_from([0.1, 0.2, 0.3, 0.4, 0.9]), min_size=40, max_size=40),
     cuts=st.sets(st.integers(1, 39), max_size=6),
+    size=st.integers(1, 4),
     beta=st.sampled_from([0.0, 0.05, 1.0]),
 )
-def test_the_best_of_shards_is_the_best_of_all(scores, ranks, cuts, beta):
+def test_the_best_of_shards_in_groups_is_the_best_of_all(scores, ranks, cuts, size, beta):
     """Scores that are ties, up to 3.7e-11 below the best, or just not; ranks that are drawn twice."""
     scores, ranks = torch.tensor(scores, dtype=DOUBLE), torch.tensor(ranks[: len(scores)])
     beta, bound = torch.tensor(beta, dtype=DOUBLE), torch.tensor(1.0, dtype=DOUBLE)
@@ -313,10 +314,14 @@ def test_the_best_of_shards_is_the_best_of_all(scores, ranks, cuts, beta):
     ends = [0, *sorted(cut for cut in cuts if cut < len(scores)), len(scores)]
     for start, stop in pairwise(ends):
         own = scores[start:stop]
-        places = undominated(own, ranks[start:stop], 2.0 * tie_width(own.max(), beta, bound))
+        width = 2.0 * tie_width(own.max(), beta, bound)
+        places = undominated(own, ranks[start:stop], width)
         number = (places + start).unsqueeze(-1).double().numpy()
-        answers.append(LocalBest(own[places].numpy(), ranks[start:stop][places].numpy(), number, 0.0))
-    assert float(overall_best(answers, beta, bound)) == expected
+        answers.append(LocalBest(own[places].numpy(), ranks[start:stop][places].numpy(), number, float(width), 0.0))
+    best = Best(UpperConfidenceRule(), beta.numpy(), 0)
+    groups = [answers[first : first + size] for first in range(0, len(answers), size)]
+    merged = [best.merged(group) for group in groups]
+    assert float(overall_best(best.merged(merged), beta, bound)) == expected
 
 
 @pytest.mark.one_in(2)
@@ -379,6 +384,40 @@ def test_a_round_sends_the_same_to_many_arms_late_and_early():
     assert sent[1000][1] < sent[1000][0] + 8 * m
 
 
+def test_each_shard_is_asked_once_many_by_way_of_others():
+    bandit = make(sharded(some_arms(), 7, group_size=3))
+    line = bandit.candidates.workers.line
+    for _ in range(2):
+        line.asked.clear()
+        bandit.ask(remember=False)
+        assert line.asked == [0, 3, 6, 1, 2, 4, 5]
+    bandit.tell(x := bandit.ask(), noisy(x, 0))
+    line.asked.clear()
+    assert len(bandit._belief.mean) == 160
+    assert line.asked == list(range(7))  # what is large does not go through others
+
+
+def test_few_shards_are_asked_apart_and_many_in_as_many_groups_as_there_are_shards_in_one():
+    sizes = {number: [len(group) for group in Groups(number).groups] for number in (1, 15, 16, 20, 64)}
+    assert sizes == {1: [1], 15: [1] * 15, 16: [4] * 4, 20: [5] * 4, 64: [8] * 8}
+
+
+class Groups(LocalWorkers):
+    def __init__(self, number):
+        super().__init__(None, [range(row, row + 1) for row in range(number)])
+
+
+def test_many_bytes_are_stored_once(monkeypatch):
+    arms = some_arms()
+    bandits = [make(candidates) for candidates in (Arms(arms), sharded(arms, 3, group_size=3))]
+    stored = []
+    monkeypatch.setattr(LocalWorkers, "stored", lambda self, data: stored.append(data) or data)
+    monkeypatch.setattr(workers, "_SMALL", 0)
+    rounds(bandits, 1)
+    assert len(stored) == 1
+    assert_equal_posteriors(bandits[1], bandits[0])
+
+
 def test_telling_sends_nothing():
     bandit = make(sharded(some_arms(), 3))
     play(bandit, 3)
@@ -412,10 +451,10 @@ def test_shards_that_are_far_behind_are_started_anew(behind, monkeypatch):
 
 
 @pytest.mark.one_in(2)
-@pytest.mark.parametrize("name", ["bkb", "gp-ucb"])
-def test_lost_workers_are_built_from_the_history(name):
+@pytest.mark.parametrize(("name", "group_size"), [("bkb", 1), ("gp-ucb", 1), ("bkb", 2), ("bkb", 3)])
+def test_lost_workers_are_built_from_the_history(name, group_size):
     arms = some_arms()
-    bandits = [make(candidates, name) for candidates in (Arms(arms), sharded(arms, 3, CUTS[3]))]
+    bandits = [make(candidates, name) for candidates in (Arms(arms), sharded(arms, 3, CUTS[3], group_size))]
     workers = bandits[1].candidates.workers
     for number, gone in enumerate([(0, 2), (), (0, 1, 2)]):
         rounds(bandits, 2, 2 * number)
@@ -439,13 +478,19 @@ def test_workers_that_were_closed():
     assert_equal_posteriors(bandits[1], bandits[0])
 
 
-def test_workers_that_end_while_they_work():
+@pytest.mark.parametrize("group_size", [1, 3])
+@pytest.mark.parametrize(("when", "gone"), [("dies_on_receipt", (0, 2)), ("dies_with_reply", (0,))])
+def test_workers_that_end_while_they_work(group_size, when, gone):
+    """Those that one led which is lost go on, also where it is not known how far they came."""
     arms = some_arms()
-    bandits = [make(candidates) for candidates in (Arms(arms), sharded(arms, 3))]
+    bandits = [make(candidates) for candidates in (Arms(arms), sharded(arms, 3, group_size=group_size))]
     rounds(bandits, 3)
-    bandits[1].candidates.workers.dies_on_receipt = {0, 2}
+    workers = bandits[1].candidates.workers
+    workers.starts.clear()
+    setattr(workers.line, when, set(gone))
     rounds(bandits, 2, 3)
     assert_equal_posteriors(bandits[1], bandits[0])
+    assert tuple(number for number, _ in workers.starts) == gone
 
 
 def assert_unchanged(bandit, before):
@@ -490,13 +535,14 @@ def test_a_worker_that_ends_whenever_it_is_asked(monkeypatch):
     assert_unchanged(bandit, before)
 
 
-def test_an_error_in_a_shard_is_raised_and_nothing_is_lost():
+@pytest.mark.parametrize("group_size", [1, 3])
+def test_an_error_in_a_shard_is_raised_and_nothing_is_lost(group_size):
     arms = some_arms()
-    bandits = [make(candidates) for candidates in (Arms(arms), sharded(arms, 3))]
+    bandits = [make(candidates) for candidates in (Arms(arms), sharded(arms, 3, group_size=group_size))]
     rounds(bandits, 3)
     ours, workers = bandits[1], bandits[1].candidates.workers
     before = ours.state_dict()
-    workers.fails_on_receipt = {1: ArmsChangedError("other arms")}
+    workers.line.fails_on_receipt = {1: ArmsChangedError("other arms")}
     with pytest.raises(ArmsChangedError, match="other arms"):
         ours.ask(2)
     assert_unchanged(ours, before)

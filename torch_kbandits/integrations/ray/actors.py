@@ -4,6 +4,7 @@ import math
 import os
 import warnings
 from collections.abc import Sequence
+from contextlib import suppress
 from pickle import PicklingError
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -12,9 +13,9 @@ from torch_kbandits.candidates.sources import ArmSource
 from torch_kbandits.errors import InputError, KernelBanditWarning
 from torch_kbandits.extras import require
 from torch_kbandits.integrations.ray.course import Message
+from torch_kbandits.integrations.ray.nodes import Line, Node, WorkerLost
 from torch_kbandits.integrations.ray.questions import Question
-from torch_kbandits.integrations.ray.shard import Reply, Shard
-from torch_kbandits.integrations.ray.workers import ShardLostError, WorkerLost, Workers
+from torch_kbandits.integrations.ray.workers import ShardLostError, Workers
 
 #: Bytes of the object store of a Ray that is started here, beside what the arms need on their way.
 _OBJECT_STORE = 80 * 2**20
@@ -34,6 +35,24 @@ class Resources(NamedTuple):
     patience: float
 
 
+class ActorCalls(Line):
+    """Bytes go as arguments and results of calls."""
+
+    def ask(self, worker: Any, data: Any, hands_on: bool) -> Any:
+        """Call an actor with bytes, or with what the object store has."""
+        return worker.reply.remote(data, hands_on)
+
+    def hear(self, ticket: Any) -> bytes:
+        """Return a reply, or raise what the shard raised."""
+        ray = _ray()
+        try:
+            return ray.get(ticket)
+        except ray.exceptions.RayActorError as error:
+            raise WorkerLost from error
+        except ray.exceptions.RayTaskError as error:
+            raise error.cause from error
+
+
 class Actors(Workers):
     """Workers that are Ray actors, one torch thread each. They end when nobody has this object any more.
 
@@ -48,7 +67,7 @@ class Actors(Workers):
     """
 
     def __init__(self, source: ArmSource, shards: Sequence[range], resources: Resources) -> None:
-        super().__init__(shards)
+        super().__init__(shards, ActorCalls())
         _ray()  # says at once if it is not installed
         self._source = source
         self._resources = resources
@@ -75,7 +94,7 @@ class Actors(Workers):
         """Give these shards new actors that have read their arms, all at a time."""
         ray = _ray()
         num_cpus, num_gpus, patience = self._resources
-        actor = ray.remote(Shard).options(num_cpus=num_cpus, num_gpus=num_gpus, max_restarts=0)
+        actor = ray.remote(Node).options(num_cpus=num_cpus, num_gpus=num_gpus, max_restarts=0)
         for number in numbers:
             self._end(number)
         loading = {}
@@ -94,35 +113,29 @@ class Actors(Workers):
                 self._end(number)
             raise
 
-    def send(self, messages: dict[int, Message], question: Question) -> dict[int, Any]:
-        """Send each shard its message; what a whole table is built from goes into the object store once."""
-        ray = _ray()
-        stored: dict[int, Any] = {}
-        tickets = {}
+    def worker(self, number: int) -> Any:
+        """Return the actor of a shard."""
+        return self._actors[number]
+
+    def introduce(self, group: Sequence[int]) -> None:
+        """Give the first of a group the handles of the others, and wait until it has them."""
+        first, *others = (self._actors[number] for number in group)
+        with suppress(WorkerLost):
+            self.line.hear(first.lead.remote(self.line, others))
+
+    def packed(self, message: Message, question: Question) -> bytes:
+        """Return both in bytes, so that they are put together once and not for each actor."""
         try:
-            for number, message in messages.items():
-                sent: Any = message
-                if message.start is not None and len(message.start.points):
-                    sent = stored.get(id(message))
-                    if sent is None:
-                        sent = stored[id(message)] = ray.put(message)
-                tickets[number] = self._actors[number].answer.remote(sent, question)
+            return _ray().cloudpickle.dumps((message, question))
         except (TypeError, PicklingError) as error:
             raise InputError(
                 f"The kernel or the acquisition rule cannot be sent to another process: {error}. Define its class in "
                 "a module, and keep files, locks and generators out of it."
             ) from error
-        return tickets
 
-    def receive(self, ticket: Any) -> Reply:
-        """Return a reply, or raise what the shard raised."""
-        ray = _ray()
-        try:
-            return ray.get(ticket)
-        except ray.exceptions.RayActorError as error:
-            raise WorkerLost from error
-        except ray.exceptions.RayTaskError as error:
-            raise error.cause from error
+    def stored(self, data: bytes) -> Any:
+        """Put bytes into the object store, once for all actors."""
+        return _ray().put(data)
 
     def cpu_seconds(self) -> list[float]:
         """Return the processor time that each worker has used so far, for measurements."""

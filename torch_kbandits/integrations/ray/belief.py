@@ -1,10 +1,8 @@
 """The posterior over arms that workers hold, seen from the bandit."""
 
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, Self, cast
 
-import numpy as np
 import torch
 from gpytorch.kernels import Kernel
 from gpytorch.means import Mean
@@ -85,15 +83,15 @@ class ShardedTable(FeatureTable):
         prior = self.kernel, float(self.regularization), exact, seed, column_memory
         self._prior = Prior(*prior, mean=mean, full_at=full_at)
         self._last_dictionary: Tensor | None = None
-        bounds = self.asked_of_all(KernelBound())
-        self._kernel_bound = self._kernel_bound.new_tensor(max(bounds))
-        self._prior = replace(self._prior, kernel_bound=max(bounds))
+        bound = self.asked_of_all(KernelBound())
+        self._kernel_bound = self._kernel_bound.new_tensor(bound)
+        self._prior = replace(self._prior, kernel_bound=bound)
         self._root = new_version()
 
     # ---------------------------------------------------------------- what the shards know
 
-    def asked_of_all(self, question: Question, added: tuple[Added, ...] = ()) -> list[Any]:
-        """Return what each shard answers, with points pending, in their order.
+    def asked_of_all(self, question: Question, added: tuple[Added, ...] = ()) -> Any:
+        """Return what the shards answer, with points pending.
 
         Raises:
             ShardLostError: if a worker was lost and cannot be replaced.
@@ -124,8 +122,7 @@ class ShardedTable(FeatureTable):
 
     def moments_of_all(self, added: tuple[Added, ...] = ()) -> tuple[Tensor, ...]:
         """Return the means of all arms, and their variances with points pending, each (A,)."""
-        answers = self.asked_of_all(Moments(), added)
-        return tuple(torch.from_numpy(np.concatenate(parts)) for parts in zip(*answers, strict=True))
+        return tuple(map(torch.from_numpy, self.asked_of_all(Moments(), added)))
 
     # ---------------------------------------------------------------- what they are told
 
@@ -221,12 +218,12 @@ class ShardedLookahead(Lookahead):
                 "is believed of the arm alone, as those of this package do. Give Arms instead, or say so of the rule: "
                 "scores_arms_apart = True."
             )
-        answers = self._table.asked_of_all(
+        answer = self._table.asked_of_all(
             Best(rule, beta.numpy(), seed, None if avoided is None else avoided.numpy()), self._added
         )
-        self.visited_share = sum(answer.visited for answer in answers) / self._table.num_all_arms
-        self.best_score = partial(max, [float(answer.scores.max()) for answer in answers])
-        return overall_best(answers, beta, self._table.kernel_bound())
+        self.visited_share = answer.visited / self._table.num_all_arms
+        self.best_score = answer.scores.max().item
+        return overall_best(answer, beta, self._table.kernel_bound())
 
     def _drawn(self, rule: AcquisitionRule, row: int, seed: int, avoided: Tensor | None) -> Tensor:
         """Return the arm (1, d) of a row that was drawn, or of one drawn instead if that is to be avoided."""
@@ -254,7 +251,7 @@ class ShardedLookahead(Lookahead):
 
     def variance_ratio(self) -> Tensor:
         """Return the largest ratio over the arms of the variance without and with pending points, 0-dim."""
-        return self._table.kernel_bound().new_tensor(max(self._table.asked_of_all(VarianceRatio(), self._added)))
+        return self._table.kernel_bound().new_tensor(self._table.asked_of_all(VarianceRatio(), self._added))
 
 
 def _added(points: Tensor, times: int) -> Added:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import torch
@@ -18,13 +18,30 @@ from torch_kbandits.outcomes.streaks import among
 class Question(Protocol):
     """A question to every shard about its own arms."""
 
+    #: Whether answers are, so that they may pass through other shards.
+    is_small: ClassVar
+
     def asked_of(self, ahead: ShardLookahead) -> Any:
         """Return the answer of one shard, of which only NumPy arrays and plain values are sent."""
         ...
 
+    def merged(self, answers: Sequence[Any]) -> Any:
+        """Return the answer of several shards that follow each other, at least one, from those of each."""
+        ...
+
+
+class _Largest:
+    """What is the largest of some number over the arms?"""
+
+    is_small: ClassVar = True
+
+    def merged(self, answers: Sequence[float]) -> float:
+        """Return the largest."""
+        return max(answers)
+
 
 @dataclass(frozen=True)
-class KernelBound:
+class KernelBound(_Largest):
     """What is the largest prior variance of the arms?"""
 
     def asked_of(self, ahead: ShardLookahead) -> float:
@@ -33,7 +50,7 @@ class KernelBound:
 
 
 @dataclass(frozen=True)
-class VarianceRatio:
+class VarianceRatio(_Largest):
     """What is the largest ratio of the variances without and with the points pending?"""
 
     def asked_of(self, ahead: ShardLookahead) -> float:
@@ -45,25 +62,33 @@ class VarianceRatio:
 class Moments:
     """What are the means, and the variances with the points pending?"""
 
+    is_small: ClassVar = False
+
     def asked_of(self, ahead: ShardLookahead) -> tuple[Array, Array]:
         """Return both, (A,) each."""
         return ahead.mean.cpu().numpy(), ahead.variance.cpu().numpy()
 
+    def merged(self, answers: Sequence[tuple[Array, ...]]) -> tuple[Array, ...]:
+        """Return both of all arms."""
+        return tuple(map(np.concatenate, zip(*answers, strict=True)))
+
 
 @dataclass(frozen=True, eq=False)
 class LocalBest:
-    """The best arm of a shard; with arms that would be chosen instead if the best of all shards were a little better.
+    """The best arm of some shards; with those that would be chosen instead if the best of all were a little better.
 
     Attributes:
         scores: (k,), k >= 1, mostly 1.
         ranks: in the order in which ties are broken, (k,).
         points: (k, d).
+        width: scores that are by so much lower than the highest may be its equals.
         visited: how many arms were looked at.
     """
 
     scores: Array
     ranks: Array
     points: Array
+    width: float
     visited: float
 
 
@@ -86,6 +111,7 @@ class Best:
     beta: Array
     seed: int
     avoided: Array | None = None
+    is_small: ClassVar = True
 
     def asked_of(self, ahead: ShardLookahead) -> LocalBest:
         """Return a shard's best arm."""
@@ -107,11 +133,24 @@ class Best:
             scores[places].cpu().numpy(),
             ranks[places].cpu().numpy(),
             ahead.arms.rows(arms).cpu().numpy(),
+            float(width),
             ahead.visited_share * len(ahead.arms),
         )
 
+    def merged(self, answers: Sequence[LocalBest]) -> LocalBest:
+        """Return the best of all these, and what else may be."""
+        if len(answers) == 1:
+            return answers[0]
+        scores, ranks, points = (
+            np.concatenate([getattr(answer, name) for answer in answers]) for name in ("scores", "ranks", "points")
+        )
+        width = max(answers, key=lambda answer: answer.scores.max()).width
+        places = undominated(torch.from_numpy(scores), torch.from_numpy(ranks), width).numpy()
+        visited = sum(answer.visited for answer in answers)
+        return LocalBest(scores[places], ranks[places], points[places], width, visited)
 
-def undominated(scores: Tensor, ranks: Tensor, width: Tensor) -> Tensor:
+
+def undominated(scores: Tensor, ranks: Tensor, width: Tensor | float) -> Tensor:
     """Return the places (k,) of those scores (A,) within ``width`` of the highest that no other beats.
 
     A score is beaten by one as high of a higher rank (A,), or of the same rank and a smaller place. So whatever bound
@@ -126,17 +165,14 @@ def undominated(scores: Tensor, ranks: Tensor, width: Tensor) -> Tensor:
     return torch.stack(places)
 
 
-def overall_best(answers: Sequence[LocalBest], beta: Tensor, kernel_bound: Tensor) -> Tensor:
+def overall_best(answer: LocalBest, beta: Tensor, kernel_bound: Tensor) -> Tensor:
     """Return the arm (1, d) that one table of all arms would choose.
 
     Args:
-        answers: of all shards, in their order.
+        answer: of all shards.
         beta: the multiplier of σ, 0-dim.
         kernel_bound: the largest prior variance of all arms, 0-dim.
     """
-    scores, ranks, points = (
-        torch.from_numpy(np.concatenate([getattr(answer, name) for answer in answers]))
-        for name in ("scores", "ranks", "points")
-    )
+    scores, ranks, points = map(torch.from_numpy, (answer.scores, answer.ranks, answer.points))
     place = highest(scores, ranks, tie_width(scores.max(), beta, kernel_bound))
     return points[place].unsqueeze(0)

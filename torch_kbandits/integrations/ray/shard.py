@@ -86,7 +86,7 @@ class Shard:
             standing = self._started(message.start)
         elif standing is None or not standing.goes_on_from(message.since):
             self._standing = standing
-            return Reply(None if standing is None else standing.held, False)
+            return Reply(self.held, False)
         elif message.since != standing.held:
             standing = standing.without_pending()
         for step in message.steps:
@@ -96,6 +96,11 @@ class Shard:
         answer = question.asked_of(standing.ahead)
         self._standing = standing
         return Reply(standing.held, True, answer)
+
+    @property
+    def held(self) -> Held | None:
+        """The posterior that it holds; None for none that is known."""
+        return None if self._standing is None else self._standing.held
 
     def cpu_seconds(self) -> float:
         """Return the processor time that this process has used so far."""
