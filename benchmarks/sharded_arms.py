@@ -1,4 +1,4 @@
-"""A million arms on one and on two Ray workers, beside one table in this process, and the bytes that a round sends."""
+"""A million arms on one and on two Ray workers beside one table in this process; what calls and bytes a round takes."""
 
 import math
 import pickle
@@ -34,9 +34,12 @@ class Sizes:
     counted: int = 5
     shards: tuple[int, ...] = (1, 2)
     column_memory: int = 2**26
+    called: tuple[int, ...] = (2, 16)
+    called_arms: int = 2_000
+    calls: int = 200
 
 
-QUICK = Sizes(arms=2_000, dimension=2, dictionary=10, rounds=3, counted=2)
+QUICK = Sizes(arms=2_000, dimension=2, dictionary=10, rounds=3, counted=2, called=(2,), called_arms=100, calls=3)
 
 #: What happens to the dictionary in the rounds timed, and the rule by which it does.
 STAYS, GROWS = "stays", "grows"
@@ -55,7 +58,9 @@ def run(quick: bool = False) -> Report:
                 sharded = ShardedArms(arms, num_shards=number, column_memory=sizes.column_memory)
                 measurements.append(_measure(sharded, arms, dictionary, sizes))
                 sharded.close()
-    return Report("sharded_arms", asdict(sizes), [_table(measurements, sizes)], measurements)
+        calls = [each for number in sizes.called for each in _calls(arms[: sizes.called_arms], number, sizes)]
+    tables = [_table(measurements, sizes), _table_of_calls(calls, sizes)]
+    return Report("sharded_arms", asdict(sizes), tables, measurements + calls)
 
 
 @contextmanager
@@ -92,9 +97,8 @@ def _rule(dictionary: str, arms: torch.Tensor, sizes: Sizes) -> DictionaryRule:
     return RidgeLeverageSampling(3.0, "never")
 
 
-def _measure(candidates: Candidates, arms: torch.Tensor, dictionary: str, sizes: Sizes) -> dict[str, Any]:
-    """Return the seconds of the rounds timed, and the bytes of those that come after."""
-    start = time.perf_counter()
+def _begun(candidates: Candidates, arms: torch.Tensor, dictionary: str, sizes: Sizes) -> tuple[Bandit, torch.Tensor]:
+    """Return a bandit that was told of some arms, and what it asks for next."""
     bandit = Bandit(
         candidates=candidates,
         kernel=kernel(sizes.lengthscale, torch.float32),
@@ -105,7 +109,35 @@ def _measure(candidates: Candidates, arms: torch.Tensor, dictionary: str, sizes:
     )
     known = arms[: sizes.dictionary]
     bandit.tell(known, _rewards(known, 0))
-    x = bandit.ask()
+    return bandit, bandit.ask()
+
+
+def _calls(arms: torch.Tensor, number: int, sizes: Sizes) -> list[dict[str, Any]]:
+    """Time asks over few arms on so many workers, in turns each apart and in groups by way of the first of each."""
+    cpus = max(sizes.shards) / number
+    candidates = ShardedArms(arms, num_shards=number, num_cpus_per_shard=min(cpus, 1.0))
+    bandit, x = _begun(candidates, arms, STAYS, sizes)
+    group = math.isqrt(number - 1) + 1
+    results = {size: {"shards": number, "group": size, "ask": [], "cpu": []} for size in (1, group)}
+    for turn in range(sizes.calls):
+        for size, result in results.items():
+            workers = candidates.workers
+            workers.groups = [range(first, min(first + size, number)) for first in range(0, number, size)]
+            for numbers in workers.groups:
+                workers.introduce(numbers)
+            bandit.tell(x, _rewards(x, turn))
+            start, cpu = time.perf_counter(), time.process_time()
+            x = bandit.ask()
+            result["cpu"].append(time.process_time() - cpu)
+            result["ask"].append(time.perf_counter() - start)
+    candidates.close()
+    return list(results.values())
+
+
+def _measure(candidates: Candidates, arms: torch.Tensor, dictionary: str, sizes: Sizes) -> dict[str, Any]:
+    """Return the seconds of the rounds timed, and the bytes of those that come after."""
+    start = time.perf_counter()
+    bandit, x = _begun(candidates, arms, dictionary, sizes)
     set_up, seconds, visited = time.perf_counter() - start, [], []
     before = _cpu_seconds(candidates)
     for number in range(sizes.rounds):
@@ -145,14 +177,14 @@ def _counted(bandit: Bandit, candidates: ShardedArms, x: torch.Tensor, rounds: i
     send, receive = workers.send, workers.receive
     there, back = [], []
 
-    def counting_send(messages: Any, question: Any) -> Any:
-        there.extend(len(pickle.dumps((message, question))) for message in messages.values())
-        return send(messages, question)
+    def counting_send(message: Any, numbers: Any, question: Any) -> Any:
+        there.extend([len(workers.packed(message, question))] * len(numbers))
+        return send(message, numbers, question)
 
     def counting_receive(ticket: Any) -> Any:
-        reply = receive(ticket)
-        back.append(len(pickle.dumps(reply)))
-        return reply
+        replies = receive(ticket)
+        back.append(len(pickle.dumps(replies)))
+        return replies
 
     workers.send, workers.receive = counting_send, counting_receive
     for number in range(rounds):
@@ -198,3 +230,17 @@ def _table(measurements: list[dict[str, Any]], sizes: Sizes) -> Table:
     ]
     title = f"{sizes.arms:,} arms, single precision, one thread a process, {sizes.rounds} rounds: median (min–max)"
     return Table(title, columns, rows)
+
+
+def _table_of_calls(calls: list[dict[str, Any]], sizes: Sizes) -> Table:
+    rows = [
+        [
+            str(call["shards"]),
+            "each apart" if call["group"] == 1 else f"in groups of {call['group']}",
+            spread([1e3 * value for value in call["ask"]], 2),
+            spread([1e3 * value for value in call["cpu"]], 2),
+        ]
+        for call in calls
+    ]
+    title = f"Asking workers about {sizes.called_arms:,} arms, {sizes.calls} times in turns: median (min–max)"
+    return Table(title, ["workers", "asked", "ms an ask", "CPU ms an ask, this process"], rows)

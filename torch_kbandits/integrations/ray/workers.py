@@ -15,7 +15,8 @@ from torch_kbandits.integrations.ray.shard import Reply
 #: So often a worker is tried in one call: once, once more where it held something else, and so on where it was lost.
 _ATTEMPTS = 5
 
-#: From so many shards on, some lead others: what it saves, two calls in three, exceeds the second hop.
+#: From so many shards on, some lead others. A second hop takes as long as three calls, which 9 shards save, and only
+#: where each shard has a processor of its own.
 _LEAST_LED = 16
 
 #: Bytes up to which a message goes with each call, and from hand to hand; larger ones go into a store once.
@@ -36,8 +37,8 @@ class Workers(ABC):
     bandits may share the workers; they then start each other's tables anew whenever they take turns.
 
     Many shards are asked in groups: the first of each hands the question on to the others, and returns the answer of
-    all. So √N calls are made here and √N in each of the first, one after another, in place of N here. Two levels do for
-    some hundred shards; a thousand would gain 2 ms more by a third.
+    all. So √N calls are made here and √N by each of the first, one after another, in place of N here. There are two
+    levels: at 64 shards a third would save nothing.
 
     Args:
         shards: the rows of each shard, in order.
