@@ -463,7 +463,7 @@ def test_lost_workers_are_built_from_the_history(name, group_size):
         for shard in gone:
             workers.lose(shard)
         assert torch.equal(*(bandit.ask(2) for bandit in bandits))
-        assert tuple(shard for shard, _ in workers.starts) == gone
+        assert sorted(shard for shard, _ in workers.starts) == list(gone)
         for bandit, X in zip(bandits, asked, strict=True):
             bandit.forget(X)
         assert_equal_posteriors(bandits[1], bandits[0], lost(bandits[0]))
@@ -490,7 +490,7 @@ def test_workers_that_end_while_they_work(group_size, when, gone):
     setattr(workers.line, when, set(gone))
     rounds(bandits, 2, 3)
     assert_equal_posteriors(bandits[1], bandits[0])
-    assert tuple(number for number, _ in workers.starts) == gone
+    assert sorted(number for number, _ in workers.starts) == list(gone)
 
 
 def assert_unchanged(bandit, before):
