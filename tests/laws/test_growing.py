@@ -11,7 +11,7 @@ from torch_kbandits import KORS, CappedDictionary, ContextualActions, Dictionary
 from torch_kbandits.beliefs import FeatureTable, Terms, belief_over
 from torch_kbandits.dictionaries import Selection
 from torch_kbandits.posteriors.online_dtc import OnlineDTC
-from torch_kbandits.tables import panels, played
+from torch_kbandits.tables import played, store
 
 LAMBDA = 0.1
 SAMPLING = KORS(0.3)
@@ -198,7 +198,7 @@ def test_whenever_played_points_are_asked_about_they_are_up_to_date(row_memory, 
 @pytest.mark.parametrize("row_memory", [pytest.param(0, marks=pytest.mark.slow), 8 * 10 * 40, 8 * 25 * 60])
 def test_features_need_not_be_kept(row_memory, monkeypatch):
     """Kept throughout, never, or until the budget is exceeded; blocks of 16 so that several are computed."""
-    monkeypatch.setattr(panels, "_CACHED", 16)
+    monkeypatch.setattr(store, "_CACHED", 16)
     X, Y = data(120, 3)
     Y = Y.squeeze(-1)
     kept, short = make(), make(row_memory=row_memory)

@@ -45,6 +45,7 @@ class Walk:
         self.weights, self.moments = np.zeros(len(self.points)), np.zeros(len(self.points))
         self.dtc = OnlineDTC.empty(torch.zeros(1))
         self.variance = torch.tensor(np.diag(self.kernel(self.points, self.points)))
+        self.spanned = torch.zeros(len(self.points), dtype=DOUBLE)
 
     # ---------------------------------------------------------------- what is expected
 
@@ -115,8 +116,9 @@ class Walk:
         self.moments[numbers] -= part * moments
 
     def follow(self, squares: Squares) -> None:
-        fallen, risen = ((rows @ torch.tensor(self.coordinates())).square().sum(0) for rows in squares)
-        self.variance = self.variance - fallen + risen
+        products = squares.rows @ torch.tensor(self.coordinates())
+        self.variance = self.variance + squares.change(squares.signs, products)
+        self.spanned = self.spanned + squares.change(squares.spans, products)
 
     def grow(self, numbers: list[int]) -> None:
         """Span some more points."""
@@ -126,6 +128,7 @@ class Walk:
         arguments = old * self.weights @ new.T, new * self.weights @ new.T, new @ self.moments
         self.dtc, squares = self.dtc.grown(factor[m:, :m], factor[m:, m:], *map(torch.tensor, arguments))
         self.variance = self.variance - torch.tensor(new).square().sum(0)
+        self.spanned = self.spanned + torch.tensor(new).square().sum(0)
         self.follow(squares)
 
     def leave_out(self, positions: set[int]) -> None:
@@ -182,6 +185,8 @@ def assert_is_dense(walk: Walk) -> None:
     read = (dtc.variance(torch.tensor(prior), coordinates), dtc.quick_variance(torch.tensor(prior), coordinates))
     for variance in (walk.variance, *read):
         assert difference(variance, expected) < rounding
+    for spanned in (walk.spanned, dtc.spanned(coordinates)):
+        assert difference(spanned, np.square(U.T @ Z).sum(0)) < rounding
     vector = walk.random.standard_normal(len(Z))
     assert difference(dtc.solve(torch.tensor(vector)), inverse @ vector) < rounding
     assert difference(dtc.weights, inverse @ Z @ walk.moments) < rounding

@@ -10,13 +10,15 @@ import torch
 from hypothesis import given
 from problems import DOUBLE, KERNELS, data, difference, examples
 
+from torch_kbandits import use_compiled
 from torch_kbandits.beliefs import FeatureTable
 from torch_kbandits.dictionaries import FixedDictionary, PlayedPoints, Selection
 from torch_kbandits.numerics.linalg import Squares
 from torch_kbandits.posteriors.online_dtc import OnlineDTC
-from torch_kbandits.tables import panels
-from torch_kbandits.tables.panels import Change, FeatureStore, Panel
+from torch_kbandits.tables import panels, store
+from torch_kbandits.tables.panels import Change, Panel
 from torch_kbandits.tables.played import combined
+from torch_kbandits.tables.store import FeatureStore
 
 LAMBDA = 0.05
 DENSE = KERNELS["matern"].dense
@@ -24,9 +26,10 @@ DENSE = KERNELS["matern"].dense
 
 @pytest.fixture(autouse=True)
 def _small_pieces(monkeypatch):
-    """Chunks, blocks and caches whose borders a handful of points crosses."""
-    for name, number in {"_CHUNK": 3, "_CHUNK_NUMBERS": 0, "_BLOCK": 5, "_CACHED": 4}.items():
-        monkeypatch.setattr(panels, name, number)
+    """Segments, blocks and caches whose borders a handful of points crosses, and room that is soon used up."""
+    monkeypatch.setattr(panels, "_BLOCK", 5)
+    for name, number in {"_SEGMENT": 3, "_CACHED": 4, "_STEP": 3, "_FEW": 8}.items():
+        monkeypatch.setattr(store, name, number)
 
 
 def holding(features: torch.Tensor) -> FeatureStore:
@@ -116,6 +119,9 @@ class Dense:
         expected = oracles.dtc(DENSE, self.X, self.y, noise, Z, points)
         assert difference(panel.mean, expected.mean) < expected.rounding
         assert difference(panel.variance, expected.variance) < expected.rounding
+        if panel.spanned is not None:
+            spanned = np.linalg.solve(np.linalg.cholesky(DENSE(Z, Z)), DENSE(Z, points))
+            assert difference(panel.spanned, np.square(spanned).sum(0)) < expected.rounding
         n = len(points)
         assert difference(panel.features.block(slice(0, n)), self.coordinates(points)) < 1e-9
 
@@ -127,10 +133,16 @@ class Dense:
     a=st.integers(0, 4),
     k=st.integers(1, 3),
     drops=st.booleans(),
+    loops=st.booleans(),
     seed=st.integers(0, 10_000),
 )
-def test_all_ways_to_a_panel_lead_to_the_posterior(n, m, a, k, drops, seed):
+def test_all_ways_to_a_panel_lead_to_the_posterior(n, m, a, k, drops, loops, seed):
     """From m spanning points and 6 rewards to m + a points, k rewards more, and a dictionary that may lack one."""
+    with use_compiled(loops):
+        assert_all_ways_lead_to_the_posterior(n, m, a, k, drops, seed)
+
+
+def assert_all_ways_lead_to_the_posterior(n: int, m: int, a: int, k: int, drops: bool, seed: int) -> None:
     random = np.random.default_rng(seed)
     T, Z, X = random.random((n, 3)), random.random((m + a, 3)), random.random((6 + k, 3))
     y = random.standard_normal(6 + k)
@@ -141,7 +153,7 @@ def test_all_ways_to_a_panel_lead_to_the_posterior(n, m, a, k, drops, seed):
     factor = torch.tensor(np.linalg.cholesky(DENSE(Z, Z)))
     seen, old = torch.tensor(after.coordinates(X)), torch.tensor(before.coordinates(T))
     dtc = OnlineDTC.fit(factor[:m, :m], [(seen[:m, :6], ones[:6], moments[:6])])
-    panel = Panel.prior(prior, features=holding(old)).fitted(dtc, dtc.weights)
+    panel = Panel.prior(prior, features=holding(old)).fitted(dtc, dtc.weights).knowing_what_is_spanned(dtc)
     before.assert_same(panel)
 
     new = seen[m:, :6] / LAMBDA

@@ -23,10 +23,11 @@ from torch_kbandits.posteriors.dtc import DTCFactors, embed
 from torch_kbandits.posteriors.online_dtc import OnlineDTC
 from torch_kbandits.posteriors.residual import learned_residual
 from torch_kbandits.tables.columns import KernelColumns
-from torch_kbandits.tables.growth import FRAGILE, SPAN_TOLERANCE, Columns, Growth, spanning_factor
+from torch_kbandits.tables.growth import FRAGILE, SPAN_TOLERANCE, Growth, spanning_factor
 from torch_kbandits.tables.lazy import LazyPanel, SomeArms
-from torch_kbandits.tables.panels import Change, FeatureStore, Panel
+from torch_kbandits.tables.panels import Change, Columns, Panel
 from torch_kbandits.tables.played import ComputedFeatures, Features, PlayedPanel, combined
+from torch_kbandits.tables.store import FeatureStore
 
 #: Arms embedded at a time when the dictionary changes, so that temporaries stay in cache.
 _BLOCK = 4096
@@ -114,7 +115,6 @@ class FeatureTable(TableBelief):
     ) -> None:
         super().__init__(arms, kernel, regularization, seed, exact=exact, mean=mean)
         self._full_at = full_at
-        self._known_spanned: tuple[OnlineDTC, Tensor] | None = None  # of the arms, by what spans them
         self._columns = KernelColumns(self.kernel, self._points, column_memory)
         self._dictionary_rows = self._feature_rows = self._played_rows
         self._listed_dictionary = self._log.points, self._played_rows  # points and rows, where a rule gave no indices
@@ -162,20 +162,10 @@ class FeatureTable(TableBelief):
         """Return DTC variances of arms, given their rows (k,), None for all, with their residual learned if it is."""
         if not self.learns_residual:
             return variance
-        spanned, prior = self._spanned, self._prior_variance[: self._num_arms]
+        spanned, prior = self._arms.spanned, self._prior_variance[: self._num_arms]
         if rows is not None:
             spanned, prior = spanned[rows], prior[rows]
         return learned_residual(prior, spanned, variance)
-
-    @property
-    def _spanned(self) -> Tensor:
-        """What the dictionary spans of the prior variances of the arms, (A,). Cost: O(A m) after it changed."""
-        known = self._known_spanned
-        if known is None or not known[0].spans_like(self._dtc):
-            features, dtc = self._arms.features, self._dtc
-            parts = [dtc.spanned(each) for _, each in features.blocks()]
-            known = self._known_spanned = dtc, torch.cat(parts)
-        return known[1]
 
     @property
     def _played_mean(self) -> Tensor:
@@ -456,7 +446,7 @@ class FeatureTable(TableBelief):
             after._recount()
             return after
         dtc, squares = followed
-        require_finite(dtc.weights.to(after._points.dtype), squares.risen)
+        require_finite(dtc.weights.to(after._points.dtype), squares.rows)
         growth = Growth.none(after._dtc, left.places[:0], len(left.places))
         after._settle(growth, after._played, dtc, squares, dtc.weights)
         return after
@@ -619,7 +609,7 @@ class FeatureTable(TableBelief):
         dtc, moved = growth.dtc.leaving_out(growth.dtc.left_out if through_whole else left_out)
         dtc, seen = dtc.observed(points, told.counts / noise, told.sums / noise)
         self._settle(growth, played, dtc, moved.then(seen), dtc.weights)
-        require_finite(self._weights.to(self._points.dtype), seen.fallen)
+        require_finite(self._weights.to(self._points.dtype), seen.rows)
         if through_whole:
             self._leave_out(left_out, played_rows)
         self._dictionary_rows = self._feature_rows if self.exact else dictionary
@@ -746,8 +736,7 @@ class FeatureTable(TableBelief):
 
     def _embedded(self, rows: Tensor, factor: Tensor) -> FeatureStore:
         """Write L⁻¹k(rows, ·) of all arms over the features, for a factor L (m, m). Cost: O(A m²)."""
-        features = self._lazy_panel.features.copy()
-        features.resize(len(rows))
+        features = self._lazy_panel.features.rewritten(len(rows))
         for start in range(0, self._num_arms, _BLOCK):
             block = slice(start, min(start + _BLOCK, self._num_arms))
             features.write(embed(factor, self._columns.over_arms(rows, block, keep=True)), block, 0)

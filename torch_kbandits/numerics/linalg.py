@@ -2,11 +2,16 @@
 
 from typing import NamedTuple, Self
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from scipy.linalg import get_lapack_funcs
 from torch import Tensor
+from torch.nn.functional import pad
 
 from torch_kbandits.errors import NotPositiveDefiniteError, NumericalError
+
+Signs = NDArray[np.float64]
 
 #: Largest jitter, relative to the mean diagonal, that rounding alone can call for.
 _MAX_RELATIVE_JITTER = {torch.float64: 1e-6, torch.float32: 1e-3}
@@ -243,44 +248,44 @@ def cholesky_remove(factor: Tensor, index: int) -> Tensor:
 
 
 class Squares(NamedTuple):
-    """How the variance at a point of coordinates z changes: by squares of rows applied to z.
+    """How the variance at a point of coordinates z changes: by squares of rows applied to z, each of a sign.
+
+    Signs stay with NumPy on the host, whose calls cost a fraction of torch's at this size.
 
     Attributes:
-        fallen: rows (k, m) whose squares come off.
-        risen: rows (j, m) whose squares come on.
+        rows: (k, m).
+        signs: 1 for a square that comes on, -1 for one that comes off, (k,).
+        spans: the same of what the dictionary spans of the prior variance at z, 0 where that does not change, (k,).
     """
 
-    fallen: Tensor
-    risen: Tensor
+    rows: Tensor
+    signs: Signs
+    spans: Signs
 
     @classmethod
     def none(cls, size: int, like: Tensor) -> Self:
         """Return no change, in ``size`` coordinates."""
-        none = like.new_empty(0, size)
-        return cls(none, none)
+        return cls(like.new_empty(0, size), _NO_SIGNS, _NO_SIGNS)
+
+    @classmethod
+    def of(cls, rows: Tensor, sign: float, span: float = 0.0) -> Self:
+        """Return rows (k, m) of one sign."""
+        return cls(rows, np.full(rows.shape[0], sign), np.full(rows.shape[0], span))
 
     def then(self, other: Self) -> "Squares":
         """Return this change and another one after it, in coordinates of which there may be more by then."""
-        if self.fallen.shape[0] + self.risen.shape[0] == 0:
+        if self.rows.shape[0] == 0:
             return other
-        more = other.fallen.shape[1] - self.fallen.shape[1]
-        mine = (torch.nn.functional.pad(rows, (0, more)) for rows in self) if more else self
-        return Squares(*map(torch.cat, zip(mine, other, strict=True)))
+        return joined([self, other])
 
     def times(self, matrix: Tensor, columns: Tensor) -> Tensor:
         """Return a matrix (m, m), changed by these squares, times columns (m, c). Cost: O(m² c)."""
         product = matrix @ columns
-        if self.fallen.shape[0]:
-            product = product - self.fallen.mT @ (self.fallen @ columns)
-        if self.risen.shape[0]:
-            product = product + self.risen.mT @ (self.risen @ columns)
-        return product
+        return torch.addmm(product, self._signed().mT, self.rows @ columns) if self.rows.shape[0] else product
 
     def added_to(self, matrix: Tensor) -> Tensor:
         """Return a matrix (m, m) changed by these squares. Cost: O(m²) a row."""
-        if len(self.fallen):
-            matrix = torch.addmm(matrix, self.fallen.mT, self.fallen, alpha=-1.0)
-        return torch.addmm(matrix, self.risen.mT, self.risen) if len(self.risen) else matrix
+        return torch.addmm(matrix, self._signed().mT, self.rows) if self.rows.shape[0] else matrix
 
     def bordered(self, corner: Tensor, right: Tensor, last: Tensor) -> Tensor:
         """Return a matrix of a corner (m, m), changed by these squares, and more columns (m, a) and (a, a)."""
@@ -288,9 +293,31 @@ class Squares(NamedTuple):
         size = m + last.shape[0]
         matrix = corner.new_empty(size, size)
         matrix[:m, :m], matrix[:m, m:], matrix[m:, :m], matrix[m:, m:] = corner, right, right.mT, last
-        for rows, sign in zip(self, (-1, 1), strict=True):
-            if len(rows) == 1:
-                matrix[:m, :m].addcmul_(rows.mT, rows, value=sign)
-            elif len(rows):
-                matrix[:m, :m].addmm_(rows.mT, rows, alpha=sign)
+        if self.rows.shape[0]:
+            matrix[:m, :m].addmm_(self._signed().mT, self.rows)
         return matrix
+
+    def trace(self) -> Tensor:
+        """Return by how much the trace of a matrix changes, 0-dim."""
+        return self._signed().ravel() @ self.rows.ravel()
+
+    @staticmethod
+    def change(signs: Signs, products: Tensor) -> Tensor:
+        """Return by how much squares of products (k, n), of rows and points, change what is at the points, (n,)."""
+        return torch.from_numpy(signs).to(products) @ products.square()
+
+    def _signed(self) -> Tensor:
+        return self.rows * torch.from_numpy(self.signs).to(self.rows).unsqueeze(-1)
+
+
+def joined(parts: list[Squares]) -> Squares:
+    """Return what several changes make together, the last of which has at least as many coordinates as the others."""
+    if len(parts) == 1:
+        return parts[0]
+    rows, signs, spans = zip(*parts, strict=True)
+    last = rows[-1].shape[1]
+    rows = [each if each.shape[1] == last else pad(each, (0, last - each.shape[1])) for each in rows]
+    return Squares(torch.cat(rows), np.concatenate(signs), np.concatenate(spans))
+
+
+_NO_SIGNS: Signs = np.empty(0)

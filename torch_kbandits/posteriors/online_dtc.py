@@ -47,10 +47,9 @@ class OnlineDTC:
         triangle: L (m, m), in double precision as everything here.
         precision_base: M (m, m), but for what the last rewards changed.
         inverse_base: K⁻¹ (m, m), but for what happened last.
-        gained: rows (k, m) of rewards told last: M = precision_base + Σ rowᵀ row over them, less that over ``shed``.
+        told: rows of rewards that came or went last: M = precision_base + Σ sign rowᵀ row over them.
             Matrices are read often and rewritten seldom, since writing them costs more than all else in a round.
-        shed: rows (j, m) of rewards forgotten last.
-        last: what happened last: K⁻¹ = inverse_base − Σ rowᵀ row over what has fallen, and more by what has risen.
+        last: what happened last: K⁻¹ = inverse_base + Σ sign rowᵀ row over it.
         moment: Σ_s z_s y_s / λ_s, (m,).
         log_det: log det K, 0-dim: that of I + Σ_s z_s z_sᵀ / λ_s on the dictionary's span.
         complement: N (m, r), with orthonormal columns.
@@ -60,8 +59,7 @@ class OnlineDTC:
     triangle: Triangle
     precision_base: Tensor
     inverse_base: Tensor
-    gained: Tensor
-    shed: Tensor
+    told: Squares
     last: Squares
     moment: Tensor
     log_det: Tensor
@@ -77,14 +75,13 @@ class OnlineDTC:
     @classmethod
     def fit(cls, factor: Tensor, seen: Iterable[Observed]) -> Self:
         """Condition on observations at spanning points of factor L (m, m). Cost: O(u m² + m³) for u points."""
-        none = factor[:0]
+        none = Squares.none(len(factor), factor)
         start = cls(
             triangle=Triangle.of(factor),
             precision_base=factor,
             inverse_base=factor,
-            gained=none,
-            shed=none,
-            last=Squares(none, none),
+            told=none,
+            last=none,
             moment=factor.new_zeros(len(factor)),
             log_det=factor.new_zeros(()),
             complement=factor[:, :0],
@@ -102,14 +99,14 @@ class OnlineDTC:
 
     def without_rewards(self) -> Self:
         """Return the prior at the same dictionary."""
-        identity, none = torch.eye(self.size, dtype=self.moment.dtype, device=self.moment.device), self.gained[:0]
+        identity = torch.eye(self.size, dtype=self.moment.dtype, device=self.moment.device)
+        none = Squares.none(self.size, self.moment)
         return replace(
             self,
             precision_base=identity,
             inverse_base=identity,
-            gained=none,
-            shed=none,
-            last=Squares(none, none),
+            told=none,
+            last=none,
             moment=torch.zeros_like(self.moment),
             log_det=torch.zeros_like(self.log_det),
         )
@@ -135,7 +132,7 @@ class OnlineDTC:
     @cached_property
     def precision(self) -> Tensor:
         """M (m, m)."""
-        return Squares(self.shed, self.gained).added_to(self.precision_base)
+        return self.told.added_to(self.precision_base)
 
     @cached_property
     def inverse(self) -> Tensor:
@@ -184,10 +181,6 @@ class OnlineDTC:
         identity = torch.eye(self.size, dtype=self.moment.dtype, device=self.moment.device)
         return self._inside(torch.linalg.solve_triangular(self.factor, identity, upper=False))
 
-    def spans_like(self, other: "OnlineDTC") -> bool:
-        """Say whether the dictionary of another posterior is known to be this one's."""
-        return self.triangle is other.triangle and self.left_out == other.left_out
-
     def basis(self, positions: Sequence[int]) -> Tensor:
         """Return rows (k, m): the coordinates L⁻¹ k of a dictionary, spanning points in the order given, from these.
 
@@ -211,8 +204,7 @@ class OnlineDTC:
 
         Only where no spanning point is left out.
         """
-        fallen, risen = (part.square().sum() for part in self.last)
-        inverse = self.inverse_base.diagonal().sum() - fallen + risen
+        inverse = self.inverse_base.diagonal().sum() + self.last.trace()
         return self.projection_error(prior) + self.size - inverse
 
     def projection_error(self, prior: Tensor) -> Tensor:
@@ -220,8 +212,7 @@ class OnlineDTC:
 
         Here z are coordinates in the span of the dictionary. Cost: O(m), and O(m² r) if r points are left out.
         """
-        captured = self.precision_base.diagonal().sum() + self.gained.square().sum() - self.shed.square().sum()
-        captured = captured - self.size
+        captured = self.precision_base.diagonal().sum() + self.told.trace() - self.size
         if self.left_out:
             N = self.complement
             captured = captured - ((self._precision_times(N) * N).sum() - N.square().sum())
@@ -257,11 +248,11 @@ class OnlineDTC:
         else:
             factor = jittered_cholesky(corner)
             fallen = torch.linalg.solve_triangular(factor, solved, upper=False)
-        squares = Squares(fallen, fallen[:0])
+        squares = Squares.of(fallen, -1.0)
         after = self._followed(
             squares,
             (factor.diagonal().square() * weights).log().sum(),
-            gained=(points * weights.sqrt()).mT,
+            told=Squares.of((points * weights.sqrt()).mT, 1.0),
             moment=self.moment + points @ moments,
         )
         return after, squares
@@ -284,11 +275,11 @@ class OnlineDTC:
         if bool(info) or bool(shares.prod() < LEAST_SHARE):
             return None
         risen = torch.linalg.solve_triangular(factor, solved, upper=False)
-        squares = Squares(risen[:0], risen)
+        squares = Squares.of(risen, 1.0)
         after = self._followed(
             squares,
             shares.log().sum(),
-            shed=(points * weights.sqrt()).mT,
+            told=Squares.of((points * weights.sqrt()).mT, -1.0),
             moment=self.moment - points @ moments,
         )
         return after, squares
@@ -312,26 +303,24 @@ class OnlineDTC:
         Cost: O(a m²).
         """
         identity = torch.eye(len(own), dtype=own.dtype, device=own.device)
-        nothing, none = torch.zeros_like(cross), own.new_empty(0, self.size + len(own))
+        nothing, none = torch.zeros_like(cross), Squares.none(self.size + len(own), own)
         # At first the new points are left out, which changes no variance; then they come in.
         last = identity if self.left_out else torch.zeros_like(identity)
         outside = replace(
             self,
             triangle=self.triangle.bordered(own, corner),
-            precision_base=Squares(self.shed, self.gained).bordered(self.precision_base, cross, identity + below),
+            precision_base=self.told.bordered(self.precision_base, cross, identity + below),
             inverse_base=self.last.bordered(self.inverse_base, nothing, last),
-            gained=none,
-            shed=none,
-            last=Squares(none, none),
+            told=none,
+            last=none,
             moment=torch.cat([self.moment, moments]),
             complement=torch.block_diag(self.complement, identity),
         )
         after, squares = outside._returned(torch.cat([own, corner], dim=1))
         if self.left_out:
-            unit = torch.nn.functional.pad(identity, (self.size, 0))
-            return after, Squares(squares.fallen, torch.cat([squares.risen, unit]))
+            return after, squares.then(Squares.of(torch.nn.functional.pad(identity, (self.size, 0)), 1.0, -1.0))
         # What falls is the new coordinates themselves, which K⁻¹ was made without.
-        squares = Squares(none, squares.risen)
+        squares = Squares.of(squares.rows[len(own) :], 1.0)
         return replace(after, last=squares), squares
 
     def leaving_out(self, positions: tuple[int, ...]) -> tuple[Self, Squares]:
@@ -370,7 +359,7 @@ class OnlineDTC:
         solved = self._solved(inside, most_lost)
         factor = jittered_cholesky(directions.mT @ columns - inside.mT @ solved)
         risen = torch.linalg.solve_triangular(factor, (directions - solved).mT, upper=False)
-        squares = Squares(directions.mT, risen)
+        squares = Squares.of(directions.mT, -1.0, 1.0).then(Squares.of(risen, 1.0))
         return self._followed(squares, 2.0 * factor.diagonal().log().sum(), complement=rest), squares
 
     def _left(self, positions: list[int], most_lost: float) -> tuple[Self, Squares]:
@@ -385,7 +374,7 @@ class OnlineDTC:
         solved = self._solved(directions, most_lost)
         factor = jittered_cholesky(directions.mT @ solved)
         fallen = torch.linalg.solve_triangular(factor, solved.mT, upper=False)
-        squares = Squares(fallen, directions.mT)
+        squares = Squares.of(fallen, -1.0).then(Squares.of(directions.mT, 1.0, -1.0))
         complement = torch.cat([N, directions], dim=1)
         return self._followed(squares, 2.0 * factor.diagonal().log().sum(), complement=complement), squares
 
@@ -397,35 +386,33 @@ class OnlineDTC:
         inverse = self.inverse
         root = jittered_cholesky(inverse[size:, size:])
         risen = torch.eye(self.size, dtype=inverse.dtype, device=inverse.device)[size:]
-        squares = Squares(torch.linalg.solve_triangular(root, inverse[size:], upper=False), risen)
-        none = self.gained[:0, :size]
+        fallen = torch.linalg.solve_triangular(root, inverse[size:], upper=False)
+        none = Squares.none(size, inverse)
         after = replace(
             self,
             triangle=Triangle.of(self.factor[:size, :size]),
             precision_base=self.precision[:size, :size],
-            inverse_base=Squares(squares.fallen[:, :size], none).added_to(inverse[:size, :size]),
-            gained=none,
-            shed=none,
-            last=Squares(none, none),
+            inverse_base=Squares.of(fallen[:, :size], -1.0).added_to(inverse[:size, :size]),
+            told=none,
+            last=none,
             moment=self.moment[:size],
             log_det=self.log_det + 2.0 * root.diagonal().log().sum(),
             complement=self.complement[:size],
         )
-        return after, squares
+        return after, Squares.of(fallen, -1.0).then(Squares.of(risen, 1.0, -1.0))
 
     def restricted(self) -> Self:
         """Return the same posterior in ``basis``, the coordinates of the dictionary alone. Cost: O(m³)."""
         basis = self.basis(self.kept)
         points = self.factor[list(self.kept)]
         factor = jittered_cholesky(points @ points.mT)
-        none = self.gained[:0, : len(basis)]
+        none = Squares.none(len(basis), basis)
         return replace(
             self,
             triangle=Triangle.of(factor),
             precision_base=basis @ self.precision @ basis.mT,
-            gained=none,
-            shed=none,
-            last=Squares(none, none),
+            told=none,
+            last=none,
             moment=basis @ self.moment,
             complement=basis[:, :0],
             left_out=(),
@@ -451,18 +438,15 @@ class OnlineDTC:
         squares: Squares,
         log_det_change: Tensor,
         *,
-        gained: Tensor | None = None,
-        shed: Tensor | None = None,
+        told: Squares | None = None,
         moment: Tensor | None = None,
         complement: Tensor | None = None,
     ) -> Self:
         """Return what comes of changes of K⁻¹ and of log det, and of M, the moment and N where they are given."""
-        rows = sum(part.shape[0] for part in (*self.last, *squares))
-        start = self if rows <= _MOST_ROWS else self._merged()
+        start = self if self.last.rows.shape[0] + squares.rows.shape[0] <= _MOST_ROWS else self._merged()
         return replace(
             start,
-            gained=start.gained if gained is None else torch.cat([start.gained, gained]),
-            shed=start.shed if shed is None else torch.cat([start.shed, shed]),
+            told=start.told if told is None else start.told.then(told),
             last=start.last.then(squares),
             moment=self.moment if moment is None else moment,
             log_det=self.log_det + log_det_change,
@@ -490,16 +474,15 @@ class OnlineDTC:
 
     def _precision_times(self, columns: Tensor) -> Tensor:
         """Return M times columns (m, k). Cost: O(m² k)."""
-        return Squares(self.shed, self.gained).times(self.precision_base, columns)
+        return self.told.times(self.precision_base, columns)
 
     def _merged(self) -> Self:
         """Return the same with M and K⁻¹ written out. Cost: O(m²) a row."""
-        none = self.gained[:0]
+        none = Squares.none(self.size, self.moment)
         return replace(
             self,
             precision_base=self.precision,
             inverse_base=self.inverse,
-            gained=none,
-            shed=none,
-            last=Squares(none, none),
+            told=none,
+            last=none,
         )

@@ -1,15 +1,14 @@
 """Points that join the span of a table's features."""
 
-from collections.abc import Callable
 from typing import NamedTuple, Self
 
 import torch
 from torch import Tensor
 
 from torch_kbandits.errors import NumericalError
-from torch_kbandits.numerics.linalg import Squares
+from torch_kbandits.numerics.linalg import Squares, joined
 from torch_kbandits.posteriors.online_dtc import OnlineDTC
-from torch_kbandits.tables.panels import Change
+from torch_kbandits.tables.panels import Change, Columns
 
 #: A point whose Schur complement is below this fraction of its prior variance is in the dictionary's span already.
 #: Rounding over this fraction is by how much the norm of features may be off where they extrapolate.
@@ -20,9 +19,6 @@ FRAGILE = {torch.float64: 1e-6, torch.float32: 1e-3}
 
 #: No rounding makes a Schur complement negative beyond this fraction of the prior variance.
 _IMPOSSIBLE = -1e-2
-
-#: Returns the kernel values (a, |block|) of some points against a block of the arms.
-Columns = Callable[[slice], Tensor]
 
 
 class Growth(NamedTuple):
@@ -59,7 +55,7 @@ class Growth(NamedTuple):
         units = torch.nn.functional.pad(
             torch.eye(len(self.own), dtype=self.own.dtype, device=self.own.device), (self.own.shape[1], 0)
         )
-        return self.squares._replace(fallen=torch.cat([units, self.squares.fallen])).then(squares)
+        return joined([Squares.of(units, -1.0, 1.0), self.squares, squares])
 
     def coordinates(self, points: Tensor, values: Tensor) -> Tensor:
         """Return new coordinates (a, k) from old ones (m, k) and the kernel values (a, k) with the new points."""

@@ -2,15 +2,16 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple, Self
+from typing import NamedTuple, Self, cast
 
 import torch
 from torch import Tensor
 
-from torch_kbandits.numerics.linalg import Squares
+from torch_kbandits.numerics.linalg import Squares, joined
 from torch_kbandits.numerics.shallow import shallow_copy
 from torch_kbandits.posteriors.online_dtc import OnlineDTC
-from torch_kbandits.tables.panels import Change, FeatureStore, Panel
+from torch_kbandits.tables.panels import Change, Columns, Panel
+from torch_kbandits.tables.store import FeatureStore
 
 #: Below this many features in all a pass over them is cheaper than bounds.
 _WORTHWHILE = 2**20
@@ -116,18 +117,25 @@ class LazyPanel:
         See ``OnlineDTC.observed`` and ``OnlineDTC.forgotten``.
         """
         after = shallow_copy(self)
-        if len(squares.risen):
+        if (squares.signs > 0.0).any():
             after._log_rise = self._log_rise + (self._now[0].log_det - dtc.log_det).clamp_min(0.0)
         after._squares = [*self._squares, squares]
-        after._num_rows = self._num_rows + sum(map(len, squares))
+        after._num_rows = self._num_rows + squares.rows.shape[0]
         after._now = (dtc, weights)
         if after._num_rows > _LONGEST:
             after.up_to_date()
         return after
 
-    def changed(
-        self, change: Change, dtc: OnlineDTC, weights: Tensor, columns: Callable[[slice], Tensor] | None
-    ) -> Self:
+    @property
+    def spanned(self) -> Tensor:
+        """What the dictionary spans of the prior variances, (A,). Cost: O(A m) the first time.
+
+        Rewards do not change it, so it is never stale.
+        """
+        self._panel = panel = self._panel.knowing_what_is_spanned(self._stale[0])
+        return cast(Tensor, panel.spanned)
+
+    def changed(self, change: Change, dtc: OnlineDTC, weights: Tensor, columns: Columns | None) -> Self:
         """Return the panel after any change, in one pass; see ``Panel.following``."""
         after = shallow_copy(self)
         after._now = (dtc, weights)
@@ -197,18 +205,9 @@ class LazyPanel:
         none = Change.none(self._now[0].size, self._now[1])
         return none._replace(squares=joined(self._squares[first:]))
 
-    def _pass(self, change: Change, columns: Callable[[slice], Tensor] | None) -> None:
+    def _pass(self, change: Change, columns: Columns | None) -> None:
         self._panel = self._panel.following(change, self._now[1], columns)
         self._stale = self._now
         self._squares, self._num_rows = [], 0
         self._log_rise = torch.zeros_like(self._log_rise)
         self._near = None
-
-
-def joined(parts: list[Squares]) -> Squares:
-    """Return what several changes make together, the last of which has at least as many coordinates as the others."""
-    last = parts[-1].fallen.shape[1]
-    padded = (
-        [torch.nn.functional.pad(rows, (0, last - rows.shape[1])) for rows in each] for each in zip(*parts, strict=True)
-    )
-    return Squares(*map(torch.cat, padded))

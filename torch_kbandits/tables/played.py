@@ -6,12 +6,11 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from torch_kbandits.numerics.linalg import Squares
+from torch_kbandits.numerics.linalg import Squares, joined
 from torch_kbandits.numerics.shallow import shallow_copy
 from torch_kbandits.posteriors.dtc import embed
 from torch_kbandits.posteriors.online_dtc import OnlineDTC
-from torch_kbandits.tables.lazy import joined
-from torch_kbandits.tables.panels import FeatureStore, blocks_of, with_squares
+from torch_kbandits.tables.store import FeatureStore, blocks_of
 
 #: With more rows than this to apply, and more than coordinates, variances cost less afresh.
 _LONGEST = 64
@@ -123,7 +122,7 @@ class PlayedPanel:
             return self
         after = shallow_copy(self)
         after._followed = self._followed[0], [*self._followed[1], squares]
-        if after.num_pending > max(_LONGEST, squares.fallen.shape[1]):
+        if after.num_pending > max(_LONGEST, squares.rows.shape[1]):
             return after.forgotten()
         return after
 
@@ -158,7 +157,7 @@ class PlayedPanel:
     @property
     def num_pending(self) -> int:
         """Number of rows that were not applied yet."""
-        return sum(len(part) for each in self._followed[1] for part in each)
+        return sum(each.rows.shape[0] for each in self._followed[1])
 
     @property
     def is_known(self) -> bool:
@@ -181,8 +180,7 @@ class PlayedPanel:
             parts = [] if pending else [known]
             squares = joined(pending) if pending else Squares.none(0, known)
             for block in blocks_of(number) if pending else ():
-                fallen, risen = features.products(torch.cat(squares), block).split(list(map(len, squares)))
-                parts.append(with_squares(with_squares(known[block], fallen, -1), risen, 1))
+                parts.append(known[block] + squares.change(squares.signs, features.products(squares.rows, block)))
             afresh = dtc.variance if len(prior_variance) - number > dtc.size else dtc.quick_variance
             new = torch.arange(number, len(prior_variance), device=known.device)
             for block in blocks_of(len(new)):

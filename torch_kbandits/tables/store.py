@@ -1,0 +1,175 @@
+"""Features of many points, in memory that copies share."""
+
+from collections.abc import Iterable, Iterator
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from torch_kbandits.numerics.shallow import shallow_copy
+
+#: Points whose features lie together, and are written anew where more features need more room. Where each part takes
+#: launches there are few.
+_SEGMENT = 65536
+_SEGMENT_ELSEWHERE = 2**22
+
+#: Features for which there is more room at least, a multiple of what vector registers hold.
+_STEP = 8
+
+#: Room that is made for more features, as a fraction of those there are; for more numbers than this, a smaller one.
+_FEW = 2**22
+_ROOM, _ROOM_OF_MANY = 2, 16
+
+#: One point in so many is room for more, where some are selected.
+_SPARE = 8
+
+#: Points whose features are solved with at a time, so that they stay in cache.
+_CACHED = 4096
+
+
+class FeatureStore:
+    """Features of n points, point-major: those of a point are next to one another, with room for some more.
+
+    Copies share the memory. A feature or a point is written beyond those that a copy knows of, so of several copies
+    only the last one that grew may go on growing. Where there is no more room the memory is replaced in all copies,
+    a segment of points at a time, so that all of it is never there twice.
+
+    Args:
+        num_points: n.
+        like: a tensor whose dtype and device all have.
+    """
+
+    def __init__(self, num_points: int, like: Tensor) -> None:
+        self._like = like.new_empty(0)
+        self.num_points = 0
+        self.size = 0
+        self._segments: list[Tensor] = []  # (points, features) each, more of both than there are
+        self._longest = _SEGMENT if like.is_cpu else _SEGMENT_ELSEWHERE
+        self._hold(num_points, num_points)
+
+    @classmethod
+    def holding(cls, blocks: Iterable[tuple[slice, Tensor]], num_points: int, size: int, like: Tensor) -> Self:
+        """Return a store of so many features of n points, given block by block."""
+        store = cls(num_points, like)
+        store.resize(size)
+        for block, features in blocks:
+            store.write(features, block, 0)
+        return store
+
+    def copy(self) -> Self:
+        """Return a copy that shares the features."""
+        return shallow_copy(self)
+
+    def resize(self, size: int) -> None:
+        """Hold ``size`` features; those beyond the old size are to be written."""
+        for number, segment in enumerate(self._segments):
+            if size > segment.shape[1]:
+                wider = segment.new_empty(len(segment), self._width(size))
+                wider[:, : segment.shape[1]] = segment
+                self._segments[number] = wider
+        self.size = size
+
+    def rewritten(self, size: int) -> Self:
+        """Return a store of so many other features of the same points, all to be written, over what copies show."""
+        other = self.copy()
+        other.size = size
+        for number, segment in enumerate(self._segments):
+            if not size <= segment.shape[1] <= 2 * self._width(size):
+                self._segments[number] = segment.new_empty(0, 0)  # first, so that both are never there
+                self._segments[number] = segment.new_empty(len(segment), self._width(size))
+        return other
+
+    def write(self, features: Tensor, block: slice, first: int) -> None:
+        """Write features (k, |block|) of a block of points, the first of which has number ``first``."""
+        for part, segment, rows in self._parts(block):
+            segment[rows, first : first + len(features)] = features[:, part].mT
+
+    def products(self, rows: Tensor, block: slice) -> Tensor:
+        """Return rows (k, m') times the first m' features of a block of points, (k, |block|): one pass over them."""
+        parts = [(segment[some, : rows.shape[1]] @ rows.mT).mT for _, segment, some in self._parts(block)]
+        return parts[0] if len(parts) == 1 else torch.cat([rows.new_empty(rows.shape[0], 0), *parts], dim=1)
+
+    def columns(self, index: Tensor) -> Tensor:
+        """Return the features (m, q) of some points, given their numbers (q,)."""
+        if len(self._segments) == 1:
+            return self._segments[0].index_select(0, index)[:, : self.size].mT
+        columns, numbers = self._like.new_empty(len(index), self.size), index // self._longest
+        for number in numbers.unique().tolist():
+            there = (numbers == number).nonzero().squeeze(-1)
+            columns[there] = self._segments[number][index[there] - number * self._longest, : self.size]
+        return columns.mT
+
+    def block(self, block: slice) -> Tensor:
+        """Return the features of a block of points, (m, |block|); not to be written to."""
+        parts = [segment[rows, : self.size].mT for _, segment, rows in self._parts(block)]
+        return parts[0] if len(parts) == 1 else torch.cat([self._like.new_empty(self.size, 0), *parts], dim=1)
+
+    def blocks(self) -> Iterator[tuple[slice, Tensor]]:
+        """Yield the features of all points, so many at a time that they stay in cache."""
+        for block in blocks_of(self.num_points):
+            yield block, self.block(block)
+
+    def segments(self) -> Iterator[tuple[slice, Tensor]]:
+        """Yield all points in parts, each with the memory (points, features) in which its features come first."""
+        for number, segment in enumerate(self._segments):
+            first = number * self._longest
+            if first < self.num_points:
+                yield slice(first, min(first + self._longest, self.num_points)), segment
+
+    def rotated(self, basis: Tensor) -> "FeatureStore":
+        """Return rows (k, m) times the features, in memory of its own."""
+        blocks = ((block, self.products(basis.to(self._like), block)) for block in blocks_of(self.num_points))
+        return FeatureStore.holding(blocks, self.num_points, len(basis), self._like)
+
+    def selected(self, index: Tensor) -> "FeatureStore":
+        """Return the features of some points, given their numbers (q,), in memory with room for some more points."""
+        store = FeatureStore(0, self._like)
+        store.size = self.size
+        store._hold(len(index), len(index) + len(index) // _SPARE + 1)
+        store.write(self.columns(index), slice(0, len(index)), 0)
+        return store
+
+    def shortened(self, size: int) -> "FeatureStore":
+        """Return the first features alone, in memory of its own."""
+        blocks = ((block, features[:size]) for block, features in self.blocks())
+        return FeatureStore.holding(blocks, self.num_points, size, self._like)
+
+    def append_points(self, features: Tensor) -> None:
+        """Append points with features (m, q); the room for points doubles when it is used up."""
+        first, number = self.num_points, self.num_points + features.shape[1]
+        self._hold(number, max(number, 2 * first))
+        self.write(features, slice(first, number), 0)
+
+    def _hold(self, number: int, capacity: int) -> None:
+        """Be of so many points, of which the last are to be written; where there is no room, make room for more."""
+        held = sum(map(len, self._segments))
+        if number > held:
+            for place in range(held // self._longest, -(-capacity // self._longest)):
+                length = min(capacity - place * self._longest, self._longest)
+                longer = self._like.new_empty(length, self._width(self.size))
+                if place < len(self._segments):
+                    old = self._segments[place]
+                    longer = old.new_empty(length, old.shape[1])
+                    longer[: len(old)] = old
+                self._segments[place : place + 1] = [longer]
+        self.num_points = number
+
+    def _width(self, size: int) -> int:
+        """Return for how many features there is to be room where there are so many."""
+        room = _ROOM if size * self.num_points <= _FEW else _ROOM_OF_MANY
+        return -(-(size + size // room) // _STEP) * _STEP
+
+    def _parts(self, block: slice) -> Iterator[tuple[slice, Tensor, slice]]:
+        """Yield parts of a block of points: which of the block, their segment, and their rows in it."""
+        start = block.start
+        while start < block.stop:
+            place, row = divmod(start, self._longest)
+            stop = min(start - row + self._longest, block.stop)
+            yield slice(start - block.start, stop - block.start), self._segments[place], slice(row, row + stop - start)
+            start = stop
+
+
+def blocks_of(number: int) -> Iterator[slice]:
+    """Yield blocks of so many points."""
+    for start in range(0, number, _CACHED):
+        yield slice(start, min(start + _CACHED, number))
