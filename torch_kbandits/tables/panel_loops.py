@@ -7,32 +7,42 @@ from torch_kbandits.numerics.compiled import compiled
 Array = np.ndarray
 
 
+#: Points at a time, whose features stay in the nearest cache while rows are applied to them.
+_BLOCK = 16
+
+
 @compiled
-def apply_rows(rows: Array, features: Array, size: int, products: Array) -> None:
-    """Write rows (k, m') times the first ``size`` features (m,) of a point into products (k,)."""
-    number, zero = len(rows), features.dtype.type(0)
+def apply_rows(rows: Array, features: Array, first: int, last: int, size: int, products: Array) -> None:
+    """Write rows (k, m') times the first ``size`` features of points ``first`` to ``last``, of (n, m), (k, …)."""
+    number, zero = rows.shape[0], features.dtype.type(0)
     done = 0
     while done + 3 <= number:  # three at a time, for each of which a feature is read once
-        one, two, three = rows[done], rows[done + 1], rows[done + 2]
-        first, second, third = zero, zero, zero
-        for i in range(size):
-            first += one[i] * features[i]
-            second += two[i] * features[i]
-            third += three[i] * features[i]
-        products[done], products[done + 1], products[done + 2] = first, second, third
+        for point in range(first, last):
+            one, two, three = zero, zero, zero
+            for i in range(size):
+                feature = features[point, i]
+                one += rows[done, i] * feature
+                two += rows[done + 1, i] * feature
+                three += rows[done + 2, i] * feature
+            products[done, point - first] = one
+            products[done + 1, point - first] = two
+            products[done + 2, point - first] = three
         done += 3
     if done + 2 == number:
-        one, two = rows[done], rows[done + 1]
-        first, second = zero, zero
-        for i in range(size):
-            first += one[i] * features[i]
-            second += two[i] * features[i]
-        products[done], products[done + 1] = first, second
+        for point in range(first, last):
+            one, two = zero, zero
+            for i in range(size):
+                feature = features[point, i]
+                one += rows[done, i] * feature
+                two += rows[done + 1, i] * feature
+            products[done, point - first] = one
+            products[done + 1, point - first] = two
     elif done + 1 == number:
-        one, first = rows[done], zero
-        for i in range(size):
-            first += one[i] * features[i]
-        products[done] = first
+        for point in range(first, last):
+            one = zero
+            for i in range(size):
+                one += rows[done, i] * features[point, i]
+            products[done, point - first] = one
 
 
 @compiled
@@ -40,10 +50,10 @@ def follow(
     first: int,
     last: int,
     features: Array,
-    own: Array,
-    corner: Array,
     values: Array,
-    rows: Array,
+    corner: Array,
+    old_rows: Array,
+    new_rows: Array,
     signs: Array,
     spans: Array,
     expected: Array,
@@ -59,10 +69,10 @@ def follow(
         first: number of a point.
         last: number after that of the last one.
         features: (n, width); m of each point are known and the next a are written.
-        own: (a, m).
-        corner: (a, a).
         values: kernel values of the new spanning points, (a, n).
-        rows: those of the squares and after them the weights, (k + 1, m + a).
+        corner: (a, a).
+        old_rows: their coordinates in the old ones, and the rows of the squares and the weights there, (a + k + 1, m).
+        new_rows: these rows and weights in the new coordinates, (k + 1, a).
         signs: (k,).
         spans: (k,).
         expected: prior means, (n,), or (0,) if they are zero.
@@ -72,29 +82,40 @@ def follow(
         variance: becomes the variances, (n,).
         spanned: becomes what the dictionary spans, (n,), or (0,).
     """
-    added, known = own.shape
-    number, size = len(signs), rows.shape[1]
+    added, number, known = len(corner), len(signs), old_rows.shape[1]
     zero = features.dtype.type(0)
-    new, products = np.empty(added, features.dtype), np.empty(number + 1, features.dtype)
-    for point in range(first, last):
-        own_features = features[point]
-        total, span = before[point], zero
-        if added:
-            apply_rows(own, own_features, known, new)
-            for i in range(added):
-                value = values[i, point] - new[i]
+    products = np.empty((len(old_rows), _BLOCK), features.dtype)
+    total, span = np.empty(_BLOCK, features.dtype), np.empty(_BLOCK, features.dtype)
+    for start in range(first, last, _BLOCK):
+        stop = min(start + _BLOCK, last)
+        count = stop - start
+        for point in range(count):
+            total[point], span[point] = before[start + point], zero
+        apply_rows(old_rows, features, start, stop, known, products)
+        for i in range(added):
+            for point in range(count):
+                value = values[i, start + point] - products[i, point]
                 for j in range(i):
-                    value -= corner[i, j] * own_features[known + j]
+                    value -= corner[i, j] * products[j, point]
                 value /= corner[i, i]
-                own_features[known + i] = value
-                total -= value * value
-                span += value * value
-        apply_rows(rows, own_features, size, products)
+                products[i, point] = value
+                features[start + point, known + i] = value
+                total[point] -= value * value
+                span[point] += value * value
+            for j in range(number + 1):
+                for point in range(count):
+                    products[added + j, point] += new_rows[j, i] * products[i, point]
         for i in range(number):
-            square = products[i] * products[i]
-            total += signs[i] * square
-            span += spans[i] * square
-        variance[point] = total
-        mean[point] = products[number] if len(expected) == 0 else expected[point] + products[number]
+            for point in range(count):
+                square = products[added + i, point] * products[added + i, point]
+                total[point] += signs[i] * square
+                span[point] += spans[i] * square
+        for point in range(count):
+            variance[start + point] = total[point]
+            mean[start + point] = products[added + number, point]
+        if len(expected):
+            for point in range(start, stop):
+                mean[point] += expected[point]
         if len(spanned):
-            spanned[point] = spanned_before[point] + span
+            for point in range(count):
+                spanned[start + point] = spanned_before[start + point] + span[point]

@@ -126,23 +126,25 @@ class Panel:
         store, squares, dtype = self.features.copy(), change.squares, self.variance.dtype
         store.resize(len(weights))
         rows = torch.cat([squares.rows, weights.unsqueeze(0)]).to(dtype)
-        own, corner = change.own.to(dtype), change.corner.to(dtype)
+        first = change.own.shape[1] if len(change.own) else len(weights)
+        old_rows = torch.cat([change.own.to(dtype), rows[:, :first]]) if len(change.own) else rows
         mean, variance = torch.empty_like(self.variance), torch.empty_like(self.variance)
         spanned = None if self.spanned is None else torch.empty_like(self.spanned)
         after = replace(self, features=store, variance=variance, mean=mean, spanned=spanned)
-        if len(rows) + len(own) <= _MOST_ROWS and runs_compiled(self.variance):
-            after._follow_by_loop(self, squares, rows, own, corner, columns)
+        applied = _Applied(
+            squares, columns, change.corner.to(dtype).contiguous(), old_rows, rows[:, first:].contiguous()
+        )
+        if len(old_rows) <= _MOST_ROWS and runs_compiled(variance):
+            after._follow_by_loop(self, applied)
         else:
-            after._follow(self, squares, rows, own, corner, columns)
+            after._follow(self, applied)
         return after
 
-    def _follow(
-        self, old: "Panel", squares: Squares, rows: Tensor, own: Tensor, corner: Tensor, columns: Columns | None
-    ) -> None:
-        """Write what comes of a change of another posterior; arguments as for ``panel_loops.follow``."""
-        store, added, first = self.features, own.shape[0], own.shape[1]
-        old_rows = torch.cat([own, rows[:, :first]]) if added else rows
-        size = max(1, min(_BLOCK, _PRODUCTS // old_rows.shape[0]))
+    def _follow(self, old: "Panel", applied: "_Applied") -> None:
+        """Write what comes of a change of another posterior."""
+        squares, columns, corner, old_rows, new_rows = applied
+        store, added, first = self.features, len(corner), old_rows.shape[1]
+        size = max(1, min(_BLOCK, _PRODUCTS // len(old_rows)))
         for start in range(0, store.num_points, size):
             block = slice(start, min(start + size, store.num_points))
             products = store.products(old_rows, block)
@@ -150,36 +152,44 @@ class Panel:
             if added and columns is not None:
                 new = torch.linalg.solve_triangular(corner, columns(block) - products[:added], upper=False)
                 store.write(new, block, first)
-                products = products[added:].addmm_(rows[:, first:], new)
+                products = products[added:].addmm_(new_rows, new)
             gone, changed = new.square().sum(0), products[:-1]
             self.variance[block] = old.variance[block] - gone + squares.change(squares.signs, changed)
             self.mean[block] = products[-1] if self.prior_mean is None else products[-1] + self.prior_mean[block]
             if self.spanned is not None and old.spanned is not None:
                 self.spanned[block] = old.spanned[block] + gone + squares.change(squares.spans, changed)
 
-    def _follow_by_loop(
-        self, old: "Panel", squares: Squares, rows: Tensor, own: Tensor, corner: Tensor, columns: Columns | None
-    ) -> None:
+    def _follow_by_loop(self, old: "Panel", applied: "_Applied") -> None:
         """Do what ``_follow`` does."""
-        store, kind = self.features, self.variance.numpy().dtype
-        new, applied = (own.contiguous().numpy(), corner.contiguous().numpy()), rows.numpy()
-        signs, spans = (each.astype(kind, copy=False) for each in (squares.signs, squares.spans))
+        (_, signs, spans), columns, corner, old_rows, new_rows = applied
+        kind = self.variance.numpy().dtype
+        rows = corner.numpy(), old_rows.numpy(), new_rows.numpy(), signs.astype(kind, copy=False)
         given = (self.prior_mean, old.spanned, self.spanned)
         expected, spanned_before, spanned = (np.empty(0, kind) if each is None else each.numpy() for each in given)
-        before, mean, variance = old.variance.numpy(), self.mean.numpy(), self.variance.numpy()
-        cost, values = (len(rows) + len(own)) * rows.shape[1], np.empty((0, 0), kind)
-        for block, segment in store.segments():
-            if columns is not None and len(own):
+        arrays = (expected, old.variance.numpy(), spanned_before, self.mean.numpy(), self.variance.numpy(), spanned)
+        values = np.empty((0, 0), kind)
+        for block, segment in self.features.segments():
+            number = block.stop - block.start
+            if columns is not None and len(corner):
                 values = columns(block).contiguous().numpy()
-            in_parts(
-                panel_loops.follow,
-                block.stop - block.start,
-                (block.stop - block.start) * cost,
-                segment.numpy(),
-                *new,
-                values,
-                applied,
-                signs,
-                spans,
-                *(part[block] for part in (expected, before, spanned_before, mean, variance, spanned)),
-            )
+            parts = (each[block] for each in arrays)
+            arguments = (segment.numpy(), values, *rows, spans.astype(kind, copy=False), *parts)
+            in_parts(panel_loops.follow, number, number * old_rows.numel(), *arguments)
+
+
+class _Applied(NamedTuple):
+    """A change in the dtype of a panel, as its features take it.
+
+    Attributes:
+        squares: how variances change.
+        columns: gives the kernel values (a, |block|) of new spanning points at a block of points.
+        corner: factor of the covariance of the new spanning points, (a, a).
+        old_rows: their coordinates in the old ones, and the rows of the squares and the weights there, (a + k + 1, m).
+        new_rows: these rows and weights in the new coordinates, (k + 1, a).
+    """
+
+    squares: Squares
+    columns: Columns | None
+    corner: Tensor
+    old_rows: Tensor
+    new_rows: Tensor
