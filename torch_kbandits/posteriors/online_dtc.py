@@ -4,13 +4,17 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Self
+from typing import Self, cast
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
+from torch_kbandits.numerics.compiled import runs_compiled
 from torch_kbandits.numerics.linalg import LEAST_SHARE, Squares, jittered_cholesky
 from torch_kbandits.numerics.triangle import Triangle
+from torch_kbandits.posteriors import online_loops
 
 #: Rows that are kept apart from M and K⁻¹.
 _MOST_ROWS = 32
@@ -18,6 +22,9 @@ _MOST_ROWS = 32
 #: So much of a column may be lost where K⁻¹ as it is solves for it: points that leave and come back would square that
 #: drift in units of the condition number, so that beyond it grows within a few rounds.
 _LOST = 1e-5
+
+#: With more coordinates than this the products of matrices, by all threads, are faster than loops.
+_LARGEST_LOOPED = 1024
 
 #: Observations of k points: their coordinates (m, k), the summed 1/λ_s of each, (k,), and the summed y_s/λ_s, (k,).
 Observed = tuple[Tensor, Tensor, Tensor]
@@ -238,6 +245,8 @@ class OnlineDTC:
 
         Cost: O(m² k + k³).
         """
+        if self._loops_over(points):
+            return cast(tuple[Self, Squares], self._rewarded(points, weights, moments, 1.0))
         inside = self._inside(points)
         solved = self._inverse_times(inside).mT
         corner = solved @ inside
@@ -265,6 +274,8 @@ class OnlineDTC:
 
         Cost: O(m² k + k³).
         """
+        if self._loops_over(points):
+            return self._rewarded(points, weights, moments, -1.0)
         inside = self._inside(points)
         # Refined, since the corner is a small difference and would be all drift.
         solved = self._solved(inside).mT
@@ -283,6 +294,26 @@ class OnlineDTC:
             moment=self.moment - points @ moments,
         )
         return after, squares
+
+    def _rewarded(self, points: Tensor, weights: Tensor, moments: Tensor, sign: float) -> tuple[Self, Squares] | None:
+        """Return what ``observed`` does of one point, or ``forgotten`` if the sign is -1, by a loop."""
+        weight, point = float(weights), points.squeeze(1)
+        inverse, precision, row, share = online_loops.rewarded(
+            *self._arrays, point.contiguous().numpy(), weight, sign, _MOST_ROWS
+        )
+        if sign < 0.0 and not share >= LEAST_SHARE:
+            return None
+        after = replace(
+            self,
+            precision_base=torch.from_numpy(precision[0]),
+            inverse_base=torch.from_numpy(inverse[0]),
+            told=_squares(precision),
+            last=_squares(inverse),
+            moment=torch.add(self.moment, point, alpha=sign * float(moments)),
+            log_det=self.log_det + (math.log(share) if share > 0.0 else math.nan),
+        )
+        vars(after)["_arrays"] = inverse, precision, self._arrays[2]
+        return after, Squares(torch.from_numpy(row).unsqueeze(0), *_ONE[sign])
 
     # ---------------------------------------------------------------- the dictionary
 
@@ -462,18 +493,41 @@ class OnlineDTC:
 
         Where they are large, K⁻¹ as it is would lose all digits. Raises ``_DriftError`` where it lost a larger share.
         """
+        if self._loops_over(columns):
+            solution, lost = online_loops.solved(*self._arrays, columns.squeeze(1).contiguous().numpy())
+            if lost > most_lost:
+                raise _DriftError
+            return _column(solution)
         solved = self._inside(self._inverse_times(columns))
         residual = columns - self._inside(self._precision_times(solved))
         if math.isfinite(most_lost) and bool(residual.norm() > most_lost * columns.norm()):
             raise _DriftError
         return solved + self._inside(self._inverse_times(residual))
 
+    @cached_property
+    def _arrays(self) -> tuple[online_loops.Changed, online_loops.Changed, NDArray[np.float64]]:
+        """K⁻¹, M and Nᵀ (r, m) as loops take them."""
+        inverse, precision, complement = self.inverse_base, self.precision_base, self.complement.mT
+        return (
+            (inverse.contiguous().numpy(), self.last.rows.contiguous().numpy(), self.last.signs),
+            (precision.contiguous().numpy(), self.told.rows.contiguous().numpy(), self.told.signs),
+            complement.contiguous().numpy(),
+        )
+
+    def _loops_over(self, columns: Tensor) -> bool:
+        """Say whether a loop is faster for columns (m, k)."""
+        return columns.shape[1] == 1 and columns.shape[0] <= _LARGEST_LOOPED and runs_compiled(columns)
+
     def _inverse_times(self, columns: Tensor) -> Tensor:
         """Return K⁻¹, as it is, times columns (m, k). Cost: O(m² k)."""
+        if self._loops_over(columns):
+            return _column(online_loops.times(self._arrays[0], columns.squeeze(1).contiguous().numpy()))
         return self.last.times(self.inverse_base, columns)
 
     def _precision_times(self, columns: Tensor) -> Tensor:
         """Return M times columns (m, k). Cost: O(m² k)."""
+        if self._loops_over(columns):
+            return _column(online_loops.times(self._arrays[1], columns.squeeze(1).contiguous().numpy()))
         return self.told.times(self.precision_base, columns)
 
     def _merged(self) -> Self:
@@ -486,3 +540,16 @@ class OnlineDTC:
             told=none,
             last=none,
         )
+
+
+def _squares(matrix: online_loops.Changed) -> Squares:
+    """Return what changes a base, which is not asked what the dictionary spans."""
+    return Squares(torch.from_numpy(matrix[1]), matrix[2], matrix[2])
+
+
+def _column(values: NDArray[np.float64]) -> Tensor:
+    return torch.from_numpy(values).unsqueeze(1)
+
+
+#: Signs of the row of a reward that comes, or goes, in K⁻¹; it changes nothing of what is spanned.
+_ONE = {sign: (np.array([-sign]), np.zeros(1)) for sign in (1.0, -1.0)}

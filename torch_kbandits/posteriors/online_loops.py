@@ -1,45 +1,32 @@
 """What single points change in a DTC posterior, as loops."""
 
-from typing import NamedTuple
-
 import numpy as np
 
 from torch_kbandits.numerics.compiled import compiled
 
 Array = np.ndarray
 
-
-class Changed(NamedTuple):
-    """A symmetric matrix, base + Σ sign rowᵀ row.
-
-    Attributes:
-        base: (m, m).
-        rows: (k, m).
-        signs: (k,).
-    """
-
-    base: Array
-    rows: Array
-    signs: Array
+#: A symmetric matrix, base + Σ sign rowᵀ row: its base (m, m), the rows (k, m) and their signs (k,).
+Changed = tuple[Array, Array, Array]
 
 
 @compiled
 def times(matrix: Changed, vector: Array) -> Array:
     """Return a matrix times a vector (m,)."""
-    size = len(vector)
+    (base, rows, signs), size = matrix, len(vector)
     product = np.empty(size)
     for i in range(size):
         total = 0.0
         for j in range(size):
-            total += matrix.base[i, j] * vector[j]
+            total += base[i, j] * vector[j]
         product[i] = total
-    for row in range(len(matrix.signs)):
+    for row in range(len(signs)):
         total = 0.0
         for j in range(size):
-            total += matrix.rows[row, j] * vector[j]
-        total *= matrix.signs[row]
+            total += rows[row, j] * vector[j]
+        total *= signs[row]
         for j in range(size):
-            product[j] += total * matrix.rows[row, j]
+            product[j] += total * rows[row, j]
     return product
 
 
@@ -68,22 +55,23 @@ def solved(inverse: Changed, precision: Changed, complement: Array, vector: Arra
 @compiled
 def with_row(matrix: Changed, row: Array, sign: float, most: int) -> Changed:
     """Return a matrix changed by one more row (m,), written out if there are more than so many."""
-    number, size = matrix.rows.shape
+    base, rows, signs = matrix
+    number, size = rows.shape
     if number < most:
-        rows, signs = np.empty((number + 1, size)), np.empty(number + 1)
-        rows[:number], signs[:number] = matrix.rows, matrix.signs
-        rows[number], signs[number] = row, sign
-        return Changed(matrix.base, rows, signs)
-    base = np.empty((size, size))
+        more, kinds = np.empty((number + 1, size)), np.empty(number + 1)
+        more[:number], kinds[:number] = rows, signs
+        more[number], kinds[number] = row, sign
+        return base, more, kinds
+    whole = np.empty((size, size))
     for i in range(size):
         for j in range(size):
-            base[i, j] = matrix.base[i, j] + sign * row[i] * row[j]
+            whole[i, j] = base[i, j] + sign * row[i] * row[j]
     for k in range(number):
         for i in range(size):
-            factor = matrix.signs[k] * matrix.rows[k, i]
+            factor = signs[k] * rows[k, i]
             for j in range(size):
-                base[i, j] += factor * matrix.rows[k, j]
-    return Changed(base, matrix.rows[:0], matrix.signs[:0])
+                whole[i, j] += factor * rows[k, j]
+    return whole, rows[:0], signs[:0]
 
 
 @compiled
@@ -95,7 +83,7 @@ def rewarded(
     That is by which factor det K grows; where it is not positive nothing of the rest holds.
     """
     seen = inside(complement, point)
-    solution = inside(complement, times(inverse, seen)) if sign > 0.0 else solved(inverse, precision, complement, seen)[0]
+    solution = times(inverse, seen) if sign > 0.0 else solved(inverse, precision, complement, seen)[0]
     explained = 0.0
     for j in range(len(point)):
         explained += solution[j] * seen[j]
