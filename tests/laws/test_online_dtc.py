@@ -12,7 +12,9 @@ from hypothesis import given
 from problems import DOUBLE, KERNELS, difference, examples
 from torch import Tensor
 
+from torch_kbandits import use_compiled
 from torch_kbandits.numerics.linalg import Squares
+from torch_kbandits.posteriors import online_dtc
 from torch_kbandits.posteriors.online_dtc import OnlineDTC
 
 LAMBDA = 0.05
@@ -219,10 +221,18 @@ def assert_is_the_posterior(walk: Walk) -> None:
     d=st.integers(2, 3),
     twins=st.booleans(),
     operations=st.lists(st.sampled_from(OPERATIONS), min_size=1, max_size=14),
+    loops=st.booleans(),
+    rows=st.sampled_from([0, 2, 32]),
     seed=st.integers(0, 10_000),
 )
-def test_any_sequence_of_changes(kernel, d, twins, operations, seed):
+def test_any_sequence_of_changes(kernel, d, twins, operations, loops, rows, seed):
     """Several points at once, repeats, twins, points that leave and come back, nothing in the dictionary at all."""
+    with use_compiled(loops), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(online_dtc, "_MOST_ROWS", rows)
+        assert_is_followed(kernel, d, twins, operations, seed)
+
+
+def assert_is_followed(kernel: str, d: int, twins: bool, operations: list[str], seed: int) -> None:
     walk = Walk(kernel, d, seed, twins)
     for operation in ["grow", *operations]:
         before, was = walk.dtc, deepcopy(walk.dtc)

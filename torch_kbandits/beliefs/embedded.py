@@ -60,7 +60,6 @@ class Embedded(NamedTuple):
         if formula is None:
             formula, prior = _NO_FORMULA, as_array(prior_variance(kernel, X))
             values = as_array(gram(kernel, X, spanning)) if dtc.size else np.zeros((len(X), 0))
-        fallen, risen = dtc.last
         parts = embedded_loops.embedded(
             formula,
             as_array(X),
@@ -69,9 +68,7 @@ class Embedded(NamedTuple):
             values,
             prior,
             dtc.factor.numpy(),
-            dtc.inverse_base.numpy(),
-            fallen.numpy(),
-            risen.numpy(),
+            *dtc.arrays[0],
             dtc.weights.numpy(),
         )
         values, prior, coordinates, learned, variance = map(torch.from_numpy, parts)

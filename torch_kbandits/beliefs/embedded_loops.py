@@ -18,8 +18,8 @@ def embedded(
     known_prior: Array,
     factor: Array,
     inverse: Array,
-    fallen: Array,
-    risen: Array,
+    changed: Array,
+    signs: Array,
     weights: Array,
 ) -> tuple[Array, Array, Array, Array, Array]:
     """Return kernel values (k, m), prior variances (k,), coordinates z (k, m), means wᵀz and variances (k,) of points.
@@ -32,9 +32,9 @@ def embedded(
         known: kernel values, (k, m), if there is no formula.
         known_prior: (k,), likewise.
         factor: L (m, m).
-        inverse: K⁻¹ (m, m), but for the squares of rows that came off, ``fallen``, and on, ``risen``.
-        fallen: (r, m).
-        risen: (s, m).
+        inverse: K⁻¹ (m, m), but for what some rows changed of it, Σ sign rowᵀ row.
+        changed: these rows, (r, m).
+        signs: (r,).
         weights: w (m,).
     """
     values, prior = known, known_prior
@@ -50,10 +50,8 @@ def embedded(
         row = rows[a]
         variance[a] += prior[a] - product(row, row)
         mean[a] = product(weights, row)
-        for t in range(len(fallen)):
-            variance[a] -= product(fallen[t], row) ** 2
-        for t in range(len(risen)):
-            variance[a] += product(risen[t], row) ** 2
+        for t in range(len(signs)):
+            variance[a] += signs[t] * product(changed[t], row) ** 2
     return values, prior, rows, mean, variance
 
 

@@ -447,8 +447,7 @@ class FeatureTable(TableBelief):
             return after
         dtc, squares = followed
         require_finite(dtc.weights.to(after._points.dtype), squares.rows)
-        growth = Growth.none(after._dtc, left.places[:0], len(left.places))
-        after._settle(growth, after._played, dtc, squares, dtc.weights)
+        after._settle(None, after._played, dtc, squares, dtc.weights)
         return after
 
     def reweighted(self, plays: Plays) -> Self:
@@ -497,17 +496,17 @@ class FeatureTable(TableBelief):
         """
         ahead = shallow_copy(self)
         index = self._played_rows.new_tensor([row])
-        growth = ahead._growth(index[: row not in self._positions], self._played, self._played_rows)
+        growth = None if row in self._positions else ahead._growth(index, self._played, self._played_rows)
         position = ahead._positions[row]
         if position is None and self._dtc.left_out:
             return self._restricted().hallucinated(row, times)  # what spans the point may have left
-        points = self._coordinates(index)
-        if len(growth.own):
+        points, dtc, weights = self._coordinates(index), self._dtc, self._weights
+        if growth is not None:
             points = torch.cat([points, growth.coordinates(points, self._columns.between(growth.rows, index))])
+            dtc, weights = growth.dtc, torch.nn.functional.pad(weights, (0, 1))
         weight = times / self.regularization.double()
-        dtc, come = growth.dtc.leaving_out(tuple(other for other in self._dtc.left_out if other != position))
+        dtc, come = dtc.leaving_out(tuple(other for other in self._dtc.left_out if other != position))
         dtc, seen = dtc.observed(points, weight.reshape(1), weight.new_zeros(1))
-        weights = torch.nn.functional.pad(self._weights, (0, len(growth.own)))
         ahead._settle(growth, self._played, dtc, come.then(seen), weights)
         return ahead
 
@@ -597,18 +596,22 @@ class FeatureTable(TableBelief):
         points = self._coordinates(fresh) if num_fresh else self._weights.new_empty(self._dtc.size, 0)
         if num_fresh:
             played = played.appended(points)
-        growth = self._growth(joining, played, played_rows)
-        if left_out and len(growth.rows) < len(joining):
-            return False  # what spans a point that joins may have left
+        growth, dtc = None, self._dtc
+        if len(joining):
+            growth = self._growth(joining, played, played_rows)
+            if left_out and (growth is None or len(growth.rows) < len(joining)):
+                return False  # what spans a point that joins may have left
         if num_fresh < num_told:  # some were played before
             store = played.store
             points = self._coordinates(played_rows[told.places]) if store is None else store.columns(told.places)
-        if growth.own.shape[0]:
-            points = torch.cat([points, growth.at_played[:, told.places]])
+        if growth is not None:
+            points, dtc = torch.cat([points, growth.at_played[:, told.places]]), growth.dtc
         noise = self.regularization.double()
-        dtc, moved = growth.dtc.leaving_out(growth.dtc.left_out if through_whole else left_out)
+        moved = None
+        if not (through_whole or left_out == dtc.left_out):
+            dtc, moved = dtc.leaving_out(left_out)
         dtc, seen = dtc.observed(points, told.counts / noise, told.sums / noise)
-        self._settle(growth, played, dtc, moved.then(seen), dtc.weights)
+        self._settle(growth, played, dtc, seen if moved is None else moved.then(seen), dtc.weights)
         require_finite(self._weights.to(self._points.dtype), seen.rows)
         if through_whole:
             self._leave_out(left_out, played_rows)
@@ -633,8 +636,7 @@ class FeatureTable(TableBelief):
             self._followed_variance(played_rows)
         before = _Posterior(self._dtc, self._weights, self._played, self._lazy_panel)
         dtc, squares = self._dtc.leaving_out(left_out)
-        growth = Growth.none(self._dtc, self._feature_rows[:0], len(played_rows))
-        self._settle(growth, self._played, dtc, squares, dtc.weights)
+        self._settle(None, self._played, dtc, squares, dtc.weights)
         if not before.dtc.left_out:
             self._whole = dtc, before
 
@@ -650,11 +652,9 @@ class FeatureTable(TableBelief):
         self._positions = {row: position for row, position in self._positions.items() if row not in gone}
         self._feature_rows = self._feature_rows[:size]
 
-    def _growth(self, joining: Tensor, played: PlayedPanel, played_rows: Tensor) -> Growth:
-        """Return the posterior with rows (a,) spanned, on the data so far. Those in the span add no feature."""
+    def _growth(self, joining: Tensor, played: PlayedPanel, played_rows: Tensor) -> Growth | None:
+        """Return the posterior with rows (a,) spanned, on the data so far; None if all are in the span already."""
         dtc = self._dtc
-        if joining.shape[0] == 0:
-            return Growth.none(dtc, joining, played_rows.shape[0])
         own, prior = self._coordinates(joining).mT, self._prior_at(joining)
         schur = (prior.diag() if len(joining) == 1 else self._columns.between(joining, joining).double()) - own @ own.mT
         kept, corner, is_fragile = spanning_factor(schur, prior, self._points.dtype)
@@ -662,7 +662,7 @@ class FeatureTable(TableBelief):
         rows, own = joining[kept], own[kept]
         self._positions = self._positions | dict.fromkeys(joining.tolist())
         if len(rows) == 0:
-            return Growth.none(dtc, rows, len(played_rows))
+            return None
         self._positions.update(zip(rows.tolist(), range(dtc.size, dtc.size + len(rows)), strict=True))
         features = played.store or self._computed(dtc.factor, self._feature_rows, played_rows)
         self._feature_rows = torch.cat([self._feature_rows, rows])
@@ -676,15 +676,21 @@ class FeatureTable(TableBelief):
         dtc, squares = dtc.grown(own, corner, cross, (new * weights) @ new.mT, new @ moments)
         return Growth(dtc, rows, own, corner, squares, new, columns)
 
-    def _settle(self, growth: Growth, played: PlayedPanel, dtc: OnlineDTC, squares: Squares, weights: Tensor) -> None:
+    def _settle(
+        self, growth: Growth | None, played: PlayedPanel, dtc: OnlineDTC, squares: Squares, weights: Tensor
+    ) -> None:
         """Take over a posterior, which reaches the arms when asked for if the dictionary stays."""
-        same_dictionary = growth.own.shape[0] == 0 and dtc.left_out == self._dtc.left_out
-        self._played = played.grown(growth.at_played).following(growth.followed_by(squares))
-        if same_dictionary and self._num_arms:
-            self._lazy_panel = self._arms.observed(squares, dtc, weights)
-        elif not same_dictionary:
+        if growth is not None:
+            self._played = played.grown(growth.at_played).following(growth.followed_by(squares))
             change = Change(growth.own, growth.corner, growth.squares.then(squares))
             self._lazy_panel = self._arms.changed(change, dtc, weights, growth.columns)
+        else:
+            self._played = played.following(squares)
+            if dtc.left_out != self._dtc.left_out:
+                change = Change.none(dtc.size, weights)._replace(squares=squares)
+                self._lazy_panel = self._arms.changed(change, dtc, weights, None)
+            elif self._num_arms:
+                self._lazy_panel = self._arms.observed(squares, dtc, weights)
         self._dtc, self._weights = dtc, weights
 
     def _kernel_values(self, rows: Tensor, played_rows: Tensor) -> tuple[Columns, Tensor]:

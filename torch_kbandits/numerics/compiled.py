@@ -3,8 +3,10 @@
 import os
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
 from hashlib import sha256
 from importlib.util import find_spec
+from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, ParamSpec, TypeVar, cast
@@ -24,6 +26,9 @@ _REORDERED = {"reassoc", "contract", "nsz"}
 
 #: Of more values than this PyTorch computes what is done to each alone: it has threads.
 _FEW = 4096
+
+#: Numbers that a loop reads below which another thread is woken up later than one is done.
+_WORTHWHILE = 2**20
 
 _is_on = os.environ.get("TORCH_KBANDITS_COMPILED", "1").strip().lower() not in {"0", "false", "off", "no"}
 
@@ -95,6 +100,38 @@ def compiled(function: Callable[P, T]) -> Callable[P, T]:
     return cast(Callable[P, T], dispatcher)
 
 
+def in_parts(loop: Callable[..., Any], number: int, cost: int, *arguments: Any) -> None:
+    """Call a loop with a first row, the one after the last, and arguments: on parts of all rows at once if that helps.
+
+    Args:
+        loop: what it does to a row does not depend on the others, so that the result is the same for any parts.
+        number: of rows.
+        cost: numbers that it reads in all.
+        arguments: it writes into.
+    """
+    threads = torch.get_num_threads() if cost >= _WORTHWHILE else 1
+    if threads == 1:
+        loop(0, number, *arguments)
+        return
+    borders = [number * part // threads for part in range(threads + 1)]
+    workers = _workers()
+    futures = [workers.submit(loop, *pair, *arguments) for pair in pairwise(borders[1:])]
+    try:
+        loop(0, borders[1], *arguments)
+    finally:
+        wait(futures)  # so that after an interrupt nobody goes on writing
+    for future in futures:
+        future.result()
+
+
+def _workers() -> ThreadPoolExecutor:
+    """Return threads of this process, which a forked one has none of."""
+    process = os.getpid()
+    if process not in _pools:
+        _pools[process] = ThreadPoolExecutor(max(os.cpu_count() or 1, 2), "torch_kbandits")
+    return _pools[process]
+
+
 def _cache_folder() -> Path:
     """Return where machine code of just these loops is kept."""
     if sys.platform == "win32":
@@ -130,5 +167,6 @@ class _Announcement(event.Listener):
 
 
 _FOLDER = _cache_folder()
+_pools: dict[int, ThreadPoolExecutor] = {}
 _ours: set[int] = set()
 event.register("numba:compile", _Announcement())

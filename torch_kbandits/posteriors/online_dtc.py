@@ -299,7 +299,7 @@ class OnlineDTC:
         """Return what ``observed`` does of one point, or ``forgotten`` if the sign is -1, by a loop."""
         weight, point = float(weights), points.squeeze(1)
         inverse, precision, row, share = online_loops.rewarded(
-            *self._arrays, point.contiguous().numpy(), weight, sign, _MOST_ROWS
+            *self.arrays, point.contiguous().numpy(), weight, sign, _MOST_ROWS
         )
         if sign < 0.0 and not share >= LEAST_SHARE:
             return None
@@ -312,7 +312,7 @@ class OnlineDTC:
             moment=torch.add(self.moment, point, alpha=sign * float(moments)),
             log_det=self.log_det + (math.log(share) if share > 0.0 else math.nan),
         )
-        vars(after)["_arrays"] = inverse, precision, self._arrays[2]
+        vars(after)["arrays"] = inverse, precision, self.arrays[2]
         return after, Squares(torch.from_numpy(row).unsqueeze(0), *_ONE[sign])
 
     # ---------------------------------------------------------------- the dictionary
@@ -494,7 +494,7 @@ class OnlineDTC:
         Where they are large, K⁻¹ as it is would lose all digits. Raises ``_DriftError`` where it lost a larger share.
         """
         if self._loops_over(columns):
-            solution, lost = online_loops.solved(*self._arrays, columns.squeeze(1).contiguous().numpy())
+            solution, lost = online_loops.solved(*self.arrays, columns.squeeze(1).contiguous().numpy())
             if lost > most_lost:
                 raise _DriftError
             return _column(solution)
@@ -505,7 +505,7 @@ class OnlineDTC:
         return solved + self._inside(self._inverse_times(residual))
 
     @cached_property
-    def _arrays(self) -> tuple[online_loops.Changed, online_loops.Changed, NDArray[np.float64]]:
+    def arrays(self) -> tuple[online_loops.Changed, online_loops.Changed, NDArray[np.float64]]:
         """K⁻¹, M and Nᵀ (r, m) as loops take them."""
         inverse, precision, complement = self.inverse_base, self.precision_base, self.complement.mT
         return (
@@ -521,13 +521,13 @@ class OnlineDTC:
     def _inverse_times(self, columns: Tensor) -> Tensor:
         """Return K⁻¹, as it is, times columns (m, k). Cost: O(m² k)."""
         if self._loops_over(columns):
-            return _column(online_loops.times(self._arrays[0], columns.squeeze(1).contiguous().numpy()))
+            return _column(online_loops.times(self.arrays[0], columns.squeeze(1).contiguous().numpy()))
         return self.last.times(self.inverse_base, columns)
 
     def _precision_times(self, columns: Tensor) -> Tensor:
         """Return M times columns (m, k). Cost: O(m² k)."""
         if self._loops_over(columns):
-            return _column(online_loops.times(self._arrays[1], columns.squeeze(1).contiguous().numpy()))
+            return _column(online_loops.times(self.arrays[1], columns.squeeze(1).contiguous().numpy()))
         return self.told.times(self.precision_base, columns)
 
     def _merged(self) -> Self:

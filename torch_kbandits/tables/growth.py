@@ -1,6 +1,6 @@
 """Points that join the span of a table's features."""
 
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -8,7 +8,7 @@ from torch import Tensor
 from torch_kbandits.errors import NumericalError
 from torch_kbandits.numerics.linalg import Squares, joined
 from torch_kbandits.posteriors.online_dtc import OnlineDTC
-from torch_kbandits.tables.panels import Change, Columns
+from torch_kbandits.tables.panels import Columns
 
 #: A point whose Schur complement is below this fraction of its prior variance is in the dictionary's span already.
 #: Rounding over this fraction is by how much the norm of features may be off where they extrapolate.
@@ -40,18 +40,10 @@ class Growth(NamedTuple):
     corner: Tensor
     squares: Squares
     at_played: Tensor
-    columns: Columns | None
-
-    @classmethod
-    def none(cls, dtc: OnlineDTC, rows: Tensor, num_played: int) -> Self:
-        """Return no growth, given no rows and the number u of played points."""
-        change = Change.none(dtc.size, dtc.moment)
-        return cls(dtc, rows, change.own, change.corner, change.squares, dtc.moment.new_empty(0, num_played), None)
+    columns: Columns
 
     def followed_by(self, squares: Squares) -> Squares:
         """Return how variances change by this and then by squares, those of the new coordinates among them."""
-        if self.own.shape[0] == 0:
-            return squares
         units = torch.nn.functional.pad(
             torch.eye(len(self.own), dtype=self.own.dtype, device=self.own.device), (self.own.shape[1], 0)
         )

@@ -8,9 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from torch_kbandits.numerics.compiled import runs_compiled
+from torch_kbandits.numerics.compiled import in_parts, runs_compiled
 from torch_kbandits.numerics.linalg import Squares
-from torch_kbandits.numerics.parts import in_parts
 from torch_kbandits.posteriors.online_dtc import OnlineDTC
 from torch_kbandits.tables import panel_loops
 from torch_kbandits.tables.store import FeatureStore
