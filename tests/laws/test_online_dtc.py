@@ -14,18 +14,13 @@ from torch import Tensor
 
 from torch_kbandits import use_compiled
 from torch_kbandits.numerics.linalg import Squares
-from torch_kbandits.posteriors import online_dtc
+from torch_kbandits.posteriors import tracked
 from torch_kbandits.posteriors.online_dtc import OnlineDTC
+from torch_kbandits.posteriors.tracked import Tracked
 
 LAMBDA = 0.05
 OPERATIONS = ["observe", "forget", "grow", "leave", "return", "exchange", "refresh", "shorten"]
 READINGS = ["factor", "precision", "inverse", "weights", "precision_factor"]
-
-
-@pytest.fixture(autouse=True)
-def _factors_of_few_parts(monkeypatch):
-    """So that some walks put the factor together and others do not."""
-    monkeypatch.setattr("torch_kbandits.numerics.triangle._MOST_PARTS", 3)
 
 
 class Walk:
@@ -169,7 +164,7 @@ class Walk:
 
 
 def with_inverse(dtc: OnlineDTC, inverse: Tensor) -> OnlineDTC:
-    return replace(dtc, inverse_base=inverse, last=Squares.none(dtc.size, inverse))
+    return replace(dtc, tracked_inverse=Tracked.of(inverse))
 
 
 def assert_equal(dtc: OnlineDTC, was: OnlineDTC) -> None:
@@ -228,7 +223,7 @@ def assert_is_the_posterior(walk: Walk) -> None:
 def test_any_sequence_of_changes(kernel, d, twins, operations, loops, rows, seed):
     """Several points at once, repeats, twins, points that leave and come back, nothing in the dictionary at all."""
     with use_compiled(loops), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(online_dtc, "_MOST_ROWS", rows)
+        patch.setattr(tracked, "_MOST_ROWS", rows)
         assert_is_followed(kernel, d, twins, operations, seed)
 
 

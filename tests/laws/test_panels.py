@@ -13,8 +13,8 @@ from problems import DOUBLE, KERNELS, data, difference, examples
 from torch_kbandits import use_compiled
 from torch_kbandits.beliefs import FeatureTable
 from torch_kbandits.dictionaries import FixedDictionary, PlayedPoints, Selection
-from torch_kbandits.numerics.linalg import Squares
 from torch_kbandits.posteriors.online_dtc import OnlineDTC
+from torch_kbandits.posteriors.tracked import Tracked
 from torch_kbandits.tables import panels, store
 from torch_kbandits.tables.panels import Change, Panel
 from torch_kbandits.tables.played import combined
@@ -284,7 +284,7 @@ def test_drift_of_the_inverse_is_cleared_at_the_next_look(kind):
         belief = belief.updated(x, torch.tensor(Y[number, None]), rule.select(belief.preview(x)))
         if number == 32:
             inverse = belief._dtc.inverse * (1.0 + 1e-5)
-            belief._dtc = replace(belief._dtc, inverse_base=inverse, last=Squares.none(len(inverse), inverse))
+            belief._dtc = replace(belief._dtc, tracked_inverse=Tracked.of(inverse))
     X = arms.numpy()
     mean, variance, _, _ = oracles.dtc(DENSE, X[rows], Y, np.full(49, LAMBDA), X[::5], X)
     assert belief.refits == (2 if kind is Drifting else 1)  # the first is the first dictionary

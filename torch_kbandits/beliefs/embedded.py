@@ -11,6 +11,7 @@ from torch_kbandits.beliefs import embedded_loops
 from torch_kbandits.numerics.compiled import runs_compiled
 from torch_kbandits.numerics.formulas import known_formula
 from torch_kbandits.numerics.gram import as_array, gram, prior_variance
+from torch_kbandits.numerics.growing import as_rows
 from torch_kbandits.posteriors.dtc import embed
 from torch_kbandits.posteriors.online_dtc import OnlineDTC
 
@@ -67,8 +68,8 @@ class Embedded(NamedTuple):
             X.dtype == torch.float32,
             values,
             prior,
-            dtc.factor.numpy(),
-            *dtc.arrays[0],
+            as_rows(dtc.factor),
+            *dtc.tracked_inverse.arrays,
             dtc.weights.numpy(),
         )
         values, prior, coordinates, learned, variance = map(torch.from_numpy, parts)

@@ -278,36 +278,10 @@ class Squares(NamedTuple):
             return other
         return joined([self, other])
 
-    def times(self, matrix: Tensor, columns: Tensor) -> Tensor:
-        """Return a matrix (m, m), changed by these squares, times columns (m, c). Cost: O(m² c)."""
-        product = matrix @ columns
-        return torch.addmm(product, self._signed().mT, self.rows @ columns) if self.rows.shape[0] else product
-
-    def added_to(self, matrix: Tensor) -> Tensor:
-        """Return a matrix (m, m) changed by these squares. Cost: O(m²) a row."""
-        return torch.addmm(matrix, self._signed().mT, self.rows) if self.rows.shape[0] else matrix
-
-    def bordered(self, corner: Tensor, right: Tensor, last: Tensor) -> Tensor:
-        """Return a matrix of a corner (m, m), changed by these squares, and more columns (m, a) and (a, a)."""
-        m = corner.shape[0]
-        size = m + last.shape[0]
-        matrix = corner.new_empty(size, size)
-        matrix[:m, :m], matrix[:m, m:], matrix[m:, :m], matrix[m:, m:] = corner, right, right.mT, last
-        if self.rows.shape[0]:
-            matrix[:m, :m].addmm_(self._signed().mT, self.rows)
-        return matrix
-
-    def trace(self) -> Tensor:
-        """Return by how much the trace of a matrix changes, 0-dim."""
-        return self._signed().ravel() @ self.rows.ravel()
-
     @staticmethod
     def change(signs: Signs, products: Tensor) -> Tensor:
         """Return by how much squares of products (k, n), of rows and points, change what is at the points, (n,)."""
         return torch.from_numpy(signs).to(products) @ products.square()
-
-    def _signed(self) -> Tensor:
-        return self.rows * torch.from_numpy(self.signs).to(self.rows).unsqueeze(-1)
 
 
 def joined(parts: list[Squares]) -> Squares:

@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from torch_kbandits.numerics.compiled import runs_compiled
-from torch_kbandits.numerics.linalg import LEAST_SHARE, Squares, jittered_cholesky
-from torch_kbandits.numerics.triangle import Triangle
+from torch_kbandits.numerics.growing import as_rows, grown
+from torch_kbandits.numerics.linalg import LEAST_SHARE, Signs, Squares, jittered_cholesky
 from torch_kbandits.posteriors import online_loops
+from torch_kbandits.posteriors.tracked import Tracked
 
-#: Rows that are kept apart from M and K⁻¹.
-_MOST_ROWS = 32
+Array = NDArray[np.float64]
 
 #: So much of a column may be lost where K⁻¹ as it is solves for it: points that leave and come back would square that
 #: drift in units of the condition number, so that beyond it grows within a few rounds.
@@ -51,23 +51,18 @@ class OnlineDTC:
     Source: the posterior is that of Calandriello et al., COLT 2019, between (3) and (4), in the units of ``dtc``.
 
     Attributes:
-        triangle: L (m, m), in double precision as everything here.
-        precision_base: M (m, m), but for what the last rewards changed.
-        inverse_base: K⁻¹ (m, m), but for what happened last.
-        told: rows of rewards that came or went last: M = precision_base + Σ sign rowᵀ row over them.
-            Matrices are read often and rewritten seldom, since writing them costs more than all else in a round.
-        last: what happened last: K⁻¹ = inverse_base + Σ sign rowᵀ row over it.
+        factor: L (m, m), in double precision as everything here.
+        tracked_precision: M (m, m), and what the last rewards changed of it.
+        tracked_inverse: K⁻¹ (m, m), and what changed it last.
         moment: Σ_s z_s y_s / λ_s, (m,).
         log_det: log det K, 0-dim: that of I + Σ_s z_s z_sᵀ / λ_s on the dictionary's span.
         complement: N (m, r), with orthonormal columns.
         left_out: positions of the r spanning points that are not in the dictionary.
     """
 
-    triangle: Triangle
-    precision_base: Tensor
-    inverse_base: Tensor
-    told: Squares
-    last: Squares
+    factor: Tensor
+    tracked_precision: Tracked
+    tracked_inverse: Tracked
     moment: Tensor
     log_det: Tensor
     complement: Tensor = field(repr=False)
@@ -82,13 +77,10 @@ class OnlineDTC:
     @classmethod
     def fit(cls, factor: Tensor, seen: Iterable[Observed]) -> Self:
         """Condition on observations at spanning points of factor L (m, m). Cost: O(u m² + m³) for u points."""
-        none = Squares.none(len(factor), factor)
         start = cls(
-            triangle=Triangle.of(factor),
-            precision_base=factor,
-            inverse_base=factor,
-            told=none,
-            last=none,
+            factor=factor,
+            tracked_precision=Tracked.of(factor),
+            tracked_inverse=Tracked.of(factor),
             moment=factor.new_zeros(len(factor)),
             log_det=factor.new_zeros(()),
             complement=factor[:, :0],
@@ -98,7 +90,7 @@ class OnlineDTC:
     def refitted(self, seen: Iterable[Observed]) -> Self:
         """Return the posterior of other observations at the same dictionary. Cost: as for ``fit``."""
         start = self.without_rewards()
-        precision, moment = start.precision_base, start.moment
+        precision, moment = start.tracked_precision.base, start.moment
         for points, weights, moments in seen:
             precision.addmm_(points * weights, points.mT)
             moment.addmv_(points, moments)
@@ -107,13 +99,10 @@ class OnlineDTC:
     def without_rewards(self) -> Self:
         """Return the prior at the same dictionary."""
         identity = torch.eye(self.size, dtype=self.moment.dtype, device=self.moment.device)
-        none = Squares.none(self.size, self.moment)
         return replace(
             self,
-            precision_base=identity,
-            inverse_base=identity,
-            told=none,
-            last=none,
+            tracked_precision=Tracked.of(identity),
+            tracked_inverse=Tracked.of(identity),
             moment=torch.zeros_like(self.moment),
             log_det=torch.zeros_like(self.log_det),
         )
@@ -132,19 +121,14 @@ class OnlineDTC:
     # ---------------------------------------------------------------- reading
 
     @property
-    def factor(self) -> Tensor:
-        """L (m, m)."""
-        return self.triangle.matrix
-
-    @cached_property
     def precision(self) -> Tensor:
         """M (m, m)."""
-        return self.told.added_to(self.precision_base)
+        return self.tracked_precision.whole
 
-    @cached_property
+    @property
     def inverse(self) -> Tensor:
         """K⁻¹ (m, m)."""
-        return self.last.added_to(self.inverse_base)
+        return self.tracked_inverse.whole
 
     @cached_property
     def weights(self) -> Tensor:
@@ -156,6 +140,8 @@ class OnlineDTC:
 
         Refined once, so that drift of K⁻¹ hardly enters. Cost: O(m²).
         """
+        if self._loops_over(moment):
+            return torch.from_numpy(online_loops.weights_of(*self.arrays, moment.numpy()))
         return self._solved(self._inside(moment.unsqueeze(-1))).squeeze(-1)
 
     @cached_property
@@ -211,15 +197,14 @@ class OnlineDTC:
 
         Only where no spanning point is left out.
         """
-        inverse = self.inverse_base.diagonal().sum() + self.last.trace()
-        return self.projection_error(prior) + self.size - inverse
+        return self.projection_error(prior) + self.size - self.tracked_inverse.trace()
 
     def projection_error(self, prior: Tensor) -> Tensor:
         """Return Σ_s (k(x_s, x_s) − z_sᵀz_s)/λ_s over the observations, 0-dim, given Σ_s k(x_s, x_s)/λ_s.
 
         Here z are coordinates in the span of the dictionary. Cost: O(m), and O(m² r) if r points are left out.
         """
-        captured = self.precision_base.diagonal().sum() + self.told.trace() - self.size
+        captured = self.tracked_precision.trace() - self.size
         if self.left_out:
             N = self.complement
             captured = captured - ((self._precision_times(N) * N).sum() - N.square().sum())
@@ -245,7 +230,7 @@ class OnlineDTC:
 
         Cost: O(m² k + k³).
         """
-        if self._loops_over(points):
+        if points.shape[1] == 1 and self._loops_over(points[:, 0]):
             return cast(tuple[Self, Squares], self._rewarded(points, weights, moments, 1.0))
         inside = self._inside(points)
         solved = self._inverse_times(inside).mT
@@ -274,7 +259,7 @@ class OnlineDTC:
 
         Cost: O(m² k + k³).
         """
-        if self._loops_over(points):
+        if points.shape[1] == 1 and self._loops_over(points[:, 0]):
             return self._rewarded(points, weights, moments, -1.0)
         inside = self._inside(points)
         # Refined, since the corner is a small difference and would be all drift.
@@ -297,23 +282,18 @@ class OnlineDTC:
 
     def _rewarded(self, points: Tensor, weights: Tensor, moments: Tensor, sign: float) -> tuple[Self, Squares] | None:
         """Return what ``observed`` does of one point, or ``forgotten`` if the sign is -1, by a loop."""
-        weight, point = float(weights), points.squeeze(1)
-        inverse, precision, row, share = online_loops.rewarded(
-            *self.arrays, point.contiguous().numpy(), weight, sign, _MOST_ROWS
-        )
+        point = points.squeeze(1).contiguous()
+        row, told, share = online_loops.rewarded(*self.arrays, point.numpy(), float(weights), sign)
         if sign < 0.0 and not share >= LEAST_SHARE:
             return None
-        after = replace(
-            self,
-            precision_base=torch.from_numpy(precision[0]),
-            inverse_base=torch.from_numpy(inverse[0]),
-            told=_squares(precision),
-            last=_squares(inverse),
+        squares = Squares(torch.from_numpy(row), *_CAME[-sign])
+        after = self._followed(
+            squares,
+            math.log(share) if share > 0.0 else math.nan,
+            told=Squares(torch.from_numpy(told), *_CAME[sign]),
             moment=torch.add(self.moment, point, alpha=sign * float(moments)),
-            log_det=self.log_det + (math.log(share) if share > 0.0 else math.nan),
         )
-        vars(after)["arrays"] = inverse, precision, self.arrays[2]
-        return after, Squares(torch.from_numpy(row).unsqueeze(0), *_ONE[sign])
+        return after, squares
 
     # ---------------------------------------------------------------- the dictionary
 
@@ -334,25 +314,31 @@ class OnlineDTC:
         Cost: O(a m²).
         """
         identity = torch.eye(len(own), dtype=own.dtype, device=own.device)
-        nothing, none = torch.zeros_like(cross), Squares.none(self.size + len(own), own)
         # At first the new points are left out, which changes no variance; then they come in.
         last = identity if self.left_out else torch.zeros_like(identity)
         outside = replace(
             self,
-            triangle=self.triangle.bordered(own, corner),
-            precision_base=self.told.bordered(self.precision_base, cross, identity + below),
-            inverse_base=self.last.bordered(self.inverse_base, nothing, last),
-            told=none,
-            last=none,
+            factor=grown(self.factor, torch.zeros_like(cross), own, corner),
+            tracked_precision=self.tracked_precision.bordered(cross, identity + below),
+            tracked_inverse=self.tracked_inverse.bordered(torch.zeros_like(cross), last),
             moment=torch.cat([self.moment, moments]),
             complement=torch.block_diag(self.complement, identity),
         )
-        after, squares = outside._returned(torch.cat([own, corner], dim=1))
         if self.left_out:
+            after, squares = outside._returned(torch.cat([own, corner], dim=1))
             return after, squares.then(Squares.of(torch.nn.functional.pad(identity, (self.size, 0)), 1.0, -1.0))
         # What falls is the new coordinates themselves, which K⁻¹ was made without.
-        squares = Squares.of(squares.rows[len(own) :], 1.0)
-        return replace(after, last=squares), squares
+        column = cross.squeeze(1).contiguous() if len(own) == 1 else cross
+        if self._loops_over(column):
+            rows, share = online_loops.joined(*self.arrays, column.numpy(), 1.0 + float(below))
+            log_det, risen = math.log(share), torch.from_numpy(rows)
+        else:
+            solved = self._solved(cross)
+            factor = jittered_cholesky(identity + below - cross.mT @ solved)
+            log_det = 2.0 * factor.diagonal().log().sum()
+            risen = torch.linalg.solve_triangular(factor, torch.cat([-solved.mT, identity], dim=1), upper=False)
+        squares = Squares.of(risen, 1.0)
+        return outside._followed(squares, log_det, complement=outside.complement[:, :0]), squares
 
     def leaving_out(self, positions: tuple[int, ...]) -> tuple[Self, Squares]:
         """Return the posterior whose dictionary lacks just these spanning points, and how variances change.
@@ -380,6 +366,10 @@ class OnlineDTC:
     def _returned(self, points: Tensor, most_lost: float = math.inf) -> tuple[Self, Squares]:
         """Bring spanning points of coordinates (k, m), which were left out, into the dictionary."""
         N, k = self.complement, len(points)
+        if k == 1 and self._loops_over(points[0]):
+            rows, rest, share, lost = online_loops.returned(*self.arrays, points[0].contiguous().numpy())
+            if (moved := self._moved(rows, rest, share, lost, most_lost, _CAME_BACK)) is not None:
+                return moved
         if k == N.shape[1]:
             directions, rest = N, N[:, :0]
         else:
@@ -396,6 +386,10 @@ class OnlineDTC:
     def _left(self, positions: list[int], most_lost: float) -> tuple[Self, Squares]:
         """Leave out some spanning points that are in the dictionary."""
         N = self.complement
+        if len(positions) == 1 and self._loops_over(self.moment):
+            rows, more, share, lost = online_loops.left(*self.arrays, as_rows(self.factor), *positions)
+            if (moved := self._moved(rows, more, share, lost, most_lost, _LEFT)) is not None:
+                return moved
         unit = self.moment.new_zeros(self.size, len(positions))
         unit[positions, range(len(positions))] = 1.0
         directions = torch.linalg.solve_triangular(self.factor, unit, upper=False)
@@ -409,6 +403,17 @@ class OnlineDTC:
         complement = torch.cat([N, directions], dim=1)
         return self._followed(squares, 2.0 * factor.diagonal().log().sum(), complement=complement), squares
 
+    def _moved(
+        self, rows: Array, complement: Array, share: float, lost: float, most_lost: float, signs: tuple[Signs, Signs]
+    ) -> tuple[Self, Squares] | None:
+        """Return what comes of what a loop found; None where rounding is left of a share, which it cannot mend."""
+        if lost > most_lost:
+            raise _DriftError
+        if not share > 0.0:
+            return None
+        squares = Squares(torch.from_numpy(rows), *signs)
+        return self._followed(squares, math.log(share), complement=torch.from_numpy(complement).mT), squares
+
     def shortened(self, size: int) -> tuple[Self, Squares]:
         """Return the posterior at the first spanning points alone, and how variances change, in all coordinates.
 
@@ -418,14 +423,13 @@ class OnlineDTC:
         root = jittered_cholesky(inverse[size:, size:])
         risen = torch.eye(self.size, dtype=inverse.dtype, device=inverse.device)[size:]
         fallen = torch.linalg.solve_triangular(root, inverse[size:], upper=False)
-        none = Squares.none(size, inverse)
         after = replace(
             self,
-            triangle=Triangle.of(self.factor[:size, :size]),
-            precision_base=self.precision[:size, :size],
-            inverse_base=Squares.of(fallen[:, :size], -1.0).added_to(inverse[:size, :size]),
-            told=none,
-            last=none,
+            factor=self.factor[:size, :size],
+            tracked_precision=Tracked.of(self.precision[:size, :size]),
+            tracked_inverse=Tracked.of(
+                torch.addmm(inverse[:size, :size], fallen[:, :size].mT, fallen[:, :size], alpha=-1.0)
+            ),
             moment=self.moment[:size],
             log_det=self.log_det + 2.0 * root.diagonal().log().sum(),
             complement=self.complement[:size],
@@ -437,13 +441,10 @@ class OnlineDTC:
         basis = self.basis(self.kept)
         points = self.factor[list(self.kept)]
         factor = jittered_cholesky(points @ points.mT)
-        none = Squares.none(len(basis), basis)
         return replace(
             self,
-            triangle=Triangle.of(factor),
-            precision_base=basis @ self.precision @ basis.mT,
-            told=none,
-            last=none,
+            factor=factor,
+            tracked_precision=Tracked.of(basis @ self.precision @ basis.mT),
             moment=basis @ self.moment,
             complement=basis[:, :0],
             left_out=(),
@@ -453,32 +454,32 @@ class OnlineDTC:
 
     def refreshed(self) -> Self:
         """Return the same posterior with N, K⁻¹ and log det computed afresh from L and M. Cost: O(m³)."""
-        start = self._merged()
+        start = replace(self, tracked_precision=Tracked.of(self.precision))
         if self.left_out:
             unit = self.moment.new_zeros(self.size, len(self.left_out))
             unit[list(self.left_out), range(len(self.left_out))] = 1.0
             duals = torch.linalg.solve_triangular(self.factor, unit, upper=False)
             start = replace(start, complement=torch.linalg.qr(duals / duals.norm(dim=0)).Q)
         factor = start.precision_factor
-        after = replace(start, inverse_base=torch.cholesky_inverse(factor), log_det=2.0 * factor.diagonal().log().sum())
+        inverse, log_det = Tracked.of(torch.cholesky_inverse(factor)), 2.0 * factor.diagonal().log().sum()
+        after = replace(start, tracked_inverse=inverse, log_det=log_det)
         vars(after)["precision_factor"] = factor  # K is the same
         return after
 
     def _followed(
         self,
         squares: Squares,
-        log_det_change: Tensor,
+        log_det_change: Tensor | float,
         *,
         told: Squares | None = None,
         moment: Tensor | None = None,
         complement: Tensor | None = None,
     ) -> Self:
         """Return what comes of changes of K⁻¹ and of log det, and of M, the moment and N where they are given."""
-        start = self if self.last.rows.shape[0] + squares.rows.shape[0] <= _MOST_ROWS else self._merged()
         return replace(
-            start,
-            told=start.told if told is None else start.told.then(told),
-            last=start.last.then(squares),
+            self,
+            tracked_precision=self.tracked_precision if told is None else self.tracked_precision.changed(told),
+            tracked_inverse=self.tracked_inverse.changed(squares),
             moment=self.moment if moment is None else moment,
             log_det=self.log_det + log_det_change,
             complement=self.complement if complement is None else complement,
@@ -493,63 +494,37 @@ class OnlineDTC:
 
         Where they are large, K⁻¹ as it is would lose all digits. Raises ``_DriftError`` where it lost a larger share.
         """
-        if self._loops_over(columns):
-            solution, lost = online_loops.solved(*self.arrays, columns.squeeze(1).contiguous().numpy())
-            if lost > most_lost:
-                raise _DriftError
-            return _column(solution)
         solved = self._inside(self._inverse_times(columns))
         residual = columns - self._inside(self._precision_times(solved))
         if math.isfinite(most_lost) and bool(residual.norm() > most_lost * columns.norm()):
             raise _DriftError
         return solved + self._inside(self._inverse_times(residual))
 
-    @cached_property
-    def arrays(self) -> tuple[online_loops.Changed, online_loops.Changed, NDArray[np.float64]]:
+    @property
+    def arrays(self) -> tuple[online_loops.Matrix, online_loops.Matrix, Array]:
         """K⁻¹, M and Nᵀ (r, m) as loops take them."""
-        inverse, precision, complement = self.inverse_base, self.precision_base, self.complement.mT
-        return (
-            (inverse.contiguous().numpy(), self.last.rows.contiguous().numpy(), self.last.signs),
-            (precision.contiguous().numpy(), self.told.rows.contiguous().numpy(), self.told.signs),
-            complement.contiguous().numpy(),
-        )
+        return self.tracked_inverse.arrays, self.tracked_precision.arrays, self.complement.mT.contiguous().numpy()
 
-    def _loops_over(self, columns: Tensor) -> bool:
-        """Say whether a loop is faster for columns (m, k)."""
-        return columns.shape[1] == 1 and columns.shape[0] <= _LARGEST_LOOPED and runs_compiled(columns)
+    def _loops_over(self, vector: Tensor) -> bool:
+        """Say whether a loop is faster for a vector (m,)."""
+        return vector.dim() == 1 and self.size <= _LARGEST_LOOPED and runs_compiled(vector)
 
     def _inverse_times(self, columns: Tensor) -> Tensor:
         """Return K⁻¹, as it is, times columns (m, k). Cost: O(m² k)."""
-        if self._loops_over(columns):
-            return _column(online_loops.times(self.arrays[0], columns.squeeze(1).contiguous().numpy()))
-        return self.last.times(self.inverse_base, columns)
+        return self._times(self.tracked_inverse, columns)
 
     def _precision_times(self, columns: Tensor) -> Tensor:
         """Return M times columns (m, k). Cost: O(m² k)."""
-        if self._loops_over(columns):
-            return _column(online_loops.times(self.arrays[1], columns.squeeze(1).contiguous().numpy()))
-        return self.told.times(self.precision_base, columns)
+        return self._times(self.tracked_precision, columns)
 
-    def _merged(self) -> Self:
-        """Return the same with M and K⁻¹ written out. Cost: O(m²) a row."""
-        none = Squares.none(self.size, self.moment)
-        return replace(
-            self,
-            precision_base=self.precision,
-            inverse_base=self.inverse,
-            told=none,
-            last=none,
-        )
+    def _times(self, matrix: Tracked, columns: Tensor) -> Tensor:
+        if columns.shape[1] == 1 and self._loops_over(column := columns.squeeze(1).contiguous()):
+            return torch.from_numpy(online_loops.times(matrix.arrays, column.numpy())).unsqueeze(1)
+        return matrix.times(columns)
 
 
-def _squares(matrix: online_loops.Changed) -> Squares:
-    """Return what changes a base, which is not asked what the dictionary spans."""
-    return Squares(torch.from_numpy(matrix[1]), matrix[2], matrix[2])
-
-
-def _column(values: NDArray[np.float64]) -> Tensor:
-    return torch.from_numpy(values).unsqueeze(1)
-
-
-#: Signs of the row of a reward that comes, or goes, in K⁻¹; it changes nothing of what is spanned.
-_ONE = {sign: (np.array([-sign]), np.zeros(1)) for sign in (1.0, -1.0)}
+#: Signs of the row of a reward that comes, or goes, which changes nothing of what is spanned; of the rows of a point
+#: that comes back, and that leaves.
+_CAME = {sign: (np.array([sign]), np.zeros(1)) for sign in (1.0, -1.0)}
+_CAME_BACK = np.array([-1.0, 1.0]), np.array([1.0, 0.0])
+_LEFT = np.array([-1.0, 1.0]), np.array([0.0, -1.0])

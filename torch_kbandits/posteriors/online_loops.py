@@ -6,28 +6,40 @@ from torch_kbandits.numerics.compiled import compiled
 
 Array = np.ndarray
 
-#: A symmetric matrix, base + Σ sign rowᵀ row: its base (m, m), the rows (k, m) and their signs (k,).
-Changed = tuple[Array, Array, Array]
+#: A symmetric matrix, base + Σ sign rowᵀ row: base (m, m or more), rows (k, m) and signs (k,); see ``Tracked``.
+Matrix = tuple[Array, Array, Array]
+
+#: Keeps roots of what rounding made negative finite; whoever gets such a share takes nothing else.
+_TINY = 1e-300
 
 
 @compiled
-def times(matrix: Changed, vector: Array) -> Array:
+def product(left: Array, right: Array) -> float:
+    """Return the sum of the products of numbers (m,)."""
+    total = 0.0
+    for i in range(len(left)):
+        total += left[i] * right[i]
+    return total
+
+
+@compiled
+def times(matrix: Matrix, vector: Array) -> Array:
     """Return a matrix times a vector (m,)."""
     (base, rows, signs), size = matrix, len(vector)
-    product = np.empty(size)
+    result = np.empty(size)
     for i in range(size):
         total = 0.0
         for j in range(size):
             total += base[i, j] * vector[j]
-        product[i] = total
+        result[i] = total
     for row in range(len(signs)):
         total = 0.0
         for j in range(size):
             total += rows[row, j] * vector[j]
         total *= signs[row]
         for j in range(size):
-            product[j] += total * rows[row, j]
-    return product
+            result[j] += total * rows[row, j]
+    return result
 
 
 @compiled
@@ -35,59 +47,133 @@ def inside(complement: Array, vector: Array) -> Array:
     """Return what orthonormal rows (r, m) leave of a vector (m,)."""
     left = vector.copy()
     for row in range(len(complement)):
-        total = 0.0
-        for j in range(len(vector)):
-            total += complement[row, j] * vector[j]
+        total = product(complement[row], vector)
         for j in range(len(vector)):
             left[j] -= total * complement[row, j]
     return left
 
 
 @compiled
-def solved(inverse: Changed, precision: Changed, complement: Array, vector: Array) -> tuple[Array, float]:
+def solved(inverse: Matrix, precision: Matrix, complement: Array, vector: Array) -> tuple[Array, float]:
     """Return K⁻¹ times a vector (m,), refined once, and which share of the vector K⁻¹ as it is loses."""
     solution = inside(complement, times(inverse, vector))
     residual = vector - inside(complement, times(precision, solution))
-    lost = np.sqrt(np.sum(residual * residual) / max(np.sum(vector * vector), 1e-300))
+    lost = np.sqrt(product(residual, residual) / max(product(vector, vector), _TINY))
     return solution + inside(complement, times(inverse, residual)), lost
 
 
 @compiled
-def with_row(matrix: Changed, row: Array, sign: float, most: int) -> Changed:
-    """Return a matrix changed by one more row (m,), written out if there are more than so many."""
-    base, rows, signs = matrix
-    number, size = rows.shape
-    if number < most:
-        more, kinds = np.empty((number + 1, size)), np.empty(number + 1)
-        more[:number], kinds[:number] = rows, signs
-        more[number], kinds[number] = row, sign
-        return base, more, kinds
-    whole = np.empty((size, size))
-    for i in range(size):
-        for j in range(size):
-            whole[i, j] = base[i, j] + sign * row[i] * row[j]
-    for k in range(number):
-        for i in range(size):
-            factor = signs[k] * rows[k, i]
-            for j in range(size):
-                whole[i, j] += factor * rows[k, j]
-    return whole, rows[:0], signs[:0]
+def weights_of(inverse: Matrix, precision: Matrix, complement: Array, moment: Array) -> Array:
+    """Return the weights (m,) of the mean; see ``OnlineDTC.weights_of``."""
+    return solved(inverse, precision, complement, inside(complement, moment))[0]
 
 
 @compiled
 def rewarded(
-    inverse: Changed, precision: Changed, complement: Array, point: Array, weight: float, sign: float, most: int
-) -> tuple[Changed, Changed, Array, float]:
-    """Return K⁻¹ and M after rewards of a point of coordinates (m,) came, or went, the row of K⁻¹, and a share.
+    inverse: Matrix, precision: Matrix, complement: Array, point: Array, weight: float, sign: float
+) -> tuple[Array, Array, float]:
+    """Return what rewards of a point of coordinates (m,) that come, or go, change.
 
-    That is by which factor det K grows; where it is not positive nothing of the rest holds.
+    Returns:
+        Rows of K⁻¹ and of M, (1, m) each, and the factor by which det K grows; only if that is positive the rest holds.
     """
     seen = inside(complement, point)
     solution = times(inverse, seen) if sign > 0.0 else solved(inverse, precision, complement, seen)[0]
-    explained = 0.0
-    for j in range(len(point)):
-        explained += solution[j] * seen[j]
-    corner = 1.0 / weight + sign * explained
-    row = solution / np.sqrt(max(corner, 1e-300))
-    after = with_row(precision, np.sqrt(weight) * point, sign, most)
-    return with_row(inverse, row, -sign, most), after, row, corner * weight
+    corner = 1.0 / weight + sign * product(solution, seen)
+    size = len(point)
+    row, told = np.empty((1, size)), np.empty((1, size))
+    scale, root = 1.0 / np.sqrt(max(corner, _TINY)), np.sqrt(weight)
+    for j in range(size):
+        row[0, j], told[0, j] = scale * solution[j], root * point[j]
+    return row, told, corner * weight
+
+
+@compiled
+def joined(inverse: Matrix, precision: Matrix, complement: Array, cross: Array, below: float) -> tuple[Array, float]:
+    """Return what a spanning point changes that joins while no other is left out.
+
+    Args:
+        inverse: K⁻¹ without it.
+        precision: M without it.
+        complement: (0, m).
+        cross: its column of M, (m,).
+        below: its diagonal entry there.
+
+    Returns:
+        The row of K⁻¹, (1, m + 1), and the factor by which det K grows.
+    """
+    size = len(cross)
+    solution = solved(inverse, precision, complement, cross)[0]
+    corner = below - product(cross, solution)
+    row, scale = np.empty((1, size + 1)), 1.0 / np.sqrt(max(corner, _TINY))
+    for j in range(size):
+        row[0, j] = -scale * solution[j]
+    row[0, size] = scale
+    return row, corner
+
+
+@compiled
+def returned(inverse: Matrix, precision: Matrix, complement: Array, point: Array) -> tuple[Array, Array, float, float]:
+    """Return what a spanning point of coordinates (m,) changes that was left out and comes back.
+
+    Returns:
+        Rows (2, m) of K⁻¹: the direction that it alone spans, which comes off, and what comes on; what only the others
+        that are left out span, (r − 1, m); the factor by which det K grows; and the share that was lost.
+    """
+    number, size = complement.shape
+    along = np.empty(number)
+    for row in range(number):
+        along[row] = product(complement[row], point)
+    # The reflection that takes `along` to a multiple of the first unit vector takes the others to the rest.
+    norm = np.sqrt(product(along, along))
+    along[0] += norm if along[0] >= 0.0 else -norm
+    scale = 2.0 / max(product(along, along), _TINY)
+    mixed = np.zeros(size)
+    for row in range(number):
+        for j in range(size):
+            mixed[j] += along[row] * complement[row, j]
+    rest, rows = np.empty((number - 1, size)), np.empty((2, size))
+    for j in range(size):
+        rows[0, j] = complement[0, j] - scale * along[0] * mixed[j]
+    for row in range(number - 1):
+        for j in range(size):
+            rest[row, j] = complement[row + 1, j] - scale * along[row + 1] * mixed[j]
+    column = times(precision, rows[0])
+    seen = inside(complement, column)
+    solution, lost = solved(inverse, precision, complement, seen)
+    share = product(rows[0], column) - product(seen, solution)
+    scale = 1.0 / np.sqrt(max(share, _TINY))
+    for j in range(size):
+        rows[1, j] = scale * (rows[0, j] - solution[j])
+    return rows, rest, share, lost
+
+
+@compiled
+def left(
+    inverse: Matrix, precision: Matrix, complement: Array, factor: Array, position: int
+) -> tuple[Array, Array, float, float]:
+    """Return what a spanning point changes that leaves, given L (m, m or more).
+
+    Returns:
+        Rows (2, m) of K⁻¹: what comes off, and the direction that it alone spans, which comes on; what only those that
+        are left out span, (r + 1, m); the factor by which det K grows; and the share that was lost.
+    """
+    number, size = complement.shape
+    direction = np.zeros(size)
+    direction[position] = 1.0 / factor[position, position]
+    for i in range(position + 1, size):
+        total = 0.0
+        for j in range(position, i):
+            total += factor[i, j] * direction[j]
+        direction[i] = -total / factor[i, i]
+    for _ in range(2):  # the second time for what rounding leaves of the first
+        direction = inside(complement, direction / np.sqrt(product(direction, direction)))
+    direction /= np.sqrt(product(direction, direction))
+    solution, lost = solved(inverse, precision, complement, direction)
+    share = product(direction, solution)
+    rows, after = np.empty((2, size)), np.empty((number + 1, size))
+    after[:number] = complement
+    scale = 1.0 / np.sqrt(max(share, _TINY))
+    for j in range(size):
+        rows[0, j], rows[1, j], after[number, j] = scale * solution[j], direction[j], direction[j]
+    return rows, after, share, lost

@@ -1,0 +1,73 @@
+"""A symmetric matrix that is changed by squares of rows, which are kept apart for a while, and grows."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Self
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from torch_kbandits.numerics.growing import as_rows, grown
+from torch_kbandits.numerics.linalg import Signs, Squares
+
+#: Rows that are kept apart. Matrices are read often and rewritten seldom, since writing them costs more than all else
+#: in a round.
+_MOST_ROWS = 32
+
+
+@dataclass(frozen=True, eq=False)
+class Tracked:
+    """A symmetric matrix (m, m), base + Σ sign rowᵀ row. A value.
+
+    Attributes:
+        base: (m, m); not to be written to.
+        rows: (k, m).
+        signs: (k,).
+    """
+
+    base: Tensor
+    rows: Tensor
+    signs: Signs
+
+    @classmethod
+    def of(cls, matrix: Tensor) -> Self:
+        """Hold a matrix (m, m)."""
+        return cls(matrix, matrix[:0], np.empty(0))
+
+    @cached_property
+    def whole(self) -> Tensor:
+        """The matrix, (m, m). Cost: O(m²) a row."""
+        return torch.addmm(self.base, self._signed.mT, self.rows) if len(self.signs) else self.base
+
+    @cached_property
+    def arrays(self) -> tuple[np.ndarray, np.ndarray, Signs]:
+        """The parts as loops take them; of the base the first m columns count."""
+        return as_rows(self.base), self.rows.contiguous().numpy(), self.signs
+
+    def times(self, columns: Tensor) -> Tensor:
+        """Return the matrix times columns (m, c). Cost: O(m² c)."""
+        product = self.base @ columns
+        return torch.addmm(product, self._signed.mT, self.rows @ columns) if len(self.signs) else product
+
+    def trace(self) -> Tensor:
+        """Return the trace, 0-dim. Cost: O(m), and as much a row."""
+        return self.base.diagonal().sum() + self._signed.ravel() @ self.rows.ravel()
+
+    def changed(self, squares: Squares) -> Self:
+        """Return the matrix after a change of it."""
+        if len(self.signs) + len(squares.signs) > _MOST_ROWS:
+            return type(self)(self.whole, squares.rows, squares.signs)
+        if not len(self.signs):
+            return type(self)(self.base, squares.rows, squares.signs)
+        return type(self)(self.base, torch.cat([self.rows, squares.rows]), np.concatenate([self.signs, squares.signs]))
+
+    def bordered(self, right: Tensor, corner: Tensor) -> Self:
+        """Return the matrix with more columns (m, a) and (a, a). Cost: O(m a), and as much a row kept apart."""
+        base = grown(self.base, right, right.mT, corner)
+        return type(self)(base, pad(self.rows, (0, right.shape[1])), self.signs)
+
+    @property
+    def _signed(self) -> Tensor:
+        return self.rows * torch.from_numpy(self.signs).to(self.rows).unsqueeze(-1)
