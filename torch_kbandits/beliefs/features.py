@@ -26,7 +26,7 @@ from torch_kbandits.tables.columns import KernelColumns
 from torch_kbandits.tables.growth import FRAGILE, SPAN_TOLERANCE, Growth, spanning_factor
 from torch_kbandits.tables.lazy import LazyPanel, SomeArms
 from torch_kbandits.tables.panels import Change, Columns, Panel
-from torch_kbandits.tables.played import ComputedFeatures, Features, PlayedPanel, combined
+from torch_kbandits.tables.played import ComputedFeatures, Features, PlayedPanel, combined, joined_by
 from torch_kbandits.tables.store import FeatureStore
 
 #: Arms embedded at a time when the dictionary changes, so that temporaries stay in cache.
@@ -668,12 +668,8 @@ class FeatureTable(TableBelief):
         self._feature_rows = torch.cat([self._feature_rows, rows])
         columns, values = self._kernel_values(rows, played_rows)
         weights, moments = self._log_weights(len(played_rows))
-        parts, cross = [values[:, :0]], torch.zeros_like(own.mT)
-        for block, old in features.blocks():
-            parts.append(torch.linalg.solve_triangular(corner, values[:, block] - own @ old, upper=False))
-            cross.addmm_(old, (parts[-1] * weights[block]).mT)
-        new = torch.cat(parts, dim=1)
-        dtc, squares = dtc.grown(own, corner, cross, (new * weights) @ new.mT, new @ moments)
+        new, *sums = joined_by(features, own, corner, values, weights, moments)
+        dtc, squares = dtc.grown(own, corner, *sums)
         return Growth(dtc, rows, own, corner, squares, new, columns)
 
     def _settle(

@@ -204,7 +204,9 @@ class TableBelief(Belief):
         """Return which rows (u,) are in the dictionary, (u,); remembered while neither changes."""
         known_rows, known_dictionary, held = self._known_held
         if known_rows is not rows or known_dictionary is not self._dictionary_rows:
-            held = torch.isin(rows, self._dictionary_rows)
+            is_longer = known_dictionary is self._dictionary_rows and known_rows is self._played_rows
+            new = rows[len(known_rows) :] if is_longer else rows
+            held = torch.cat([held[: len(rows) - len(new)], torch.isin(new, self._dictionary_rows)])
             self._known_held = rows, self._dictionary_rows, held
         return held
 
@@ -224,6 +226,9 @@ class TableBelief(Belief):
         after._log = self._log.with_rewards(X, Y, located)
         after._rule_weights = _weights_of(selection, after._log)
         after._played_rows = played_rows
+        if selection is not None and selection.indices is not None:
+            held = torch.zeros_like(played_rows, dtype=torch.bool).index_fill_(0, selection.indices, True)
+            after._known_held = played_rows, after._dictionary_rows, held
         after._last_located = X, located._replace(fresh=[]), played_rows
         after._num_observations += len(X)
         return after

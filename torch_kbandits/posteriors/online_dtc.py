@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from torch_kbandits.numerics.compiled import runs_compiled
-from torch_kbandits.numerics.growing import as_rows, grown
 from torch_kbandits.numerics.linalg import LEAST_SHARE, Signs, Squares, jittered_cholesky
 from torch_kbandits.posteriors import online_loops
-from torch_kbandits.posteriors.tracked import Tracked
+from torch_kbandits.posteriors.tracked import Tracked, as_rows, grown
 
 Array = NDArray[np.float64]
 
@@ -162,6 +161,8 @@ class OnlineDTC:
 
     def quick_variance(self, prior_variance: Tensor, embedding: Tensor) -> Tensor:
         """Return the same from K⁻¹ as it is, which may have drifted. Cost: O(n m²)."""
+        if embedding.shape[1] == 1 and self._loops_over(point := embedding.squeeze(1).contiguous()):
+            return prior_variance + online_loops.reduction(self.tracked_inverse.arrays, point.numpy())
         return prior_variance - embedding.square().sum(0) + (embedding * self._inverse_times(embedding)).sum(0)
 
     def spanned(self, embedding: Tensor) -> Tensor:

@@ -43,6 +43,12 @@ def times(matrix: Matrix, vector: Array) -> Array:
 
 
 @compiled
+def reduction(inverse: Matrix, point: Array) -> float:
+    """Return zᵀK⁻¹z − zᵀz for a point of coordinates z (m,)."""
+    return product(point, times(inverse, point)) - product(point, point)
+
+
+@compiled
 def inside(complement: Array, vector: Array) -> Array:
     """Return what orthonormal rows (r, m) leave of a vector (m,)."""
     left = vector.copy()

@@ -69,6 +69,10 @@ def spanning_factor(schur: Tensor, prior_variance: Tensor, dtype: torch.dtype) -
     Raises:
         NumericalError: if a variance is negative beyond rounding.
     """
+    if len(schur) == 1:  # as below, in plain numbers
+        left, prior = schur.item(), prior_variance.item()
+        if left > SPAN_TOLERANCE[dtype] * prior:
+            return [0], schur.sqrt(), left <= FRAGILE[dtype] * prior
     residual, least = schur.diagonal(), SPAN_TOLERANCE[dtype] * prior_variance
     rows, kept, is_open = schur[:0], [], residual > least
     while bool(is_open.any()):

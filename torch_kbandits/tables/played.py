@@ -3,20 +3,26 @@
 from collections.abc import Callable, Iterator
 from typing import Self
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from torch_kbandits.numerics.compiled import runs_compiled
 from torch_kbandits.numerics.linalg import Squares, joined
 from torch_kbandits.numerics.shallow import shallow_copy
 from torch_kbandits.posteriors.dtc import embed
 from torch_kbandits.posteriors.online_dtc import OnlineDTC
+from torch_kbandits.tables import played_loops
 from torch_kbandits.tables.store import FeatureStore, blocks_of
 
 #: With more rows than this to apply, and more than coordinates, variances cost less afresh.
 _LONGEST = 64
 
-#: So many points are written down together.
-_TOGETHER = 32
+#: With more rows than this to apply products are those of matrices, which are faster then.
+_MOST_ROWS = 16
+
+#: Of so many points that nobody asked about before the variances are computed one by one.
+_FEW = 4
 
 
 class ComputedFeatures:
@@ -62,16 +68,16 @@ class PlayedPanel:
     but to write down features, and nothing piles up. A value, but for what it remembers of what is done late.
 
     Args:
-        store: the features; None where they are not kept.
+        store: the features, in double precision; None where they are not kept.
         like: a tensor in double precision.
         memory: bytes that features may occupy; beyond, they are given up. None for no bound.
     """
 
     def __init__(self, store: FeatureStore | None, like: Tensor, memory: int | None) -> None:
         self._memory = memory
-        nothing: tuple[list[Tensor], list[Squares]] = [], []
-        self._kept = store, nothing[0]  # and features of points that are not written yet
-        self._followed = like.new_empty(0), nothing[1]  # of the points known, which come first; and what is pending
+        pending: list[Squares] = []
+        self.store = store
+        self._followed = like.new_empty(0), pending  # of the points known, which come first; and what is pending
         self._mean: tuple[Tensor, Tensor] | None = None  # and the weights that it is of
 
     @classmethod
@@ -79,29 +85,14 @@ class PlayedPanel:
         """Return the posterior at no points."""
         return cls(FeatureStore(0, like), like, memory)
 
-    @property
-    def store(self) -> FeatureStore | None:
-        """The features; None where they are not kept."""
-        store, waiting = self._kept
-        if waiting:
-            new = torch.cat(waiting, dim=1)
-            if store is not None:
-                store = store.copy() if self._has_room(store.num_points + new.shape[1], store.size) else None
-            if store is not None:
-                store.append_points(new)
-            self._kept = store, []  # at once, so that nothing is written twice after an interrupt
-        return store
-
     def appended(self, features: Tensor) -> Self:
-        """Return the posterior at more points, of features (m, q), which are written behind what this one shows.
-
-        Several together, since features lie far from one another.
-        """
-        after = shallow_copy(self)
-        after._kept, after._mean = (self._kept[0], [*self._kept[1], features]), None
-        if len(after._kept[1]) >= _TOGETHER:
-            _ = after.store
-        return after
+        """Return the posterior at more points, of features (m, q), which are written behind what this one shows."""
+        store = self.store
+        if store is not None and self._has_room(store.num_points + features.shape[1], store.size):
+            store = store.copy()
+            store.append_points(features)
+            return self._over(store)
+        return self._over(None)
 
     def grown(self, features: Tensor) -> Self:
         """Return the same posterior with more features (a, u), on which nothing depends yet."""
@@ -131,7 +122,7 @@ class PlayedPanel:
         after = self._over(None if self.store is None else self.store.selected(index))
         variance, pending = self._followed
         known = index[: int((index < len(variance)).long().cumprod(0).sum())]
-        after._followed, after._mean = (variance[known], pending if len(known) else []), None
+        after._followed = variance[known], pending if len(known) else []
         return after
 
     def rotated(self, basis: Tensor) -> Self:
@@ -175,8 +166,11 @@ class PlayedPanel:
         Cost: O(u m k) for k changes since, O(m²) for a point that was not asked about before.
         """
         known, pending = self._followed
-        number = len(known)
-        if pending or number < len(prior_variance):
+        number = known.shape[0]
+        is_few = prior_variance.shape[0] - number <= _FEW and self.num_pending <= _MOST_ROWS
+        if pending and is_few and isinstance(features, FeatureStore) and runs_compiled(known):
+            self._follow(features, prior_variance, dtc)
+        elif pending or number < len(prior_variance):
             parts = [] if pending else [known]
             squares = joined(pending) if pending else Squares.none(0, known)
             for block in blocks_of(number) if pending else ():
@@ -187,6 +181,20 @@ class PlayedPanel:
                 parts.append(afresh(prior_variance[new[block]], features.columns(new[block])))
             self._followed = torch.cat(parts), []
         return self._followed[0]
+
+    def _follow(self, features: FeatureStore, prior_variance: Tensor, dtc: OnlineDTC) -> None:
+        """Bring the variances up to date by a loop, where few are new."""
+        known, pending = self._followed
+        squares, number = joined(pending), known.shape[0]
+        before, rows = known.numpy(), squares.rows.contiguous().numpy()
+        variance = np.empty(prior_variance.shape[0])
+        for block, segment in features.segments():
+            some = slice(block.start, min(block.stop, number))
+            played_loops.follow(segment.numpy(), rows, squares.signs, before[some], variance[some])
+        for place in range(number, len(variance)):
+            one = slice(place, place + 1)
+            variance[place] = dtc.quick_variance(prior_variance[one], features.block(one)).item()
+        self._followed = torch.from_numpy(variance), []
 
     def mean(self, features: Features, weights: Tensor) -> Tensor:
         """Return posterior means, (u,), given the weights (m,); remembered. Cost: O(u m)."""
@@ -199,8 +207,43 @@ class PlayedPanel:
     def _over(self, store: FeatureStore | None) -> Self:
         """Return the same with these features of all points."""
         after = shallow_copy(self)
-        after._kept = store, []
+        after.store, after._mean = store, None
         return after
 
     def _has_room(self, number: int, size: int) -> bool:
         return self._memory is None or 8 * number * size <= self._memory
+
+
+def joined_by(
+    features: Features, own: Tensor, corner: Tensor, values: Tensor, weights: Tensor, moments: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return what spanning points add to points, whose features these are.
+
+    Args:
+        features: of n points.
+        own: coordinates of the a spanning points, (a, m).
+        corner: lower factor of their covariance given the others, (a, a).
+        values: their kernel values with the points, (a, n).
+        weights: the summed 1/λ of the rewards of each point, (n,).
+        moments: the summed y/λ, (n,).
+
+    Returns:
+        Their coordinates f of the points, (a, n), and sums over these: of weight z fᵀ, (m, a), of weight f fᵀ, (a, a),
+        and of moment f, (a,).
+
+    Cost: O(n m a).
+    """
+    if len(own) == 1 and isinstance(features, FeatureStore) and runs_compiled(own):
+        new, cross, below, moment = np.empty((1, values.shape[1])), np.zeros((own.shape[1], 1)), 0.0, 0.0
+        point, known, seen, told = (each.contiguous().numpy() for each in (own[0], values[0], weights, moments))
+        for block, segment in features.segments():
+            parts = known[block], seen[block], told[block], new[0, block]
+            more = played_loops.join(segment.numpy(), point, corner.item(), *parts, cross[:, 0])
+            below, moment = below + more[0], moment + more[1]
+        return torch.from_numpy(new), torch.from_numpy(cross), own.new_tensor([[below]]), own.new_tensor([moment])
+    parts, cross = [values[:, :0]], torch.zeros_like(own.mT)
+    for block, old in features.blocks():
+        parts.append(torch.linalg.solve_triangular(corner, values[:, block] - own @ old, upper=False))
+        cross.addmm_(old, (parts[-1] * weights[block]).mT)
+    new = torch.cat(parts, dim=1)
+    return new, cross, (new * weights) @ new.mT, new @ moments
