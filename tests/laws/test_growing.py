@@ -174,7 +174,6 @@ def test_single_precision_is_as_near_as_its_kernel_values(row_memory):
 def test_whenever_played_points_are_asked_about_they_are_up_to_date(row_memory, monkeypatch):
     """In some rounds, after stretches of few rewards and of so many that all is computed afresh."""
     monkeypatch.setattr(played, "_LONGEST", 12)
-    monkeypatch.setattr(played, "_TOGETHER", 5)
     X, Y = data(130, 3)
     Y, belief = Y.squeeze(-1), make(row_memory=row_memory)
     for number, asked in enumerate(np.random.default_rng(0).random(130) < 0.15):

@@ -13,10 +13,9 @@ from problems import DOUBLE, KERNELS, difference, examples
 from torch import Tensor
 
 from torch_kbandits import use_compiled
-from torch_kbandits.numerics.linalg import Squares
-from torch_kbandits.posteriors import tracked
+from torch_kbandits.posteriors import squares
 from torch_kbandits.posteriors.online_dtc import OnlineDTC
-from torch_kbandits.posteriors.tracked import Tracked
+from torch_kbandits.posteriors.squares import Squares, Tracked
 
 LAMBDA = 0.05
 OPERATIONS = ["observe", "forget", "grow", "leave", "return", "exchange", "refresh", "shorten"]
@@ -223,7 +222,7 @@ def assert_is_the_posterior(walk: Walk) -> None:
 def test_any_sequence_of_changes(kernel, d, twins, operations, loops, rows, seed):
     """Several points at once, repeats, twins, points that leave and come back, nothing in the dictionary at all."""
     with use_compiled(loops), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tracked, "_MOST_ROWS", rows)
+        patch.setattr(squares, "_MOST_ROWS", rows)
         assert_is_followed(kernel, d, twins, operations, seed)
 
 

@@ -14,7 +14,7 @@ from torch_kbandits import use_compiled
 from torch_kbandits.beliefs import FeatureTable
 from torch_kbandits.dictionaries import FixedDictionary, PlayedPoints, Selection
 from torch_kbandits.posteriors.online_dtc import OnlineDTC
-from torch_kbandits.posteriors.tracked import Tracked
+from torch_kbandits.posteriors.squares import Tracked
 from torch_kbandits.tables import panels, store
 from torch_kbandits.tables.panels import Change, Panel
 from torch_kbandits.tables.played import combined

@@ -13,7 +13,7 @@ from torch_kbandits.numerics.formulas import known_formula
 from torch_kbandits.numerics.gram import as_array, gram, prior_variance
 from torch_kbandits.posteriors.dtc import embed
 from torch_kbandits.posteriors.online_dtc import OnlineDTC
-from torch_kbandits.posteriors.tracked import as_rows
+from torch_kbandits.posteriors.squares import as_rows
 
 #: More points than this are embedded by PyTorch, whose products have threads.
 _FEW = 1024

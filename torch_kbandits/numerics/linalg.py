@@ -1,17 +1,10 @@
 """Factors and variances that stay meaningful in finite precision, and low-rank changes of them."""
 
-from typing import NamedTuple, Self
-
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from scipy.linalg import get_lapack_funcs
 from torch import Tensor
-from torch.nn.functional import pad
 
 from torch_kbandits.errors import NotPositiveDefiniteError, NumericalError
-
-Signs = NDArray[np.float64]
 
 #: Largest jitter, relative to the mean diagonal, that rounding alone can call for.
 _MAX_RELATIVE_JITTER = {torch.float64: 1e-6, torch.float32: 1e-3}
@@ -245,53 +238,3 @@ def cholesky_remove(factor: Tensor, index: int) -> Tensor:
         one = torch.ones(factor.shape[:-2], dtype=factor.dtype, device=factor.device)
         smaller[..., index:, index:] = cholesky_rank_one(trailing, column, one)
     return smaller
-
-
-class Squares(NamedTuple):
-    """How the variance at a point of coordinates z changes: by squares of rows applied to z, each of a sign.
-
-    Signs stay with NumPy on the host, whose calls cost a fraction of torch's at this size.
-
-    Attributes:
-        rows: (k, m).
-        signs: 1 for a square that comes on, -1 for one that comes off, (k,).
-        spans: the same of what the dictionary spans of the prior variance at z, 0 where that does not change, (k,).
-    """
-
-    rows: Tensor
-    signs: Signs
-    spans: Signs
-
-    @classmethod
-    def none(cls, size: int, like: Tensor) -> Self:
-        """Return no change, in ``size`` coordinates."""
-        return cls(like.new_empty(0, size), _NO_SIGNS, _NO_SIGNS)
-
-    @classmethod
-    def of(cls, rows: Tensor, sign: float, span: float = 0.0) -> Self:
-        """Return rows (k, m) of one sign."""
-        return cls(rows, np.full(rows.shape[0], sign), np.full(rows.shape[0], span))
-
-    def then(self, other: Self) -> "Squares":
-        """Return this change and another one after it, in coordinates of which there may be more by then."""
-        if self.rows.shape[0] == 0:
-            return other
-        return joined([self, other])
-
-    @staticmethod
-    def change(signs: Signs, products: Tensor) -> Tensor:
-        """Return by how much squares of products (k, n), of rows and points, change what is at the points, (n,)."""
-        return torch.from_numpy(signs).to(products) @ products.square()
-
-
-def joined(parts: list[Squares]) -> Squares:
-    """Return what several changes make together, the last of which has at least as many coordinates as the others."""
-    if len(parts) == 1:
-        return parts[0]
-    rows, signs, spans = zip(*parts, strict=True)
-    last = rows[-1].shape[1]
-    rows = [each if each.shape[1] == last else pad(each, (0, last - each.shape[1])) for each in rows]
-    return Squares(torch.cat(rows), np.concatenate(signs), np.concatenate(spans))
-
-
-_NO_SIGNS: Signs = np.empty(0)

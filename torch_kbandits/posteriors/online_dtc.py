@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from torch_kbandits.numerics.compiled import runs_compiled
-from torch_kbandits.numerics.linalg import LEAST_SHARE, Signs, Squares, jittered_cholesky
+from torch_kbandits.numerics.linalg import LEAST_SHARE, jittered_cholesky
 from torch_kbandits.posteriors import online_loops
-from torch_kbandits.posteriors.tracked import Tracked, as_rows, grown
+from torch_kbandits.posteriors.squares import Signs, Squares, Tracked, as_rows, grown
 
 Array = NDArray[np.float64]
 

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from torch_kbandits.errors import NumericalError
-from torch_kbandits.numerics.linalg import Squares, joined
 from torch_kbandits.posteriors.online_dtc import OnlineDTC
+from torch_kbandits.posteriors.squares import Squares, joined
 from torch_kbandits.tables.panels import Columns
 
 #: A point whose Schur complement is below this fraction of its prior variance is in the dictionary's span already.

@@ -7,9 +7,9 @@ from typing import NamedTuple, Self, cast
 import torch
 from torch import Tensor
 
-from torch_kbandits.numerics.linalg import Squares, joined
 from torch_kbandits.numerics.shallow import shallow_copy
 from torch_kbandits.posteriors.online_dtc import OnlineDTC
+from torch_kbandits.posteriors.squares import Squares, joined
 from torch_kbandits.tables.panels import Change, Columns, Panel
 from torch_kbandits.tables.store import FeatureStore
 

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from torch_kbandits.numerics.compiled import in_parts, runs_compiled
-from torch_kbandits.numerics.linalg import Squares
 from torch_kbandits.posteriors.online_dtc import OnlineDTC
+from torch_kbandits.posteriors.squares import Squares
 from torch_kbandits.tables import panel_loops
 from torch_kbandits.tables.store import FeatureStore
 

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from torch_kbandits.numerics.compiled import runs_compiled
-from torch_kbandits.numerics.linalg import Squares, joined
 from torch_kbandits.numerics.shallow import shallow_copy
 from torch_kbandits.posteriors.dtc import embed
 from torch_kbandits.posteriors.online_dtc import OnlineDTC
+from torch_kbandits.posteriors.squares import Squares, joined
 from torch_kbandits.tables import played_loops
 from torch_kbandits.tables.store import FeatureStore, blocks_of
 

@@ -1,16 +1,17 @@
-"""A symmetric matrix that is changed by squares of rows, which are kept apart for a while, and grows."""
+"""Changes by squares of rows, of variances and of symmetric matrices, which grow besides."""
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import pad
 from torch.utils.weak import WeakIdKeyDictionary
 
-from torch_kbandits.numerics.linalg import Signs, Squares
+Signs = NDArray[np.float64]
 
 #: Of matrices returned: the buffer that each shows a corner of, and how much of it is taken.
 _BUFFERS = WeakIdKeyDictionary()
@@ -18,6 +19,56 @@ _BUFFERS = WeakIdKeyDictionary()
 #: Rows that are kept apart. Matrices are read often and rewritten seldom, since writing them costs more than all else
 #: in a round.
 _MOST_ROWS = 32
+
+
+_NO_SIGNS: Signs = np.empty(0)
+
+
+class Squares(NamedTuple):
+    """How the variance at a point of coordinates z changes: by squares of rows applied to z, each of a sign.
+
+    Signs stay with NumPy on the host, whose calls cost a fraction of torch's at this size.
+
+    Attributes:
+        rows: (k, m).
+        signs: 1 for a square that comes on, -1 for one that comes off, (k,).
+        spans: the same of what the dictionary spans of the prior variance at z, 0 where that does not change, (k,).
+    """
+
+    rows: Tensor
+    signs: Signs
+    spans: Signs
+
+    @classmethod
+    def none(cls, size: int, like: Tensor) -> Self:
+        """Return no change, in ``size`` coordinates."""
+        return cls(like.new_empty(0, size), _NO_SIGNS, _NO_SIGNS)
+
+    @classmethod
+    def of(cls, rows: Tensor, sign: float, span: float = 0.0) -> Self:
+        """Return rows (k, m) of one sign."""
+        return cls(rows, np.full(rows.shape[0], sign), np.full(rows.shape[0], span))
+
+    def then(self, other: Self) -> "Squares":
+        """Return this change and another one after it, in coordinates of which there may be more by then."""
+        if self.rows.shape[0] == 0:
+            return other
+        return joined([self, other])
+
+    @staticmethod
+    def change(signs: Signs, products: Tensor) -> Tensor:
+        """Return by how much squares of products (k, n), of rows and points, change what is at the points, (n,)."""
+        return torch.from_numpy(signs).to(products) @ products.square()
+
+
+def joined(parts: list[Squares]) -> Squares:
+    """Return what several changes make together, the last of which has at least as many coordinates as the others."""
+    if len(parts) == 1:
+        return parts[0]
+    rows, signs, spans = zip(*parts, strict=True)
+    last = rows[-1].shape[1]
+    rows = [each if each.shape[1] == last else pad(each, (0, last - each.shape[1])) for each in rows]
+    return Squares(torch.cat(rows), np.concatenate(signs), np.concatenate(spans))
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +88,7 @@ class Tracked:
     @classmethod
     def of(cls, matrix: Tensor) -> Self:
         """Hold a matrix (m, m)."""
-        return cls(matrix, matrix[:0], np.empty(0))
+        return cls(matrix, matrix[:0], _NO_SIGNS)
 
     @cached_property
     def whole(self) -> Tensor:
