@@ -206,7 +206,8 @@ class TableBelief(Belief):
         if known_rows is not rows or known_dictionary is not self._dictionary_rows:
             is_longer = known_dictionary is self._dictionary_rows and known_rows is self._played_rows
             new = rows[len(known_rows) :] if is_longer else rows
-            held = torch.cat([held[: len(rows) - len(new)], torch.isin(new, self._dictionary_rows)])
+            is_there = torch.isin(new, self._dictionary_rows) if len(new) > 1 else (self._dictionary_rows == new).any()
+            held = torch.cat([held[: len(rows) - len(new)], is_there.expand(len(new))])
             self._known_held = rows, self._dictionary_rows, held
         return held
 

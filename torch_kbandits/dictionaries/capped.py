@@ -14,7 +14,7 @@ from torch_kbandits import checks
 from torch_kbandits.dictionaries.base import DictionaryRule, PlayedPoints, Selection
 from torch_kbandits.dictionaries.online_rule import OnlineRule
 from torch_kbandits.dictionaries.online_sample import OnlineSample
-from torch_kbandits.dictionaries.swaps import SwapTable
+from torch_kbandits.dictionaries.swaps import SwapTable, factors_of_one
 from torch_kbandits.errors import DictionaryFullError, KernelBanditWarning
 from torch_kbandits.numerics.gram import gram, prior_variance
 
@@ -175,8 +175,14 @@ def _exchanged(played: PlayedPoints, kept: Tensor, offered: Tensor) -> Tensor:
             values = gram(played.kernel, points).double()
             values.diagonal(dim1=-2, dim2=-1).copy_(prior_variance(played.kernel, points))
             values = (values + torch.diag_embed(noise[..., rows])).reshape(-1, len(rows), len(rows)).mean(0).cpu()
-        table = SwapTable(values, torch.arange(len(rows)), size, float(values.diagonal().max()))
-        counts = played.counts[rows].double().cpu().numpy()
+        scale, counts = float(values.diagonal().max()), played.counts[rows].double().cpu().numpy()
+        if len(block) == 1:  # as in most rounds
+            gains = factors_of_one(values, scale) * counts[size] / counts[:size]
+            leaving = int(gains.argmax())
+            if gains[leaving] >= _LEAST_GAIN:
+                kept = torch.cat([kept[:leaving], block, kept[leaving + 1 :]])
+            continue
+        table = SwapTable(values, torch.arange(len(rows)), size, scale)
         for candidate in range(len(block)):
             places = table.places
             gains = table.factors(slots, np.full(size, candidate)) * counts[places[size + candidate]]

@@ -3,6 +3,7 @@
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.linalg import get_lapack_funcs
 from torch import Tensor
 
 from torch_kbandits.numerics.linalg import jittered_cholesky
@@ -104,3 +105,27 @@ class SwapTable:
         prior = self._gram.diagonal()[self._places[m:]]
         self._conditional = np.maximum(prior - whitened[:, m:].square().sum(0).numpy(), 0.0)
         self._spent = 0.0
+
+
+def factors_of_one(gram: Tensor, scale: float) -> NDArray[np.float64]:
+    """Return by which factor det K_ZZ changes if a point of Z gives way to one candidate, for each of them, (m,).
+
+    That is ``SwapTable.factors`` where nothing comes after it, at a third of the cost: it needs the diagonal of K_ZZ⁻¹
+    alone.
+
+    Args:
+        gram: K (m + 1, m + 1), in double precision on the CPU, that of the candidate last.
+        scale: the largest prior variance, which sets the scale of rounding.
+
+    Raises:
+        NotPositiveDefiniteError: if K_ZZ has a clearly negative eigenvalue.
+
+    Cost: O(m³).
+    """
+    factor, column = jittered_cholesky(gram[:-1, :-1]).numpy(), gram[:-1, -1].numpy()
+    (inverted,) = get_lapack_funcs(("trtri",), (factor,))
+    inverse = inverted(factor.T, lower=0)[0].T
+    whitened = inverse @ column
+    leaving, seen = np.square(inverse).sum(0), whitened @ inverse
+    entering = max(gram[-1, -1].item() - whitened @ whitened, 0.0) + seen**2 / leaving
+    return np.where(entering > _ROUNDING * scale, leaving * entering, 0.0)
