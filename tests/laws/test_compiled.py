@@ -2,12 +2,13 @@
 
 import threading
 
+import numpy as np
 import pytest
 import torch
 from product import Loop, drawn, reasons
 
 from torch_kbandits import use_compiled
-from torch_kbandits.numerics.compiled import runs_compiled
+from torch_kbandits.numerics.compiled import in_parts, runs_compiled
 
 # Where a linear function vanishes so does its variance, which GPyTorch then floors.
 pytestmark = [
@@ -55,3 +56,19 @@ def test_loops_are_for_plain_tensors_on_a_cpu_and_only_while_they_are_switched_o
         thread.start()
         thread.join()
         assert seen == [True]
+
+
+@pytest.mark.parametrize("number", [0, 1, 2, 7])
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_parts_of_a_loop_are_all_rows_once_and_an_error_waits_for_all(number, threads, monkeypatch):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    counts = np.zeros(number)
+
+    def loop(first: int, last: int, values: np.ndarray) -> None:
+        values[first:last] += 1.0
+        if last == number:
+            raise ValueError(first)
+
+    with pytest.raises(ValueError, match=r"\d"):
+        in_parts(loop, number, 2**30, counts)
+    assert np.array_equal(counts, np.ones(number))
