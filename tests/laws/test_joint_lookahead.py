@@ -12,7 +12,9 @@ from problems import DOUBLE, as_told, data, dense, difference, exactly, examples
 from torch_kbandits import KORS, ContextualActions
 from torch_kbandits.acquisition import Domain, ThompsonRule, UpperConfidenceRule
 from torch_kbandits.beliefs import Terms, belief_over
+from torch_kbandits.beliefs.joint import JointPosterior
 from torch_kbandits.beliefs.joint_lookahead import _Offer
+from torch_kbandits.numerics.shallow import shallow_copy
 
 LAMBDA = 0.1
 KERNEL = oracles.rbf(0.6)
@@ -73,6 +75,27 @@ def test_pending_points_come_one_by_one_or_at_once_in_any_order(seed, k, first):
     assert difference(pieces.pending_scores(), at_once.pending_scores()) < 1e-9
     assert float(pieces.variance_ratio()) == pytest.approx(float(at_once.variance_ratio()), rel=1e-7)
     assert bool((expected >= 0.0).all())
+
+
+def test_pending_points_are_taken_in_once_by_all_that_look_from_them(monkeypatch):
+    belief, _, _ = PREPARED
+    taken, plain = list[int](), JointPosterior.hallucinated
+
+    def counted(posterior, points):
+        taken.append(len(points))
+        return plain(posterior, points)
+
+    monkeypatch.setattr(JointPosterior, "hallucinated", counted)
+    known = belief.lookahead(ARMS[:3])
+    for point in ARMS[5:8].split(1):
+        ahead = shallow_copy(known)
+        before = ahead.variance_at(ARMS)
+        ahead.add(point)
+        assert (
+            difference(ahead.variance_at(ARMS), belief.lookahead(torch.cat([ARMS[:3], point])).variance_at(ARMS)) == 0.0
+        )
+        assert difference(known.variance_at(ARMS), before) == 0.0
+    assert taken == [3, 1, 4, 1, 4, 1, 4]
 
 
 def test_what_batch_rules_read_is_the_dense_formula():

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, cast
 import torch
 from torch import Tensor
 
+from torch_kbandits.acquisition import Domain
 from torch_kbandits.beliefs.box_search import BoxSearch
 from torch_kbandits.beliefs.cube_search import CubeSearch
 from torch_kbandits.beliefs.embedded import Embedded
@@ -102,6 +103,12 @@ class JointPosterior:
         for row, number in zip(rows.tolist(), times.tolist(), strict=True):
             table = table.hallucinated(row, number)
         return JointPosterior(self.belief, table, self.place)
+
+    @cached_property
+    def domain(self) -> Domain:
+        """What may be played in a box that stays, with where to start the search."""
+        search, belief = cast(BoxSearch, self.place.search), self.belief
+        return search.domain(belief.latest, belief.recommend()) if belief.num_observations else search.box.domain
 
     @cached_property
     def model(self) -> NystromGP:

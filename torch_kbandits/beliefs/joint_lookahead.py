@@ -43,24 +43,6 @@ _FIRST = 64
 _MOST = 4
 
 
-class _Start:
-    """The posterior with the points pending from which a lookahead starts; computed once for it and its copies."""
-
-    def __init__(self, posterior: JointPosterior, pending: Tensor) -> None:
-        self._posterior, self._pending, self.number = posterior, pending, len(pending)
-
-    @cached_property
-    def domain(self) -> Domain:
-        """What may be played in a box that stays, with where to start the search."""
-        search, belief = cast(BoxSearch, self._posterior.place.search), self._posterior.belief
-        return search.domain(belief.latest, belief.recommend()) if belief.num_observations else search.box.domain
-
-    @cached_property
-    def ahead(self) -> JointPosterior:
-        """The posterior that variances are read from."""
-        return self._posterior.hallucinated(self._pending) if len(self._pending) else self._posterior
-
-
 class JointLookahead(Lookahead):
     """The posterior with points pending, as if each had returned its posterior mean: variances shrink, means stay.
 
@@ -72,8 +54,8 @@ class JointLookahead(Lookahead):
     def __init__(self, posterior: JointPosterior, pending: Tensor) -> None:
         super().__init__(pending)
         self._posterior, self.tie_rank = posterior, posterior.place.tie_rank
-        self._start = _Start(posterior, pending)
-        self._ahead: tuple[JointPosterior, int] | None = None  # with so many of the pending points
+        # With so many of the pending points; in a list, which copies share until one of them adds a point.
+        self._taken = [(posterior, 0)]
 
     def choose(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain | None = None) -> Tensor:
         """Return the joint point (1, d) of the highest score; equals are broken by lot."""
@@ -174,7 +156,8 @@ class JointLookahead(Lookahead):
         return _Offer(self, domain) if domain.arms is not None else _StoredOffer(self, domain)
 
     def _add(self, point: Tensor, times: int) -> None:
-        """Do nothing: points are taken in when a variance is asked for."""
+        """Part from the copies; points are taken in when a variance is asked for."""
+        self._taken = [*self._taken]
 
     def pending_scores(self) -> Tensor:
         """Return the scores of the pending points without anything pending, (k,)."""
@@ -202,11 +185,11 @@ class JointLookahead(Lookahead):
             return ahead.variance_at(ahead.embed(X))
 
     def _taken_in(self) -> JointPosterior:
-        """Return the posterior with the pending points hallucinated."""
-        ahead, number = (self._start.ahead, self._start.number) if self._ahead is None else self._ahead
-        if number < len(self.pending):
+        """Return the posterior with the pending points hallucinated, which copies need not compute again."""
+        ahead, number = self._taken[0]
+        if number < self.num_pending:
             ahead = ahead.hallucinated(self.pending[number:])
-        self._ahead = ahead, len(self.pending)
+            self._taken[0] = ahead, self.num_pending
         return ahead
 
     @property
@@ -217,7 +200,7 @@ class JointLookahead(Lookahead):
     @property
     def domain(self) -> Domain:
         """What may be played in a box that stays, with where to start the search."""
-        return self._start.domain
+        return self._posterior.domain
 
     def _before(self, X: Tensor) -> Tensor:
         """Return the variances at points (k, d) without anything pending, (k,)."""
