@@ -15,6 +15,7 @@ from torch_kbandits.beliefs.table import TableBelief
 from torch_kbandits.candidates.sources import ArmSource
 from torch_kbandits.dictionaries import PlayedPoints, Selection
 from torch_kbandits.dictionaries.greedy import greedy_pivots
+from torch_kbandits.numerics.blocks import points_at_a_time
 from torch_kbandits.numerics.linalg import jittered_cholesky, spanning_pivots
 from torch_kbandits.numerics.shallow import shallow_copy
 from torch_kbandits.observations.ledger import History
@@ -740,8 +741,9 @@ class FeatureTable(TableBelief):
     def _embedded(self, rows: Tensor, factor: Tensor) -> FeatureStore:
         """Write L⁻¹k(rows, ·) of all arms over the features, for a factor L (m, m). Cost: O(A m²)."""
         features = self._lazy_panel.features.rewritten(len(rows))
-        for start in range(0, self._num_arms, _BLOCK):
-            block = slice(start, min(start + _BLOCK, self._num_arms))
+        size = points_at_a_time(factor.device, _BLOCK, len(rows))
+        for start in range(0, self._num_arms, size):
+            block = slice(start, min(start + size, self._num_arms))
             features.write(embed(factor, self._columns.over_arms(rows, block, keep=True)), block, 0)
         return features
 

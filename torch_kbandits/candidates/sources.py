@@ -9,6 +9,7 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.errors import InputError
+from torch_kbandits.numerics.blocks import points_at_a_time
 
 #: Bytes that are read at a time where all arms are gone through.
 _BLOCK_BYTES = 2**22
@@ -23,7 +24,8 @@ class ArmSource(ABC):
     #: All arms (A, d) if they are in memory, else None.
     tensor: Tensor | None = None
 
-    #: How many arms are read at a time where all are gone through; None: as many as 4 MiB hold.
+    #: How many arms are read at a time where all are gone through; None: as many as 4 MiB hold, and more
+    #: off the CPU.
     block_length: int | None = None
 
     _fingerprint: str | None = None
@@ -66,7 +68,8 @@ class ArmSource(ABC):
 
     def blocks(self) -> Iterator[tuple[int, Tensor]]:
         """Yield all arms in order, as the first row and the arms (k, d) of blocks that suit the source."""
-        size = self.block_length or max(1, _BLOCK_BYTES // (self.dimension * self.dtype.itemsize))
+        cached = _BLOCK_BYTES // (self.dimension * self.dtype.itemsize)
+        size = self.block_length or points_at_a_time(self.device, cached, self.dimension)
         for start in range(0, len(self), size):
             yield start, self.block(start, min(start + size, len(self)))
 

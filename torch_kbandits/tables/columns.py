@@ -5,6 +5,7 @@ from gpytorch.kernels import Kernel
 from gpytorch.means import Mean
 from torch import Tensor
 
+from torch_kbandits.numerics.blocks import points_at_a_time
 from torch_kbandits.numerics.gram import gram, prior_mean, prior_variance
 from torch_kbandits.numerics.shallow import shallow_copy
 from torch_kbandits.tables.points import PointList
@@ -98,16 +99,17 @@ class KernelColumns:
 
     def _evaluate(self, rows: Tensor, start: int, values: Tensor) -> Tensor:
         """Fill ``values`` (m, k) with kernel values of points ``rows`` against points from ``start`` on."""
-        chosen = self._points.rows(rows)
+        chosen, size = self._points.rows(rows), block_size(self._points, len(rows))
         with torch.no_grad():
-            for first, block in self._points.blocks(block_size(self._points), start, start + values.shape[-1]):
+            for first, block in self._points.blocks(size, start, start + values.shape[-1]):
                 values[:, first - start : first - start + len(block)] = gram(self._kernel, chosen, block)
         return values
 
 
-def block_size(points: PointList) -> int:
-    """Return how many points a kernel is evaluated at, at a time."""
-    return max(1, min(_BLOCK, _NUMBERS // points.dimension))
+def block_size(points: PointList, number: int = 1) -> int:
+    """Return how many points a kernel is evaluated at, at a time, against so many others."""
+    cached = min(_BLOCK, _NUMBERS // points.dimension)
+    return points_at_a_time(points.device, cached, max(number, points.dimension))
 
 
 def prior_means(mean: Mean | None, points: PointList) -> Tensor | None:

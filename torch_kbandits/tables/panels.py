@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from torch_kbandits.numerics.blocks import points_at_a_time
 from torch_kbandits.numerics.compiled import in_parts, runs_compiled
 from torch_kbandits.posteriors.online_dtc import OnlineDTC
 from torch_kbandits.posteriors.squares import Squares
@@ -143,7 +144,7 @@ class Panel:
         """Write what comes of a change of another posterior."""
         squares, columns, corner, old_rows, new_rows = applied
         store, added, first = self.features, len(corner), old_rows.shape[1]
-        size = max(1, min(_BLOCK, _PRODUCTS // len(old_rows)))
+        size = points_at_a_time(old_rows.device, min(_BLOCK, _PRODUCTS // len(old_rows)), len(old_rows))
         for start in range(0, store.num_points, size):
             block = slice(start, min(start + size, store.num_points))
             products = store.products(old_rows, block)

@@ -48,7 +48,7 @@ class ComputedFeatures:
 
     def blocks(self) -> Iterator[tuple[slice, Tensor]]:
         """Yield the features of all points, as many at a time as memory is to hold."""
-        for block in blocks_of(len(self._numbers)):
+        for block in blocks_of(len(self._numbers), self._numbers, len(self._factor)):
             yield block, self.columns(self._numbers[block])
 
 
@@ -173,11 +173,11 @@ class PlayedPanel:
         elif pending or number < len(prior_variance):
             parts = [] if pending else [known]
             squares = joined(pending) if pending else Squares.none(0, known)
-            for block in blocks_of(number) if pending else ():
+            for block in blocks_of(number, known, 1) if pending else ():
                 parts.append(known[block] + squares.change(squares.signs, features.products(squares.rows, block)))
             afresh = dtc.variance if len(prior_variance) - number > dtc.size else dtc.quick_variance
             new = torch.arange(number, len(prior_variance), device=known.device)
-            for block in blocks_of(len(new)):
+            for block in blocks_of(len(new), known, dtc.size):
                 parts.append(afresh(prior_variance[new[block]], features.columns(new[block])))
             self._followed = torch.cat(parts), []
         return self._followed[0]
@@ -200,7 +200,7 @@ class PlayedPanel:
         """Return posterior means, (u,), given the weights (m,); remembered. Cost: O(u m)."""
         if self._mean is None or self._mean[0] is not weights:
             rows = weights.unsqueeze(0)
-            parts = [features.products(rows, block)[0] for block in blocks_of(features.num_points)]
+            parts = [features.products(rows, block)[0] for block in blocks_of(features.num_points, weights, 1)]
             self._mean = weights, torch.cat([weights[:0], *parts])
         return self._mean[1]
 

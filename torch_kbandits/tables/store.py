@@ -6,6 +6,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
+from torch_kbandits.numerics.blocks import points_at_a_time
 from torch_kbandits.numerics.shallow import shallow_copy
 
 #: Points whose features lie together, and are written anew where more features need more room. Where each part takes
@@ -106,7 +107,7 @@ class FeatureStore:
 
     def blocks(self) -> Iterator[tuple[slice, Tensor]]:
         """Yield the features of all points, so many at a time that they stay in cache."""
-        for block in blocks_of(self.num_points):
+        for block in self._blocks():
             yield block, self.block(block)
 
     def segments(self) -> Iterator[tuple[slice, Tensor]]:
@@ -118,7 +119,7 @@ class FeatureStore:
 
     def rotated(self, basis: Tensor) -> "FeatureStore":
         """Return rows (k, m) times the features, in memory of its own."""
-        blocks = ((block, self.products(basis.to(self._like), block)) for block in blocks_of(self.num_points))
+        blocks = ((block, self.products(basis.to(self._like), block)) for block in self._blocks())
         return FeatureStore.holding(blocks, self.num_points, len(basis), self._like)
 
     def selected(self, index: Tensor) -> "FeatureStore":
@@ -139,6 +140,9 @@ class FeatureStore:
         first, number = self.num_points, self.num_points + features.shape[1]
         self._hold(number, max(number, 2 * first))
         self.write(features, slice(first, number), 0)
+
+    def _blocks(self) -> Iterator[slice]:
+        return blocks_of(self.num_points, self._like, self.size)
 
     def _hold(self, number: int, capacity: int) -> None:
         """Be of so many points, of which the last are to be written; where there is no room, make room for more."""
@@ -169,7 +173,8 @@ class FeatureStore:
             start = stop
 
 
-def blocks_of(number: int) -> Iterator[slice]:
-    """Yield blocks of so many points."""
-    for start in range(0, number, _CACHED):
-        yield slice(start, min(start + _CACHED, number))
+def blocks_of(number: int, like: Tensor, features: int) -> Iterator[slice]:
+    """Yield blocks of so many points of so many features, which lie where a tensor does."""
+    size = points_at_a_time(like.device, _CACHED, features)
+    for start in range(0, number, size):
+        yield slice(start, min(start + size, number))
