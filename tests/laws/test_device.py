@@ -11,6 +11,7 @@ from product import SPACES, drawn, heat, reasons, reward
 
 from torch_kbandits import Arms, AtMost, InputError, Outcome, Prior
 from torch_kbandits.algorithms import BBKB, BKB, GPTS, IGPUCB, SWGPUCB
+from torch_kbandits.tables import lazy, store
 
 # Where a linear function vanishes so does its variance, which GPyTorch then floors.
 pytestmark = [
@@ -59,6 +60,23 @@ def test_bandits_choose_as_on_the_cpu(case, dtype):
     assert torch.equal(chosen, rounds(CASES[case](arms), number))
 
 
+def test_bounds_read_less_than_a_pass_and_choose_alike(monkeypatch):
+    arms, there, read = data(2000, 3, 1)[0].float(), PretendDevice(2000), []
+    monkeypatch.setattr(store, "_SEGMENT_ELSEWHERE", 700)
+    monkeypatch.setattr(lazy, "_WORTHWHILE_ELSEWHERE", 0)
+    with there:
+        bandit, chosen = CASES["grows"](arms.to(there.device)), []
+        for _ in range(30):
+            with there.counted() as counts:
+                x = bandit.ask()
+            chosen.append(x.cpu())
+            read.append(counts.bytes / len(arms))
+            bandit.tell(x, reward(chosen[-1]))
+    monkeypatch.setattr(lazy, "_WORTHWHILE", 10**9)
+    assert torch.equal(torch.cat(chosen), rounds(CASES["grows"](arms), 31)[:30])
+    assert max(read) < 100  # and a pass more than 150
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(300, 310))
 def test_any_composition_chooses_as_on_the_cpu(seed, tmp_path, monkeypatch):
@@ -89,7 +107,8 @@ LIMITS = {"stays": (250, 25, 20), "grows": (600, 50, 30)}
 
 
 def test_a_round_has_few_launches_and_synchronisations():
-    arms, worst = ARMS.float(), dict.fromkeys(LIMITS, (0, 0, 0))
+    worst: dict[str, tuple[int, ...]] = dict.fromkeys(LIMITS, (0, 0, 0))
+    arms = ARMS.float()
     there = PretendDevice(len(arms))
     with there:
         bandit = BKB(candidates=arms.to(there.device), resampling="never", **WORDS)

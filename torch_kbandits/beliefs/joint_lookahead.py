@@ -86,7 +86,8 @@ class JointLookahead(Lookahead):
     def _contenders(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain) -> Tensor | None:
         """Return rows among which are all arms of the highest score, ascending; None where they may be any."""
         arms, self.visited_share = domain.arms, 1.0
-        if arms is None or arms.shape[0] < WORTHWHILE or arms.is_cuda:
+        # Off the CPU all variances take less time than to wait for the rows, and for the eigenvalues in the bounds.
+        if arms is None or arms.shape[0] < WORTHWHILE or not arms.is_cpu:
             return None
         if not rule.grows_with_mean_and_variance or rule.needs_incumbent:
             return None

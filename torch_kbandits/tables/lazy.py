@@ -13,8 +13,10 @@ from torch_kbandits.posteriors.squares import Squares, joined
 from torch_kbandits.tables.panels import Change, Columns, Panel
 from torch_kbandits.tables.store import FeatureStore
 
-#: Below this many features in all a pass over them is cheaper than bounds.
+#: Below this many features in all a pass over them is cheaper than bounds. Off the CPU bounds take two waits and some
+#: forty launches more than a pass, a fifth of a millisecond, in which so many are read.
 _WORTHWHILE = 2**20
+_WORTHWHILE_ELSEWHERE = 2**28
 
 #: Arms looked at first after a pass: those of the highest scores at it.
 _FIRST = 32
@@ -156,9 +158,8 @@ class LazyPanel:
         return rows, score(panel.mean, panel.variance.clamp_min(0.0), rows)
 
     def _visited(self, score: Score, tie_width: Callable[[Tensor], Tensor]) -> tuple[Tensor | None, Panel]:
-        n = len(self._panel.mean)
-        # On a GPU the indices would have to come to the host, which costs more than the pass.
-        if not self._squares or n * self._now[0].size < _WORTHWHILE or self._panel.mean.is_cuda:
+        n, is_cpu = len(self._panel.mean), self._panel.mean.is_cpu
+        if not self._squares or n * self._now[0].size < (_WORTHWHILE if is_cpu else _WORTHWHILE_ELSEWHERE):
             return None, self.up_to_date()
         if self._waited < self._patience:
             self._waited += 1
