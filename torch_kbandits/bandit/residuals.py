@@ -288,9 +288,13 @@ def standardized(Y: Tensor, mean: Tensor, variance: Tensor, noise: Tensor) -> li
     """
     if len(Y) > MOST_JUDGED:
         Y, mean, variance = (column[:MOST_JUDGED] for column in (Y, mean, variance))
-    values, found = Y.tolist(), list[float]()
-    noises = [noise.item()] * len(values) if noise.dim() == 0 else noise[:MOST_JUDGED].tolist()
-    for y, expected, spread, each in zip(values, mean.tolist(), variance.tolist(), noises, strict=True):
+    found, noise = list[float](), noise[:MOST_JUDGED] if noise.dim() else noise
+    if Y.is_cpu:
+        noises = noise.tolist() if noise.dim() else [noise.item()] * Y.shape[0]
+        columns = Y.tolist(), mean.tolist(), variance.tolist(), noises
+    else:  # one copy
+        columns = torch.stack([each.double() for each in torch.broadcast_tensors(Y, mean, variance, noise)]).tolist()
+    for y, expected, spread, each in zip(*columns, strict=True):
         z = (y - expected) / math.sqrt(max(spread + each, _TINY))
         if not math.isnan(z) and not math.isinf(each):
             found.append(min(max(z, -_LARGEST), _LARGEST))

@@ -356,5 +356,6 @@ def padded(values: Tensor | None, size: int) -> Tensor | None:
 
 def require_finite(*values: Tensor) -> None:
     """Refuse a posterior that has values which are not finite."""
-    if not all(map(checks.all_finite, values)):
+    sums = None if values[0].is_cpu else torch.stack([each.double().sum() for each in values])  # waited for once
+    if not all(map(checks.all_finite, values if sums is None else [sums])):
         raise NumericalError("The posterior is not finite: rewards or hyperparameters are too large for the dtype.")

@@ -198,7 +198,8 @@ class TableBelief(Belief):
         new = self._log.new_counts(X, located)
         counts, new = counts.to(points), new.to(points)
         weights = padded(self._rule_weights, len(points))
-        return PlayedPoints(points, self.kernel, self.regularization, counts, scores, held, new, weights)
+        known = (self.kernel, self.regularization, counts, scores, held, new, weights)
+        return PlayedPoints(points, *known, most_new=X.shape[0])
 
     def _held(self, rows: Tensor) -> Tensor:
         """Return which rows (u,) are in the dictionary, (u,); remembered while neither changes."""

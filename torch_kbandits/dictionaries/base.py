@@ -41,6 +41,7 @@ class PlayedPoints:
             differ from it where points are forgotten.
         max_size: how many points of the dictionary will be kept; None for all. A rule may want more, and need not find
             out how many more.
+        most_new: what ``new_counts`` add up to, or more, known without looking; None where it is not.
     """
 
     points: Tensor
@@ -53,6 +54,7 @@ class PlayedPoints:
     weights: Tensor | None = None
     numbers: Tensor | None = None
     max_size: int | None = None
+    most_new: int | None = None
 
     @property
     def size(self) -> int:

@@ -117,6 +117,8 @@ class RidgeLeverageSampling(DictionaryRule):
 
     def _is_stale(self, scores: Tensor, played: PlayedPoints) -> bool:
         """Say whether so much is new to a posterior that a dictionary by its scores would be far too large."""
+        if played.most_new is not None and played.most_new <= FEW_POINTS:
+            return False
         new = played.counts if played.new_counts is None else played.new_counts
         if float(new.sum()) <= FEW_POINTS:  # no more can be wanted: not looked at further in the rounds of a bandit
             return False

@@ -121,17 +121,14 @@ def real_numbers(y: Any, like: Tensor) -> Tensor:
     Raises:
         InputError: if it is anything else, such as truth values, or not finite, or beyond the range of the dtype.
     """
-    if isinstance(y, Tensor):
-        values = _dense(y).to(like.device, torch.float64, copy=True)
-    else:
-        values = torch.from_numpy(_array(y)).to(like.device)
+    values = _dense(y).to("cpu", torch.float64, copy=True) if isinstance(y, Tensor) else torch.from_numpy(_array(y))
     converted = checks.finite("y", values).to(like.dtype)
     if converted is not values and not checks.all_finite(converted):
         raise InputError(
             f"y must be within ±{torch.finfo(like.dtype).max:.3g}, the range of the points' {like.dtype}; got "
             f"{float(values[~torch.isfinite(converted)][0])!r}."
         )
-    return converted
+    return converted.to(like.device)  # looked at before, without waiting for a device
 
 
 def _dense(y: Tensor) -> Tensor:

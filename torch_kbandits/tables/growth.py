@@ -70,7 +70,10 @@ def spanning_factor(schur: Tensor, prior_variance: Tensor, dtype: torch.dtype) -
         NumericalError: if a variance is negative beyond rounding.
     """
     if len(schur) == 1:  # as below, in plain numbers
-        left, prior = schur.item(), prior_variance.item()
+        if schur.is_cpu:
+            left, prior = schur.item(), prior_variance.item()
+        else:  # one copy
+            left, prior = torch.cat([schur.ravel(), prior_variance]).tolist()
         if left > SPAN_TOLERANCE[dtype] * prior:
             return [0], schur.sqrt(), left <= FRAGILE[dtype] * prior
     residual, least = schur.diagonal(), SPAN_TOLERANCE[dtype] * prior_variance
