@@ -103,7 +103,7 @@ def test_any_composition_chooses_as_on_the_cpu(seed, tmp_path, monkeypatch):
 
 
 #: Launches, times that the host waits, and copies from the host, in a round in which the dictionary stays or grows.
-LIMITS = {"stays": (250, 10, 20), "grows": (600, 18, 30)}
+LIMITS = {"stays": (250, 10, 20), "grows": (600, 15, 30)}
 
 
 def _size(bandit):

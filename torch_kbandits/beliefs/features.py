@@ -16,6 +16,7 @@ from torch_kbandits.candidates.sources import ArmSource
 from torch_kbandits.dictionaries import PlayedPoints, Selection
 from torch_kbandits.dictionaries.greedy import greedy_pivots
 from torch_kbandits.numerics.blocks import points_at_a_time
+from torch_kbandits.numerics.known import known, listed
 from torch_kbandits.numerics.linalg import jittered_cholesky, spanning_pivots
 from torch_kbandits.numerics.shallow import shallow_copy
 from torch_kbandits.observations.ledger import History
@@ -336,7 +337,7 @@ class FeatureTable(TableBelief):
             dictionary = played_rows[selection.indices]
         else:
             dictionary = torch.cat([self._dictionary_rows, played_rows[len(self._played_rows) :]])
-        if torch.equal(dictionary, self._dictionary_rows):
+        if _are_equal(dictionary, self._dictionary_rows):
             dictionary = self._dictionary_rows  # the same object, by which others know that nothing changed
         told = located.plays(Y)
         told = told._replace(sums=self._unexpected(told.sums, told.counts, played_rows[told.places]))
@@ -377,15 +378,15 @@ class FeatureTable(TableBelief):
         """Return the rows of a dictionary that are not spanned yet, and which features it lacks; None for unknown."""
         if dictionary is self._dictionary_rows:
             return dictionary[:0], self._dtc.left_out
-        rows = dictionary.tolist()
+        rows = listed(dictionary)
         joining = [row for row in rows if row not in self._positions]
         if self.exact or len(rows) - len(joining) == self._dtc.size == len(self._positions):
-            return dictionary.new_tensor(joining), ()
+            return known(dictionary.new_tensor(joining), joining), ()
         present = {self._positions.get(row) for row in rows}
         left_out = tuple(position for position in range(self._dtc.size) if position not in present)
         if left_out and any(self._positions.get(row, 0) is None for row in rows):
             return dictionary[:0], None  # what spans such a point may have left
-        return dictionary.new_tensor(joining), left_out
+        return known(dictionary.new_tensor(joining), joining), left_out
 
     def _is_cheap(
         self, joining: Tensor, left_out: tuple[int, ...], dictionary: Tensor, played_rows: Tensor, num_rewards: int
@@ -661,11 +662,11 @@ class FeatureTable(TableBelief):
         schur = (prior.diag() if len(joining) == 1 else self._columns.between(joining, joining).double()) - own @ own.mT
         kept, corner, is_fragile = spanning_factor(schur, prior, self._points.dtype)
         self._is_fragile = self._is_fragile or is_fragile
-        rows, own = joining[kept], own[kept]
-        self._positions = self._positions | dict.fromkeys(joining.tolist())
+        rows, own = (joining, own) if kept == list(range(len(joining))) else (joining[kept], own[kept])
+        self._positions = self._positions | dict.fromkeys(listed(joining))
         if len(rows) == 0:
             return None
-        self._positions.update(zip(rows.tolist(), range(dtc.size, dtc.size + len(rows)), strict=True))
+        self._positions.update(zip(listed(rows), range(dtc.size, dtc.size + len(rows)), strict=True))
         features = played.store or self._computed(dtc.factor, self._feature_rows, played_rows)
         self._feature_rows = torch.cat([self._feature_rows, rows])
         columns, values = self._kernel_values(rows, played_rows)
@@ -790,3 +791,8 @@ class FeatureTable(TableBelief):
 
     def _extend_rows(self, points: Tensor) -> None:
         self._columns = self._columns.extended(self._points)
+
+
+def _are_equal(rows: Tensor, others: Tensor) -> bool:
+    """Say whether rows (k,) and others (m,) are the same."""
+    return torch.equal(rows, others) if rows.is_cpu else listed(rows) == listed(others)

@@ -72,7 +72,7 @@ class KernelColumns:
 
     def _kept(self, rows: Tensor) -> Tensor | None:
         """Return where in the buffer the columns of ``rows`` are, (m,), if all are kept."""
-        if self._points.num_arms == 0:
+        if self._points.num_arms == 0 or (self._num_kept == 0 and len(rows)):
             return None
         slots = self._slots[rows].long()
         if not bool((slots >= 0).all()):
