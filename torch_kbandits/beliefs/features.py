@@ -16,8 +16,8 @@ from torch_kbandits.candidates.sources import ArmSource
 from torch_kbandits.dictionaries import PlayedPoints, Selection
 from torch_kbandits.dictionaries.greedy import greedy_pivots
 from torch_kbandits.numerics.blocks import points_at_a_time
-from torch_kbandits.numerics.known import known, listed
 from torch_kbandits.numerics.linalg import jittered_cholesky, spanning_pivots
+from torch_kbandits.numerics.rows import known, listed
 from torch_kbandits.numerics.shallow import shallow_copy
 from torch_kbandits.observations.ledger import History
 from torch_kbandits.observations.played import Located, Plays

@@ -1,4 +1,4 @@
-"""Which rows of a tensor are the same point: those whose numbers are all equal, 0 and -0 being one number."""
+"""Rows of tensors: which are the same point, all numbers equal, 0 and -0 being one; and numbers that the host knows."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,6 +6,10 @@ from typing import Self
 
 import torch
 from torch import Tensor
+from torch.utils.weak import WeakIdKeyDictionary
+
+#: Numbers that the host knows, by tensors off the CPU that nobody writes to.
+_KNOWN = WeakIdKeyDictionary()
 
 
 def row_keys(points: Tensor) -> list[bytes]:
@@ -77,3 +81,20 @@ class RowIndex:
     def entries(self) -> dict[bytes, int]:
         """Return all entries. Cost: O(n)."""
         return {**self.earlier, **self.latest}
+
+
+def known(numbers: Tensor, values: list[int]) -> Tensor:
+    """Return numbers (k,) that nobody may write to, and remember that these are their values."""
+    if not numbers.is_cpu:
+        _KNOWN[numbers] = values
+    return numbers
+
+
+def listed(numbers: Tensor) -> list[int]:
+    """Return the values of numbers (k,) that nobody may write to."""
+    if numbers.is_cpu:
+        return numbers.tolist()
+    values = _KNOWN.get(numbers)
+    if values is None:
+        values = _KNOWN[numbers] = numbers.tolist()
+    return values

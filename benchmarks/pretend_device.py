@@ -84,9 +84,9 @@ class PretendTensor(torch.Tensor):
         raise TypeError(f"can't convert {self.device} device type tensor to numpy.")
 
     @classmethod
-    def __torch_dispatch__(cls, function, types, arguments, words=None):
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):  # pyright: ignore[reportAssignmentType]
         """Refuse what is done while the device is not there."""
-        raise RuntimeError(f"{function} on a pretend tensor outside of its device.")
+        raise RuntimeError(f"{func} on a pretend tensor outside of its device.")
 
 
 @dataclass
