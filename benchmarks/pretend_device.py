@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 from torch.utils import backend_registration
+from torch.utils._mode_utils import no_dispatch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
@@ -43,7 +44,7 @@ _OVERWRITING = {"copy_", "fill_", "zero_", "index_put_", "index_copy_", "masked_
 class PretendTensor(torch.Tensor):
     """A tensor that says it lies on the device; the numbers are those of ``inner``, on the CPU."""
 
-    __torch_function__ = torch._C._disabled_torch_function_impl
+    __torch_function__ = torch._C._disabled_torch_function_impl  # pyright: ignore[reportAssignmentType]
     inner: Tensor
 
     @staticmethod
@@ -84,7 +85,7 @@ class PretendTensor(torch.Tensor):
         raise TypeError(f"can't convert {self.device} device type tensor to numpy.")
 
     @classmethod
-    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):  # pyright: ignore[reportAssignmentType]
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
         """Refuse what is done while the device is not there."""
         raise RuntimeError(f"{func} on a pretend tensor outside of its device.")
 
@@ -180,6 +181,8 @@ class PretendDevice(TorchDispatchMode):
             return known[id(value)] if id(value) in known else PretendTensor(value)
 
         outcome = tree_map(outer, result)
+        if torch.Tag.inplace_view in function.tags:
+            _reshape(function, arguments, words)
         self._count(name, function, leaves, there, outcome, comes_here)
         if name == "_to_copy" and not comes_here and any(outcome is each.inner for each in there):
             outcome = outcome.clone()
@@ -219,6 +222,17 @@ def _register():
 def is_possible():
     """Say whether this PyTorch lets Python make devices."""
     return hasattr(backend_registration, "_setup_privateuseone_for_python_backend")
+
+
+def _reshape(function, arguments, words):
+    """Give tensors the shape that their numbers got in place, as wrappers of PyTorch's own do."""
+    before = torch._C._meta_in_tls_dispatch_include()
+    with no_dispatch():
+        torch._C._set_meta_in_tls_dispatch_include(True)
+        try:
+            function(*arguments, **words)
+        finally:
+            torch._C._set_meta_in_tls_dispatch_include(before)
 
 
 def _refuse_mixed(name, leaves):

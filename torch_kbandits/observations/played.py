@@ -37,7 +37,7 @@ class Located(NamedTuple):
         """Return the rewards Y (q,) of each point, in order of first appearance."""
         places = torch.tensor(self.positions, dtype=torch.long, device=Y.device)
         counts, sums = torch.ones_like(Y, dtype=torch.float64), Y.double()
-        if self.is_all_fresh:
+        if self.is_all_fresh or len(self.positions) == 1:
             return Plays(places, counts, sums)
         numbers = {place: number for number, place in enumerate(dict.fromkeys(self.positions))}
         of = torch.tensor([numbers[place] for place in self.positions], dtype=torch.long, device=Y.device)
@@ -146,10 +146,14 @@ class PlayedLog:
     def _added(self, old: Tensor, new: Tensor, located: Located) -> Tensor:
         if located.is_all_fresh:
             return appended(old, new.to(old))
-        if old.is_cpu and len(located.positions) == 1:
-            array = old.numpy().copy()
-            array[located.positions[0]] += new.item()
-            return torch.from_numpy(array)
+        if len(located.positions) == 1:
+            if old.is_cpu:
+                array = old.numpy().copy()
+                array[located.positions[0]] += new.item()
+                return torch.from_numpy(array)
+            grown = old.clone()
+            grown[located.positions[0]] += new[0]
+            return grown
         positions = torch.tensor(located.positions, dtype=torch.long, device=new.device)
         new = new.to(old)
         grown = torch.cat([old, old.new_zeros(len(located.fresh))]) if located.fresh else old

@@ -122,7 +122,7 @@ class Tracked:
         base = grown(self.base, right, right.mT, corner)
         return type(self)(base, pad(self.rows, (0, right.shape[1])), self.signs)
 
-    @property
+    @cached_property
     def _signed(self) -> Tensor:
         return self.rows * torch.from_numpy(self.signs).to(self.rows).unsqueeze(-1)
 
