@@ -152,7 +152,7 @@ class PlayedLog:
                 array[located.positions[0]] += new.item()
                 return torch.from_numpy(array)
             grown = old.clone()
-            grown[located.positions[0]] += new[0]
+            grown[located.positions[0]].add_(new[0])
             return grown
         positions = torch.tensor(located.positions, dtype=torch.long, device=new.device)
         new = new.to(old)
