@@ -1,7 +1,7 @@
 """DMS-TV-GP-UCB, which chooses its rate of change by prediction."""
 
 from collections.abc import Sequence
-from typing import Unpack
+from typing import Literal, Unpack
 
 from gpytorch.kernels import Kernel
 from torch import Tensor
@@ -12,6 +12,7 @@ from torch_kbandits.algorithms.arguments import check_theory, refuse_memory, res
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.bandit.adaptation import DynamicModelSelection
 from torch_kbandits.bandit.words import CommonWords
+from torch_kbandits.beliefs import are_few
 from torch_kbandits.candidates import Candidates
 from torch_kbandits.confidence import TVGPUCBWidth, Width
 from torch_kbandits.dictionaries import DictionaryRule
@@ -38,7 +39,8 @@ class DMSTVGPUCB(Bandit):
         rates: what ε in [0, 1) may be, the share of the function that a round, or unit of time, replaces; from the
             largest to the least, which is in force first. Give others where times are not rounds.
         least_correlation: observations are dropped of which a memory has forgotten more, which bounds the cost of a
-            round unless ε is 0; see ``BackToPrior``. None drops none.
+            round unless ε is 0; see ``BackToPrior``. None drops none. "auto" is None on at most 512 arms in double
+            precision with an exact posterior, where the cost of a round is bounded anyway, and 1e-3 elsewhere.
         block_size: H, rounds between two choices.
         forgetting: α in (0, 1), by which a score loses weight in each round.
         candidates: arms (A, d), with contexts actions (A, a), or any ``Candidates``; their points get the time as their
@@ -58,8 +60,8 @@ class DMSTVGPUCB(Bandit):
         others: ``outcomes``, ``constraints`` and ``objective``: what is measured beside the reward, its limits, and
             what is sought of all; see ``Bandit``.
 
-    Cost of a round: that of TV-GP-UCB, O(A n²) on A arms for n observations that count, and once a block the posterior
-    under each ε, O(K n³).
+    Cost of a round: that of TV-GP-UCB. On at most 512 arms in double precision that is O(A²), for each ε. Elsewhere it
+    is O(A n²) on A arms for n observations that count, and once a block the posterior under each ε, O(K n³).
     """
 
     def __init__(
@@ -69,7 +71,7 @@ class DMSTVGPUCB(Bandit):
         regularization: float | None = None,
         seed: int,
         rates: Sequence[float] = (0.1, 0.03, 0.01, 0.003, 0.001),
-        least_correlation: float | None = 1e-3,
+        least_correlation: float | Literal["auto"] | None = "auto",
         block_size: int = 5,
         forgetting: float = 0.95,
         candidates: Tensor | Candidates | ParameterSpace | None = None,
@@ -88,10 +90,13 @@ class DMSTVGPUCB(Bandit):
         refuse_memory(memory, "rates")
         check_theory(None, None, 0.5, horizon)
         checks.instance("rates", rates, Sequence, "several rates ε, such as (0.1, 0.01)")
+        space = resolve_contextual(candidates, bounds, context_dim, action_dim)
+        if least_correlation == "auto":
+            least_correlation = None if dictionary is None and are_few(space) else 1e-3
         memories = tuple(BackToPrior(rate, least_correlation) for rate in rates)
         super().__init__(
             memories=DynamicModelSelection(memories, block_size, forgetting),
-            candidates=resolve_contextual(candidates, bounds, context_dim, action_dim),
+            candidates=space,
             prior=prior,
             dictionary=dictionary,
             width=resolve_width(TVGPUCBWidth() if beta is None else beta, None, prior),

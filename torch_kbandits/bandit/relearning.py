@@ -8,8 +8,8 @@ from torch import Tensor
 
 from torch_kbandits.bandit.failing import failures_in
 from torch_kbandits.bandit.pieces import Hypothesis, Pieces
-from torch_kbandits.bandit.standing import Standing
-from torch_kbandits.beliefs import Belief
+from torch_kbandits.bandit.standing import Rival, Standing
+from torch_kbandits.beliefs import Belief, branches
 from torch_kbandits.memory import Memory
 from torch_kbandits.numerics.gram import prior_mean
 from torch_kbandits.numerics.random import seed_for
@@ -21,11 +21,11 @@ from torch_kbandits.priors.learned import NEVER, LastFit, Told
 def relearned(pieces: Pieces, standing: Standing, hypothesis: Hypothesis) -> Standing:
     """Return what is known under another hypothesis: all that was learned is learned anew; what is pending stays.
 
-    Cost: that of the posterior of what counts, computed afresh.
+    Cost: that of the posterior of what counts, computed afresh unless a rival is.
     """
     ledger, now = standing.ledger, standing.clock.now
     told = ledger.in_one_part.told[0].rows(slice(ledger.num_forgotten, ledger.num_learned))
-    belief = _belief_of(pieces, told, hypothesis, now, ledger.num_learned)
+    belief, _ = _believed(pieces, told, hypothesis, now, standing.rivals, ledger.num_learned)
     failures = failures_in(pieces, ledger, hypothesis, now)
     return replace(standing, told=belief, hypothesis=hypothesis, failures=failures)
 
@@ -33,22 +33,33 @@ def relearned(pieces: Pieces, standing: Standing, hypothesis: Hypothesis) -> Sta
 def with_memory(pieces: Pieces, standing: Standing, *, restarts: bool) -> Standing:
     """Return the same with the memory of the next block, and with the posterior that its rewards are to be added to."""
     history = standing.ledger.in_one_part.told[0]
-    summaries = summarised(pieces, standing.hypothesis, history, standing.summaries)
+    summaries, rivals = summarised(pieces, standing.hypothesis, history, standing.summaries, standing.rivals)
     hypothesis = hypothesis_after(pieces, standing.hypothesis, summaries)
-    after = replace(standing, summaries=summaries, hypothesis=hypothesis)
+    after = replace(standing, summaries=summaries, hypothesis=hypothesis, rivals=rivals)
     return replace(after, ledger=after.ledger.restarted) if restarts else after
 
 
-def summarised(pieces: Pieces, hypothesis: Hypothesis, history: History, known: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return the summaries of blocks on which the choice of a memory rests, with those that are known already."""
+def summarised(
+    pieces: Pieces, hypothesis: Hypothesis, history: History, known: tuple[Any, ...], rivals: tuple[Rival, ...] = ()
+) -> tuple[tuple[Any, ...], tuple[Rival, ...]]:
+    """Return the summaries of blocks on which the choice of a memory rests, and the posteriors that were compared.
+
+    Args:
+        pieces: of the bandit.
+        hypothesis: what is taken for true.
+        history: what was told.
+        known: the summaries of an earlier part of it.
+        rivals: posteriors of earlier parts.
+    """
     if pieces.memories is None:
-        return ()
-    history = history.rewarded
+        return (), ()
 
     def believed(part: History, memory: Memory, now: float) -> Belief:
-        return _belief_of(pieces, part, replace(hypothesis, memory=memory), now, len(part.X))
+        nonlocal rivals
+        belief, rivals = _believed(pieces, part, replace(hypothesis, memory=memory), now, rivals, len(part.X))
+        return belief
 
-    return pieces.memories.summaries(history, known, believed)
+    return pieces.memories.summaries(history.rewarded, known, believed), rivals
 
 
 def hypothesis_after(pieces: Pieces, hypothesis: Hypothesis, summaries: tuple[Any, ...]) -> Hypothesis:
@@ -95,9 +106,10 @@ def with_prior(pieces: Pieces, standing: Standing, *, early: bool = False) -> St
     prior, memory, said = learning.fitted(told, seed, units_only=not (last.number or early))
     fitted = pieces.hypothesis_of(prior, memory)
     # Memories are compared under the prior that is in force, as after a bandit was loaded.
-    summaries = summarised(pieces, fitted, history, ())
+    summaries, rivals = summarised(pieces, fitted, history, ())
     fitted = hypothesis_after(pieces, fitted, summaries)
-    return replace(standing, hypothesis=fitted, last_fit=last, summaries=summaries, complaints=said)
+    after = replace(standing, hypothesis=fitted, last_fit=last, summaries=summaries, complaints=said)
+    return replace(after, rivals=rivals)
 
 
 def to_fit(pieces: Pieces, standing: Standing) -> History | None:
@@ -131,15 +143,29 @@ def _counting(hypothesis: Hypothesis, learned: History, now: float) -> History:
     return learned
 
 
-def _belief_of(pieces: Pieces, learned: History, hypothesis: Hypothesis, now: float, num_learned: int) -> Belief:
-    """Return the posterior of what counts of a history under a hypothesis at a time.
+def _believed(
+    pieces: Pieces, learned: History, hypothesis: Hypothesis, now: float, rivals: tuple[Rival, ...], num_learned: int
+) -> tuple[Belief, tuple[Rival, ...]]:
+    """Return the posterior of what counts of a history under a hypothesis at a time, and the rivals with it.
 
     Args:
         pieces: of the bandit.
         learned: what may count.
         hypothesis: what is taken for true.
         now: the time.
+        rivals: posteriors of parts of the history, from one of which this may go on.
         num_learned: how many rewards were learned in the end of it, counted from the first ever.
     """
-    learned = hypothesis.counted(_counting(hypothesis, learned, now))
-    return pieces.learned_in_passes(pieces.belief(hypothesis).at(now), learned, num_learned)
+    told, prior, memory = learned.rewarded, hypothesis.prior, hypothesis.memory
+    known = next((each for each in rivals if each.goes_on_to(prior, memory, told, now)), None)
+    if known is None:
+        counting = hypothesis.counted(_counting(hypothesis, told, now))
+        belief = pieces.learned_in_passes(pieces.belief(hypothesis).at(now), counting, num_learned)
+    else:
+        counting = hypothesis.counted(_counting(hypothesis, told.rows(slice(len(known.told.X), None)), now))
+        belief = known.belief.at(now)
+        belief = belief.learned(counting, None, None) if len(counting.X) else belief
+    if not branches(belief):
+        return belief, ()
+    others = (each for each in rivals if each.prior is prior and each.memory != memory)
+    return belief, (*others, Rival(prior, memory, now, told, belief))

@@ -43,7 +43,7 @@ def restored(pieces: Pieces, saved: SavedState, fitted: SavedPrior | None, known
     hypothesis, last_fit = pieces.hypothesis, NEVER
     if fitted is not None:
         hypothesis, last_fit = pieces.hypothesis_of(fitted.prior, fitted.memory), fitted.last_fit
-    summaries = summarised(pieces, hypothesis, saved.history, ())
+    summaries, rivals = summarised(pieces, hypothesis, saved.history, ())
     hypothesis = hypothesis_after(pieces, hypothesis, summaries)
     belief = pieces.belief(hypothesis).at(saved.clock.now) if known is None else known
     counting = hypothesis.counted(saved.history.rows(slice(saved.num_forgotten, saved.num_learned)))
@@ -61,6 +61,7 @@ def restored(pieces: Pieces, saved: SavedState, fitted: SavedPrior | None, known
         summaries,
         last_fit=last_fit,
         predictions=Predictions(saved.residuals),
+        rivals=rivals,
     )
     dictionary = None
     if saved.failures is not None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from operator import is_
 from typing import Any, NamedTuple, Self, cast
 
+import torch
 from torch import Tensor
 
 from torch_kbandits.bandit.advice import Advised
@@ -13,11 +14,41 @@ from torch_kbandits.bandit.pieces import Hypothesis
 from torch_kbandits.bandit.residuals import NONE_YET, Predictions, Residuals
 from torch_kbandits.beliefs import Belief, Lookahead, ToldOtherwise
 from torch_kbandits.beliefs.told_otherwise import Host
+from torch_kbandits.memory import Memory
 from torch_kbandits.numerics.shallow import changed
 from torch_kbandits.observations.clock import Clock
 from torch_kbandits.observations.experts import Answers
-from torch_kbandits.observations.ledger import Ledger
+from torch_kbandits.observations.ledger import History, Ledger
+from torch_kbandits.priors import Prior
 from torch_kbandits.priors.learned import NEVER, LastFit
+
+
+class Rival(NamedTuple):
+    """The posterior of a part of the history under one of several memories.
+
+    Attributes:
+        prior: under which it is.
+        memory: whose it is.
+        now: its time.
+        told: what it learned.
+        belief: the posterior.
+    """
+
+    prior: Prior
+    memory: Memory | None
+    now: float
+    told: History
+    belief: Belief
+
+    def goes_on_to(self, prior: Prior, memory: Memory | None, told: History, now: float) -> bool:
+        """Say whether a posterior at a time is had from this one if that learns the rest."""
+        if prior is not self.prior or memory != self.memory or not self.now <= now:
+            return False
+        number = len(self.told.X)
+        pairs = zip(self.told, told.rows(slice(number)), strict=True)
+        return all(
+            one is other or (one is not None and other is not None and torch.equal(one, other)) for one, other in pairs
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +68,8 @@ class Standing:
         outcomes: what is known of each outcome that is declared, told as if it were the reward.
         predictions: what they were worth one step ahead since the last restart or fit.
         failures: what plays that failed say; None while none that counts did.
+        rivals: posteriors that were compared to choose a memory, from which later ones go on; they follow from the
+            rest.
     """
 
     ledger: Ledger
@@ -51,6 +84,7 @@ class Standing:
     outcomes: tuple["Standing", ...] = ()
     predictions: Predictions = NONE_YET
     failures: Failures | None = None
+    rivals: tuple[Rival, ...] = ()
 
     def at(self, clock: Clock) -> Self:
         """Return the same at a time, which is not before the present one."""

@@ -1,13 +1,14 @@
 """What is believed of the candidates, and how the next of them is chosen."""
 
 from torch_kbandits.beliefs.base import Belief, Lookahead
-from torch_kbandits.beliefs.choice import Terms, belief_over
+from torch_kbandits.beliefs.choice import Terms, are_few, belief_over, branches
 from torch_kbandits.beliefs.constrained import Playable, playable_in, recommended
 from torch_kbandits.beliefs.counted import CountedBelief
 from torch_kbandits.beliefs.covariances import CovarianceTable
 from torch_kbandits.beliefs.ensemble import EnsembleBelief, offering
 from torch_kbandits.beliefs.features import FeatureTable
 from torch_kbandits.beliefs.fence import Fence, Fenced, Watched
+from torch_kbandits.beliefs.filtered import FilteredArms
 from torch_kbandits.beliefs.guard import Guard, failure_probability
 from torch_kbandits.beliefs.objectives import Aim, Goals
 from torch_kbandits.beliefs.staged import StagedBelief
@@ -25,6 +26,7 @@ __all__ = [
     "FeatureTable",
     "Fence",
     "Fenced",
+    "FilteredArms",
     "Goals",
     "Guard",
     "Lookahead",
@@ -34,7 +36,9 @@ __all__ = [
     "Terms",
     "ToldOtherwise",
     "Watched",
+    "are_few",
     "belief_over",
+    "branches",
     "failure_probability",
     "offering",
     "playable_in",

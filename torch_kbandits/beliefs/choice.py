@@ -15,13 +15,14 @@ from torch_kbandits.beliefs.counted import CountedBelief
 from torch_kbandits.beliefs.covariances import CovarianceTable
 from torch_kbandits.beliefs.cube_search import CubeSearch
 from torch_kbandits.beliefs.features import FeatureTable
+from torch_kbandits.beliefs.filtered import FilteredArms, filter_rate
 from torch_kbandits.beliefs.joint import Place
 from torch_kbandits.beliefs.table import TableBelief
 from torch_kbandits.candidates import Arms, Box, Candidates, Configurations, ContextualActions, Timed, UnitCube
 from torch_kbandits.candidates.sources import UnsearchedArms
 from torch_kbandits.candidates.timed import untimed
 from torch_kbandits.errors import InputError
-from torch_kbandits.memory import Memory
+from torch_kbandits.memory import BackToPrior, KeepAll, Memory
 from torch_kbandits.numerics.random import tie_rank
 
 T = TypeVar("T", bound=TableBelief)
@@ -119,7 +120,30 @@ def _over_joint_points(candidates: ContextualActions | Timed | Configurations, t
     kind, example = untimed(candidates), candidates.example
     rank = tie_rank(len(kind.source), terms.seed).to(example.device) if isinstance(kind, Arms) else None
     search = _search_on(kind, terms, in_contexts=True) if isinstance(kind, (UnitCube, Configurations)) else None
-    return _over_points(example, terms, candidates.row_memory, Place(search=search, tie_rank=rank))
+    joint = _over_points(example, terms, candidates.row_memory, Place(search=search, tie_rank=rank))
+    rate = filter_rate(terms.kernel) if terms.exact and keeps_all(terms.memory) and are_few(kind) else None
+    return joint if rate is None else FilteredArms(cast(Arms, kind).source, rate, joint, terms.seed)
+
+
+def are_few(candidates: Candidates) -> bool:
+    """Say whether candidates are arms so few, in memory and in double precision, that their covariance is kept."""
+    if not isinstance(candidates, Arms) or candidates.source.tensor is None:
+        return False
+    return candidates.source.dtype == torch.float64 and 0 < len(candidates.source) <= COVARIANCE_LIMIT
+
+
+def branches(belief: Belief) -> bool:
+    """Say whether a belief may learn one thing and then, as it was before, another; see ``Belief``: few others may."""
+    if isinstance(belief, CountedBelief):
+        return isinstance(belief.posterior, CovarianceTable)
+    return isinstance(belief, FilteredArms)
+
+
+def keeps_all(memory: Memory | None) -> bool:
+    """Say whether all observations count for ever with noise λ, whatever the prior says of them."""
+    if isinstance(memory, BackToPrior):
+        return memory.least_correlation is None
+    return memory is None or isinstance(memory, KeepAll)
 
 
 def _search_on(candidates: UnitCube | Configurations, terms: Terms, *, in_contexts: bool = False) -> CubeSearch:
@@ -127,7 +151,7 @@ def _search_on(candidates: UnitCube | Configurations, terms: Terms, *, in_contex
     return CubeSearch.of(cube, terms.seed, in_contexts=in_contexts)
 
 
-def _over_points(example: Tensor, terms: Terms, row_memory: int, place: Place) -> Belief:
+def _over_points(example: Tensor, terms: Terms, row_memory: int, place: Place) -> CountedBelief:
     """Return the posterior over points that are not listed; those of an example say how large prior variances are."""
     none = UnsearchedArms(example[:0])
     own = (terms.kernel, terms.regularization, 0, 0, row_memory)
