@@ -351,7 +351,7 @@ def best_of(
         share = ROUNDING_SHARE[kernel_bound.dtype]
         row, best, is_alone = rule_loops.highest(scores.numpy(), beta.item(), kernel_bound.item(), share)
         if is_alone:
-            return row, lambda: best
+            return row, partial(float, best)
     ranks = _lots(len(scores), seed).to(scores.device) if tie_rank is None else tie_rank
     best = scores.max()
     return highest(scores, ranks, tie_width(best, beta, kernel_bound)), best.item
