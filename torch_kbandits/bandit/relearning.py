@@ -13,6 +13,7 @@ from torch_kbandits.beliefs import Belief, branches
 from torch_kbandits.memory import Memory
 from torch_kbandits.numerics.gram import prior_mean
 from torch_kbandits.numerics.random import seed_for
+from torch_kbandits.numerics.shallow import changed
 from torch_kbandits.observations.ledger import History
 from torch_kbandits.priors import LearnedPrior
 from torch_kbandits.priors.learned import NEVER, LastFit, Told
@@ -23,20 +24,22 @@ def relearned(pieces: Pieces, standing: Standing, hypothesis: Hypothesis) -> Sta
 
     Cost: that of the posterior of what counts, computed afresh unless a rival is.
     """
-    ledger, now = standing.ledger, standing.clock.now
-    told = ledger.in_one_part.told[0].rows(slice(ledger.num_forgotten, ledger.num_learned))
+    ledger, now = standing.ledger.in_one_part, standing.clock.now
+    told = ledger.told[0].rows(slice(ledger.num_forgotten, ledger.num_learned))
     belief, _ = _believed(pieces, told, hypothesis, now, standing.rivals, ledger.num_learned)
     failures = failures_in(pieces, ledger, hypothesis, now)
-    return replace(standing, told=belief, hypothesis=hypothesis, failures=failures)
+    return changed(standing, ledger=ledger, told=belief, hypothesis=hypothesis, failures=failures)
 
 
 def with_memory(pieces: Pieces, standing: Standing, *, restarts: bool) -> Standing:
     """Return the same with the memory of the next block, and with the posterior that its rewards are to be added to."""
-    history = standing.ledger.in_one_part.told[0]
-    summaries, rivals = summarised(pieces, standing.hypothesis, history, standing.summaries, standing.rivals)
+    ledger = standing.ledger.in_one_part
+    summaries, rivals = summarised(
+        pieces, standing.hypothesis, ledger.told[0], standing.summaries, rivals=standing.rivals
+    )
     hypothesis = hypothesis_after(pieces, standing.hypothesis, summaries)
-    after = replace(standing, summaries=summaries, hypothesis=hypothesis, rivals=rivals)
-    return replace(after, ledger=after.ledger.restarted) if restarts else after
+    ledger = ledger.restarted if restarts else ledger
+    return changed(standing, ledger=ledger, summaries=summaries, hypothesis=hypothesis, rivals=rivals)
 
 
 def summarised(

@@ -22,7 +22,7 @@ from torch_kbandits.candidates import Arms, Box, Candidates, Configurations, Con
 from torch_kbandits.candidates.sources import UnsearchedArms
 from torch_kbandits.candidates.timed import untimed
 from torch_kbandits.errors import InputError
-from torch_kbandits.memory import BackToPrior, KeepAll, Memory
+from torch_kbandits.memory import Memory
 from torch_kbandits.numerics.random import tie_rank
 
 T = TypeVar("T", bound=TableBelief)
@@ -141,9 +141,7 @@ def branches(belief: Belief) -> bool:
 
 def keeps_all(memory: Memory | None) -> bool:
     """Say whether all observations count for ever with noise λ, whatever the prior says of them."""
-    if isinstance(memory, BackToPrior):
-        return memory.least_correlation is None
-    return memory is None or isinstance(memory, KeepAll)
+    return memory is None or (memory.keeps_noise and memory.num_latest is None and not memory.forgets)
 
 
 def _search_on(candidates: UnitCube | Configurations, terms: Terms, *, in_contexts: bool = False) -> CubeSearch:
