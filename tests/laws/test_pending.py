@@ -15,14 +15,12 @@ from test_algorithms import make
 
 from torch_kbandits import Arms, Bandit, Box, ConstantWidth, ContextualActions, RidgeLeverageSampling
 from torch_kbandits.acquisition import (
-    Domain,
     ExpectedImprovementRule,
     ProbabilityOfImprovementRule,
     SpreadRule,
     UpperConfidenceRule,
 )
 from torch_kbandits.beliefs import constrained
-from torch_kbandits.beliefs.joint_lookahead import JointLookahead, _Offer
 from torch_kbandits.memory import Linear, SlidingWindow, UncertaintyInjection
 
 LAMBDA, BETA, EPSILON = 0.05, 1.5, 0.1
@@ -98,9 +96,9 @@ def with_pending(case, seed=0):
         yield bandit, words
 
 
-def points_of(bandit, case, words):
-    """The points that the kernel sees, and what may be played."""
-    return bandit._now(None, words.get("context"), None)[1].arms
+def domain_of(bandit, words):
+    """What may be played now, as the kernel sees it."""
+    return bandit._now(None, words.get("context"), None)[1]
 
 
 def dense_moments(bandit, case, points):
@@ -131,10 +129,10 @@ def assert_largest(bandit, words, values):
 def test_pending_points_join_the_dictionary_and_the_largest_value_is_asked_for(name):
     case, seen = ON_SETS[name], 0
     for bandit, words in with_pending(case):
-        points = points_of(bandit, case, words)
-        mean, variance = dense_moments(bandit, case, points)
+        domain = domain_of(bandit, words)
+        mean, variance = dense_moments(bandit, case, domain.arms)
         ahead = bandit._ahead_of(bandit._standing)
-        looked = _Offer(ahead, Domain(points)) if isinstance(ahead, JointLookahead) else ahead
+        looked = ahead.offered(domain)
         assert difference(looked.mean, mean) < 1e-8
         assert difference(looked.variance, variance) < 1e-8
         values = bandit.acquisition(**words)(case.actions.unsqueeze(-2))
