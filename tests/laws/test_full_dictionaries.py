@@ -22,6 +22,7 @@ from torch_kbandits import (
     NystromGP,
     RidgeLeverageSampling,
     UniformDictionary,
+    use_compiled,
 )
 from torch_kbandits.dictionaries import PlayedPoints
 from torch_kbandits.memory import Discount, SlidingWindow
@@ -106,6 +107,23 @@ def test_edges_of_the_residual_are_finite_and_not_negative(dtype):
     assert bool((found <= variance + 1e-6).all())
     (gradient,) = torch.autograd.grad(found.sum(), variance)
     assert bool(gradient.isfinite().all())
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("number", [0, 1, 40])
+def test_a_loop_learns_the_residual_as_plain_pytorch_does(number, dtype):
+    generator = torch.Generator().manual_seed(number)
+    shares = torch.rand(3, number, generator=generator, dtype=DOUBLE)
+    prior = 2.0 * shares[0]
+    spanned = prior * (1.2 * shares[1]).clamp_max(1.0)  # many wholly
+    given = [each.to(dtype) for each in (prior, spanned, prior - spanned + (1.2 * shares[2] - 0.1) * spanned)]
+    given[0][:1] = given[1][:1] = given[2][:1] = 0.0
+    with use_compiled(True):
+        found = learned_residual(*given)
+    with use_compiled(False):
+        expected = learned_residual(*given)
+    assert found.dtype == dtype
+    assert torch.allclose(found, expected, rtol=100.0 * torch.finfo(dtype).eps, atol=torch.finfo(dtype).eps)
 
 
 def test_covariances_of_a_learned_residual_are_those_of_its_variances():

@@ -18,6 +18,7 @@ from torch_kbandits import (
     RidgeLeverageSampling,
     algorithms,
     environments,
+    use_compiled,
 )
 from torch_kbandits.dictionaries import PlayedPoints
 from torch_kbandits.dictionaries.ridge_leverage import kept_uniforms
@@ -270,6 +271,25 @@ def test_the_uniforms_of_a_bandit_are_kept():
         grown = [old <= new for old, new in pairwise(dictionaries[3:])]
         assert all(grown) is kept
         assert 8 <= len(dictionaries[-1]) <= 32
+
+
+@given(
+    scores=st.lists(st.sampled_from([-1e-17, 0.0, 1e-9, 0.1, 0.3, 0.3, 5.0]), min_size=1, max_size=30),
+    seed=st.integers(0, 99),
+    resampling=st.sampled_from(WAYS),
+)
+def test_a_loop_selects_what_plain_pytorch_selects(scores, seed, resampling):
+    generator = torch.Generator().manual_seed(seed)
+    counts = torch.randint(1, 4, (len(scores),), generator=generator)
+    points = played(scores, counts, in_dictionary=torch.rand(len(scores), generator=generator) < 0.3)
+    selections = []
+    for enabled in (True, False):
+        with use_compiled(enabled):
+            selections.append(rule(resampling).select(points, generator_for(seed, 0, "dictionary")))
+    found, expected = selections
+    assert torch.equal(found.indices, expected.indices)
+    assert torch.equal(found.points, expected.points)
+    assert torch.allclose(found.probabilities, expected.probabilities, rtol=1e-15)
 
 
 @pytest.mark.one_in(2)

@@ -127,6 +127,7 @@ class FeatureTable(TableBelief):
         self._played = PlayedPanel.empty(self._weights, row_memory)
         self._known_spanning = self._feature_rows, self.no_points  # points of rows
         self._embedded_last: tuple[OnlineDTC, Embedded] | None = None
+        self._known_columns = self._dtc, self._feature_rows, self._weights  # coordinates of rows, asked for last
         self._lazy_panel = LazyPanel(Panel.prior(self._prior_variance, self._expected), self._dtc, self._weights)
         # Which embedding is meant, and in a list, which nobody restores, which one is in the memory of the features.
         self._embedding = object()
@@ -710,7 +711,11 @@ class FeatureTable(TableBelief):
     def _coordinates(self, rows: Tensor) -> Tensor:
         """Return the coordinates of rows (k,), (m, k), in double precision. Cost: O(m k), off the list O(m² k)."""
         if len(self._points) == self._num_arms or (self._num_arms and bool((rows < self._num_arms).all())):
-            return self._arms.features.columns(rows).double()
+            known_dtc, known_rows, columns = self._known_columns
+            if known_dtc is not self._dtc or known_rows is not rows:
+                columns = self._arms.features.columns(rows).double()
+                self._known_columns = self._dtc, rows, columns
+            return columns
         return self.embedded(self._points.rows(rows)).coordinates
 
     def _prior_at(self, rows: Tensor) -> Tensor:

@@ -4,12 +4,15 @@ import math
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+import numpy as np
 import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits import checks
+from torch_kbandits.dictionaries import ridge_loops
 from torch_kbandits.dictionaries.base import DictionaryRule, PlayedPoints, Selection
+from torch_kbandits.numerics.compiled import are_few
 from torch_kbandits.numerics.gram import gram, prior_variance
 from torch_kbandits.posteriors.dtc import DTCFactors
 
@@ -18,6 +21,9 @@ FEW_POINTS = 256
 
 #: Kept uniforms are drawn so many at a time; another number would be another sequence of draws.
 _BLOCK = 1024
+
+#: No point that stays in any case.
+_NONE = np.empty(0, dtype=np.bool_)
 
 Resampling = Literal["fresh", "coupled", "never"]
 
@@ -86,10 +92,7 @@ class RidgeLeverageSampling(DictionaryRule):
 
         If points never leave, it is 1 for those that are there.
         """
-        joining = self._chances(played, generator)
-        if self.resampling != "never" or played.in_dictionary is None:
-            return joining
-        return joining.masked_fill(played.in_dictionary, 1.0)
+        return self._chances(played, generator, played.in_dictionary if self.resampling == "never" else None)
 
     def select(self, played: PlayedPoints, generator: torch.Generator | None = None) -> Selection:
         """Draw the dictionary; see ``DictionaryRule.select``."""
@@ -98,7 +101,8 @@ class RidgeLeverageSampling(DictionaryRule):
         uniforms = _uniforms_of(played, generator) if self.is_coupled else None
         probabilities = self.probabilities(played, generator)
         chosen = draw(probabilities, generator) if uniforms is None else included(uniforms, probabilities)
-        return Selection.rows(played, chosen, probabilities[chosen])
+        # They are in order: no need to sort.
+        return Selection(played.points[..., chosen, :], probabilities[chosen], chosen)
 
     def select_sized(self, played: PlayedPoints, size: int, generator: torch.Generator | None = None) -> Selection:
         """Draw ``size`` points without replacement, in proportion to their scores (probabilities: the clipped ones)."""
@@ -108,12 +112,17 @@ class RidgeLeverageSampling(DictionaryRule):
         chosen = torch.multinomial(weights, min(size, played.size), generator=generator).to(probabilities.device)
         return Selection.rows(played, chosen, probabilities[chosen])
 
-    def _chances(self, played: PlayedPoints, generator: torch.Generator | None) -> Tensor:
-        """Return min(1, q̄ c τ), (u,)."""
-        known = played.leverage_scores
-        if known is None or self._is_stale(known, played):
-            known = recursive_leverage_scores(played, self.oversampling, generator)
-        return inclusion_probabilities(known, played.counts, self.oversampling)
+    def _chances(self, played: PlayedPoints, generator: torch.Generator | None, kept: Tensor | None = None) -> Tensor:
+        """Return min(1, q̄ c τ), (u,), and 1 for the points that are kept, (u,) bool."""
+        scores, counts = played.leverage_scores, played.counts
+        if scores is None or self._is_stale(scores, played):
+            scores = recursive_leverage_scores(played, self.oversampling, generator)
+        if are_few(scores, counts) and are_few(counts):
+            is_kept = _NONE if kept is None else kept.contiguous().numpy()
+            arrays = scores.contiguous().numpy(), counts.contiguous().numpy(), is_kept
+            return torch.from_numpy(ridge_loops.probabilities(*arrays, self.oversampling))
+        chances = inclusion_probabilities(scores, counts, self.oversampling)
+        return chances if kept is None else chances.masked_fill(kept, 1.0)
 
     def _is_stale(self, scores: Tensor, played: PlayedPoints) -> bool:
         """Say whether so much is new to a posterior that a dictionary by its scores would be far too large."""
@@ -231,6 +240,9 @@ def draw(probabilities: Tensor, generator: torch.Generator | None) -> Tensor:
 
 def included(uniforms: Tensor, probabilities: Tensor) -> Tensor:
     """Return the indices (m,) of uniforms below their probabilities; the likeliest point if none is, so m >= 1."""
+    if len(probabilities) and are_few(probabilities, uniforms):
+        chosen = ridge_loops.included(uniforms.contiguous().numpy(), probabilities.contiguous().numpy())
+        return torch.from_numpy(chosen)
     chosen = (uniforms.to(probabilities.device) < probabilities).nonzero().squeeze(-1)
     return chosen if len(chosen) else probabilities.argmax().reshape(1)
 
@@ -240,7 +252,6 @@ def kept_uniforms(number: int, generator: torch.Generator | None) -> Tensor:
 
     Whole blocks are drawn, since nothing promises that a shorter draw is the beginning of a longer one.
     """
-    blocks = -(-number // _BLOCK)
-    return torch.cat(
-        [torch.rand(_BLOCK, generator=generator, dtype=torch.float64, device="cpu") for _ in range(blocks)]
-    )[:number]
+    count = -(-number // _BLOCK)
+    blocks = [torch.rand(_BLOCK, generator=generator, dtype=torch.float64, device="cpu") for _ in range(count)]
+    return (blocks[0] if count == 1 else torch.cat(blocks))[:number]

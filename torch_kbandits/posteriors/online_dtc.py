@@ -477,8 +477,9 @@ class OnlineDTC:
         complement: Tensor | None = None,
     ) -> Self:
         """Return what comes of changes of K⁻¹ and of log det, and of M, the moment and N where they are given."""
-        return replace(
-            self,
+        return type(self)(
+            factor=self.factor,
+            left_out=self.left_out,
             tracked_precision=self.tracked_precision if told is None else self.tracked_precision.changed(told),
             tracked_inverse=self.tracked_inverse.changed(squares),
             moment=self.moment if moment is None else moment,

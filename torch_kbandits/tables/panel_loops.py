@@ -16,7 +16,21 @@ def apply_rows(rows: Array, features: Array, first: int, last: int, size: int, p
     """Write rows (k, m') times the first ``size`` features of points ``first`` to ``last``, of (n, m), (k, …)."""
     number, zero = rows.shape[0], features.dtype.type(0)
     done = 0
-    while done + 3 <= number:  # three at a time, for each of which a feature is read once
+    while done + 4 <= number:  # four at a time, for each of which a feature is read once
+        for point in range(first, last):
+            one, two, three, four = zero, zero, zero, zero
+            for i in range(size):
+                feature = features[point, i]
+                one += rows[done, i] * feature
+                two += rows[done + 1, i] * feature
+                three += rows[done + 2, i] * feature
+                four += rows[done + 3, i] * feature
+            products[done, point - first] = one
+            products[done + 1, point - first] = two
+            products[done + 2, point - first] = three
+            products[done + 3, point - first] = four
+        done += 4
+    if done + 3 == number:
         for point in range(first, last):
             one, two, three = zero, zero, zero
             for i in range(size):
@@ -27,8 +41,7 @@ def apply_rows(rows: Array, features: Array, first: int, last: int, size: int, p
             products[done, point - first] = one
             products[done + 1, point - first] = two
             products[done + 2, point - first] = three
-        done += 3
-    if done + 2 == number:
+    elif done + 2 == number:
         for point in range(first, last):
             one, two = zero, zero
             for i in range(size):
