@@ -502,7 +502,7 @@ class OnlineDTC:
             raise _DriftError
         return solved + self._inside(self._inverse_times(residual))
 
-    @property
+    @cached_property
     def arrays(self) -> tuple[online_loops.Matrix, online_loops.Matrix, Array]:
         """K⁻¹, M and Nᵀ (r, m) as loops take them."""
         return self.tracked_inverse.arrays, self.tracked_precision.arrays, self.complement.mT.contiguous().numpy()

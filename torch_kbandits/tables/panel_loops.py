@@ -8,7 +8,7 @@ Array = np.ndarray
 
 
 #: Points at a time, whose features stay in the nearest cache while rows are applied to them.
-_BLOCK = 16
+_BLOCK = 32
 
 
 @compiled
