@@ -17,6 +17,9 @@ _SEGMENT_ELSEWHERE = 2**22
 #: Features for which there is more room at least, a multiple of what vector registers hold.
 _STEP = 8
 
+#: Multiples of so many bytes are no distance for points.
+_CONTENDED = 2048
+
 #: Room that is made for more features, as a fraction of those there are; for more numbers than this, a smaller one.
 _FEW = 2**22
 _ROOM, _ROOM_OF_MANY = 2, 16
@@ -166,7 +169,9 @@ class FeatureStore:
     def _width(self, size: int) -> int:
         """Return for how many features there is to be room where there are so many."""
         room = _ROOM if size * self.num_points <= _FEW else _ROOM_OF_MANY
-        return -(-(size + size // room) // _STEP) * _STEP
+        width = -(-(size + size // room) // _STEP) * _STEP
+        # At these distances the features of neighbours contend for the same places of a cache.
+        return width + _STEP if width and width * self._like.itemsize % _CONTENDED == 0 else width
 
     def _parts(self, block: slice) -> Iterator[tuple[slice, Tensor, slice]]:
         """Yield parts of a block of points: which of the block, their segment, and their rows in it."""
