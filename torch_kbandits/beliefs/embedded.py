@@ -1,19 +1,24 @@
 """Joint points in the coordinates of a posterior."""
 
-from typing import NamedTuple
+from functools import cached_property
+from typing import NamedTuple, cast
 
 import numpy as np
 import torch
 from gpytorch.kernels import Kernel
+from numpy.typing import NDArray
 from torch import Tensor
 
 from torch_kbandits.beliefs import embedded_loops
 from torch_kbandits.numerics.compiled import runs_compiled
 from torch_kbandits.numerics.formulas import known_formula
 from torch_kbandits.numerics.gram import as_array, gram, prior_variance
+from torch_kbandits.numerics.linalg import require_rounding
 from torch_kbandits.posteriors.dtc import embed
 from torch_kbandits.posteriors.online_dtc import OnlineDTC
 from torch_kbandits.posteriors.squares import as_rows
+
+Array = NDArray[np.float64]
 
 #: More points than this are embedded by PyTorch, whose products have threads.
 _FEW = 1024
@@ -21,24 +26,34 @@ _FEW = 1024
 _NO_FORMULA, _NOTHING, _NONE = np.zeros((0, 0)), np.zeros((0, 0)), np.zeros(0)
 
 
-class Embedded(NamedTuple):
+class Arrays(NamedTuple):
+    """What a loop finds of points: see ``embedded_loops.embedded``."""
+
+    values: Array
+    prior: Array
+    rows: Array
+    learned: Array
+    variance: Array
+
+
+class Embedded:
     """Points as a posterior over joint points sees them.
 
-    Attributes:
+    Args:
         points: (k, d).
-        coordinates: L⁻¹ times their kernel values with the m points that the posterior stands on, (m, k).
-        prior_variance: (k,).
-        values: these kernel values, (m, k).
-        learned: posterior means less the prior ones, (k,), if they are known already.
-        variance: posterior variances, (k,), likewise; rounding may have made them slightly negative.
+        known: their coordinates, prior variances and kernel values, where PyTorch computed these; see below.
+        arrays: the same, with means and variances, where a loop did.
+        worst: the lowest variance as a share of the prior one, at most 0, of which rounding was cleared.
     """
 
-    points: Tensor
-    coordinates: Tensor
-    prior_variance: Tensor
-    values: Tensor
-    learned: Tensor | None = None
-    variance: Tensor | None = None
+    def __init__(
+        self,
+        points: Tensor,
+        known: tuple[Tensor, Tensor, Tensor] | None,
+        arrays: Arrays | None = None,
+        worst: float = 0.0,
+    ) -> None:
+        self.points, self._known, self.arrays, self._worst = points, known, arrays, worst
 
     @classmethod
     def of(cls, X: Tensor, spanning: Tensor, kernel: Kernel, dtc: OnlineDTC) -> "Embedded":
@@ -52,7 +67,7 @@ class Embedded(NamedTuple):
             prior, values = prior_variance(kernel, X).double(), dtc.moment.new_empty(dtc.size, X.shape[0])
             if dtc.size:
                 values = gram(kernel, spanning, X).double()
-        return cls(X, embed(dtc.factor, values), prior, values)
+        return cls(X, (embed(dtc.factor, values), prior, values))
 
     @classmethod
     def _quickly(cls, X: Tensor, spanning: Tensor, kernel: Kernel, dtc: OnlineDTC) -> "Embedded":
@@ -61,7 +76,7 @@ class Embedded(NamedTuple):
         if formula is None:
             formula, prior = _NO_FORMULA, as_array(prior_variance(kernel, X))
             values = as_array(gram(kernel, X, spanning)) if dtc.size else np.zeros((len(X), 0))
-        parts = embedded_loops.embedded(
+        *parts, worst = embedded_loops.embedded(
             formula,
             as_array(X),
             as_array(spanning),
@@ -72,19 +87,55 @@ class Embedded(NamedTuple):
             *dtc.tracked_inverse.arrays,
             dtc.weights.numpy(),
         )
-        values, prior, coordinates, learned, variance = map(torch.from_numpy, parts)
-        return cls(X, coordinates.mT, prior, values.mT, learned, variance)
+        return cls(X, None, Arrays(*parts), worst)
+
+    @cached_property
+    def coordinates(self) -> Tensor:
+        """L⁻¹ times their kernel values with the m points that the posterior stands on, (m, k)."""
+        return self._known[0] if self._known is not None else torch.from_numpy(self._found.rows).mT
+
+    @cached_property
+    def prior_variance(self) -> Tensor:
+        """Their prior variances, (k,)."""
+        return self._known[1] if self._known is not None else torch.from_numpy(self._found.prior)
+
+    @cached_property
+    def values(self) -> Tensor:
+        """Their kernel values with the points that the posterior stands on, (m, k)."""
+        return self._known[2] if self._known is not None else torch.from_numpy(self._found.values).mT
+
+    @cached_property
+    def learned(self) -> Tensor | None:
+        """Posterior means less the prior ones, (k,), if they are known already."""
+        return None if self.arrays is None else torch.from_numpy(self.arrays.learned)
+
+    @property
+    def variance(self) -> Tensor | None:
+        """Posterior variances, (k,), likewise; none is negative.
+
+        Raises:
+            NumericalError: if one was beyond rounding.
+        """
+        if self.arrays is None:
+            return None
+        if self._worst < 0.0:
+            require_rounding(self._worst, self.points.dtype)
+        return torch.from_numpy(self.arrays.variance)
 
     def column(self, number: int) -> "Embedded":
         """Return one of the points alone."""
         one = slice(number, number + 1)
-        learned = None if self.learned is None else self.learned[one]
-        variance = None if self.variance is None else self.variance[one]
-        return Embedded(
-            self.points[one],
-            self.coordinates[:, one],
-            self.prior_variance[one],
-            self.values[:, one],
-            learned,
-            variance,
-        )
+        if self.arrays is None:
+            known = self.coordinates[:, one], self.prior_variance[one], self.values[:, one]
+            return Embedded(self.points[one], known)
+        values, prior, rows, learned, variance = self.arrays
+        arrays = Arrays(values[one], prior[one], rows[one], learned[one], variance[one])
+        return Embedded(self.points[one], None, arrays, self._worst)
+
+    def renamed(self, points: Tensor) -> "Embedded":
+        """Return the same of equal points (k, d), another object."""
+        return Embedded(points, self._known, self.arrays, self._worst)
+
+    @property
+    def _found(self) -> Arrays:
+        return cast(Arrays, self.arrays)

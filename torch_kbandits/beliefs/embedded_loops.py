@@ -21,8 +21,10 @@ def embedded(
     changed: Array,
     signs: Array,
     weights: Array,
-) -> tuple[Array, Array, Array, Array, Array]:
+) -> tuple[Array, Array, Array, Array, Array, float]:
     """Return kernel values (k, m), prior variances (k,), coordinates z (k, m), means wᵀz and variances (k,) of points.
+
+    Of negative variances 0 is returned, and last the lowest of all as a share of the prior one, at most 0.
 
     Args:
         formula: of the kernel, none if it has no formula: then its values are given.
@@ -45,14 +47,18 @@ def embedded(
     rows = values.copy()
     solve_loops.solve(factor, rows)
     variance = solve_loops.quadratic(inverse, rows)
-    mean = np.empty(len(rows))
+    mean, worst = np.empty(len(rows)), 0.0
     for a in range(len(rows)):
         row = rows[a]
         variance[a] += prior[a] - product(row, row)
         mean[a] = product(weights, row)
         for t in range(len(signs)):
             variance[a] += signs[t] * product(changed[t], row) ** 2
-    return values, prior, rows, mean, variance
+        if variance[a] < 0.0:
+            worst, variance[a] = min(worst, variance[a] / prior[a] if prior[a] > 0.0 else -np.inf), 0.0
+    if is_single:
+        variance = variance.astype(np.float32).astype(np.float64)
+    return values, prior, rows, mean, variance, worst
 
 
 @compiled

@@ -257,8 +257,8 @@ class FeatureTable(TableBelief):
                 return known[1]
             if torch.equal(known[1].points, X):
                 # Who asks again asks about the same object.
-                self._embedded_last = self._dtc, known[1]._replace(points=X)
-                return self._embedded_last[1]
+                self.remember(same := known[1].renamed(X))
+                return same
         at = Embedded.of(X, self.spanning_points, self.kernel, self._dtc)
         self.remember(at)
         return at
@@ -329,6 +329,8 @@ class FeatureTable(TableBelief):
     def _conditioned(
         self, X: Tensor, Y: Tensor, selection: Selection | None, located: Located, played_rows: Tensor
     ) -> Self:
+        if (told_once := self._told_once(X, Y, selection, located)) is not None:
+            return told_once
         if selection is not None and selection.indices is None:
             listing = self._listing(selection.points)
             if listing is not self:
@@ -361,6 +363,30 @@ class FeatureTable(TableBelief):
         after._is_fragile = left_out == () and after._is_fragile  # any other order stays
         after._dictionary_rows = dictionary
         after._positions = dict.fromkeys(dictionary.tolist()) | after._positions
+        return after
+
+    def _told_once(self, X: Tensor, Y: Tensor, selection: Selection | None, located: Located) -> Self | None:
+        """Return the table after a reward of a point (1, d) that is no arm, where the dictionary stays, by a loop.
+
+        None where that is not all that happens.
+        """
+        dtc, (known, rows) = self._dtc, self._listed_dictionary
+        if self._num_arms or Y.shape[0] != 1 or selection is None or selection.points is not known:
+            return None
+        if rows is not self._dictionary_rows or dtc.left_out or self._expected is not None:
+            return None
+        if self._changes + 1 >= self.CHECK or not dtc.loops_over(dtc.moment):
+            return None
+        arrays, weight = self.embedded(X).arrays, 1.0 / self.regularization.item()
+        told = None if arrays is None else dtc.told(arrays.rows[0], weight, weight * Y.item())
+        if arrays is None or told is None:
+            return None
+        after = shallow_copy(self)
+        after._dtc, squares = told
+        after._weights = after._dtc.weights
+        played = self._played.with_row(arrays.rows[0]) if located.fresh else self._played
+        after._played = played.following(squares)
+        after._changes += 1
         return after
 
     def _listing(self, points: Tensor) -> Self:

@@ -70,9 +70,9 @@ class JointPosterior:
 
     def dtc_variance_at(self, at: Embedded) -> Tensor:
         """Return posterior variances in which all stays that the dictionary does not span, (k,)."""
-        variance = at.variance
-        if variance is None:
-            variance = self.table.posterior.quick_variance(at.prior_variance, at.coordinates)
+        if (known := at.variance) is not None:
+            return known
+        variance = self.table.posterior.quick_variance(at.prior_variance, at.coordinates)
         return non_negative_variance(variance.to(at.points), at.prior_variance.to(at.points)).double()
 
     def covariance_at(self, left: Embedded, right: Embedded) -> Tensor:

@@ -231,7 +231,7 @@ class TableBelief(Belief):
         if selection is not None and selection.indices is not None:
             held = torch.zeros_like(played_rows, dtype=torch.bool).index_fill_(0, selection.indices, True)
             after._known_held = played_rows, after._dictionary_rows, held
-        after._last_located = X, located._replace(fresh=[]), played_rows
+        after._last_located = X, Located(located.positions, [], located.keys), played_rows
         after._num_observations += len(X)
         return after
 
@@ -401,12 +401,13 @@ class TableBelief(Belief):
             points = points[list(unknown.values())]
         other = shallow_copy(self)
         other._points = self._points.with_points(points)
-        if self._known_prior is None or not torch.equal(self._known_prior[0], points):
+        known = self._known_prior
+        if known is None or not (known[0] is points or torch.equal(known[0], points)):
             with torch.no_grad():
-                self._known_prior = points, prior_variance(self.kernel, points)
-        other._prior_variance = appended(self._prior_variance, self._known_prior[1])
-        if self._num_arms == 0:
-            other._kernel_bound = torch.maximum(self._kernel_bound, self._known_prior[1].max())
+                known = self._known_prior = points, prior_variance(self.kernel, points)
+        other._prior_variance = appended(self._prior_variance, known[1])
+        if self._num_arms == 0 and (len(known[1]) > 1 or not known[1].item() <= self._kernel_bound.item()):
+            other._kernel_bound = torch.maximum(self._kernel_bound, known[1].max())
         if self._expected is not None and self.prior_mean is not None:
             other._expected = appended(self._expected, prior_mean(self.prior_mean, points))
         other._prior_draws = None

@@ -65,7 +65,7 @@ class KORS(DictionaryRule):
         self, sample: OnlineSample, points: Tensor, uniforms: Tensor, cross: Tensor | None, prior: Tensor | None
     ) -> OnlineSample:
         """Return the dictionary once points (k, d) were offered to it one after another; see ``OnlineRule``."""
-        return sample.offered(points, uniforms, cross, prior).sample
+        return sample.after(points, uniforms, cross, prior)
 
     def select(self, played: PlayedPoints, generator: torch.Generator | None = None) -> Selection:
         """Offer the plays in order of the points' first play; see ``DictionaryRule.select``.

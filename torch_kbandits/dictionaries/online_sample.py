@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import NamedTuple, Self, cast
 
+import numpy as np
 import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
@@ -200,6 +201,17 @@ class OnlineSample:
             return Offer(self, uniforms.bool(), uniforms.bool(), uniforms.double())
         return Offer(sample, *(torch.cat([part[column] for part in parts]) for column in (1, 2, 3)))
 
+    def after(self, points: Tensor, uniforms: Tensor, cross: Tensor | None, prior: Tensor | None) -> "OnlineSample":
+        """Return the sample after points were offered, as ``offered`` does, which makes no more of it."""
+        if len(uniforms) > 1 or cross is None or prior is None or not self._is_looped(cross, prior):
+            return self.offered(points, uniforms, cross, prior).sample
+        row, residual, chance = self._scored(cross, prior)
+        if not uniforms.item() < chance:
+            return self
+        with torch.no_grad():
+            whitened = torch.from_numpy(row).unsqueeze(-1), prior.new_tensor([residual])
+            return self._taken(points, cross, prior, prior.new_tensor(chance), whitened)
+
     def exchanged(self, points: Tensor, uniforms: Tensor, least_gain: float) -> Self:
         """Return the sample of the same size after points (k, d) were offered one after another in exchange.
 
@@ -249,14 +261,12 @@ class OnlineSample:
     def _offered_one(self, point: Tensor, uniform: Tensor, cross: Tensor, prior: Tensor) -> Offer:
         """Return what becomes of one point (..., 1, d): the case of a bandit's round, without the walk's overhead."""
         whitened: tuple[Tensor, Tensor] | None = None
-        if self.size and cross.dim() == 2 and runs_compiled(cross, prior, self._factor):
-            tolerance = -1.0 if self.tolerance is None else self.tolerance
-            settings = self.projection, self.accuracy, self.oversampling, tolerance
-            row, left, share = sample_loops.scored(cross.mT.numpy(), prior.numpy(), self._factor.numpy(), *settings)
-            residual = prior.new_tensor([left])
-            if left < 0.0:
-                residual = self._without_rounding(residual, prior)
-            whitened, chance = (torch.from_numpy(row).unsqueeze(-1), residual), prior.new_tensor([share])
+        if self._is_looped(cross, prior):
+            row, left, share = self._scored(cross, prior)
+            whitened, chance = (
+                (torch.from_numpy(row).unsqueeze(-1), prior.new_tensor([left])),
+                prior.new_tensor([share]),
+            )
         else:
             chance = self._chances(cross, prior)
         chosen = uniform < chance
@@ -264,6 +274,21 @@ class OnlineSample:
             return Offer(self, chosen, chosen, chance)
         sample = self._taken(point, cross, prior, chance[0], whitened)
         return Offer(sample, chosen, chosen if sample.size > self.size else torch.zeros_like(chosen), chance)
+
+    def _is_looped(self, cross: Tensor, prior: Tensor) -> bool:
+        """Say whether one point of kernel values (m, 1), m >= 1, in double precision is scored by a loop."""
+        is_one = self.size > 0 and cross.shape == (self.size, 1) and cross.dtype == torch.float64
+        return is_one and runs_compiled(cross, prior, self._factor)
+
+    def _scored(self, cross: Tensor, prior: Tensor) -> tuple[np.ndarray, float, float]:
+        """Return L⁻¹ k_Z(x) (m,), r(x) >= 0 and the probability with which one point is taken."""
+        tolerance = -1.0 if self.tolerance is None else self.tolerance
+        settings = self.projection, self.accuracy, self.oversampling, tolerance
+        row, left, chance = sample_loops.scored(cross.mT.numpy(), prior.numpy(), self._factor.numpy(), *settings)
+        if left < 0.0:
+            self._without_rounding(prior.new_tensor([left]), prior)
+            left = 0.0
+        return row, left, chance
 
     def _walked(self, points: Tensor, uniforms: Tensor, cross: Tensor, prior: Tensor, most: int | None) -> Offer:
         """Offer points of known kernel values; windows between two taken points are scored at once."""

@@ -139,7 +139,7 @@ class OnlineDTC:
 
         Refined once, so that drift of K⁻¹ hardly enters. Cost: O(m²).
         """
-        if self._loops_over(moment):
+        if self.loops_over(moment):
             return torch.from_numpy(online_loops.weights_of(*self.arrays, moment.numpy()))
         return self._solved(self._inside(moment.unsqueeze(-1))).squeeze(-1)
 
@@ -161,7 +161,7 @@ class OnlineDTC:
 
     def quick_variance(self, prior_variance: Tensor, embedding: Tensor) -> Tensor:
         """Return the same from K⁻¹ as it is, which may have drifted. Cost: O(n m²)."""
-        if embedding.shape[1] == 1 and self._loops_over(point := embedding.squeeze(1).contiguous()):
+        if embedding.shape[1] == 1 and self.loops_over(point := embedding.squeeze(1).contiguous()):
             return prior_variance + online_loops.reduction(self.tracked_inverse.arrays, point.numpy())
         return prior_variance - embedding.square().sum(0) + (embedding * self._inverse_times(embedding)).sum(0)
 
@@ -231,7 +231,7 @@ class OnlineDTC:
 
         Cost: O(m² k + k³).
         """
-        if points.shape[1] == 1 and self._loops_over(points[:, 0]):
+        if points.shape[1] == 1 and self.loops_over(points[:, 0]):
             return cast(tuple[Self, Squares], self._rewarded(points, weights, moments, 1.0))
         inside = self._inside(points)
         solved = self._inverse_times(inside).mT
@@ -260,7 +260,7 @@ class OnlineDTC:
 
         Cost: O(m² k + k³).
         """
-        if points.shape[1] == 1 and self._loops_over(points[:, 0]):
+        if points.shape[1] == 1 and self.loops_over(points[:, 0]):
             return self._rewarded(points, weights, moments, -1.0)
         inside = self._inside(points)
         # Refined, since the corner is a small difference and would be all drift.
@@ -280,6 +280,33 @@ class OnlineDTC:
             moment=self.moment - points @ moments,
         )
         return after, squares
+
+    def told(self, point: Array, weight: float, moment: float) -> tuple[Self, Squares] | None:
+        """Return the same as ``observed`` of one point of coordinates (m,), with all else that changes, by a loop.
+
+        Args:
+            point: its coordinates (m,).
+            weight: the summed 1/λ_s of its rewards.
+            moment: the summed y_s/λ_s.
+
+        Returns:
+            The posterior, whose weights are known then, and how variances change; None where something is not finite.
+        """
+        known = *self.arrays, self.moment.numpy(), self.weights.numpy()
+        fallen, came, sums, weights, share, size = online_loops.told(*known, point, weight, moment)
+        if not (share > 0.0 and math.isfinite(size)):
+            return None
+        after = type(self)(
+            self.factor,
+            self.tracked_precision.followed(came, 1.0),
+            self.tracked_inverse.followed(fallen, -1.0),
+            torch.from_numpy(sums),
+            self.log_det + math.log(share),
+            self.complement,
+            self.left_out,
+        )
+        vars(after)["weights"] = torch.from_numpy(weights)
+        return after, Squares(torch.from_numpy(fallen[-1:]), *_CAME[-1.0])
 
     def _rewarded(self, points: Tensor, weights: Tensor, moments: Tensor, sign: float) -> tuple[Self, Squares] | None:
         """Return what ``observed`` does of one point, or ``forgotten`` if the sign is -1, by a loop."""
@@ -330,7 +357,7 @@ class OnlineDTC:
             return after, squares.then(Squares.of(torch.nn.functional.pad(identity, (self.size, 0)), 1.0, -1.0))
         # What falls is the new coordinates themselves, which K⁻¹ was made without.
         column = cross.squeeze(1).contiguous() if len(own) == 1 else cross
-        if self._loops_over(column):
+        if self.loops_over(column):
             rows, share = online_loops.joined(*self.arrays, column.numpy(), 1.0 + float(below))
             log_det, risen = math.log(share), torch.from_numpy(rows)
         else:
@@ -367,7 +394,7 @@ class OnlineDTC:
     def _returned(self, points: Tensor, most_lost: float = math.inf) -> tuple[Self, Squares]:
         """Bring spanning points of coordinates (k, m), which were left out, into the dictionary."""
         N, k = self.complement, len(points)
-        if k == 1 and self._loops_over(points[0]):
+        if k == 1 and self.loops_over(points[0]):
             rows, rest, share, lost = online_loops.returned(*self.arrays, points[0].contiguous().numpy())
             if (moved := self._moved(rows, rest, share, lost, most_lost, _CAME_BACK)) is not None:
                 return moved
@@ -387,7 +414,7 @@ class OnlineDTC:
     def _left(self, positions: list[int], most_lost: float) -> tuple[Self, Squares]:
         """Leave out some spanning points that are in the dictionary."""
         N = self.complement
-        if len(positions) == 1 and self._loops_over(self.moment):
+        if len(positions) == 1 and self.loops_over(self.moment):
             rows, more, share, lost = online_loops.left(*self.arrays, as_rows(self.factor), *positions)
             if (moved := self._moved(rows, more, share, lost, most_lost, _LEFT)) is not None:
                 return moved
@@ -507,7 +534,7 @@ class OnlineDTC:
         """K⁻¹, M and Nᵀ (r, m) as loops take them."""
         return self.tracked_inverse.arrays, self.tracked_precision.arrays, self.complement.mT.contiguous().numpy()
 
-    def _loops_over(self, vector: Tensor) -> bool:
+    def loops_over(self, vector: Tensor) -> bool:
         """Say whether a loop is faster for a vector (m,)."""
         return vector.dim() == 1 and self.size <= _LARGEST_LOOPED and runs_compiled(vector)
 
@@ -520,7 +547,7 @@ class OnlineDTC:
         return self._times(self.tracked_precision, columns)
 
     def _times(self, matrix: Tracked, columns: Tensor) -> Tensor:
-        if columns.shape[1] == 1 and self._loops_over(column := columns.squeeze(1).contiguous()):
+        if columns.shape[1] == 1 and self.loops_over(column := columns.squeeze(1).contiguous()):
             return torch.from_numpy(online_loops.times(matrix.arrays, column.numpy())).unsqueeze(1)
         return matrix.times(columns)
 

@@ -95,6 +95,65 @@ def rewarded(
 
 
 @compiled
+def told(
+    inverse: Matrix,
+    precision: Matrix,
+    complement: Array,
+    moment: Array,
+    weights: Array,
+    point: Array,
+    weight: float,
+    reward: float,
+) -> tuple[Array, Array, Array, Array, float, float]:
+    """Return what is known after rewards of a point.
+
+    Args:
+        inverse: K⁻¹.
+        precision: M.
+        complement: Nᵀ (r, m).
+        moment: Σ z_s y_s / λ_s, (m,).
+        weights: those of the mean, (m,).
+        point: its coordinates z (m,).
+        weight: the summed 1/λ of its rewards.
+        reward: the summed y/λ.
+
+    Returns:
+        The rows that K⁻¹ and M have apart from their bases, (k + 1, m) each; the moment; the weights, refined once; the
+        factor by which det K grows; and a number that is finite only if all of these are.
+    """
+    row, seen, share = rewarded(inverse, precision, complement, point, weight, 1.0)
+    fallen, came = row[0], seen[0]
+    sums = moment + reward * point
+    # The solution for the reward is known; what drift there is in it and in the old weights is cleared as it came.
+    unexpected = (reward - weight * product(point, weights)) / (weight * np.sqrt(max(share, _TINY) / weight))
+    guess = weights + unexpected * fallen
+    left = inside(complement, sums - times(precision, guess) - weight * product(point, guess) * point)
+    step = times(inverse, left)
+    along = product(fallen, left)
+    after = inside(complement, guess + step - along * fallen)
+    return extended(inverse[1], fallen), extended(precision[1], came), sums, after, share, total(after) + total(fallen)
+
+
+@compiled
+def extended(rows: Array, row: Array) -> Array:
+    """Return rows (k, m) and one more (m,)."""
+    number, size = rows.shape
+    result = np.empty((number + 1, size))
+    result[:number] = rows
+    result[number] = row
+    return result
+
+
+@compiled
+def total(vector: Array) -> float:
+    """Return the sum of the sizes of numbers (m,)."""
+    result = 0.0
+    for i in range(len(vector)):
+        result += abs(vector[i])
+    return result
+
+
+@compiled
 def joined(inverse: Matrix, precision: Matrix, complement: Array, cross: Array, below: float) -> tuple[Array, float]:
     """Return what a spanning point changes that joins while no other is left out.
 

@@ -22,6 +22,7 @@ _MOST_ROWS = 32
 
 
 _NO_SIGNS: Signs = np.empty(0)
+_ONE: dict[float, Signs] = {sign: np.array([sign]) for sign in (1.0, -1.0)}
 
 
 class Squares(NamedTuple):
@@ -116,6 +117,14 @@ class Tracked:
         if not len(self.signs):
             return type(self)(self.base, squares.rows, squares.signs)
         return type(self)(self.base, torch.cat([self.rows, squares.rows]), np.concatenate([self.signs, squares.signs]))
+
+    def followed(self, rows: np.ndarray, sign: float) -> Self:
+        """Return the matrix with one more row of a sign: rows (k + 1, m) are those there were, and this one."""
+        if rows.shape[0] > _MOST_ROWS:
+            return type(self)(self.whole, torch.from_numpy(rows[-1:]), _ONE[sign])
+        after = type(self)(self.base, torch.from_numpy(rows), np.concatenate((self.signs, _ONE[sign])))
+        vars(after)["arrays"] = self.arrays[0], rows, after.signs
+        return after
 
     def bordered(self, right: Tensor, corner: Tensor) -> Self:
         """Return the matrix with more columns (m, a) and (a, a). Cost: O(m a), and as much a row kept apart."""

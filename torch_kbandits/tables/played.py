@@ -94,6 +94,15 @@ class PlayedPanel:
             return self._over(store)
         return self._over(None)
 
+    def with_row(self, features: np.ndarray) -> Self:
+        """Return the posterior at one more point, whose features (m,) are written like those of ``appended``."""
+        store = self.store
+        if store is None or not self._has_room(store.num_points + 1, store.size):
+            return self._over(None)
+        store = store.copy()
+        store.append_row(features)
+        return self._over(store)
+
     def grown(self, features: Tensor) -> Self:
         """Return the same posterior with more features (a, u), on which nothing depends yet."""
         size = features.shape[0]

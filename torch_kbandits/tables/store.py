@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import Self
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -151,6 +152,15 @@ class FeatureStore:
 
     def _blocks(self) -> Iterator[slice]:
         return blocks_of(self.num_points, self._like, self.size)
+
+    def append_row(self, features: np.ndarray) -> None:
+        """Append a point with features (m,), of a store on the host; the room for points doubles."""
+        first = self.num_points
+        place, row = divmod(first, self._longest)
+        if place >= len(self._segments) or row >= len(self._segments[place]):
+            self._hold(first + 1, max(first + 1, 2 * first))
+        self._segments[place].numpy()[row, : self.size] = features
+        self.num_points = first + 1
 
     def _hold(self, number: int, capacity: int) -> None:
         """Be of so many points, of which the last are to be written; where there is no room, make room for more."""
