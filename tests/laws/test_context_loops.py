@@ -63,6 +63,34 @@ def test_points_are_embedded_as_by_pytorch(name, sizes, seed, spread, is_single)
         assert float((ours - theirs).abs().max()) <= tolerance if ours.numel() else True
 
 
+@settings(deadline=None, max_examples=25)
+@given(
+    number=st.integers(1, 50),
+    seed=st.integers(0, 1000),
+    spread=st.sampled_from(SPREADS),
+    oversampling=st.sampled_from([0.1, 0.5, 10.0]),
+    is_single=st.booleans(),
+)
+def test_rewards_told_one_by_one_are_learned_as_by_pytorch(number, seed, spread, oversampling, is_single):
+    """More than matrices keep apart; of points that join, that do not, that come again, and that nearly coincide."""
+    dtype, found = torch.float32 if is_single else DOUBLE, []
+    X, Y = points(seed, number, spread).to(dtype), np.random.default_rng(seed).normal(size=number)
+    at, rewards = points(seed + 1, 7, spread).to(dtype), torch.from_numpy(Y).to(dtype)
+    for enabled in (True, False):
+        with use_compiled(enabled):
+            actions = ContextualActions(action_dim=3, context_dim=0, dtype=dtype)
+            belief = belief_over(actions, Terms(rbf().to(dtype), 0.1, 0, exact=False, online=True))
+            for t in range(number):
+                generator = torch.Generator().manual_seed(t)
+                belief = belief.learned(as_told(X[t : t + 1], rewards[t : t + 1]), KORS(oversampling), generator)
+            sums = belief.effective_dimension(), belief.information_gain(), belief.mean_norm(), belief.kernel_bound()
+            found.append((*belief.moments(at), torch.stack(sums), belief.inducing_points, belief.dictionary_weights))
+    for ours, theirs in zip(*found, strict=True):
+        assert torch.allclose(
+            ours, theirs, rtol=1e-6 if dtype == DOUBLE else 2e-2, atol=1e-6 if dtype == DOUBLE else 2e-2
+        )
+
+
 @settings(deadline=None)
 @given(
     number=st.integers(1, 30),

@@ -1,8 +1,10 @@
 """Many arms in the coordinates of a dictionary, kept up to date."""
 
+import math
 from collections.abc import Callable
 from typing import ClassVar, NamedTuple, Self
 
+import numpy as np
 import torch
 from gpytorch.kernels import Kernel
 from gpytorch.means import Mean
@@ -10,12 +12,13 @@ from torch import Tensor
 
 from torch_kbandits.acquisition import AcquisitionRule
 from torch_kbandits.beliefs.base import require_finite
-from torch_kbandits.beliefs.embedded import Embedded
+from torch_kbandits.beliefs.embedded import Arrays, Embedded
 from torch_kbandits.beliefs.table import TableBelief
 from torch_kbandits.candidates.sources import ArmSource
 from torch_kbandits.dictionaries import PlayedPoints, Selection
 from torch_kbandits.dictionaries.greedy import greedy_pivots
 from torch_kbandits.numerics.blocks import points_at_a_time
+from torch_kbandits.numerics.gram import as_array
 from torch_kbandits.numerics.linalg import jittered_cholesky, spanning_pivots
 from torch_kbandits.numerics.rows import known, listed
 from torch_kbandits.numerics.shallow import shallow_copy
@@ -29,7 +32,7 @@ from torch_kbandits.tables.columns import KernelColumns
 from torch_kbandits.tables.growth import FRAGILE, SPAN_TOLERANCE, Growth, spanning_factor
 from torch_kbandits.tables.lazy import LazyPanel, SomeArms
 from torch_kbandits.tables.panels import Change, Columns, Panel
-from torch_kbandits.tables.played import ComputedFeatures, Features, PlayedPanel, combined, joined_by
+from torch_kbandits.tables.played import ComputedFeatures, Features, PlayedPanel, combined, joined_by, joined_by_one
 from torch_kbandits.tables.store import FeatureStore
 
 #: Arms embedded at a time when the dictionary changes, so that temporaries stay in cache.
@@ -329,7 +332,7 @@ class FeatureTable(TableBelief):
     def _conditioned(
         self, X: Tensor, Y: Tensor, selection: Selection | None, located: Located, played_rows: Tensor
     ) -> Self:
-        if (told_once := self._told_once(X, Y, selection, located)) is not None:
+        if (told_once := self._told_once(X, Y, selection, located, played_rows)) is not None:
             return told_once
         if selection is not None and selection.indices is None:
             listing = self._listing(selection.points)
@@ -365,29 +368,64 @@ class FeatureTable(TableBelief):
         after._positions = dict.fromkeys(dictionary.tolist()) | after._positions
         return after
 
-    def _told_once(self, X: Tensor, Y: Tensor, selection: Selection | None, located: Located) -> Self | None:
-        """Return the table after a reward of a point (1, d) that is no arm, where the dictionary stays, by a loop.
+    def _told_once(
+        self, X: Tensor, Y: Tensor, selection: Selection | None, located: Located, played_rows: Tensor
+    ) -> Self | None:
+        """Return the table after a reward of a point (1, d) that is no arm, and may join the dictionary, by loops.
 
         None where that is not all that happens.
         """
         dtc, (known, rows) = self._dtc, self._listed_dictionary
-        if self._num_arms or Y.shape[0] != 1 or selection is None or selection.points is not known:
+        if self._num_arms or Y.shape[0] != 1 or selection is None or rows is not self._dictionary_rows:
             return None
-        if rows is not self._dictionary_rows or dtc.left_out or self._expected is not None:
+        if dtc.left_out or self._expected is not None or self._is_fragile or self._changes + 2 >= self.CHECK:
             return None
-        if self._changes + 1 >= self.CHECK or not dtc.loops_over(dtc.moment):
+        if not dtc.loops_over(dtc.moment) or (at := self.embedded(X).arrays) is None:
             return None
-        arrays, weight = self.embedded(X).arrays, 1.0 / self.regularization.item()
-        told = None if arrays is None else dtc.told(arrays.rows[0], weight, weight * Y.item())
-        if arrays is None or told is None:
+        after, point = shallow_copy(self), at.rows[0]
+        if located.fresh:
+            after._played = self._played.with_row(point)
+        if selection.points is not known:
+            coordinate = after._joined_once(X, selection.points, at, located.positions[0], played_rows)
+            if coordinate is None:
+                return None
+            point = np.append(point, coordinate)
+        weight = 1.0 / self.regularization.item()
+        if (told := after._dtc.told(point, weight, weight * Y.item())) is None:
             return None
-        after = shallow_copy(self)
         after._dtc, squares = told
         after._weights = after._dtc.weights
-        played = self._played.with_row(arrays.rows[0]) if located.fresh else self._played
-        after._played = played.following(squares)
+        after._played = after._played.following(squares)
         after._changes += 1
         return after
+
+    def _joined_once(self, X: Tensor, points: Tensor, at: Arrays, place: int, played_rows: Tensor) -> float | None:
+        """Let a point (1, d) join the dictionary, which is then ``points`` (m, d), and return its new coordinate.
+
+        None where that is not all that happens; then this table is of no use.
+        """
+        (known, rows), own, dtype, size = self._listed_dictionary, at.rows[0], self._points.dtype, self._dtc.size
+        left, store, row = at.prior[0] - own @ own, self._played.store, played_rows[place : place + 1]
+        number = int(row)
+        if self._played.is_known or store is None or number in self._positions or left <= FRAGILE[dtype] * at.prior[0]:
+            return None
+        if not (torch.equal(points[-1:], X) and torch.equal(points[:-1], known)):
+            return None
+        corner, weight = math.sqrt(left), 1.0 / self.regularization.item()
+        values = as_array(self._columns.between(row, played_rows))[0]
+        seen, sums = np.zeros((2, len(values)))
+        seen[: len(self._log)], sums[: len(self._log)] = self._log.counts.numpy(), self._log.sums.numpy()
+        new, cross, below, moment = joined_by_one(store, own, corner, values, weight * seen, weight * sums)
+        if (dtc := self._dtc.grown_by_one(own, corner, cross, below, moment)) is None:
+            return None
+        self._dtc, self._played = dtc, self._played.grown(torch.from_numpy(new).unsqueeze(0))
+        spanning, self._feature_rows = self.spanning_points, torch.cat([self._feature_rows, row])
+        self._dictionary_rows = torch.cat([rows, row])
+        self._listed_dictionary = points, self._dictionary_rows
+        self._known_spanning = self._feature_rows, points if spanning is known else torch.cat([spanning, X])
+        self._positions = {**self._positions, number: size}
+        self._changes += 1
+        return float(new[place])
 
     def _listing(self, points: Tensor) -> Self:
         """Return the table that knows the rows of a dictionary (m, d), which are not looked up again while it stays."""

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch_kbandits.numerics.compiled import runs_compiled
 from torch_kbandits.numerics.linalg import LEAST_SHARE, jittered_cholesky
 from torch_kbandits.posteriors import online_loops
-from torch_kbandits.posteriors.squares import Signs, Squares, Tracked, as_rows, grown
+from torch_kbandits.posteriors.squares import Signs, Squares, Tracked, as_rows, grown, grown_by_one
 
 Array = NDArray[np.float64]
 
@@ -367,6 +367,28 @@ class OnlineDTC:
             risen = torch.linalg.solve_triangular(factor, torch.cat([-solved.mT, identity], dim=1), upper=False)
         squares = Squares.of(risen, 1.0)
         return outside._followed(squares, log_det, complement=outside.complement[:, :0]), squares
+
+    def grown_by_one(self, own: Array, corner: float, cross: Array, below: float, moment: float) -> Self | None:
+        """Return the same posterior with one more spanning point, while no other is left out, by a loop.
+
+        Arguments as for ``grown``, in arrays (m,) and numbers; None where something is not finite.
+        """
+        known = *self.arrays, self.weights.numpy()
+        fallen, came, weights, share = online_loops.grown(*known, cross, 1.0 + below, moment)
+        if not (share > 0.0 and math.isfinite(share)):
+            return None
+        precision, inverse = self.tracked_precision, self.tracked_inverse
+        base = inverse.with_base(grown_by_one(inverse.base, 0.0, 0.0, 0.0), fallen[:-1])
+        after = type(self)(
+            grown_by_one(self.factor, 0.0, own, corner),
+            precision.with_base(grown_by_one(precision.base, cross, cross, 1.0 + below), came),
+            base.followed(fallen, 1.0),
+            torch.from_numpy(np.append(self.moment.numpy(), moment)),
+            self.log_det + math.log(share),
+            self.complement.new_empty(self.size + 1, 0),
+        )
+        vars(after)["weights"] = torch.from_numpy(weights)
+        return after
 
     def leaving_out(self, positions: tuple[int, ...]) -> tuple[Self, Squares]:
         """Return the posterior whose dictionary lacks just these spanning points, and how variances change.

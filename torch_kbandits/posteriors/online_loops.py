@@ -178,6 +178,34 @@ def joined(inverse: Matrix, precision: Matrix, complement: Array, cross: Array, 
 
 
 @compiled
+def grown(
+    inverse: Matrix, precision: Matrix, complement: Array, weights: Array, cross: Array, below: float, moment: float
+) -> tuple[Array, Array, Array, float]:
+    """Return what is known once a spanning point joined while no other is left out; see ``joined``.
+
+    Args:
+        inverse: K⁻¹ without it.
+        precision: M without it.
+        complement: (0, m).
+        weights: those of the mean, (m,), without it.
+        cross: its column of M, (m,).
+        below: its diagonal entry there.
+        moment: Σ f_s y_s / λ_s for its coordinate f.
+
+    Returns:
+        The rows that K⁻¹ and M have apart from their bases, (k + 1, m + 1) and (k, m + 1), the weights (m + 1,), of
+        which rounding is not cleared, and the factor by which det K grows.
+    """
+    row, share = joined(inverse, precision, complement, cross, below)
+    risen, size = row[0], len(cross)
+    fallen, came = np.zeros((len(inverse[1]) + 1, size + 1)), np.zeros((len(precision[1]), size + 1))
+    fallen[:-1, :size], came[:, :size], fallen[-1] = inverse[1], precision[1], risen
+    after = (moment - product(cross, weights)) * risen[size] * risen
+    after[:size] += weights
+    return fallen, came, after, share
+
+
+@compiled
 def returned(inverse: Matrix, precision: Matrix, complement: Array, point: Array) -> tuple[Array, Array, float, float]:
     """Return what a spanning point of coordinates (m,) changes that was left out and comes back.
 

@@ -131,6 +131,10 @@ class Tracked:
         base = grown(self.base, right, right.mT, corner)
         return type(self)(base, pad(self.rows, (0, right.shape[1])), self.signs)
 
+    def with_base(self, base: Tensor, rows: np.ndarray) -> Self:
+        """Return the matrix of another base and other rows (k, m) of the same signs."""
+        return type(self)(base, torch.from_numpy(rows), self.signs)
+
     @cached_property
     def _signed(self) -> Tensor:
         return self.rows * torch.from_numpy(self.signs).to(self.rows).unsqueeze(-1)
@@ -143,16 +147,32 @@ def grown(matrix: Tensor, right: Tensor, below: Tensor, corner: Tensor) -> Tenso
     it. Cost: O(m a) numbers on average.
     """
     m, size = matrix.shape[0], matrix.shape[0] + right.shape[1]
+    buffer, shown = _with_room(matrix, size)
+    buffer[:m, m:size], buffer[m:size, :m], buffer[m:size, m:size] = right, below, corner
+    return shown
+
+
+def grown_by_one(matrix: Tensor, right: np.ndarray | float, below: np.ndarray | float, corner: float) -> Tensor:
+    """Return the same of one more column and row (m,), on the host."""
+    m = matrix.shape[0]
+    buffer, shown = _with_room(matrix, m + 1)
+    array = buffer.numpy()
+    array[:m, m], array[m, :m], array[m, m] = right, below, corner
+    return shown
+
+
+def _with_room(matrix: Tensor, size: int) -> tuple[Tensor, Tensor]:
+    """Return a buffer that begins with a matrix (m, m) and may be written beyond it, and its first rows and columns."""
+    m = matrix.shape[0]
     buffer, taken = _BUFFERS.get(matrix) or (matrix, [m])
     if taken[0] != m or buffer.shape[0] < size:
         room = size + size // 2
         buffer, taken = matrix.new_empty(room, room), [m]
         buffer[:m, :m] = matrix
     taken[0] = size  # first, so that after an interrupt nobody else writes there
-    buffer[:m, m:size], buffer[m:size, :m], buffer[m:size, m:size] = right, below, corner
     shown = buffer[:size, :size]
     _BUFFERS[shown] = buffer, taken
-    return shown
+    return buffer, shown
 
 
 def as_rows(matrix: Tensor) -> np.ndarray:

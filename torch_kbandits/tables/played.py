@@ -5,6 +5,7 @@ from typing import Self
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from torch_kbandits.numerics.compiled import runs_compiled
@@ -14,6 +15,8 @@ from torch_kbandits.posteriors.online_dtc import OnlineDTC
 from torch_kbandits.posteriors.squares import Squares, joined
 from torch_kbandits.tables import played_loops
 from torch_kbandits.tables.store import FeatureStore, blocks_of
+
+Array = NDArray[np.float64]
 
 #: With more rows than this to apply, and more than coordinates, variances cost less afresh.
 _LONGEST = 64
@@ -243,16 +246,25 @@ def joined_by(
     Cost: O(n m a).
     """
     if len(own) == 1 and isinstance(features, FeatureStore) and runs_compiled(own):
-        new, cross, below, moment = np.empty((1, values.shape[1])), np.zeros((own.shape[1], 1)), 0.0, 0.0
         point, known, seen, told = (each.contiguous().numpy() for each in (own[0], values[0], weights, moments))
-        for block, segment in features.segments():
-            parts = known[block], seen[block], told[block], new[0, block]
-            more = played_loops.join(segment.numpy(), point, corner.item(), *parts, cross[:, 0])
-            below, moment = below + more[0], moment + more[1]
-        return torch.from_numpy(new), torch.from_numpy(cross), own.new_tensor([[below]]), own.new_tensor([moment])
+        new, cross, below, moment = joined_by_one(features, point, corner.item(), known, seen, told)
+        sums = own.new_tensor([[below]]), own.new_tensor([moment])
+        return torch.from_numpy(new).unsqueeze(0), torch.from_numpy(cross).unsqueeze(1), *sums
     parts, cross = [values[:, :0]], torch.zeros_like(own.mT)
     for block, old in features.blocks():
         parts.append(torch.linalg.solve_triangular(corner, values[:, block] - own @ old, upper=False))
         cross.addmm_(old, (parts[-1] * weights[block]).mT)
     new = torch.cat(parts, dim=1)
     return new, cross, (new * weights) @ new.mT, new @ moments
+
+
+def joined_by_one(
+    features: FeatureStore, own: Array, corner: float, values: Array, weights: Array, moments: Array
+) -> tuple[Array, Array, float, float]:
+    """Return the same of one spanning point, by a loop: arrays (n,), (m,), and numbers."""
+    new, cross, below, moment = np.empty(len(values)), np.zeros(len(own)), 0.0, 0.0
+    for block, segment in features.segments():
+        parts = values[block], weights[block], moments[block], new[block]
+        more = played_loops.join(segment.numpy(), own, corner, *parts, cross)
+        below, moment = below + more[0], moment + more[1]
+    return new, cross, below, moment
