@@ -96,7 +96,8 @@ class Walk:
         if len(numbers) == 1 and self.dtc.loops_over(self.dtc.moment):  # the same by a loop, which does more
             told = self.dtc.told(coordinates[:, numbers[0]].contiguous().numpy(), *weights, *moments)
             assert told is not None
-            after = told if self.random.random() < 0.5 else after
+            squares = Squares.of(told.tracked_inverse.rows[-1:], -1.0)
+            after = (told, squares) if self.random.random() < 0.5 else after
         self.dtc, squares = after
         self.follow(squares)
         self.weights[numbers] += weights

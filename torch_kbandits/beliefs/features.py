@@ -260,8 +260,10 @@ class FeatureTable(TableBelief):
                 return known[1]
             if torch.equal(known[1].points, X):
                 # Who asks again asks about the same object.
-                self.remember(same := known[1].renamed(X))
-                return same
+                self._embedded_last, before = (self._dtc, known[1].renamed(X)), self._known_prior
+                if before is not None and before[0] is known[1].points:
+                    self._known_prior = X, before[1]
+                return self._embedded_last[1]
         at = Embedded.of(X, self.spanning_points, self.kernel, self._dtc)
         self.remember(at)
         return at
@@ -296,7 +298,9 @@ class FeatureTable(TableBelief):
 
     def remember(self, at: Embedded) -> None:
         """Keep points as the posterior sees them, so that they need not be embedded again when they are told."""
-        self._embedded_last, self._known_prior = (self._dtc, at), (at.points, at.prior_variance.to(at.points))
+        self._embedded_last = self._dtc, at
+        if len(at.points) == 1:
+            self._known_prior = at.points, at.prior_variance.to(at.points)
 
     def restricted_factors(self) -> tuple[Tensor, DTCFactors]:
         """Return the points (m, d) that span the dictionary, and the factors of the posterior at them.
@@ -393,9 +397,11 @@ class FeatureTable(TableBelief):
         weight = 1.0 / self.regularization.item()
         if (told := after._dtc.told(point, weight, weight * Y.item())) is None:
             return None
-        after._dtc, squares = told
-        after._weights = after._dtc.weights
-        after._played = after._played.following(squares)
+        after._dtc, after._weights = told, told.weights
+        if self._points.dtype != told.weights.dtype:
+            require_finite(told.weights.to(self._points.dtype))
+        if after._played.is_known:
+            after._played = after._played.following(Squares.of(told.tracked_inverse.rows[-1:], -1.0))
         after._changes += 1
         return after
 

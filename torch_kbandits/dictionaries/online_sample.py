@@ -1,5 +1,6 @@
 """A weighted sample of points that were offered one after another: the dictionary of KORS."""
 
+import math
 from dataclasses import dataclass
 from typing import NamedTuple, Self, cast
 
@@ -375,13 +376,15 @@ class OnlineSample:
         if position is not None:
             return self._reweighted(position, 1.0 / probability)
         below, residual = self._whitened(cross, prior) if whitened is None else whitened
-        m, corner = self.size, (residual + self.projection * probability).sqrt()
+        m = self.size
         if below.dim() == 2 and runs_compiled(below, self._factor):
+            corner = math.sqrt(residual.item() + self.projection * probability.item())
             row = below.squeeze(-1).numpy()
-            factor = torch.from_numpy(sample_loops.bordered(self._factor.numpy(), row, corner.item()))
+            factor = torch.from_numpy(sample_loops.bordered(self._factor.numpy(), row, corner))
         else:
             factor = residual.new_zeros(*residual.shape[:-1], m + 1, m + 1)
-            factor[..., :m, :m], factor[..., m, :m], factor[..., m, m] = self._factor, below[..., 0], corner[..., 0]
+            factor[..., :m, :m], factor[..., m, :m] = self._factor, below[..., 0]
+            factor[..., m, m] = (residual + self.projection * probability).sqrt()[..., 0]
         return changed(
             self,
             points=torch.cat([self.points, point], -2),

@@ -281,16 +281,15 @@ class OnlineDTC:
         )
         return after, squares
 
-    def told(self, point: Array, weight: float, moment: float) -> tuple[Self, Squares] | None:
-        """Return the same as ``observed`` of one point of coordinates (m,), with all else that changes, by a loop.
+    def told(self, point: Array, weight: float, moment: float) -> Self | None:
+        """Return the posterior after ``observed`` of one point, whose weights are known then, by a loop.
+
+        Variances fall by the square of the last of the rows that K⁻¹ has apart. None where something is not finite.
 
         Args:
             point: its coordinates (m,).
             weight: the summed 1/λ_s of its rewards.
             moment: the summed y_s/λ_s.
-
-        Returns:
-            The posterior, whose weights are known then, and how variances change; None where something is not finite.
         """
         known = *self.arrays, self.moment.numpy(), self.weights.numpy()
         fallen, came, sums, weights, share, size = online_loops.told(*known, point, weight, moment)
@@ -306,7 +305,7 @@ class OnlineDTC:
             self.left_out,
         )
         vars(after)["weights"] = torch.from_numpy(weights)
-        return after, Squares(torch.from_numpy(fallen[-1:]), *_CAME[-1.0])
+        return after
 
     def _rewarded(self, points: Tensor, weights: Tensor, moments: Tensor, sign: float) -> tuple[Self, Squares] | None:
         """Return what ``observed`` does of one point, or ``forgotten`` if the sign is -1, by a loop."""

@@ -121,7 +121,11 @@ class Tracked:
     def followed(self, rows: np.ndarray, sign: float) -> Self:
         """Return the matrix with one more row of a sign: rows (k + 1, m) are those there were, and this one."""
         if rows.shape[0] > _MOST_ROWS:
-            return type(self)(self.whole, torch.from_numpy(rows[-1:]), _ONE[sign])
+            m = self.base.shape[0]  # with room for as many columns as rows until it is written again
+            buffer = self.base.new_empty(m + _MOST_ROWS, m + _MOST_ROWS)
+            base = torch.addmm(self.base, self._signed.mT, self.rows, out=buffer[:m, :m])
+            _BUFFERS[base] = buffer, [m]
+            return type(self)(base, torch.from_numpy(rows[-1:]), _ONE[sign])
         after = type(self)(self.base, torch.from_numpy(rows), np.concatenate((self.signs, _ONE[sign])))
         vars(after)["arrays"] = self.arrays[0], rows, after.signs
         return after

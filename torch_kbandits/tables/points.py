@@ -1,7 +1,7 @@
 """The rows of a table: arms, and points told that are no arms."""
 
 from collections.abc import Iterator
-from typing import Self
+from typing import Self, cast
 
 import torch
 from torch import Tensor
@@ -87,10 +87,12 @@ class PointList:
 
     def with_points(self, others: Tensor) -> Self:
         """Return the list with points (k, d), all different and not in it yet, appended."""
-        entries = {key: row for row, key in enumerate(self.keys(others), start=len(self))}
+        keys, rows = self.keys(others), list[int | None](range(len(self), len(self) + others.shape[0]))
+        entries = dict(zip(keys, cast(list[int], rows), strict=True))
         longer = shallow_copy(self)
         longer._others = appended(self._others, others)
         longer._rows_of_others = self._rows_of_others.extended(entries)
+        longer._keyed = others, keys, rows
         return longer
 
     def with_others_at(self, places: Tensor) -> Self:
