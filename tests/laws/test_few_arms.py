@@ -87,6 +87,26 @@ def test_what_points_were_played_for_is_the_same_whoever_adds_it_up(number, seed
     assert difference(loops.sums, plain.sums) < 1e-14
 
 
+@examples(20)
+@given(number=st.integers(0, 9), seed=st.integers(0, 10_000), forgets=st.booleans())
+def test_what_is_left_and_what_is_gone_is_the_same_whoever_parts_it(number, seed, forgets):
+    random = np.random.default_rng(seed)
+    places = torch.tensor(np.unique(random.integers(4, size=number), return_inverse=True)[1])
+    Y, before, times = (torch.tensor(random.random(number)) for _ in range(3))
+    counted = Counted(Y.unsqueeze(1), Y, times, before, places, torch.arange(number))
+    weights = torch.tensor(random.integers(2, size=number)) * (before if forgets else before.square())
+    parted = []
+    for enabled in (True, False):
+        with use_compiled(enabled):
+            parted.append(counted.weighed(weights))
+    loops, plain = parted
+    assert all(torch.equal(*pair) for pair in zip(loops.kept, plain.kept, strict=True))
+    assert loops.is_same == plain.is_same
+    for ours, theirs in ((loops.left, plain.left), (loops.gone, plain.gone)):
+        assert torch.equal(ours.places, theirs.places)
+        assert max(difference(ours.counts, theirs.counts), difference(ours.sums, theirs.sums)) < 1e-14
+
+
 @pytest.mark.parametrize("regularization", [1e-1, 1e-6])
 @pytest.mark.parametrize("enabled", [True, False])
 def test_taking_back_for_long_leaves_no_rounding(enabled, regularization):

@@ -156,18 +156,10 @@ class CountedBelief(BeliefOf):
 
     def _weigh(self, weights: Tensor) -> None:
         """Give the observations other weights (n,), and forget those that have none."""
-        before, counts = self._counted, weights > 0.0
-        if torch.equal(weights, before.weights):
+        if torch.equal(weights, self._counted.weights):
             return
-        kept = before._replace(weights=weights).rows(counts)
-        left = kept.plays()
-        moved = torch.empty_like(before.places)
-        moved[left.places] = torch.arange(len(left.places), device=moved.device)
-        if torch.equal(kept.weights, before.weights[counts]):
-            self._table = self._table.forgotten(left, before.rows(~counts).plays())
-        else:
-            self._table = self._table.reweighted(left)
-        self._counted = kept._replace(places=moved[kept.places])
+        self._counted, left, gone, is_same = self._counted.weighed(weights)
+        self._table = self._table.forgotten(left, gone) if is_same else self._table.reweighted(left)
 
     # ---------------------------------------------------------------- learning
 
@@ -184,6 +176,9 @@ class CountedBelief(BeliefOf):
         before, new = weights.tensor_split([len(self._counted.X)])
         other._weigh(before)
         counts = new > 0.0
+        if bool(counts.all()):
+            other._learn(told.X, told.Y, (times, new, other._numbered(counts)), rule, generator)
+            return other
         counting = times[counts], new[counts], other._numbered(counts)
         if bool(counts.any()):
             other._learn(told.X[counts], told.Y[counts], counting, rule, generator)
@@ -279,7 +274,7 @@ class CountedBelief(BeliefOf):
             return
         times, weights, numbers = counting
         self._counted = self._counted.joined(Counted(X, Y, times, weights, self._table.places_of(X), numbers))
-        if bool((weights != 1.0).any()):
+        if not bool((weights == 1.0).all()):
             self._table = self._table.reweighted(self._counted.plays())
 
     def advised(self, answers: Answers) -> Self:

@@ -44,6 +44,25 @@ class Counted(NamedTuple):
         index = which.nonzero().squeeze(-1) if which.dtype == torch.bool else which
         return Counted(*[part.index_select(0, index) for part in self])
 
+    def weighed(self, weights: Tensor) -> "Weighed":
+        """Return what is left with other weights (n,), of which some may be 0. Cost: O(n)."""
+        if runs_compiled(self.places, self.weights, self.Y, self.X):
+            X, Y, times, before, places, numbers = (part.numpy() for part in self)
+            now = weights.contiguous().numpy()
+            columns = np.ascontiguousarray(places), np.ascontiguousarray(before), now
+            values = np.ascontiguousarray(Y, np.float64)
+            kept, moved, left, gone, is_same = played_loops.parted(*columns, values)
+            parts = X[kept], Y[kept], times[kept], now[kept], moved, numbers[kept]
+            plays = Plays(*map(torch.from_numpy, left)), Plays(*map(torch.from_numpy, gone))
+            return Weighed(Counted(*map(torch.from_numpy, parts)), plays[0], plays[1], is_same)
+        counts = weights > 0.0
+        kept = self._replace(weights=weights).rows(counts)
+        left, gone = kept.plays(), self.rows(~counts).plays()
+        moved = torch.empty_like(self.places)
+        moved[left.places] = torch.arange(len(left.places), device=moved.device)
+        is_same = torch.equal(kept.weights, self.weights[counts])
+        return Weighed(kept._replace(places=moved[kept.places]), left, gone, is_same)
+
     def followed(self, X: Tensor, Y: Tensor) -> "Counted":
         """Return these and others after them of which nothing is forgotten, so that no more need be known."""
         return self._replace(X=appended(self.X, X), Y=appended(self.Y, Y))
@@ -56,7 +75,8 @@ class Counted(NamedTuple):
 
     def joined(self, other: "Counted") -> "Counted":
         """Return these and others after them."""
-        return Counted(*(appended(*pair) for pair in zip(self, other, strict=True)))
+        parts = zip(self, other, strict=True)
+        return Counted(*[appended(rows, new) for rows, new in parts])
 
     def plays(self) -> Plays:
         """Return what each point was played for, in the order of first plays. Cost: O(n)."""
@@ -71,3 +91,19 @@ class Counted(NamedTuple):
         counts = none.index_add(0, self.places, self.weights)
         sums = none.index_add(0, self.places, self.Y * self.weights)
         return Plays(order, counts[order], sums[order])
+
+
+class Weighed(NamedTuple):
+    """What is left of observations that have other weights.
+
+    Attributes:
+        kept: those that count, with their places from now on: the order in which they first appear.
+        left: what each point was played for of these, by the old places.
+        gone: what is gone of each, by these places.
+        is_same: whether each that is left has the weight that it had.
+    """
+
+    kept: Counted
+    left: Plays
+    gone: Plays
+    is_same: bool
