@@ -71,7 +71,7 @@ class CountedBelief(BeliefOf):
     @property
     def num_observations(self) -> int:
         """Number t of observations that count."""
-        return len(self._counted.X)
+        return self._counted.X.shape[0]
 
     @property
     def posterior(self) -> TableBelief:
@@ -225,7 +225,7 @@ class CountedBelief(BeliefOf):
             counting = self._table.is_played(sample.points)
             if int((~counting).sum()) > sample.size // _PATIENCE:
                 sample = self._pruned(sample, counting, rule, generator)
-        uniforms = torch.rand(len(X), generator=generator, dtype=torch.float64, device="cpu")
+        uniforms = torch.rand(X.shape[0], generator=generator, dtype=torch.float64, device="cpu")
         return rule.offered(sample, X, uniforms, *cast(FeatureTable, table).known_values(sample.points, X))
 
     def _pruned(

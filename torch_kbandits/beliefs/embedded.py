@@ -94,17 +94,17 @@ class Embedded:
         """L⁻¹ times their kernel values with the m points that the posterior stands on, (m, k)."""
         return self._known[0] if self._known is not None else torch.from_numpy(self._found.rows).mT
 
-    @cached_property
+    @property
     def prior_variance(self) -> Tensor:
         """Their prior variances, (k,)."""
         return self._known[1] if self._known is not None else torch.from_numpy(self._found.prior)
 
-    @cached_property
+    @property
     def values(self) -> Tensor:
         """Their kernel values with the points that the posterior stands on, (m, k)."""
         return self._known[2] if self._known is not None else torch.from_numpy(self._found.values).mT
 
-    @cached_property
+    @property
     def learned(self) -> Tensor | None:
         """Posterior means less the prior ones, (k,), if they are known already."""
         return None if self.arrays is None else torch.from_numpy(self.arrays.learned)

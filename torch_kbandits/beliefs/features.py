@@ -18,7 +18,7 @@ from torch_kbandits.candidates.sources import ArmSource
 from torch_kbandits.dictionaries import PlayedPoints, Selection
 from torch_kbandits.dictionaries.greedy import greedy_pivots
 from torch_kbandits.numerics.blocks import points_at_a_time
-from torch_kbandits.numerics.gram import as_array
+from torch_kbandits.numerics.gram import as_array, gram
 from torch_kbandits.numerics.linalg import jittered_cholesky, spanning_pivots
 from torch_kbandits.numerics.rows import known, listed
 from torch_kbandits.numerics.shallow import shallow_copy
@@ -299,7 +299,7 @@ class FeatureTable(TableBelief):
     def remember(self, at: Embedded) -> None:
         """Keep points as the posterior sees them, so that they need not be embedded again when they are told."""
         self._embedded_last = self._dtc, at
-        if len(at.points) == 1:
+        if at.points.shape[0] == 1:
             self._known_prior = at.points, at.prior_variance.to(at.points)
 
     def restricted_factors(self) -> tuple[Tensor, DTCFactors]:
@@ -418,9 +418,12 @@ class FeatureTable(TableBelief):
         if not (torch.equal(points[-1:], X) and torch.equal(points[:-1], known)):
             return None
         corner, weight = math.sqrt(left), 1.0 / self.regularization.item()
-        values = as_array(self._columns.between(row, played_rows))[0]
-        seen, sums = np.zeros((2, len(values)))
-        seen[: len(self._log)], sums[: len(self._log)] = self._log.counts.numpy(), self._log.sums.numpy()
+        log, number_played = self._log, played_rows.shape[0]
+        values, (seen, sums) = np.full(number_played, at.prior[0]), np.zeros((2, number_played))
+        told = slice(number_played if place < log.points.shape[0] else number_played - 1)
+        with torch.no_grad():
+            values[told] = as_array(gram(self.kernel, X, log.points))[0]
+        seen[told], sums[told] = log.counts.numpy(), log.sums.numpy()
         new, cross, below, moment = joined_by_one(store, own, corner, values, weight * seen, weight * sums)
         if (dtc := self._dtc.grown_by_one(own, corner, cross, below, moment)) is None:
             return None

@@ -244,7 +244,7 @@ class _Offer:
     @property
     def variance(self) -> Tensor:
         """Posterior variances with the pending points hallucinated, (A,)."""
-        return self._ahead.variance_at(self._arms) if len(self._ahead.pending) else self._posterior.variance_at(self.at)
+        return self._ahead.variance_at(self._arms) if self._ahead.num_pending else self._posterior.variance_at(self.at)
 
     @property
     def incumbent(self) -> Tensor:

@@ -232,7 +232,7 @@ class TableBelief(Belief):
             held = torch.zeros_like(played_rows, dtype=torch.bool).index_fill_(0, selection.indices, True)
             after._known_held = played_rows, after._dictionary_rows, held
         after._last_located = X, Located(located.positions, [], located.keys), played_rows
-        after._num_observations += len(X)
+        after._num_observations += X.shape[0]
         return after
 
     @abstractmethod
@@ -406,7 +406,7 @@ class TableBelief(Belief):
             with torch.no_grad():
                 known = self._known_prior = points, prior_variance(self.kernel, points)
         other._prior_variance = appended(self._prior_variance, known[1])
-        if self._num_arms == 0 and (len(known[1]) > 1 or not known[1].item() <= self._kernel_bound.item()):
+        if self._num_arms == 0 and (known[1].shape[0] > 1 or not known[1].item() <= self._kernel_bound.item()):
             other._kernel_bound = torch.maximum(self._kernel_bound, known[1].max())
         if self._expected is not None and self.prior_mean is not None:
             other._expected = appended(self._expected, prior_mean(self.prior_mean, points))

@@ -204,7 +204,7 @@ class OnlineSample:
 
     def after(self, points: Tensor, uniforms: Tensor, cross: Tensor | None, prior: Tensor | None) -> "OnlineSample":
         """Return the sample after points were offered, as ``offered`` does, which makes no more of it."""
-        if len(uniforms) > 1 or cross is None or prior is None or not self._is_looped(cross, prior):
+        if uniforms.shape[0] > 1 or cross is None or prior is None or not self._is_looped(cross, prior):
             return self.offered(points, uniforms, cross, prior).sample
         row, residual, chance = self._scored(cross, prior)
         if not uniforms.item() < chance:
