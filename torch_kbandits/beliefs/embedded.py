@@ -16,7 +16,6 @@ from torch_kbandits.numerics.gram import as_array, gram, prior_variance
 from torch_kbandits.numerics.linalg import require_rounding
 from torch_kbandits.posteriors.dtc import embed
 from torch_kbandits.posteriors.online_dtc import OnlineDTC
-from torch_kbandits.posteriors.squares import as_rows
 
 Array = NDArray[np.float64]
 
@@ -83,7 +82,7 @@ class Embedded:
             X.dtype == torch.float32,
             values,
             prior,
-            as_rows(dtc.factor),
+            dtc.factor_rows,
             *dtc.tracked_inverse.arrays,
             dtc.weights.numpy(),
         )

@@ -130,6 +130,11 @@ class OnlineDTC:
         return self.tracked_inverse.whole
 
     @cached_property
+    def factor_rows(self) -> Array:
+        """L as loops take it; see ``as_rows``."""
+        return as_rows(self.factor)
+
+    @cached_property
     def weights(self) -> Tensor:
         """The weights w (m,) of the mean."""
         return self.weights_of(self.moment)
@@ -304,6 +309,7 @@ class OnlineDTC:
             self.complement,
             self.left_out,
         )
+        vars(after)["factor_rows"] = self.factor_rows
         vars(after)["weights"] = torch.from_numpy(weights)
         return after
 
@@ -436,7 +442,7 @@ class OnlineDTC:
         """Leave out some spanning points that are in the dictionary."""
         N = self.complement
         if len(positions) == 1 and self.loops_over(self.moment):
-            rows, more, share, lost = online_loops.left(*self.arrays, as_rows(self.factor), *positions)
+            rows, more, share, lost = online_loops.left(*self.arrays, self.factor_rows, *positions)
             if (moved := self._moved(rows, more, share, lost, most_lost, _LEFT)) is not None:
                 return moved
         unit = self.moment.new_zeros(self.size, len(positions))
