@@ -406,7 +406,8 @@ class TableBelief(Belief):
             with torch.no_grad():
                 known = self._known_prior = points, prior_variance(self.kernel, points)
         other._prior_variance = appended(self._prior_variance, known[1])
-        if self._num_arms == 0 and (known[1].shape[0] > 1 or not known[1].item() <= self._kernel_bound.item()):
+        is_one = known[1].shape[0] == 1 and known[1].is_cpu  # elsewhere comparing numbers means to wait
+        if self._num_arms == 0 and not (is_one and known[1].item() <= self._kernel_bound.item()):
             other._kernel_bound = torch.maximum(self._kernel_bound, known[1].max())
         if self._expected is not None and self.prior_mean is not None:
             other._expected = appended(self._expected, prior_mean(self.prior_mean, points))
