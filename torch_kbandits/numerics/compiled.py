@@ -25,7 +25,7 @@ T = TypeVar("T")
 _REORDERED = {"reassoc", "contract", "nsz"}
 
 #: Of more values than this PyTorch computes what is done to each alone: it has threads.
-_FEW = 4096
+_FEW = 2**14
 
 #: Numbers that a loop reads below which another thread is woken up later than one is done.
 _WORTHWHILE = 2**20
