@@ -173,8 +173,12 @@ def _exchanged(played: PlayedPoints, kept: Tensor, offered: Tensor) -> Tensor:
         points = played.points[..., rows, :]
         with torch.no_grad():
             values = gram(played.kernel, points).double()
-            values.diagonal(dim1=-2, dim2=-1).copy_(prior_variance(played.kernel, points) + noise[..., rows])
-            values = (values if values.dim() == 2 else values.flatten(end_dim=-3).mean(0)).cpu()
+            values.diagonal(dim1=-2, dim2=-1).copy_(prior_variance(played.kernel, points))
+            if values.dim() == noise.dim() + 1 == 2:
+                values.diagonal().add_(noise[rows])
+            else:
+                values = (values + torch.diag_embed(noise[..., rows])).flatten(end_dim=-3).mean(0)
+            values = values.cpu()
         scale, counts = float(values.diagonal().max()), played.counts[rows].double().cpu().numpy()
         if len(block) == 1:  # as in most rounds
             gains = factors_of_one(values, scale) * counts[size] / counts[:size]

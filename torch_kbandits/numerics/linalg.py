@@ -157,19 +157,22 @@ def non_negative_variance(variance: Tensor, prior_variance: Tensor) -> Tensor:
     """
     tolerance = _NEGATIVE_VARIANCE_TOLERANCE[variance.dtype]
     if bool((variance < -tolerance * prior_variance).any()):
-        require_rounding(float((variance / prior_variance).detach().amin()), variance.dtype)
+        raise _beyond_rounding(float((variance / prior_variance).detach().amin()), variance.dtype)
     return variance.clamp_min(0.0)
 
 
 def require_rounding(worst: float, dtype: torch.dtype) -> None:
     """Refuse a variance that is negative by a share of the prior one that rounding in a dtype cannot have made."""
-    tolerance = _NEGATIVE_VARIANCE_TOLERANCE[dtype]
-    if worst < -tolerance:
-        raise NumericalError(
-            f"A posterior variance came out at {worst:.3g} times the prior variance, beyond rounding "
-            f"({-tolerance:.0e}): use float64, a larger regularization, or check that the kernel is positive "
-            "semi-definite."
-        )
+    if worst < -_NEGATIVE_VARIANCE_TOLERANCE[dtype]:
+        raise _beyond_rounding(worst, dtype)
+
+
+def _beyond_rounding(worst: float, dtype: torch.dtype) -> NumericalError:
+    return NumericalError(
+        f"A posterior variance came out at {worst:.3g} times the prior variance, beyond rounding "
+        f"({-_NEGATIVE_VARIANCE_TOLERANCE[dtype]:.0e}): use float64, a larger regularization, or check that the kernel "
+        "is positive semi-definite."
+    )
 
 
 def schur_factor(corner: Tensor, across: Tensor) -> Tensor:
