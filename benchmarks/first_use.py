@@ -47,7 +47,7 @@ class Sizes:
     """What is run, each in so many processes."""
 
     cases: tuple[str, ...] = ("few arms", "many arms", "contexts")
-    repeats: int = 5
+    repeats: int = 3
 
 
 QUICK = Sizes(("few arms",), 1)
