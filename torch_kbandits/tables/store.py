@@ -1,5 +1,6 @@
 """Features of many points, in memory that copies share."""
 
+import mmap
 from collections.abc import Iterable, Iterator
 from typing import Self
 
@@ -10,9 +11,9 @@ from torch import Tensor
 from torch_kbandits.numerics.blocks import points_at_a_time
 from torch_kbandits.numerics.shallow import shallow_copy
 
-#: Points whose features lie together, and are written anew where more features need more room. Where each part takes
-#: launches there are few.
-_SEGMENT = 65536
+#: Points whose features lie together, and are written anew where more features need more room: so many are there twice
+#: meanwhile. Where each part takes launches there are few.
+_SEGMENT = 16384
 _SEGMENT_ELSEWHERE = 2**22
 
 #: Features for which there is more room at least, a multiple of what vector registers hold.
@@ -24,6 +25,9 @@ _CONTENDED = 2048
 #: Room that is made for more features, as a fraction of those there are; for more numbers than this, a smaller one.
 _FEW = 2**22
 _ROOM, _ROOM_OF_MANY = 2, 16
+
+#: Bytes from which on memory is asked of the system itself.
+_MUCH = 2**20
 
 #: One point in so many is room for more, where some are selected.
 _SPARE = 8
@@ -69,7 +73,7 @@ class FeatureStore:
         """Hold ``size`` features; those beyond the old size are to be written."""
         for number, segment in enumerate(self._segments):
             if size > segment.shape[1]:
-                wider = segment.new_empty(len(segment), self._width(size))
+                wider = _memory(segment, len(segment), self._width(size))
                 wider[:, : segment.shape[1]] = segment
                 self._segments[number] = wider
         self.size = size
@@ -81,7 +85,7 @@ class FeatureStore:
         for number, segment in enumerate(self._segments):
             if not size <= segment.shape[1] <= 2 * self._width(size):
                 self._segments[number] = segment.new_empty(0, 0)  # first, so that both are never there
-                self._segments[number] = segment.new_empty(len(segment), self._width(size))
+                self._segments[number] = _memory(segment, len(segment), self._width(size))
         return other
 
     def write(self, features: Tensor, block: slice, first: int) -> None:
@@ -168,10 +172,10 @@ class FeatureStore:
         if number > held:
             for place in range(held // self._longest, -(-capacity // self._longest)):
                 length = min(capacity - place * self._longest, self._longest)
-                longer = self._like.new_empty(length, self._width(self.size))
+                longer = _memory(self._like, length, self._width(self.size))
                 if place < len(self._segments):
                     old = self._segments[place]
-                    longer = old.new_empty(length, old.shape[1])
+                    longer = _memory(old, length, old.shape[1])
                     longer[: len(old)] = old
                 self._segments[place : place + 1] = [longer]
         self.num_points = number
@@ -191,6 +195,18 @@ class FeatureStore:
             stop = min(start - row + self._longest, block.stop)
             yield slice(start - block.start, stop - block.start), self._segments[place], slice(row, row + stop - start)
             start = stop
+
+
+def _memory(like: Tensor, length: int, width: int) -> Tensor:
+    """Return memory (length, width) of the kind of a tensor, not to be read before it is written.
+
+    Much of it on a CPU goes back to the system once nobody has it: what the C library frees between parts that are in
+    use it keeps, and of memory that grows by and by that becomes as much again.
+    """
+    size = length * width * like.dtype.itemsize
+    if not like.is_cpu or size < _MUCH:
+        return like.new_empty(length, width)
+    return torch.frombuffer(mmap.mmap(-1, size), dtype=like.dtype).view(length, width)
 
 
 def blocks_of(number: int, like: Tensor, features: int) -> Iterator[slice]:
