@@ -26,8 +26,8 @@ _CONTENDED = 2048
 _FEW = 2**22
 _ROOM, _ROOM_OF_MANY = 2, 16
 
-#: Bytes from which on memory is asked of the system itself.
-_MUCH = 2**20
+#: Bytes of all features from which on memory is asked of the system itself, which takes longer.
+_MUCH = 2**27
 
 #: One point in so many is room for more, where some are selected.
 _SPARE = 8
@@ -73,7 +73,7 @@ class FeatureStore:
         """Hold ``size`` features; those beyond the old size are to be written."""
         for number, segment in enumerate(self._segments):
             if size > segment.shape[1]:
-                wider = _memory(segment, len(segment), self._width(size))
+                wider = self._memory(len(segment), self._width(size))
                 wider[:, : segment.shape[1]] = segment
                 self._segments[number] = wider
         self.size = size
@@ -85,7 +85,7 @@ class FeatureStore:
         for number, segment in enumerate(self._segments):
             if not size <= segment.shape[1] <= 2 * self._width(size):
                 self._segments[number] = segment.new_empty(0, 0)  # first, so that both are never there
-                self._segments[number] = _memory(segment, len(segment), self._width(size))
+                self._segments[number] = self._memory(len(segment), self._width(size))
         return other
 
     def write(self, features: Tensor, block: slice, first: int) -> None:
@@ -172,13 +172,24 @@ class FeatureStore:
         if number > held:
             for place in range(held // self._longest, -(-capacity // self._longest)):
                 length = min(capacity - place * self._longest, self._longest)
-                longer = _memory(self._like, length, self._width(self.size))
+                longer = self._memory(length, self._width(self.size))
                 if place < len(self._segments):
                     old = self._segments[place]
-                    longer = _memory(old, length, old.shape[1])
+                    longer = self._memory(length, old.shape[1])
                     longer[: len(old)] = old
                 self._segments[place : place + 1] = [longer]
         self.num_points = number
+
+    def _memory(self, length: int, width: int) -> Tensor:
+        """Return memory (length, width), not to be read before it is written.
+
+        Much of it on a CPU goes back to the system once nobody has it: what the C library frees between parts that are
+        in use it keeps, and of memory that grows by and by that becomes as much again.
+        """
+        size = self._like.dtype.itemsize * width
+        if not self._like.is_cpu or size * self.num_points < _MUCH or not size * length:
+            return self._like.new_empty(length, width)
+        return torch.frombuffer(mmap.mmap(-1, size * length), dtype=self._like.dtype).view(length, width)
 
     def _width(self, size: int) -> int:
         """Return for how many features there is to be room where there are so many."""
@@ -195,18 +206,6 @@ class FeatureStore:
             stop = min(start - row + self._longest, block.stop)
             yield slice(start - block.start, stop - block.start), self._segments[place], slice(row, row + stop - start)
             start = stop
-
-
-def _memory(like: Tensor, length: int, width: int) -> Tensor:
-    """Return memory (length, width) of the kind of a tensor, not to be read before it is written.
-
-    Much of it on a CPU goes back to the system once nobody has it: what the C library frees between parts that are in
-    use it keeps, and of memory that grows by and by that becomes as much again.
-    """
-    size = length * width * like.dtype.itemsize
-    if not like.is_cpu or size < _MUCH:
-        return like.new_empty(length, width)
-    return torch.frombuffer(mmap.mmap(-1, size), dtype=like.dtype).view(length, width)
 
 
 def blocks_of(number: int, like: Tensor, features: int) -> Iterator[slice]:
