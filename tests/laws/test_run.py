@@ -98,6 +98,19 @@ def test_what_is_asked_for_may_be_changed_by_who_pulls():
     assert torch.equal(played.history.X, calm.history.X)
 
 
+@pytest.mark.parametrize("q", [1, 3])
+def test_what_was_asked_for_may_be_changed_by_who_asked(q):
+    played = bandit()
+    for _ in range(2):
+        x = played.ask(q)
+        kept = x.clone()
+        before = played.pending[:-q]
+        x.zero_()
+        assert torch.equal(played.pending, torch.cat([before, kept]))
+    played.tell(kept, kept.sum(-1))
+    assert torch.equal(played.history.X, kept)
+
+
 def test_plays_may_fail_and_have_outcomes():
     played = bandit(outcomes=["cost"])
     played.run(lambda x: {"failed": True} if played.round == 1 else {"y": 1.0, "outcomes": {"cost": 2.0}}, 3)

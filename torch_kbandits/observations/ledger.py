@@ -442,7 +442,7 @@ class Ledger:
         ids = tuple(range(self.num_asked, self.num_asked + number))
         if before.stages is not None:
             stages = torch.cat([before.stages, before.stages.new_zeros(len(X)) if stages is None else stages])
-        points = torch.cat([before.points, X]) if before.ids else X
+        points = torch.cat([before.points, X]) if before.ids else X.clone()  # whoever asked has X
         pending = Pending(points, before.ids + ids, before.times + (now,) * number, stages)
         return changed(self, pending=pending, num_asked=self.num_asked + number)
 
