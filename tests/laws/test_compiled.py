@@ -1,6 +1,10 @@
 """Loops and plain PyTorch make the same choices, to ties, and what is saved does not depend on which ran."""
 
+import os
+import subprocess
+import sys
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -41,6 +45,46 @@ def test_bandits_choose_alike_with_loops_and_without_and_go_on_where_the_other_w
                 twin = it.bandit(tmp_path)
                 twin.load_state_dict(one.bandit.state_dict())
                 Loop(it, twin, other.turn).compare(other)
+
+
+#: Plays, and says where loops are kept.
+_PLAYS = """
+import torch, gpytorch, torch_kbandits
+from torch_kbandits.numerics import compiled
+arms = torch.linspace(0.0, 1.0, 5, dtype=torch.float64).unsqueeze(-1)
+kernel = gpytorch.kernels.RBFKernel().double()
+bandit = torch_kbandits.algorithms.IGPUCB(candidates=arms, kernel=kernel, regularization=0.1, beta=2.0, seed=0)
+bandit.run(lambda x: x.sum(), 2)
+print(compiled._FOLDER)
+"""
+
+
+@pytest.mark.one_in(3)
+@pytest.mark.parametrize("place", ["a folder", "a file", "nowhere"])
+def test_loops_are_kept_in_the_cache_of_the_user_or_not_at_all(place, tmp_path):
+    root = Path(__file__).resolve().parents[2]
+    environment = {
+        **os.environ,
+        "TORCH_KBANDITS_COMPILED": "1",
+        "PYTHONPATH": str(root),
+        "XDG_CACHE_HOME": str(tmp_path),
+    }
+    environment.pop("NUMBA_CACHE_DIR", None)
+    if place == "a file":
+        (tmp_path / "taken").write_text("")
+        environment["XDG_CACHE_HOME"] = str(tmp_path / "taken")
+    elif place == "nowhere":
+        environment |= {"XDG_CACHE_HOME": "", "HOME": str(tmp_path / "none" / "such")}
+        (tmp_path / "none").write_text("")
+    command = [sys.executable, "-W", "ignore", "-c", _PLAYS]
+    said = subprocess.run(command, env=environment, check=True, capture_output=True, text=True, cwd=tmp_path).stdout
+    kept = list(tmp_path.rglob("*.nbc"))
+    if place == "a folder":
+        assert said.strip().startswith(str(tmp_path / "torch_kbandits"))
+        assert kept
+    else:
+        assert said.strip() == "None"
+        assert not kept
 
 
 def test_loops_are_for_plain_tensors_on_a_cpu_and_only_while_they_are_switched_on():

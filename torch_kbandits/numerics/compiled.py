@@ -89,10 +89,11 @@ def compiled(function: Callable[P, T]) -> Callable[P, T]:
     options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": _REORDERED}
     config = cast(Any, numba).config
     before = config.CACHE_DIR
-    config.CACHE_DIR = before or str(_FOLDER)  # which Numba reads now, for this function
+    folder = before or _FOLDER
     try:
-        dispatcher = numba.njit(cache=True, **options)(function)
-    except RuntimeError:  # no folder can be written to
+        config.CACHE_DIR = str(folder or "")  # which Numba reads now, for this function
+        dispatcher = numba.njit(cache=folder is not None, **options)(function)
+    except RuntimeError:  # the folder named by the user cannot be written to
         dispatcher = numba.njit(**options)(function)
     finally:
         config.CACHE_DIR = before
@@ -132,20 +133,22 @@ def _workers() -> ThreadPoolExecutor:
     return _pools[process]
 
 
-def _cache_folder() -> Path:
-    """Return where machine code of just these loops is kept."""
-    if sys.platform == "win32":
-        root = Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData" / "Local"))
-    elif sys.platform == "darwin":
-        root = Path.home() / "Library" / "Caches"
-    else:
-        root = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
+def _cache_folder() -> Path | None:
+    """Return where machine code of just these loops is kept; None where there is no such place."""
+    given = os.environ.get("LOCALAPPDATA" if sys.platform == "win32" else "XDG_CACHE_HOME")
+    usual = {"win32": "~/AppData/Local", "darwin": "~/Library/Caches"}.get(sys.platform, "~/.cache")
     # Numba looks at the file of a function alone, and loops call loops of other files.
     spec = find_spec(__name__.partition(".")[0])
     package, digest = Path(cast(str, cast(Any, spec).origin)).parent, sha256()
     for path in sorted(package.rglob("*loops.py")):
         digest.update(path.read_bytes())
-    return root / "torch_kbandits" / f"{__version__}-{digest.hexdigest()[:16]}"
+    try:
+        root = Path(given) if given else Path(usual).expanduser()
+        folder = root / "torch_kbandits" / f"{__version__}-{digest.hexdigest()[:16]}"
+        folder.mkdir(parents=True, exist_ok=True)
+    except (OSError, RuntimeError):  # it cannot be written to, or nobody has a home
+        return None
+    return folder
 
 
 class _Announcement(event.Listener):
