@@ -13,6 +13,7 @@ from problems import DOUBLE, KERNELS, difference, examples
 from torch import Tensor
 
 from torch_kbandits import use_compiled
+from torch_kbandits.errors import NotPositiveDefiniteError
 from torch_kbandits.posteriors import squares
 from torch_kbandits.posteriors.online_dtc import OnlineDTC
 from torch_kbandits.posteriors.squares import Squares, Tracked
@@ -305,6 +306,21 @@ def test_a_refined_mean_hardly_feels_drift_of_the_inverse():
         walk.step(operation)
     drifted = with_inverse(walk.dtc, walk.dtc.inverse * (1.0 + 1e-4))
     assert difference(drifted.weights, walk.dtc.weights) < 2e-8 * float(walk.dtc.weights.abs().max())
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_a_determinant_that_rounding_made_negative_is_not_taken_for_one(enabled):
+    walk = Walk("matern", 2, 0)
+    for operation in ["grow", "observe"]:
+        walk.step(operation)
+    broken, m = with_inverse(walk.dtc, -100.0 * torch.eye(walk.dtc.size, dtype=DOUBLE)), walk.dtc.size
+    one, point = torch.ones(1, dtype=DOUBLE), torch.ones(m, 1, dtype=DOUBLE)
+    with use_compiled(enabled):
+        told, _ = broken.observed(point, one, one)
+        assert not told.weights.isfinite().any()
+        below, own = torch.zeros(1, 1, dtype=DOUBLE), torch.ones(1, m, dtype=DOUBLE)
+        with pytest.raises(NotPositiveDefiniteError):
+            walk.dtc.grown(own, below + 1.0, 1e3 * point, below, one)
 
 
 def test_the_prior_is_a_posterior_without_coordinates():

@@ -4,6 +4,7 @@ import numpy as np
 
 from torch_kbandits.numerics import formula_loops, solve_loops
 from torch_kbandits.numerics.compiled import compiled
+from torch_kbandits.numerics.solve_loops import product
 
 Array = np.ndarray
 
@@ -59,12 +60,3 @@ def embedded(
     if is_single:
         variance = variance.astype(np.float32).astype(np.float64)
     return values, prior, rows, mean, variance, worst
-
-
-@compiled
-def product(left: Array, right: Array) -> float:
-    """Return the sum of the products of numbers (m,)."""
-    total = 0.0
-    for i in range(left.shape[0]):
-        total += left[i] * right[i]
-    return total

@@ -84,17 +84,13 @@ def compiled(function: Callable[P, T]) -> Callable[P, T]:
     """Return a function of NumPy arrays and numbers as machine code, compiled when it is called first.
 
     The code is kept in the user's cache folder (or in that of ``NUMBA_CACHE_DIR``), by processor and by the text of all
-    loops, and other threads run meanwhile. Modules of loops are named ``*loops.py``.
+    loops; nowhere if it cannot be written to. Other threads run meanwhile. Modules of loops are named ``*loops.py``.
     """
     options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": _REORDERED}
     config = cast(Any, numba).config
-    before = config.CACHE_DIR
-    folder = before or _FOLDER
+    before, config.CACHE_DIR = config.CACHE_DIR, str(_FOLDER or "")  # which Numba reads now, for this function
     try:
-        config.CACHE_DIR = str(folder or "")  # which Numba reads now, for this function
-        dispatcher = numba.njit(cache=folder is not None, **options)(function)
-    except RuntimeError:  # the folder named by the user cannot be written to
-        dispatcher = numba.njit(**options)(function)
+        dispatcher = numba.njit(cache=_FOLDER is not None, **options)(function)
     finally:
         config.CACHE_DIR = before
     _ours.add(id(dispatcher))
@@ -136,6 +132,7 @@ def _workers() -> ThreadPoolExecutor:
 def _cache_folder() -> Path | None:
     """Return where machine code of just these loops is kept; None where there is no such place."""
     given = os.environ.get("LOCALAPPDATA" if sys.platform == "win32" else "XDG_CACHE_HOME")
+    given = cast(Any, numba).config.CACHE_DIR or given
     usual = {"win32": "~/AppData/Local", "darwin": "~/Library/Caches"}.get(sys.platform, "~/.cache")
     # Numba looks at the file of a function alone, and loops call loops of other files.
     spec = find_spec(__name__.partition(".")[0])

@@ -1,10 +1,19 @@
-"""Triangular solves and quadratic forms of vectors that are rows, as loops: four rows at a time, by sums along them."""
+"""Products, triangular solves and quadratic forms of vectors that are rows, as loops: four rows at a time."""
 
 import numpy as np
 
 from torch_kbandits.numerics.compiled import compiled
 
 Array = np.ndarray
+
+
+@compiled
+def product(left: Array, right: Array) -> float:
+    """Return the sum of the products of numbers (m,)."""
+    total = 0.0
+    for i in range(left.shape[0]):
+        total += left[i] * right[i]
+    return total
 
 
 @compiled

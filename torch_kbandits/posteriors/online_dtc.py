@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Self, cast
+from typing import Self
 
 import numpy as np
 import torch
@@ -236,8 +236,9 @@ class OnlineDTC:
 
         Cost: O(m² k + k³).
         """
-        if points.shape[1] == 1 and self.loops_over(points[:, 0]):
-            return cast(tuple[Self, Squares], self._rewarded(points, weights, moments, 1.0))
+        loops = points.shape[1] == 1 and self.loops_over(points[:, 0])
+        if loops and (rewarded := self._rewarded(points, weights, moments, 1.0, least=0.0)) is not None:
+            return rewarded
         inside = self._inside(points)
         solved = self._inverse_times(inside).mT
         corner = solved @ inside
@@ -266,7 +267,7 @@ class OnlineDTC:
         Cost: O(m² k + k³).
         """
         if points.shape[1] == 1 and self.loops_over(points[:, 0]):
-            return self._rewarded(points, weights, moments, -1.0)
+            return self._rewarded(points, weights, moments, -1.0, least=LEAST_SHARE)
         inside = self._inside(points)
         # Refined, since the corner is a small difference and would be all drift.
         solved = self._solved(inside).mT
@@ -313,16 +314,21 @@ class OnlineDTC:
         vars(after)["weights"] = torch.from_numpy(weights)
         return after
 
-    def _rewarded(self, points: Tensor, weights: Tensor, moments: Tensor, sign: float) -> tuple[Self, Squares] | None:
-        """Return what ``observed`` does of one point, or ``forgotten`` if the sign is -1, by a loop."""
+    def _rewarded(
+        self, points: Tensor, weights: Tensor, moments: Tensor, sign: float, *, least: float
+    ) -> tuple[Self, Squares] | None:
+        """Return what ``observed`` does of one point, or ``forgotten`` if the sign is -1, by a loop.
+
+        None where what it does to the determinant is not above so little.
+        """
         point = points.squeeze(1).contiguous()
         row, told, share = online_loops.rewarded(*self.arrays, point.numpy(), float(weights), sign)
-        if sign < 0.0 and not share >= LEAST_SHARE:
+        if not share > least:
             return None
         squares = Squares(torch.from_numpy(row), *_CAME[-sign])
         after = self._followed(
             squares,
-            math.log(share) if share > 0.0 else math.nan,
+            math.log(share),
             told=Squares(torch.from_numpy(told), *_CAME[sign]),
             moment=torch.add(self.moment, point, alpha=sign * float(moments)),
         )
@@ -361,11 +367,12 @@ class OnlineDTC:
             after, squares = outside._returned(torch.cat([own, corner], dim=1))
             return after, squares.then(Squares.of(torch.nn.functional.pad(identity, (self.size, 0)), 1.0, -1.0))
         # What falls is the new coordinates themselves, which K⁻¹ was made without.
-        column = cross.squeeze(1).contiguous() if len(own) == 1 else cross
+        column, risen, log_det = cross.squeeze(1).contiguous() if len(own) == 1 else cross, None, math.nan
         if self.loops_over(column):
             rows, share = online_loops.joined(*self.arrays, column.numpy(), 1.0 + float(below))
-            log_det, risen = math.log(share), torch.from_numpy(rows)
-        else:
+            if share > 0.0:
+                log_det, risen = math.log(share), torch.from_numpy(rows)
+        if risen is None:
             solved = self._solved(cross)
             factor = jittered_cholesky(identity + below - cross.mT @ solved)
             log_det = 2.0 * factor.diagonal().log().sum()

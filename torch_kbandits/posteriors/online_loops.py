@@ -3,6 +3,7 @@
 import numpy as np
 
 from torch_kbandits.numerics.compiled import compiled
+from torch_kbandits.numerics.solve_loops import product
 
 Array = np.ndarray
 
@@ -11,15 +12,6 @@ Matrix = tuple[Array, Array, Array]
 
 #: Keeps roots of what rounding made negative finite; whoever gets such a share takes nothing else.
 _TINY = 1e-300
-
-
-@compiled
-def product(left: Array, right: Array) -> float:
-    """Return the sum of the products of numbers (m,)."""
-    total = 0.0
-    for i in range(len(left)):
-        total += left[i] * right[i]
-    return total
 
 
 @compiled
