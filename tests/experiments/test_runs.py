@@ -100,6 +100,36 @@ def test_seconds_are_those_of_ask_and_tell_alone():
     assert trace.dictionary_size == [2] * 10
 
 
+def test_the_time_of_the_environment_is_not_that_of_a_bandit_that_runs():
+    environment = build("rkhs-function", num_arms=5, seed=0)
+
+    class Slow:
+        center, regret = 0.0, environment.regret
+
+        def pull(self, X, round):
+            time.sleep(0.05)
+            return environment.pull(X, round)
+
+    player = bandit(environment)
+    player.run(lambda x: environment.pull(x, 0), 1)  # compiles its loops
+    assert 0.0 < play(player, Slow(), 10).seconds[-1] < 0.4
+
+
+def test_asking_and_telling_of_a_subclass_are_heard():
+    environment, told = build("rkhs-function", num_arms=5, seed=0), []
+    plain = bandit(environment)
+
+    class Listening(type(plain)):
+        def tell(self, x, y, **words):
+            told.append(float(y))
+            super().tell(x, y, **words)
+
+    player = bandit(environment)
+    player.__class__ = Listening
+    play(player, environment, 4)
+    assert told == player.history.Y.tolist()
+
+
 def test_a_record_says_what_was_run_and_recommends_the_best_posterior_mean():
     spec = small(algorithms=[{"name": "gp-ucb"}], seeds=[4])
     (trial,) = spec.trials()

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ import torch
 from product import Loop, drawn, reasons
 
 from torch_kbandits import use_compiled
-from torch_kbandits.numerics.compiled import in_parts, runs_compiled
+from torch_kbandits.numerics.compiled import _Announcement, compiled, in_parts, runs_compiled
 
 # Where a linear function vanishes so does its variance, which GPyTorch then floors.
 pytestmark = [
@@ -59,8 +60,8 @@ print(compiled._FOLDER)
 """
 
 
-@pytest.mark.one_in(3)
-@pytest.mark.parametrize("place", ["a folder", "a file", "nowhere"])
+@pytest.mark.one_in(4)
+@pytest.mark.parametrize("place", ["a folder", "Numba's", "a file", "nowhere"])
 def test_loops_are_kept_in_the_cache_of_the_user_or_not_at_all(place, tmp_path):
     root = Path(__file__).resolve().parents[2]
     environment = {
@@ -70,7 +71,9 @@ def test_loops_are_kept_in_the_cache_of_the_user_or_not_at_all(place, tmp_path):
         "XDG_CACHE_HOME": str(tmp_path),
     }
     environment.pop("NUMBA_CACHE_DIR", None)
-    if place == "a file":
+    if place == "Numba's":
+        environment |= {"XDG_CACHE_HOME": str(tmp_path / "other"), "NUMBA_CACHE_DIR": str(tmp_path)}
+    elif place == "a file":
         (tmp_path / "taken").write_text("")
         environment["XDG_CACHE_HOME"] = str(tmp_path / "taken")
     elif place == "nowhere":
@@ -79,12 +82,26 @@ def test_loops_are_kept_in_the_cache_of_the_user_or_not_at_all(place, tmp_path):
     command = [sys.executable, "-W", "ignore", "-c", _PLAYS]
     said = subprocess.run(command, env=environment, check=True, capture_output=True, text=True, cwd=tmp_path).stdout
     kept = list(tmp_path.rglob("*.nbc"))
-    if place == "a folder":
+    if place in ("a folder", "Numba's"):
         assert said.strip().startswith(str(tmp_path / "torch_kbandits"))
         assert kept
     else:
         assert said.strip() == "None"
         assert not kept
+
+
+def test_on_a_terminal_it_is_said_once_why_the_first_rounds_take_longer(capsys, monkeypatch):
+    ours, others = compiled(lambda x: x), object()
+
+    def said():
+        announcement = _Announcement()
+        for dispatcher in (others, ours, ours):
+            announcement.on_start(SimpleNamespace(data={"dispatcher": dispatcher}))
+        return capsys.readouterr().err.count("compiles its loops")
+
+    assert said() == 0
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    assert said() == 1
 
 
 def test_loops_are_for_plain_tensors_on_a_cpu_and_only_while_they_are_switched_on():

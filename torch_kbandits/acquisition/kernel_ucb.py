@@ -25,7 +25,7 @@ from torch_kbandits.confidence import Width
 from torch_kbandits.confidence.base import multiplier
 from torch_kbandits.confidence.modes import DEFAULT_BETA, Mode
 from torch_kbandits.errors import InputError
-from torch_kbandits.numerics.compiled import are_few
+from torch_kbandits.numerics.compiled import loops_over_each
 
 
 class KernelUCB(AcquisitionFunction):
@@ -196,7 +196,7 @@ class UpperConfidenceRule(OptimisticRule):
     def on_arms(self, posterior: ArmPosterior, beta: Tensor, seed: int) -> Tensor:
         """Return μ + β σ, (A,)."""
         mean, variance = posterior.mean, posterior.variance
-        if are_few(mean, variance, beta):
+        if loops_over_each(mean, variance, beta):
             scores = rule_loops.upper_confidence(mean.numpy(), variance.numpy(), beta.item(), MIN_VARIANCE)
             return torch.from_numpy(scores)
         return KernelUCB.score(mean, variance, beta)

@@ -26,7 +26,7 @@ from torch_kbandits.acquisition.cubes import Cube, looked_at
 from torch_kbandits.acquisition.pending import hallucinate
 from torch_kbandits.acquisition.thompson import DiscretizedThompsonSampling
 from torch_kbandits.errors import InputError
-from torch_kbandits.numerics.compiled import are_few
+from torch_kbandits.numerics.compiled import loops_over_each
 from torch_kbandits.numerics.random import seeded
 
 #: Keeps the gradient of the square root finite, and is far below any variance that matters in any units.
@@ -274,7 +274,7 @@ class ExpectedImprovementRule(AcquisitionRule):
     def on_arms(self, posterior: ArmPosterior, beta: Tensor, seed: int) -> Tensor:
         """Return log EI, (A,)."""
         mean, variance, best = posterior.mean, posterior.variance, posterior.incumbent
-        if are_few(mean, variance):
+        if loops_over_each(mean, variance):
             scores = rule_loops.log_expected_improvement(mean.numpy(), variance.numpy(), float(best), MIN_VARIANCE)
             return torch.from_numpy(scores)
         deviation = variance.clamp_min(MIN_VARIANCE).sqrt()

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch_kbandits.bandit.failing import failures_in
 from torch_kbandits.bandit.pieces import Hypothesis, Pieces
 from torch_kbandits.bandit.standing import Rival, Standing
-from torch_kbandits.beliefs import Belief, branches
+from torch_kbandits.beliefs import Belief
 from torch_kbandits.memory import Memory
 from torch_kbandits.numerics.gram import prior_mean
 from torch_kbandits.numerics.random import seed_for
@@ -168,7 +168,7 @@ def _believed(
         counting = hypothesis.counted(_counting(hypothesis, told.rows(slice(len(known.told.X), None)), now))
         belief = known.belief.at(now)
         belief = belief.learned(counting, None, None) if len(counting.X) else belief
-    if not branches(belief):
+    if not belief.branches:
         return belief, ()
     others = (each for each in rivals if each.prior is prior and each.memory != memory)
     return belief, (*others, Rival(prior, memory, now, told, belief))

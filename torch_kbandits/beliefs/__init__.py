@@ -1,7 +1,7 @@
 """What is believed of the candidates, and how the next of them is chosen."""
 
 from torch_kbandits.beliefs.base import Belief, Lookahead
-from torch_kbandits.beliefs.choice import Terms, are_few, belief_over, branches
+from torch_kbandits.beliefs.choice import Terms, are_few, belief_over
 from torch_kbandits.beliefs.constrained import Playable, playable_in, recommended
 from torch_kbandits.beliefs.counted import CountedBelief
 from torch_kbandits.beliefs.covariances import CovarianceTable
@@ -38,7 +38,6 @@ __all__ = [
     "Watched",
     "are_few",
     "belief_over",
-    "branches",
     "failure_probability",
     "offering",
     "playable_in",

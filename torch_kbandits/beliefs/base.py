@@ -133,6 +133,9 @@ class Belief(ABC):
     #: The beliefs of the stages of a choice; none where there are no stages.
     stage_beliefs: tuple["Belief", ...] = ()
 
+    #: Whether it may learn one thing and then, as it was before, another: values need not form a chain.
+    branches: bool = False
+
     #: The belief that recommends in place of this one; None for itself.
     leading: "Belief | None" = None
 

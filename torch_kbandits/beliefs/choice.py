@@ -132,13 +132,6 @@ def are_few(candidates: Candidates) -> bool:
     return candidates.source.dtype == torch.float64 and 0 < len(candidates.source) <= COVARIANCE_LIMIT
 
 
-def branches(belief: Belief) -> bool:
-    """Say whether a belief may learn one thing and then, as it was before, another; see ``Belief``: few others may."""
-    if isinstance(belief, CountedBelief):
-        return isinstance(belief.posterior, CovarianceTable)
-    return isinstance(belief, FilteredArms)
-
-
 def keeps_all(memory: Memory | None) -> bool:
     """Say whether all observations count for ever with noise λ, whatever the prior says of them."""
     return memory is None or (memory.keeps_noise and memory.num_latest is None and not memory.forgets)

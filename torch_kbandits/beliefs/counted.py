@@ -58,7 +58,7 @@ class CountedBelief(BeliefOf):
         words = {"exact": table.exact, "mean": table.prior_mean}
         super().__init__(example, table.kernel, float(table.regularization), **words)
         self._table, self._memory, self._online = table, KeepAll() if memory is None else memory, online
-        self._now = -torch.inf
+        self.branches, self._now = table.branches, -torch.inf
         self._counted, self._num_told = Counted.none(example), 0
         self._numbers = RowIndex.of({})
         self._dictionary = Selection(example[:0], example.new_ones(0), None)

@@ -49,6 +49,8 @@ class CovarianceTable(TableBelief):
         mean: the prior mean; None for zero.
     """
 
+    branches = True
+
     def __init__(
         self, arms: Tensor | ArmSource, kernel: Kernel, regularization: float, seed: int, mean: Mean | None = None
     ) -> None:

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch_kbandits import checks
 from torch_kbandits.dictionaries import ridge_loops
 from torch_kbandits.dictionaries.base import DictionaryRule, PlayedPoints, Selection
-from torch_kbandits.numerics.compiled import are_few
+from torch_kbandits.numerics.compiled import loops_over_each
 from torch_kbandits.numerics.gram import gram, prior_variance
 from torch_kbandits.posteriors.dtc import DTCFactors
 
@@ -117,7 +117,7 @@ class RidgeLeverageSampling(DictionaryRule):
         scores, counts = played.leverage_scores, played.counts
         if scores is None or self._is_stale(scores, played):
             scores = recursive_leverage_scores(played, self.oversampling, generator)
-        if are_few(scores, counts) and are_few(counts):
+        if loops_over_each(scores, counts) and loops_over_each(counts):
             is_kept = _NONE if kept is None else kept.contiguous().numpy()
             arrays = scores.contiguous().numpy(), counts.contiguous().numpy(), is_kept
             return torch.from_numpy(ridge_loops.probabilities(*arrays, self.oversampling))
@@ -240,7 +240,7 @@ def draw(probabilities: Tensor, generator: torch.Generator | None) -> Tensor:
 
 def included(uniforms: Tensor, probabilities: Tensor) -> Tensor:
     """Return the indices (m,) of uniforms below their probabilities; the likeliest point if none is, so m >= 1."""
-    if len(probabilities) and are_few(probabilities, uniforms):
+    if len(probabilities) and loops_over_each(probabilities, uniforms):
         chosen = ridge_loops.included(uniforms.contiguous().numpy(), probabilities.contiguous().numpy())
         return torch.from_numpy(chosen)
     chosen = (uniforms.to(probabilities.device) < probabilities).nonzero().squeeze(-1)

@@ -43,7 +43,7 @@ def runs_compiled(*tensors: Tensor) -> bool:
     return True
 
 
-def are_few(values: Tensor, *others: Tensor) -> bool:
+def loops_over_each(values: Tensor, *others: Tensor) -> bool:
     """Say whether loops go over values (n,), given whatever else enters: few, and in double precision."""
     return values.dtype == torch.float64 and values.shape[0] <= _FEW and runs_compiled(values, *others)
 

@@ -27,7 +27,7 @@ _FEW = 2**22
 _ROOM, _ROOM_OF_MANY = 2, 16
 
 #: Bytes of all features from which on memory is asked of the system itself, which takes longer.
-_MUCH = 2**27
+_MUCH = 2**25
 
 #: One point in so many is room for more, where some are selected.
 _SPARE = 8
