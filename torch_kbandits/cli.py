@@ -31,13 +31,23 @@ from torch_kbandits.experiments.catalogue import algorithm_options
 from torch_kbandits.experiments.inline import parse_assignment, parse_entry, parse_value
 from torch_kbandits.experiments.kernels import KERNELS
 from torch_kbandits.experiments.nearest import pick
-from torch_kbandits.experiments.plots import BANDS
+from torch_kbandits.experiments.plots import BANDS, SCALES
 from torch_kbandits.experiments.summary import FORMATS
 from torch_kbandits.experiments.widths import GAINS, WIDTHS, width_options
 from torch_kbandits.files import read_whole
 from torch_kbandits.looking.figures import FORMATS as FIGURES
 
 _KINDS = ("algorithms", "environments", "widths", "kernels")
+_BAND = click.option(
+    "--band", type=click.Choice(BANDS), default=BANDS[0], show_default=True, help="What is drawn around the curves."
+)
+_SCALE = click.option(
+    "--scale",
+    type=click.Choice(SCALES),
+    default=SCALES[0],
+    show_default=True,
+    help="Of regret; auto is logarithmic where algorithms end more than twenty times apart.",
+)
 
 
 class _BadInput(click.ClickException):
@@ -231,10 +241,7 @@ def compare(
         with tempfile.TemporaryDirectory() as scratch:
             _finish(_run(experiment, Path(scratch), workers), baseline)
         return
-    outcome = _run(experiment, directory, workers)
-    if outcome.records:
-        experiments.plot(outcome.records, directory)
-    _finish(outcome, baseline)
+    _finish(_run(experiment, directory, workers), baseline, directory)
     click.echo(f"Records and figures: {directory}")
 
 
@@ -243,7 +250,7 @@ def compare(
 @click.option("--baseline", help="The algorithm from which paired differences of regret are taken.")
 @click.option("--format", "format_", type=click.Choice(FORMATS), default="table", show_default=True)
 def summarize(records: Path, baseline: str | None, format_: str) -> None:
-    """Show finished runs as tables: mean ± standard error over seeds.
+    """Show finished runs as tables: medians and means over seeds, and differences from a baseline.
 
     RECORDS is the directory of a run, or its file records.jsonl.
 
@@ -257,11 +264,12 @@ def summarize(records: Path, baseline: str | None, format_: str) -> None:
 @main.command()
 @click.argument("records", type=click.Path(path_type=Path))
 @click.option("--output", type=click.Path(path_type=Path), help="Where figures go; by default beside the records.")
-@click.option("--band", type=click.Choice(BANDS), default="error", show_default=True, help="Shaded around the means.")
-@click.option("--log", is_flag=True, help="A logarithmic axis for regret, if algorithms differ by orders of magnitude.")
+@click.option("--baseline", help="The algorithm from which paired differences of regret are drawn.")
+@_BAND
+@_SCALE
 @click.option("--format", "format_", type=click.Choice(FIGURES), default="png", show_default=True)
-def plot(records: Path, output: Path | None, band: str, log: bool, format_: str) -> None:
-    """Draw finished runs: regret, regret against time, dictionary growth, time.
+def plot(records: Path, output: Path | None, baseline: str | None, band: str, scale: str, format_: str) -> None:
+    """Draw finished runs: regret, its average, its difference from a baseline, dictionary growth, time.
 
     RECORDS is the directory of a run, or its file records.jsonl.
 
@@ -270,7 +278,8 @@ def plot(records: Path, output: Path | None, band: str, log: bool, format_: str)
       kbandits plot runs/quick --output figures --band deviation
     """  # noqa: D301  (click reads the escape)
     output = output or (records if records.is_dir() else records.parent)
-    for file in experiments.plot(_load(records), output, band=band, log=log, format=format_):
+    words = {"band": band, "scale": scale, "baseline": baseline, "format": format_}
+    for file in experiments.plot(_load(records), output, **words):
         click.echo(str(file))
 
 
@@ -278,9 +287,9 @@ def plot(records: Path, output: Path | None, band: str, log: bool, format_: str)
 @click.argument("records", type=click.Path(path_type=Path))
 @click.option("--output", "-o", type=click.Path(path_type=Path), help="The file; by default report.html beside them.")
 @click.option("--baseline", help="The algorithm from which paired differences of regret are taken.")
-@click.option("--band", type=click.Choice(BANDS), default="error", show_default=True, help="Shaded around the means.")
-@click.option("--log", is_flag=True, help="A logarithmic axis for regret.")
-def report(records: Path, output: Path | None, baseline: str | None, band: str, log: bool) -> None:
+@_BAND
+@_SCALE
+def report(records: Path, output: Path | None, baseline: str | None, band: str, scale: str) -> None:
     """Write finished runs as one page of HTML: tables, figures, what was run and how to run it again.
 
     RECORDS is the directory of a run, or its file records.jsonl. The page needs no network and no other file.
@@ -289,7 +298,7 @@ def report(records: Path, output: Path | None, baseline: str | None, band: str, 
     Example:
       kbandits report runs/quick -o quick.html --baseline bkb
     """  # noqa: D301  (click reads the escape)
-    click.echo(str(experiments.write_report(records, output, baseline=baseline, band=band, log=log)))
+    click.echo(str(experiments.write_report(records, output, baseline=baseline, band=band, scale=scale)))
 
 
 @main.command()
@@ -371,12 +380,13 @@ def _run(experiment: experiments.ExperimentSpec, directory: Path, workers: int |
         sys.exit(130)
 
 
-def _finish(outcome: experiments.Outcome, baseline: str | None) -> None:
-    """Show what came of an experiment; exit code 1 if a run failed."""
+def _finish(outcome: experiments.Outcome, baseline: str | None, figures: Path | None = None) -> None:
+    """Show what came of an experiment, and draw it where a directory is given; exit code 1 if a run failed."""
     if outcome.records:
-        with_baseline = {record.algorithm["label"] for record in outcome.records}
-        rows = experiments.summarize(outcome.records, baseline if baseline in with_baseline else None)
-        click.echo(experiments.render(rows, "table"), nl=False)
+        known = baseline if baseline in {record.algorithm["label"] for record in outcome.records} else None
+        if figures is not None:
+            experiments.plot(outcome.records, figures, baseline=known)
+        click.echo(experiments.render(experiments.summarize(outcome.records, known), "table"), nl=False)
     if outcome.skipped:
         click.echo(f"{outcome.skipped} run(s) were finished before.")
     if outcome.failures:

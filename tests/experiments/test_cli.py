@@ -61,12 +61,12 @@ def test_run_summarize_plot(spec, tmp_path):
     shown = kbandits("summarize", str(directory), "--baseline", "gp-ucb", "--format", "markdown")
     assert shown.exit_code == 0
     assert "| BKB | 6 | 2 |" in shown.output
-    assert "(2 pairs)" in shown.output
+    assert "of 2" in shown.output
     assert kbandits("summarize", str(directory / "records.jsonl"), "--format", "csv").output.startswith("environment,")
 
     drawn = kbandits("plot", str(directory), "--output", str(tmp_path / "figures"))
     assert drawn.exit_code == 0
-    assert len(list((tmp_path / "figures").glob("*.png"))) == 4
+    assert len(list((tmp_path / "figures").glob("*.png"))) == 5
 
     with (directory / "records.jsonl").open("a", encoding="utf-8") as stream:
         stream.write('{"key": ')
@@ -87,9 +87,9 @@ def test_compare_takes_options_as_in_toml(tmp_path):
     )  # fmt: skip
     assert result.exit_code == 0, result.output
     assert "with, comma" in result.output
-    assert "(2 pairs)" in result.output
+    assert "of 2" in result.output
     records, _ = read_records(tmp_path / "out")
-    assert len(list((tmp_path / "out").glob("*.png"))) == 4
+    assert len(list((tmp_path / "out").glob("*.png"))) == 6
     assert records[1].algorithm["options"] == {"oversampling": 5, "beta": {"width": "igp-ucb", "scale": 0.1}}
     assert records[1].environment["options"] == {"num_arms": 20, "kernel": "matern-2.5"}
     assert records[1].settings == {"regularization": 0.2, "beta": 1.5}

@@ -134,7 +134,7 @@ def test_specs_play_contextual_problems(tmp_path):
     reread, losses = read_records(tmp_path)
     assert ([record.key for record in reread], losses) == ([record.key for record in outcome.records], [])
     rows = summarize(reread, baseline="rotation")
-    assert [row.recommended_mean for row in rows] == [None, None]
+    assert [row.simple_regret for row in rows] == [None, None]
     assert "recommended mean" not in render(rows)
     assert json.loads((tmp_path / "records.jsonl").read_text().splitlines()[0])["best_mean"] is None
 

@@ -96,14 +96,14 @@ def test_it_needs_nothing_else(drawn):
 def test_figures_are_whole_and_have_words(drawn):
     page = drawn
     images = [value for tag, name, value in page.attributes if (tag, name) == ("img", "src")]
-    assert len(images) == 4
+    assert len(images) == 5
     for image in images:
         png = base64.b64decode(image.partition(",")[2], validate=True)
         assert png.startswith(b"\x89PNG\r\n\x1a\n")
         assert png.endswith(b"IEND\xaeB`\x82")
         assert struct.unpack(">I", png[16:20])[0] >= 600  # wide enough to be read
     words = [value for tag, name, value in page.attributes if (tag, name) == ("img", "alt")]
-    assert len(set(words)) == 4
+    assert len(set(words)) == 5
     assert all(words)
 
 
@@ -112,9 +112,11 @@ def test_numbers_are_those_of_the_summary(directory):
     page = page_of(directory, baseline="gp-ucb")
     records, _ = read_records(directory)
     for row in summarize(records, "gp-ucb"):
-        for value in (row.regret, row.seconds, row.dictionary_size, row.recommended_mean):
+        for value in (row.regret, row.seconds, row.dictionary_size, row.simple_regret):
             assert str(value) in page.text
-    assert "(2 pairs)" in page.text
+        assert row.regret.mean_and_error in page.text
+    assert "of 2" in page.text
+    assert "Differences are paired by seed" in page.text
     assert "4 finished runs: 2 algorithms on 1 environment, 2 seeds, 6 rounds" in page.text
     for name, version in records[0].versions.items():
         assert f"{name} {version}" in page.text

@@ -266,9 +266,10 @@ def test_a_directory_has_one_writer(tmp_path):
 
 
 def test_no_records_are_named(tmp_path):
-    for path in (tmp_path, tmp_path / "records.jsonl"):
-        with pytest.raises(InputError, match="cannot be read"):
-            load_experiment(path)
+    with pytest.raises(InputError, match=r"no finished runs in .*: it has no file records\.jsonl"):
+        load_experiment(tmp_path)
+    with pytest.raises(InputError, match="cannot be read"):
+        load_experiment(tmp_path / "records.jsonl")
     (tmp_path / "records.jsonl").write_text("{", encoding="utf-8")
     with pytest.raises(InputError, match="holds no finished run"):
         load_experiment(tmp_path)

@@ -3,22 +3,27 @@
 import csv
 import io
 import math
+import statistics
 
+import hypothesis.strategies as st
 import pytest
 import torch
+from hypothesis import given
+from problems import examples
 from small_experiments import record
 
 from torch_kbandits import InputError
-from torch_kbandits.experiments import Estimate, plot, plots, render, summarize
-from torch_kbandits.experiments.summary import estimate, group
+from torch_kbandits.experiments import Difference, Estimate, plot, render, summarize
+from torch_kbandits.experiments.plots import figures
+from torch_kbandits.experiments.summary import difference, estimate, group, outside_median
 
 # Regrets 2, 4, 9: mean 5, deviations −3, −1, 4, variance 26 / 2 = 13, standard error √(13/3).
 A = [
     record(0, "A", cumulative_regret=[1.0, 2.0], recommended_mean=0.2),
-    record(1, "A", cumulative_regret=[1.0, 4.0], recommended_mean=0.4),
+    record(1, "A", cumulative_regret=[1.0, 4.0], recommended_mean=0.5),
     record(2, "A", cumulative_regret=[3.0, 9.0], recommended_mean=0.6),
 ]
-# On the seeds 1 and 2 that both have: 4 − 3 = 1 and 9 − 4 = 5, mean 3, variance 8, standard error 2.
+# On the seeds 1 and 2 that both have: 4 − 3 = 1 and 9 − 4 = 5.
 B = [
     record(2, "B", cumulative_regret=[1.0, 4.0], dictionary_size=[3, 7], recommended_mean=None),
     record(1, "B", cumulative_regret=[1.0, 3.0], dictionary_size=[3, 6]),
@@ -28,21 +33,58 @@ B = [
 def test_numbers_by_hand():
     first, second = summarize([*A, *B], baseline="B")
     assert (first.environment, first.algorithm, first.rounds, first.seeds) == ("E", "A", 4, 3)
-    assert first.regret == Estimate(5.0, pytest.approx(math.sqrt(13.0 / 3.0)))
-    assert first.seconds == Estimate(1.0, 0.0)
-    assert first.recommended_mean == Estimate(pytest.approx(0.4), pytest.approx(0.2 / math.sqrt(3.0)))
-    assert (first.difference, first.pairs) == (Estimate(3.0, pytest.approx(2.0)), 2)
-    assert second.regret == Estimate(3.5, pytest.approx(0.5))
-    assert second.dictionary_size == Estimate(6.5, pytest.approx(0.5))
-    # One of the two runs recommends nothing, so a mean over the other would not be a mean over these seeds.
-    assert second.recommended_mean is None
-    assert (second.difference, second.pairs) == (None, 0)
+    assert first.regret == Estimate(4.0, 2.0, 9.0, 5.0, pytest.approx(math.sqrt(13.0 / 3.0)))
+    assert first.seconds == Estimate(1.0, 1.0, 1.0, 1.0, 0.0)
+    assert first.simple_regret is not None
+    assert (first.simple_regret.median, first.simple_regret.lower) == pytest.approx((0.5, 0.4))
+    assert first.difference == Difference(3.0, None, None, 0, 2)
+    assert second.regret == Estimate(3.5, 3.0, 4.0, 3.5, pytest.approx(0.5))
+    assert second.dictionary_size.median == 6.5
+    # One of the two runs recommends nothing, so a mean over the other would not be one over these seeds.
+    assert second.simple_regret is None
+    assert second.difference is None
 
 
-def test_one_seed_has_no_standard_error():
+def test_problems_with_other_best_means_are_compared_by_what_is_missed():
+    runs = [record(seed, "A", best_mean=10.0 * seed, recommended_mean=10.0 * seed - 0.5) for seed in range(3)]
+    (row,) = summarize(runs)
+    assert row.simple_regret == Estimate(0.5, 0.5, 0.5, 0.5, 0.0)
+
+
+def test_one_seed_has_no_spread():
     (row,) = summarize(A[:1])
-    assert row.regret == Estimate(2.0, None)
-    assert str(row.regret) == "2"
+    assert row.regret == Estimate(2.0, 2.0, 2.0, 2.0, None)
+    assert str(row.regret) == row.regret.mean_and_error == "2"
+    assert "its mean" not in render([row])
+
+
+@pytest.mark.parametrize("n", range(2, 21))
+def test_the_interval_of_the_median_is_that_of_the_sign_test(n):
+    """Its probability, summed over all orders of n signs, is at least 95 %, and not with one order statistic fewer."""
+    outside = outside_median(n)
+
+    def covered(k):
+        return sum(math.comb(n, below) for below in range(k, n - k + 1)) / 2.0**n if k else 1.0
+
+    assert covered(outside) >= 0.95
+    assert covered(outside + 1) < 0.95
+    values = [float(i) for i in range(n)]
+    known = difference(values)
+    assert known.median == statistics.median(values)
+    assert (known.lower, known.upper) == ((values[outside - 1], values[-outside]) if outside else (None, None))
+    assert (outside > 0) == (n >= 6)
+
+
+@examples(30)
+@given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=30))
+def test_quartiles_are_those_of_torch(values):
+    ours, of = estimate(values), torch.tensor(values, dtype=torch.float64)
+    assert ours.median == pytest.approx(float(of.quantile(0.5)), rel=1e-12, abs=1e-9)
+    expected = of.quantile(torch.tensor([0.25, 0.75], dtype=torch.float64)) if len(values) >= 5 else of.aminmax()
+    assert (ours.lower, ours.upper) == pytest.approx(tuple(map(float, expected)), rel=1e-12, abs=1e-9)
+    assert ours.mean == pytest.approx(float(of.mean()), rel=1e-12, abs=1e-9)
+    if len(values) > 1:
+        assert ours.error == pytest.approx(float(of.std() / math.sqrt(len(values))), rel=1e-9, abs=1e-9)
 
 
 def test_a_baseline_without_common_seeds_or_environment_gives_no_difference():
@@ -73,39 +115,36 @@ def test_environments_stay_together_in_the_order_in_which_they_come():
 
 
 @pytest.mark.parametrize(
-    ("value", "text"),
+    ("numbers", "median", "mean"),
     [
-        (Estimate(123.456, 7.89), "123.5 ± 7.9"),
-        (Estimate(123.456, 78.9), "123 ± 79"),
-        (Estimate(0.001234, 0.000056), "0.001234 ± 0.000056"),
-        (Estimate(5.25, 0.0), "5.25 ± 0"),
-        (Estimate(0.0, 0.0), "0 ± 0"),
-        (Estimate(1.7649071, 1e-16), "1.765 ± 0"),
-        (Estimate(0.123456, None), "0.1235"),
+        ((120.0, 110.0, 117.89, 123.456, 7.89), "120.0 [110.0, 117.9]", "123.5 ± 7.9"),
+        ((120.0, 50.0, 190.0, 123.456, 78.9), "120 [50, 190]", "123 ± 79"),
+        ((0.00123, 0.0012, 0.001256, 0.001234, 0.000056), "0.001230 [0.001200, 0.001256]", "0.001234 ± 0.000056"),
+        ((5.25, 5.25, 5.25, 5.25, 0.0), "5.25", "5.25 ± 0"),
+        ((0.0, 0.0, 0.0, 0.0, 0.0), "0", "0 ± 0"),
+        ((-1e-9, -2.0, 2.0, 0.0, 1.0), "0.0 [-2.0, 2.0]", "0.0 ± 1.0"),
+        ((1.7649071, 1.7649071, 1.7649071 + 1e-16, 1.7649071, 1e-16), "1.765", "1.765 ± 0"),
+        ((0.123456, 0.123456, 0.123456, 0.123456, None), "0.1235", "0.1235"),
     ],
 )
-def test_digits_follow_the_error(value, text):
-    assert str(value) == text
-
-
-def test_estimates_are_those_of_torch():
-    values = torch.randn(17, dtype=torch.float64)
-    ours = estimate(values.tolist())
-    assert ours.mean == pytest.approx(float(values.mean()), rel=1e-12)
-    assert ours.error == pytest.approx(float(values.std() / math.sqrt(17)), rel=1e-12)
+def test_digits_follow_the_spread(numbers, median, mean):
+    value = Estimate(*numbers)
+    assert (str(value), value.mean_and_error) == (median, mean)
 
 
 def test_formats_hold_the_same_numbers():
     rows = summarize([*A, *B], baseline="B")
     markdown, table = render(rows, "markdown"), render(rows, "table")
     for text in (markdown, table):
-        for cell in ("5.0 ± 2.1", "3.0 ± 2.0 (2 pairs)", "3.50 ± 0.50", "0.40 ± 0.12"):
+        for cell in ("4.0 [2.0, 9.0]", "5.0 ± 2.1", "0 of 2", "3.5 [3.0, 4.0]", "0.50 [0.40, 0.80]"):
             assert cell in text
-    assert "| A | 4 | 3 | 5.0 ± 2.1 |" in markdown
+        assert "Medians over seeds [range], and means ± standard errors. Differences are paired by seed" in text
+    assert "| A | 4 | 3 | 4.0 [2.0, 9.0] | 5.0 ± 2.1 | 3 | 0 of 2 |" in markdown
     lines = list(csv.DictReader(io.StringIO(render(rows, "csv"))))
     assert [line["algorithm"] for line in lines] == ["A", "B"]
     assert float(lines[0]["regret_error"]) == pytest.approx(math.sqrt(13.0 / 3.0))
-    assert (lines[1]["difference"], lines[1]["recommended_mean"]) == ("", "")
+    assert (lines[0]["regret_upper"], lines[0]["difference_wins"], lines[0]["difference_lower"]) == ("9.0", "0", "")
+    assert (lines[1]["difference_median"], lines[1]["simple_regret_mean"]) == ("", "")
     with pytest.raises(InputError, match="'html' is no format"):
         render(rows, "html")
 
@@ -136,66 +175,120 @@ def many(algorithms: int, environments: int) -> list:
     ]
 
 
+FIGURES = ["regret.png", "average-regret.png", "regret-against-time.png", "dictionary.png", "time.png"]
+
+
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("records", [pytest.param(many(9, 4), marks=pytest.mark.slow),
     pytest.param(many(1, 1), marks=pytest.mark.slow), A + B, pytest.param(A[:1], marks=pytest.mark.slow),
     [record(recorded_rounds=[4], cumulative_regret=[1.0], cumulative_seconds=[1.0], dictionary_size=[1])]])  # fmt: skip
 def test_figures_are_drawn(tmp_path, records):
     files = plot(records, tmp_path)
-    assert [file.name for file in files] == [
-        "regret.png",
-        "regret-against-time.png",
-        "dictionary.png",
-        "time.png",
-    ]
+    assert [file.name for file in files] == FIGURES
     for file in files:
         assert file.read_bytes().startswith(b"\x89PNG")
         assert file.stat().st_size > 8_000
 
 
 @pytest.mark.usefixtures("unrendered")
-def test_algorithms_are_told_apart_and_named_once(tmp_path, monkeypatch):
-    drawn = []
-    original = plots._draw
-    monkeypatch.setattr(plots, "_draw", lambda *args: drawn.append(original(*args)) or drawn[-1])
-    plot(many(9, 2), tmp_path, band="deviation")
-    for figure in drawn:
+@pytest.mark.parametrize("band", ["deviation", "seeds"])
+def test_algorithms_are_told_apart_without_colours_and_named_once(band):
+    for name, figure in figures(many(6, 2), band=band, baseline="algorithm 0").items():
         assert [panel.get_title() for panel in figure.axes] == ["problem 0", "problem 1"]
         (legend,) = figure.legends
-        assert [text.get_text() for text in legend.get_texts()] == [f"algorithm {a}" for a in range(9)]
+        # The baseline has no difference from itself.
+        names = [f"algorithm {a}" for a in range(int(name == "difference"), 6)]
+        assert [text.get_text() for text in legend.get_texts()] == names
         for panel in figure.axes:
             assert panel.get_xlabel()
             assert panel.get_ylabel()
-            looks = {(line.get_color(), str(line.get_linestyle()), line.is_dashed()) for line in panel.lines}
-            assert len(looks) == len(panel.lines) == 9
-    regret, _, _, spent = drawn
-    line = regret.axes[0].lines[1]
-    assert line.get_ydata()[-1] == pytest.approx(2 * 10.0 + 1.0)  # mean over the seeds 0, 1, 2
-    x, y = spent.axes[0].lines[1].get_data()
+            lines = [line for line in panel.lines if len(line.get_xdata()) > 2 and line.get_alpha() is None]
+            assert len({line.get_color() for line in lines}) == len(names)
+            assert len({(line.get_marker(), line.is_dashed()) for line in lines}) == len(names)
+            thin = [line for line in panel.lines if line.get_alpha() is not None]
+            assert len(thin) == (3 * 6 if band == "seeds" and name != "difference" else 0)
+
+
+@pytest.mark.usefixtures("unrendered")
+def test_an_algorithm_looks_the_same_in_every_figure():
+    looks = {}
+    for figure in figures(many(6, 2), baseline="algorithm 0").values():
+        for line, text in zip(figure.legends[0].get_lines(), figure.legends[0].get_texts(), strict=True):
+            looks.setdefault(text.get_text(), set()).add((line.get_color(), line.get_marker()))
+    assert [len(each) for each in looks.values()] == [1] * 6
+
+
+@pytest.mark.usefixtures("unrendered")
+def test_many_algorithms_have_several_panels_before_the_others_in_grey():
+    figure = figures(many(13, 2))["regret"]
+    assert [panel.get_title() for panel in figure.axes] == ["problem 0"] * 3 + ["problem 1"] * 3
+    assert not figure.legends
+    named = [[text.get_text() for text in panel.get_legend().get_texts()] for panel in figure.axes[3:]]
+    assert [name for names in named for name in names] == [f"algorithm {a}" for a in range(13)]
+    for panel, names in zip(figure.axes[:3], named, strict=True):
+        assert max(map(len, named)) == 5
+        grey = [line for line in panel.lines if line.get_color() == "0.8"]
+        assert len(panel.lines) == 13
+        assert len(grey) == 13 - len(names)
+        assert panel.get_ylim() == figure.axes[0].get_ylim()
+        assert panel.get_ylim()[1] >= max(line.get_ydata().max() for line in panel.lines)
+
+
+@pytest.mark.usefixtures("unrendered")
+def test_curves_are_medians_with_quartiles_or_means_with_errors():
+    runs = [record(seed, cumulative_regret=[1.0, value]) for seed, value in enumerate([1.0, 2.0, 3.0, 4.0, 90.0])]
+
+    def last(band):
+        (panel,) = figures(runs, band=band)["regret"].axes
+        (shade,) = panel.collections
+        return panel.lines[0].get_ydata()[-1], shade.get_paths()[0].get_extents().y0, shade
+
+    middle, _, shade = last("quartiles")
+    assert (middle, shade.get_paths()[0].get_extents().y1) == (3.0, 4.0)
+    mean, _, shade = last("error")
+    assert mean == 20.0
+    deviation = math.sqrt(sum((value - 20.0) ** 2 for value in [1.0, 2.0, 3.0, 4.0, 90.0]) / 4)
+    assert shade.get_paths()[0].get_extents().y1 == pytest.approx(20.0 + deviation / math.sqrt(5))
+    assert last("deviation")[2].get_paths()[0].get_extents().y1 == pytest.approx(20.0 + deviation)
+
+
+@pytest.mark.usefixtures("unrendered")
+def test_averages_differences_and_seconds_are_those_of_the_runs():
+    drawn = figures(many(3, 1), baseline="algorithm 0")
+    (panel,) = drawn["average-regret"].axes
+    x, y = panel.lines[1].get_data()
+    assert y == pytest.approx((2 * x**0.5 + 1.0) / x)  # the median over the seeds 0, 1, 2
+    (panel,) = drawn["difference"].axes
+    x, y = panel.lines[1].get_data()
+    assert y == pytest.approx(2 * x**0.5)  # algorithm 2 less algorithm 0, whatever the seed
+    (panel,) = drawn["time"].axes
+    x, y = panel.lines[1].get_data()
     assert y == pytest.approx(0.02 * x)  # 0.01 · 2 seconds a round
 
 
 @pytest.mark.usefixtures("unrendered")
-def test_regret_may_have_a_logarithmic_axis(tmp_path, monkeypatch):
-    scales = []
-    original = plots._draw
-    monkeypatch.setattr(plots, "_draw", lambda *args: scales.append(args[4].get("yscale")) or original(*args))
-    plot(many(2, 1), tmp_path, log=True)
-    plot(many(2, 1), tmp_path)
-    assert scales == ["log", "log", None, None, None, None, None, None]
+def test_regret_has_a_logarithmic_axis_where_spans_ask_for_it():
+    far = [record(0, "A", cumulative_regret=[1.0, 2.0]), record(0, "B", cumulative_regret=[40.0, 50.0])]
+    near, kinds = many(2, 1), ("regret", "average-regret", "regret-against-time", "dictionary", "time")
 
+    def scales(records, scale):
+        drawn = figures(records, scale=scale)
+        return [drawn[kind].axes[0].get_yscale() for kind in kinds]
 
-def test_bands_are_the_error_or_the_deviation():
-    (entry,) = group(A)
-    error, deviation, none = (plots._regret(entry, band).spread for band in ("error", "deviation", "none"))
-    assert deviation.tolist() == pytest.approx([math.sqrt(4.0 / 3.0), math.sqrt(13.0)])
-    assert error.tolist() == pytest.approx([math.sqrt(4.0 / 9.0), math.sqrt(13.0 / 3.0)])
-    assert none.tolist() == [0.0, 0.0]
+    logarithmic, linear = ["log"] * 3 + ["linear"] * 2, ["linear"] * 5
+    assert scales(far, "auto") == scales(far, "log") == scales(near, "log") == logarithmic
+    assert scales(near, "auto") == scales(far, "linear") == linear
+    worse = [record(0, "C", cumulative_regret=[1.0, 1.9])]
+    (panel,) = figures(far + worse, baseline="A")["difference"].axes
+    assert panel.get_yscale() == "symlog"
+    assert [0.0, 0.0] in [list(line.get_ydata()) for line in panel.lines]
 
 
 def test_bad_figures_are_named(tmp_path):
     for arguments, message in (
         ({"records": A, "band": "eror"}, "'eror' is no band; did you mean 'error'"),
+        ({"records": A, "scale": "lin"}, "'lin' is no scale; did you mean 'linear'"),
+        ({"records": A, "baseline": "C"}, "'C' is no algorithm"),
         ({"records": A, "format": "gif"}, "'gif' is no format of figures"),
         ({"records": []}, "no finished run"),
     ):

@@ -8,11 +8,12 @@ from torch_kbandits.experiments.replay import Replay, replay_log
 from torch_kbandits.experiments.report import write_report
 from torch_kbandits.experiments.run import Failure, Outcome, load_experiment, run_experiment
 from torch_kbandits.experiments.spec import ExperimentSpec, load_spec, parse_rounds, parse_seeds, parse_spec
-from torch_kbandits.experiments.summary import Estimate, Row, render, summarize
+from torch_kbandits.experiments.summary import Difference, Estimate, Row, render, summarize
 from torch_kbandits.experiments.trial import AlgorithmEntry, EnvironmentEntry, Trial, run_one
 
 __all__ = [
     "AlgorithmEntry",
+    "Difference",
     "EnvironmentEntry",
     "Estimate",
     "ExperimentSpec",

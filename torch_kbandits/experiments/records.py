@@ -86,6 +86,8 @@ def read_records(path: str | Path) -> tuple[list[Record], list[str]]:
         InputError: if there is no such file.
     """
     file = records_file(path)
+    if Path(path).is_dir() and not file.exists():
+        raise InputError(f"There are no finished runs in {str(path)!r}: it has no file {RECORDS_FILE}.")
     try:
         content = file.read_bytes()
     except OSError as error:

@@ -4,7 +4,7 @@ import base64
 import io
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from torch_kbandits.experiments.plots import figures
 from torch_kbandits.experiments.records import Record, records_file
 from torch_kbandits.experiments.run import FAILURES_FILE, load_experiment
 from torch_kbandits.experiments.specification import spec_text, specs_of
-from torch_kbandits.experiments.summary import by_environment, cells, summarize
+from torch_kbandits.experiments.summary import Row, by_environment, cells, legend, summarize
 from torch_kbandits.extras import require
 from torch_kbandits.files import write_text
 
@@ -24,7 +24,18 @@ REPORT_FILE = "report.html"
 _LOG_SHOWN = 20_000
 _DOTS_PER_INCH = 130
 _CAPTIONS = {
-    "regret": ("Cumulative regret over rounds", "Cumulative pseudo-regret, means over seeds. Lower is better."),
+    "regret": (
+        "Cumulative regret over rounds",
+        "Cumulative pseudo-regret. Lower is better; a flat line loses no more.",
+    ),
+    "average-regret": (
+        "Average regret over rounds",
+        "The same, divided by the rounds: it goes to zero where an algorithm finds what is best.",
+    ),
+    "difference": (
+        "Difference of cumulative regret from the baseline's over rounds",
+        "Cumulative regret less the baseline's of the same seed: below zero an algorithm is better than the baseline.",
+    ),
     "regret-against-time": (
         "Cumulative regret over seconds of computation",
         "The same against the seconds of ask and tell: what an algorithm costs for what it loses.",
@@ -39,8 +50,8 @@ def write_report(
     output: str | Path | None = None,
     *,
     baseline: str | None = None,
-    band: str = "error",
-    log: bool = False,
+    band: str = "quartiles",
+    scale: str = "auto",
 ) -> Path:
     """Write a report of finished runs: results, figures, what was run, what failed, and how to run it again.
 
@@ -50,8 +61,8 @@ def write_report(
         path: the directory of a run, or its records file.
         output: the file to write; None for ``report.html`` beside the records.
         baseline: label of the algorithm from which paired differences of regret are taken.
-        band: what is shaded around means, as in ``plot``.
-        log: whether regret has a logarithmic axis.
+        band: what is drawn around the curves, as in ``plot``.
+        scale: of regret, as in ``plot``.
 
     Returns:
         The file, which is written whole or not at all.
@@ -64,7 +75,7 @@ def write_report(
     records, losses = load_experiment(path)
     folder = records_file(path).parent
     file = folder / REPORT_FILE if output is None else Path(output)
-    page = _render(records, losses, folder, baseline=baseline, band=band, log=log)
+    page = _render(records, losses, folder, baseline=baseline, band=band, scale=scale)
     write_text(file, page)
     return file
 
@@ -73,9 +84,9 @@ def write_report(
 
 
 def _render(
-    records: Sequence[Record], losses: Sequence[str], folder: Path, *, baseline: str | None, band: str, log: bool
+    records: Sequence[Record], losses: Sequence[str], folder: Path, *, baseline: str | None, band: str, scale: str
 ) -> str:
-    jinja = require("jinja2")
+    jinja, rows = require("jinja2"), summarize(records, baseline)
     text = resources.files("torch_kbandits.experiments").joinpath("templates", REPORT_FILE).read_text(encoding="utf-8")
     environment = jinja.Environment(
         autoescape=True, undefined=jinja.StrictUndefined, trim_blocks=True, keep_trailing_newline=True
@@ -88,9 +99,10 @@ def _render(
         num_runs=len(records),
         num_seeds=len({record.seed for record in records}),
         rounds=sorted({record.rounds for record in records}),
-        tables=_tables(records, baseline),
+        tables=_tables(rows),
+        legend=legend(rows),
         baseline=baseline,
-        figures=_figures(records, band, log),
+        figures=_figures(figures(records, band=band, scale=scale, baseline=baseline)),
         algorithms=_entries([record.algorithm for record in records], None),
         environments=_entries([record.environment for record in records], [record.settings for record in records]),
         versions=_versions(records),
@@ -102,18 +114,18 @@ def _render(
     )
 
 
-def _tables(records: Sequence[Record], baseline: str | None) -> list[dict[str, Any]]:
+def _tables(rows: Sequence[Row]) -> list[dict[str, Any]]:
     tables = []
-    for rows in by_environment(summarize(records, baseline)):
-        heads, lines = cells(rows)
-        tables.append({"title": rows[0].environment, "heads": heads, "lines": lines})
+    for part in by_environment(rows):
+        heads, lines = cells(part)
+        tables.append({"title": part[0].environment, "heads": heads, "lines": lines})
     return tables
 
 
-def _figures(records: Sequence[Record], band: str, log: bool) -> list[dict[str, str]]:
+def _figures(named: Mapping[str, Any]) -> list[dict[str, str]]:
     """Return each figure as a PNG in base 64, with what it shows in words."""
     drawn = []
-    for name, figure in figures(records, band=band, log=log).items():
+    for name, figure in named.items():
         stream = io.BytesIO()
         figure.savefig(stream, format="png", dpi=_DOTS_PER_INCH)
         alt, caption = _CAPTIONS[name]

@@ -1,9 +1,10 @@
-"""Finished runs as tables: mean ± standard error over seeds, and paired differences from a baseline."""
+"""Finished runs as tables: medians and quartiles, mean ± standard error, and paired differences from a baseline."""
 
 import csv
 import io
 import json
 import math
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,24 +15,71 @@ from torch_kbandits.extras import require
 
 FORMATS = ("table", "markdown", "csv")
 
+#: The interval of a paired median holds it with at least this probability.
+CONFIDENCE = 0.95
 
-#: An error below this fraction of the mean is rounding: the values are equal.
+#: A spread below this fraction of the value is rounding: the values are equal.
 _ROUNDING = 1e-12
+
+#: Of fewer values quartiles say nothing that the least and the largest do not say better.
+_QUARTILES_FROM = 5
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean over seeds and its standard error, None where there is one seed."""
+    """What some seeds say of a number.
 
+    Attributes:
+        median: of the seeds.
+        lower: the first quartile; of fewer than five seeds the least value.
+        upper: the third quartile; of fewer than five seeds the largest value.
+        mean: of the seeds.
+        error: its standard error, s/√n with s² over n − 1; None where there is one seed.
+    """
+
+    median: float
+    lower: float
+    upper: float
     mean: float
     error: float | None
 
     def __str__(self) -> str:
-        if self.error is None or self.error <= _ROUNDING * abs(self.mean):
-            return f"{self.mean:.4g}" if self.error is None else f"{self.mean:.4g} ± 0"
-        # As many decimals as make two digits of the error.
-        decimals = max(0, 1 - math.floor(math.log10(self.error)))
+        return _between(self.median, self.lower, self.upper)
+
+    @property
+    def mean_and_error(self) -> str:
+        """The mean with its standard error, with two digits of the latter."""
+        if self.error is None:
+            return f"{self.mean:.4g}"
+        if self.error <= _ROUNDING * abs(self.mean):
+            return f"{self.mean:.4g} ± 0"
+        decimals = _decimals(self.error)
         return f"{self.mean:.{decimals}f} ± {self.error:.{decimals}f}"
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What is the difference from a baseline, seed by seed.
+
+    Attributes:
+        median: of the differences.
+        lower: one end of an interval that holds the median of all seeds there could be with 95 % probability, whatever
+            their distribution: two of the differences, by their order. None where there are fewer than six.
+        upper: its other end.
+        wins: how many differences are below zero.
+        pairs: how many there are.
+    """
+
+    median: float
+    lower: float | None
+    upper: float | None
+    wins: int
+    pairs: int
+
+    def __str__(self) -> str:
+        if self.lower is None or self.upper is None:
+            return f"{self.median:.4g}"
+        return _between(self.median, self.lower, self.upper)
 
 
 @dataclass(frozen=True)
@@ -47,17 +95,17 @@ class Group:
 class Row:
     """What the seeds of one algorithm on one environment say.
 
-    Args:
+    Attributes:
         environment: its label.
         algorithm: its label.
         rounds: T.
         seeds: how many runs.
         regret: cumulative pseudo-regret after T rounds, in reward units.
+        simple_regret: the largest mean reward less that of the recommended point, in reward units; None if not all
+            runs recommend one, with contexts, and where means change.
         seconds: of ask and tell in all T rounds.
         dictionary_size: inducing points at the end.
-        recommended_mean: the true mean of the recommended point; None if not all runs have one.
-        difference: regret minus the baseline's, on the seeds that both have; None without baseline or common seeds.
-        pairs: how many common seeds.
+        difference: regret less the baseline's, on the seeds that both have; None without baseline or common seeds.
     """
 
     environment: str
@@ -65,20 +113,40 @@ class Row:
     rounds: int
     seeds: int
     regret: Estimate
+    simple_regret: Estimate | None
     seconds: Estimate
     dictionary_size: Estimate
-    recommended_mean: Estimate | None
-    difference: Estimate | None = None
-    pairs: int = 0
+    difference: Difference | None = None
 
 
 def estimate(values: Sequence[float]) -> Estimate:
-    """Return the mean of at least one value and its standard error, s/√n with s² over n − 1."""
-    n = len(values)
-    mean = math.fsum(values) / n
-    if n == 1:
-        return Estimate(mean, None)
-    return Estimate(mean, math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (n - 1) / n))
+    """Return what at least one value says."""
+    n, mean = len(values), math.fsum(values) / len(values)
+    lower, upper = min(values), max(values)
+    if n >= _QUARTILES_FROM:
+        lower, _, upper = statistics.quantiles(values, n=4, method="inclusive")
+    error = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (n - 1) / n) if n > 1 else None
+    return Estimate(statistics.median(values), lower, upper, mean, error)
+
+
+def difference(values: Sequence[float]) -> Difference:
+    """Return what at least one difference says. Source of the interval: the sign test, inverted."""
+    ordered, n = sorted(values), len(values)
+    outside = outside_median(n)
+    lower, upper = (None, None) if outside == 0 else (ordered[outside - 1], ordered[n - outside])
+    return Difference(statistics.median(ordered), lower, upper, sum(value < 0.0 for value in ordered), n)
+
+
+def outside_median(number: int) -> int:
+    """Return how many of so many ordered values lie outside the interval of the median on a side, its end included.
+
+    It is the largest k with P(Bin(n, ½) < k) ≤ 2.5 %; 0 where there is none, for fewer than six values.
+    """
+    k, below = 0, 2.0**-number
+    while below <= 0.5 * (1.0 - CONFIDENCE):
+        k += 1
+        below += math.comb(number, k) * 2.0**-number
+    return k
 
 
 def group(records: Sequence[Record]) -> list[Group]:
@@ -103,6 +171,25 @@ def group(records: Sequence[Record]) -> list[Group]:
     return sorted(groups.values(), key=lambda entry: order.index(entry.environment))
 
 
+def pairs(entry: Group, groups: Sequence[Group], baseline: str | None) -> list[tuple[Record, Record]]:
+    """Return the runs of a group, each with the baseline's of the same seed, environment, T and recorded rounds."""
+    if baseline is None or entry.algorithm == baseline:
+        return []
+    for other in groups:
+        if (other.environment, other.algorithm) != (entry.environment, baseline):
+            continue
+        if other.runs[0].recorded_rounds == entry.runs[0].recorded_rounds:
+            theirs = {run.seed: run for run in other.runs}
+            return [(run, theirs[run.seed]) for run in entry.runs if run.seed in theirs]
+    return []
+
+
+def check_baseline(groups: Sequence[Group], baseline: str | None) -> None:
+    """Refuse a baseline of which there is no run; the message has the nearest label."""
+    if baseline is not None and baseline not in {entry.algorithm for entry in groups}:
+        raise unknown("baseline", "algorithm", baseline, {entry.algorithm for entry in groups})
+
+
 def summarize(records: Sequence[Record], baseline: str | None = None) -> list[Row]:
     """Return a row for each algorithm on each environment.
 
@@ -114,13 +201,12 @@ def summarize(records: Sequence[Record], baseline: str | None = None) -> list[Ro
         InputError: if no run has the baseline's label; the message has the nearest.
     """
     groups = group(records)
-    if baseline is not None and baseline not in {entry.algorithm for entry in groups}:
-        raise unknown("baseline", "algorithm", baseline, {entry.algorithm for entry in groups})
-    return [_row(entry, _baseline(entry, groups, baseline)) for entry in groups]
+    check_baseline(groups, baseline)
+    return [_row(entry, pairs(entry, groups, baseline)) for entry in groups]
 
 
 def render(rows: Sequence[Row], format: str = "markdown") -> str:
-    """Return the rows as text: "table" for a terminal, "markdown", or "csv" with errors in columns of their own.
+    """Return the rows as text: "table" for a terminal, "markdown", or "csv" with each number in a column of its own.
 
     Raises:
         InputError: if the format is another one.
@@ -128,12 +214,13 @@ def render(rows: Sequence[Row], format: str = "markdown") -> str:
     if format == "csv":
         return _csv(rows)
     if format == "markdown":
-        return "\n".join(_markdown(part) for part in by_environment(rows))
+        return "\n".join([*(_markdown(part) for part in by_environment(rows)), f"{legend(rows)}\n"])
     if format == "table":
         # Wider than any table, which takes what it needs: a broken cell would be no number any more.
         console = require("rich.console").Console(file=io.StringIO(), width=1000)
         for part in by_environment(rows):
             console.print(rich_table(part))
+        console.print(legend(rows), markup=False)
         return console.file.getvalue()
     raise unknown("format", "format", format, FORMATS)
 
@@ -141,7 +228,7 @@ def render(rows: Sequence[Row], format: str = "markdown") -> str:
 def rich_table(rows: Sequence[Row]) -> Any:
     """Return the rows of one environment as a table of rich."""
     columns, lines = cells(rows)
-    table = require("rich.table").Table(title=_title(rows), title_justify="left")
+    table = require("rich.table").Table(title=rows[0].environment, title_justify="left")
     for i, column in enumerate(columns):
         table.add_column(column, justify="right" if i else "left")
     for line in lines:
@@ -162,10 +249,12 @@ def cells(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
         "T": [str(row.rounds) for row in rows],
         "seeds": [str(row.seeds) for row in rows],
         "regret": [str(row.regret) for row in rows],
-        "regret − baseline": [
-            "" if row.difference is None else f"{row.difference} ({row.pairs} pairs)" for row in rows
+        "its mean": [row.regret.mean_and_error if row.seeds > 1 else "" for row in rows],
+        "regret − baseline": ["" if row.difference is None else str(row.difference) for row in rows],
+        "below it": [
+            "" if row.difference is None else f"{row.difference.wins} of {row.difference.pairs}" for row in rows
         ],
-        "recommended mean": ["" if row.recommended_mean is None else str(row.recommended_mean) for row in rows],
+        "simple regret": ["" if row.simple_regret is None else str(row.simple_regret) for row in rows],
         "seconds": [str(row.seconds) for row in rows],
         "dictionary": [str(row.dictionary_size) for row in rows],
     }
@@ -173,41 +262,59 @@ def cells(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
     return list(shown), [list(line) for line in zip(*shown.values(), strict=True)]
 
 
+def legend(rows: Sequence[Row]) -> str:
+    """Return what the numbers of the tables are, in words."""
+    several = [row.seeds for row in rows if row.seeds > 1]
+    if not several:
+        return "One seed."
+    spread = "quartiles" if min(several) >= _QUARTILES_FROM else "range"
+    if spread == "range" and max(several) >= _QUARTILES_FROM:
+        spread = f"quartiles; the range of fewer than {_QUARTILES_FROM} seeds"
+    words = f"Medians over seeds [{spread}], and means ± standard errors."
+    pairs = [row.difference.pairs for row in rows if row.difference is not None]
+    if not pairs:
+        return words
+    interval = " [95% interval of the median]" if outside_median(max(pairs)) else ""
+    return f"{words} Differences are paired by seed: their median{interval}, and in how many seeds regret is below."
+
+
 # ---------------------------------------------------------------- inside
 
 
-def _baseline(entry: Group, groups: Sequence[Group], baseline: str | None) -> Group | None:
-    """Return the baseline's runs on the same environment for as many rounds, or None."""
-    for other in groups:
-        same = other.environment == entry.environment and other.runs[0].rounds == entry.runs[0].rounds
-        if same and other.algorithm == baseline and other is not entry:
-            return other
-    return None
-
-
-def _row(entry: Group, baseline: Group | None) -> Row:
+def _row(entry: Group, both: list[tuple[Record, Record]]) -> Row:
     runs = entry.runs
-    recommended = [run.recommended_mean for run in runs if run.recommended_mean is not None]
-    differences = []
-    if baseline is not None:
-        theirs = {run.seed: run.cumulative_regret[-1] for run in baseline.runs}
-        differences = [run.cumulative_regret[-1] - theirs[run.seed] for run in runs if run.seed in theirs]
+    simple = [
+        run.best_mean - run.recommended_mean
+        for run in runs
+        if run.best_mean is not None and run.recommended_mean is not None
+    ]
+    apart = [run.cumulative_regret[-1] - other.cumulative_regret[-1] for run, other in both]
     return Row(
         environment=entry.environment,
         algorithm=entry.algorithm,
         rounds=runs[0].rounds,
         seeds=len(runs),
         regret=estimate([run.cumulative_regret[-1] for run in runs]),
+        simple_regret=estimate(simple) if len(simple) == len(runs) else None,
         seconds=estimate([run.cumulative_seconds[-1] for run in runs]),
         dictionary_size=estimate([run.dictionary_size[-1] for run in runs]),
-        recommended_mean=estimate(recommended) if len(recommended) == len(runs) else None,
-        difference=estimate(differences) if differences else None,
-        pairs=len(differences),
+        difference=difference(apart) if apart else None,
     )
 
 
-def _title(rows: Sequence[Row]) -> str:
-    return f"{rows[0].environment} (mean ± standard error over seeds)"
+def _between(value: float, lower: float, upper: float) -> str:
+    """Return a number with what it lies between, with as many decimals as make two digits of their distance."""
+    if upper - lower <= _ROUNDING * max(abs(upper), abs(lower)):
+        return f"{value:.4g}"
+    decimals = _decimals(upper - lower)
+    # Adding zero turns a negative zero into one without a sign.
+    value, lower, upper = (round(number, decimals) + 0.0 for number in (value, lower, upper))
+    return f"{value:.{decimals}f} [{lower:.{decimals}f}, {upper:.{decimals}f}]"
+
+
+def _decimals(spread: float) -> int:
+    """Return as many decimals as make two digits of a spread."""
+    return max(0, 1 - math.floor(math.log10(spread)))
 
 
 def _markdown(rows: Sequence[Row]) -> str:
@@ -215,18 +322,21 @@ def _markdown(rows: Sequence[Row]) -> str:
     rule = [":--"] + ["--:"] * (len(columns) - 1)
     # A bar in a label would end its cell.
     escaped = [[cell.replace("|", "\\|") for cell in line] for line in lines]
-    return f"**{_title(rows)}**\n\n" + "".join(f"| {' | '.join(line)} |\n" for line in [columns, rule, *escaped])
+    return f"**{rows[0].environment}**\n\n" + "".join(f"| {' | '.join(line)} |\n" for line in [columns, rule, *escaped])
 
 
 def _csv(rows: Sequence[Row]) -> str:
-    estimates = ("regret", "difference", "recommended_mean", "seconds", "dictionary_size")
-    plain = ("environment", "algorithm", "rounds", "seeds", "pairs")
+    plain = ("environment", "algorithm", "rounds", "seeds")
+    estimates = ("regret", "simple_regret", "seconds", "dictionary_size")
+    parts = ("median", "lower", "upper", "mean", "error")
+    paired = ("median", "lower", "upper", "wins", "pairs")
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow([*plain, *(head for name in estimates for head in (name, f"{name}_error"))])
+    heads = [f"{name}_{part}" for name in estimates for part in parts] + [f"difference_{part}" for part in paired]
+    writer.writerow([*plain, *heads])
     for row in rows:
-        values = [getattr(row, name) or Estimate(math.nan, None) for name in estimates]
-        numbers = [number for value in values for number in (value.mean, value.error)]
-        cells = ["" if number is None or math.isnan(number) else repr(number) for number in numbers]
-        writer.writerow([*(getattr(row, name) for name in plain), *cells])
+        numbers = [getattr(getattr(row, name), part, None) for name in estimates for part in parts]
+        numbers += [getattr(row.difference, part, None) for part in paired]
+        shown = ["" if number is None else repr(number) for number in numbers]
+        writer.writerow([*(getattr(row, name) for name in plain), *shown])
     return out.getvalue()
