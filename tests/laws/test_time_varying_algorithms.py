@@ -137,22 +137,37 @@ def test_a_point_of_tv_gp_ucb_may_be_told_later_than_it_was_asked_for():
 
 
 @pytest.mark.one_in(3)
-@pytest.mark.parametrize("name", ["r-gp-ucb", "sw-gp-ucb"])
+def remembered(name, **words):
+    """For how many rounds an algorithm remembers that is told the horizon alone."""
+    memory = algorithms.build(name, **words, **({"discount": None} if name == "w-gp-ucb" else {})).memory
+    if name == "w-gp-ucb":
+        return -1.0 / np.log(memory.discount)
+    return memory.period if name == "r-gp-ucb" else memory.size
+
+
+@pytest.mark.parametrize("name", ["r-gp-ucb", "sw-gp-ucb", "w-gp-ucb"])
 @pytest.mark.parametrize("budget", [None, 4.0])
 def test_the_theorem_sets_the_memory(name, budget):
     gain = float(greedy_information_gain(rbf(0.4), ARMS, 200, LAMBDA)[-1])
-    bandit = algorithms.build(name, horizon=200, variation_budget=budget, **SETTINGS)
-    if name == "r-gp-ucb":
-        assert bandit.memory.period == restart_period(200, budget, gain=gain)
-    else:
-        assert bandit.memory.size == window_size(200, budget, gain=gain)
+    formula = restart_period if name == "r-gp-ucb" else window_size
+    here = remembered(name, horizon=200, variation_budget=budget, **SETTINGS)
+    assert here == pytest.approx(formula(200, budget, gain=gain), rel=1e-12)
+    # The gain of points of the box is that of arms which fill it, to the share that random points miss.
+    words = {key: value for key, value in SETTINGS.items() if key != "candidates"}
+    box = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=DOUBLE)
+    grid = torch.cartesian_prod(*[torch.linspace(0.0, 1.0, 30, dtype=DOUBLE)] * 2)
+    on_box = remembered(name, horizon=200, variation_budget=budget, **words, bounds=box)
+    on_grid = remembered(name, horizon=200, variation_budget=budget, **words, candidates=grid)
+    assert on_box == pytest.approx(on_grid, rel=0.05, abs=1.0)
 
 
 def test_bad_input():
     box = {key: value for key, value in SETTINGS.items() if key != "candidates"} | {"bounds": ARMS[:2].sort(0).values}
     for call, part in (
         (lambda: algorithms.SWGPUCB(**SETTINGS), "window is missing"),
-        (lambda: algorithms.RGPUCB(horizon=100, **box), "period is missing"),
+        (lambda: algorithms.RGPUCB(**box), "period is missing"),
+        (lambda: algorithms.WGPUCB(discount=None, **SETTINGS), "discount is missing"),
+        (lambda: algorithms.SWGPUCB(horizon=100, context_dim=1, **SETTINGS), "without contexts"),
         (lambda: algorithms.RGPUCB(period=0, **SETTINGS), "period must be a finite number above 0"),
         (lambda: algorithms.WGPUCB(discount=1.5, **SETTINGS), "discount must be above 0"),
         (lambda: algorithms.UIGPUCB(growth=-1.0, **SETTINGS), "rate must be a finite number of at least 0"),

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.candidates import Arms, Box, Candidates, Configurations, ContextualActions
+from torch_kbandits.candidates.sample import some_points
 from torch_kbandits.confidence import (
     ConstantWidth,
     GPTSWidth,
@@ -32,6 +33,7 @@ from torch_kbandits.dictionaries import (
 )
 from torch_kbandits.errors import InputError
 from torch_kbandits.memory import Memory
+from torch_kbandits.numerics.random import generator_for
 from torch_kbandits.priors import LearnedPrior, Prior
 from torch_kbandits.priors.families import Variant, of_length_scales
 from torch_kbandits.spaces import ParameterSpace
@@ -39,7 +41,7 @@ from torch_kbandits.spaces import ParameterSpace
 #: What length scales are multiplied by if nobody says it.
 _HALVES = (1.0, 0.5, 0.25, 0.125, 0.0625)
 
-#: Arms and plays of which the information gain is sought that sets a window: it grows slowly in both.
+#: Points and plays of which the information gain is sought that sets a window: it grows slowly in both.
 _GAIN_ARMS, _GAIN_PLAYS = 1_000, 1_000
 
 
@@ -80,10 +82,10 @@ def rounds_to_remember(
     prior: Prior | LearnedPrior,
     candidates: Candidates,
 ) -> int:
-    """Return a theorem's window or period, with the information gain of T greedy plays on up to 1,000 arms.
+    """Return a theorem's window or period, with the information gain of T greedy plays on up to 1,000 points.
 
     Args:
-        name: of the argument in whose place it stands.
+        name: of the argument in whose place it stands, such as "window".
         formula: ``window_size`` or ``restart_period``.
         horizon: T.
         variation_budget: P_T, or None where it is not known.
@@ -91,16 +93,18 @@ def rounds_to_remember(
         candidates: what may be played.
 
     Raises:
-        InputError: if there is no horizon, the prior is not known, or the arms are not in memory.
+        InputError: if there is no horizon, the prior is not known, or what may be played depends on a context.
     """
-    arms = None if candidates.is_contextual else candidates.domain.arms
-    if horizon is None or arms is None or not isinstance(prior, Prior):
+    if horizon is None or candidates.is_contextual or not isinstance(prior, Prior):
         raise InputError(
-            f"{name} is missing: give it, or with arms in memory and a kernel that is known give horizon, the number "
+            f"{name} is missing: give it, or without contexts and with a kernel that is known give horizon, the number "
             "of rounds, for the theorem's."
         )
     horizon = checks.positive_integer("horizon", horizon)
-    some = arms[:: -(-len(arms) // _GAIN_ARMS)]
+    if (arms := candidates.domain.arms) is not None:
+        some = arms[:: -(-len(arms) // _GAIN_ARMS)]
+    else:
+        some = some_points(candidates, _GAIN_ARMS, 0.0, generator_for(0, 0, "information gain"))
     with torch.no_grad():
         gain = greedy_information_gain(prior.kernel, some, min(horizon, _GAIN_PLAYS), prior.regularization)[-1]
     return formula(horizon, variation_budget, gain=float(gain))

@@ -22,7 +22,8 @@ class UIGPUCB(Bandit):
 
     Source: Brunzema, von Rohr and Trimpe, "On controller tuning with time-varying Bayesian optimization", CDC 2022, for
     growth like a Wiener process's; Mauduit et al., 2025, Eq. (10), for quadratic growth. Differs: the width, which
-    neither states; see ``MemoryWidth``.
+    neither states, see ``MemoryWidth``; and a point is chosen with ages of the round in which it is played, so the
+    latest reward has age 1, where the latter has 0.
 
     Args:
         kernel: the prior covariance, any GPyTorch kernel, in reward units squared.

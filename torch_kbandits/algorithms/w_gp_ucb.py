@@ -6,11 +6,17 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits.acquisition import UpperConfidenceRule
-from torch_kbandits.algorithms.arguments import refuse_memory, resolve_contextual, resolve_width, theorem
+from torch_kbandits.algorithms.arguments import (
+    refuse_memory,
+    resolve_contextual,
+    resolve_width,
+    rounds_to_remember,
+    theorem,
+)
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.bandit.words import CommonWords
 from torch_kbandits.candidates import Candidates
-from torch_kbandits.confidence import MemoryWidth, Width
+from torch_kbandits.confidence import MemoryWidth, Width, window_size
 from torch_kbandits.dictionaries import DictionaryRule
 from torch_kbandits.memory import Discount, Memory
 from torch_kbandits.priors import LearnedPrior, Prior, PriorMean, prior_of
@@ -22,7 +28,9 @@ class WGPUCB(Bandit):
 
     Source: Deng, Zhou, Kim, Tewari, Gupta and Shroff, "Weighted Gaussian process bandits for non-stationary
     environments", AISTATS 2022, as written in Mauduit et al., 2025, Eq. (9). Differs: see ``MemoryWidth``, which needs
-    nothing but the posterior instead of a second, doubly weighted variance.
+    nothing but the posterior instead of a second, doubly weighted variance. A point is chosen with ages of the round in
+    which it is played, so the latest reward has age 1, where theirs has 0. The discount of a horizon is ours: it
+    remembers as long as SW-GP-UCB's window.
 
     Args:
         kernel: the prior covariance, any GPyTorch kernel, in reward units squared.
@@ -31,12 +39,15 @@ class WGPUCB(Bandit):
         bounds: a box (2, d) instead of arms, with contexts (2, a).
         context_dim: c, the number of context columns; without it there is no context.
         action_dim: a, where each round brings its own actions.
-        discount: η, above 0 and at most 1: the factor by which a weight falls in a round, or unit of time.
+        discount: η, above 0 and at most 1: the factor by which a weight falls in a round, or unit of time. None for
+            e^(−1/w), w being ``window_size`` of the horizon: weights e^(−age/w) sum to w.
+        variation_budget: P_T, a bound on Σ ‖f_(t+1) − f_t‖_k over the horizon, if known; only for that w.
         least_weight: observations of a smaller weight are dropped, which bounds the cost of a round.
         noise_scale: R > 0, the sub-Gaussian constant of the noise, in reward units.
         norm_bound: B > 0, a bound on the RKHS norm of the reward function at all times.
         failure_probability: δ in (0, 1).
         horizon: T, the planned number of rounds: the theorem's width holds in all of them at once. Without it, in each.
+            A discount of None needs it, too.
         memory: refused, with the reason: ``discount`` says what an observation counts for.
         dictionary: a rule for a Nyström–DTC posterior; None for the exact one.
         mean: the prior mean, in reward units: a number, a value for each arm, a GPyTorch mean, or a function of points
@@ -61,7 +72,8 @@ class WGPUCB(Bandit):
         bounds: Tensor | None = None,
         context_dim: int | None = None,
         action_dim: int | None = None,
-        discount: float = 0.99,
+        discount: float | None = 0.99,
+        variation_budget: float | None = None,
         least_weight: float | None = 1e-6,
         noise_scale: float | None = None,
         norm_bound: float | None = None,
@@ -77,13 +89,18 @@ class WGPUCB(Bandit):
         prior = prior_of(prior, kernel, regularization, mean)
         refuse_memory(memory, "discount")
         theory = theorem(MemoryWidth, noise_scale, norm_bound, failure_probability, horizon, num_bounds=horizon)
+        space = resolve_contextual(candidates, bounds, context_dim, action_dim)
+        forgetting = Discount(1.0 if discount is None else discount, least_weight)
+        if discount is None:
+            window = rounds_to_remember("discount", window_size, horizon, variation_budget, prior, space)
+            forgetting = forgetting.with_horizon(window)
         super().__init__(
-            candidates=resolve_contextual(candidates, bounds, context_dim, action_dim),
+            candidates=space,
             prior=prior,
             dictionary=dictionary,
             width=resolve_width(beta, theory, prior),
             acquisition=UpperConfidenceRule(),
-            memory=Discount(discount, least_weight),
+            memory=forgetting,
             theory=theory,
             seed=seed,
             **others,

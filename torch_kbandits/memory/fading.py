@@ -19,6 +19,8 @@ class UncertaintyInjection(Memory):
     """The noise variance of an observation grows with its age.
 
     Source: Brunzema, von Rohr and Trimpe, CDC 2022 (``Linear``); Mauduit et al., 2025, Eq. (10) (``Quadratic``).
+    Differs: a bandit chooses with ages of the round in which the point is played, so its latest reward has age 1, where
+    the latter has 0.
 
     Args:
         growth: ``Quadratic``, ``Linear`` or ``Exponential``; its age is in rounds unless times are given to ``tell``.
@@ -61,7 +63,8 @@ class UncertaintyInjection(Memory):
 class Discount(Memory):
     """The weight of an observation falls by the factor η in a unit of time: its noise variance is λ η^(−age).
 
-    Source: Deng et al., AISTATS 2022, W-GP-UCB, in the form of Mauduit et al., 2025, Eq. (9).
+    Source: Deng et al., AISTATS 2022, W-GP-UCB, in the form of Mauduit et al., 2025, Eq. (9). Differs: as for
+    ``UncertaintyInjection``, the latest reward has age 1; theirs is the same with λ/η in place of λ.
 
     Args:
         discount: η, above 0 and at most 1; 1 forgets nothing.
