@@ -7,55 +7,46 @@ from torch_kbandits.numerics.compiled import compiled
 Array = np.ndarray
 
 
-#: Points at a time, whose features stay in the nearest cache while rows are applied to them.
-_BLOCK = 32
+#: Points at a time, whose products with rows stay in cache.
+BLOCK = 512
 
 
 @compiled
 def apply_rows(rows: Array, features: Array, first: int, last: int, size: int, products: Array) -> None:
-    """Write rows (k, m') times the first ``size`` features of points ``first`` to ``last``, of (n, m), (k, …)."""
-    number, zero = rows.shape[0], features.dtype.type(0)
-    done = 0
-    while done + 4 <= number:  # four at a time, for each of which a feature is read once
-        for point in range(first, last):
-            one, two, three, four = zero, zero, zero, zero
+    """Write rows (k, m') times the first ``size`` features of points ``first`` to ``last``, of (n, m), (k, …).
+
+    Four points at a time, which do not wait for one another: one of each quarter, so that all four lie in pages of
+    their own, as whatever fetches memory ahead expects. Two rows at a time, for which a feature is read once. Where the
+    quarters end the last point is done again, so that rounding depends on no border.
+    """
+    number, end, quarter, zero = len(rows), last - first - 1, (last - first + 3) // 4, features.dtype.type(0)
+    for p in range(quarter):
+        q, r, s = min(p + quarter, end), min(p + 2 * quarter, end), min(p + 3 * quarter, end)
+        one, two, three, four = features[first + p], features[first + q], features[first + r], features[first + s]
+        for row in range(0, number - 1, 2):
+            left, right = rows[row], rows[row + 1]
+            a, b, c, d, e, f, g, h = zero, zero, zero, zero, zero, zero, zero, zero
             for i in range(size):
-                feature = features[point, i]
-                one += rows[done, i] * feature
-                two += rows[done + 1, i] * feature
-                three += rows[done + 2, i] * feature
-                four += rows[done + 3, i] * feature
-            products[done, point - first] = one
-            products[done + 1, point - first] = two
-            products[done + 2, point - first] = three
-            products[done + 3, point - first] = four
-        done += 4
-    if done + 3 == number:
-        for point in range(first, last):
-            one, two, three = zero, zero, zero
+                a += left[i] * one[i]
+                b += left[i] * two[i]
+                c += left[i] * three[i]
+                d += left[i] * four[i]
+                e += right[i] * one[i]
+                f += right[i] * two[i]
+                g += right[i] * three[i]
+                h += right[i] * four[i]
+            products[row, p], products[row, q], products[row, r], products[row, s] = a, b, c, d
+            below = row + 1
+            products[below, p], products[below, q], products[below, r], products[below, s] = e, f, g, h
+        if number % 2:
+            left, row = rows[number - 1], number - 1
+            a, b, c, d = zero, zero, zero, zero
             for i in range(size):
-                feature = features[point, i]
-                one += rows[done, i] * feature
-                two += rows[done + 1, i] * feature
-                three += rows[done + 2, i] * feature
-            products[done, point - first] = one
-            products[done + 1, point - first] = two
-            products[done + 2, point - first] = three
-    elif done + 2 == number:
-        for point in range(first, last):
-            one, two = zero, zero
-            for i in range(size):
-                feature = features[point, i]
-                one += rows[done, i] * feature
-                two += rows[done + 1, i] * feature
-            products[done, point - first] = one
-            products[done + 1, point - first] = two
-    elif done + 1 == number:
-        for point in range(first, last):
-            one = zero
-            for i in range(size):
-                one += rows[done, i] * features[point, i]
-            products[done, point - first] = one
+                a += left[i] * one[i]
+                b += left[i] * two[i]
+                c += left[i] * three[i]
+                d += left[i] * four[i]
+            products[row, p], products[row, q], products[row, r], products[row, s] = a, b, c, d
 
 
 @compiled
@@ -97,10 +88,10 @@ def follow(
     """
     added, number, known = len(corner), len(signs), old_rows.shape[1]
     zero = features.dtype.type(0)
-    products = np.empty((len(old_rows), _BLOCK), features.dtype)
-    total, span = np.empty(_BLOCK, features.dtype), np.empty(_BLOCK, features.dtype)
-    for start in range(first, last, _BLOCK):
-        stop = min(start + _BLOCK, last)
+    products = np.empty((len(old_rows), BLOCK), features.dtype)
+    total, span = np.empty(BLOCK, features.dtype), np.empty(BLOCK, features.dtype)
+    for start in range(first, last, BLOCK):
+        stop = min(start + BLOCK, last)
         count = stop - start
         for point in range(count):
             total[point], span[point] = before[start + point], zero

@@ -19,7 +19,7 @@ from torch_kbandits.tables.store import FeatureStore
 Columns = Callable[[slice], Tensor]
 
 #: With more rows than this products are those of matrices, which are faster then.
-_MOST_ROWS = 16
+_MOST_ROWS = 128
 
 #: Points handled at a time when rows are applied to many, and products that may come of it, so that these stay small.
 _BLOCK = 65536

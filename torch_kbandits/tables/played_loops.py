@@ -3,7 +3,7 @@
 import numpy as np
 
 from torch_kbandits.numerics.compiled import compiled
-from torch_kbandits.tables.panel_loops import apply_rows
+from torch_kbandits.tables.panel_loops import BLOCK, apply_rows
 
 Array = np.ndarray
 
@@ -11,11 +11,10 @@ Array = np.ndarray
 @compiled
 def follow(features: Array, rows: Array, signs: Array, before: Array, after: Array) -> None:
     """Write variances (n,) after squares of rows (k, m) of these signs (k,) changed those before, (n,)."""
-    size, block = rows.shape[1], 16
-    products = np.empty((len(rows), block))
-    for start in range(0, len(before), block):
-        stop = min(start + block, len(before))
-        apply_rows(rows, features, start, stop, size, products)
+    products = np.empty((len(rows), BLOCK))
+    for start in range(0, len(before), BLOCK):
+        stop = min(start + BLOCK, len(before))
+        apply_rows(rows, features, start, stop, rows.shape[1], products)
         for point in range(stop - start):
             total = before[start + point]
             for i in range(len(rows)):

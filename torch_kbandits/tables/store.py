@@ -95,7 +95,7 @@ class FeatureStore:
 
     def products(self, rows: Tensor, block: slice) -> Tensor:
         """Return rows (k, m') times the first m' features of a block of points, (k, |block|): one pass over them."""
-        parts = [(segment[some, : rows.shape[1]] @ rows.mT).mT for _, segment, some in self._parts(block)]
+        parts = [rows @ segment[some, : rows.shape[1]].mT for _, segment, some in self._parts(block)]
         return parts[0] if len(parts) == 1 else torch.cat([rows.new_empty(rows.shape[0], 0), *parts], dim=1)
 
     def columns(self, index: Tensor) -> Tensor:
