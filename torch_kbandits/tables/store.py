@@ -2,6 +2,7 @@
 
 import mmap
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import Self
 
 import numpy as np
@@ -12,8 +13,8 @@ from torch_kbandits.numerics.blocks import points_at_a_time
 from torch_kbandits.numerics.shallow import shallow_copy
 
 #: Points whose features lie together, and are written anew where more features need more room: so many are there twice
-#: meanwhile. Where each part takes launches there are few.
-_SEGMENT = 16384
+#: meanwhile. Of more points, parts of all, but not less than the second number. Elsewhere each part takes launches.
+_SEGMENT, _LEAST_SEGMENT, _SEGMENTS = 16384, 4096, 16
 _SEGMENT_ELSEWHERE = 2**22
 
 #: Features for which there is more room at least, a multiple of what vector registers hold.
@@ -27,7 +28,10 @@ _FEW = 2**22
 _ROOM, _ROOM_OF_MANY = 2, 16
 
 #: Bytes of all features from which on memory is asked of the system itself, which takes longer.
-_MUCH = 2**25
+_MUCH = 2**23
+
+#: Such memory is of this process alone, where a system tells the two apart: memory to share takes longer.
+_OWN = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
 
 #: One point in so many is room for more, where some are selected.
 _SPARE = 8
@@ -53,7 +57,8 @@ class FeatureStore:
         self.num_points = 0
         self.size = 0
         self._segments: list[Tensor] = []  # (points, features) each, more of both than there are
-        self._longest = _SEGMENT if like.is_cpu else _SEGMENT_ELSEWHERE
+        some = _SEGMENT if num_points <= _SEGMENT else max(_LEAST_SEGMENT, -(-num_points // _SEGMENTS))
+        self._longest = some if like.is_cpu else _SEGMENT_ELSEWHERE
         self._hold(num_points, num_points)
 
     @classmethod
@@ -189,7 +194,10 @@ class FeatureStore:
         size = self._like.dtype.itemsize * width
         if not self._like.is_cpu or size * self.num_points < _MUCH or not size * length:
             return self._like.new_empty(length, width)
-        return torch.frombuffer(mmap.mmap(-1, size * length), dtype=self._like.dtype).view(length, width)
+        pages = mmap.mmap(-1, size * length, **_OWN)
+        with suppress(AttributeError, OSError):  # where a system knows of no large pages, which are there sooner
+            pages.madvise(mmap.MADV_HUGEPAGE)
+        return torch.frombuffer(pages, dtype=self._like.dtype).view(length, width)
 
     def _width(self, size: int) -> int:
         """Return for how many features there is to be room where there are so many."""
