@@ -9,7 +9,7 @@ from hypothesis import given
 from problems import DOUBLE, data, difference
 
 from torch_kbandits.errors import NotPositiveDefiniteError, NumericalError
-from torch_kbandits.numerics.linalg import jittered_cholesky, non_negative_variance, spanning_pivots
+from torch_kbandits.numerics.linalg import jittered_cholesky, lower_inverse, non_negative_variance, spanning_pivots
 from torch_kbandits.numerics.random import generator_for, seed_for
 
 
@@ -96,3 +96,13 @@ def test_pivots_span_all_points_the_least_explained_first(scale):
 def test_points_that_have_no_variance_are_spanned_by_one_and_none_by_none():
     assert len(spanning_pivots(torch.zeros(3, 3, dtype=DOUBLE), 1e-10)) == 1
     assert len(spanning_pivots(torch.zeros(0, 0, dtype=DOUBLE), 1e-10)) == 0
+
+
+@pytest.mark.parametrize("m", [0, 1, 64, 65, 131, 350])
+def test_a_triangular_inverse_by_halves_is_the_inverse(m):
+    factor = torch.rand(m, m, dtype=torch.float64, generator=torch.Generator().manual_seed(m)).tril() / max(m, 1)
+    factor.diagonal().add_(1.0)
+    inverse, expected = lower_inverse(factor), torch.linalg.inv(factor)
+    condition = factor.norm() * expected.norm()
+    assert torch.equal(inverse, inverse.tril())
+    assert (inverse - expected).norm() <= 10.0 * torch.finfo(torch.float64).eps * condition * expected.norm()

@@ -456,9 +456,9 @@ class FeatureTable(TableBelief):
         joining = [row for row in rows if row not in self._positions]
         if self.exact or len(rows) - len(joining) == self._dtc.size == len(self._positions):
             return known(dictionary.new_tensor(joining), joining), ()
-        present = {self._positions.get(row) for row in rows}
+        present = {self._positions.get(row, -1) for row in rows}
         left_out = tuple(position for position in range(self._dtc.size) if position not in present)
-        if left_out and any(self._positions.get(row, 0) is None for row in rows):
+        if left_out and None in present:
             return dictionary[:0], None  # what spans such a point may have left
         return known(dictionary.new_tensor(joining), joining), left_out
 

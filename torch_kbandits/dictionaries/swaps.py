@@ -5,7 +5,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from torch_kbandits.numerics.linalg import jittered_cholesky
+from torch_kbandits.numerics.linalg import jittered_cholesky, lower_inverse
 
 #: A conditional variance below this fraction of the largest prior variance is rounding: the determinant is 0.
 _ROUNDING = 1e-12
@@ -123,7 +123,7 @@ def factors_of_one(gram: Tensor, scale: float) -> NDArray[np.float64]:
     """
     factor, column = jittered_cholesky(gram[:-1, :-1]), gram[:-1, -1].numpy()
     # Not by SciPy's LAPACK: its threads and torch's wait for each other's turn, which takes ten times as long.
-    inverse = torch.linalg.solve_triangular(factor, torch.eye(len(factor), dtype=factor.dtype), upper=False).numpy()
+    inverse = lower_inverse(factor).numpy()
     whitened = inverse @ column
     leaving, seen = np.square(inverse).sum(0), whitened @ inverse
     entering = max(gram[-1, -1].item() - whitened @ whitened, 0.0) + seen**2 / leaving

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from torch_kbandits.numerics.compiled import runs_compiled
-from torch_kbandits.numerics.linalg import LEAST_SHARE, jittered_cholesky
+from torch_kbandits.numerics.linalg import LEAST_SHARE, jittered_cholesky, lower_inverse
 from torch_kbandits.posteriors import online_loops
 from torch_kbandits.posteriors.squares import Signs, Squares, Tracked, as_rows, grown, grown_by_one
 
@@ -177,8 +177,7 @@ class OnlineDTC:
 
     def spanning_functions(self) -> Tensor:
         """Return weights F (m, m) of kernel values so that ``spanned`` is ‖F k_Z‖². Cost: O(m³)."""
-        identity = torch.eye(self.size, dtype=self.moment.dtype, device=self.moment.device)
-        return self._inside(torch.linalg.solve_triangular(self.factor, identity, upper=False))
+        return self._inside(lower_inverse(self.factor))
 
     def basis(self, positions: Sequence[int]) -> Tensor:
         """Return rows (k, m): the coordinates L⁻¹ k of a dictionary, spanning points in the order given, from these.
