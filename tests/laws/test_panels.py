@@ -15,7 +15,7 @@ from torch_kbandits.beliefs import FeatureTable
 from torch_kbandits.dictionaries import FixedDictionary, PlayedPoints, Selection
 from torch_kbandits.posteriors.online_dtc import OnlineDTC
 from torch_kbandits.posteriors.squares import Tracked
-from torch_kbandits.tables import panels, store
+from torch_kbandits.tables import panel_loops, panels, store
 from torch_kbandits.tables.panels import Change, Panel
 from torch_kbandits.tables.played import combined
 from torch_kbandits.tables.store import FeatureStore
@@ -28,7 +28,7 @@ DENSE = KERNELS["matern"].dense
 def _small_pieces(monkeypatch):
     """Segments, blocks and caches whose borders a handful of points crosses, and room that is soon used up."""
     monkeypatch.setattr(panels, "_BLOCK", 5)
-    for name, number in {"_SEGMENT": 3, "_CACHED": 4, "_STEP": 3, "_FEW": 8}.items():
+    for name, number in {"_SEGMENT": 3, "_LEAST_SEGMENT": 3, "_CACHED": 4, "_STEP": 3, "_FEW": 8, "_MUCH": 512}.items():
         monkeypatch.setattr(store, name, number)
 
 
@@ -335,3 +335,19 @@ def test_single_precision_through_growth_and_leaving(monkeypatch):
     errors = float32_errors()
     assert (np.median(errors, axis=0) < [2e-3, 2e-3]).all()
     assert (errors.max(axis=0) < [0.2, 0.025]).all()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("k", [0, 1, 2, 3, 5])
+@pytest.mark.parametrize("n", [1, 2, 3, 6, 513])
+def test_rows_are_applied_to_points_alike_wherever_they_stand(n, k, dtype):
+    random = np.random.default_rng(n + 10 * k)
+    features, rows = random.standard_normal((n + 2, 21)).astype(dtype), random.standard_normal((k, 19)).astype(dtype)
+    products = np.full((k, n), np.nan, dtype)
+    panel_loops.apply_rows(rows, features, 1, n + 1, 19, products)
+    expected = rows.astype(float) @ features[1 : n + 1, :19].astype(float).T
+    assert np.allclose(products, expected, rtol=0.0, atol=100.0 * np.finfo(dtype).eps)
+    for point in {0, n // 2, n - 1}:
+        alone = np.empty((k, 1), dtype)
+        panel_loops.apply_rows(rows, features, 1 + point, 2 + point, 19, alone)
+        assert np.array_equal(alone[:, 0], products[:, point])
