@@ -92,6 +92,19 @@ def dtc(kernel: DenseKernel, X: Array, y: Array, noise: Array, Z: Array, T: Arra
     return Marginals(mean, np.diag(covariance), covariance, rounding(len(X) + len(Z), condition, _scale(prior, y)))
 
 
+def with_pending(posterior: Callable[[Array], Marginals], T: Array, P: Array, noise: Array | float) -> Marginals:
+    """A posterior at T once the points P are observed, with this noise, at their means: its Schur complement.
+
+    Args:
+        posterior: returns what it is at points.
+    """
+    both, n = posterior(np.concatenate([T, P])), len(T)
+    cross, c = both.covariance[:n, n:], both.covariance
+    covariance = c[:n, :n] - cross @ np.linalg.solve(c[n:, n:] + noise * np.eye(len(P)), cross.T)
+    condition = 1.0 + float((np.diag(c)[n:] / noise).sum())
+    return Marginals(both.mean[:n], np.diag(covariance), covariance, both.rounding * condition)
+
+
 def dtc_information_gain(kernel: DenseKernel, X: Array, noise: Array, Z: Array) -> float:
     """½ log det(I + Σ^-½ Q Σ^-½)."""
     known = np.linalg.solve(np.linalg.cholesky(kernel(Z, Z)), kernel(Z, X)) / np.sqrt(noise)

@@ -1,4 +1,6 @@
-"""Points pending under a dictionary that only grows: they join it until the next reward."""
+"""Points pending under a dictionary that only grows: variances are conditional on them until the next reward."""
+
+from functools import partial
 
 import hypothesis.strategies as st
 import numpy as np
@@ -32,18 +34,16 @@ def told(n=40, seed=0, kernel=None):
 
 
 def with_pending(belief, X, Y, pending, points=ARMS, kernel=KERNEL):
-    """Mean, variance and rounding at points with others pending: the dense DTC ones, for the variance as members."""
-    Z, P = dense(belief.inducing_points, pending)
-    before = oracles.dtc(kernel, *dense(X, Y), np.full(len(X), LAMBDA), Z, *dense(points))
-    everything = np.concatenate([*dense(X), P])
-    Z, nothing = np.unique(np.concatenate([Z, P]), axis=0), np.zeros(len(everything))
-    after = oracles.dtc(kernel, everything, nothing, nothing + LAMBDA, Z, *dense(points))
-    return before.mean, after.variance, max(before.rounding, after.rounding)
+    """Mean, variance and rounding at points by dense formulas, the latter two with others pending."""
+    Z, P, T, X, Y = dense(belief.inducing_points, pending, points, X, Y)
+    posterior = partial(oracles.dtc, kernel, X, Y, np.full(len(X), LAMBDA), Z)
+    found = oracles.with_pending(posterior, T, P, LAMBDA)
+    return found.mean, found.variance, found.rounding
 
 
 @pytest.mark.parametrize("n", [1, 40])
 @pytest.mark.parametrize("k", [1, 2, 9])
-def test_pending_points_join_the_dictionary(n, k):
+def test_variances_are_conditional_on_pending_points(n, k):
     belief, X, Y = told(n)
     pending = data(k, 2, seed=3)[0]
     pending[-1] = pending[0]  # a point may be pending twice
@@ -79,13 +79,13 @@ def test_pending_points_come_one_by_one_or_at_once_in_any_order(seed, k, first):
 
 def test_pending_points_are_taken_in_once_by_all_that_look_from_them(monkeypatch):
     belief, _, _ = PREPARED
-    taken, plain = list[int](), JointPosterior.hallucinated
+    taken, plain = list[int](), JointPosterior.supposing
 
-    def counted(posterior, points):
+    def counted(posterior, points, before=None):
         taken.append(len(points))
-        return plain(posterior, points)
+        return plain(posterior, points, before)
 
-    monkeypatch.setattr(JointPosterior, "hallucinated", counted)
+    monkeypatch.setattr(JointPosterior, "supposing", counted)
     known = belief.lookahead(ARMS[:3])
     for point in ARMS[5:8].split(1):
         ahead = shallow_copy(known)

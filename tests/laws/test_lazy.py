@@ -1,8 +1,10 @@
 """The arm that bounds find is the arm that a full pass finds, in every round, and the bounds are bounds."""
 
+from functools import partial
 from typing import Literal, NamedTuple
 
 import numpy as np
+import oracles
 import pytest
 import torch
 from problems import DOUBLE, KERNELS, data, difference
@@ -57,23 +59,13 @@ class DenseArms:
         self.played: list[tuple[np.ndarray, float]] = []
 
     def marginals(self, Z: np.ndarray, pending: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """Means and variances at a dictionary; pending points shrink variances, and are in the dictionary then."""
+        """Means at a dictionary, and variances conditional on what is pending."""
         points = np.array([x for x, _ in self.played]).reshape(-1, self.X.shape[1])
-        y = np.array([value for _, value in self.played])
-        mean, variance = self._formulas(Z, points, y)
-        if pending is not None and len(pending):
-            Z = np.unique(np.concatenate([Z, pending]), axis=0)
-            points, y = np.concatenate([points, pending]), np.concatenate([y, np.zeros(len(pending))])
-            variance = self._formulas(Z, points, y)[1]
-        return mean, variance
-
-    def _formulas(self, Z: np.ndarray, X: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        root = np.linalg.cholesky(self.kernel(Z, Z))
-        seen, arms = np.linalg.solve(root, self.kernel(Z, X)), np.linalg.solve(root, self.kernel(Z, self.X))
-        precision = np.eye(len(Z)) + seen @ seen.T / LAMBDA
-        mean = arms.T @ np.linalg.solve(precision, seen @ y / LAMBDA)
-        prior = self.kernel(self.X[:1], self.X[:1])[0, 0]
-        return mean, prior + (arms * (np.linalg.solve(precision, arms) - arms)).sum(0)
+        y, noise = np.array([value for _, value in self.played]), np.full(len(self.played), LAMBDA)
+        posterior = partial(oracles.dtc, self.kernel, points, y, noise, Z)
+        pending = self.X[:0] if pending is None else pending
+        found = oracles.with_pending(posterior, self.X, pending, LAMBDA)
+        return found.mean, found.variance
 
     def incumbent(self, mean: np.ndarray) -> float:
         """The largest mean of a played arm."""

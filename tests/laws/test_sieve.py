@@ -81,7 +81,7 @@ class TestBounds:
             return mean + BETA * variance.sqrt()
 
         with torch.no_grad():
-            bounds = sieve.score_bounds(ahead._posterior, ahead._taken_in(), arms, score)
+            bounds = sieve.score_bounds(ahead._posterior, arms, score)
             offer = joint_lookahead._Offer(ahead, replace(domain, arms=arms))
             return bounds, rule.on_arms(offer, beta, 0)
 

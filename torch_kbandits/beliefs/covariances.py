@@ -117,10 +117,14 @@ class CovarianceTable(TableBelief):
         """Return None, for all arms, and their scores (A,)."""
         return None, rule.on_arms(self, beta, seed)
 
-    def hallucinated(self, row: int, times: int = 1) -> Self:
-        """Return the table conditioned so many times on the posterior mean at a row. Cost: O(A²)."""
+    def hallucinated(self, rows: Tensor, times: Tensor) -> Self:
+        """Return the table conditioned on the posterior means at rows (k,), so many times (k,) at each.
+
+        Cost: O(k A²).
+        """
         ahead = shallow_copy(self)  # shallow is enough: observing replaces tensors
-        ahead._observe(np.array([row]), np.array([float(times)]), np.array([times * float(self._mean[row])]))
+        counts = times.to(self._mean)
+        ahead._observe(*(each.cpu().numpy() for each in (rows, counts, counts * self._mean[rows])))
         return ahead
 
     def _conditioned(

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from typing import ClassVar, NamedTuple, Self
+from typing import ClassVar, NamedTuple, Self, cast
 
 import numpy as np
 import torch
@@ -24,9 +24,10 @@ from torch_kbandits.numerics.rows import known, listed
 from torch_kbandits.numerics.shallow import shallow_copy
 from torch_kbandits.observations.ledger import History
 from torch_kbandits.observations.played import Located, Plays
+from torch_kbandits.posteriors.conditional import Conditional, Seen
 from torch_kbandits.posteriors.dtc import DTCFactors, embed
 from torch_kbandits.posteriors.online_dtc import OnlineDTC
-from torch_kbandits.posteriors.residual import learned_residual
+from torch_kbandits.posteriors.residual import learned_residual, residual_share
 from torch_kbandits.posteriors.squares import Squares
 from torch_kbandits.tables.columns import KernelColumns
 from torch_kbandits.tables.growth import FRAGILE, SPAN_TOLERANCE, Growth, spanning_factor
@@ -34,6 +35,7 @@ from torch_kbandits.tables.lazy import LazyPanel, SomeArms
 from torch_kbandits.tables.panels import Change, Columns, Panel
 from torch_kbandits.tables.played import ComputedFeatures, Features, PlayedPanel, combined, joined_by, joined_by_one
 from torch_kbandits.tables.store import FeatureStore
+from torch_kbandits.tables.supposed import SupposedArms
 
 #: Arms embedded at a time when the dictionary changes, so that temporaries stay in cache.
 _BLOCK = 4096
@@ -139,6 +141,7 @@ class FeatureTable(TableBelief):
         self._whole: tuple[OnlineDTC, _Posterior] | None = None
         self._changes = self._num_shed = 0
         self._is_fragile = False
+        self._supposed: SupposedArms | None = None  # what points pending take from variances
 
     # ---------------------------------------------------------------- what is known
 
@@ -158,21 +161,31 @@ class FeatureTable(TableBelief):
     @property
     def variance(self) -> Tensor:
         """Posterior variances of the arms, (A,), in reward units squared."""
-        return self._learned(self._arms.up_to_date().variance.clamp_min(0.0), None)
+        return self._less(self._arms.up_to_date().variance.clamp_min(0.0), None)
 
     @property
     def learns_residual(self) -> bool:
         """Whether the dictionary is full, so that variances are those of ``learned_residual``."""
         return self._full_at is not None and len(self._dictionary_rows) >= self._full_at
 
-    def _learned(self, variance: Tensor, rows: Tensor | None) -> Tensor:
-        """Return DTC variances of arms, given their rows (k,), None for all, with their residual learned if it is."""
+    def _less(self, variance: Tensor, rows: Tensor | None) -> Tensor:
+        """Return what becomes of DTC variances of arms, given their rows (k,), None for all, given what is pending."""
+        learned, roots = self._learned(variance, rows)
+        if self._supposed is None:
+            return learned
+        known = self._arms.features, self._columns, roots
+        taken = self._supposed.of_all(*known) if rows is None else self._supposed.of(rows, *known)
+        return (learned - taken).clamp_min(0.0)
+
+    def _learned(self, variance: Tensor, rows: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """Return DTC variances of arms with their residual learned if it is, and the roots of what is left of it."""
         if not self.learns_residual:
-            return variance
+            return variance, None
         spanned, prior = self._arms.spanned, self._prior_variance[: self._num_arms]
         if rows is not None:
             spanned, prior = spanned[rows], prior[rows]
-        return learned_residual(prior, spanned, variance)
+        roots = None if self._supposed is None else residual_share(prior, spanned, variance).sqrt()
+        return learned_residual(prior, spanned, variance), roots
 
     @property
     def _played_mean(self) -> Tensor:
@@ -321,9 +334,16 @@ class FeatureTable(TableBelief):
             return None, rule.on_arms(self, beta, seed)
 
         def score(mean: Tensor, variance: Tensor, rows: Tensor | None) -> Tensor:
-            return rule.on_arms(SomeArms(mean, self._learned(variance, rows), lambda: self.incumbent), beta, seed)
+            return rule.on_arms(SomeArms(mean, self._less(variance, rows), lambda: self.incumbent), beta, seed)
 
-        rows, scores = self._arms.contenders(score, lambda best: self.tie_width(best, beta))
+        def bound(mean: Tensor, variance: Tensor, rows: Tensor | None) -> Tensor:
+            most = self._learned(variance, rows)[0] - cast(SupposedArms, self._supposed).at_least
+            return rule.on_arms(SomeArms(mean, most.clamp_min(0.0), lambda: self.incumbent), beta, seed)
+
+        is_ahead = self._supposed is not None
+        rows, scores = self._arms.contenders(
+            score, lambda best: self.tie_width(best, beta), bound if is_ahead else None
+        )
         self.visited_share = 1.0 if rows is None else scores.shape[0] / self._num_arms
         return rows, scores
 
@@ -565,39 +585,25 @@ class FeatureTable(TableBelief):
 
     # ---------------------------------------------------------------- looking ahead
 
-    def hallucinated(self, row: int, times: int = 1) -> Self:
-        """Return the table conditioned so many times on the posterior mean at a row, which joins the dictionary.
+    def hallucinated(self, rows: Tensor, times: Tensor) -> Self:
+        """Return the table conditioned on the posterior means at rows (k,), so many times (k,) at each.
 
-        Counts and sums stay: features that join later vanish at the row, so they never ask for them. One table that
-        looks ahead at a time: they write to features that this one does not use yet. Cost: O(A m).
+        One table that looks ahead at a time: they write behind what others show. Cost: O(k m² + k l (m + l)) for l
+        points in all; what they take from the variances of arms is computed when it is asked for.
         """
-        ahead = shallow_copy(self)
-        index = self._played_rows.new_tensor([row])
-        growth = None if row in self._positions else ahead._growth(index, self._played, self._played_rows)
-        position = ahead._positions[row]
-        if position is None and self._dtc.left_out:
-            return self._restricted().hallucinated(row, times)  # what spans the point may have left
-        points, dtc, weights = self._coordinates(index), self._dtc, self._weights
-        if growth is not None:
-            points = torch.cat([points, growth.coordinates(points, self._columns.between(growth.rows, index))])
-            dtc, weights = growth.dtc, torch.nn.functional.pad(weights, (0, 1))
-        weight = times / self.regularization.double()
-        dtc, come = dtc.leaving_out(tuple(other for other in self._dtc.left_out if other != position))
-        dtc, seen = dtc.observed(points, weight.reshape(1), weight.new_zeros(1))
-        ahead._settle(growth, self._played, dtc, come.then(seen), weights)
+        ahead, dtc, at = shallow_copy(self), self._dtc, self._coordinates(rows)
+        supposed = self._supposed
+        if supposed is None:
+            none = Conditional.none(dtc.size, dtc.moment, learns_residual=self.learns_residual)
+            supposed = SupposedArms(self._prior_variance[: self._num_arms], none, rows[:0])
+        everything, roots = torch.cat([supposed.rows, rows]), None
+        if self.learns_residual:
+            prior = self._prior_at(rows)
+            roots = residual_share(prior, dtc.spanned(at), dtc.quick_variance(prior, at)).sqrt()
+        known = dtc.explained(at), None if roots is None else dtc.inside(at)
+        values, noise = self._columns.between(everything, rows).double(), self.regularization.double() / times
+        ahead._supposed = supposed.given(supposed.conditional.given(Seen(at, roots), *known, values, noise), everything)
         return ahead
-
-    def _restricted(self) -> Self:
-        """Return the table without the points left out among its features, in memory of its own. Cost: O(A m²)."""
-        other, kept = shallow_copy(self), list(self._dtc.kept)
-        basis = self._dtc.basis(kept)
-        other._dtc, other._weights = self._dtc.restricted(), basis @ self._weights
-        other._played = self._played.rotated(basis)
-        other._lazy_panel = LazyPanel(self._arms.up_to_date().rotated(basis), other._dtc, other._weights)
-        other._written_last = [self._embedding]
-        other._feature_rows = self._feature_rows[kept]
-        other._positions = {row: position for position, row in enumerate(other._feature_rows.tolist())}
-        return other
 
     @property
     def _basis_rows(self) -> Tensor:

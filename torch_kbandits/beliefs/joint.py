@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import torch
 from torch import Tensor
@@ -17,7 +17,8 @@ from torch_kbandits.beliefs.table import wave_prior
 from torch_kbandits.models import NystromGP
 from torch_kbandits.numerics.gram import gram, prior_mean
 from torch_kbandits.numerics.linalg import non_negative_variance
-from torch_kbandits.posteriors.residual import learned_residual
+from torch_kbandits.posteriors.conditional import Conditional, Seen
+from torch_kbandits.posteriors.residual import learned_residual, residual_share
 
 if TYPE_CHECKING:
     from torch_kbandits.beliefs.counted import CountedBelief
@@ -36,13 +37,20 @@ class Place:
     tie_rank: Tensor | None = None
 
 
+class Supposed(NamedTuple):
+    """Points that are observed at their posterior means, (k, d), and what they take from variances."""
+
+    points: Tensor
+    conditional: Conditional
+
+
 @dataclass(frozen=True, eq=False)
 class JointPosterior:
     """A table without arms, and the belief that it is of: points are embedded when they are asked about. A value.
 
     Attributes:
         belief: what counts.
-        table: its table, or one with points pending.
+        table: its table.
         place: what is known of the points.
     """
 
@@ -92,17 +100,36 @@ class JointPosterior:
         correction = table.draw_correction(lambda rows: waves.at(table.points_of(rows)), generator)
         return lambda X: waves.at(X) + correction @ self.embed(X).coordinates
 
-    def hallucinated(self, points: Tensor) -> "JointPosterior":
-        """Return the posterior with points (k, d) observed, which join the dictionary; this one stays as it is.
+    def seen(self, at: Embedded) -> Seen:
+        """Return points as ``Conditional`` takes them."""
+        if not self.table.learns_residual:
+            return Seen(at.coordinates, None)
+        spanned = self.table.posterior.spanned(at.coordinates)
+        return Seen(at.coordinates, residual_share(at.prior_variance, spanned, self.dtc_variance_at(at)).sqrt())
 
-        To read variances from: what was played stays that of this one. One posterior that looks ahead at a time, since
-        it writes to features that this one does not use yet.
+    def values(self, points: Tensor, at: Embedded) -> Tensor:
+        """Return kernel values of points (k, d) against embedded ones, (k, l)."""
+        return gram(self.table.kernel, at.points, points).double().mT
+
+    def supposing(self, points: Tensor, before: "Supposed | None" = None) -> "Supposed":
+        """Return what observing points (k, d) at their means takes from variances, besides that of points before.
+
+        Cost: O(k m² + l k (m + l)) for l points in all.
         """
-        table = self.table.with_points(points)
-        rows, times = table.rows_of(points).unique_consecutive(return_counts=True)
-        for row, number in zip(rows.tolist(), times.tolist(), strict=True):
-            table = table.hallucinated(row, number)
-        return JointPosterior(self.belief, table, self.place)
+        dtc = self.table.posterior
+        if before is None:
+            none = Conditional.none(dtc.size, dtc.moment, learns_residual=self.table.learns_residual)
+            before = Supposed(points[:0], none)
+        points, counts = points.unique_consecutive(dim=0, return_counts=True)
+        at, everything = self.embed(points), torch.cat([before.points, points])
+        seen, noise = self.seen(at), self.belief.regularization.double() / counts
+        known = dtc.explained(at.coordinates), None if seen.roots is None else dtc.inside(at.coordinates)
+        return Supposed(everything, before.conditional.given(seen, *known, self.values(everything, at), noise))
+
+    def variance_supposing(self, at: Embedded, supposed: "Supposed") -> Tensor:
+        """Return posterior variances given points pending, (k,). Cost: O(k l (m + l)) for l of them."""
+        taken = supposed.conditional.rows(self.values(supposed.points, at), self.seen(at)).square().sum(0)
+        return (self.variance_at(at) - taken).clamp_min(0.0)
 
     @cached_property
     def domain(self) -> Domain:

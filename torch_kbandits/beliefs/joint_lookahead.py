@@ -24,7 +24,7 @@ from torch_kbandits.beliefs.base import Lookahead
 from torch_kbandits.beliefs.box_search import BoxSearch
 from torch_kbandits.beliefs.cube_search import CubeSearch, found
 from torch_kbandits.beliefs.embedded import Embedded
-from torch_kbandits.beliefs.joint import JointPosterior
+from torch_kbandits.beliefs.joint import JointPosterior, Supposed
 from torch_kbandits.beliefs.sieve import WORTHWHILE, score_bounds
 from torch_kbandits.errors import InputError
 from torch_kbandits.models import NystromGP, OnlineGP
@@ -46,16 +46,16 @@ _MOST = 4
 class JointLookahead(Lookahead):
     """The posterior with points pending, as if each had returned its posterior mean: variances shrink, means stay.
 
-    Pending points join the dictionary until it is chosen again, as on arms and in ``KernelUCB``: at a fixed one the
-    variance that it does not span would stay. They do so when a variance is asked for, so that rules which draw do not
-    pay for them. Cost: one pass over the history for a point that the dictionary does not span; see ``hallucinated``.
+    It is the exact conditional of the posterior as it is, as on arms and in ``KernelUCB``; see ``Conditional``. Points
+    are taken in when a variance is asked for, so that rules which draw do not pay for them. Cost: O(m² + k m + k²) for
+    a point beside k others, and O(k (m + k)) for a variance.
     """
 
     def __init__(self, posterior: JointPosterior, pending: Tensor) -> None:
         super().__init__(pending)
         self._posterior, self.tie_rank = posterior, posterior.place.tie_rank
-        # With so many of the pending points; in a list, which copies share until one of them adds a point.
-        self._taken = [(posterior, 0)]
+        # So many of the pending points; in a list, which copies share until one of them adds a point.
+        self._taken: list[tuple[Supposed | None, int]] = [(None, 0)]
 
     def choose(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain | None = None) -> Tensor:
         """Return the joint point (1, d) of the highest score; equals are broken by lot."""
@@ -95,7 +95,7 @@ class JointLookahead(Lookahead):
         def score(mean: Tensor, variance: Tensor) -> Tensor:
             return rule.on_arms(SomeArms(mean, variance, lambda: mean.max()), beta, seed)
 
-        bounds = score_bounds(self._posterior, self._taken_in(), arms, score)
+        bounds = score_bounds(self._posterior, arms, score)
         first = bounds.topk(_FIRST).indices
         known = rule.on_arms(_Offer(self, _among(domain, first)), beta, seed)
         # For rounding in the bounds, of which scores above theirs say how large it is.
@@ -182,16 +182,15 @@ class JointLookahead(Lookahead):
     def variance_at(self, X: Tensor) -> Tensor:
         """Return the posterior variances at points (k, d) with the pending points hallucinated, (k,)."""
         with torch.no_grad():
-            ahead = self._taken_in()
-            return ahead.variance_at(ahead.embed(X))
+            return self.variance_of(self._posterior.embed(X))
 
-    def _taken_in(self) -> JointPosterior:
-        """Return the posterior with the pending points hallucinated, which copies need not compute again."""
-        ahead, number = self._taken[0]
+    def variance_of(self, at: Embedded) -> Tensor:
+        """Return the posterior variances at embedded points with the pending points hallucinated, (k,)."""
+        supposed, number = self._taken[0]
         if number < self.num_pending:
-            ahead = ahead.hallucinated(self.pending[number:])
-            self._taken[0] = ahead, self.num_pending
-        return ahead
+            supposed = self._posterior.supposing(self.pending[number:], supposed)
+            self._taken[0] = supposed, self.num_pending
+        return self._posterior.variance_at(at) if supposed is None else self._posterior.variance_supposing(at, supposed)
 
     @property
     def model(self) -> NystromGP:
@@ -244,7 +243,7 @@ class _Offer:
     @property
     def variance(self) -> Tensor:
         """Posterior variances with the pending points hallucinated, (A,)."""
-        return self._ahead.variance_at(self._arms) if self._ahead.num_pending else self._posterior.variance_at(self.at)
+        return self._ahead.variance_of(self.at)
 
     @property
     def incumbent(self) -> Tensor:

@@ -27,7 +27,6 @@ _VALUES = 2**17
 
 def score_bounds(
     posterior: "JointPosterior",
-    ahead: "JointPosterior",
     points: Tensor,
     score: Callable[[Tensor, Tensor], Tensor],
 ) -> Tensor:
@@ -43,29 +42,22 @@ def score_bounds(
     full dictionary is learned, which makes variances grow with this one, what is spanned is computed as it is.
 
     Args:
-        posterior: of the means.
-        ahead: of the variances, with points pending.
+        posterior: without anything pending, which makes no variance larger.
         points: (A, d), A >= 1.
         score: returns scores (k,) from means (k,) and variances (k,), and grows with both.
 
     Cost: O(A m (d + 32)), and O(m²) for each of 32 points; of all points where the residual is learned.
     """
-    means, mean = _weights(posterior), posterior.table.prior_mean
-    kernel, Z, functions = ahead.table.kernel, ahead.table.spanning_points, _functions(ahead, points)
-    is_longer = torch.equal(Z[: len(means)], posterior.table.spanning_points)
-    if is_longer:  # which it is unless points have left the dictionary
-        functions = torch.cat([torch.nn.functional.pad(means, (0, len(Z) - len(means))).unsqueeze(0), functions])
-    parts, size, dtc = [], max(1, _VALUES // max(1, len(Z))), ahead.table.posterior
-    spanning = dtc.spanning_functions() if ahead.table.learns_residual else None
-    for part, prior in zip(points.split(size), prior_variance(kernel, points).double().split(size), strict=True):
-        at_part = gram(kernel, Z, part).double()
+    table, dtc = posterior.table, posterior.table.posterior
+    functions = torch.cat([_weights(posterior).unsqueeze(0), _functions(posterior, points)])
+    parts, size = [], max(1, _VALUES // max(1, dtc.size))
+    spanning = dtc.spanning_functions() if table.learns_residual else None
+    for part, prior in zip(points.split(size), prior_variance(table.kernel, points).double().split(size), strict=True):
+        at_part = gram(table.kernel, table.spanning_points, part).double()
         values = functions @ at_part
-        if is_longer:
-            learned, values = values[0], values[1:]
-        else:
-            learned = means @ gram(kernel, posterior.table.spanning_points, part).double()
-        if mean is not None:
-            learned = learned + prior_mean(mean, part).double()
+        learned, values = values[0], values[1:]
+        if table.prior_mean is not None:
+            learned = learned + prior_mean(table.prior_mean, part).double()
         variance = (prior - values.square().sum(0)).clamp_min(0.0)
         if spanning is not None:
             variance = learned_residual(prior, (spanning @ at_part).square().sum(0), variance)
@@ -79,12 +71,12 @@ def _weights(posterior: "JointPosterior") -> Tensor:
     return torch.linalg.solve_triangular(dtc.factor.mT, dtc.weights.unsqueeze(-1), upper=True).squeeze(-1)
 
 
-def _functions(ahead: "JointPosterior", points: Tensor) -> Tensor:
+def _functions(posterior: "JointPosterior", points: Tensor) -> Tensor:
     """Return weights of kernel values (r, m), r <= 32: the squares of these functions add up to the bound."""
-    dtc, number = ahead.table.posterior, min(_BOUNDING, len(points))
+    dtc, number = posterior.table.posterior, min(_BOUNDING, len(points))
     rows = torch.linspace(0, len(points) - 1, number, dtype=torch.float64, device=points.device).round().long()
-    some = ahead.table.embedded(points[rows]).coordinates
-    explained = some - dtc.inverse_product(torch.eye(dtc.size, dtype=some.dtype, device=some.device), some)
+    some = posterior.table.embedded(points[rows]).coordinates
+    explained = dtc.explained(some)
     values, vectors = torch.linalg.eigh(some.mT @ explained)
     kept = values > _SHARE * values[-1].clamp_min(0.0)
     directions = explained @ (vectors[:, kept] / values[kept].sqrt())

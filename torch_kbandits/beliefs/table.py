@@ -308,8 +308,8 @@ class TableBelief(Belief):
         return tie_width(best, beta, self._kernel_bound)
 
     @abstractmethod
-    def hallucinated(self, row: int, times: int = 1) -> Self:
-        """Return the table conditioned so many times on the posterior mean at a row."""
+    def hallucinated(self, rows: Tensor, times: Tensor) -> Self:
+        """Return the table conditioned on the posterior means at rows (k,), so many times (k,) at each."""
 
     @property
     @abstractmethod
@@ -474,7 +474,7 @@ class ArmLookahead(Lookahead):
         self._table, self.tie_rank = table, table.tie_rank
         self._rows: list[int] = table.row_list(pending) if pending.shape[0] else []
         self._hallucinated: TableBelief = table
-        self._waiting = [(row, 1) for row in self._rows]
+        self._waiting = self._rows
 
     @property
     def mean(self) -> Tensor:
@@ -526,9 +526,8 @@ class ArmLookahead(Lookahead):
 
     def _add(self, point: Tensor, times: int) -> None:
         self._table, self._hallucinated = self._table.with_points(point), self._hallucinated.with_points(point)
-        row = self._table.row_list(point)[0]
-        self._rows = [*self._rows, *[row] * times]
-        self._waiting = [*self._waiting, (row, times)]
+        rows = [self._table.row_list(point)[0]] * times
+        self._rows, self._waiting = [*self._rows, *rows], [*self._waiting, *rows]
 
     def pending_scores(self) -> Tensor:
         """Return the scores of the pending points without anything pending, (k,)."""
@@ -541,7 +540,9 @@ class ArmLookahead(Lookahead):
 
     def _with_pending(self) -> TableBelief:
         """Return the table with the pending points hallucinated."""
-        for row, times in self._waiting:
-            self._hallucinated = self._hallucinated.hallucinated(row, times)
-        self._waiting = []
+        if len(self._waiting):
+            rows, times = torch.tensor(self._waiting).unique_consecutive(return_counts=True)
+            device = self._table.tie_rank.device
+            self._hallucinated = self._hallucinated.hallucinated(rows.to(device), times.to(device))
+            self._waiting = []
         return self._hallucinated

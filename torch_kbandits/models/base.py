@@ -28,6 +28,7 @@ from torch_kbandits.models.arguments import check_data, check_likelihood, check_
 from torch_kbandits.models.cache import Cache, PosteriorFactors
 from torch_kbandits.models.leaving_out import cross_validation, left_out
 from torch_kbandits.models.shapes import concatenate, flatten_t_batch, unrepeated, with_column
+from torch_kbandits.models.supposed import Supposed
 from torch_kbandits.numerics.gram import gram, prior_mean, prior_variance
 from torch_kbandits.posteriors.residual import learned_residual, learned_residual_covariance
 
@@ -75,10 +76,15 @@ class FactoredGP(SingleTaskGP):
         )
         self._later_noise = None if train_Yvar is None else regularization
         self._check_time_column(train_X)
+        # Points (..., k, d) that posteriors take as observed at their means; None for none.
+        self.register_buffer("_pending", None, persistent=False)
 
     #: Whether what the basis does not span of a variance counts as observed like what it does; see ``residual_share``.
     learns_residual: bool = False
 
+    _supposed: Supposed | None = None
+
+    _pending: Tensor | None
     covar_module: Kernel
     likelihood: Any
     mean_module: Mean
@@ -203,10 +209,16 @@ class FactoredGP(SingleTaskGP):
         embedding = self.embed(flat)
         mean = prior_mean(self.mean_module, X) + unflatten(factors.mean(embedding))
         if X.shape[-2] == 1:
-            variance = unflatten(self._variance(factors, prior_variance(self.covar_module, flat), embedding))
+            variance = self._variance(factors, prior_variance(self.covar_module, flat), embedding)
+            if self._pending is not None:
+                variance = (variance - self._taken(flat, embedding).square().sum(-2)).clamp_min(0.0)
+            variance = unflatten(variance)
             mean, variance = torch.broadcast_tensors(mean, variance)
             return MultivariateNormal(mean, DiagLinearOperator(variance))
         covariance = self._covariance(factors, gram(self.covar_module, X), unflatten(embedding))
+        if self._pending is not None:
+            rows = unflatten(self._taken(flat, embedding))
+            covariance = covariance - rows.mT @ rows
         shape = torch.broadcast_shapes(mean.shape, covariance.shape[:-1])
         # An operator, since MultivariateNormal would factorise a plain tensor without jitter.
         return MultivariateNormal(mean.expand(shape), DenseLinearOperator(covariance.expand(*shape, shape[-1])))
@@ -285,6 +297,24 @@ class FactoredGP(SingleTaskGP):
         """Return the posterior covariance (..., q, q) from the prior one and embeddings (..., m, q)."""
         covariance = factors.covariance(prior, embedding)
         return learned_residual_covariance(prior, embedding, covariance) if self.learns_residual else covariance
+
+    def _taken(self, points: Tensor, embedding: Tensor) -> Tensor:
+        """Return F at points (..., N, d) of these embeddings (..., m, N), (..., k, N); see ``Conditional``."""
+        if self._supposed is None or self._supposed.factors is not self.factors:
+            with torch.no_grad():
+                pending = self._seen(cast(Tensor, self._pending))
+                self._supposed = Supposed(self, pending, self._fresh_noise(pending))
+        return self._supposed.rows(points, embedding)
+
+    def _fresh_noise(self, inputs: Tensor) -> Tensor:
+        """Return the noise variances of observations that are made now at inputs (..., k, d), without any of their own.
+
+        They are (..., k), or (..., 1) where all are the same.
+        """
+        likelihood = self.likelihood
+        if isinstance(likelihood, UncertaintyInjectionLikelihood) and likelihood.time_column is not None:
+            return likelihood.observation_noise(inputs)
+        return self.regularization.unsqueeze(-1)
 
     @abstractmethod
     def _extend(self, conditioned: Self, inputs: Tensor, targets: Tensor) -> None:
@@ -373,6 +403,11 @@ class FactoredGP(SingleTaskGP):
         """Transform points as the played points are; unlike ``transform_inputs`` it never learns bounds from them."""
         transform = getattr(self, "input_transform", None)
         return X if transform is None else transform.preprocess_transform(X)
+
+    def _seen(self, points: Tensor) -> Tensor:
+        """Return points (..., k, d) as the kernel sees them: transformed, with the batch dimension of the outputs."""
+        points = self._preprocess(points)
+        return points.unsqueeze(-3) if self._num_outputs > 1 else points
 
     def _noise(self, X: Tensor) -> Tensor:
         """Return the noise variances λ_s of the observations, which are at X (..., n, d), (..., n)."""

@@ -19,7 +19,6 @@ from torch import Tensor
 from torch_kbandits import checks
 from torch_kbandits.dictionaries import DictionaryRule, PlayedPoints, RidgeLeverageSampling, Selection
 from torch_kbandits.errors import EmptyHistoryError, InputError
-from torch_kbandits.likelihoods import UncertaintyInjectionLikelihood
 from torch_kbandits.models.choosing import played_points, unspanned
 from torch_kbandits.models.collapsed_bound import LowRankNormal, TraceTerm
 from torch_kbandits.models.shapes import concatenate
@@ -294,26 +293,18 @@ class NystromGP(ToldGP):
         return conditioned
 
     def hallucinated(self, X: Tensor) -> Self:
-        """Return a copy conditioned on its posterior mean at X (k, d): points join the dictionary, the mean stays.
+        """Return a copy conditioned on its posterior mean at X (..., k, d): the mean stays and no variance rises.
 
-        Without gradients. Observed rewards would move the mean, since a larger dictionary reads the others otherwise.
+        It is the exact conditional of this posterior as a Gaussian process, for what is asked of ``posterior``; data,
+        dictionary and what the model knows of itself stay. Gradients reach through what it is asked at alone.
 
-        Cost: that of ``tell`` where points join the dictionary; that of ``condition_on_observations`` for a model with
-        batch dimensions or with times apart from its inputs, whose mean is then that of the larger dictionary.
+        Cost: O(k m² + k² m + k³), and O(k (m + k)) more for a point of the posterior.
         """
+        data = (*self.train_inputs, self.train_targets, *self._shared_buffers())
+        other = deepcopy(self, memo={id(part): part for part in data})
         with torch.no_grad():
-            mean = self.posterior(X).mean
-            if self._is_batch() or X.dim() != 2 or isinstance(self.likelihood, UncertaintyInjectionLikelihood):
-                return self.condition_on_observations(X, mean)
-            factors, basis = self._state()
-            data = (*self.train_inputs, self.train_targets, *self._shared_buffers())
-            other = deepcopy(self, memo={id(part): part for part in data})
-            other._keep(factors, basis)
-            other.tell(X, mean, add_to_dictionary=True)
-            after, basis = other._state()
-            alpha = factors.coefficients()
-            alpha = torch.nn.functional.pad(alpha, (0, basis.shape[-2] - alpha.shape[-1])).unsqueeze(-1)
-            other._keep(replace(after, weights=(after.dictionary_factor.mT @ alpha).squeeze(-1)), basis)
+            other.eval()._keep(*self._state())
+        other._pending = X if self._pending is None else concatenate(self._pending, X, dim=-2)
         return other
 
     # ---------------------------------------------------------------- inside
@@ -415,11 +406,6 @@ class NystromGP(ToldGP):
         """Return the same for points (..., m, d) as they were told and more that are transformed already."""
         dictionary = self._seen(points)
         return dictionary if extra is None else concatenate(dictionary, extra, dim=-2)
-
-    def _seen(self, points: Tensor) -> Tensor:
-        """Return points (..., k, d) as the kernel sees them: transformed, with the batch dimension of the outputs."""
-        points = self._preprocess(points)
-        return points.unsqueeze(-3) if self._num_outputs > 1 else points
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any) -> None:
         saved = state_dict.get(f"{prefix}inducing_points")

@@ -152,10 +152,7 @@ class ToldGP(FactoredGP):
     def _observed(self, X: Tensor, targets: Tensor, noise: Tensor | None) -> tuple[Observations, Tensor | None]:
         """Return new observations, and the variances that all have of their own from then on, if any."""
         inputs, own = self._preprocess(X), self._joined_noise(len(X), noise)
-        if isinstance(self.likelihood, UncertaintyInjectionLikelihood):
-            variances = self.likelihood.observation_noise(inputs)
-        else:
-            variances = self.regularization.unsqueeze(-1)
+        variances = self._fresh_noise(inputs)
         if own is not None:
             new = own[..., self.num_observations :] + getattr(self.likelihood, "second_noise", 0.0)
             variances = torch.where(new.isnan(), variances, new)

@@ -214,7 +214,9 @@ def schur_factor(corner: Tensor, across: Tensor) -> Tensor:
 def bordered(factor: Tensor, across: Tensor, schur: Tensor) -> Tensor:
     """Return [[L, 0], [acrossᵀ, schur]] for L (..., m, m), (..., m, k) and (..., k, k). Cost: O((m + k)²)."""
     m, k = across.shape[-2:]
-    shape = torch.broadcast_shapes(factor.shape[:-2], schur.shape[:-2])
+    shape = schur.shape[:-2]
+    if factor.shape[:-2] != shape:
+        shape = torch.broadcast_shapes(factor.shape[:-2], shape)
     whole = factor.new_zeros(*shape, m + k, m + k)
     whole[..., :m, :m] = factor
     whole[..., m:, :m] = across.mT

@@ -184,6 +184,10 @@ class DTCFactors:
         whitened = self._whiten(left)
         return left.mT @ right - whitened.mT @ (whitened if right is left else self._whiten(right))
 
+    def solved(self, embedding: Tensor) -> Tensor:
+        """Return V⁻¹z for each column of (..., m, N). Cost: O(N m²)."""
+        return torch.cholesky_solve(embedding, self.precision_factor)
+
     def coefficients(self) -> Tensor:
         """Return α = L⁻ᵀ V⁻¹ Σ_s z_s y_s / λ_s (..., m): the mean is α k_Z(x), plus the prior mean. Cost: O(m²)."""
         return torch.linalg.solve_triangular(self.dictionary_factor.mT, self.weights.unsqueeze(-1), upper=True).squeeze(

@@ -146,14 +146,14 @@ class OnlineDTC:
         """
         if self.loops_over(moment):
             return torch.from_numpy(online_loops.weights_of(*self.arrays, moment.numpy()))
-        return self._solved(self._inside(moment.unsqueeze(-1))).squeeze(-1)
+        return self._solved(self.inside(moment.unsqueeze(-1))).squeeze(-1)
 
     @cached_property
     def precision_factor(self) -> Tensor:
         """The lower Cholesky factor of K, (m, m). Cost: O(m³) the first time."""
         precision, N = self.precision, self.complement
         if self.left_out:
-            precision = self._inside(self._inside(precision).mT) + N @ N.mT
+            precision = self.inside(self.inside(precision).mT) + N @ N.mT
         return jittered_cholesky(precision)
 
     def variance(self, prior_variance: Tensor, embedding: Tensor) -> Tensor:
@@ -175,9 +175,17 @@ class OnlineDTC:
         spanned, N = embedding.square().sum(0), self.complement.to(embedding.dtype)
         return spanned - (N.mT @ embedding).square().sum(0) if N.shape[1] else spanned
 
+    def inside(self, columns: Tensor) -> Tensor:
+        """Return P times columns (m, k): what the dictionary spans of them. Cost: O(m r k)."""
+        return columns - self.complement @ (self.complement.mT @ columns) if self.complement.shape[1] else columns
+
+    def explained(self, embedding: Tensor) -> Tensor:
+        """Return z − K⁻¹z for coordinates (m, n), (m, n), from K⁻¹ as it is: what rewards explain. Cost: O(n m²)."""
+        return embedding - self._inverse_times(embedding)
+
     def spanning_functions(self) -> Tensor:
         """Return weights F (m, m) of kernel values so that ``spanned`` is ‖F k_Z‖². Cost: O(m³)."""
-        return self._inside(lower_inverse(self.factor))
+        return self.inside(lower_inverse(self.factor))
 
     def basis(self, positions: Sequence[int]) -> Tensor:
         """Return rows (k, m): the coordinates L⁻¹ k of a dictionary, spanning points in the order given, from these.
@@ -191,7 +199,7 @@ class OnlineDTC:
 
     def solve(self, vector: Tensor) -> Tensor:
         """Return V⁻¹ v for v (m,), with V = I + Σ_s z_s z_sᵀ / λ_s on the dictionary's span. Cost: O(m²)."""
-        return self._inverse_times(self._inside(vector.unsqueeze(-1))).squeeze(-1)
+        return self._inverse_times(self.inside(vector.unsqueeze(-1))).squeeze(-1)
 
     def inverse_product(self, left: Tensor, right: Tensor) -> Tensor:
         """Return leftᵀ K⁻¹ right for coordinates (m, k) and (m, l), (k, l), from K⁻¹ as it is. Cost: O(m² l)."""
@@ -238,7 +246,7 @@ class OnlineDTC:
         loops = points.shape[1] == 1 and self.loops_over(points[:, 0])
         if loops and (rewarded := self._rewarded(points, weights, moments, 1.0, least=0.0)) is not None:
             return rewarded
-        inside = self._inside(points)
+        inside = self.inside(points)
         solved = self._inverse_times(inside).mT
         corner = solved @ inside
         corner.diagonal().add_(1.0 / weights)
@@ -267,7 +275,7 @@ class OnlineDTC:
         """
         if points.shape[1] == 1 and self.loops_over(points[:, 0]):
             return self._rewarded(points, weights, moments, -1.0, least=LEAST_SHARE)
-        inside = self._inside(points)
+        inside = self.inside(points)
         # Refined, since the corner is a small difference and would be all drift.
         solved = self._solved(inside).mT
         corner = -(solved @ inside)
@@ -437,7 +445,7 @@ class OnlineDTC:
             rotation = torch.linalg.qr(N.mT @ points.mT, mode="complete").Q
             directions, rest = N @ rotation[:, :k], N @ rotation[:, k:]
         columns = self._precision_times(directions)
-        inside = self._inside(columns)
+        inside = self.inside(columns)
         solved = self._solved(inside, most_lost)
         factor = jittered_cholesky(directions.mT @ columns - inside.mT @ solved)
         risen = torch.linalg.solve_triangular(factor, (directions - solved).mT, upper=False)
@@ -455,7 +463,7 @@ class OnlineDTC:
         unit[positions, range(len(positions))] = 1.0
         directions = torch.linalg.solve_triangular(self.factor, unit, upper=False)
         for _ in range(2):  # the second time for what rounding leaves of the first
-            directions = self._inside(directions)
+            directions = self.inside(directions)
             directions = torch.linalg.qr(directions / directions.norm(dim=0)).Q
         solved = self._solved(directions, most_lost)
         factor = jittered_cholesky(directions.mT @ solved)
@@ -547,20 +555,16 @@ class OnlineDTC:
             complement=self.complement if complement is None else complement,
         )
 
-    def _inside(self, columns: Tensor) -> Tensor:
-        """Return P times columns (m, k): what the dictionary spans of them. Cost: O(m r k)."""
-        return columns - self.complement @ (self.complement.mT @ columns) if self.complement.shape[1] else columns
-
     def _solved(self, columns: Tensor, most_lost: float = math.inf) -> Tensor:
         """Return K⁻¹ times columns (m, k) that the dictionary spans, refined once.
 
         Where they are large, K⁻¹ as it is would lose all digits. Raises ``_DriftError`` where it lost a larger share.
         """
-        solved = self._inside(self._inverse_times(columns))
-        residual = columns - self._inside(self._precision_times(solved))
+        solved = self.inside(self._inverse_times(columns))
+        residual = columns - self.inside(self._precision_times(solved))
         if math.isfinite(most_lost) and bool(residual.norm() > most_lost * columns.norm()):
             raise _DriftError
-        return solved + self._inside(self._inverse_times(residual))
+        return solved + self.inside(self._inverse_times(residual))
 
     @cached_property
     def arrays(self) -> tuple[online_loops.Matrix, online_loops.Matrix, Array]:

@@ -49,10 +49,6 @@ class Growth(NamedTuple):
         )
         return joined([Squares.of(units, -1.0, 1.0), self.squares, squares])
 
-    def coordinates(self, points: Tensor, values: Tensor) -> Tensor:
-        """Return new coordinates (a, k) from old ones (m, k) and the kernel values (a, k) with the new points."""
-        return torch.linalg.solve_triangular(self.corner, values.double() - self.own @ points, upper=False)
-
 
 def spanning_factor(schur: Tensor, prior_variance: Tensor, dtype: torch.dtype) -> tuple[list[int], Tensor, bool]:
     """Say which of a points are not spanned by others to rounding.

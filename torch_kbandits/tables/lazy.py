@@ -79,7 +79,8 @@ class LazyPanel:
     determinant of the precision fall. Arms whose bound is below the best score known need no visit.
 
     Source: ours; ALGORITHMS §2 states the sum of single changes. Differs: changes of opposite sign cancel in the norm
-    of their sum, so this bound is never larger. Values are replaced, never changed: what is done late is remembered.
+    of their sum, so this bound is never larger. Points pending shrink variances, too.
+    Values are replaced, never changed: what is done late is remembered.
 
     Args:
         panel: the posterior at all arms.
@@ -144,27 +145,32 @@ class LazyPanel:
         after._pass(change._replace(squares=joined([*self._squares, change.squares])), columns)
         return after
 
-    def contenders(self, score: Score, tie_width: Callable[[Tensor], Tensor]) -> tuple[Tensor | None, Tensor]:
+    def contenders(
+        self, score: Score, tie_width: Callable[[Tensor], Tensor], bound: Score | None = None
+    ) -> tuple[Tensor | None, Tensor]:
         """Return rows among which are all arms of the highest score, and their scores.
 
         Args:
             score: the scores.
             tie_width: how far below the best score (0-dim) an arm still counts as the best.
+            bound: upper bounds of the scores, where these are not known without a pass; None if they are.
 
         Returns:
             Rows (k,), or None for all arms, and their scores.
         """
-        rows, panel = self._visited(score, tie_width)
+        rows, panel = self._visited(score, tie_width, bound)
         return rows, score(panel.mean, panel.variance.clamp_min(0.0), rows)
 
-    def _visited(self, score: Score, tie_width: Callable[[Tensor], Tensor]) -> tuple[Tensor | None, Panel]:
+    def _visited(
+        self, score: Score, tie_width: Callable[[Tensor], Tensor], bound: Score | None
+    ) -> tuple[Tensor | None, Panel]:
         n, is_cpu = len(self._panel.mean), self._panel.mean.is_cpu
-        if not self._squares or n * self._now[0].size < (_WORTHWHILE if is_cpu else _WORTHWHILE_ELSEWHERE):
+        if not (self._squares or bound) or n * self._now[0].size < (_WORTHWHILE if is_cpu else _WORTHWHILE_ELSEWHERE):
             return None, self.up_to_date()
         if self._waited < self._patience:
             self._waited += 1
             return None, self.up_to_date()
-        bounds = self._bounds(score)
+        bounds = self._bounds(score if bound is None else bound)
         near = self._taken_in(bounds)
         best = score(near.panel.mean, near.panel.variance.clamp_min(0.0), near.rows).max()
         bounds[near.rows] = -torch.inf
@@ -204,7 +210,7 @@ class LazyPanel:
     def _change(self, first: int) -> Change:
         """Return what was observed from a row on."""
         none = Change.none(self._now[0].size, self._now[1])
-        return none._replace(squares=joined(self._squares[first:]))
+        return none._replace(squares=joined(self._squares[first:])) if self._squares[first:] else none
 
     def _pass(self, change: Change, columns: Columns | None) -> None:
         self._panel = self._panel.following(change, self._now[1], columns)

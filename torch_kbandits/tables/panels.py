@@ -88,10 +88,6 @@ class Panel:
         """Return the posterior at some of the points, given their numbers (q,)."""
         return self._with_parts(self.features.selected(index), lambda name: getattr(self, name)[index])
 
-    def rotated(self, basis: Tensor) -> "Panel":
-        """Return the same posterior in other coordinates, rows (k, m) of these, with nothing left out."""
-        return replace(self, features=self.features.rotated(basis))
-
     def shortened(self, size: int) -> "Panel":
         """Return the same posterior where it does not depend on other than the first features."""
         return replace(self, features=self.features.shortened(size))

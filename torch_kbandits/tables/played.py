@@ -137,10 +137,6 @@ class PlayedPanel:
         after._followed = variance[known], pending if len(known) else []
         return after
 
-    def rotated(self, basis: Tensor) -> Self:
-        """Return the posterior in other coordinates, rows (k, m) of these, with nothing left out."""
-        return self.forgotten()._over(None if self.store is None else self.store.rotated(basis))
-
     def shortened(self, size: int) -> Self:
         """Return the posterior in the first coordinates alone, another one."""
         return self.forgotten()._over(None if self.store is None else self.store.shortened(size))

@@ -135,11 +135,6 @@ class FeatureStore:
             if first < self.num_points:
                 yield slice(first, min(first + self._longest, self.num_points)), segment
 
-    def rotated(self, basis: Tensor) -> "FeatureStore":
-        """Return rows (k, m) times the features, in memory of its own."""
-        blocks = ((block, self.products(basis.to(self._like), block)) for block in self._blocks())
-        return FeatureStore.holding(blocks, self.num_points, len(basis), self._like)
-
     def selected(self, index: Tensor) -> "FeatureStore":
         """Return the features of some points, given their numbers (q,), in memory with room for some more points."""
         store = FeatureStore(0, self._like)
