@@ -1,5 +1,7 @@
 """Contextual bandits to try laws on, and a dense picture of what each of them should believe and choose."""
 
+from functools import partial
+
 import numpy as np
 import oracles
 import torch
@@ -61,23 +63,20 @@ def play(bandit, rounds, first=0, actions_of=None):
 def dense_moments(bandit, points: Tensor, pending: Tensor | None = None) -> tuple[np.ndarray, np.ndarray]:
     """μ and σ² at joint points (A, d), computed from what the bandit was told, its dictionary and what is pending.
 
-    Pending points shrink the variance alone, as members of the dictionary if there is one.
+    Given the pending points the variance alone is conditional.
     """
     history = bandit.history
     n = bandit._belief.num_observations
     X, y, T = dense(history.X[:n], history.Y[:n], points)
     outstanding = [history.X[n:], bandit.pending if pending is None else pending]
-    P = dense(torch.cat(outstanding))[0]
-    Z = dense(bandit.inducing_points)[0]
-    noise, ahead = np.full(n, LAMBDA), np.full(n + len(P), LAMBDA)
+    P, Z = dense(torch.cat(outstanding), bandit.inducing_points)
+    noise = np.full(n, LAMBDA)
     if bandit.dictionary is None:
-        mean = oracles.exact(KERNEL, X, y, noise, T).mean
-        variance = oracles.exact(KERNEL, np.concatenate([X, P]), np.zeros(n + len(P)), ahead, T).variance
+        posterior = partial(oracles.exact, KERNEL, X, y, noise)
     else:
-        mean = oracles.dtc(KERNEL, X, y, noise, Z, T).mean
-        more = np.unique(np.concatenate([Z, P]), axis=0)
-        variance = oracles.dtc(KERNEL, np.concatenate([X, P]), np.zeros(n + len(P)), ahead, more, T).variance
-    return mean, np.maximum(variance, 0.0)
+        posterior = partial(oracles.dtc, KERNEL, X, y, noise, Z)
+    found = oracles.with_pending(posterior, T, P, LAMBDA)
+    return found.mean, np.maximum(found.variance, 0.0)
 
 
 def dense_upper_bounds(bandit, points: Tensor, pending: Tensor | None = None) -> np.ndarray:

@@ -52,12 +52,19 @@ def written_out(prior, spanned, left):
     return left + residual / (1.0 + spanned / (spanned + 0.3 * prior) * residual * precision)
 
 
-def dense_learned(X, noise, Z, T):
-    """The same at points T after plays of points X, from dense matrices."""
+def dense_covariance(X, noise, Z, T):
+    """The covariance at points T after plays of points X whose variances are these, from dense matrices."""
     factor = np.linalg.cholesky(DENSE(Z, Z))
     seen, at = np.linalg.solve(factor, DENSE(Z, X)), np.linalg.solve(factor, DENSE(Z, T))
-    left = (at * np.linalg.solve(np.eye(len(Z)) + (seen / noise) @ seen.T, at)).sum(0)
-    return written_out(np.ones(len(T)), (at**2).sum(0), left)
+    left = at.T @ np.linalg.solve(np.eye(len(Z)) + (seen / noise) @ seen.T, at)
+    residual, wanted = DENSE(T, T) - at.T @ at, written_out(np.ones(len(T)), (at**2).sum(0), np.diag(left))
+    root = np.sqrt(np.maximum(wanted - np.diag(left), 0.0) / np.maximum(np.diag(residual), 1e-12))
+    return left + np.outer(root, root) * residual
+
+
+def dense_learned(X, noise, Z, T):
+    """Its diagonal."""
+    return np.diag(dense_covariance(X, noise, Z, T))
 
 
 def bandit_of(candidates, rule, memory=None, seed=0):
@@ -160,6 +167,32 @@ def test_every_belief_and_model_has_the_learned_variance(candidates, rule, memor
         belief = bandit._belief
         table = belief if hasattr(belief, "variance") else belief.posterior
         assert difference(table.variance, wanted) < 1e-8
+
+
+@pytest.mark.usefixtures("short_searches")
+@pytest.mark.one_in(4)
+@pytest.mark.parametrize("memory", MEMORIES)
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("candidates", CANDIDATES)
+def test_given_points_pending_every_belief_and_model_has_the_conditional_variance(candidates, rule, memory):
+    """One point twice, one beside it, and one that is in the dictionary; no variance rises."""
+    bandit = played(bandit_of(candidates, rule, memory), 25)
+    counts = bandit.weights > 0.0
+    X, T, Z = bandit.history.X[counts], data(9, 2, seed=7)[0], bandit.inducing_points
+    T = ARMS if candidates == "arms" else T
+    P = torch.cat([T[:1], T[:1], T[1:2] + 1e-7, Z[:1]])
+    C = dense_covariance(*dense(X, LAMBDA / bandit.weights[counts], Z, torch.cat([T, P])))
+    n = len(T)
+    taken = C[:n, n:] @ np.linalg.solve(C[n:, n:] + LAMBDA * np.eye(len(P)), C[n:, :n])
+    wanted = np.diag(C[:n, :n] - taken)
+    ahead = bandit._belief.lookahead(P)
+    found = ahead.variance if candidates == "arms" else ahead.variance_at(T)
+    assert difference(found, wanted) < 1e-8
+    before = bandit._belief.lookahead(P[:0])
+    assert bool((found <= (before.variance if candidates == "arms" else before.variance_at(T)) + 1e-12).all())
+    model = bandit.model.hallucinated(P)
+    assert difference(model.posterior(T.unsqueeze(-2)).variance.flatten(), wanted) < 1e-8
+    assert difference(model.posterior(T).variance.flatten(), wanted) < 1e-8
 
 
 # ------------------------------------------------------------------------------------------------ exchanges

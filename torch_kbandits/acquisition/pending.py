@@ -13,10 +13,7 @@ from torch_kbandits.models import NystromGP
 
 
 def hallucinate(model: Model, X: Tensor) -> Model:
-    """Return the model conditioned on its own posterior mean at X (k, d): the variance shrinks, the mean stays.
-
-    Points join the dictionary of a Nyström posterior: at a fixed one the variance outside its span would not shrink.
-    """
+    """Return the model conditioned on its own posterior mean at X (k, d): the variance shrinks, the mean stays."""
     if isinstance(model, NystromGP):
         return model.hallucinated(X)
     mean = cast(GPyTorchPosterior, model.posterior(X)).mean

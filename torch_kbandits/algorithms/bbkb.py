@@ -27,9 +27,9 @@ class BBKB(Bandit):
     which grows with what is known. Rewards told one by one are kept aside until the batch is complete.
 
     Source: Calandriello, Carratino, Lazaric, Valko and Rosasco, "Near-linear time Gaussian process optimization with
-    adaptive batching and resparsification", ICML 2020. Differs: the points of a batch join the dictionary until it is
-    resampled, since the variance of what it does not span would not shrink otherwise; the width is BKB's times √C,
-    which makes up for the variance that a batch has lost; and what differs in ``BKB``.
+    adaptive batching and resparsification", ICML 2020. Differs: variances are the exact conditional given the points
+    of a batch, so that what the dictionary does not span of them shrinks, too, where the paper's stays; the width is
+    BKB's times √C, which makes up for the variance that a batch has lost; and what differs in ``BKB``.
 
     Args:
         kernel: the prior covariance, any GPyTorch kernel, in reward units squared.

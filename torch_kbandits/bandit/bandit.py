@@ -521,8 +521,8 @@ class Bandit(Undisturbed):
         ``ScaledWidth(width, C**0.5)`` keeps its theorem in a loop that asks only while this is at most C.
 
         On arms that stay it is the largest ratio over them. Elsewhere it is 1 + Σ_s σ²(x_s)/λ over such points, at
-        least the ratio at every point if the posterior is exact, and at most the exp(2 C) of GP-BUCB, for which C is
-        their information gain: det(I + M) >= 1 + Tr M. A dictionary, which pending points join, is outside both proofs.
+        least the ratio at every point, and at most the exp(2 C) of GP-BUCB, for which C is their information gain:
+        det(I + M) >= 1 + Tr M >= the largest eigenvalue of I + M, where M is their posterior covariance over λ.
 
         Source: Calandriello et al., ICML 2020, BBKB, for the sum; Desautels, Krause and Burdick, JMLR 2014.
 

@@ -1,0 +1,151 @@
+"""What points observed at their posterior means take from variances: nothing rises, and nothing falls beyond bounds."""
+
+from functools import partial
+
+import hypothesis.strategies as st
+import numpy as np
+import oracles
+import pytest
+import torch
+from hypothesis import given
+from problems import DOUBLE, data, dense, difference, examples, rbf
+
+from torch_kbandits import NystromGP, UncertaintyInjectionLikelihood
+from torch_kbandits.beliefs import FeatureTable
+from torch_kbandits.dictionaries import FixedDictionary
+from torch_kbandits.memory import Linear
+
+LAMBDA = 0.05
+KERNEL = oracles.rbf(0.4)
+ARMS = data(60, 2)[0]
+X, Y = data(30, 2, seed=1)
+
+
+def table():
+    """A posterior over the arms at a dictionary of few of the points played."""
+    belief = FeatureTable(ARMS, rbf(0.4), LAMBDA, 0)
+    return belief.updated(X, Y.squeeze(-1), FixedDictionary(X[:8]).select(belief.preview(X)))
+
+
+def model(**words):
+    return NystromGP(X, Y, inducing_points=X[:8], covar_module=rbf(0.4), regularization=LAMBDA, **words)
+
+
+def variances(where, pending):
+    """Of the arms given points pending, by a table or a model."""
+    if where == "table":
+        return TABLE.lookahead(pending).variance
+    return variance(MODELS[where].hallucinated(pending), ARMS)
+
+
+def variance(model, points):
+    """Of a model at points (k, d), each alone, (k,)."""
+    with torch.no_grad():
+        return model.posterior(points.unsqueeze(-2)).variance.flatten()
+
+
+def some_points(seed, k):
+    """Points to be pending: some twice, some beside others, some played."""
+    generator = torch.Generator().manual_seed(seed)
+    P = torch.cat([torch.rand(k, 2, generator=generator, dtype=DOUBLE), X[:3], ARMS[:3]])
+    P = P[torch.randint(len(P), (k,), generator=generator)]
+    return P + torch.where(torch.rand(k, 1, generator=generator) < 0.5, 0.0, 1e-8)
+
+
+@pytest.mark.parametrize("where", ["table", "plain", "learned"])
+@examples(25)
+@given(seed=st.integers(0, 10_000), k=st.integers(1, 7))
+def test_no_variance_rises_and_none_falls_by_more_than_the_bounds(where, seed, k):
+    """A point at a time: by 1 + its variance over λ at most; and by 1 + the sum of those before any, in all."""
+    P = some_points(seed, k)
+    start = before = MODELS["learned" if where == "learned" else "plain"]
+    first = now = variances(where, P[:0])
+    scores, product = variance(start, P) / LAMBDA, 1.0
+    for number in range(k):
+        product *= 1.0 + float(variance(before, P[number, None])) / LAMBDA
+        before, after = start.hallucinated(P[: number + 1]), variances(where, P[: number + 1])
+        assert bool((after <= now + 1e-12).all())
+        assert float((first / after).max()) <= product * (1.0 + 1e-9)
+        now = after
+    assert float((first / now).max()) <= (1.0 + float(scores.sum())) * (1.0 + 1e-9)
+
+
+@pytest.mark.parametrize("where", ["table", "plain", "learned"])
+@examples(25)
+@given(seed=st.integers(0, 10_000), k=st.integers(1, 7))
+def test_points_are_taken_in_at_once_one_by_one_or_in_any_order(where, seed, k):
+    P = some_points(seed, k)
+    expected, order = variances(where, P), torch.randperm(k, generator=torch.Generator().manual_seed(seed))
+    assert difference(variances(where, P[order]), expected) < 1e-10
+    if where == "table":
+        ahead = TABLE.lookahead(P[:0])
+        for number in range(k):
+            ahead.add(P[number, None])
+            if number % 2:
+                assert bool((ahead.variance >= 0.0).all())
+        assert difference(ahead.variance, expected) < 1e-10
+    else:
+        by_parts = MODELS[where].hallucinated(P[:1]).hallucinated(P[1:])
+        assert difference(variance(by_parts, ARMS), expected) < 1e-10
+
+
+def test_tables_and_models_have_the_dense_conditional():
+    P = some_points(3, 6)
+    posterior = partial(oracles.dtc, KERNEL, *dense(X, Y.squeeze(-1)), np.full(len(X), LAMBDA), *dense(X[:8]))
+    wanted = oracles.with_pending(posterior, *dense(ARMS, P), LAMBDA)
+    assert difference(variances("table", P), wanted.variance) < wanted.rounding
+    assert difference(variances("plain", P), wanted.variance) < wanted.rounding
+    found = MODELS["plain"].hallucinated(P).posterior(ARMS)
+    assert difference(found.distribution.covariance_matrix.detach(), wanted.covariance) < wanted.rounding
+    assert difference(found.mean.flatten().detach(), wanted.mean) < wanted.rounding
+
+
+def test_a_point_counts_as_often_as_it_is_pending():
+    ahead = TABLE.lookahead(ARMS[:0])
+    ahead.add(ARMS[:1], 40)
+    assert difference(ahead.variance, variances("table", ARMS[:1].expand(40, 2))) < 1e-12
+
+
+def test_gradients_are_those_of_the_conditional():
+    conditioned, x = MODELS["learned"].hallucinated(some_points(5, 4)), ARMS[:4].clone().unsqueeze(-2)
+    assert torch.autograd.gradcheck(lambda x: conditioned.posterior(x).variance, x.requires_grad_(True))
+
+
+@pytest.mark.parametrize("q", [1, 3])
+def test_models_with_batch_dimensions_and_outputs_are_conditioned_one_by_one(q):
+    P, T, other = some_points(6, 4), ARMS[:6].view(6 // q, 1, q, 2), 2.0 * Y + 1.0
+    words = {"inducing_points": X[:8], "covar_module": rbf(0.4), "regularization": LAMBDA}
+    single = [NystromGP(X, y, **words).hallucinated(P).posterior(T) for y in (Y, other)]
+    batch = NystromGP(X.expand(2, -1, -1), torch.stack([Y, other]), **words).hallucinated(P).posterior(T)
+    outputs = NystromGP(X, torch.cat([Y, other], -1), **words).hallucinated(P).posterior(T)
+    for number, alone in enumerate(single):
+        assert difference(batch.variance[:, number, None], alone.variance) < 1e-12
+        assert difference(batch.mean[:, number, None], alone.mean) < 1e-12
+        assert difference(outputs.variance[..., number, None], alone.variance) < 1e-12
+
+
+@pytest.mark.parametrize("in_a_column", [False, True])
+def test_where_observations_age_a_pending_one_is_fresh(in_a_column):
+    times = torch.arange(30.0, dtype=DOUBLE)
+    stamp = torch.full((3, 1), 30.0, dtype=DOUBLE)
+    own = {"time_column": 2} if in_a_column else {"times": times}
+    likelihood = UncertaintyInjectionLikelihood(Linear(0.01), regularization=LAMBDA, now=30.0, **own)
+    kernel = rbf(0.4)
+    kernel.active_dims = torch.tensor([0, 1])
+    told, P = (
+        (torch.cat([X, times.unsqueeze(-1)], -1), torch.cat([ARMS[:3], stamp], -1)) if in_a_column else (X, ARMS[:3])
+    )
+    ageing = NystromGP(told, Y, inducing_points=told[:8], covar_module=kernel, likelihood=likelihood)
+    C = ageing.posterior(P).distribution.covariance_matrix.detach()
+    wanted = (C - C @ torch.linalg.solve(C + LAMBDA * torch.eye(3, dtype=DOUBLE), C)).diagonal()
+    assert difference(variance(ageing.hallucinated(P), P), wanted) < 1e-10
+
+
+def test_a_conditioned_model_follows_what_it_is_told():
+    conditioned, plain, P = model().hallucinated(ARMS[:2]), model(), ARMS[:2]
+    for each in (conditioned, plain):
+        each.tell(ARMS[5:9], Y[:4])
+    assert difference(variance(conditioned, ARMS), variance(plain.hallucinated(P), ARMS)) < 1e-12
+
+
+TABLE, MODELS = table(), {"plain": model(), "learned": model(learns_residual=True)}
