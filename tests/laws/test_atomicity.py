@@ -4,6 +4,7 @@ from copy import deepcopy
 from itertools import count
 
 import numpy as np
+import oracles
 import pytest
 import torch
 from botorch.models.transforms import Normalize
@@ -55,22 +56,19 @@ class DenseLinear:
         self.arms, self.variance = arms.numpy(), variance
 
     def marginals(self, bandit, pending):
-        """Means without the pending points, and variances with them told and in the dictionary."""
-        history = bandit.history
-        X, Y = history.X.numpy(), history.Y.numpy()
-        Z, ahead = bandit.inducing_points.numpy(), pending.numpy()
-        return self._posterior(X, Y, Z)[0], self._posterior(
-            np.concatenate([X, ahead]), np.zeros(len(X) + len(ahead)), np.concatenate([Z, ahead])
-        )[1]
+        """Means, and variances given the pending points."""
+        X, Y, Z = bandit.history.X.numpy(), bandit.history.Y.numpy(), bandit.inducing_points.numpy()
+        found = oracles.with_pending(lambda T: self._posterior(X, Y, Z, T), self.arms, pending.numpy(), LAMBDA)
+        return found.mean, found.variance
 
-    def _posterior(self, X, Y, Z):
+    def _posterior(self, X, Y, Z, T):
         _, singular, directions = np.linalg.svd(Z, full_matrices=False)
         basis = np.sqrt(self.variance) * directions[singular > 1e-10 * singular[0]]
-        played, arms = basis @ X.T, basis @ self.arms.T
+        played, at = basis @ X.T, basis @ T.T
         precision = np.eye(len(basis)) + played @ played.T / LAMBDA
-        prior = self.variance * (self.arms**2).sum(1)
-        variance = prior - (arms**2).sum(0) + (arms * np.linalg.solve(precision, arms)).sum(0)
-        return arms.T @ np.linalg.solve(precision, played @ Y / LAMBDA), variance
+        covariance = self.variance * T @ T.T - at.T @ at + at.T @ np.linalg.solve(precision, at)
+        mean = at.T @ np.linalg.solve(precision, played @ Y / LAMBDA)
+        return oracles.Marginals(mean, np.diag(covariance), covariance, 0.0)
 
 
 def test_a_dictionary_that_moves_within_its_span_is_the_loaded_one():
