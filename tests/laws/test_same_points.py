@@ -102,15 +102,16 @@ class Told:
         self.rounds, self.now = np.append(self.rounds, [number] * len(X)), number + 1
 
     def moments(self, Z, T, pending=POINTS[:0]):
-        """Mean, and variance with points pending, which join the dictionary; and what rounding may take of each."""
+        """The posterior, and what it is given points pending."""
         kept, (Z, T, P) = self.counts(self.rounds, self.now), dense(Z, T, pending)
-        X, Y = self.X[kept], self.Y[kept]
-        ahead = np.concatenate([X, P])
-        noise, more, nothing = np.full(len(X), LAMBDA), np.full(len(ahead), LAMBDA), np.zeros(len(ahead))
-        if self.is_exact or len(X) == 0:
-            return oracles.exact(KERNEL, X, Y, noise, T), oracles.exact(KERNEL, ahead, nothing, more, T)
-        joined = np.unique(np.concatenate([Z, P]), axis=0)
-        return oracles.dtc(KERNEL, X, Y, noise, Z, T), oracles.dtc(KERNEL, ahead, nothing, more, joined, T)
+        known = self.X[kept], self.Y[kept], np.full(len(self.X[kept]), LAMBDA)
+
+        def posterior(T):
+            if self.is_exact or len(known[0]) == 0:
+                return oracles.exact(KERNEL, *known, T)
+            return oracles.dtc(KERNEL, *known, Z, T)
+
+        return posterior(T), oracles.with_pending(posterior, T, P, LAMBDA)
 
     def bounds(self, Z, T, pending):
         """Upper confidence bounds, and what rounding may take of them."""

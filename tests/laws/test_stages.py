@@ -108,12 +108,13 @@ class Dense:
         own = slice(None) if stage == 0 else self.stages == stage
         X, y, noise = self.X[own], self.y[own], self.noise[own]
         more = self.pending if stage == 0 else self.pending[self.pending_stages == stage]
-        more = more if ahead else more[:0]
-        nothing = np.zeros(len(more))
-        X, y, noise = np.concatenate([X, more]), np.append(y, nothing), np.append(noise, nothing + self.level)
-        if self.Z is None:
-            return oracles.exact(self.kernel, X, y, noise, T)
-        return oracles.dtc(self.kernel, X, y, noise, np.unique(np.concatenate([self.Z[stage], more]), axis=0), T)
+
+        def known(T):
+            if self.Z is None:
+                return oracles.exact(self.kernel, X, y, noise, T)
+            return oracles.dtc(self.kernel, X, y, noise, self.Z[stage], T)
+
+        return oracles.with_pending(known, T, more if ahead else more[:0], self.level)
 
     def bounds(self, stage, T):
         variance = self.posterior(stage, T, ahead=True).variance
