@@ -205,6 +205,11 @@ def all_finite(values: Tensor) -> bool:
 
 def points(name: str, value: Any, *, dimension: int | None = None, like: Tensor | None = None) -> Tensor:
     """Return ``value`` if it is a finite (..., n, d) tensor, of ``dimension`` columns and ``like``'s dtype if given."""
+    return finite(name, rows_of_points(name, value, dimension=dimension, like=like))
+
+
+def rows_of_points(name: str, value: Any, *, dimension: int | None = None, like: Tensor | None = None) -> Tensor:
+    """Return the same, which may not be finite."""
     floating_tensor(name, value)
     if value.dim() < 2:
         raise InputError(
@@ -217,7 +222,7 @@ def points(name: str, value: Any, *, dimension: int | None = None, like: Tensor 
         raise InputError(f"{name} must have d = {dimension} columns, got {describe(value)}.")
     if like is not None:
         same_kind(name, value, like)
-    return finite(name, value)
+    return value
 
 
 def nearest_name(name: object, known: Iterable[object], cutoff: float = 0.6) -> str | None:

@@ -1,5 +1,6 @@
 """What a round in contexts computes by loops is what plain PyTorch gives, to rounding."""
 
+import copy
 import math
 
 import numpy as np
@@ -16,6 +17,8 @@ from torch_kbandits.beliefs import Terms, belief_over
 from torch_kbandits.beliefs.embedded import Embedded
 from torch_kbandits.beliefs.joint_lookahead import best_of
 from torch_kbandits.dictionaries import OnlineSample
+from torch_kbandits.numerics.gram import gram
+from torch_kbandits.posteriors.dtc import embed
 from torch_kbandits.tables.lazy import SomeArms
 
 SPREADS = [1e-7, 1e-2, 1.0]
@@ -89,6 +92,56 @@ def test_rewards_told_one_by_one_are_learned_as_by_pytorch(number, seed, spread,
         assert torch.allclose(
             ours, theirs, rtol=1e-6 if dtype == DOUBLE else 2e-2, atol=1e-6 if dtype == DOUBLE else 2e-2
         )
+
+
+@settings(deadline=None)
+@given(
+    number=st.integers(1, 150),
+    seed=st.integers(0, 1000),
+    asked=st.sets(st.integers(0, 149), max_size=6),
+    branch=st.integers(0, 149),
+    is_single=st.booleans(),
+)
+def test_what_was_told_of_each_point_is_known_whenever_it_is_asked_for(number, seed, asked, branch, is_single):
+    """Of the last belief, of those that are asked late, of copies, and of another that goes on from an earlier one."""
+    dtype, rng = torch.float32 if is_single else DOUBLE, np.random.default_rng(seed)
+    X, Y = points(seed, number, 0.3).to(dtype), torch.from_numpy(rng.normal(size=number)).to(dtype)
+    candidates = ContextualActions(action_dim=3, context_dim=0, dtype=dtype)
+    beliefs = [belief_over(candidates, Terms(rbf(0.5).to(dtype), 0.1, 0, exact=False, online=True))]
+
+    def learn(belief, row, y):
+        generator = torch.Generator().manual_seed(seed + row)
+        return belief.learned(as_told(X[row : row + 1], y), KORS(0.2), generator)
+
+    def check(belief, rewards):
+        table, sums = belief.posterior, {}
+        for x, y in zip(X.tolist(), rewards.double().tolist(), strict=False):
+            count, total = sums.get(tuple(x), (0, 0.0))
+            sums[tuple(x)] = count + 1, total + y
+        assert [tuple(x) for x in table.played.tolist()] == list(sums)
+        assert table._log.counts.tolist() == [count for count, _ in sums.values()]
+        assert np.allclose(table._log.sums, [total for _, total in sums.values()], rtol=0.0, atol=1e-12)
+        assert table.num_observations == belief.num_observations == len(rewards)
+        assert torch.equal(table.rows_of(table.played), table._played_rows)
+        assert torch.equal(belief.observations[0], X[: len(rewards)])
+        assert torch.equal(belief.observations[1], rewards)
+        features = embed(table.posterior.factor, gram(table.kernel, table.spanning_points, table.played).double())
+        assert (table._played.store.block(slice(0, len(sums))) - features).abs().max() < 1e6 * torch.finfo(dtype).eps
+
+    with use_compiled(True):
+        for row in range(number):
+            beliefs.append(learn(beliefs[-1], row, Y[row : row + 1]))
+            if row in asked:
+                check(beliefs[-1], Y[: row + 1])
+        first = branch % number
+        other, rewards = copy.deepcopy(beliefs[first]), Y.clone()
+        for row in range(first, number):
+            rewards[row] += 1.0
+            other = learn(other, row, rewards[row : row + 1])
+        check(beliefs[-1], Y)
+        check(other, rewards)
+        check(beliefs[first + 1], Y[: first + 1])
+        assert torch.equal(beliefs[-1].kernel_bound(), other.kernel_bound())
 
 
 @settings(deadline=None)

@@ -1,15 +1,15 @@
 """Rows of a tensor as points: an index of rows is a dictionary that may branch."""
 
+import copy
+
 import hypothesis.strategies as st
 import pytest
 import torch
 from hypothesis import given
 from problems import DOUBLE
 
-from torch_kbandits.numerics import appended as appending
 from torch_kbandits.numerics import rows
-from torch_kbandits.numerics.appended import appended
-from torch_kbandits.numerics.rows import RowIndex, distinct, distinct_in_order, row_keys
+from torch_kbandits.numerics.rows import RowIndex, Rows, distinct, distinct_in_order, row_keys
 
 
 @given(steps=st.lists(st.tuples(st.integers(0, 20), st.integers(0, 5)), max_size=15), most=st.integers(0, 6))
@@ -57,23 +57,43 @@ def test_distinct_rows_in_order_are_those_of_a_plain_dictionary(numbers):
     assert torch.equal(found[places], points)
 
 
-@given(steps=st.lists(st.tuples(st.integers(0, 20), st.integers(0, 5)), max_size=15), most=st.integers(0, 6))
-def test_appended_rows_may_branch(steps, most):
-    """Each step appends to any tensor there was; in the end each is what ``torch.cat`` made of its parts."""
-    values = [torch.arange(6, dtype=DOUBLE).reshape(3, 2)]
-    plain = [values[0].clone()]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(appending, "_SHORT", most)
-        for number, (start, size) in enumerate(steps):
-            start %= len(values)
-            new = torch.full((size, 2), 10.0 + number, dtype=DOUBLE)
-            values.append(appended(values[start], new))
-            plain.append(torch.cat([plain[start], new]))
-    assert all(torch.equal(ours, theirs) for ours, theirs in zip(values, plain, strict=True))
+@given(
+    steps=st.lists(st.tuples(st.integers(0, 20), st.integers(0, 5), st.sampled_from(["tensor", "array", "copy"]))),
+    is_array=st.booleans(),
+)
+def test_rows_that_grow_may_branch(steps, is_array):
+    """Each step appends to any rows there were, or to a copy; in the end each is what ``torch.cat`` makes of it."""
+    first = torch.arange(6, dtype=DOUBLE).reshape(3, 2)
+    values, plain = [Rows(first.numpy() if is_array else first)], [first.clone()]
+    for number, (start, size, kind) in enumerate(steps):
+        start %= len(values)
+        new, before = torch.full((size, 2), 10.0 + number, dtype=DOUBLE), values[start]
+        if kind == "copy":
+            before = copy.deepcopy(before)
+        values.append(before.followed(new.numpy() if kind == "array" else new))
+        plain.append(torch.cat([plain[start], new]))
+    assert all(torch.equal(ours.tensor, theirs) for ours, theirs in zip(values, plain, strict=True))
+    assert [len(ours) for ours in values] == [len(theirs) for theirs in plain]
+
+
+@given(steps=st.lists(st.tuples(st.integers(0, 20), st.integers(0, 3), st.floats(-3.0, 3.0))))
+def test_what_is_added_to_a_number_is_added_to_that_alone(steps):
+    values, plain = [Rows(torch.zeros(2, dtype=DOUBLE))], [[0.0, 0.0]]
+    for start, place, number in steps:
+        start %= len(values)
+        before, known = values[start], plain[start]
+        if place < len(known):
+            values.append(before.with_added(place, number))
+            plain.append([each + number * (k == place) for k, each in enumerate(known)])
+        else:
+            values.append(before.followed(torch.tensor([number], dtype=DOUBLE)))
+            plain.append([*known, number])
+    assert [ours.tensor.tolist() for ours in values] == plain
 
 
 def test_appending_does_not_copy_what_is_there():
-    start = appended(torch.zeros(20_000, 2), torch.ones(1, 2))
-    longer = appended(start, torch.ones(1, 2))
-    assert longer.data_ptr() == start.data_ptr()
-    assert appended(start, torch.zeros(1, 2)).data_ptr() != start.data_ptr()  # the room is taken
+    start = Rows(torch.zeros(20, 2)).followed(torch.ones(1, 2))
+    longer = start.followed(torch.ones(1, 2))
+    assert longer.tensor.data_ptr() == start.tensor.data_ptr()
+    assert longer.tensor is longer.tensor
+    assert start.followed(torch.zeros(1, 2)).tensor.data_ptr() != start.tensor.data_ptr()  # the room is taken

@@ -285,7 +285,7 @@ class Bandit(Undisturbed):
             raise InputError("return_ids=True needs remember=True: what is not remembered cannot be told by its id.")
         standing, domain = self._now(time, context, candidates)
         X, ahead = self._chosen(standing, domain, q)
-        actions = self.candidates.actions(X)
+        actions = self.candidates.actions(X.clone())
         self._seconds["ask"].append(perf_counter() - start)
         if not remember:
             return actions
@@ -360,8 +360,7 @@ class Bandit(Undisturbed):
         standing = without_expired(self._pieces, self._standing)
         ledger, asked = standing.ledger, standing.ledger.pending
         if ids is None:
-            X = self.candidates.points(x, context, 0.0).detach().clone()
-            rows = asked.rows_of(X, self._pieces.own_columns)
+            X, rows = asked.found(self.candidates.points(x, context, 0.0), self._pieces.own_columns)
         else:
             if x is not None or context is not None:
                 raise InputError("Give either x (and its context) or ids, not both: an id stands for its point.")
@@ -398,18 +397,17 @@ class Bandit(Undisturbed):
             words = {} if offered is None else _named(offered(self._standing.round), _BROUGHT)
             standing, domain = self._now(*(words.get(name) for name in _BROUGHT))
             X, ahead = self._chosen(standing, domain, 1)
-            standing, before, asked = self._asked_for(X, standing, ahead), self._standing, perf_counter()
+            waiting, before = standing.ledger.pending, self._standing
+            standing, asked = self._asked_for(X, standing, ahead), perf_counter()
             told = pull(self.candidates.actions(X.clone()))
             pulled = perf_counter()
             if self._standing is not before:
                 raise InputError("pull must not ask, tell or otherwise change the bandit that runs.")
             self._seconds["ask"].append(asked - start)
-            pending = standing.ledger.pending
-            row = len(pending.ids) - 1
             words = _named(told, _TOLD) if isinstance(told, Mapping) else {"y": told}
-            known, is_over = self._round(standing, X, [row], **words)
+            known, is_over = self._round(standing, X, [len(waiting.ids)], **words)
             self._outlook, self._visited_share = Outlook(standing, ahead), ahead.visited_share
-            self._learn(standing, known, pending.without_rows([row]) if is_over else pending, pulled)
+            self._learn(standing, known, waiting if is_over else standing.ledger.pending, pulled)
 
     def forget(self, x: Any = None, *, context: Any = None, ids: int | Sequence[int] | None = None) -> None:
         """Drop pending points that will not be told; all of them if none are given.
@@ -933,7 +931,7 @@ class Bandit(Undisturbed):
         return changed(standing, answers=answers), domain
 
     def _chosen(self, standing: Standing, domain: Domain, q: int | None) -> tuple[Tensor, Lookahead]:
-        """Return the next q points (q, d) in a round, and the posterior with them pending; see ``ask``."""
+        """Return the next q points (q, d) in a round, not to be written to, and the posterior with them pending."""
         offer = self._offer(standing, domain, self._rule_in(standing))
         known, batches = self._ahead_of(standing), self._pieces.filled
         if standing.failures is not None:
@@ -943,7 +941,7 @@ class Bandit(Undisturbed):
         ahead, before = shallow_copy(known), known.num_pending
         size, choose = before + (_LARGEST_BATCH if q is None else q), self._chooser(standing, ahead, offer)
         batches.fill(ahead, size, choose, until_complete=q is None)
-        return (ahead.pending[before:] if before else ahead.pending).clone(), ahead
+        return (ahead.pending[before:].clone() if before else ahead.pending), ahead
 
     def _asked_for(self, X: Tensor, standing: Standing, ahead: Lookahead) -> Standing:
         """Return what is known once points (q, d) are pending, which were chosen last."""
@@ -968,7 +966,7 @@ class Bandit(Undisturbed):
         is_over = is_rewarded or failed is not False or columns is None or not bool(columns.isfinite().any())
         clock, times = standing.clock.at_rewards(time, standing.round, asked.times_of(rows), X.device)
         if times is not None and self._pieces.own_columns:
-            X[:, 0] = times
+            X = torch.cat([times.to(X).unsqueeze(-1), X[:, 1:]], dim=-1)
         if is_over:
             Y = rewards(y, X) if is_rewarded else told_rewards(y, failed, X)
         else:

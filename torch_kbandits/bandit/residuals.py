@@ -286,7 +286,7 @@ def standardized(Y: Tensor, mean: Tensor, variance: Tensor, noise: Tensor) -> li
         variance: posterior variances of the function before (q,), in reward units squared.
         noise: the noise variance of all, 0-dim, or of each, (q,); infinite where a reward does not count.
     """
-    if len(Y) > MOST_JUDGED:
+    if Y.shape[0] > MOST_JUDGED:
         Y, mean, variance = (column[:MOST_JUDGED] for column in (Y, mean, variance))
     found, noise = list[float](), noise[:MOST_JUDGED] if noise.dim() else noise
     if Y.is_cpu:

@@ -71,7 +71,7 @@ class CountedBelief(BeliefOf):
     @property
     def num_observations(self) -> int:
         """Number t of observations that count."""
-        return self._counted.X.shape[0]
+        return len(self._counted)
 
     @property
     def posterior(self) -> TableBelief:
@@ -173,7 +173,7 @@ class CountedBelief(BeliefOf):
             return other
         times = self._times_of(told)
         weights = self._weights(torch.cat([self._counted.times, times]), self._now)
-        before, new = weights.tensor_split([len(self._counted.X)])
+        before, new = weights.tensor_split([len(self._counted)])
         other._weigh(before)
         counts = new > 0.0
         if bool(counts.all()):
@@ -202,19 +202,18 @@ class CountedBelief(BeliefOf):
         generator: torch.Generator | None,
     ) -> None:
         """Condition on rewards Y (q,) at X (q, d), and say since when and how much they count; None: always in full."""
-        table, selection = self._table.with_points(X), None
+        selection = None
         if rule is not None and self._online:
-            before, self._sample = self._sample, self._offered(table, X, cast(OnlineRule, rule), generator)
+            before, self._sample = self._sample, self._offered(X, cast(OnlineRule, rule), generator)
             points, selection = self._sample.points, self._dictionary
             if self._sample is not before:
                 selection = Selection(points, points.new_ones(len(points)), None, self._sample.weights)
-        elif rule is not None:
+        table = self._table.with_points(X)
+        if rule is not None and not self._online:
             selection = rule.select(self._preview(table, X, counting), generator)
         self._condition(table, X, Y, counting, selection)
 
-    def _offered(
-        self, table: TableBelief, X: Tensor, rule: OnlineRule, generator: torch.Generator | None
-    ) -> OnlineSample:
+    def _offered(self, X: Tensor, rule: OnlineRule, generator: torch.Generator | None) -> OnlineSample:
         """Return the dictionary once points (q, d) were offered to it."""
         sample = self._sample
         if sample is None:
@@ -226,7 +225,7 @@ class CountedBelief(BeliefOf):
             if int((~counting).sum()) > sample.size // _PATIENCE:
                 sample = self._pruned(sample, counting, rule, generator)
         uniforms = torch.rand(X.shape[0], generator=generator, dtype=torch.float64, device="cpu")
-        return rule.offered(sample, X, uniforms, *cast(FeatureTable, table).known_values(sample.points, X))
+        return rule.offered(sample, X, uniforms, *cast(FeatureTable, self._table).known_values(sample.points, X))
 
     def _pruned(
         self, sample: OnlineSample, kept: Tensor, rule: OnlineRule, generator: torch.Generator | None
@@ -273,7 +272,7 @@ class CountedBelief(BeliefOf):
             self._counted = self._counted.followed(X, Y)
             return
         times, weights, numbers = counting
-        self._counted = self._counted.joined(Counted(X, Y, times, weights, self._table.places_of(X), numbers))
+        self._counted = self._counted.followed(X, Y, times, weights, self._table.places_of(X), numbers)
         if not bool((weights == 1.0).all()):
             self._table = self._table.reweighted(self._counted.plays())
 
@@ -284,7 +283,7 @@ class CountedBelief(BeliefOf):
         """
         if len(answers.X) == 0:
             return self
-        other, level, number = shallow_copy(self), self.regularization.double(), len(self._counted.X)
+        other, level, number = shallow_copy(self), self.regularization.double(), len(self._counted)
         if len(self._counted.weights) < number:
             other._counted = self._counted.in_full(self._table.places_of(self._counted.X))
         weights = level / answers.variance.double().clamp_min(_LEAST_VARIANCE * level)
@@ -295,7 +294,7 @@ class CountedBelief(BeliefOf):
         counting = torch.full_like(weights, self._now), weights, torch.full_like(weights, number, dtype=torch.long)
         other._condition(table, answers.X, answers.Y, counting, selection)
         # What is learned last stays last, since searches start from it.
-        last = torch.arange(len(other._counted.X), device=weights.device).roll(-number)
+        last = torch.arange(len(other._counted), device=weights.device).roll(-number)
         other._counted = other._counted.rows(last)
         return other
 

@@ -19,6 +19,7 @@ from torch_kbandits.candidates.sources import ArmSource
 from torch_kbandits.dictionaries import Selection
 from torch_kbandits.numerics.compiled import runs_compiled
 from torch_kbandits.numerics.gram import gram
+from torch_kbandits.numerics.rows import Rows
 from torch_kbandits.numerics.shallow import shallow_copy
 from torch_kbandits.observations.ledger import History
 from torch_kbandits.observations.played import Located, Plays, merged
@@ -127,9 +128,7 @@ class CovarianceTable(TableBelief):
         ahead._observe(*(each.cpu().numpy() for each in (rows, counts, counts * self._mean[rows])))
         return ahead
 
-    def _conditioned(
-        self, X: Tensor, Y: Tensor, selection: Selection | None, located: Located, played_rows: Tensor
-    ) -> Self:
+    def _conditioned(self, X: Tensor, Y: Tensor, selection: Selection | None, located: Located, played: Rows) -> Self:
         after = shallow_copy(self)
         after._observe(*merged(np.array(self.row_list(X), dtype=np.int64), Y.cpu().numpy()))
         after._require_finite()
@@ -171,7 +170,7 @@ class CovarianceTable(TableBelief):
     def _recounted(self, plays: Plays) -> Self:
         """Return the table that knows other counts and sums; its posterior is still the old one."""
         after = shallow_copy(self)
-        after._played_rows, after._log = self._played_rows[plays.places], self._log.recounted(*plays)
+        after._rows_played, after._log = Rows(self._played_rows[plays.places]), self._log.recounted(*plays)
         after._last_located, after._num_observations = None, int(plays.counts.sum())
         return after
 
@@ -183,21 +182,23 @@ class CovarianceTable(TableBelief):
 
     def _without_strangers(self) -> Self:
         """Return the table without rows of points that are no arms and count no more, once these are many."""
+        if (number := len(self._points) - self._num_arms) <= _MOST_STRANGERS:
+            return self
         strangers = self._played_rows[self._played_rows >= self._num_arms].sort().values
-        if len(self._points) - self._num_arms - len(strangers) <= _MOST_STRANGERS:
+        if number - len(strangers) <= _MOST_STRANGERS:
             return self
         rows = torch.cat([torch.arange(self._num_arms, device=strangers.device), strangers])
         after = shallow_copy(self)
         after._points = self._points.with_others_at(strangers - self._num_arms)
-        after._prior_variance, after._prior_draws = self._prior_variance[rows], None
-        after._expected = None if self._expected is None else self._expected[rows]
+        after._prior_variances, after._prior_draws = Rows(self._prior_variance[rows]), None
+        after._prior_means = None if self._expected is None else Rows(self._expected[rows])
         after._covariance, after._variance, after._mean = (
             self._covariance[rows][:, rows],
             self._variance[rows],
             self._mean[rows],
         )
         after._prior = self._prior[0][rows][:, rows], self._prior[1][rows]
-        after._played_rows = torch.searchsorted(rows, self._played_rows)
+        after._rows_played = Rows(torch.searchsorted(rows, self._played_rows))
         return after
 
     def _observe(self, rows: np.ndarray, counts: np.ndarray, totals: np.ndarray) -> None:

@@ -93,22 +93,22 @@ class Embedded:
         """L⁻¹ times their kernel values with the m points that the posterior stands on, (m, k)."""
         return self._known[0] if self._known is not None else torch.from_numpy(self._found.rows).mT
 
-    @property
+    @cached_property
     def prior_variance(self) -> Tensor:
         """Their prior variances, (k,)."""
         return self._known[1] if self._known is not None else torch.from_numpy(self._found.prior)
 
-    @property
+    @cached_property
     def values(self) -> Tensor:
         """Their kernel values with the points that the posterior stands on, (m, k)."""
         return self._known[2] if self._known is not None else torch.from_numpy(self._found.values).mT
 
-    @property
+    @cached_property
     def learned(self) -> Tensor | None:
         """Posterior means less the prior ones, (k,), if they are known already."""
         return None if self.arrays is None else torch.from_numpy(self.arrays.learned)
 
-    @property
+    @cached_property
     def variance(self) -> Tensor | None:
         """Posterior variances, (k,), likewise; none is negative.
 
@@ -121,15 +121,15 @@ class Embedded:
             require_rounding(self._worst, self.points.dtype)
         return torch.from_numpy(self.arrays.variance)
 
-    def column(self, number: int) -> "Embedded":
-        """Return one of the points alone."""
+    def column(self, number: int, point: Tensor) -> "Embedded":
+        """Return one of the points alone, which is given, (1, d)."""
         one = slice(number, number + 1)
         if self.arrays is None:
             known = self.coordinates[:, one], self.prior_variance[one], self.values[:, one]
-            return Embedded(self.points[one], known)
+            return Embedded(point, known)
         values, prior, rows, learned, variance = self.arrays
         arrays = Arrays(values[one], prior[one], rows[one], learned[one], variance[one])
-        return Embedded(self.points[one], None, arrays, self._worst)
+        return Embedded(point, None, arrays, self._worst)
 
     def renamed(self, points: Tensor) -> "Embedded":
         """Return the same of equal points (k, d), another object."""

@@ -20,7 +20,7 @@ from torch_kbandits.dictionaries.greedy import greedy_pivots
 from torch_kbandits.numerics.blocks import points_at_a_time
 from torch_kbandits.numerics.gram import as_array, gram
 from torch_kbandits.numerics.linalg import jittered_cholesky, spanning_pivots
-from torch_kbandits.numerics.rows import known, listed
+from torch_kbandits.numerics.rows import Rows, known, listed
 from torch_kbandits.numerics.shallow import shallow_copy
 from torch_kbandits.observations.ledger import History
 from torch_kbandits.observations.played import Located, Plays
@@ -353,15 +353,14 @@ class FeatureTable(TableBelief):
         """Return the empty table conditioned on a whole history at a known dictionary."""
         return self.updated(told.X, told.Y, None if self.exact else dictionary)
 
-    def _conditioned(
-        self, X: Tensor, Y: Tensor, selection: Selection | None, located: Located, played_rows: Tensor
-    ) -> Self:
-        if (told_once := self._told_once(X, Y, selection, located, played_rows)) is not None:
+    def _conditioned(self, X: Tensor, Y: Tensor, selection: Selection | None, located: Located, played: Rows) -> Self:
+        if (told_once := self._told_once(X, Y, selection, located, played)) is not None:
             return told_once
+        played_rows = played.tensor
         if selection is not None and selection.indices is None:
             listing = self._listing(selection.points)
             if listing is not self:
-                return listing._conditioned(X, Y, selection, located, played_rows)
+                return listing._conditioned(X, Y, selection, located, played)
             dictionary = self._listed_dictionary[1]
         elif selection is not None:
             dictionary = played_rows[selection.indices]
@@ -393,7 +392,7 @@ class FeatureTable(TableBelief):
         return after
 
     def _told_once(
-        self, X: Tensor, Y: Tensor, selection: Selection | None, located: Located, played_rows: Tensor
+        self, X: Tensor, Y: Tensor, selection: Selection | None, located: Located, played: Rows
     ) -> Self | None:
         """Return the table after a reward of a point (1, d) that is no arm, and may join the dictionary, by loops.
 
@@ -402,7 +401,7 @@ class FeatureTable(TableBelief):
         dtc, (known, rows) = self._dtc, self._listed_dictionary
         if self._num_arms or Y.shape[0] != 1 or selection is None or rows is not self._dictionary_rows:
             return None
-        if dtc.left_out or self._expected is not None or self._is_fragile or self._changes + 2 >= self.CHECK:
+        if dtc.left_out or self._prior_means is not None or self._is_fragile or self._changes + 2 >= self.CHECK:
             return None
         if not dtc.loops_over(dtc.moment) or (at := self.embedded(X).arrays) is None:
             return None
@@ -410,7 +409,7 @@ class FeatureTable(TableBelief):
         if located.fresh:
             after._played = self._played.with_row(point)
         if selection.points is not known:
-            coordinate = after._joined_once(X, selection.points, at, located.positions[0], played_rows)
+            coordinate = after._joined_once(X, selection.points, at, located.positions[0], played.tensor)
             if coordinate is None:
                 return None
             point = np.append(point, coordinate)
@@ -418,8 +417,8 @@ class FeatureTable(TableBelief):
         if (told := after._dtc.told(point, weight, weight * Y.item())) is None:
             return None
         after._dtc, after._weights = told, told.weights
-        if self._points.dtype != told.weights.dtype:
-            require_finite(told.weights.to(self._points.dtype))
+        if self.no_points.dtype != told.weights.dtype:
+            require_finite(told.weights.to(self.no_points.dtype))
         if after._played.is_known:
             after._played = after._played.following(Squares.of(told.tracked_inverse.rows[-1:], -1.0))
         after._changes += 1
@@ -565,7 +564,7 @@ class FeatureTable(TableBelief):
         """Return the table that knows other counts and sums; its posterior is still the old one, or the prior."""
         after, order = shallow_copy(self), plays.places
         if len(order) < len(after._log) or not torch.equal(order, torch.arange(len(order), device=order.device)):
-            after._played_rows, after._played = after._played_rows[order], after._played.at(order)
+            after._rows_played, after._played = Rows(after._played_rows[order]), after._played.at(order)
         after._log, after._last_located = after._log.recounted(*plays), None
         after._num_observations = int(plays.counts.sum())
         if len(order) == 0:

@@ -17,11 +17,10 @@ from torch_kbandits.candidates.sources import ArmSource
 from torch_kbandits.dictionaries import DictionaryRule, Selection
 from torch_kbandits.kernels import ForgettingKernel, SpaceTimeKernel
 from torch_kbandits.models import NystromGP, OnlineGP
-from torch_kbandits.numerics.appended import appended
 from torch_kbandits.numerics.compiled import runs_compiled
 from torch_kbandits.numerics.gram import gram, prior_mean
 from torch_kbandits.numerics.random import tie_rank
-from torch_kbandits.numerics.rows import distinct_in_order
+from torch_kbandits.numerics.rows import Rows, distinct_in_order
 from torch_kbandits.numerics.shallow import shallow_copy
 from torch_kbandits.observations.experts import Answers
 from torch_kbandits.observations.ledger import History
@@ -102,7 +101,7 @@ class FilteredArms(Belief):
         with torch.no_grad():
             self._prior = gram(self.kernel, now).contiguous()
         nothing, none = example.new_zeros(0), self._prior.new_zeros(len(points))
-        self._told = _Plays(example, nothing, nothing.long(), nothing)
+        self._columns = tuple(map(Rows, (example, nothing, nothing.long(), nothing)))
         self._state = _State(-math.inf, self._prior, none, 0.0, 0)
         self._marks: tuple[_State, ...] = (self._state,)
         self._kernel_bound = self._prior.diagonal().max()
@@ -110,6 +109,11 @@ class FilteredArms(Belief):
         self._known_joint: CountedBelief | None = None
 
     # ---------------------------------------------------------------- what is known
+
+    @property
+    def _told(self) -> _Plays:
+        """The rewards, in the order told."""
+        return _Plays(*(rows.tensor for rows in self._columns))
 
     @property
     def joint(self) -> CountedBelief:
@@ -279,14 +283,14 @@ class FilteredArms(Belief):
             return other
         times = news.X[:, 0]
         first = float(times[0]) if len(times) == 1 else float(times.min())
-        told = other._told = _Plays(*(appended(*pair) for pair in zip(self._told, news, strict=True)))
+        other._columns = tuple(rows.followed(new) for rows, new in zip(self._columns, news, strict=True))
         if first >= self._state.clock:
             start, after = self._state, news
         else:
             other._marks = tuple(mark for mark in self._marks if mark.clock <= first)
             start, after = other._since(first)
         after = after if len(after.Y) == 1 else _in_order(after)
-        other._state = other._conditioned(start, after)._replace(number=len(told.Y))
+        other._state = other._conditioned(start, after)._replace(number=len(other._columns[0]))
         if other._state.number - other._marks[-1].number >= _BETWEEN_MARKS:
             first_mark, *others = other._marks
             other._marks = (first_mark, *others[-1:], other._state)

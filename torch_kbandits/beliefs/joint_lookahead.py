@@ -224,9 +224,10 @@ class _Offer:
 
     def chosen(self, row: int) -> Tensor:
         """Return the action of a row, (1, d), which the belief may keep if the rule looked at the posterior at all."""
+        point = self._arms[row : row + 1].clone()
         if self._embedded is not None:
-            self._posterior.table.remember(self._embedded.column(row))
-        return self._arms[row : row + 1].clone()
+            self._posterior.table.remember(self._embedded.column(row, point))
+        return point
 
     @property
     def at(self) -> Embedded:

@@ -18,12 +18,11 @@ from torch_kbandits.candidates.sources import ArmSource, as_source
 from torch_kbandits.dictionaries import DictionaryRule, PlayedPoints, Selection
 from torch_kbandits.errors import InputError
 from torch_kbandits.models import NystromGP, OnlineGP
-from torch_kbandits.numerics.appended import appended
 from torch_kbandits.numerics.compiled import runs_compiled
 from torch_kbandits.numerics.gram import prior_mean, prior_variance
 from torch_kbandits.numerics.prior_draws import LowRankDraws, PriorDraws, prior_draws
 from torch_kbandits.numerics.random import ROUNDING_SHARE, highest, tie_rank, tie_width
-from torch_kbandits.numerics.rows import distinct, row_keys
+from torch_kbandits.numerics.rows import Rows, distinct, row_keys
 from torch_kbandits.numerics.shallow import shallow_copy
 from torch_kbandits.numerics.waves import WavePrior
 from torch_kbandits.observations.ledger import History
@@ -86,13 +85,13 @@ class TableBelief(Belief):
         self.no_points = self._points.block(0, 0).clone()
         super().__init__(self.no_points, kernel, regularization, exact=exact, mean=mean)
         self._num_arms = self._points.num_arms
-        self._prior_variance = prior_variances(self.kernel, self._points)
-        self._expected = prior_means(mean, self._points)  # before any reward
+        self._prior_variances, means = Rows(prior_variances(self.kernel, self._points)), prior_means(mean, self._points)
+        self._prior_means = None if means is None else Rows(means)
         self._kernel_bound = self._prior_variance.max() if self._num_arms else self._prior_variance.sum()
         self._log = PlayedLog(self.no_points)
-        self._played_rows = torch.zeros(0, dtype=torch.long, device=self.no_points.device)
+        self._rows_played = Rows(torch.zeros(0, dtype=torch.long, device=self.no_points.device))
         self._dictionary_rows = self._played_rows
-        self._last_located: tuple[Tensor, Located, Tensor] | None = None
+        self._last_located: tuple[Tensor, Located, Rows] | None = None
         self._known_held = (self._played_rows, self._dictionary_rows, self._played_rows.bool())
         self._num_observations = 0
         self._known_prior: tuple[Tensor, Tensor] | None = None  # of points evaluated last
@@ -100,6 +99,21 @@ class TableBelief(Belief):
         self.tie_rank: Tensor = tie_rank(self._num_arms, seed).to(self.no_points.device)
 
     # ---------------------------------------------------------------- what is known
+
+    @property
+    def _prior_variance(self) -> Tensor:
+        """Prior variances of all rows, (N,)."""
+        return self._prior_variances.tensor
+
+    @property
+    def _expected(self) -> Tensor | None:
+        """Prior means of all rows, (N,); None where they are zero."""
+        return None if self._prior_means is None else self._prior_means.tensor
+
+    @property
+    def _played_rows(self) -> Tensor:
+        """The rows of the unique played points, (u,)."""
+        return self._rows_played.tensor
 
     @property
     @abstractmethod
@@ -187,7 +201,8 @@ class TableBelief(Belief):
         """Return the unique played points together with X, scored by the current posterior."""
         if (table := self.with_points(X)) is not self:
             return table.preview(X)
-        located, rows = self._located(X)
+        located, played = self._located(X)
+        rows = played.tensor
         fresh = rows[len(self._log) :]
         points, counts = self._log.points_with(X, located)
         variance = self._played_variance.to(points.dtype)
@@ -223,22 +238,20 @@ class TableBelief(Belief):
         """
         table = self.with_points(X)
         table._points.verify()
-        located, played_rows = table._located(X)
-        after = table._conditioned(X, Y, selection, located, played_rows)
+        located, played = table._located(X)
+        after = table._conditioned(X, Y, selection, located, played)
         after._log = self._log.with_rewards(X, Y, located)
         after._rule_weights = _weights_of(selection, after._log)
-        after._played_rows = played_rows
+        after._rows_played = played
         if selection is not None and selection.indices is not None:
-            held = torch.zeros_like(played_rows, dtype=torch.bool).index_fill_(0, selection.indices, True)
-            after._known_held = played_rows, after._dictionary_rows, held
-        after._last_located = X, Located(located.positions, [], located.keys), played_rows
+            held = torch.zeros_like(played.tensor, dtype=torch.bool).index_fill_(0, selection.indices, True)
+            after._known_held = played.tensor, after._dictionary_rows, held
+        after._last_located = X, Located(located.positions, [], located.keys), played
         after._num_observations += X.shape[0]
         return after
 
     @abstractmethod
-    def _conditioned(
-        self, X: Tensor, Y: Tensor, selection: Selection | None, located: Located, played_rows: Tensor
-    ) -> Self:
+    def _conditioned(self, X: Tensor, Y: Tensor, selection: Selection | None, located: Located, played: Rows) -> Self:
         """Return a table whose posterior is as ``updated`` says; what was played is that of this one still.
 
         Args:
@@ -246,7 +259,7 @@ class TableBelief(Belief):
             Y: (q,).
             selection: the dictionary, None for an exact posterior.
             located: where the rows of X stand in the log.
-            played_rows: the rows of the unique played points as they will be.
+            played: the rows of the unique played points as they will be.
         """
 
     @abstractmethod
@@ -374,7 +387,7 @@ class TableBelief(Belief):
     # ---------------------------------------------------------------- rows of the table
 
     def arm(self, row: int) -> Tensor:
-        """Return the arm of a row, (1, d); a copy."""
+        """Return the arm of a row, (1, d); not to be written to."""
         return self._points.arm(row)
 
     def points_of(self, rows: Tensor) -> Tensor:
@@ -405,12 +418,12 @@ class TableBelief(Belief):
         if known is None or not (known[0] is points or torch.equal(known[0], points)):
             with torch.no_grad():
                 known = self._known_prior = points, prior_variance(self.kernel, points)
-        other._prior_variance = appended(self._prior_variance, known[1])
+        other._prior_variances = self._prior_variances.followed(known[1])
         is_one = known[1].shape[0] == 1 and known[1].is_cpu  # elsewhere comparing numbers means to wait
         if self._num_arms == 0 and not (is_one and known[1].item() <= self._kernel_bound.item()):
             other._kernel_bound = torch.maximum(self._kernel_bound, known[1].max())
-        if self._expected is not None and self.prior_mean is not None:
-            other._expected = appended(self._expected, prior_mean(self.prior_mean, points))
+        if self._prior_means is not None and self.prior_mean is not None:
+            other._prior_means = self._prior_means.followed(prior_mean(self.prior_mean, points))
         other._prior_draws = None
         other._extend_rows(points)
         return other
@@ -426,20 +439,20 @@ class TableBelief(Belief):
 
     def places_of(self, X: Tensor) -> Tensor:
         """Return where points (q, d), all of which were played, stand among the unique played ones, (q,)."""
-        return torch.tensor(self._located(X)[0].positions, dtype=torch.long, device=X.device)
+        return torch.from_numpy(np.array(self._located(X)[0].positions, np.int64)).to(X.device)
 
-    def _located(self, X: Tensor) -> tuple[Located, Tensor]:
+    def _located(self, X: Tensor) -> tuple[Located, Rows]:
         """Return where points (q, d) stand in the log, and the rows of the played points as they will be."""
         if self._last_located is None or self._last_located[0] is not X:
             located = self._log.locate(self._points.keys(X))
             self._last_located = X, located, self._rows_with(X, located)
         return self._last_located[1:]
 
-    def _rows_with(self, X: Tensor, located: Located) -> Tensor:
+    def _rows_with(self, X: Tensor, located: Located) -> Rows:
         """Return the rows of the unique played points as they will be once X (q, d) is told."""
         if not located.fresh:
-            return self._played_rows
-        return appended(self._played_rows, self.rows_of(located.first_plays(X)))
+            return self._rows_played
+        return self._rows_played.followed(np.array(self.row_list(located.first_plays(X)), dtype=np.int64))
 
     @abstractmethod
     def _extend_rows(self, points: Tensor) -> None:

@@ -15,8 +15,8 @@ from torch_kbandits.beliefs.features import FeatureTable
 from torch_kbandits.beliefs.table import ArmLookahead
 from torch_kbandits.dictionaries import DictionaryRule, Selection
 from torch_kbandits.models import NystromGP, OnlineGP
-from torch_kbandits.numerics.appended import appended
 from torch_kbandits.numerics.gram import prior_mean
+from torch_kbandits.numerics.rows import Rows
 from torch_kbandits.numerics.shallow import shallow_copy
 from torch_kbandits.observations.counted import Counted
 from torch_kbandits.observations.ledger import History
@@ -50,7 +50,8 @@ class ToldOtherwise(BeliefOf):
         self._host, self._expected = host, table.means_under(mean)
         nothing = table.posterior.moment.new_zeros(0)
         self._sums = nothing  # of what was told less its prior mean, by point, where nothing is forgotten
-        self._each = table.no_points.new_zeros(0), nothing  # what was told, and less its prior mean, where something is
+        # What was told, and the same less its prior mean, where something is forgotten.
+        self._each = Rows(table.no_points.new_zeros(0)), Rows(nothing)
         self._known: _Learned | None = None
 
     # ---------------------------------------------------------------- what is told
@@ -76,7 +77,7 @@ class ToldOtherwise(BeliefOf):
             with torch.no_grad():
                 rest = rest - prior_mean(self.prior_mean, told.X).double()
         if self._counted is not None:
-            self._each = appended(self._each[0], told.Y), appended(self._each[1], rest)
+            self._each = self._each[0].followed(told.Y), self._each[1].followed(rest)
         else:
             table = table_of(self._host)
             sums = torch.nn.functional.pad(self._sums, (0, len(table.played) - len(self._sums)))
@@ -94,7 +95,7 @@ class ToldOtherwise(BeliefOf):
         if self._known is None:
             sums, counted = self._sums, self._counted
             if counted is not None:
-                values = self._each[1][counted.numbers] * counted.weights
+                values = self._each[1].tensor[counted.numbers] * counted.weights
                 sums = sums.new_zeros(len(self._host.played)).index_add(0, counted.places, values)
             self._known = _Learned(table_of(self._host), sums)
         return self._known
@@ -169,7 +170,7 @@ class ToldOtherwise(BeliefOf):
         if counted is None:
             return self.model(told.X, told.Y, self.inducing_points)
         noise = cast(CountedBelief, self._host).noise
-        return self.model(counted.X, self._each[0][counted.numbers], self.inducing_points, noise)
+        return self.model(counted.X, self._each[0].tensor[counted.numbers], self.inducing_points, noise)
 
 
 def table_of(host: Host) -> FeatureTable:

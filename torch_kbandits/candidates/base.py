@@ -117,7 +117,7 @@ class LastingCandidates(Candidates):
         if context is not None:
             raise _no_context(self)
         X = checks.points("x", x, dimension=self.example.shape[-1], like=self.example)
-        if X.dim() != 2 or len(X) == 0:
+        if X.dim() != 2 or X.shape[0] == 0:
             raise InputError(f"x must be (q, d) with q >= 1, got {checks.describe(x)}.")
         return X
 

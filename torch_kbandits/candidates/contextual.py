@@ -84,7 +84,7 @@ class ContextualActions(Candidates):
         self._example = torch.zeros(1, self.context_dim + self.action_dim, dtype=self._dtype, device=self._device)
         self.set: Tensor | None = None
         if actions is not None:
-            tensors = TensorArms(self._checked_actions("actions", actions))
+            tensors = TensorArms(checks.finite("actions", self._checked_actions("actions", actions)))
             self.set, self.source = tensors.tensor, self.source or tensors
         if self.set is not None or bounds is not None:
             first = (self.set if self.set is not None else bounds)[:1]  # pyright: ignore[reportOptionalSubscript]
@@ -119,7 +119,9 @@ class ContextualActions(Candidates):
         Raises:
             InputError: if one of them is missing, has another number of columns, is not finite, or there is no action.
         """
-        row = self._checked_context(context)
+        contexts = self._checked_contexts(context)
+        if contexts.shape[0] != 1:
+            raise InputError(f"context must be one context, ({self.context_dim},), got {len(contexts)} rows.")
         if self.set is None and self.bounds is None:
             if candidates is None:
                 expected = f"candidates (A, {self.action_dim})"
@@ -128,10 +130,10 @@ class ContextualActions(Candidates):
         elif candidates is not None:
             raise InputError("The actions of this bandit are always the same: leave out candidates.")
         elif self.set is None:
-            return self._box(row)
+            return self._box(checks.finite("context", contexts)[0])
         else:
             actions = self.set
-        return Domain(arms=torch.cat([row.expand(len(actions), -1), actions], dim=-1), context=row)
+        return Domain(arms=self._joint(contexts, "candidates", actions), context=contexts[0])
 
     def points(self, x: Any, context: Any, now: float) -> Tensor:
         """Return the joint points (q, c + a) of actions (q, a) in a context (c,), or each in its own, (q, c)."""
@@ -139,11 +141,11 @@ class ContextualActions(Candidates):
             raise InputError("x is missing: give the actions that were played, or the ids that ask returned.")
         actions = self._checked_actions("x", x)
         contexts = self._checked_contexts(context)
-        if len(contexts) not in (1, len(actions)):
+        if contexts.shape[0] not in (1, actions.shape[0]):
             raise InputError(
                 f"context must be one for all {len(actions)} action(s) or one for each, got {len(contexts)}."
             )
-        return torch.cat([contexts.expand(len(actions), -1), actions], dim=-1)
+        return self._joint(contexts, "x", actions)
 
     def actions(self, X: Tensor) -> Tensor:
         """Return the actions (q, a) of joint points (q, c + a)."""
@@ -177,15 +179,16 @@ class ContextualActions(Candidates):
         bounds = torch.cat([torch.stack([context - 1.0, context + 1.0]), self.bounds], dim=-1)  # pyright: ignore
         return Domain(bounds=bounds, num_restarts=self.num_restarts, raw_samples=self.raw_samples, context=context)
 
-    def _checked_context(self, context: Any) -> Tensor:
-        """Return the context of a round, (c,)."""
-        contexts = self._checked_contexts(context)
-        if len(contexts) != 1:
-            raise InputError(f"context must be one context, ({self.context_dim},), got {len(contexts)} rows.")
-        return contexts[0]
+    def _joint(self, contexts: Tensor, name: str, actions: Tensor) -> Tensor:
+        """Return actions (A, a) beside contexts, (1, c) or (A, c), if all are finite, which is looked for once."""
+        joint = torch.cat([contexts.expand(actions.shape[0], -1), actions], dim=-1)
+        if not checks.all_finite(joint):
+            checks.finite("context", contexts)
+            checks.finite(name, actions)
+        return joint
 
     def _checked_contexts(self, context: Any) -> Tensor:
-        """Return contexts as rows, (k, c)."""
+        """Return contexts as rows, (k, c), which may not be finite."""
         dim = self.context_dim
         if context is None:
             if dim:
@@ -199,19 +202,20 @@ class ContextualActions(Candidates):
                 f"context must have {dim} column(s), as in every round of this bandit, shape ({dim},); got "
                 f"{checks.describe(context)}."
             )
-        context = checks.finite("context", checks.same_kind("context", context, self._example)).detach()
+        checks.same_kind("context", context, self._example)
+        context = context.detach() if context.requires_grad else context
         return context if context.dim() == 2 else context.unsqueeze(0)
 
     def _checked_actions(self, name: str, actions: Any) -> Tensor:
-        """Return actions as rows, (A, a), at least one."""
+        """Return actions as rows, (A, a), at least one, which may not be finite."""
         if self.action_columns is not None and not isinstance(actions, Tensor):
             actions = self.action_columns.encode(actions, dtype=self._dtype).to(self._device)
-        checks.points(name, actions, dimension=self.action_dim, like=self._example)
-        if actions.dim() != 2 or len(actions) == 0:
+        checks.rows_of_points(name, actions, dimension=self.action_dim, like=self._example)
+        if actions.dim() != 2 or actions.shape[0] == 0:
             raise InputError(
                 f"{name} must be (A, {self.action_dim}) with at least one action, got {checks.describe(actions)}."
             )
-        return actions.detach()
+        return actions.detach() if actions.requires_grad else actions
 
 
 class Named(Protocol):

@@ -151,7 +151,7 @@ class ConstantWidth(Width):
 
     def __call__(self, evidence: Evidence) -> Tensor:
         """Return ``value``."""
-        return evidence.regularization.new_tensor(self.value)
+        return evidence.regularization.new_full((), self.value)
 
 
 def _scaled(known: Circumstances, width: Any) -> tuple[Hypothesis, ...]:

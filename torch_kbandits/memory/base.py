@@ -85,4 +85,4 @@ class KeepAll(Memory):
 def where_counted(counts: Tensor, regularization: float | Tensor) -> Tensor:
     """Return the noise λ where an observation counts and infinity where it does not, (n,)."""
     noise = torch.full(counts.shape, torch.inf, dtype=torch.float64, device=counts.device)
-    return noise.masked_fill(counts, float(regularization))
+    return noise.masked_fill_(counts, float(regularization))

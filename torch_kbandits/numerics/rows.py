@@ -1,9 +1,10 @@
-"""Rows of tensors: which are the same point, all numbers equal, 0 and -0 being one; and numbers that the host knows."""
+"""Rows that grow; which rows are the same point, 0 and -0 being one; and numbers that the host knows."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
@@ -12,9 +13,77 @@ from torch.utils.weak import WeakIdKeyDictionary
 _KNOWN = WeakIdKeyDictionary()
 
 
+class Rows:
+    """Rows (n, ...) to which others are appended. A value, whose successors share its memory.
+
+    There is room behind what was appended, which doubles when it is used up. The first to append writes there, and
+    whoever appends to the same rows later copies them. On a CPU the memory is NumPy's, whose calls cost less, and a
+    tensor shows it when it is asked for.
+
+    Args:
+        rows: what there is, not to be written to; as an array on a CPU, where that is known already.
+    """
+
+    __slots__ = ("_buffer", "_number", "_shown", "_taken")
+
+    def __init__(self, rows: Tensor | np.ndarray) -> None:
+        self._buffer, self._number, self._taken = rows, rows.shape[0], [rows.shape[0]]
+        self._shown = rows if isinstance(rows, Tensor) else None
+
+    def __reduce__(self) -> tuple[type["Rows"], tuple[Tensor]]:
+        return Rows, (self.tensor.clone(),)
+
+    def __len__(self) -> int:
+        return self._number
+
+    @property
+    def tensor(self) -> Tensor:
+        """All rows, (n, ...), not to be written to; the same object whenever it is asked for."""
+        if self._shown is None:
+            part = self._buffer[: self._number]
+            self._shown = part if isinstance(part, Tensor) else torch.from_numpy(part)
+        return self._shown
+
+    def followed(self, new: Tensor | np.ndarray) -> Self:
+        """Return these rows and new ones (k, ...) after them. Cost: O(k) numbers on average."""
+        first, number = self._number, self._number + new.shape[0]
+        if number == first:
+            return self
+        after = object.__new__(type(self))
+        buffer, taken = self._buffer, self._taken
+        if taken[0] != first or buffer.shape[0] < number:
+            buffer, taken = self._copied(2 * number), [first]
+        taken[0] = number  # first, so that after an interrupt nobody else writes there
+        if isinstance(buffer, Tensor):
+            buffer[first:number] = new if isinstance(new, Tensor) else torch.from_numpy(new)
+        else:
+            buffer[first:number] = new.numpy() if isinstance(new, Tensor) else new
+        after._buffer, after._number, after._taken, after._shown = buffer, number, taken, None
+        return after
+
+    def with_added(self, place: int, number: float) -> Self:
+        """Return rows of numbers, (n,), with a number added to that of a place. Cost: O(n)."""
+        copy = self._copied(self._number)
+        copy[place] += number
+        return type(self)(copy)
+
+    def _copied(self, room: int) -> Tensor | np.ndarray:
+        """Return a copy of the memory, with room for so many rows."""
+        old = self._buffer[: self._number]
+        if isinstance(old, Tensor) and not old.is_cpu:
+            copy = old.new_empty(room, *old.shape[1:])
+            copy[: self._number] = old
+            return copy
+        array = old.detach().numpy() if isinstance(old, Tensor) else old
+        copy = np.empty((room, *array.shape[1:]), array.dtype)
+        copy[: self._number] = array
+        return copy
+
+
 def row_keys(points: Tensor) -> list[bytes]:
     """Return a hashable key for each row of points (n, d); equal points have equal keys. Cost: O(n d)."""
-    return [row.tobytes() for row in points.detach().cpu().numpy() + 0.0]
+    numbers = points.detach().cpu().numpy() + 0.0
+    return [numbers.tobytes()] if len(numbers) == 1 else [row.tobytes() for row in numbers]
 
 
 def distinct(points: Tensor) -> tuple[Tensor, Tensor]:

@@ -13,6 +13,17 @@ def shallow_copy(value: T) -> T:
     return other
 
 
+def made(kind: type[T], attributes: dict[str, Any]) -> T:
+    """Return an object without slots that has these attributes, which nobody checks: a frozen dataclass of its fields.
+
+    In a third of the time; what ``cached_property`` is to remember may be among them.
+    """
+    value = object.__new__(kind)
+    known: dict[str, Any] = vars(value)
+    known |= attributes
+    return value
+
+
 def changed(value: T, **attributes: Any) -> T:
     """Return what ``dataclasses.replace`` does of an object without slots that checks nothing, in a fifth of the time.
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Self, get_args
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -81,7 +82,7 @@ class Clock:
             if not self.matters:
                 return clock, None
             times = [clock.now if math.isnan(each) else each for each in asked]
-            return clock, torch.tensor(times, dtype=torch.float64, device=device)
+            return clock, torch.from_numpy(np.array(times, np.float64)).to(device)
         if not self.matters:
             return self.moved_to(time, round_number), None
         kind, times = read_times(time, len(asked))

@@ -1,23 +1,27 @@
 """What counts of the rewards told, and how much."""
 
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple, Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from torch_kbandits.numerics.appended import appended
 from torch_kbandits.numerics.compiled import runs_compiled
+from torch_kbandits.numerics.rows import Rows
 from torch_kbandits.observations import played_loops
 from torch_kbandits.observations.played import Plays
 
+#: A column as a tensor, or on a CPU as an array.
+Column = Tensor | np.ndarray
 
-class Counted(NamedTuple):
-    """The observations that count, in the order told.
+
+class Counted:
+    """The observations that count, in the order told. A value.
 
     Where nothing is ever forgotten, all but X and Y may be those of the first ones only; see ``followed``.
 
-    Attributes:
+    Args:
         X: points (n, d).
         Y: rewards (n,).
         times: when each was made, (n,), in double precision like the next.
@@ -26,18 +30,52 @@ class Counted(NamedTuple):
         numbers: how many observations were told before it, (n,).
     """
 
-    X: Tensor
-    Y: Tensor
-    times: Tensor
-    weights: Tensor
-    places: Tensor
-    numbers: Tensor
+    __slots__ = ("_columns",)
+
+    def __init__(self, X: Column, Y: Column, times: Column, weights: Column, places: Column, numbers: Column) -> None:
+        self._columns = tuple(map(Rows, (X, Y, times, weights, places, numbers)))
 
     @classmethod
-    def none(cls, example: Tensor) -> "Counted":
+    def none(cls, example: Tensor) -> Self:
         """Return no observations, at points of the kind of an example (1, d) or (0, d)."""
         nothing = example.new_zeros(0, dtype=torch.float64)
         return cls(example[:0], example.new_zeros(0), nothing, nothing, nothing.long(), nothing.long())
+
+    def __len__(self) -> int:
+        return len(self._columns[0])
+
+    def __iter__(self) -> Iterator[Tensor]:
+        return (rows.tensor for rows in self._columns)
+
+    @property
+    def X(self) -> Tensor:  # noqa: N802 the field's name
+        """Points (n, d)."""
+        return self._columns[0].tensor
+
+    @property
+    def Y(self) -> Tensor:  # noqa: N802 the field's name
+        """Rewards (n,)."""
+        return self._columns[1].tensor
+
+    @property
+    def times(self) -> Tensor:
+        """When each was made, (n,)."""
+        return self._columns[2].tensor
+
+    @property
+    def weights(self) -> Tensor:
+        """How many fresh observations each counts for, (n,)."""
+        return self._columns[3].tensor
+
+    @property
+    def places(self) -> Tensor:
+        """Where its point stands among the unique played ones, (n,)."""
+        return self._columns[4].tensor
+
+    @property
+    def numbers(self) -> Tensor:
+        """How many observations were told before it, (n,)."""
+        return self._columns[5].tensor
 
     def rows(self, which: Tensor) -> "Counted":
         """Return some of them: (n,) bool, or numbers in another order."""
@@ -54,29 +92,28 @@ class Counted(NamedTuple):
             kept, moved, left, gone, is_same = played_loops.parted(*columns, values)
             parts = X[kept], Y[kept], times[kept], now[kept], moved, numbers[kept]
             plays = Plays(*map(torch.from_numpy, left)), Plays(*map(torch.from_numpy, gone))
-            return Weighed(Counted(*map(torch.from_numpy, parts)), plays[0], plays[1], is_same)
+            return Weighed(Counted(*parts), plays[0], plays[1], is_same)
         counts = weights > 0.0
-        kept = self._replace(weights=weights).rows(counts)
-        left, gone = kept.plays(), self.rows(~counts).plays()
+        kept, weights = self.rows(counts), weights[counts]
+        now = Counted(kept.X, kept.Y, kept.times, weights, kept.places, kept.numbers)
+        left, gone = now.plays(), self.rows(~counts).plays()
         moved = torch.empty_like(self.places)
         moved[left.places] = torch.arange(len(left.places), device=moved.device)
-        is_same = torch.equal(kept.weights, self.weights[counts])
-        return Weighed(kept._replace(places=moved[kept.places]), left, gone, is_same)
+        now = Counted(kept.X, kept.Y, kept.times, weights, moved[kept.places], kept.numbers)
+        return Weighed(now, left, gone, torch.equal(weights, kept.weights))
 
-    def followed(self, X: Tensor, Y: Tensor) -> "Counted":
-        """Return these and others after them of which nothing is forgotten, so that no more need be known."""
-        return self._replace(X=appended(self.X, X), Y=appended(self.Y, Y))
+    def followed(self, X: Tensor, Y: Tensor, *others: Tensor) -> Self:
+        """Return these and others (q,) after them, of which no more than X and Y need be known if none is forgotten."""
+        after, new = object.__new__(type(self)), (X, Y, *others)
+        followed = tuple(rows.followed(column) for rows, column in zip(self._columns, new, strict=False))
+        after._columns = (*followed, *self._columns[len(new) :])
+        return after
 
     def in_full(self, places: Tensor) -> "Counted":
         """Return these with the places (n,) of their points, each counting in full, whatever the time."""
         ones = torch.ones_like(places, dtype=torch.float64)
         numbers = torch.arange(len(places), device=places.device)
         return Counted(self.X, self.Y, torch.zeros_like(ones), ones, places, numbers)
-
-    def joined(self, other: "Counted") -> "Counted":
-        """Return these and others after them."""
-        parts = zip(self, other, strict=True)
-        return Counted(*[appended(rows, new) for rows, new in parts])
 
     def plays(self) -> Plays:
         """Return what each point was played for, in the order of first plays. Cost: O(n)."""

@@ -121,7 +121,9 @@ def real_numbers(y: Any, like: Tensor) -> Tensor:
     Raises:
         InputError: if it is anything else, such as truth values, or not finite, or beyond the range of the dtype.
     """
-    values = _dense(y).to("cpu", torch.float64, copy=True) if isinstance(y, Tensor) else torch.from_numpy(_array(y))
+    if isinstance(y, Tensor) and y.dtype == like.dtype and y.device == like.device:
+        return checks.finite("y", _dense(y)).clone()
+    values = _dense(y).to("cpu", torch.float64) if isinstance(y, Tensor) else torch.from_numpy(_array(y))
     converted = checks.finite("y", values).to(like.dtype)
     if converted is not values and not checks.all_finite(converted):
         raise InputError(
@@ -143,6 +145,8 @@ def _dense(y: Tensor) -> Tensor:
 
 def _array(y: Any) -> np.ndarray:
     """Return rewards that are no tensor as an array in double precision."""
+    if isinstance(y, float):
+        return np.array(y)
     hint = "y must be a reward, a real number, for each point, or an array, list or tensor of them"
     if isinstance(y, np.ma.MaskedArray):
         raise InputError(f"{hint}; got a masked array: give what is not masked.")
@@ -292,6 +296,15 @@ class Pending(NamedTuple):
             rows.append(left.pop(int(matches[0])) if len(matches) else -1)
         return rows or [-1] * len(told)
 
+    def found(self, told: Tensor, first: int = 0) -> tuple[Tensor, list[int]]:
+        """Return points told (q, d) as nobody else has them, and which rows they are; see ``rows_of``.
+
+        They are the very points asked for where they are all of these, so that who remembers them need not look again.
+        """
+        rows = self.rows_of(told, first)
+        is_all = rows == list(range(len(self.ids))) and not first
+        return self.points if is_all else told.detach().clone(), rows
+
     def rows_at(self, ids: Sequence[int]) -> list[int]:
         """Return the rows of ids, all of which are pending, in the order given."""
         row_of = {number: row for row, number in enumerate(self.ids)}
@@ -436,13 +449,13 @@ class Ledger:
     def with_asked(self, X: Tensor, now: float, stages: Tensor | None = None) -> Self:
         """Return the ledger with points (q, d) pending under the next numbers, which stages (q,) chose, or none.
 
-        They are asked for now: at the present time, or round where a bandit has no clock.
+        Nobody may write to the points. They are asked for at the present time, or round where a bandit has no clock.
         """
         number, before = X.shape[0], self.pending
         ids = tuple(range(self.num_asked, self.num_asked + number))
         if before.stages is not None:
             stages = torch.cat([before.stages, before.stages.new_zeros(len(X)) if stages is None else stages])
-        points = torch.cat([before.points, X]) if before.ids else X.clone()  # whoever asked has X
+        points = torch.cat([before.points, X]) if before.ids else X
         pending = Pending(points, before.ids + ids, before.times + (now,) * number, stages)
         return changed(self, pending=pending, num_asked=self.num_asked + number)
 

@@ -6,8 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from torch_kbandits.numerics.appended import appended
-from torch_kbandits.numerics.rows import RowIndex
+from torch_kbandits.numerics.rows import RowIndex, Rows
 from torch_kbandits.numerics.shallow import shallow_copy
 
 
@@ -75,9 +74,9 @@ _ONE = np.ones(1)
 _ONE_TENSOR = torch.from_numpy(_ONE)
 
 
-def _ones(counts: Tensor, X: Tensor) -> Tensor:
-    """Return how many rewards each of points (q, d) has, (q,)."""
-    return _ONE_TENSOR if counts.is_cpu and X.shape[0] == 1 else counts.new_ones(X.shape[0])
+def _ones(X: Tensor) -> Tensor:
+    """Return how many rewards each of points (q, d) has, (q,), in double precision."""
+    return _ONE_TENSOR if X.is_cpu and X.shape[0] == 1 else X.new_ones(X.shape[0], dtype=torch.float64)
 
 
 class PlayedLog:
@@ -87,13 +86,27 @@ class PlayedLog:
     """
 
     def __init__(self, example: Tensor) -> None:
-        self.points = example[:0]
-        self.counts = example.new_zeros(0, dtype=torch.float64)
-        self.sums = example.new_zeros(0, dtype=torch.float64)
+        nothing = example.new_zeros(0, dtype=torch.float64)
+        self._points, self._counts, self._sums = Rows(example[:0]), Rows(nothing), Rows(nothing)
         self._positions = RowIndex.of({})
 
     def __len__(self) -> int:
-        return self.points.shape[0]
+        return len(self._points)
+
+    @property
+    def points(self) -> Tensor:
+        """The points, (u, d)."""
+        return self._points.tensor
+
+    @property
+    def counts(self) -> Tensor:
+        """How often each was played, (u,)."""
+        return self._counts.tensor
+
+    @property
+    def sums(self) -> Tensor:
+        """The sum of the rewards of each, (u,)."""
+        return self._sums.tensor
 
     def locate(self, keys: list[bytes]) -> Located:
         """Return where points of these keys stand.
@@ -112,21 +125,22 @@ class PlayedLog:
 
     def points_with(self, X: Tensor, located: Located) -> tuple[Tensor, Tensor]:
         """Return the unique points and their counts as they will be once X (q, d) is added."""
-        return self._points_with(X, located), self._added(self.counts, _ones(self.counts, X), located)
+        return self._points_with(X, located).tensor, self._added(self._counts, _ones(X), located).tensor
 
     def sums_with(self, Y: Tensor, located: Located) -> Tensor:
         """Return the sums of rewards as they will be once rewards Y (q,) are added."""
-        return self._added(self.sums, Y, located)
+        return self._added(self._sums, Y.double(), located).tensor
 
     def new_counts(self, X: Tensor, located: Located) -> Tensor:
         """Return how many rows of X (q, d) are each of the unique points as they will be once X is added, (u,)."""
-        return self._added(torch.zeros_like(self.counts), _ones(self.counts, X), located)
+        return self._added(Rows(torch.zeros_like(self.counts)), _ones(X), located).tensor
 
     def with_rewards(self, X: Tensor, Y: Tensor, located: Located) -> Self:
         """Return the log with rewards Y (q,) at X (q, d) added; this one stays as it is. Cost: O(u)."""
         other = shallow_copy(self)
-        other.points, other.counts = self.points_with(X, located)
-        other.sums = self.sums_with(Y, located)
+        other._points = self._points_with(X, located)
+        other._counts = self._added(self._counts, _ones(X), located)
+        other._sums = self._added(self._sums, Y.double(), located)
         if located.fresh:
             entries = {located.keys[row]: located.positions[row] for row in located.fresh}
             other._positions = self._positions.extended(entries)
@@ -135,26 +149,20 @@ class PlayedLog:
     def recounted(self, places: Tensor, counts: Tensor, sums: Tensor) -> Self:
         """Return the log of the points at these places alone, in this order, with other rewards. Cost: O(u)."""
         other = shallow_copy(self)
-        other.points, other.counts, other.sums = self.points[places], counts, sums
+        other._points, other._counts, other._sums = Rows(self.points[places]), Rows(counts), Rows(sums)
         keys = list(self._positions.entries())  # in the order in which they came, which is that of the positions
         other._positions = RowIndex.of({keys[old]: new for new, old in enumerate(places.tolist())})
         return other
 
-    def _points_with(self, X: Tensor, located: Located) -> Tensor:
-        return appended(self.points, located.first_plays(X)) if located.fresh else self.points
+    def _points_with(self, X: Tensor, located: Located) -> Rows:
+        return self._points.followed(located.first_plays(X)) if located.fresh else self._points
 
-    def _added(self, old: Tensor, new: Tensor, located: Located) -> Tensor:
+    def _added(self, old: Rows, new: Tensor, located: Located) -> Rows:
+        """Return numbers (u,) with others (q,), in double precision, added to those of their points."""
         if located.is_all_fresh:
-            return appended(old, new.to(old))
-        if len(located.positions) == 1:
-            if old.is_cpu:
-                array = old.numpy().copy()
-                array[located.positions[0]] += new.item()
-                return torch.from_numpy(array)
-            grown = old.clone()
-            grown[located.positions[0]].add_(new[0])
-            return grown
+            return old.followed(new)
+        if len(located.positions) == 1 and new.is_cpu:
+            return old.with_added(located.positions[0], new.item())
         positions = torch.tensor(located.positions, dtype=torch.long, device=new.device)
-        new = new.to(old)
-        grown = torch.cat([old, old.new_zeros(len(located.fresh))]) if located.fresh else old
-        return grown.index_add(0, positions, new)
+        grown = torch.cat([old.tensor, new.new_zeros(len(located.fresh))]) if located.fresh else old.tensor
+        return Rows(grown.index_add(0, positions, new))

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from torch_kbandits.numerics.compiled import runs_compiled
 from torch_kbandits.numerics.linalg import LEAST_SHARE, jittered_cholesky, lower_inverse
+from torch_kbandits.numerics.shallow import made
 from torch_kbandits.posteriors import online_loops
 from torch_kbandits.posteriors.squares import Signs, Squares, Tracked, as_rows, grown, grown_by_one
 
@@ -308,18 +309,22 @@ class OnlineDTC:
         fallen, came, sums, weights, share, size = online_loops.told(*known, point, weight, moment)
         if not (share > 0.0 and math.isfinite(size)):
             return None
-        after = type(self)(
-            self.factor,
-            self.tracked_precision.followed(came, 1.0),
-            self.tracked_inverse.followed(fallen, -1.0),
-            torch.from_numpy(sums),
-            self.log_det + math.log(share),
-            self.complement,
-            self.left_out,
+        precision, inverse = self.tracked_precision.followed(came, 1.0), self.tracked_inverse.followed(fallen, -1.0)
+        return made(
+            type(self),
+            {
+                "factor": self.factor,
+                "tracked_precision": precision,
+                "tracked_inverse": inverse,
+                "moment": torch.from_numpy(sums),
+                "log_det": self.log_det + math.log(share),
+                "complement": self.complement,
+                "left_out": self.left_out,
+                "factor_rows": self.factor_rows,
+                "weights": torch.from_numpy(weights),
+                "arrays": (inverse.arrays, precision.arrays, self.arrays[2]),
+            },
         )
-        vars(after)["factor_rows"] = self.factor_rows
-        vars(after)["weights"] = torch.from_numpy(weights)
-        return after
 
     def _rewarded(
         self, points: Tensor, weights: Tensor, moments: Tensor, sign: float, *, least: float

@@ -11,6 +11,8 @@ from torch import Tensor
 from torch.nn.functional import pad
 from torch.utils.weak import WeakIdKeyDictionary
 
+from torch_kbandits.numerics.shallow import made
+
 Signs = NDArray[np.float64]
 
 #: Of matrices returned: the buffer that each shows a corner of, and how much of it is taken.
@@ -126,9 +128,9 @@ class Tracked:
             base = torch.addmm(self.base, self._signed.mT, self.rows, out=buffer[:m, :m])
             _BUFFERS[base] = buffer, [m]
             return type(self)(base, torch.from_numpy(rows[-1:]), _ONE[sign])
-        after = type(self)(self.base, torch.from_numpy(rows), np.concatenate((self.signs, _ONE[sign])))
-        vars(after)["arrays"] = self.arrays[0], rows, after.signs
-        return after
+        signs = np.concatenate((self.signs, _ONE[sign]))
+        arrays = self.arrays[0], rows, signs
+        return made(type(self), {"base": self.base, "rows": torch.from_numpy(rows), "signs": signs, "arrays": arrays})
 
     def bordered(self, right: Tensor, corner: Tensor) -> Self:
         """Return the matrix with more columns (m, a) and (a, a). Cost: O(m a), and as much a row kept apart."""

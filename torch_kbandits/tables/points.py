@@ -7,9 +7,11 @@ import torch
 from torch import Tensor
 
 from torch_kbandits.candidates.sources import ArmSource
-from torch_kbandits.numerics.appended import appended
-from torch_kbandits.numerics.rows import RowIndex, row_keys
+from torch_kbandits.numerics.rows import RowIndex, Rows, row_keys
 from torch_kbandits.numerics.shallow import shallow_copy
+
+#: Points, their keys, and their rows if all are known.
+_Keyed = tuple[Tensor, list[bytes], list[int | None] | None]
 
 #: So many points that were not looked up before are looked for in one pass through all arms.
 _TOGETHER_ABOVE = 32
@@ -27,15 +29,15 @@ class PointList:
     def __init__(self, source: ArmSource) -> None:
         self.source = source
         self.num_arms = len(source)  # A, the number of arms, which are the first rows
-        self._others = source.block(0, 0)
+        self._strangers = Rows(source.block(0, 0))
         self._rows_of_others = RowIndex.of({})
         self._rows_of_arms: dict[bytes, int] = {}  # shared with longer lists; rows of arms never change
-        self._keys_of_arms: dict[int, bytes] = {}  # of arms that were handed out
-        # Points whose keys were asked for last, their keys, and their rows if all are known.
-        self._keyed: tuple[Tensor, list[bytes], list[int | None] | None] = self._others, [], None
+        self._handed_out: dict[int, _Keyed] = {}  # arms
+        # Those whose keys were asked for last.
+        self._keyed: _Keyed = self._others, [], None
 
     def __len__(self) -> int:
-        return self.num_arms + self._others.shape[0]
+        return self.num_arms + len(self._strangers)
 
     @property
     def dtype(self) -> torch.dtype:
@@ -53,6 +55,11 @@ class PointList:
         return self.source.dimension
 
     @property
+    def _others(self) -> Tensor:
+        """The points that are no arms."""
+        return self._strangers.tensor
+
+    @property
     def tensor(self) -> Tensor | None:
         """All points, (N, d), if the arms are in memory, else None."""
         arms = self.source.tensor
@@ -60,7 +67,7 @@ class PointList:
 
     def rows(self, index: Tensor) -> Tensor:
         """Return the points of rows ``index`` (k,), (k, d), as a new tensor."""
-        if self._others.shape[0] == 0:
+        if not len(self._strangers):
             return self.source.rows(index)
         if self.num_arms == 0:
             return self._others[index]
@@ -90,7 +97,7 @@ class PointList:
         keys, rows = self.keys(others), list[int | None](range(len(self), len(self) + others.shape[0]))
         entries = dict(zip(keys, cast(list[int], rows), strict=True))
         longer = shallow_copy(self)
-        longer._others = appended(self._others, others)
+        longer._strangers = self._strangers.followed(others)
         longer._rows_of_others = self._rows_of_others.extended(entries)
         longer._keyed = others, keys, rows
         return longer
@@ -98,7 +105,8 @@ class PointList:
     def with_others_at(self, places: Tensor) -> Self:
         """Return the list with those alone of the points that are no arms that stand at these places (k,) of them."""
         shorter = shallow_copy(self)
-        shorter._others = others = self._others[places]
+        others = self._others[places]
+        shorter._strangers = Rows(others)
         shorter._keyed = others, row_keys(others), None
         shorter._rows_of_others = RowIndex.of({key: row for row, key in enumerate(shorter._keyed[1], self.num_arms)})
         return shorter
@@ -151,14 +159,17 @@ class PointList:
                     self._rows_of_arms[key] = row
 
     def arm(self, row: int) -> Tensor:
-        """Return the arm of a row, (1, d), as a new tensor, and remember it, so that nobody looks for it."""
-        arms, key = self.source.tensor, self._keys_of_arms.get(row)
-        point = self.rows(torch.tensor([row], device=self.device)) if arms is None else arms[row : row + 1].clone()
-        if key is None:
-            key = self._keys_of_arms[row] = row_keys(point)[0]
-            self._rows_of_arms.setdefault(key, row)
-        self._keyed = point, [key], None
-        return point
+        """Return the arm of a row, (1, d), not to be written to, and remember it, so that nobody looks for it."""
+        known = self._handed_out.get(row)
+        if known is None:
+            arms = self.source.tensor
+            point = self.rows(torch.tensor([row], device=self.device)) if arms is None else arms[row : row + 1].clone()
+            keys = row_keys(point)
+            known = self._handed_out[row] = point, keys, [self._rows_of_arms.setdefault(keys[0], row)]
+        else:
+            self.source.verify()  # as reading would
+        self._keyed = known
+        return known[0]
 
     def _look_up(self, wanted: set[bytes]) -> None:
         """Find the first rows of those of many points that are arms."""
