@@ -79,13 +79,13 @@ def test_pending_points_come_one_by_one_or_at_once_in_any_order(seed, k, first):
 
 def test_pending_points_are_taken_in_once_by_all_that_look_from_them(monkeypatch):
     belief, _, _ = PREPARED
-    taken, plain = list[int](), JointPosterior.supposing
+    taken, plain = list[int](), JointPosterior.hallucinating
 
     def counted(posterior, points, before=None):
         taken.append(len(points))
         return plain(posterior, points, before)
 
-    monkeypatch.setattr(JointPosterior, "supposing", counted)
+    monkeypatch.setattr(JointPosterior, "hallucinating", counted)
     known = belief.lookahead(ARMS[:3])
     for point in ARMS[5:8].split(1):
         ahead = shallow_copy(known)

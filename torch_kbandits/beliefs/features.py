@@ -31,11 +31,11 @@ from torch_kbandits.posteriors.residual import learned_residual, residual_share
 from torch_kbandits.posteriors.squares import Squares
 from torch_kbandits.tables.columns import KernelColumns
 from torch_kbandits.tables.growth import FRAGILE, SPAN_TOLERANCE, Growth, spanning_factor
+from torch_kbandits.tables.hallucinated import HallucinatedArms
 from torch_kbandits.tables.lazy import LazyPanel, SomeArms
 from torch_kbandits.tables.panels import Change, Columns, Panel
 from torch_kbandits.tables.played import ComputedFeatures, Features, PlayedPanel, combined, joined_by, joined_by_one
 from torch_kbandits.tables.store import FeatureStore
-from torch_kbandits.tables.supposed import SupposedArms
 
 #: Arms embedded at a time when the dictionary changes, so that temporaries stay in cache.
 _BLOCK = 4096
@@ -141,7 +141,7 @@ class FeatureTable(TableBelief):
         self._whole: tuple[OnlineDTC, _Posterior] | None = None
         self._changes = self._num_shed = 0
         self._is_fragile = False
-        self._supposed: SupposedArms | None = None  # what points pending take from variances
+        self._hallucination: HallucinatedArms | None = None  # what points pending take from variances
 
     # ---------------------------------------------------------------- what is known
 
@@ -171,10 +171,10 @@ class FeatureTable(TableBelief):
     def _less(self, variance: Tensor, rows: Tensor | None) -> Tensor:
         """Return what becomes of DTC variances of arms, given their rows (k,), None for all, given what is pending."""
         learned, roots = self._learned(variance, rows)
-        if self._supposed is None:
+        if self._hallucination is None:
             return learned
         known = self._arms.features, self._columns, roots
-        taken = self._supposed.of_all(*known) if rows is None else self._supposed.of(rows, *known)
+        taken = self._hallucination.of_all(*known) if rows is None else self._hallucination.of(rows, *known)
         return (learned - taken).clamp_min(0.0)
 
     def _learned(self, variance: Tensor, rows: Tensor | None) -> tuple[Tensor, Tensor | None]:
@@ -184,7 +184,7 @@ class FeatureTable(TableBelief):
         spanned, prior = self._arms.spanned, self._prior_variance[: self._num_arms]
         if rows is not None:
             spanned, prior = spanned[rows], prior[rows]
-        roots = None if self._supposed is None else residual_share(prior, spanned, variance).sqrt()
+        roots = None if self._hallucination is None else residual_share(prior, spanned, variance).sqrt()
         return learned_residual(prior, spanned, variance), roots
 
     @property
@@ -337,10 +337,10 @@ class FeatureTable(TableBelief):
             return rule.on_arms(SomeArms(mean, self._less(variance, rows), lambda: self.incumbent), beta, seed)
 
         def bound(mean: Tensor, variance: Tensor, rows: Tensor | None) -> Tensor:
-            most = self._learned(variance, rows)[0] - cast(SupposedArms, self._supposed).at_least
+            most = self._learned(variance, rows)[0] - cast(HallucinatedArms, self._hallucination).at_least
             return rule.on_arms(SomeArms(mean, most.clamp_min(0.0), lambda: self.incumbent), beta, seed)
 
-        is_ahead = self._supposed is not None
+        is_ahead = self._hallucination is not None
         rows, scores = self._arms.contenders(
             score, lambda best: self.tie_width(best, beta), bound if is_ahead else None
         )
@@ -591,17 +591,19 @@ class FeatureTable(TableBelief):
         points in all; what they take from the variances of arms is computed when it is asked for.
         """
         ahead, dtc, at = shallow_copy(self), self._dtc, self._coordinates(rows)
-        supposed = self._supposed
-        if supposed is None:
+        hallucinated = self._hallucination
+        if hallucinated is None:
             none = Conditional.none(dtc.size, dtc.moment, learns_residual=self.learns_residual)
-            supposed = SupposedArms(self._prior_variance[: self._num_arms], none, rows[:0])
-        everything, roots = torch.cat([supposed.rows, rows]), None
+            hallucinated = HallucinatedArms(self._prior_variance[: self._num_arms], none, rows[:0])
+        everything, roots = torch.cat([hallucinated.rows, rows]), None
         if self.learns_residual:
             prior = self._prior_at(rows)
             roots = residual_share(prior, dtc.spanned(at), dtc.quick_variance(prior, at)).sqrt()
         known = dtc.explained(at), None if roots is None else dtc.inside(at)
         values, noise = self._columns.between(everything, rows).double(), self.regularization.double() / times
-        ahead._supposed = supposed.given(supposed.conditional.given(Seen(at, roots), *known, values, noise), everything)
+        ahead._hallucination = hallucinated.given(
+            hallucinated.conditional.given(Seen(at, roots), *known, values, noise), everything
+        )
         return ahead
 
     @property

@@ -37,7 +37,7 @@ class Place:
     tie_rank: Tensor | None = None
 
 
-class Supposed(NamedTuple):
+class Hallucinated(NamedTuple):
     """Points that are observed at their posterior means, (k, d), and what they take from variances."""
 
     points: Tensor
@@ -111,7 +111,7 @@ class JointPosterior:
         """Return kernel values of points (k, d) against embedded ones, (k, l)."""
         return gram(self.table.kernel, at.points, points).double().mT
 
-    def supposing(self, points: Tensor, before: "Supposed | None" = None) -> "Supposed":
+    def hallucinating(self, points: Tensor, before: "Hallucinated | None" = None) -> "Hallucinated":
         """Return what observing points (k, d) at their means takes from variances, besides that of points before.
 
         Cost: O(k m² + l k (m + l)) for l points in all.
@@ -119,16 +119,16 @@ class JointPosterior:
         dtc = self.table.posterior
         if before is None:
             none = Conditional.none(dtc.size, dtc.moment, learns_residual=self.table.learns_residual)
-            before = Supposed(points[:0], none)
+            before = Hallucinated(points[:0], none)
         points, counts = points.unique_consecutive(dim=0, return_counts=True)
         at, everything = self.embed(points), torch.cat([before.points, points])
         seen, noise = self.seen(at), self.belief.regularization.double() / counts
         known = dtc.explained(at.coordinates), None if seen.roots is None else dtc.inside(at.coordinates)
-        return Supposed(everything, before.conditional.given(seen, *known, self.values(everything, at), noise))
+        return Hallucinated(everything, before.conditional.given(seen, *known, self.values(everything, at), noise))
 
-    def variance_supposing(self, at: Embedded, supposed: "Supposed") -> Tensor:
+    def variance_given(self, at: Embedded, hallucinated: "Hallucinated") -> Tensor:
         """Return posterior variances given points pending, (k,). Cost: O(k l (m + l)) for l of them."""
-        taken = supposed.conditional.rows(self.values(supposed.points, at), self.seen(at)).square().sum(0)
+        taken = hallucinated.conditional.rows(self.values(hallucinated.points, at), self.seen(at)).square().sum(0)
         return (self.variance_at(at) - taken).clamp_min(0.0)
 
     @cached_property

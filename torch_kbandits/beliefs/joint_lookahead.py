@@ -24,7 +24,7 @@ from torch_kbandits.beliefs.base import Lookahead
 from torch_kbandits.beliefs.box_search import BoxSearch
 from torch_kbandits.beliefs.cube_search import CubeSearch, found
 from torch_kbandits.beliefs.embedded import Embedded
-from torch_kbandits.beliefs.joint import JointPosterior, Supposed
+from torch_kbandits.beliefs.joint import Hallucinated, JointPosterior
 from torch_kbandits.beliefs.sieve import WORTHWHILE, score_bounds
 from torch_kbandits.errors import InputError
 from torch_kbandits.models import NystromGP, OnlineGP
@@ -55,7 +55,7 @@ class JointLookahead(Lookahead):
         super().__init__(pending)
         self._posterior, self.tie_rank = posterior, posterior.place.tie_rank
         # So many of the pending points; in a list, which copies share until one of them adds a point.
-        self._taken: list[tuple[Supposed | None, int]] = [(None, 0)]
+        self._taken: list[tuple[Hallucinated | None, int]] = [(None, 0)]
 
     def choose(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain | None = None) -> Tensor:
         """Return the joint point (1, d) of the highest score; equals are broken by lot."""
@@ -186,11 +186,15 @@ class JointLookahead(Lookahead):
 
     def variance_of(self, at: Embedded) -> Tensor:
         """Return the posterior variances at embedded points with the pending points hallucinated, (k,)."""
-        supposed, number = self._taken[0]
+        hallucinated, number = self._taken[0]
         if number < self.num_pending:
-            supposed = self._posterior.supposing(self.pending[number:], supposed)
-            self._taken[0] = supposed, self.num_pending
-        return self._posterior.variance_at(at) if supposed is None else self._posterior.variance_supposing(at, supposed)
+            hallucinated = self._posterior.hallucinating(self.pending[number:], hallucinated)
+            self._taken[0] = hallucinated, self.num_pending
+        return (
+            self._posterior.variance_at(at)
+            if hallucinated is None
+            else self._posterior.variance_given(at, hallucinated)
+        )
 
     @property
     def model(self) -> NystromGP:

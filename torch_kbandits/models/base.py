@@ -26,9 +26,9 @@ from torch_kbandits.errors import InputError, NumericalError
 from torch_kbandits.likelihoods import GivenNoiseLikelihood, UncertaintyInjectionLikelihood
 from torch_kbandits.models.arguments import check_data, check_likelihood, check_variances, fixed_gaussian
 from torch_kbandits.models.cache import Cache, PosteriorFactors
+from torch_kbandits.models.hallucinated import Hallucinated
 from torch_kbandits.models.leaving_out import cross_validation, left_out
 from torch_kbandits.models.shapes import concatenate, flatten_t_batch, unrepeated, with_column
-from torch_kbandits.models.supposed import Supposed
 from torch_kbandits.numerics.gram import gram, prior_mean, prior_variance
 from torch_kbandits.posteriors.residual import learned_residual, learned_residual_covariance
 
@@ -82,7 +82,7 @@ class FactoredGP(SingleTaskGP):
     #: Whether what the basis does not span of a variance counts as observed like what it does; see ``residual_share``.
     learns_residual: bool = False
 
-    _supposed: Supposed | None = None
+    _hallucination: Hallucinated | None = None
 
     _pending: Tensor | None
     covar_module: Kernel
@@ -300,11 +300,11 @@ class FactoredGP(SingleTaskGP):
 
     def _taken(self, points: Tensor, embedding: Tensor) -> Tensor:
         """Return F at points (..., N, d) of these embeddings (..., m, N), (..., k, N); see ``Conditional``."""
-        if self._supposed is None or self._supposed.factors is not self.factors:
+        if self._hallucination is None or self._hallucination.factors is not self.factors:
             with torch.no_grad():
                 pending = self._seen(cast(Tensor, self._pending))
-                self._supposed = Supposed(self, pending, self._fresh_noise(pending))
-        return self._supposed.rows(points, embedding)
+                self._hallucination = Hallucinated(self, pending, self._fresh_noise(pending))
+        return self._hallucination.rows(points, embedding)
 
     def _fresh_noise(self, inputs: Tensor) -> Tensor:
         """Return the noise variances of observations that are made now at inputs (..., k, d), without any of their own.

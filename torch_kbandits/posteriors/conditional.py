@@ -87,13 +87,12 @@ class Conditional:
 
         Cost: O(N j m).
         """
-        # By points, as loops leave coordinates and triangular solves take columns: a third less time for few points.
-        by_points, at = values.mT, seen.coordinates.mT
-        covariance = by_points - at @ self.own[..., first:, :].mT
+        covariance = values - _product(self.own[..., first:, :], seen.coordinates)
         if self.inside is not None and self.roots is not None and seen.roots is not None:
-            shares = seen.roots.unsqueeze(-1) * self.roots[..., first:].unsqueeze(-2)
-            covariance = covariance - (1.0 - shares) * (by_points - at @ self.inside[..., first:, :].mT)
-        return covariance.mT
+            shares = self.roots[..., first:].unsqueeze(-1) * seen.roots.unsqueeze(-2)
+            residual = values - _product(self.inside[..., first:, :], seen.coordinates)
+            covariance = covariance - (1.0 - shares) * residual
+        return covariance
 
     def rows(self, values: Tensor, seen: Seen, before: Tensor | None = None) -> Tensor:
         """Return F(x), (..., k, N), from k(P, x). Cost: O(N k (m + k)).
@@ -108,6 +107,8 @@ class Conditional:
         cross, factor = self.cross(values, seen, first), self.factor[..., first:, :]
         if before is not None:
             cross = cross - factor[..., :first] @ before
+        if cross.shape[-2] == 1:
+            return cross / factor[..., first:]
         return torch.linalg.solve_triangular(factor[..., first:], cross, upper=False)
 
     def to(self, like: Tensor) -> "Conditional":
@@ -115,6 +116,13 @@ class Conditional:
         parts = (self.own, self.inside, self.roots, self.factor)
         own, inside, roots, factor = (each if each is None else each.to(like) for each in parts)
         return Conditional(cast(Tensor, own), inside, roots, cast(Tensor, factor))
+
+
+def _product(rows: Tensor, coordinates: Tensor) -> Tensor:
+    """Return rows (..., j, m) times coordinates (..., m, N), in the order that takes less time: the shorter first."""
+    if rows.shape[-2] <= coordinates.shape[-1]:
+        return rows @ coordinates
+    return (coordinates.mT @ rows.mT).mT
 
 
 def _joined(old: Tensor | None, new: Tensor | None, dim: int) -> Tensor | None:

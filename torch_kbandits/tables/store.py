@@ -135,6 +135,12 @@ class FeatureStore:
             if first < self.num_points:
                 yield slice(first, min(first + self._longest, self.num_points)), segment
 
+    def pieces(self, size: int) -> Iterator[slice]:
+        """Yield all points, at most so many at a time, none of whose features lie apart."""
+        for block, _ in self.segments():
+            for start in range(block.start, block.stop, size):
+                yield slice(start, min(start + size, block.stop))
+
     def selected(self, index: Tensor) -> "FeatureStore":
         """Return the features of some points, given their numbers (q,), in memory with room for some more points."""
         store = FeatureStore(0, self._like)

@@ -10,8 +10,11 @@ from torch_kbandits.posteriors.conditional import Conditional, Seen
 from torch_kbandits.tables.columns import KernelColumns
 from torch_kbandits.tables.store import FeatureStore
 
+#: Kernel values computed at a time: in so few parts that calls do not count, and in cache.
+_NUMBERS = 2**16
 
-class SupposedArms:
+
+class HallucinatedArms:
     """What points that are observed at their posterior means take from the variances of all arms; see ``Conditional``.
 
     A value, but that what is done late is remembered: the rows F at all arms of the points that a pass took in.
@@ -47,11 +50,11 @@ class SupposedArms:
         """Return the same for all arms, (A,). Cost: O(A (m + k)) for each point that no pass took in yet."""
         first, taken = self._store.size, [self.at_least[:0]]
         if first < len(self.rows):
-            conditional = self.conditional.to(self.at_least)
+            conditional, new = self.conditional.to(self.at_least), self.rows[first:]
             self._store.resize(len(self.rows))
-            for block, coordinates in features.blocks():
-                values = columns.over_arms(self.rows[first:], block, keep=False)
-                seen = Seen(coordinates, None if roots is None else roots[block])
+            for block in features.pieces(_NUMBERS // len(new)):
+                values = columns.over_arms(new, block, keep=False)
+                seen = Seen(features.block(block), None if roots is None else roots[block])
                 rows = conditional.rows(values, seen, self._store.block(block)[:first])
                 self._store.write(rows, block, first)
                 taken.append(rows.square().sum(0))

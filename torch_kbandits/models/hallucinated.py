@@ -9,7 +9,7 @@ from torch_kbandits.posteriors.conditional import Conditional, Seen
 from torch_kbandits.posteriors.residual import residual_share
 
 
-class Supposed:
+class Hallucinated:
     """What points take from the variances of a Nyström model, for its factors as they are; never deep-copied.
 
     Args:
