@@ -1,39 +1,26 @@
 """``kbandits``: run, compare, summarise and draw bandit algorithms from the command line."""
 
 import dataclasses
-import inspect
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-
-import torch
 
 from torch_kbandits.extras import how_to_install, require
 
 try:
     import click
-    from rich.console import Console
-    from rich.table import Table
 except ModuleNotFoundError as missing:
     raise SystemExit(
         f"kbandits needs the package {missing.name!r}, which is not installed. {how_to_install('experiments')}"
     ) from None
 
-from torch_kbandits import __version__, checks, experiments, looking
-from torch_kbandits.algorithms import registry as algorithms
-from torch_kbandits.environments import registry as environments
+from torch_kbandits import __version__, experiments, looking
 from torch_kbandits.errors import InputError, KernelBanditError
-from torch_kbandits.experiments.catalogue import algorithm_options
-from torch_kbandits.experiments.inline import parse_assignment, parse_entry, parse_value
-from torch_kbandits.experiments.kernels import KERNELS
-from torch_kbandits.experiments.nearest import pick
-from torch_kbandits.experiments.plots import BANDS, SCALES
-from torch_kbandits.experiments.summary import FORMATS
-from torch_kbandits.experiments.widths import GAINS, WIDTHS, width_options
+from torch_kbandits.experiments.words import BANDS, FORMATS, SCALES
 from torch_kbandits.files import read_whole
 from torch_kbandits.looking.figures import FORMATS as FIGURES
 
@@ -105,29 +92,11 @@ def list_(kind: str | None) -> None:
     Example:
       kbandits list environments
     """  # noqa: D301  (click reads the escape)
-    shown: dict[str, Callable[[], Table]] = {
-        "algorithms": lambda: _catalogue(
-            "Algorithms", [(name, algorithms.summary(name), algorithm_options(name)) for name in algorithms.names()]
-        ),
-        "environments": lambda: _catalogue(
-            "Environments", [(name, *environments.describe(name)) for name in environments.names()]
-        ),
-        "widths": lambda: _catalogue(
-            f'Widths, for beta = {{width = "…", scale = 0.1, gain = "{GAINS[0]}"}}; '
-            f'gain: {", ".join(GAINS)}, a number, or {{rate = "rbf"}}',
-            [(name, _first_line(width), width_options(name)) for name, width in WIDTHS.items()],
-        ),
-        "kernels": lambda: _catalogue(
-            'Kernels, for kernel = {name = "…", lengthscale = 0.2, outputscale = 1.0}',
-            [
-                (name, what, {"outputscale": 1.0} if name == "linear" else {"lengthscale": 1.0, "outputscale": 1.0})
-                for name, what in KERNELS.items()
-            ],
-        ),
-    }
-    console = Console()
+    from torch_kbandits.experiments.listing import TABLES
+
+    console = require("rich.console").Console()
     for name in [kind] if kind else _KINDS:
-        console.print(shown[name]())
+        console.print(TABLES[name]())
 
 
 @main.command()
@@ -173,6 +142,8 @@ def run(
     if rounds is not None:
         experiment = dataclasses.replace(experiment, rounds=experiments.parse_rounds("--rounds", rounds))
     if checkpoint_every is not None:
+        from torch_kbandits import checks
+
         checks.positive_integer("--checkpoint-every", checkpoint_every)
         experiment = dataclasses.replace(experiment, checkpoint_every=checkpoint_every)
     _make(experiment, directory or Path("runs") / experiment.name, workers)
@@ -223,6 +194,10 @@ def compare(
     Example:
       kbandits compare -e rkhs-function:lengthscale=0.1 -a bkb -a "bkb:oversampling=10,label=large" --beta 2
     """  # noqa: D301  (click reads the escape)
+    from torch_kbandits import algorithms, environments
+    from torch_kbandits.experiments.inline import parse_assignment, parse_entry, parse_value
+    from torch_kbandits.experiments.nearest import pick
+
     settings = dict(parse_assignment(text, "--setting") for text in setting)
     if beta is not None:
         settings["beta"] = parse_value(beta)
@@ -231,8 +206,8 @@ def compare(
         "rounds": rounds,
         "seeds": list(_seeds(seeds)),
         "settings": settings,
-        "environments": [parse_entry(text, "--environment") for text in problems],
-        "algorithms": [parse_entry(text, "--algorithm") for text in players],
+        "environments": [parse_entry(text, "--environment", environments.names()) for text in problems],
+        "algorithms": [parse_entry(text, "--algorithm", algorithms.names()) for text in players],
     }
     experiment = experiments.parse_spec(content)
     if baseline is not None:
@@ -319,6 +294,8 @@ def look(
     Example:
       kbandits look prices.kb --coordinate price --coordinate hour
     """  # noqa: D301  (click reads the escape)
+    import torch
+
     coordinates = [int(each) if each.isdecimal() and len(each) < 10 else each for each in coordinate]
     point = None if at is None else torch.tensor(_numbers("--at", at, float), dtype=torch.float64)
     output = output or bandit.with_name(f"{bandit.stem}-figures")
@@ -364,13 +341,13 @@ def serve(bandit: Path, host: str, port: int, token_file: Path | None, max_reque
 # ---------------------------------------------------------------- inside
 
 
-def _make(experiment: experiments.ExperimentSpec, directory: Path, workers: int | None) -> None:
+def _make(experiment: "experiments.ExperimentSpec", directory: Path, workers: int | None) -> None:
     """Make the runs of an experiment that are not made yet, and show what came of all."""
     _finish(_run(experiment, directory, workers), None)
     click.echo(f"Records: {directory}. Figures: kbandits plot {directory}")
 
 
-def _run(experiment: experiments.ExperimentSpec, directory: Path, workers: int | None) -> experiments.Outcome:
+def _run(experiment: "experiments.ExperimentSpec", directory: Path, workers: int | None) -> "experiments.Outcome":
     try:
         return experiments.run_experiment(experiment, directory, workers=workers)
     except KeyboardInterrupt:
@@ -380,7 +357,7 @@ def _run(experiment: experiments.ExperimentSpec, directory: Path, workers: int |
         sys.exit(130)
 
 
-def _finish(outcome: experiments.Outcome, baseline: str | None, figures: Path | None = None) -> None:
+def _finish(outcome: "experiments.Outcome", baseline: str | None, figures: Path | None = None) -> None:
     """Show what came of an experiment, and draw it where a directory is given; exit code 1 if a run failed."""
     if outcome.records:
         known = baseline if baseline in {record.algorithm["label"] for record in outcome.records} else None
@@ -395,7 +372,7 @@ def _finish(outcome: experiments.Outcome, baseline: str | None, figures: Path | 
         )
 
 
-def _load(path: Path) -> list[experiments.Record]:
+def _load(path: Path) -> "list[experiments.Record]":
     records, losses = experiments.load_experiment(path)
     for loss in losses:
         click.echo(loss, err=True)
@@ -411,27 +388,10 @@ def _numbers(name: str, text: str, kind: Callable[[str], Any]) -> list[Any]:
     try:
         return [kind(part) for part in text.removesuffix(",").split(",")]
     except ValueError:
+        from torch_kbandits import checks
+
         expected = "a number or numbers with commas between them"
         raise InputError(f"{name} must be {expected}, got {checks.shown(text)}.") from None
-
-
-def _catalogue(title: str, entries: Sequence[tuple[str, str, Mapping[str, Any]]]) -> Table:
-    table = Table(title=title, title_justify="left", show_lines=True)
-    for column in ("name", "what it is", "options and defaults"):
-        table.add_column(column, overflow="fold", no_wrap=column == "name")
-    for name, summary, options in entries:
-        table.add_row(name, summary, ", ".join(f"{key}{_default(value)}" for key, value in options.items()))
-    return table
-
-
-def _default(value: Any) -> str:
-    """Return "=value", or nothing for an option that the problem fills in or that must be given."""
-    unknown = value is inspect.Parameter.empty or value is dataclasses.MISSING or value is None
-    return "" if unknown else f"={value!r}" if isinstance(value, str) else f"={value}"
-
-
-def _first_line(kind: type) -> str:
-    return (inspect.getdoc(kind) or "").partition("\n")[0]
 
 
 if __name__ == "__main__":

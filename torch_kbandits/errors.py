@@ -1,7 +1,5 @@
 """What can go wrong, by name. Each error is also the built-in one that callers may already catch."""
 
-from linear_operator.utils.errors import NotPSDError
-
 
 class KernelBanditError(Exception):
     """Base of every error that this package raises on purpose."""
@@ -25,13 +23,6 @@ class InfeasibleError(KernelBanditError, RuntimeError):
 
 class NumericalError(KernelBanditError, RuntimeError):
     """A quantity left the range that rounding explains, such as a clearly negative variance."""
-
-
-class NotPositiveDefiniteError(NumericalError, NotPSDError):
-    """A Gram matrix has a clearly negative eigenvalue: the kernel is not positive semi-definite.
-
-    Also linear_operator's ``NotPSDError``, after which BoTorch's fits try again from elsewhere.
-    """
 
 
 class ArmsChangedError(KernelBanditError, RuntimeError):

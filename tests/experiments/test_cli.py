@@ -183,3 +183,22 @@ def test_without_click_the_message_has_the_command_that_installs_it(monkeypatch)
     monkeypatch.setitem(sys.modules, "click", None)
     with pytest.raises(SystemExit, match=r"'click', which is not.*pip install -e '\.\[experiments\]'"):
         runpy.run_path(cli.__file__)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--help",), ("--version",), ("run", "--help"), ("list", "--help"), ("plot", "--help"), ("serve", "--help"),
+        ("frobnicate",), ("list", "nothing"), ("run",),
+    ],
+)  # fmt: skip
+def test_help_and_wrong_words_import_nothing_heavy(arguments):
+    heavy = ("botorch", "gpytorch", "linear_operator", "matplotlib", "numba", "numpy", "rich", "scipy", "torch")
+    script = (
+        "import sys\nfrom torch_kbandits.cli import main\n"
+        f"try:\n    main({arguments!r}, prog_name='kbandits')\n"
+        f"finally:\n    print('HEAVY', *sorted(set({heavy!r}) & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False)
+    assert "Usage" in done.stdout + done.stderr or "version" in done.stdout
+    assert done.stdout.splitlines()[-1] == "HEAVY"

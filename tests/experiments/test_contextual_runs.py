@@ -9,7 +9,6 @@ import torch
 from contextual_players import Rotation
 from problems import DOUBLE
 
-from torch_kbandits.algorithms import registry as algorithms
 from torch_kbandits.environments import ContextualEnvironment, build
 from torch_kbandits.experiments import parse_spec, play, read_records, render, run_experiment, run_one, summarize
 from torch_kbandits.experiments import trial as trial_module
@@ -104,22 +103,21 @@ SPEC = {
     "seeds": 2,
     "record_every": 5,
     "environments": [{"name": "chessboard"}, {"name": "bump", "lengthscale": 0.5, "settings": {"noise_scale": 0.3}}],
-    "algorithms": [{"name": "rotation"}],
+    "algorithms": [{"name": "contextual_players:Rotation"}],
 }
 
 
 @pytest.fixture
-def _rotation_by_name(monkeypatch):
-    """Rotation as an algorithm with a name, and its candidates as plain values."""
+def _plain_candidates(monkeypatch):
+    """Candidates as plain values."""
 
     def actions(actions=None, *, context_dim, action_dim=None):
         return SimpleNamespace(actions=actions, context_dim=context_dim, action_dim=action_dim)
 
-    monkeypatch.setitem(algorithms._ALGORITHMS, "rotation", Rotation)
     monkeypatch.setattr(trial_module, "ContextualActions", actions)
 
 
-@pytest.mark.usefixtures("_rotation_by_name")
+@pytest.mark.usefixtures("_plain_candidates")
 def test_specs_play_contextual_problems(tmp_path):
     outcome = run_experiment(parse_spec(SPEC), tmp_path, workers=1)
     assert not outcome.failures
@@ -133,13 +131,13 @@ def test_specs_play_contextual_problems(tmp_path):
         assert (record.best_mean, record.recommended_mean) == (None, None)
     reread, losses = read_records(tmp_path)
     assert ([record.key for record in reread], losses) == ([record.key for record in outcome.records], [])
-    rows = summarize(reread, baseline="rotation")
+    rows = summarize(reread, baseline="Rotation")
     assert [row.simple_regret for row in rows] == [None, None]
     assert "recommended mean" not in render(rows)
     assert json.loads((tmp_path / "records.jsonl").read_text().splitlines()[0])["best_mean"] is None
 
 
-@pytest.mark.usefixtures("_rotation_by_name")
+@pytest.mark.usefixtures("_plain_candidates")
 def test_an_algorithm_gets_what_the_environment_knows():
     trials = [trial for trial in parse_spec(SPEC).trials() if trial.seed == 1]
     chess, bump = (build_bandit(trial, build_environment(trial)) for trial in trials)
@@ -152,7 +150,7 @@ def test_an_algorithm_gets_what_the_environment_knows():
     assert torch.equal(candidates.actions, build("chessboard", seed=1).actions)
 
 
-@pytest.mark.usefixtures("_rotation_by_name")
+@pytest.mark.usefixtures("_plain_candidates")
 def test_an_algorithm_is_told_the_columns_of_actions_that_change():
     trial = next(parse_spec(SPEC).trials())
     candidates = build_bandit(trial, Changing(0.1, 0)).words["candidates"]

@@ -14,7 +14,8 @@ from torch_kbandits import Arms, KernelUCB
 from torch_kbandits.acquisition import UpperConfidenceRule
 from torch_kbandits.beliefs import CovarianceTable, FeatureTable, Terms, belief_over
 from torch_kbandits.dictionaries import FixedDictionary, PlayedPoints, RidgeLeverageSampling, Selection
-from torch_kbandits.errors import NotPositiveDefiniteError, NumericalError
+from torch_kbandits.errors import NumericalError
+from torch_kbandits.numerics.linalg import NotPositiveDefiniteError
 from torch_kbandits.numerics.random import generator_for
 from torch_kbandits.tables.panels import Panel
 

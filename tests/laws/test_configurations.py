@@ -1,6 +1,5 @@
 """Bandits that play named parameters, or a cube of which not all may be played: what they ask for, take and find."""
 
-import inspect
 import math
 from functools import partial
 
@@ -86,7 +85,7 @@ def score(row):
 
 def make(name="ek-ucb", space=LIMITED, **settings):
     words = {"kernel": default_kernel(space.dimension, space.groups), "regularization": 0.01, "seed": 3}
-    if "beta" in inspect.signature(algorithms.registry._ALGORITHMS[name]).parameters:
+    if "beta" in algorithms.registry.signature(name).parameters:
         words["beta"] = 1.5
     return algorithms.build(name, **{"candidates": space, **words, **NEEDED.get(name, {}), **settings})
 

@@ -7,10 +7,10 @@ import torch
 from hypothesis import given
 from problems import DOUBLE, difference
 
-from torch_kbandits.errors import NotPositiveDefiniteError, NumericalError
+from torch_kbandits.errors import NumericalError
 from torch_kbandits.numerics import bordered
 from torch_kbandits.numerics.bordered import BorderedFactor
-from torch_kbandits.numerics.linalg import cholesky_rank_one, cholesky_remove, schur_factor
+from torch_kbandits.numerics.linalg import NotPositiveDefiniteError, cholesky_rank_one, cholesky_remove, schur_factor
 from torch_kbandits.posteriors.exact import ExactFactors
 
 SHAPES = st.sampled_from([(), (3,), (2, 1)])

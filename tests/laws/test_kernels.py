@@ -9,9 +9,9 @@ from problems import DOUBLE, data, difference, rbf, scaled
 from torch import Tensor
 
 from torch_kbandits import ForgettingKernel, InputError, NystromGP, OnlineGP, WienerKernel
-from torch_kbandits.errors import NotPositiveDefiniteError
 from torch_kbandits.kernels import GroupedKernel, PerActionLinearKernel, PrecomputedKernel, SpaceTimeKernel
 from torch_kbandits.numerics.gram import gram, prior_variance
+from torch_kbandits.numerics.linalg import NotPositiveDefiniteError
 
 
 def covariance(size: int = 6, rank: int | None = None) -> Tensor:

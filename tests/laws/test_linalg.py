@@ -8,8 +8,14 @@ import torch
 from hypothesis import given
 from problems import DOUBLE, data, difference
 
-from torch_kbandits.errors import NotPositiveDefiniteError, NumericalError
-from torch_kbandits.numerics.linalg import jittered_cholesky, lower_inverse, non_negative_variance, spanning_pivots
+from torch_kbandits.errors import NumericalError
+from torch_kbandits.numerics.linalg import (
+    NotPositiveDefiniteError,
+    jittered_cholesky,
+    lower_inverse,
+    non_negative_variance,
+    spanning_pivots,
+)
 from torch_kbandits.numerics.random import generator_for, seed_for
 
 

@@ -32,7 +32,8 @@ from torch_kbandits import (
     at_time,
 )
 from torch_kbandits.dictionaries import GreedyDictionary
-from torch_kbandits.errors import EmptyHistoryError, NotPositiveDefiniteError, NumericalError
+from torch_kbandits.errors import EmptyHistoryError, NumericalError
+from torch_kbandits.numerics.linalg import NotPositiveDefiniteError
 from torch_kbandits.posteriors.dtc import DTCFactors
 
 LAMBDA = 0.01

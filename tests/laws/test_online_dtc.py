@@ -13,7 +13,7 @@ from problems import DOUBLE, KERNELS, difference, examples
 from torch import Tensor
 
 from torch_kbandits import use_compiled
-from torch_kbandits.errors import NotPositiveDefiniteError
+from torch_kbandits.numerics.linalg import NotPositiveDefiniteError
 from torch_kbandits.posteriors import squares
 from torch_kbandits.posteriors.online_dtc import OnlineDTC
 from torch_kbandits.posteriors.squares import Squares, Tracked

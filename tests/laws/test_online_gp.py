@@ -22,9 +22,10 @@ from problems import DOUBLE, KERNELS, data, dense, difference, exactly, matern
 from test_models import exact_oracle, marginals
 
 from torch_kbandits import InputError, OnlineGP
-from torch_kbandits.errors import NotPositiveDefiniteError, NumericalError
+from torch_kbandits.errors import NumericalError
 from torch_kbandits.models import PosteriorDraws
 from torch_kbandits.numerics import bordered
+from torch_kbandits.numerics.linalg import NotPositiveDefiniteError
 
 LAMBDA = 0.01
 

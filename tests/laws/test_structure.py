@@ -15,7 +15,7 @@ from gpytorch.kernels import RBFKernel
 import torch_kbandits
 
 ROOT = Path(torch_kbandits.__file__).parent
-LOOSE = {"__init__", "checks", "cli", "errors", "extras", "files", "version"}
+LOOSE = {"__init__", "checks", "cli", "errors", "exports", "extras", "files", "version"}
 #: What one round of BKB on arms passes; it may fall. It rose by one for the residuals of each round.
 MOST_FILES = 30
 #: Who undoes something after an interrupt, or fills itself, and why that is no value that is swapped.

@@ -25,7 +25,7 @@ from problems import DOUBLE, data, difference, exactly, matern, rbf
 from test_botorch_loops import ANALYTIC, BATCH, BOUNDS, KINDS, NotACovariance, _sample_moments, in_box
 
 from torch_kbandits import ConstantWidth, InputError, KernelUCB, OnlineGP
-from torch_kbandits.errors import NotPositiveDefiniteError
+from torch_kbandits.numerics.linalg import NotPositiveDefiniteError
 
 X, Y = data(40, 2)
 X[30:] = X[:10]  # repeats

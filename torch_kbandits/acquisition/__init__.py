@@ -1,9 +1,10 @@
 """How good a candidate is: BoTorch acquisition functions, and the rules by which a bandit chooses with them."""
 
-from torch_kbandits.acquisition import noisy_improvement as noisy_improvement
+from typing import TYPE_CHECKING
+
 from torch_kbandits.acquisition.climbing import climb
 from torch_kbandits.acquisition.cubes import Cube
-from torch_kbandits.acquisition.kernel_ucb import KernelUCB, UpperConfidenceRule
+from torch_kbandits.acquisition.kernel_ucb import UpperConfidenceRule
 from torch_kbandits.acquisition.largest import LargestOf
 from torch_kbandits.acquisition.pending import hallucinate
 from torch_kbandits.acquisition.rules import (
@@ -20,7 +21,13 @@ from torch_kbandits.acquisition.rules import (
     UniformRule,
 )
 from torch_kbandits.acquisition.stages import StagedRule, Verdict
-from torch_kbandits.acquisition.thompson import DiscretizedThompsonSampling, theoretical_discretization_size
+from torch_kbandits.acquisition.thompson import theoretical_discretization_size
+from torch_kbandits.exports import exports
+
+if TYPE_CHECKING:
+    from torch_kbandits.acquisition.constructors import DiscretizedThompsonSampling, KernelUCB
+else:
+    __getattr__, __dir__, _ = exports(__name__)
 
 __all__ = [
     "AcquisitionRule",

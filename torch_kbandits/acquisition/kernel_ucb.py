@@ -7,7 +7,6 @@ from typing import Any, cast
 
 import torch
 from botorch.acquisition import AcquisitionFunction
-from botorch.acquisition.input_constructors import acqf_input_constructor
 from botorch.acquisition.objective import PosteriorTransform
 from botorch.exceptions.errors import UnsupportedError
 from botorch.models.model import Model
@@ -206,46 +205,3 @@ class UpperConfidenceRule(OptimisticRule):
     ) -> KernelUCB:
         """Return a ``KernelUCB``."""
         return KernelUCB(model, beta, X_pending=X_pending, maximize=maximize)
-
-
-@acqf_input_constructor(KernelUCB)
-def construct_inputs_kernel_ucb(
-    model: Model,
-    beta: float | Tensor | Width | None = None,
-    posterior_transform: PosteriorTransform | None = None,
-    X_pending: Tensor | None = None,
-    maximize: bool = True,
-    constraints: Sequence[Callable[[Tensor], Tensor]] | None = None,
-    constraint_mode: Mode = "safe",
-    constraint_beta: float | Width | None = None,
-) -> dict[str, Any]:
-    """Return the arguments of ``KernelUCB`` for BoTorch's and Ax's generic construction.
-
-    Args:
-        model: the posterior.
-        beta: multiplier of σ or a ``Width``; there is no default, since none is right for every reward.
-        posterior_transform: as in BoTorch; Ax minimises through it.
-        X_pending: pending points.
-        maximize: as in ``KernelUCB``.
-        constraints: as in ``KernelUCB``; Ax makes them of its outcome constraints.
-        constraint_mode: as in ``KernelUCB``.
-        constraint_beta: as in ``KernelUCB``.
-
-    Raises:
-        InputError: if there is no beta.
-    """
-    if beta is None:
-        raise InputError(
-            "KernelUCB needs beta, the multiplier of the standard deviation or a Width, and has no default: none is "
-            'right for every reward. Give it; in Ax by botorch_acqf_options={"beta": 2.0}.'
-        )
-    return {
-        "model": model,
-        "beta": beta,
-        "posterior_transform": posterior_transform,
-        "X_pending": X_pending,
-        "maximize": maximize,
-        "constraints": constraints,
-        "constraint_mode": constraint_mode,
-        "constraint_beta": constraint_beta,
-    }

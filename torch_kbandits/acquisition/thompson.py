@@ -6,7 +6,6 @@ from typing import Any, Protocol, cast
 
 import torch
 from botorch.acquisition import AcquisitionFunction
-from botorch.acquisition.input_constructors import acqf_input_constructor
 from botorch.acquisition.objective import PosteriorTransform
 from botorch.exceptions.errors import UnsupportedError
 from botorch.models import SingleTaskGP
@@ -22,9 +21,9 @@ from torch_kbandits import checks
 from torch_kbandits.acquisition.pending import has_changed, kept_posteriors
 from torch_kbandits.confidence import Width
 from torch_kbandits.confidence.base import multiplier
-from torch_kbandits.errors import InputError, NotPositiveDefiniteError
+from torch_kbandits.errors import InputError
 from torch_kbandits.models import FactoredGP, PosteriorDraws
-from torch_kbandits.numerics.linalg import covariance_root, jittered_cholesky
+from torch_kbandits.numerics.linalg import NotPositiveDefiniteError, covariance_root, jittered_cholesky
 from torch_kbandits.numerics.prior_draws import JOINT_LIMIT
 from torch_kbandits.numerics.random import generator_for, seeded
 from torch_kbandits.numerics.rows import distinct, row_keys
@@ -302,40 +301,3 @@ def theoretical_discretization_size(
             f"The discretization of dimension = {dimension} in round = {round} has more points than a float can count: "
             "use a Sobol set of fixed size."
         ) from None
-
-
-@acqf_input_constructor(DiscretizedThompsonSampling)
-def construct_inputs_thompson(
-    model: Model,
-    discretization: Tensor | None = None,
-    beta: float | Tensor | Width = 1.0,
-    posterior_transform: PosteriorTransform | None = None,
-    X_pending: Tensor | None = None,
-    seed: int | None = None,
-) -> dict[str, Any]:
-    """Return the arguments of ``DiscretizedThompsonSampling`` for BoTorch's and Ax's generic construction.
-
-    Args:
-        model: the posterior.
-        discretization: the finite set (N, d), in the space of the model's inputs.
-        beta: multiplier of a draw's deviation from the mean, or a ``Width``.
-        posterior_transform: as in BoTorch; Ax minimises through it.
-        X_pending: pending points.
-        seed: addresses the draws.
-
-    Raises:
-        InputError: if there is no discretization.
-    """
-    if discretization is None:
-        raise InputError(
-            "DiscretizedThompsonSampling needs discretization, the finite set (N, d) on which it draws. Give it; in Ax "
-            'by botorch_acqf_options={"discretization": points}.'
-        )
-    return {
-        "model": model,
-        "discretization": discretization,
-        "beta": beta,
-        "posterior_transform": posterior_transform,
-        "X_pending": X_pending,
-        "seed": seed,
-    }

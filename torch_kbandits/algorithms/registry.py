@@ -1,72 +1,45 @@
 """The named algorithms, by name."""
 
 import inspect
+from collections.abc import Callable
 from typing import Any, get_type_hints
 
-from torch_kbandits import checks
-from torch_kbandits.algorithms.bbkb import BBKB
-from torch_kbandits.algorithms.bkb import BKB
-from torch_kbandits.algorithms.bob_gp_ucb import BOBGPUCB
-from torch_kbandits.algorithms.cbbkb import CBBKB
-from torch_kbandits.algorithms.cbkb import CBKB
-from torch_kbandits.algorithms.dms_gp_ucb import DMSGPUCB
-from torch_kbandits.algorithms.dms_tv_gp_ucb import DMSTVGPUCB
-from torch_kbandits.algorithms.ek_ucb import EKUCB
-from torch_kbandits.algorithms.et_gp_ucb import ETGPUCB
-from torch_kbandits.algorithms.gp_ei import GPEI
-from torch_kbandits.algorithms.gp_pi import GPPI
-from torch_kbandits.algorithms.gp_ts import GPTS
-from torch_kbandits.algorithms.gp_ucb import GPUCB
-from torch_kbandits.algorithms.hp_gp_ts import HPGPTS
-from torch_kbandits.algorithms.igp_ucb import IGPUCB
-from torch_kbandits.algorithms.k_ucb import KUCB
-from torch_kbandits.algorithms.lb_gp_ucb import LBGPUCB
-from torch_kbandits.algorithms.lin_ucb import LinUCB
-from torch_kbandits.algorithms.mini_gp_ucb import MiniGPUCB
-from torch_kbandits.algorithms.pe_gp_ts import PEGPTS
-from torch_kbandits.algorithms.pe_gp_ucb import PEGPUCB
-from torch_kbandits.algorithms.r_gp_ucb import RGPUCB
-from torch_kbandits.algorithms.random_search import RandomSearch
-from torch_kbandits.algorithms.sparq_gp_ucb import SparQGPUCB
-from torch_kbandits.algorithms.sup_kernel_ucb import SupKernelUCB
-from torch_kbandits.algorithms.sw_gp_ucb import SWGPUCB
-from torch_kbandits.algorithms.tv_gp_ucb import TVGPUCB
-from torch_kbandits.algorithms.ui_gp_ucb import UIGPUCB
-from torch_kbandits.algorithms.w_gp_ucb import WGPUCB
+from torch_kbandits import algorithms, checks
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.bandit.words import CommonWords
 from torch_kbandits.errors import InputError
 
-_ALGORITHMS: dict[str, type[Bandit]] = {
-    "bbkb": BBKB,
-    "bkb": BKB,
-    "bob-gp-ucb": BOBGPUCB,
-    "cbbkb": CBBKB,
-    "cbkb": CBKB,
-    "dms-gp-ucb": DMSGPUCB,
-    "dms-tv-gp-ucb": DMSTVGPUCB,
-    "ek-ucb": EKUCB,
-    "et-gp-ucb": ETGPUCB,
-    "gp-ei": GPEI,
-    "gp-pi": GPPI,
-    "gp-ts": GPTS,
-    "gp-ucb": GPUCB,
-    "igp-ucb": IGPUCB,
-    "k-ucb": KUCB,
-    "lin-ucb": LinUCB,
-    "mini-gp-ucb": MiniGPUCB,
-    "hp-gp-ts": HPGPTS,
-    "lb-gp-ucb": LBGPUCB,
-    "pe-gp-ts": PEGPTS,
-    "pe-gp-ucb": PEGPUCB,
-    "random": RandomSearch,
-    "w-gp-ucb": WGPUCB,
-    "ui-gp-ucb": UIGPUCB,
-    "tv-gp-ucb": TVGPUCB,
-    "sw-gp-ucb": SWGPUCB,
-    "r-gp-ucb": RGPUCB,
-    "sparq-gp-ucb": SparQGPUCB,
-    "sup-kernel-ucb": SupKernelUCB,
+#: The class of each in ``torch_kbandits.algorithms``, which is imported when it is asked for.
+_ALGORITHMS = {
+    "bbkb": "BBKB",
+    "bkb": "BKB",
+    "bob-gp-ucb": "BOBGPUCB",
+    "cbbkb": "CBBKB",
+    "cbkb": "CBKB",
+    "dms-gp-ucb": "DMSGPUCB",
+    "dms-tv-gp-ucb": "DMSTVGPUCB",
+    "ek-ucb": "EKUCB",
+    "et-gp-ucb": "ETGPUCB",
+    "gp-ei": "GPEI",
+    "gp-pi": "GPPI",
+    "gp-ts": "GPTS",
+    "gp-ucb": "GPUCB",
+    "igp-ucb": "IGPUCB",
+    "k-ucb": "KUCB",
+    "lin-ucb": "LinUCB",
+    "mini-gp-ucb": "MiniGPUCB",
+    "hp-gp-ts": "HPGPTS",
+    "lb-gp-ucb": "LBGPUCB",
+    "pe-gp-ts": "PEGPTS",
+    "pe-gp-ucb": "PEGPUCB",
+    "random": "RandomSearch",
+    "w-gp-ucb": "WGPUCB",
+    "ui-gp-ucb": "UIGPUCB",
+    "tv-gp-ucb": "TVGPUCB",
+    "sw-gp-ucb": "SWGPUCB",
+    "r-gp-ucb": "RGPUCB",
+    "sparq-gp-ucb": "SparQGPUCB",
+    "sup-kernel-ucb": "SupKernelUCB",
 }
 
 
@@ -75,18 +48,22 @@ def names() -> list[str]:
     return sorted(_ALGORITHMS)
 
 
-def signature(name: str) -> inspect.Signature:
+def signature(algorithm: str | Callable[..., Any]) -> inspect.Signature:
     """Return the arguments that an algorithm takes, those that it hands on to ``Bandit`` last.
 
     Args:
-        name: one of ``names()``.
+        algorithm: one of ``names()``, or a class or a function that makes one.
 
     Raises:
         InputError: if there is no such algorithm; the message has the nearest name.
     """
-    own, common = inspect.signature(_find(name)), inspect.signature(Bandit).parameters
-    kept = [word for word in own.parameters.values() if word.kind is not inspect.Parameter.VAR_KEYWORD]
-    return own.replace(parameters=[*kept, *(common[name] for name in get_type_hints(CommonWords))])
+    made_by = _find(algorithm)
+    own, common = inspect.signature(made_by), inspect.signature(Bandit).parameters
+    kinds = {word.kind for word in own.parameters.values()}
+    hands_on = isinstance(made_by, type) and issubclass(made_by, Bandit) and inspect.Parameter.VAR_KEYWORD in kinds
+    kept = [word for word in own.parameters.values() if word.kind not in (word.VAR_POSITIONAL, word.VAR_KEYWORD)]
+    handed = [common[name] for name in get_type_hints(CommonWords)] if hands_on else []
+    return own.replace(parameters=[*kept, *handed])
 
 
 def summary(name: str) -> str:
@@ -98,27 +75,29 @@ def summary(name: str) -> str:
     return (inspect.getdoc(_find(name)) or "").partition("\n")[0]
 
 
-def build(name: str, **config: Any) -> Bandit:
+def build(algorithm: str | Callable[..., Any], /, **config: Any) -> Bandit:
     """Make an algorithm by its name.
 
     Args:
-        name: one of ``names()``.
+        algorithm: one of ``names()``, or a class or a function that makes one.
         config: the arguments of its class.
 
     Raises:
         InputError: if there is no such algorithm (the message has the nearest name) or the arguments do not fit.
     """
-    algorithm = _find(name)
+    made_by = _find(algorithm)
     try:
-        signature(name).bind(**config)
+        signature(made_by).bind(**config)
     except TypeError as error:
-        raise InputError(f"{algorithm.__name__} takes other arguments: {error}.") from None
-    return algorithm(**config)
+        raise InputError(f"{made_by.__name__} takes other arguments: {error}.") from None
+    return made_by(**config)
 
 
-def _find(name: str) -> type[Bandit]:
-    if name not in _ALGORITHMS:
-        near = checks.nearest_name(name, _ALGORITHMS)
+def _find(algorithm: str | Callable[..., Any]) -> Callable[..., Any]:
+    if callable(algorithm):
+        return algorithm
+    if algorithm not in _ALGORITHMS:
+        near = checks.nearest_name(algorithm, _ALGORITHMS)
         hint = f"did you mean {near!r}?" if near else f"there are {', '.join(names())}."
-        raise InputError(f"There is no algorithm {name!r}: {hint}")
-    return _ALGORITHMS[name]
+        raise InputError(f"There is no algorithm {algorithm!r}: {hint}")
+    return getattr(algorithms, _ALGORITHMS[algorithm])

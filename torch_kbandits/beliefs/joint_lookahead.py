@@ -11,15 +11,8 @@ from botorch.acquisition import AcquisitionFunction
 from botorch.exceptions import BadInitialCandidatesWarning
 from torch import Tensor
 
-from torch_kbandits.acquisition import (
-    AcquisitionRule,
-    BlindRule,
-    Cube,
-    DiscretizedThompsonSampling,
-    Domain,
-    SomeOf,
-    rule_loops,
-)
+from torch_kbandits.acquisition import AcquisitionRule, BlindRule, Cube, Domain, SomeOf, rule_loops
+from torch_kbandits.acquisition.thompson import DiscretizedThompsonSampling
 from torch_kbandits.beliefs.base import Lookahead
 from torch_kbandits.beliefs.box_search import BoxSearch
 from torch_kbandits.beliefs.cube_search import CubeSearch, found

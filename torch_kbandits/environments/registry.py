@@ -56,11 +56,11 @@ def names() -> list[str]:
     return sorted(_ENVIRONMENTS)
 
 
-def build(name: str, *, seed: int, **options: Any) -> AnyEnvironment:
+def build(environment: str | Callable[..., AnyEnvironment], /, *, seed: int, **options: Any) -> AnyEnvironment:
     """Make a problem by its name.
 
     Args:
-        name: one of ``names()``.
+        environment: one of ``names()``, or a class or a function that makes one.
         seed: addresses the function, the arms and the noise; of contextual problems the contexts and the noise. What
             was measured or stands in a paper is the same for every seed.
         options: as ``describe(name)`` lists them.
@@ -69,7 +69,8 @@ def build(name: str, *, seed: int, **options: Any) -> AnyEnvironment:
         InputError: if there is no such problem or option (the message has the nearest name), one is missing, or a value
             does not fit.
     """
-    maker, known = _maker(name), _options(name)
+    maker, known = _maker(environment), _options(environment)
+    name = environment if isinstance(environment, str) else maker.__name__
     for option in options:
         if option not in known:
             listed = ", ".join(known)
@@ -82,7 +83,7 @@ def build(name: str, *, seed: int, **options: Any) -> AnyEnvironment:
     return maker(seed=seed, **options)
 
 
-def describe(name: str) -> tuple[str, dict[str, Any]]:
+def describe(environment: str | Callable[..., AnyEnvironment]) -> tuple[str, dict[str, Any]]:
     """Return what a problem is, in a line, and its options with their defaults.
 
     An option that must be given has ``inspect.Parameter.empty``.
@@ -90,17 +91,21 @@ def describe(name: str) -> tuple[str, dict[str, Any]]:
     Raises:
         InputError: if there is no such problem.
     """
-    summary = (inspect.getdoc(_maker(name)) or "").partition("\n")[0]
-    return summary, _options(name)
+    summary = (inspect.getdoc(_maker(environment)) or "").partition("\n")[0]
+    return summary, _options(environment)
 
 
-def _maker(name: str) -> Callable[..., AnyEnvironment]:
-    if not isinstance(name, str) or name not in _ENVIRONMENTS:
+def _maker(environment: str | Callable[..., AnyEnvironment]) -> Callable[..., AnyEnvironment]:
+    if callable(environment):
+        return environment
+    if not isinstance(environment, str) or environment not in _ENVIRONMENTS:
         listed = ", ".join(names())
-        raise InputError(f"There is no environment {name!r}{nearest(name, names())}; there are {listed}.")
-    return _ENVIRONMENTS[name]
+        raise InputError(f"There is no environment {environment!r}{nearest(environment, names())}; there are {listed}.")
+    return _ENVIRONMENTS[environment]
 
 
-def _options(name: str) -> dict[str, Any]:
-    parameters = inspect.signature(_ENVIRONMENTS[name]).parameters
-    return {key: parameter.default for key, parameter in parameters.items() if key not in _NO_OPTIONS}
+def _options(environment: str | Callable[..., AnyEnvironment]) -> dict[str, Any]:
+    parameters = inspect.signature(_maker(environment)).parameters
+    several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    words = {key: word.default for key, word in parameters.items() if word.kind not in several}
+    return {key: default for key, default in words.items() if key not in _NO_OPTIONS}

@@ -9,6 +9,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from torch_kbandits.errors import DamagedFileError, InputError
+from torch_kbandits.experiments import own
 from torch_kbandits.experiments.checkpoints import clear
 from torch_kbandits.experiments.spec import ExperimentSpec, parse_spec
 from torch_kbandits.files import file_error, read_whole, write_text
@@ -40,6 +41,14 @@ def sole_writer(folder: Path) -> Iterator[None]:
         yield
     finally:
         lock.release()
+
+
+def changed_code(folder: Path, spec: ExperimentSpec) -> list[str]:
+    """Return the names of own code that is no longer that of the experiment that was last run in a directory."""
+    if not (folder / EXPERIMENT_FILE).is_file():
+        return []
+    before, now = own.names_in(_index(folder).get("spec", {})), own.names_in(spec.content())
+    return [name for name, digest in now.items() if before.get(name, digest) != digest]
 
 
 def begin(folder: Path, spec: ExperimentSpec, finished: Mapping[str, Any]) -> None:

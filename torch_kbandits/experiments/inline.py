@@ -3,26 +3,33 @@
 import json
 import re
 import tomllib
+from collections.abc import Collection
 from typing import Any, Literal
 
 from torch_kbandits import checks
 from torch_kbandits.errors import InputError
+from torch_kbandits.experiments import own
 
+#: Own code, and what may follow.
+_OWN = re.compile(rf"(?P<name>{own.NAME.pattern})(:(?P<rest>.*))?", re.DOTALL)
 #: Dots of a key.
 _LONGEST_KEY = 100
 
 
-def parse_entry(text: str, option: str) -> dict[str, Any]:
+def parse_entry(text: str, option: str, known: Collection[str]) -> dict[str, Any]:
     """Return the table that NAME:KEY=VALUE,… stands for.
 
     Args:
-        text: such as ``bkb:oversampling=5,label=large``.
+        text: such as ``bkb:oversampling=5,label=large`` or ``mine.py:Mine:share=0.1``.
         option: where it was typed, for error messages.
+        known: the names that are not of own code.
 
     Raises:
         InputError: if a part behind the name is not KEY=VALUE.
     """
     name, _, rest = text.partition(":")
+    if name not in known and (match := _OWN.fullmatch(text)):
+        name, rest = match["name"], match["rest"] or ""
     return {"name": name, **dict(parse_assignment(part, option) for part in _split(rest))}
 
 

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch_kbandits import checks
 from torch_kbandits.environments.covariances import anisotropic_kernel
 from torch_kbandits.errors import InputError
+from torch_kbandits.experiments import own
 from torch_kbandits.experiments.nearest import check_keys, pick, table
 
 #: The names that a kernel table may have, and what each is.
@@ -27,7 +28,8 @@ def build_kernel(value: Any, where: str = "kernel") -> Kernel:
 
     Args:
         value: a name, or a table with ``name``, ``lengthscale`` (a number, or one for each input; default 1; not for
-            "linear") and ``outputscale`` (the prior variance in reward units squared, default 1).
+            "linear") and ``outputscale`` (the prior variance in reward units squared, default 1). With the name of own
+            code the table has the words of its class instead.
         where: how error messages call it.
 
     Raises:
@@ -36,7 +38,11 @@ def build_kernel(value: Any, where: str = "kernel") -> Kernel:
     entry: Mapping[str, Any] = {"name": value} if isinstance(value, str) else table(where, value)
     if "name" not in entry:
         raise InputError(f"{where} needs a name, one of {', '.join(KERNELS)}.")
-    name = pick(where, "kernel", entry["name"], KERNELS)
+    if own.is_piece(entry):
+        kernel = own.build_piece(where, entry)
+        checks.instance(where, kernel, Kernel, "a GPyTorch kernel")
+        return kernel.double()
+    name = pick(where, "kernel", entry["name"], KERNELS, own.FORMS)
     check_keys(where, f"option of kernel {name!r}", entry, _options(name))
     outputscale = checks.positive(f"{where}.outputscale", entry.get("outputscale", 1.0))
     if name != "linear":

@@ -127,7 +127,7 @@ def play(
         while len(trace.rounds) < -(-rounds // record_every) and (due := _due(trace, record_every, rounds)) <= t:
             trace.rounds.append(due)
             trace.seconds.append(progress.seconds)
-            trace.dictionary_size.append(len(bandit.inducing_points))
+            trace.dictionary_size.append(len(getattr(bandit, "inducing_points", ())))
         if keep is not None and keep_every is not None and before // keep_every < t // keep_every and t < rounds:
             keep(progress)
         if watch is not None:

@@ -10,7 +10,7 @@ from torch_kbandits.errors import InputError
 _DEEPEST = 20
 
 
-def unknown(where: str, kind: str, name: object, valid: Iterable[str]) -> InputError:
+def unknown(where: str, kind: str, name: object, valid: Iterable[str], own: str = "") -> InputError:
     """Return the error for a name that is none of the valid ones.
 
     Args:
@@ -18,11 +18,13 @@ def unknown(where: str, kind: str, name: object, valid: Iterable[str]) -> InputE
         kind: what the name should be, such as "algorithm".
         name: what came.
         valid: the names that are known.
+        own: how something of one's own may be named; nothing where it may not.
     """
     known = sorted(valid)
     near = checks.nearest_name(name, known, cutoff=0.4)
     guess = f"did you mean {near!r}? " if near else ""
     listed = f"Known: {', '.join(known)}." if known else "None may be given."
+    listed += f" Your own is {own}." if own else ""
     return InputError(f"{where}: {name!r} is no {kind}; {guess}{listed}")
 
 
@@ -55,9 +57,9 @@ def check_keys(where: str, kind: str, value: Mapping[str, Any], valid: Iterable[
             raise unknown(where, kind, key, known)
 
 
-def pick(where: str, kind: str, name: Any, valid: Iterable[str]) -> str:
-    """Return ``name`` if it is one of the valid ones."""
+def pick(where: str, kind: str, name: Any, valid: Iterable[str], own: str = "") -> str:
+    """Return ``name`` if it is one of the valid ones; the words are those of ``unknown``."""
     known = list(valid)
     if name not in known:
-        raise unknown(where, kind, name, known)
+        raise unknown(where, kind, name, known, own)
     return name

@@ -14,6 +14,7 @@ from torch_kbandits.errors import InputError
 from torch_kbandits.experiments.nearest import pick
 from torch_kbandits.experiments.records import Record
 from torch_kbandits.experiments.summary import Group, check_baseline, group, outside_median, pairs
+from torch_kbandits.experiments.words import BANDS, SCALES
 from torch_kbandits.extras import require
 from torch_kbandits.looking.figures import FORMATS, write_figure
 from torch_kbandits.looking.palette import COLOURS
@@ -34,8 +35,6 @@ _PANEL, _LEGEND_LINE, _HANDLE, _LETTER = (5.0, 3.6), 0.24, 0.9, 0.085
 _COLUMNS = {1: 1, 2: 2, 4: 2}
 _GREY = "0.8"
 
-BANDS = ("quartiles", "error", "deviation", "seeds", "none")
-SCALES = ("auto", "linear", "log")
 _BANDS = {
     "quartiles": "medians over {seeds}; band: quartiles",
     "error": "means over {seeds}; band: standard error",

@@ -9,7 +9,7 @@ import sys
 import threading
 import traceback
 import warnings
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing, contextmanager
@@ -21,10 +21,10 @@ from torch_kbandits import checks
 from torch_kbandits.environments import AnyEnvironment
 from torch_kbandits.errors import InputError, KernelBanditError
 from torch_kbandits.experiments.checkpoints import Checkpoint, clear
-from torch_kbandits.experiments.directory import begin, named_runs, sole_writer
+from torch_kbandits.experiments.directory import begin, changed_code, named_runs, sole_writer
 from torch_kbandits.experiments.live import INTERVAL, LiveRuns, Report
 from torch_kbandits.experiments.records import Record, append_records, mend_records, read_records
-from torch_kbandits.experiments.spec import ExperimentSpec
+from torch_kbandits.experiments.spec import ExperimentSpec, load_spec, parse_spec
 from torch_kbandits.experiments.trial import Trial, build_bandit, build_environment, run_one
 
 FAILURES_FILE = "failures.log"
@@ -63,7 +63,7 @@ class Outcome:
 
 
 def run_experiment(
-    spec: ExperimentSpec,
+    spec: ExperimentSpec | Mapping[str, Any] | str | Path,
     directory: str | Path,
     *,
     workers: int | None = None,
@@ -76,16 +76,21 @@ def run_experiment(
     changed spec makes only what is new. A run with checkpoints goes on from its last one.
 
     Args:
-        spec: what to run.
+        spec: what to run: an ``ExperimentSpec``, a table as ``parse_spec`` takes it, or the path of a spec file.
         directory: where records are; made if it does not exist.
         workers: parallel processes; by default one for each core. With one, the runs are made in this process.
         say: called with each line of news; by default it is printed to standard error, above the progress bar.
 
     Raises:
-        InputError: if an algorithm does not fit its environment, there is less than one worker, or another call is
-            writing to the directory.
+        InputError: if the spec says what cannot be, an algorithm does not fit its environment, there is less than one
+            worker, or another call is writing to the directory.
+        StateMismatchError: if the spec is of own code that has changed since.
         KeyboardInterrupt: after the workers were stopped; finished runs are kept.
     """
+    if isinstance(spec, str | Path):
+        spec = load_spec(spec)
+    elif not isinstance(spec, ExperimentSpec):
+        spec = parse_spec(spec)
     notes: list[str] = []
     announce = say or (lambda line: print(line, file=sys.stderr))  # noqa: T201
 
@@ -101,6 +106,8 @@ def run_experiment(
         for loss in losses:
             tell(loss)
         finished = {record.key: record for record in records}
+        for name in changed_code(folder, spec):
+            tell(f"{name} has changed since this directory was run last: what it decides is run again.")
         begin(folder, spec, finished)
         due = [trial for trial in trials if trial.key not in finished]
         skipped = len(trials) - len(due)

@@ -9,6 +9,7 @@ from typing import Any
 
 from torch_kbandits import checks
 from torch_kbandits.errors import InputError
+from torch_kbandits.experiments import own
 from torch_kbandits.experiments.catalogue import check_algorithm, check_environment
 from torch_kbandits.experiments.inline import read_plain
 from torch_kbandits.experiments.kernels import build_kernel
@@ -112,29 +113,37 @@ def load_spec(path: str | Path) -> ExperimentSpec:
     except (json.JSONDecodeError, tomllib.TOMLDecodeError) as error:
         raise InputError(f"{path} is not valid {kind}: {error}") from None
     try:
-        return parse_spec(content, default_name=file.stem)
+        return parse_spec(content, default_name=file.stem, folder=file.parent)
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
 
 
-def parse_spec(content: Mapping[str, Any], default_name: str = "experiment") -> ExperimentSpec:
+def parse_spec(
+    content: Mapping[str, Any], default_name: str = "experiment", folder: str | Path = "."
+) -> ExperimentSpec:
     """Make an experiment from a table and check all of it.
 
     Args:
         content: ``name``, ``rounds``, ``seeds`` (how many, or a list), ``record_every``, ``checkpoint_every``,
             ``settings``, and lists of tables ``environments`` and ``algorithms``. Each entry has a ``name``, may have a
             ``label`` for tables and figures, and options; an environment may have ``settings``, an algorithm a
-            ``batch``: how many points it is asked for at a time, or "rule" for as many as its own rule allows.
+            ``batch``: how many points it is asked for at a time, or "rule" for as many as its own rule allows. A name
+            is one of a registry, or ``path/to/file.py:Class`` or ``package.module:Class`` of your own code, and so is
+            that of a kernel, a width or a memory.
         default_name: the name if none is given.
+        folder: what the paths of own code are relative to.
 
     Raises:
         InputError: if a name, option, key or value is not known or does not fit.
+        StateMismatchError: if own code is not that of which the content has a digest.
     """
     check_depth("the spec", content)
     check_keys("the spec", "key", table("the spec", content), _KEYS)
     for key in ("rounds", "environments", "algorithms"):
         if key not in content:
             raise InputError(f"The spec needs {key!r}.")
+    parts = ("settings", "environments", "algorithms")
+    content = {key: own.pinned(key, value, Path(folder)) if key in parts else value for key, value in content.items()}
     settings = _settings("settings", content.get("settings", {}))
     environments = [
         _environment(f"environments[{i}]", entry) for i, entry in enumerate(_entries("environments", content))
@@ -202,19 +211,21 @@ def _environment(where: str, entry: Mapping[str, Any]) -> EnvironmentEntry:
     options = {key: value for key, value in entry.items() if key not in ("name", "label", "settings")}
     check_environment(where, entry["name"], options)
     settings = _settings(f"{where}.settings", entry.get("settings", {}))
-    return EnvironmentEntry(entry["name"], entry.get("label", entry["name"]), options, settings)
+    return EnvironmentEntry(entry["name"], entry.get("label", own.what(entry["name"])), options, settings)
 
 
 def _algorithm(where: str, entry: Mapping[str, Any]) -> AlgorithmEntry:
     options = {key: value for key, value in entry.items() if key not in ("name", "label", "batch")}
     check_algorithm(where, entry["name"], options)
-    for key, check in SETTINGS.items():
-        if key in options:
-            check(f"{where}.{key}", options[key])
+    for key, value in options.items():
+        if key in SETTINGS:
+            SETTINGS[key](f"{where}.{key}", value)
+        elif own.is_piece(value):
+            own.check_piece(f"{where}.{key}", value)
     batch = entry.get("batch", 1)
     if batch != "rule":
         checks.positive_integer(f"{where}.batch", batch)
-    return AlgorithmEntry(entry["name"], entry.get("label", entry["name"]), options, batch)
+    return AlgorithmEntry(entry["name"], entry.get("label", own.what(entry["name"])), options, batch)
 
 
 def _settings(where: str, value: Any) -> dict[str, Any]:

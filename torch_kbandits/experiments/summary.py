@@ -11,9 +11,8 @@ from typing import Any
 
 from torch_kbandits.experiments.nearest import unknown
 from torch_kbandits.experiments.records import Record
+from torch_kbandits.experiments.words import FORMATS
 from torch_kbandits.extras import require
-
-FORMATS = ("table", "markdown", "csv")
 
 #: The interval of a paired median holds it with at least this probability.
 CONFIDENCE = 0.95

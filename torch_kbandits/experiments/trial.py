@@ -8,16 +8,19 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 
+from torch_kbandits import checks
 from torch_kbandits.algorithms import registry as algorithms
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.candidates import ContextualActions
 from torch_kbandits.environments import AnyEnvironment, ContextualEnvironment, DynamicEnvironment, Environment
 from torch_kbandits.environments import registry as environments
 from torch_kbandits.errors import EmptyHistoryError, InputError
+from torch_kbandits.experiments import own
+from torch_kbandits.experiments.catalogue import named, plays
 from torch_kbandits.experiments.checkpoints import Checkpoint, Kept
 from torch_kbandits.experiments.expert import EnvironmentExpert
 from torch_kbandits.experiments.kernels import build_kernel
@@ -79,14 +82,16 @@ class Trial:
         """Return all that decides the outcome, without labels, as plain values."""
         algorithm, environment = self.algorithm, self.environment
         rounding = {} if self.checkpoint_every is None else {"checkpoint_every": self.checkpoint_every}
-        return rounding | {
-            "algorithm": {"name": algorithm.name, "options": dict(algorithm.options), "batch": algorithm.batch},
-            "environment": {"name": environment.name, "options": dict(environment.options)},
-            "settings": dict(self.settings),
-            "rounds": self.rounds,
-            "record_every": self.record_every,
-            "seed": self.seed,
-        }
+        return rounding | own.portable(
+            {
+                "algorithm": {"name": algorithm.name, "options": dict(algorithm.options), "batch": algorithm.batch},
+                "environment": {"name": environment.name, "options": dict(environment.options)},
+                "settings": dict(self.settings),
+                "rounds": self.rounds,
+                "record_every": self.record_every,
+                "seed": self.seed,
+            }
+        )
 
     @property
     def key(self) -> str:
@@ -104,7 +109,10 @@ def build_environment(trial: Trial) -> AnyEnvironment:
     Raises:
         InputError: if an option does not fit, or the problem ends before the rounds of the trial.
     """
-    environment = environments.build(trial.environment.name, seed=trial.seed, **trial.environment.options)
+    name = trial.environment.name
+    with own.making(name):
+        environment = environments.build(named(name), seed=trial.seed, **trial.environment.options)
+    checks.instance(own.what(name), environment, get_args(AnyEnvironment), "an environment")
     if isinstance(environment, DynamicEnvironment):
         environment.check_rounds(trial.rounds)
     return environment
@@ -133,13 +141,15 @@ def build_bandit(trial: Trial, environment: AnyEnvironment) -> Bandit:
     known = {"failure_probability": _FAILURE_PROBABILITY, "seed": trial.seed, **words, **space}
     if "beta" in words:
         words["beta"] = build_width(words["beta"], known)
+    words |= {key: own.build_piece(key, value) for key, value in words.items() if own.is_piece(value)}
     if "gain" in words:
         words["gain"] = build_gain("gain", words["gain"], known)
     if "beta" in words:
         # What the environment alone knows would draw a warning that beta is below the theorem's; who gave beta knows.
         given = {**trial.settings, **trial.algorithm.options}
         words = {key: value for key, value in words.items() if key in given or key not in ("noise_scale", "norm_bound")}
-    takes = algorithms.signature(trial.algorithm.name).parameters
+    name, made_by = own.what(trial.algorithm.name), named(trial.algorithm.name)
+    takes = algorithms.signature(made_by).parameters
     if "expert" in takes:
         words["expert"] = _expert(trial, environment, words.pop("expert", None))
     words = {key: value for key, value in words.items() if key in takes}
@@ -152,10 +162,20 @@ def build_bandit(trial: Trial, environment: AnyEnvironment) -> Bandit:
         missing += [key for key in ("kernel", "regularization") if key not in words]
     if missing:
         raise InputError(
-            f"{trial.algorithm.name} needs {' and '.join(missing)}, which the environment "
-            f"{trial.environment.name!r} does not know: give it in the settings."
+            f"{name} needs {' and '.join(missing)}, which the environment "
+            f"{own.what(trial.environment.name)!r} does not know: give it in the settings."
         )
-    return algorithms.build(trial.algorithm.name, **space, **words, seed=trial.seed)
+    seed = {"seed": trial.seed} if "seed" in takes else {}
+    with own.making(trial.algorithm.name):
+        bandit = algorithms.build(made_by, **space, **words, **seed)
+    if not plays(bandit):
+        raise InputError(f"{name} must return what has ask() and tell(x, y), got {checks.describe(bandit)}.")
+    if trial.checkpoint_every is not None and not hasattr(bandit, "load_state_dict"):
+        raise InputError(
+            f"{name} cannot be kept on its way: give it state_dict() and load_state_dict(state), or leave "
+            "checkpoint_every out."
+        )
+    return bandit
 
 
 def run_one(trial: Trial, directory: Path | None = None, report: Report | None = None) -> tuple[Record, list[str]]:
@@ -176,7 +196,7 @@ def run_one(trial: Trial, directory: Path | None = None, report: Report | None =
         checkpoint = Checkpoint(directory, trial.key)
         kept = Kept(Progress(), []) if trial.checkpoint_every is None else checkpoint.restore(bandit)
         watch = None
-        if report is not None:
+        if report is not None and isinstance(bandit, Bandit):
             words = {"key": trial.key, "name": str(trial), "rounds": trial.rounds, "center": environment.center}
             watch = watcher(report, bandit, **words)
         trace = play(
@@ -246,7 +266,7 @@ def _recommended_mean(bandit: Bandit, environment: AnyEnvironment) -> float | No
 
     None with contexts and on problems that change, too: what is best depends on them.
     """
-    if not isinstance(environment, Environment):
+    if not isinstance(environment, Environment) or not hasattr(bandit, "recommend"):
         return None
     try:
         return float(environment.mean(bandit.recommend()))

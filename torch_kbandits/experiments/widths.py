@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping
+from inspect import Parameter
 from typing import Any, cast
 
 from torch_kbandits import checks, confidence
@@ -18,6 +19,7 @@ from torch_kbandits.confidence import (
     Width,
 )
 from torch_kbandits.errors import InputError
+from torch_kbandits.experiments import own
 from torch_kbandits.experiments.nearest import check_keys, pick, table
 
 WIDTHS: dict[str, type[Width]] = {
@@ -41,6 +43,9 @@ _RATE = ("rate", "dimension", "nu", "constant")
 
 def width_options(name: str) -> dict[str, Any]:
     """Return the options of a width with their defaults, ``dataclasses.MISSING`` where there is none."""
+    if own.is_own(name):
+        known = own.parameters(own.load(name, name))
+        return {key: dataclasses.MISSING if value is Parameter.empty else value for key, value in known.items()}
     return {
         field.name: "realized" if field.name == "gain" else field.default
         for field in dataclasses.fields(cast(Any, WIDTHS[name]))
@@ -53,7 +58,7 @@ def check_width(where: str, value: Any) -> None:
         checks.non_negative(where, value)
         return
     name, options = _parts(where, value)
-    check_keys(where, f"option of width {name!r}", options, [*width_options(name), *_WRAPPERS])
+    check_keys(where, f"option of width {own.what(name)!r}", options, [*width_options(name), *_WRAPPERS])
     if "gain" in options:
         check_gain(f"{where}.gain", options["gain"])
     if "scale" in options:
@@ -61,7 +66,7 @@ def check_width(where: str, value: Any) -> None:
     if not isinstance(options.get("double", False), bool):
         raise InputError(f"{where}.double must be true or false, got {options['double']!r}.")
     if options.get("double") and "norm_bound" not in width_options(name):
-        raise InputError(f"{where}: width {name!r} has no norm bound to double.")
+        raise InputError(f"{where}: width {own.what(name)!r} has no norm bound to double.")
 
 
 def build_width(value: Any, words: Mapping[str, Any], where: str = "beta") -> float | Width:
@@ -91,8 +96,10 @@ def build_width(value: Any, words: Mapping[str, Any], where: str = "beta") -> fl
         elif given is not None:
             arguments[key] = given
         elif default is dataclasses.MISSING:
-            raise InputError(f"{where}: width {name!r} needs {key}, which the environment does not know; give it.")
-    width = WIDTHS[name](**arguments)
+            raise InputError(
+                f"{where}: width {own.what(name)!r} needs {key}, which the environment does not know; give it."
+            )
+    width = _made(where, name, arguments)
     if options.get("double"):
         width = GuessAndDouble(cast(TheoremWidth, width))
     return ScaledWidth(width, options["scale"]) if "scale" in options else width
@@ -132,10 +139,18 @@ def build_gain(where: str, value: Any, words: Mapping[str, Any]) -> InformationG
     return ConstantGain(float(value))
 
 
+def _made(where: str, name: str, arguments: Mapping[str, Any]) -> Width:
+    if not own.is_own(name):
+        return WIDTHS[name](**arguments)
+    width = own.build_piece(where, {"name": name, **arguments})
+    checks.instance(where, width, Width, "a Width")
+    return width
+
+
 def _parts(where: str, value: str | Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     """Return the name of the width and its options."""
     entry = {"width": value} if isinstance(value, str) else table(where, value)
     if "width" not in entry:
         raise InputError(f"{where} needs a number, or a table with width, one of {', '.join(WIDTHS)}.")
-    name = pick(where, "width", entry["width"], WIDTHS)
+    name = entry["width"] if own.is_own(entry["width"]) else pick(where, "width", entry["width"], WIDTHS, own.FORMS)
     return name, {key: option for key, option in entry.items() if key != "width"}

@@ -1,5 +1,6 @@
 """Posteriors as BoTorch models."""
 
+from torch_kbandits.models import noisy_improvement as noisy_improvement
 from torch_kbandits.models.base import FactoredGP
 from torch_kbandits.models.draws import PosteriorDraws
 from torch_kbandits.models.nystrom import NystromGP

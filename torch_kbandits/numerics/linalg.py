@@ -1,10 +1,11 @@
 """Factors and variances that stay meaningful in finite precision, and low-rank changes of them."""
 
 import torch
+from linear_operator.utils.errors import NotPSDError
 from scipy.linalg import get_lapack_funcs
 from torch import Tensor
 
-from torch_kbandits.errors import NotPositiveDefiniteError, NumericalError
+from torch_kbandits.errors import NumericalError
 
 #: Largest jitter, relative to the mean diagonal, that rounding alone can call for.
 _MAX_RELATIVE_JITTER = {torch.float64: 1e-6, torch.float32: 1e-3}
@@ -21,6 +22,13 @@ _INVERSE_ITERATIONS = 3
 
 #: Of so many rows triangular matrices are inverted at once.
 _AT_ONCE = 64
+
+
+class NotPositiveDefiniteError(NumericalError, NotPSDError):
+    """A Gram matrix has a clearly negative eigenvalue: the kernel is not positive semi-definite.
+
+    Also linear_operator's ``NotPSDError``, after which BoTorch's fits try again from elsewhere.
+    """
 
 
 def jittered_cholesky(matrix: Tensor, scale: Tensor | None = None, *, for_solving: bool = False) -> Tensor:

@@ -7,7 +7,7 @@ from botorch.acquisition import analytic
 from botorch.exceptions.errors import UnsupportedError
 from botorch.models.gpytorch import GPyTorchModel
 
-from torch_kbandits.models import NystromGP
+from torch_kbandits.models.nystrom import NystromGP
 
 
 def _refusing(check: Callable[[GPyTorchModel], None]) -> Callable[[GPyTorchModel], None]:

@@ -1,0 +1,97 @@
+"""Public names wait for their first use, and are all there when it comes."""
+
+import ast
+import pickle
+import pkgutil
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import torch_kbandits
+
+#: Packages whose names wait.
+WAITING = ("torch_kbandits", "torch_kbandits.algorithms", "torch_kbandits.experiments", "torch_kbandits.looking")
+HEAVY = ("botorch", "gpytorch", "linear_operator", "matplotlib", "numba", "numpy", "pandas", "rich", "scipy", "torch")
+
+
+def imported(code):
+    """The modules that a fresh process has after some code."""
+    ending = "import sys\nprint(*sys.modules)"
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", f"{code}\n{ending}"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return set(done.stdout.splitlines()[-1].split())
+
+
+def said(package):
+    """Where each name of a package stands, by its source alone: the imports that a type checker sees."""
+    tree = ast.parse(Path(import_module(package).__file__).read_text(encoding="utf-8"))
+    nodes = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    return {alias.name: node.module for node in nodes for alias in node.names if alias.asname}
+
+
+@pytest.mark.parametrize("package", WAITING)
+def test_every_name_is_there_and_is_the_one_that_type_checkers_see(package):
+    module, expected = import_module(package), said(package)
+    expected.pop("__version__", None)
+    assert sorted(expected) == module.__all__
+    assert set(module.__all__) <= set(dir(module))
+    for name, home in expected.items():
+        scope = {}
+        exec(f"from {home} import {name}", scope)
+        assert getattr(module, name) is scope[name]
+    star = {}
+    exec(f"from {package} import *", star)
+    assert set(star) - {"__builtins__"} == set(expected)
+
+
+@pytest.mark.parametrize("package", WAITING)
+def test_no_name_is_that_of_a_submodule(package):
+    """Python binds a submodule to its name in the package whenever somebody imports it."""
+    module = import_module(package)
+    own = {name for name in module.__all__ if getattr(module, name) is not sys.modules.get(f"{package}.{name}")}
+    assert own & {each.name for each in pkgutil.iter_modules(module.__path__)} == set()
+
+
+def test_the_package_itself_is_light():
+    assert imported("import torch_kbandits, torch_kbandits.errors").isdisjoint(HEAVY)
+
+
+def test_submodules_are_attributes():
+    found = imported("import torch_kbandits as kb\nkb.algorithms.BKB, kb.models.OnlineGP, kb.checks.positive")
+    assert "torch_kbandits.algorithms.bkb" in found
+    assert "torch_kbandits.algorithms.bbkb" not in found
+
+
+def test_what_is_not_there_is_said_as_python_says_it():
+    for name in ("Bandits", "_private", "__wrapped__"):
+        assert not hasattr(torch_kbandits, name)
+    with pytest.raises(AttributeError, match="module 'torch_kbandits' has no attribute 'Bandits'"):
+        torch_kbandits.Bandits  # noqa: B018
+    with pytest.raises(ImportError, match="cannot import name 'Bandits'"):
+        exec("from torch_kbandits import Bandits")
+
+
+def test_classes_are_pickled_by_their_names():
+    for kind in (torch_kbandits.Bandit, torch_kbandits.algorithms.BKB, torch_kbandits.InputError):
+        assert pickle.loads(pickle.dumps(kind)) is kind
+
+
+def test_a_bandit_imports_neither_botorch_s_registry_nor_statistics():
+    found = imported("from torch_kbandits import algorithms\nalgorithms.BKB")
+    assert found.isdisjoint({"botorch.acquisition.input_constructors", "scipy.stats"})
+
+
+def test_what_is_registered_with_botorch_is_so_with_the_name_alone():
+    imported(
+        "from torch_kbandits import KernelUCB, DiscretizedThompsonSampling\n"
+        "from botorch.acquisition.input_constructors import ACQF_INPUT_CONSTRUCTOR_REGISTRY as known\n"
+        "assert {KernelUCB, DiscretizedThompsonSampling} <= set(known)"
+    )
+    imported(
+        "from torch_kbandits import NystromGP\n"
+        "from botorch.acquisition import analytic\n"
+        "assert hasattr(analytic._check_noisy_ei_model, '__wrapped__')"
+    )

@@ -1,0 +1,99 @@
+"""The public acquisition functions, known to BoTorch's and Ax's generic construction.
+
+Apart from the functions themselves, whom bandits need: BoTorch's registry imports all its acquisition functions and
+SciPy's statistics, which takes longer than the rest of this package.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from botorch.acquisition.input_constructors import acqf_input_constructor
+from botorch.acquisition.objective import PosteriorTransform
+from botorch.models.model import Model
+from torch import Tensor
+
+from torch_kbandits.acquisition.kernel_ucb import KernelUCB
+from torch_kbandits.acquisition.thompson import DiscretizedThompsonSampling
+from torch_kbandits.confidence import Width
+from torch_kbandits.confidence.modes import Mode
+from torch_kbandits.errors import InputError
+
+
+@acqf_input_constructor(KernelUCB)
+def construct_inputs_kernel_ucb(
+    model: Model,
+    beta: float | Tensor | Width | None = None,
+    posterior_transform: PosteriorTransform | None = None,
+    X_pending: Tensor | None = None,
+    maximize: bool = True,
+    constraints: Sequence[Callable[[Tensor], Tensor]] | None = None,
+    constraint_mode: Mode = "safe",
+    constraint_beta: float | Width | None = None,
+) -> dict[str, Any]:
+    """Return the arguments of ``KernelUCB`` for BoTorch's and Ax's generic construction.
+
+    Args:
+        model: the posterior.
+        beta: multiplier of σ or a ``Width``; there is no default, since none is right for every reward.
+        posterior_transform: as in BoTorch; Ax minimises through it.
+        X_pending: pending points.
+        maximize: as in ``KernelUCB``.
+        constraints: as in ``KernelUCB``; Ax makes them of its outcome constraints.
+        constraint_mode: as in ``KernelUCB``.
+        constraint_beta: as in ``KernelUCB``.
+
+    Raises:
+        InputError: if there is no beta.
+    """
+    if beta is None:
+        raise InputError(
+            "KernelUCB needs beta, the multiplier of the standard deviation or a Width, and has no default: none is "
+            'right for every reward. Give it; in Ax by botorch_acqf_options={"beta": 2.0}.'
+        )
+    return {
+        "model": model,
+        "beta": beta,
+        "posterior_transform": posterior_transform,
+        "X_pending": X_pending,
+        "maximize": maximize,
+        "constraints": constraints,
+        "constraint_mode": constraint_mode,
+        "constraint_beta": constraint_beta,
+    }
+
+
+@acqf_input_constructor(DiscretizedThompsonSampling)
+def construct_inputs_thompson(
+    model: Model,
+    discretization: Tensor | None = None,
+    beta: float | Tensor | Width = 1.0,
+    posterior_transform: PosteriorTransform | None = None,
+    X_pending: Tensor | None = None,
+    seed: int | None = None,
+) -> dict[str, Any]:
+    """Return the arguments of ``DiscretizedThompsonSampling`` for BoTorch's and Ax's generic construction.
+
+    Args:
+        model: the posterior.
+        discretization: the finite set (N, d), in the space of the model's inputs.
+        beta: multiplier of a draw's deviation from the mean, or a ``Width``.
+        posterior_transform: as in BoTorch; Ax minimises through it.
+        X_pending: pending points.
+        seed: addresses the draws.
+
+    Raises:
+        InputError: if there is no discretization.
+    """
+    if discretization is None:
+        raise InputError(
+            "DiscretizedThompsonSampling needs discretization, the finite set (N, d) on which it draws. Give it; in Ax "
+            'by botorch_acqf_options={"discretization": points}.'
+        )
+    return {
+        "model": model,
+        "discretization": discretization,
+        "beta": beta,
+        "posterior_transform": posterior_transform,
+        "X_pending": X_pending,
+        "seed": seed,
+    }
