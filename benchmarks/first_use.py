@@ -1,9 +1,10 @@
-"""What a process pays before its first choice: imports, and loops compiled or read from the cache."""
+"""What a process pays before its first choice: imports, loops compiled or read from the cache; and what help takes."""
 
 import json
 import os
 import subprocess
 import sys
+import time
 from dataclasses import asdict, dataclass
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -42,15 +43,28 @@ print(json.dumps([peers - start, imported - peers, sum(seconds), sum(seconds[-5:
 """
 
 
+#: What starts, does next to nothing and ends, and how Python is told to.
+_STARTS = {
+    "Python": ("-c", ""),
+    "import torch_kbandits": ("-c", "import torch_kbandits"),
+    "kbandits --help": ("-m", "torch_kbandits.cli", "--help"),
+    "kbandits run --help": ("-m", "torch_kbandits.cli", "run", "--help"),
+    "kbandits rnu (no such command)": ("-m", "torch_kbandits.cli", "rnu"),
+    "kbandits list": ("-m", "torch_kbandits.cli", "list"),
+    "import torch": ("-c", "import torch"),
+}
+
+
 @dataclass(frozen=True)
 class Sizes:
     """What is run, each in so many processes."""
 
     cases: tuple[str, ...] = ("few arms", "many arms", "contexts")
     repeats: int = 3
+    starts: int = 7
 
 
-QUICK = Sizes(("few arms",), 1)
+QUICK = Sizes(("few arms",), 1, 1)
 
 
 def run(quick: bool = False) -> Report:
@@ -76,16 +90,31 @@ def run(quick: bool = False) -> Report:
             times = (spread([each[part] for each in runs]) for part in ("peers", "import", "rounds"))
             rows.append([case, words, *times, spread([1e3 * each["round"] for each in runs])])
     title = f"Seconds of a new process, median (least–most) of {sizes.repeats}"
-    return Report("first_use", asdict(sizes), [Table(title, columns, rows)], measurements)
+    starts = [{"start": name, "seconds": _start(words)} for _ in range(sizes.starts) for name, words in _STARTS.items()]
+    help_rows = [[name, spread([each["seconds"] for each in starts if each["start"] == name])] for name in _STARTS]
+    help_title = f"Seconds from start to end, median (least–most) of {sizes.starts}"
+    tables = [Table(title, columns, rows), Table(help_title, ["process", "s"], help_rows)]
+    return Report("first_use", asdict(sizes), tables, [*measurements, *starts])
+
+
+def _start(words: tuple[str, ...]) -> float:
+    """Return what a process takes from its start to its end."""
+    began = time.perf_counter()
+    subprocess.run([sys.executable, "-W", "ignore", *words], env=_environment(), check=False, capture_output=True)
+    return time.perf_counter() - began
+
+
+def _environment() -> dict[str, str]:
+    """Return the environment of processes that import this package from here."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
 
 
 def _seconds(case: str, folder: str, state: str) -> dict[str, float]:
     """Return what a new process takes."""
     environment = {
-        **os.environ,
+        **_environment(),
         "NUMBA_CACHE_DIR": folder,
         "TORCH_KBANDITS_COMPILED": "0" if state == "off" else "1",
-        "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
     }
     command = [sys.executable, "-W", "ignore", "-c", _SCRIPT, case]
     said = subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout

@@ -1,20 +1,24 @@
 """Every ```python block of the documentation runs: the blocks of a page in order, in one fresh namespace.
 
+One with a title is written as a file, too. A ```console block is typed in, and shows what the command line says.
+
 The quick suite runs a page of each kind, and of the others looks whether what they import is there.
 """
 
 import ast
 import importlib.util
 import re
+import shlex
 import textwrap
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from click.testing import CliRunner
 
 import torch_kbandits
-from torch_kbandits import algorithms
+from torch_kbandits import algorithms, cli
 from torch_kbandits.algorithms import registry
 
 ROOT = Path(__file__).parents[2]
@@ -26,31 +30,73 @@ QUICK = ("README.md", "docs/saving.md", "docs/algorithms/gp-ucb.md")
 SKIP = "<!-- not executed -->"
 
 #: A fence may be indented, as inside a list or an admonition; its closing fence is indented alike.
-FENCE = re.compile(r"^(?P<indent> *)```python[^\n]*\n(?P<code>.*?)^(?P=indent)``` *$", re.MULTILINE | re.DOTALL)
+FENCE = re.compile(
+    r'^(?P<indent> *)```(?P<kind>python|console)(?: title="(?P<file>[^"]+)")?[^\n]*\n(?P<code>.*?)^(?P=indent)``` *$',
+    re.MULTILINE | re.DOTALL,
+)
+#: What is drawn around the cells of a table, and says nothing.
+DRAWN = re.compile(r"[\s┏┓┡┩┗┛━┳╇┻└┘─┴│┃]+")
 
 
-def code_blocks(text: str) -> list[tuple[int, str]]:
-    """Return the blocks to execute, each with the number of its first line."""
-    blocks = []
+def blocks(text: str) -> list[tuple[int, str, re.Match[str]]]:
+    """Return the blocks to execute, each with the number of its first line, its text and its fence."""
+    found = []
     for fence in FENCE.finditer(text):
         before = text[: fence.start()]
         if not before.rstrip().endswith(SKIP):
-            blocks.append((before.count("\n") + 2, textwrap.dedent(fence["code"])))
-    return blocks
+            found.append((before.count("\n") + 2, textwrap.dedent(fence["code"]), fence))
+    return found
+
+
+def code_blocks(text: str) -> list[tuple[int, str]]:
+    """Return those of Python."""
+    return [(line, code) for line, code, fence in blocks(text) if fence["kind"] == "python"]
 
 
 def execute(page: Path) -> dict[str, Any]:
     """Run the page's blocks; tracebacks name the page and its lines."""
     namespace: dict[str, Any] = {"__name__": "__docs__"}
-    for line, code in code_blocks(page.read_text(encoding="utf-8")):
+    for line, code, fence in blocks(page.read_text(encoding="utf-8")):
+        if fence["kind"] == "console":
+            type_in(code)
+            continue
+        if fence["file"]:
+            Path(fence["file"]).write_text(code, encoding="utf-8")
         exec(compile("\n" * (line - 1) + code, str(page), "exec"), namespace)
     return namespace
+
+
+def type_in(block: str) -> None:
+    """Run the commands of a block, each behind "$ ", and compare what they say with the lines that follow."""
+    for part in block.removeprefix("$ ").split("\n$ "):
+        command, _, shown = part.replace("\\\n", " ").partition("\n")
+        name, *words = shlex.split(command)
+        assert name == "kbandits"
+        said = [line for line in CliRunner().invoke(cli.main, words).output.splitlines() if DRAWN.sub("", line)]
+        expected = [line for line in shown.splitlines() if DRAWN.sub("", line)]
+        assert len(said) == len(expected), f"{command} says\n" + "\n".join(said)
+        for ours, theirs in zip(expected, said, strict=True):
+            assert agree(ours, theirs), f"{command} says\n{theirs}\nand the page\n{ours}"
+
+
+def agree(shown: str, said: str) -> bool:
+    """Whether a line is as shown, where … is anything; of a row of a table the name, T, seeds and about the regret.
+
+    Seconds are those of a machine, and another processor may round otherwise, after which a run may part from its twin.
+    """
+    if "│" not in shown:
+        pattern = ".*".join(map(re.escape, DRAWN.sub(" ", shown).strip().split("…")))
+        return re.fullmatch(pattern, DRAWN.sub(" ", said).strip()) is not None
+    ours, theirs = ([cell.strip() for cell in line.strip("│").split("│")] for line in (shown, said))
+    (mean, error), (other, _) = ([float(part) for part in cells[3].split("±")] for cells in (ours, theirs))
+    return ours[:3] == theirs[:3] and len(ours) == len(theirs) and abs(mean - other) <= error
 
 
 @pytest.fixture
 def _scratch(tmp_path, monkeypatch):
     """Pages may save files, and must not leave settings behind. Their problems are too small for several threads."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend("")
     torch.manual_seed(0)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -110,6 +156,30 @@ def test_blocks_share_a_namespace_and_skipped_ones_do_not_run(tmp_path):
     assert execute(page)["x"] == 2
 
 
+@pytest.mark.usefixtures("_scratch")
+def test_a_block_with_a_title_is_a_file_and_a_console_says_what_it_shows(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text('```python title="mine.py"\nx = 1\n```\n```python\nfrom mine import x as y\n```\n')
+    assert execute(page)["y"] == 1
+    type_in("$ kbandits --version\nkbandits, version …\n")
+    for wrong in ("$ kbandits --version\nkbandits, version 99\n", "$ kbandits --version\n"):
+        with pytest.raises(AssertionError, match="says"):
+            type_in(wrong)
+
+
+@pytest.mark.parametrize(
+    ("said", "is_right"),
+    [
+        ("│ bkb │ 100 │ 2 │ 5.2 ± 0.5 │ 0.1 ± 0.2 │", True),
+        ("│ bkb │ 100 │ 2 │ 5.8 ± 0.5 │ 0.1 ± 0.2 │", False),
+        ("│ bkb │ 100 │ 3 │ 5.0 ± 0.5 │ 0.1 ± 0.2 │", False),
+        ("│ bkb │ 100 │ 2 │ 5.0 ± 0.5 │", False),
+    ],
+)
+def test_rows_agree_within_the_error_of_the_regret(said, is_right):
+    assert agree("│ bkb   │ 100 │     2 │ 5.0 ± 0.5 │ 0.3 ± 0.1 │", said) is is_right
+
+
 def test_a_failing_block_fails_its_page_and_names_the_line(tmp_path):
     page = tmp_path / "page.md"
     page.write_text("# Title\n\n```python\nx = 1\nassert x == 2\n```\n")
@@ -123,7 +193,7 @@ def test_every_fence_of_python_is_seen():
     """A block that the pattern misses would go untested in silence."""
     for page in PAGES:
         text = page.read_text(encoding="utf-8")
-        opened = len(re.findall(r"^\s*(```|~~~)\s*(python|py)\b", text, re.MULTILINE))
+        opened = len(re.findall(r"^\s*(```|~~~)\s*(python|py|console)\b", text, re.MULTILINE))
         assert opened == len(FENCE.findall(text)), page
 
 

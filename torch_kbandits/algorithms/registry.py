@@ -48,16 +48,16 @@ def names() -> list[str]:
     return sorted(_ALGORITHMS)
 
 
-def signature(algorithm: str | Callable[..., Any]) -> inspect.Signature:
+def signature(name: str | Callable[..., Any]) -> inspect.Signature:
     """Return the arguments that an algorithm takes, those that it hands on to ``Bandit`` last.
 
     Args:
-        algorithm: one of ``names()``, or a class or a function that makes one.
+        name: one of ``names()``, or a class or a function that makes one.
 
     Raises:
         InputError: if there is no such algorithm; the message has the nearest name.
     """
-    made_by = _find(algorithm)
+    made_by = _find(name)
     own, common = inspect.signature(made_by), inspect.signature(Bandit).parameters
     kinds = {word.kind for word in own.parameters.values()}
     hands_on = isinstance(made_by, type) and issubclass(made_by, Bandit) and inspect.Parameter.VAR_KEYWORD in kinds
@@ -75,17 +75,17 @@ def summary(name: str) -> str:
     return (inspect.getdoc(_find(name)) or "").partition("\n")[0]
 
 
-def build(algorithm: str | Callable[..., Any], /, **config: Any) -> Bandit:
+def build(name: str | Callable[..., Any], **config: Any) -> Bandit:
     """Make an algorithm by its name.
 
     Args:
-        algorithm: one of ``names()``, or a class or a function that makes one.
+        name: one of ``names()``, or a class or a function that makes one.
         config: the arguments of its class.
 
     Raises:
         InputError: if there is no such algorithm (the message has the nearest name) or the arguments do not fit.
     """
-    made_by = _find(algorithm)
+    made_by = _find(name)
     try:
         signature(made_by).bind(**config)
     except TypeError as error:
@@ -93,11 +93,11 @@ def build(algorithm: str | Callable[..., Any], /, **config: Any) -> Bandit:
     return made_by(**config)
 
 
-def _find(algorithm: str | Callable[..., Any]) -> Callable[..., Any]:
-    if callable(algorithm):
-        return algorithm
-    if algorithm not in _ALGORITHMS:
-        near = checks.nearest_name(algorithm, _ALGORITHMS)
+def _find(name: str | Callable[..., Any]) -> Callable[..., Any]:
+    if callable(name):
+        return name
+    if name not in _ALGORITHMS:
+        near = checks.nearest_name(name, _ALGORITHMS)
         hint = f"did you mean {near!r}?" if near else f"there are {', '.join(names())}."
-        raise InputError(f"There is no algorithm {algorithm!r}: {hint}")
-    return getattr(algorithms, _ALGORITHMS[algorithm])
+        raise InputError(f"There is no algorithm {name!r}: {hint}")
+    return getattr(algorithms, _ALGORITHMS[name])

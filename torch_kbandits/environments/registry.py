@@ -56,11 +56,11 @@ def names() -> list[str]:
     return sorted(_ENVIRONMENTS)
 
 
-def build(environment: str | Callable[..., AnyEnvironment], /, *, seed: int, **options: Any) -> AnyEnvironment:
+def build(name: str | Callable[..., AnyEnvironment], *, seed: int, **options: Any) -> AnyEnvironment:
     """Make a problem by its name.
 
     Args:
-        environment: one of ``names()``, or a class or a function that makes one.
+        name: one of ``names()``, or a class or a function that makes one.
         seed: addresses the function, the arms and the noise; of contextual problems the contexts and the noise. What
             was measured or stands in a paper is the same for every seed.
         options: as ``describe(name)`` lists them.
@@ -69,21 +69,23 @@ def build(environment: str | Callable[..., AnyEnvironment], /, *, seed: int, **o
         InputError: if there is no such problem or option (the message has the nearest name), one is missing, or a value
             does not fit.
     """
-    maker, known = _maker(environment), _options(environment)
-    name = environment if isinstance(environment, str) else maker.__name__
+    maker, known = _maker(name), _options(name)
+    shown = name if isinstance(name, str) else maker.__name__
     for option in options:
         if option not in known:
             listed = ", ".join(known)
-            raise InputError(f"Environment {name!r} has no option {option!r}{nearest(option, known)}; it has {listed}.")
+            raise InputError(
+                f"Environment {shown!r} has no option {option!r}{nearest(option, known)}; it has {listed}."
+            )
     missing = [
         option for option, default in known.items() if default is inspect.Parameter.empty and option not in options
     ]
     if missing:
-        raise InputError(f"Environment {name!r} needs the option(s) {', '.join(missing)}.")
+        raise InputError(f"Environment {shown!r} needs the option(s) {', '.join(missing)}.")
     return maker(seed=seed, **options)
 
 
-def describe(environment: str | Callable[..., AnyEnvironment]) -> tuple[str, dict[str, Any]]:
+def describe(name: str | Callable[..., AnyEnvironment]) -> tuple[str, dict[str, Any]]:
     """Return what a problem is, in a line, and its options with their defaults.
 
     An option that must be given has ``inspect.Parameter.empty``.
@@ -91,21 +93,21 @@ def describe(environment: str | Callable[..., AnyEnvironment]) -> tuple[str, dic
     Raises:
         InputError: if there is no such problem.
     """
-    summary = (inspect.getdoc(_maker(environment)) or "").partition("\n")[0]
-    return summary, _options(environment)
+    summary = (inspect.getdoc(_maker(name)) or "").partition("\n")[0]
+    return summary, _options(name)
 
 
-def _maker(environment: str | Callable[..., AnyEnvironment]) -> Callable[..., AnyEnvironment]:
-    if callable(environment):
-        return environment
-    if not isinstance(environment, str) or environment not in _ENVIRONMENTS:
+def _maker(name: str | Callable[..., AnyEnvironment]) -> Callable[..., AnyEnvironment]:
+    if callable(name):
+        return name
+    if not isinstance(name, str) or name not in _ENVIRONMENTS:
         listed = ", ".join(names())
-        raise InputError(f"There is no environment {environment!r}{nearest(environment, names())}; there are {listed}.")
-    return _ENVIRONMENTS[environment]
+        raise InputError(f"There is no environment {name!r}{nearest(name, names())}; there are {listed}.")
+    return _ENVIRONMENTS[name]
 
 
-def _options(environment: str | Callable[..., AnyEnvironment]) -> dict[str, Any]:
-    parameters = inspect.signature(_maker(environment)).parameters
+def _options(name: str | Callable[..., AnyEnvironment]) -> dict[str, Any]:
+    parameters = inspect.signature(_maker(name)).parameters
     several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     words = {key: word.default for key, word in parameters.items() if word.kind not in several}
     return {key: default for key, default in words.items() if key not in _NO_OPTIONS}

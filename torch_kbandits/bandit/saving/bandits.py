@@ -1,6 +1,7 @@
 """Bandits to files and back: their state, and what they are made of where that can be made again."""
 
 from collections.abc import Iterator, Mapping
+from importlib import import_module
 from os import PathLike, fspath
 from typing import Any, Protocol, Self, TypeVar
 
@@ -99,7 +100,7 @@ def _described(kind: type, words: Mapping[str, Any], points: Tensor) -> dict[str
 
 def _made(kind: type[_AnyBandit], name: str, pieces: Any, device: torch.device | str | None, file: str) -> _AnyBandit:
     """Return a new bandit of what was described."""
-    named = next((each for each in _classes(kind) if each.__name__ == name), None)
+    named = _named(kind, name)
     if "reason" not in pieces and named is None:
         raise StateMismatchError(f"{file} holds a {name}, and {kind.__name__}.load takes none: use {name}.load.")
     if "reason" in pieces or named is None:
@@ -129,6 +130,14 @@ def _made(kind: type[_AnyBandit], name: str, pieces: Any, device: torch.device |
         ) from error
     except Exception as error:  # what the file says led to it
         raise DamagedFileError(f"{file} is damaged: what its {name} is made of does not fit: {error!r}.") from error
+
+
+def _named(kind: type[_AnyBandit], name: str) -> type[_AnyBandit] | None:
+    """Return the class of a name among a class and those below it; an algorithm that nobody used yet is imported."""
+    algorithms = import_module(f"{__name__.partition('.')[0]}.algorithms")
+    if name in algorithms.__all__:
+        getattr(algorithms, name)
+    return next((each for each in _classes(kind) if each.__name__ == name), None)
 
 
 def _classes(kind: type[_AnyBandit]) -> Iterator[type[_AnyBandit]]:
