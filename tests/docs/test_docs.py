@@ -9,6 +9,7 @@ import ast
 import importlib.util
 import re
 import shlex
+import sys
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -102,6 +103,9 @@ def _scratch(tmp_path, monkeypatch):
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(threads)
+    for name, module in list(sys.modules.items()):
+        if str(getattr(module, "__file__", "")).startswith(str(tmp_path)):
+            del sys.modules[name]
     assert torch.get_default_dtype() == torch.float32, "the page changed the default dtype"
 
 

@@ -182,10 +182,13 @@ def test_a_table_a_path_and_a_spec_are_the_same_experiment(folder, tmp_path, mon
 
 
 def test_a_module_is_named_by_its_dots(folder, monkeypatch):
+    (folder / "importable").mkdir()
+    shutil.copy(folder / "mine.py", folder / "importable" / "own_pieces.py")
     monkeypatch.syspath_prepend(str(folder))
-    entries = {"algorithms": [{"name": "mine:Turns"}], "environments": [{"name": "mine:Slope", "num_arms": 3}]}
+    name = "importable.own_pieces"
+    entries = {"algorithms": [{"name": f"{name}:Turns"}], "environments": [{"name": f"{name}:Slope", "num_arms": 3}]}
     (trial,) = parse_spec(content(**entries)).trials()
-    assert type(build_bandit(trial, build_environment(trial))).__module__ == "mine"
+    assert type(build_bandit(trial, build_environment(trial))).__module__ == name
 
 
 def test_what_the_package_has_is_named_like_own_code():
