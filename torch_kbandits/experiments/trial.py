@@ -131,6 +131,7 @@ def build_bandit(trial: Trial, environment: AnyEnvironment) -> Bandit:
         "kernel": environment.kernel,
         "regularization": environment.regularization,
         "horizon": trial.rounds,
+        "environment": environment,  # for players that know the truth
         **trial.settings,
         **trial.algorithm.options,
     }

@@ -1,0 +1,58 @@
+"""Players that know the truth, beside which a table of regrets can be read."""
+
+import torch
+from torch import Tensor
+
+from torch_kbandits.environments import AnyEnvironment, ContextualEnvironment, DynamicEnvironment, Environment
+from torch_kbandits.errors import InputError
+
+
+class BestFixed:
+    """Plays the one arm, or action, whose mean reward over all rounds is the largest: the best that stays.
+
+    It is told the means, so it is no algorithm. An algorithm for a world that changes, or for contexts, that does not
+    have less regret has learned nothing that one good arm would not have given.
+
+    Args:
+        environment: what is played.
+        horizon: T.
+        candidates: the arms or actions, as an algorithm gets them; not needed.
+
+    Raises:
+        InputError: on a box, and where actions differ from round to round.
+
+    Cost: the means of all arms in all rounds, once.
+    """
+
+    def __init__(self, *, environment: AnyEnvironment, horizon: int, candidates: object = None) -> None:
+        if isinstance(environment, Environment):
+            arms = environment.arms
+            if arms is None:
+                raise InputError("The best fixed arm is one of arms, and the environment is a box.")
+            total = environment.mean(arms)
+        elif isinstance(environment, DynamicEnvironment):
+            arms, total = environment.arms, sum(environment.means(round) for round in range(horizon))
+        else:
+            arms, total = _of_actions(environment, horizon)
+        self.arm = arms[int(torch.as_tensor(total).argmax()), None].clone()
+
+    def ask(self, context: Tensor | None = None) -> Tensor:
+        """Return the arm, (1, d)."""
+        return self.arm
+
+    def tell(self, x: Tensor, y: Tensor, context: Tensor | None = None) -> None:
+        """Learn nothing."""
+
+    def recommend(self) -> Tensor:
+        """Return the arm, (1, d)."""
+        return self.arm
+
+
+def _of_actions(environment: ContextualEnvironment, horizon: int) -> tuple[Tensor, Tensor]:
+    """Return the actions (A, a) of all rounds, and the sums of their means, (A,)."""
+    actions = environment.available(0)
+    if environment.candidates(0) is not None:
+        raise InputError("The best fixed action is one of those of every round, and here rounds bring their own.")
+    rounds = range(horizon)
+    means = [environment.mean(environment.joint_points(actions, round), round) for round in rounds]
+    return actions, torch.stack(means).sum(0)
