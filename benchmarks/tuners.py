@@ -1,0 +1,238 @@
+"""Tools that tune, ours and what people would use instead, each playing a study of one objective."""
+
+import logging
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import optuna
+from ax import ChoiceParameterConfig, Client, RangeParameterConfig
+from optuna.samplers import BaseSampler, GPSampler, RandomSampler, TPESampler
+from optuna.trial import Trial
+from sklearn.base import BaseEstimator
+
+from benchmarks.tuning_problems import Configuration, Objective
+from torch_kbandits import Categorical, Float, Integer, ParameterSpace
+from torch_kbandits.integrations.ax import kernel_bandit_strategy, recommend
+from torch_kbandits.integrations.optuna import KernelBanditSampler
+from torch_kbandits.integrations.sklearn import KernelBanditSearchCV
+from torch_kbandits.memory import SlidingWindow
+
+#: The trials that count where an objective moves: as docs/integrations/optuna.md has it, tuned by nobody.
+_LATEST = 30
+
+
+class Course:
+    """What a tool tries in one study, what it would use, and the processor time between two trials.
+
+    Args:
+        objective: what is tuned.
+        trials: how many there are.
+        asked: after how many of them the tool says which configuration it would use.
+    """
+
+    def __init__(self, objective: Objective, trials: int, asked: tuple[int, ...]) -> None:
+        self.objective, self.trials, self.asked = objective, trials, asked
+        self.tried: list[Configuration] = []
+        self.told: list[float] = []
+        self.seconds: list[float] = []
+        self._chosen: dict[int, Configuration] = {}
+        self._since = time.process_time()
+
+    def play(self, configuration: Configuration) -> float:
+        """Evaluate the next trial and return what the tool is told."""
+        self.seconds.append(time.process_time() - self._since)
+        told = self.objective.told(configuration, len(self.tried))
+        self.tried.append(dict(configuration))
+        self.told.append(told)
+        self._since = time.process_time()
+        return told
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether the tool is to say now which configuration it would use."""
+        return len(self.tried) in self.asked
+
+    def choose(self, configuration: Configuration) -> None:
+        """Note what the tool would use now; how long that took it does not count."""
+        self._chosen[len(self.tried)] = configuration
+        self._since = time.process_time()
+
+    def chosen(self, number: int) -> Configuration:
+        """Return what the tool would use after so many trials: what it said, else the best that it was told."""
+        return self._chosen.get(number) or self.tried[int(np.argmin(self.told[:number]))]
+
+
+class Tuner(NamedTuple):
+    """A tool.
+
+    Attributes:
+        play: plays a course with a seed.
+        still: whether it plays where values stay.
+        moving: whether it plays where they change.
+        dear: whether it plays less, since a trial takes it long.
+    """
+
+    play: Callable[[Course, int], None]
+    still: bool = True
+    moving: bool = False
+    dear: bool = False
+
+
+# ---------------------------------------------------------------- Optuna
+
+
+def _with_optuna(make: Callable[[int], BaseSampler], latest: int | None = None) -> Callable[[Course, int], None]:
+    """Return what plays the trials of a sampler, which sees all of them or the latest ones in a study of their own."""
+
+    def play(course: Course, seed: int) -> None:
+        sampler = make(seed)
+        study = optuna.create_study(sampler=sampler)
+        for _ in range(course.trials):
+            if latest is not None:
+                finished = study.trials[-latest:]
+                study = optuna.create_study(sampler=sampler)
+                study.add_trials(finished)
+            trial = study.ask()
+            study.tell(trial, course.play(_suggested(trial, course.objective.space)))
+            if course.is_asked and isinstance(sampler, KernelBanditSampler):
+                course.choose(sampler.recommend(study).params)
+
+    return play
+
+
+def _suggested(trial: Trial, space: ParameterSpace) -> Configuration:
+    """Return a configuration of a space, whose parameters are suggested in their order."""
+    found: dict[str, Any] = {}
+    for name, parameter in space.parameters.items():
+        if any(found.get(other) not in values for other, values in parameter.when):
+            continue
+        if isinstance(parameter, Categorical):
+            found[name] = trial.suggest_categorical(name, list(parameter.choices))
+        elif isinstance(parameter, Integer):
+            found[name] = trial.suggest_int(name, parameter.low, parameter.high, log=parameter.log)
+        elif isinstance(parameter, Float):
+            found[name] = trial.suggest_float(
+                name, parameter.low, parameter.high, step=parameter.step, log=parameter.log
+            )
+    return found
+
+
+# ---------------------------------------------------------------- scikit-learn
+
+
+class _Played(BaseEstimator):
+    """An estimator whose parameters are a configuration, and whose score is less what its trial returns."""
+
+    def __init__(self, play: Callable[[Configuration], float], **configuration: Any) -> None:
+        self.play, self.configuration = play, configuration
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        return {"play": self.play, **self.configuration}
+
+    def set_params(self, **params: Any) -> "_Played":
+        self.configuration |= params
+        return self
+
+    def fit(self, X: Any, y: Any = None) -> "_Played":
+        return self
+
+    def score(self, X: Any, y: Any = None) -> float:
+        return -self.play(self.configuration)
+
+
+def _with_sklearn(course: Course, seed: int) -> None:
+    """Play a ``KernelBanditSearchCV``; its one split is the trial, which has folds of its own where it needs them."""
+    rows = np.arange(2)
+
+    # A function is not copied with the estimator, as a method would be.
+    def play(configuration: Configuration) -> float:
+        return course.play(configuration)
+
+    KernelBanditSearchCV(
+        _Played(play),
+        course.objective.space.parameters,
+        n_iter=course.trials,
+        cv=[(rows, rows)],
+        refit=False,
+        random_state=seed,
+    ).fit(np.zeros((2, 1)))
+
+
+# ---------------------------------------------------------------- Ax
+
+
+def _with_ax(ours: bool) -> Callable[[Course, int], None]:
+    """Return what plays Ax's client with its own strategy or ours."""
+
+    def play(course: Course, seed: int) -> None:
+        client = Client(random_seed=seed)
+        client.configure_experiment(
+            parameters=[_config(name, each) for name, each in course.objective.space.parameters.items()]
+        )
+        client.configure_optimization(objective="-loss")
+        if ours:
+            client.set_generation_strategy(kernel_bandit_strategy(seed=seed))
+        for _ in range(course.trials):
+            for index, parameters in client.get_next_trials(max_trials=1).items():
+                client.complete_trial(index, raw_data={"loss": course.play(parameters)})
+            if course.is_asked:
+                course.choose(recommend(client) if ours else client.get_best_parameterization()[0])
+
+    return play
+
+
+def _config(name: str, parameter: Any) -> RangeParameterConfig | ChoiceParameterConfig:
+    """Return a parameter that is always there in Ax's words."""
+    if isinstance(parameter, Categorical):
+        kind = "bool" if isinstance(parameter.choices[0], bool) else "str"
+        return ChoiceParameterConfig(name=name, values=list(parameter.choices), parameter_type=kind, is_ordered=False)
+    return RangeParameterConfig(
+        name=name,
+        bounds=(parameter.low, parameter.high),
+        parameter_type="int" if isinstance(parameter, Integer) else "float",
+        step_size=parameter.step if isinstance(parameter, Float) else None,
+        scaling="log" if parameter.log else None,
+    )
+
+
+# ---------------------------------------------------------------- all of them
+
+SAMPLER, WINDOW, SEARCH, STRATEGY = (
+    "KernelBanditSampler",
+    f"KernelBanditSampler, latest {_LATEST}",
+    "KernelBanditSearchCV",
+    "kernel_bandit_strategy",
+)
+GP, GP_WINDOW, AX, TPE, RANDOM = "GPSampler", f"GPSampler, latest {_LATEST}", "Ax's default", "TPESampler", "random"
+
+TUNERS = {
+    SAMPLER: Tuner(_with_optuna(lambda seed: KernelBanditSampler(seed=seed)), moving=True),
+    WINDOW: Tuner(
+        _with_optuna(lambda seed: KernelBanditSampler(memory=SlidingWindow(_LATEST), seed=seed)),
+        still=False,
+        moving=True,
+    ),
+    SEARCH: Tuner(_with_sklearn),
+    STRATEGY: Tuner(_with_ax(ours=True), dear=True),
+    GP: Tuner(_with_optuna(lambda seed: GPSampler(seed=seed)), moving=True),
+    GP_WINDOW: Tuner(_with_optuna(lambda seed: GPSampler(seed=seed), latest=_LATEST), still=False, moving=True),
+    AX: Tuner(_with_ax(ours=False), dear=True),
+    TPE: Tuner(_with_optuna(lambda seed: TPESampler(seed=seed)), moving=True),
+    RANDOM: Tuner(_with_optuna(lambda seed: RandomSampler(seed=seed)), moving=True),
+}
+
+
+def played(name: str, course: Course, seed: int) -> Course:
+    """Return a course when a tool has played it; what the tools write into logs is not shown."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        optuna.logging.set_verbosity(optuna.logging.ERROR)
+        logging.disable(logging.WARNING)
+        try:
+            TUNERS[name].play(course, seed)
+        finally:
+            logging.disable(logging.NOTSET)
+    return course
