@@ -27,7 +27,6 @@ from benchmarks import (
     nystrom_fit,
     objectives,
     online_tells,
-    optuna_mixed,
     optuna_suggestions,
     resampling_regret,
     sensor_replays,
@@ -35,12 +34,14 @@ from benchmarks import (
     sharded_arms,
     small_rounds,
     thompson_draws,
+    tuning,
     variance_ratio,
     window_rounds,
 )
+from benchmarks.parts import Parts
 from benchmarks.report import Report, describe_machine, machine, save_summary
 
-BENCHMARKS: dict[str, Callable[[bool], Report]] = {
+BENCHMARKS: dict[str, Callable[..., Report]] = {
     "arm_rounds": arm_rounds.run,
     "small_rounds": small_rounds.run,
     "first_use": first_use.run,
@@ -69,11 +70,14 @@ BENCHMARKS: dict[str, Callable[[bool], Report]] = {
     "failures": failures.run,
     "late_rewards": late_rewards.run,
     "sensor_replays": sensor_replays.run,
-    "optuna_mixed": optuna_mixed.run,
+    "tuning": tuning.run,
     "optuna_suggestions": optuna_suggestions.run,
     "serving": serving.run,
     "objectives": objectives.run,
 }
+
+#: Those that keep what they measured piece by piece.
+IN_PARTS = {"tuning"}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -83,6 +87,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--quick", action="store_true", help="tiny sizes: shows that everything runs, measures nothing")
     parser.add_argument("--output", type=Path, default=Path("runs/benchmarks"), help="folder for NAME.json and NAME.md")
     parser.add_argument("--markdown", action="store_true", help="print the blocks of docs/benchmarks.md")
+    parser.add_argument(
+        "--parts",
+        type=Path,
+        help=f"folder of NAME.jsonl, from which one that was stopped goes on: {', '.join(IN_PARTS)}",
+    )
     options = parser.parse_args(arguments)
     unknown = [name for name in options.names if name not in BENCHMARKS]
     if unknown:
@@ -92,7 +101,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if not options.markdown:
         console.print(describe_machine(here))
     for name in options.names or BENCHMARKS:
-        report = BENCHMARKS[name](options.quick)
+        kept = options.parts / f"{name}.jsonl" if options.parts else None
+        words = {"parts": Parts(kept)} if name in IN_PARTS else {}
+        report = BENCHMARKS[name](options.quick, **words)
         path = report.save(options.output, here)
         summary = save_summary(options.output, list(BENCHMARKS))
         if options.markdown:

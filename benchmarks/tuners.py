@@ -4,7 +4,7 @@ import logging
 import time
 import warnings
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import optuna
@@ -70,15 +70,11 @@ class Tuner(NamedTuple):
 
     Attributes:
         play: plays a course with a seed.
-        still: whether it plays where values stay.
-        moving: whether it plays where they change.
-        dear: whether it plays less, since a trial takes it long.
+        on: what it plays: "all" problems, the "moving" ones, "training", or "few", since a trial takes it long.
     """
 
     play: Callable[[Course, int], None]
-    still: bool = True
-    moving: bool = False
-    dear: bool = False
+    on: Literal["all", "moving", "training", "few"] = "all"
 
 
 # ---------------------------------------------------------------- Optuna
@@ -209,19 +205,17 @@ SAMPLER, WINDOW, SEARCH, STRATEGY = (
 GP, GP_WINDOW, AX, TPE, RANDOM = "GPSampler", f"GPSampler, latest {_LATEST}", "Ax's default", "TPESampler", "random"
 
 TUNERS = {
-    SAMPLER: Tuner(_with_optuna(lambda seed: KernelBanditSampler(seed=seed)), moving=True),
+    SAMPLER: Tuner(_with_optuna(lambda seed: KernelBanditSampler(seed=seed))),
     WINDOW: Tuner(
-        _with_optuna(lambda seed: KernelBanditSampler(memory=SlidingWindow(_LATEST), seed=seed)),
-        still=False,
-        moving=True,
+        _with_optuna(lambda seed: KernelBanditSampler(memory=SlidingWindow(_LATEST), seed=seed)), on="moving"
     ),
-    SEARCH: Tuner(_with_sklearn),
-    STRATEGY: Tuner(_with_ax(ours=True), dear=True),
-    GP: Tuner(_with_optuna(lambda seed: GPSampler(seed=seed)), moving=True),
-    GP_WINDOW: Tuner(_with_optuna(lambda seed: GPSampler(seed=seed), latest=_LATEST), still=False, moving=True),
-    AX: Tuner(_with_ax(ours=False), dear=True),
-    TPE: Tuner(_with_optuna(lambda seed: TPESampler(seed=seed)), moving=True),
-    RANDOM: Tuner(_with_optuna(lambda seed: RandomSampler(seed=seed)), moving=True),
+    SEARCH: Tuner(_with_sklearn, on="training"),
+    STRATEGY: Tuner(_with_ax(ours=True), on="few"),
+    GP: Tuner(_with_optuna(lambda seed: GPSampler(seed=seed))),
+    GP_WINDOW: Tuner(_with_optuna(lambda seed: GPSampler(seed=seed), latest=_LATEST), on="moving"),
+    AX: Tuner(_with_ax(ours=False), on="few"),
+    TPE: Tuner(_with_optuna(lambda seed: TPESampler(seed=seed))),
+    RANDOM: Tuner(_with_optuna(lambda seed: RandomSampler(seed=seed))),
 }
 
 

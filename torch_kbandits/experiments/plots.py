@@ -17,12 +17,9 @@ from torch_kbandits.experiments.summary import Group, check_baseline, group, out
 from torch_kbandits.experiments.words import BANDS, SCALES
 from torch_kbandits.extras import require
 from torch_kbandits.looking.figures import FORMATS, write_figure
-from torch_kbandits.looking.palette import COLOURS
+from torch_kbandits.looking.palette import COLOURS, DASHES, MARKERS
 from torch_kbandits.looking.units import plain_logarithmic
 
-#: Curves differ in all three at once, so that they are told apart in print and by the colour-blind.
-_DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.5)), (0, (5, 2, 1, 2)))
-_MARKERS = "os^DvPX"
 #: Marks on a curve.
 _MARKS = 6
 #: Curves in a panel; where there are more of them, each panel has some, before all others in grey.
@@ -199,9 +196,9 @@ def _line(panel: Any, curve: _Curve, number: int, of: int) -> Any:
         xs,
         curve.line.numpy(),
         color=colour,
-        linestyle=_DASHES[number % len(_DASHES)],
+        linestyle=DASHES[number % len(DASHES)],
         linewidth=1.6,
-        marker=_MARKERS[number % len(_MARKERS)],
+        marker=MARKERS[number % len(MARKERS)],
         # The marks of curves that lie on each other do not.
         markevery=(step * number // of, step),
         markersize=5,
