@@ -42,8 +42,8 @@ _RECENT = 10
 class Sizes:
     """What is run. Seeds are of the problem, its noise and the tool.
 
-    A problem has its own number of trials unless ``trials`` says otherwise; the tools of Ax play few problems and seeds,
-    and fewer trials.
+    A problem has its own number of trials unless ``trials`` says otherwise. The tools of Ax play few problems and
+    seeds, and fewer trials.
     """
 
     problems: tuple[str, ...] = tuple(PROBLEMS)

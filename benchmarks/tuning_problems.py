@@ -315,9 +315,13 @@ def _trained(
         split = int(np.random.default_rng([seed, *address]).integers(2**31))
         learner = model(given)
         folds = (StratifiedKFold if is_classifier(learner) else KFold)(3, shuffle=True, random_state=split)
+        # Support vector machines draw a seed from it that they do not use.
+        before = np.random.get_state()  # noqa: NPY002
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of searches that end after so many steps
-            return error(float(cross_val_score(learner, X, y, cv=folds, scoring=scoring).mean()))
+            found = float(cross_val_score(learner, X, y, cv=folds, scoring=scoring).mean())
+        np.random.set_state(before)  # noqa: NPY002
+        return error(found)
 
     known: dict[tuple[Any, ...], float] = {}
 

@@ -1,0 +1,247 @@
+"""The problems on which tools that tune are compared, and how their studies are judged, kept and shown."""
+
+import json
+import random
+
+import numpy as np
+import optuna
+import pytest
+import torch
+from scipy.optimize import minimize
+
+from benchmarks.parts import Parts
+from benchmarks.tuners import GP, RANDOM, SAMPLER, SEARCH, STRATEGY, TPE, TUNERS, Course, played
+from benchmarks.tuning import Sizes, studies, tables
+from benchmarks.tuning_figure import figure, main
+from benchmarks.tuning_problems import PROBLEMS, Objective
+from torch_kbandits import Float, ParameterSpace
+
+
+def configurations(objective, number, seed=0):
+    drawn = objective.space.sample(number, torch.Generator().manual_seed(seed))
+    return objective.space.decode(drawn)
+
+
+def bowl():
+    """Less the number of the trial is told, so that what is told is not the value."""
+    space = ParameterSpace({"x": Float(0.0, 1.0)})
+    return Objective(space, lambda given, number: given["x"] - number, lambda given, number: given["x"])
+
+
+# ---------------------------------------------------------------- problems
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_a_problem_is_a_function_of_seed_configuration_and_trial(name):
+    first, again, other = (PROBLEMS[name].make(seed) for seed in (5, 5, 6))
+    shown = configurations(first, 2)
+    told = [first.told(each, number) for number, each in enumerate(shown)]
+    values = [first.value(each, number) for number, each in enumerate(shown)]
+    backwards = [(again.value(each, number), again.told(each, number)) for number, each in [*enumerate(shown)][::-1]]
+    assert [*zip(values, told, strict=True)] == backwards[::-1]
+    assert np.isfinite([*told, *values]).all()
+    if name != "concrete":
+        assert told != [other.told(each, number) for number, each in enumerate(shown)]
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_trials_and_judging_leave_every_generator_as_it_was(name):
+    objective = PROBLEMS[name].make(5)
+    (shown,) = configurations(objective, 1)
+    before = random.getstate(), torch.get_rng_state().tolist(), str(np.random.get_state())  # noqa: NPY002
+    objective.told(shown, 0)
+    objective.value(shown, 0)
+    assert (random.getstate(), torch.get_rng_state().tolist(), str(np.random.get_state())) == before  # noqa: NPY002
+
+
+@pytest.mark.parametrize("name", [name for name in PROBLEMS if name not in ("wells", "concrete")])
+def test_trials_have_noise_and_values_have_none(name):
+    objective = PROBLEMS[name].make(5)
+    assert any(len({objective.told(each, number) for number in range(6)}) > 1 for each in configurations(objective, 3))
+    if not PROBLEMS[name].moves:
+        (shown,) = configurations(objective, 1)
+        assert objective.value(shown, 0) == PROBLEMS[name].make(5).value(shown, 1)
+
+
+def test_a_trial_of_a_table_is_one_of_four_trainings_of_which_the_value_is_the_mean():
+    objective = PROBLEMS["slices"].make(5)
+    for each in configurations(objective, 5):
+        records = {objective.told(each, number) for number in range(80)}
+        assert len(records) == 4
+        assert objective.value(each, 0) == pytest.approx(sum(records) / 4.0, abs=1e-12)
+        assert objective.value(each, 0) >= 0.0
+
+
+def test_of_a_training_other_folds_judge_than_those_of_trials():
+    objective = PROBLEMS["meats"].make(5)
+    shown = {"components": 12, "whiten": False, "model": "ridge", "alpha": 1e-3}
+    told = np.array([objective.told(shown, number) for number in range(24)])
+    # Six judges, and as many spreads as four errors of both means.
+    error = told.std(ddof=1) * (1.0 / 24.0 + 1.0 / 6.0) ** 0.5
+    assert abs(told.mean() - objective.value(shown, 0)) < 4.0 * error
+    assert objective.value(shown, 0) not in told
+
+
+@pytest.mark.parametrize("number", [0, 31, 59])
+def test_the_least_value_of_drift_is_0_at_all_times(number):
+    objective = PROBLEMS["drift"].make(5)
+    least = [
+        minimize(
+            lambda x, kind=kind: objective.value({"x0": x[0], "x1": x[1], "x2": x[2], "kind": kind}, number),
+            [0.5] * 3,
+            bounds=[(0.0, 1.0)] * 3,
+        ).fun
+        for kind in "abc"
+    ]
+    assert min(least) == pytest.approx(0.0, abs=1e-8)
+
+
+def test_the_optimum_of_drift_moves_all_the_time():
+    objective = PROBLEMS["drift"].make(5)
+    (shown,) = configurations(objective, 1)
+    values = [objective.value(shown, number) for number in range(60)]
+    assert len(set(values)) == 60
+
+
+def test_the_least_value_of_wells_is_0():
+    objective = PROBLEMS["wells"].make(5)
+    best = {"x0": 0.0, "x1": 0.0, "x2": 0.0, "x3": 0.0, "kind": "0", "rate": 1e-3, "depth": 10, "share": 0.5}
+
+    def value(**words):
+        return objective.value(best | words, 0)
+
+    best["depth"] = min(range(1, 21), key=lambda depth: value(depth=depth))
+    best["share"] = min((step / 10 for step in range(11)), key=lambda share: value(share=share))
+    best["rate"] = 10.0 ** minimize(lambda log: value(rate=10.0 ** log[0]), [-3.0], bounds=[(-6.0, 0.0)]).x[0]
+    starts = np.random.default_rng(0).uniform(-1.0, 1.0, (12, 4))
+    least = min(
+        minimize(
+            lambda x, kind=kind: value(kind=kind, **{f"x{column}": x[column] for column in range(4)}),
+            start,
+            bounds=[(-1.0, 1.0)] * 4,
+            method="Powell",
+        ).fun
+        for kind in "01234"
+        for start in starts
+    )
+    assert least == pytest.approx(0.0, abs=1e-3)
+
+
+def test_the_table_switches_once_and_for_all():
+    objective = PROBLEMS["switch"].make(5)
+    for each in configurations(objective, 3):
+        values = [objective.value(each, number) for number in range(60)]
+        (at,) = (number for number in range(1, 60) if values[number] != values[number - 1])
+        assert 25 <= at <= 35
+
+
+# ---------------------------------------------------------------- tools
+
+
+@pytest.mark.parametrize("tool", [SAMPLER, SEARCH, TPE, RANDOM])
+@pytest.mark.parametrize("name", ["wells", "machine or forest"])
+def test_tools_try_configurations_of_the_space_with_what_is_there_alone(tool, name):
+    objective = Objective(space := PROBLEMS[name].make(5).space, lambda given, number: float(number), lambda *_: 0.0)
+    course = played(tool, Course(objective, 6, ()), 0)
+    assert len(course.tried) == len(course.seconds) == 6
+    assert course.told == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
+    for each in course.tried:
+        (back,) = space.decode(space.encode([each]))
+        assert back == pytest.approx(each) if name == "wells" else back.keys() == each.keys()
+
+
+@pytest.mark.parametrize("tool", [SAMPLER, TPE, RANDOM])
+def test_a_study_is_the_same_again_whoever_asks_on_the_way(tool):
+    one, other = (played(tool, Course(bowl(), 13, asked), 4) for asked in ((), (10, 11, 12, 13)))
+    assert one.tried == other.tried
+
+
+def test_without_a_word_of_the_tool_it_would_use_the_best_it_was_told():
+    course = Course(bowl(), 4, (3,))
+    for x in (0.5, 0.1, 0.9):
+        assert not course.is_asked
+        course.play({"x": x})
+    assert course.is_asked
+    assert course.chosen(1) == {"x": 0.5}
+    assert course.chosen(3) == {"x": 0.9}  # told −1.1, less than all others
+    course.choose({"x": 0.3})
+    assert course.chosen(3) == {"x": 0.3}
+
+
+def test_optuna_takes_for_best_what_a_course_does():
+    course = played(RANDOM, Course(bowl(), 5, ()), 0)
+    study = optuna.create_study()
+    for told in course.told:
+        study.tell(study.ask(), told)
+    assert course.chosen(5) == course.tried[study.best_trial.number]
+
+
+# ---------------------------------------------------------------- kept and shown
+
+
+def test_a_run_that_was_stopped_measures_what_is_missing(tmp_path):
+    path, made = tmp_path / "deep" / "t.jsonl", []
+
+    def run(numbers):
+        parts = Parts(path)
+        return [parts.measured({"n": n}, lambda n=n: made.append(n) or {"twice": 2 * n}) for n in numbers]
+
+    assert run([1, 2]) == [{"n": 1, "twice": 2}, {"n": 2, "twice": 4}]
+    with path.open("a", encoding="utf-8") as file:
+        file.write('{"n": 3, "twi')  # stopped here
+    assert run([1, 2, 3, 4])[2:] == [{"n": 3, "twice": 6}, {"n": 4, "twice": 8}]
+    assert made == [1, 2, 3, 4]
+    assert [json.loads(line)["n"] for line in path.read_text(encoding="utf-8").splitlines()] == [1, 2, 3, 4]
+    assert run([4, 1]) == [{"n": 4, "twice": 8}, {"n": 1, "twice": 2}]
+    assert made == [1, 2, 3, 4]
+
+
+def test_without_a_path_nothing_is_kept():
+    made = []
+    for _ in range(2):
+        Parts(None).measured({"n": 1}, lambda: made.append(1) or {})
+    assert len(made) == 2
+
+
+@pytest.fixture
+def measurements():
+    """Random is always 1 worse than ours, TPE always better by as much, GPSampler as often better as worse."""
+    beside = {RANDOM: lambda seed: 1.0, TPE: lambda seed: -1.0, GP: lambda seed: (-1.0) ** seed}
+    found = []
+    for key in studies(Sizes()):
+        value = key["seed"] - 400.0 + beside.get(key["tool"], lambda seed: 0.0)(key["seed"])
+        asked = [number for number in Sizes().checkpoints if number <= key["trials"]]
+        values = {str(number): value for number in asked}
+        found.append(key | {"values": values, "judged": value, "seconds": 2.0 if key["tool"] == GP else 1.0})
+    return found
+
+
+def test_tables_say_who_is_ahead(measurements):
+    first, wells, *_, seconds = tables(measurements, Sizes())
+    row = dict(zip(first.columns, first.rows[0], strict=True))
+    assert row[f"against {RANDOM}"] == "ahead, 9 of 9"
+    assert row[f"against {TPE}"] == "behind, 0 of 9"
+    assert row[f"against {GP}"].startswith("level, ")
+    cells = {name: rest for name, *rest in wells.rows}
+    assert cells[SAMPLER][-2:] == ["–", "–"]
+    assert cells[RANDOM][-2:] == ["1", "0 of 9"]
+    assert cells[TPE][-2:] == ["-1", "9 of 9"]
+    assert cells[RANDOM][-3] == "105.0 [103.0, 107.0]"
+    assert {name: rest[0] for name, *rest in seconds.rows}[SAMPLER] == "0.5"
+
+
+def test_the_tools_of_ax_play_few_studies():
+    of_ax = [key for key in studies(Sizes()) if TUNERS[key["tool"]].on == "few"]
+    assert {key["problem"] for key in of_ax if key["tool"] == STRATEGY} == set(Sizes().few_problems)
+    assert {key["seed"] for key in of_ax} == {500, 501, 502}
+    assert {key["trials"] for key in of_ax} == {30}
+
+
+def test_the_figure_has_a_panel_for_each_problem_and_each_name_once(measurements, tmp_path):
+    panels = figure(measurements).axes
+    assert [panel.get_title() for panel in panels if panel.get_title()] == list(PROBLEMS)
+    (legend,) = [panel.get_legend() for panel in panels if panel.get_legend() is not None]
+    assert [text.get_text() for text in legend.get_texts()] == list(TUNERS)
+    (tmp_path / "tuning.json").write_text(json.dumps({"measurements": measurements}), encoding="utf-8")
+    main([str(tmp_path / "tuning.json"), str(tmp_path / "tuning.png")])
+    assert (tmp_path / "tuning.png").read_bytes().startswith(b"\x89PNG")
