@@ -16,9 +16,9 @@ median lies below 0, behind where it lies above.
 
 import statistics
 from dataclasses import asdict, dataclass
+from importlib.metadata import version
 from typing import Any
 
-import ax
 import optuna
 from tqdm import tqdm
 
@@ -75,7 +75,7 @@ def run(quick: bool, parts: Parts) -> Report:
         parts.measured(key, lambda key=key: measured(key, sizes))
         for key in tqdm(studies(sizes), desc="tuning", unit="study")
     ]
-    versions = {"optuna": optuna.__version__, "ax": ax.__version__}
+    versions = {"optuna": optuna.__version__, "ax": version("ax-platform")}
     return Report("tuning", asdict(sizes) | versions, tables(measurements, sizes), measurements)
 
 
