@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from benchmarks.tuners import TUNERS
+from benchmarks.tuners import AX, GP, GP_WINDOW, RANDOM, SAMPLER, SEARCH, STRATEGY, TPE, TUNERS, WINDOW
 from benchmarks.tuning_problems import PROBLEMS
 from torch_kbandits.looking.figures import write_figure
 from torch_kbandits.looking.palette import COLOURS, DASHES, MARKERS, SMALL, TEXT, clean
@@ -20,6 +20,19 @@ from torch_kbandits.looking.units import plain_logarithmic
 _PANEL, _COLUMNS = (4.2, 3.1), 3
 #: Medians further apart than this are drawn on a logarithmic axis.
 _APART = 20.0
+
+#: Colours by what is fitted; where two have one they differ in dashes and marks.
+_LOOKS = {
+    SAMPLER: (COLOURS[0], DASHES[0], MARKERS[0]),
+    WINDOW: (COLOURS[0], DASHES[1], MARKERS[1]),
+    SEARCH: (COLOURS[2], DASHES[2], MARKERS[2]),
+    STRATEGY: (COLOURS[3], DASHES[3], MARKERS[3]),
+    GP: (COLOURS[4], DASHES[0], MARKERS[4]),
+    GP_WINDOW: (COLOURS[4], DASHES[1], MARKERS[5]),
+    AX: (COLOURS[6], DASHES[3], MARKERS[6]),
+    TPE: (COLOURS[1], DASHES[0], "<"),
+    RANDOM: ("0.5", DASHES[2], ">"),
+}
 
 
 def figure(measurements: list[dict[str, Any]]) -> Figure:
@@ -55,12 +68,11 @@ def _curve(panel: Any, name: str, here: list[dict[str, Any]], named: dict[str, A
         return np.empty(0)
     xs = [int(number) for number in of[0]]
     low, middle, high = np.quantile([list(values.values()) for values in of], [0.25, 0.5, 0.75], axis=0)
-    place = list(TUNERS).index(name)
-    colour = COLOURS[place % len(COLOURS)]
+    colour, dashes, mark = _LOOKS[name]
     if TUNERS[name].on != "few":
         panel.fill_between(xs, low, high, color=colour, alpha=0.13, linewidth=0)
-    words = {"color": colour, "linestyle": DASHES[place % len(DASHES)], "marker": MARKERS[place % len(MARKERS)]}
-    (named[name],) = panel.plot(xs, middle, linewidth=1.6, markersize=5, markerfacecolor="white", **words)
+    words = {"color": colour, "linestyle": dashes, "marker": mark, "markersize": 5, "markerfacecolor": "white"}
+    (named[name],) = panel.plot(xs, middle, linewidth=1.6, **words)
     return middle
 
 
