@@ -1,0 +1,381 @@
+"""What docs/which.md and docs/memories.md recommend, on real rewards of nine kinds, against players without a model.
+
+Fixed before the stretches that judge were played. Of each replay some of the past is known, and one player is what the
+two pages recommend for it as they stood; see ``RECOMMENDED``. On every replay but stocks, a control:
+
+(a) it is better than random play: the interval of its difference in regret lies below 0;
+(b) it is no worse than the arm with the best mean of the past: that interval does not lie above 0;
+(c) it is near the best: the median of its regret less that of the bandit that has the least mean regret on the
+    replay in hindsight is at most 0.05 of random play's regret.
+
+On stocks nobody has less regret than random play: no interval of a difference lies below 0.
+"""
+
+import json
+import statistics
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from gpytorch.kernels import Kernel, LinearKernel, MaternKernel, ScaleKernel
+from torch import Tensor
+from tqdm import tqdm
+
+from benchmarks.replay_data import REPLAYS, Replay, Rounds, stretch
+from benchmarks.report import Report, Table
+from torch_kbandits import Bandit, LearnedPrior, Prior, algorithms
+from torch_kbandits.candidates import Arms, Candidates, ContextualActions
+from torch_kbandits.experiments.summary import Difference, difference, estimate
+from torch_kbandits.kernels import PrecomputedKernel
+from torch_kbandits.memory import (
+    BackToPrior,
+    Discount,
+    Linear,
+    Memory,
+    Restart,
+    SlidingWindow,
+    UncertaintyInjection,
+)
+from torch_kbandits.numerics.random import generator_for
+from torch_kbandits.priors.learned import Told
+
+#: Multiplier of the deviation for all; what (c) allows; where results are kept as they come.
+_BETA, _NEAR, _KEPT = 2.0, 0.05, Path("runs/benchmarks/replays.jsonl")
+
+#: Hours of a day, or months of a year, that are alike: the share of the circle over which e^(−1/2) is reached.
+_PHASES_ALIKE = 0.5
+
+_HISTORY, _HINDSIGHT = "best historical mean", "best arm in hindsight"
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What is run: replays, at most so many stretches of each, rounds, and whether on those for choosing."""
+
+    replays: tuple[str, ...] = tuple(REPLAYS)
+    stretches: int = 12
+    rounds: int = 120
+    choosing: bool = False
+
+
+QUICK = Sizes(replays=("ozone, months",), stretches=1, rounds=4)
+
+
+class Known:
+    """What the part of a replay that is known says before the other is played.
+
+    The profile is the mean reward of each arm, in each phase. How far one is from the next, and how fast that changes,
+    only later rewards can tell: kernel, λ and the number of a memory are fitted to the log of the second half, under
+    the profile of the first. The log is one reward a round, of an arm drawn at random. Of contexts the profile is a
+    ridge regression for each arm.
+    """
+
+    def __init__(self, replay: Replay) -> None:
+        self.replay, self.seed, train = replay, replay.seed, replay.train
+        self.half, number = len(train.rewards) // 2, len(replay.arms)
+        self.phases = int(torch.cat([train.phases, replay.play.phases]).max()) + 1 if replay.kind == "phases" else 1
+        self.profile, self.first = (_profile(rounds, self.phases) for rounds in (train, train.rows(slice(self.half))))
+        played = torch.randint(number, (len(train.rewards),), generator=generator_for(self.seed, 0, "log"))
+        self.contexts, self.X = train.contexts, replay.arms[played]
+        self.played, self.Y = played, train.rewards.gather(1, played.unsqueeze(-1)).squeeze(-1)
+        self.fitted = cache(self._fitted)
+
+    def candidates(self) -> Candidates:
+        """Return the arms, or what may be done in each context."""
+        if self.replay.kind == "arms":
+            return Arms(self.replay.arms)
+        return ContextualActions(self.replay.arms, context_dim=self.contexts.shape[1])
+
+    def kernel(self) -> Kernel | None:
+        """Return the kernel whose parameters are fitted; None for the default one of what arms are."""
+        if self.replay.kind == "contexts":
+            return _of_contexts(self.contexts.shape[1], len(self.replay.arms))
+        if self.replay.arms.shape[1] > 1:
+            return None
+        column = (self.contexts.shape[1],)
+        rest = self.replay.train.rewards - self.profile[self.replay.train.phases]
+        eye = torch.eye(len(self.replay.arms), dtype=torch.float64)
+        together = PrecomputedKernel(rest.mT.cov() / rest.var(0).mean(), active_dims=column)
+        return (ScaleKernel(together) + ScaleKernel(PrecomputedKernel(eye, active_dims=column))).double()
+
+    def kernel_of_levels(self) -> Kernel | None:
+        """Return the same where no profile is known: that phases differ for all arms alike is for the kernel to say."""
+        kernel = self.kernel()
+        if self.replay.kind != "phases" or kernel is None:
+            return kernel
+        turns = torch.arange(self.phases, dtype=torch.float64) / self.phases
+        angles = torch.pi * (turns - turns.unsqueeze(-1))
+        alike = (-2.0 * (angles.sin() / _PHASES_ALIKE).square()).exp()
+        return kernel + ScaleKernel(PrecomputedKernel(alike, active_dims=(0,))).double()
+
+    def mean(self) -> Tensor | Callable[[Tensor], Tensor]:
+        """Return the profile as a prior mean."""
+        if self.replay.kind == "contexts":
+            return ridge(self.replay.train)
+        if self.replay.kind == "phases":
+            return lambda points: self.profile[points[..., 0].long(), points[..., 1].long()]
+        return self.profile[0]
+
+    def _fitted(self, memory: Memory | None = None) -> tuple[Prior, Memory | None]:
+        """Return kernel and λ, and the memory with its number, that are fitted to the second half."""
+        half, phases = self.half, self.replay.train.phases
+        X = torch.cat([self.contexts, self.X], dim=-1)[half:]
+        times = torch.arange(half, half + len(X), dtype=torch.float64)
+        knows_time = memory is not None and memory.needs_time_column
+        told = Told(
+            X=torch.cat([times.unsqueeze(-1), X], dim=-1) if knows_time else X,
+            Y=self.Y[half:],
+            expected=self.first[phases[half:], self.played[half:]],
+            known=X,
+            first=self.Y[half : half + 10],
+            memory=memory,
+            times=None if memory is None else times,
+            now=float(times[-1]),
+            groups=None,
+        )
+        fit = LearnedPrior(self.kernel(), mean=0.0, learn_memory=memory is not None).fitted(told, self.seed)
+        return replace(fit.prior, mean=self.mean()), fit.memory
+
+
+def _profile(rounds: Rounds, number: int) -> Tensor:
+    """Return the mean rewards of each phase, (phases, A), as those of all rounds where there is none of a phase."""
+    there = [rounds.rewards[rounds.phases == phase] for phase in range(number)]
+    return torch.stack([(rewards if len(rewards) else rounds.rewards).mean(0) for rewards in there])
+
+
+def ridge(rounds: Rounds) -> Callable[[Tensor], Tensor]:
+    """Return the prior mean of a ridge regression for each arm, λ = 1, on contexts whose columns have variance 1."""
+    level, features = rounds.rewards.mean(0), rounds.contexts
+    gram = features.mT @ features + torch.eye(features.shape[1], dtype=torch.float64)
+    slopes = torch.linalg.solve(gram, features.mT @ (rounds.rewards - level))
+
+    def mean(points: Tensor) -> Tensor:
+        contexts, arms = points.split([len(slopes), len(level)], dim=-1)
+        return ((level + contexts @ slopes) * arms).sum(-1)
+
+    return mean
+
+
+def _of_contexts(context_dim: int, number: int) -> Kernel:
+    """Return the kernel of a level for each arm, a function of contexts for all, and one for each."""
+    contexts, arms = tuple(range(context_dim)), tuple(range(context_dim, context_dim + number))
+
+    def of_arms() -> Kernel:
+        kernel = LinearKernel(active_dims=arms).double()
+        kernel.variance = torch.tensor(1.0, dtype=torch.float64)
+        return kernel.requires_grad_(False)
+
+    def of_all() -> Kernel:
+        kernel = MaternKernel(nu=2.5, active_dims=contexts).double()
+        kernel.lengthscale = torch.tensor(context_dim**0.5, dtype=torch.float64)
+        return kernel
+
+    each = ScaleKernel(of_all() * of_arms())
+    return (ScaleKernel(of_arms()) + ScaleKernel(of_all()) + each).double()
+
+
+# ---------------------------------------------------------------- players
+
+
+def _given(known: Known, memory: Memory | None = None, name: str = "k-ucb", **words: Any) -> Bandit:
+    """Return a bandit with all that the known part says: the profile as its mean, and what was fitted."""
+    prior, memory = known.fitted(memory)
+    words |= {} if memory is None else {"memory": memory}
+    words |= {} if name == "gp-ei" else {"beta": _BETA}
+    return algorithms.build(name, candidates=known.candidates(), prior=prior, seed=known.seed, **words)
+
+
+def _over_bandits(known: Known) -> Bandit:
+    """Return one that chooses its window, for as many rounds as there are."""
+    return _given(known, name="bob-gp-ucb", horizon=len(known.replay.play.rewards))
+
+
+def _learned(known: Known, name: str = "k-ucb", profile: bool = False, told: bool = False) -> Bandit:
+    """Return a bandit that fits its prior as it plays, with the profile as its mean, or the log told beforehand."""
+    mean, kernel = (known.mean(), known.kernel()) if profile else (None, known.kernel_of_levels())
+    prior = LearnedPrior(kernel, mean=mean)
+    words = {} if name == "gp-ei" else {"beta": _BETA}
+    bandit = algorithms.build(name, candidates=known.candidates(), prior=prior, seed=known.seed, **words)
+    return _told(bandit, known) if told else bandit
+
+
+def _linear(known: Known) -> Bandit:
+    """Return LinUCB with the width of its paper, told the log."""
+    return _told(algorithms.build("lin-ucb", candidates=known.candidates(), seed=known.seed), known)
+
+
+def _told(bandit: Bandit, known: Known) -> Bandit:
+    bandit.tell(known.X, known.Y, **({} if known.replay.kind == "arms" else {"context": known.contexts}))
+    return bandit
+
+
+Make = Callable[[Known], Bandit]
+
+_MEMORIES: dict[str, Memory] = {
+    "window": SlidingWindow(50.0),
+    "restarts": Restart(50.0),
+    "discount": Discount(0.95),
+    "growing noise": UncertaintyInjection(Linear(0.01)),
+    "prior on time": BackToPrior(0.05),
+}
+
+_OF_PHASES: dict[str, Make] = {
+    "GP-UCB, mean=profile": _given,
+    **{f"{name}, mean=profile": partial(_given, memory=memory) for name, memory in _MEMORIES.items()},
+    "ET, mean=profile": partial(_given, name="et-gp-ucb"),
+    "BOB, mean=profile": _over_bandits,
+    "DMS, mean=profile": partial(_given, name="dms-gp-ucb"),
+    "DMS-TV, mean=profile": partial(_given, name="dms-tv-gp-ucb"),
+    "GP-UCB, LearnedPrior": _learned,
+    "GP-UCB, LearnedPrior, told the log": partial(_learned, told=True),
+    "GP-UCB, LearnedPrior(mean=profile)": partial(_learned, profile=True),
+}
+
+_OF_ARMS: dict[str, Make] = {
+    **_OF_PHASES,
+    "GP-EI, mean=profile": partial(_given, name="gp-ei"),
+    "GP-EI, LearnedPrior(mean=profile)": partial(_learned, name="gp-ei", profile=True),
+}
+
+_OF_CONTEXTS: dict[str, Make] = {
+    "K-UCB, LearnedPrior": _learned,
+    "K-UCB, LearnedPrior, told the log": partial(_learned, told=True),
+    "K-UCB, LearnedPrior(mean=ridge)": partial(_learned, profile=True),
+    "EK-UCB, LearnedPrior, told the log": partial(_learned, name="ek-ucb", told=True),
+    "CBBKB, LearnedPrior, told the log": partial(_learned, name="cbbkb", told=True),
+    "LinUCB, told the log": _linear,
+}
+
+_PLAYERS = {"arms": _OF_ARMS, "phases": _OF_PHASES, "contexts": _OF_CONTEXTS}
+
+#: What docs/which.md and docs/memories.md recommended for each replay before it was played, and for which line of them.
+RECOMMENDED = {
+    "nitrogen oxides, days": "GP-UCB, mean=profile",  # readings of the past: the profile, no memory
+    "pedestrians, days": "GP-UCB, mean=profile",
+    "employment, months": "DMS-TV, mean=profile",  # it changes, nobody knows how fast
+    "ozone, months": "GP-UCB, mean=profile",  # the same for each month: the profile, the phase as a context
+    "pedestrians, hours": "GP-UCB, mean=profile",
+    "flights": "K-UCB, LearnedPrior, told the log",  # something is known before each choice
+    "digits": "K-UCB, LearnedPrior, told the log",
+    "networks, trainings": "GP-EI, LearnedPrior(mean=profile)",  # the knobs are numbers, whole numbers or choices
+    "stocks, days": "GP-UCB, mean=profile",
+}
+
+
+def play(bandit: Bandit, replay: Replay) -> Tensor:
+    """Return the arms (T,) that a bandit chooses, whose rewards it is told."""
+    chosen, rounds = [], replay.play
+    for context, rewards in zip(rounds.contexts, rounds.rewards, strict=True):
+        words = {} if replay.kind == "arms" else {"context": context}
+        x = bandit.ask(**words)
+        chosen.append(int((replay.arms == x).all(-1).nonzero()[0]))
+        bandit.tell(x, rewards[chosen[-1]], **words)
+    return torch.tensor(chosen)
+
+
+def fixed_players(replay: Replay, known: Known) -> dict[str, Tensor]:
+    """Return the arms (T,) of players without a bandit; the first knows what is played on."""
+    rounds = replay.play
+    number = len(rounds.rewards)
+    players = {
+        _HINDSIGHT: rounds.means.mean(0).argmax().expand(number),
+        _HISTORY: replay.train.rewards.mean(0).argmax().expand(number),
+    }
+    if replay.kind == "phases":
+        players["best historical mean of the phase"] = known.profile.argmax(1)[rounds.phases]
+    if replay.kind == "contexts":
+        joint = torch.cat(
+            [rounds.contexts.unsqueeze(1).expand(-1, len(replay.arms), -1), replay.arms.expand(number, -1, -1)], dim=-1
+        )
+        players["ridge regression of the past"] = ridge(replay.train)(joint).argmax(1)
+    return players
+
+
+def relative_regret(rounds: Rounds, chosen: Tensor) -> float:
+    """Return the regret against the best arm of each round over that which random play expects."""
+    best = rounds.means.amax(1)
+    mine = rounds.means.gather(1, chosen.unsqueeze(-1)).squeeze(-1)
+    return float((best - mine).mean() / (best - rounds.means.mean(1)).mean())
+
+
+# ---------------------------------------------------------------- run
+
+
+def run(quick: bool = False) -> Report:
+    """Play every player on every stretch; what was played by an earlier call is not played again."""
+    return measured(QUICK) if quick else measured(Sizes(), _KEPT)
+
+
+def measured(sizes: Sizes, kept: Path | None = None) -> Report:
+    """Play what is not in the file of results yet, of which a line is added for each run."""
+    lines = kept.read_text(encoding="utf-8").splitlines() if kept is not None and kept.exists() else []
+    runs = [run for line in lines if (run := json.loads(line))["replay"] in sizes.replays]
+    done = {(run["replay"], run["stretch"], run["player"]) for run in runs}
+    for name in sizes.replays:
+        source = REPLAYS[name]
+        number = min(sizes.stretches, source.choosing if sizes.choosing else source.stretches)
+        for seed in tqdm(range(number), desc=name):
+            replay = stretch(name, seed, choosing=sizes.choosing).shortened(sizes.rounds)
+            known = Known(replay)
+            players: dict[str, Make | Tensor] = {**fixed_players(replay, known), **_PLAYERS[replay.kind]}
+            for player, choices in players.items():
+                if (name, seed, player) in done:
+                    continue
+                chosen = choices if isinstance(choices, Tensor) else play(choices(known), replay)
+                regret = relative_regret(replay.play, chosen)
+                runs.append(run := {"replay": name, "stretch": seed, "player": player, "regret": regret})
+                if kept is not None:
+                    kept.parent.mkdir(parents=True, exist_ok=True)
+                    with kept.open("a", encoding="utf-8") as file:
+                        file.write(json.dumps(run) + "\n")
+    tables = [_table(runs, name) for name in sizes.replays] + [_claims(runs, sizes.replays)]
+    return Report("replays", asdict(sizes), tables, runs)
+
+
+def _of(runs: list[dict[str, Any]], replay: str) -> dict[str, list[float]]:
+    """Return the regrets of each player, by stretch."""
+    there = sorted((run for run in runs if run["replay"] == replay), key=lambda run: run["stretch"])
+    players = dict.fromkeys(run["player"] for run in there)
+    return {player: [run["regret"] for run in there if run["player"] == player] for player in players}
+
+
+def _less(mine: list[float], theirs: list[float]) -> list[float]:
+    return [a - b for a, b in zip(mine, theirs, strict=True)]
+
+
+def _table(runs: list[dict[str, Any]], replay: str) -> Table:
+    regrets, rows = _of(runs, replay), []
+    for player, mine in regrets.items():
+        less = difference(_less(mine, regrets[_HISTORY]))
+        paired = ["", ""] if player == _HISTORY else [str(less), f"{less.wins} of {less.pairs}"]
+        bold = f"**{player}**" if player == RECOMMENDED[replay] else player
+        rows.append([bold, str(estimate(mine)), estimate(mine).mean_and_error, *paired])
+    title = f"{replay.capitalize()}: regret over that of random play, {len(regrets[_HISTORY])} stretches"
+    head = ["player", "median [quartiles]", "mean", f"less that of the {_HISTORY}", "below it"]
+    return Table(title, head, rows)
+
+
+def _claims(runs: list[dict[str, Any]], replays: tuple[str, ...]) -> Table:
+    rows, bandits = [], {player for players in _PLAYERS.values() for player in players}
+    for name in replays:
+        regrets = _of(runs, name)
+        played = [player for player in regrets if player in bandits]
+        best = min(played, key=lambda player: statistics.fmean(regrets[player]))
+        mine, random = regrets[RECOMMENDED[name]], [1.0] * len(regrets[best])
+        less = [difference(_less(mine, other)) for other in (random, regrets[_HISTORY], regrets[best])]
+        if name.startswith("stocks"):
+            verdicts = [not any(_is_below(difference(_less(regrets[player], random))) for player in played), None, None]
+        else:
+            verdicts = [_is_below(less[0]), less[1].lower is None or less[1].lower <= 0.0, less[2].median <= _NEAR]
+        marks = ["" if verdict is None else " ✓" if verdict else " ✗" for verdict in verdicts]
+        rows.append([name, RECOMMENDED[name], *(f"{a}{b}" for a, b in zip(less, marks, strict=True)), best])
+    head = ["replay", "recommended", "(a) less random", f"(b) less {_HISTORY}", "(c) less the best bandit", "which is"]
+    return Table("What was claimed: differences in regret, median [95% interval]", head, rows)
+
+
+def _is_below(less: Difference) -> bool:
+    """Say whether a difference is below zero beyond chance."""
+    return less.upper is not None and less.upper < 0.0
