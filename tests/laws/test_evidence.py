@@ -517,6 +517,12 @@ def test_a_kernel_that_explains_nothing_is_complained_of():
     assert "The kernel explains nothing" in said(X[:12], standardised(noise(12, 7)), weak)
 
 
+def test_rewards_that_are_all_equal_are_explained_by_nothing():
+    """Under noise alone, of which there is none, their density has no bound; under a kernel it has."""
+    X, _ = problem(40, 2, 0)
+    assert "The kernel explains nothing" in said(X, torch.zeros(40, dtype=torch.float64), default_kernel(2))
+
+
 ORDINARY = {
     "one": (lambda X: torch.sin(5.0 * X[:, 0]), 12, 1),
     "waves": (lambda X: torch.sin(5.0 * X).sum(-1), 40, 2),

@@ -98,7 +98,8 @@ def _explains_nothing(posterior: MarginalPosterior, variance: float) -> bool:
         return True
     if len(posterior.Y) < _ENOUGH or not posterior.keeps_noise:
         return False
-    alone = -0.5 * len(posterior.Y) * (math.log(2.0 * math.pi * float(posterior.Y.square().mean())) + 1.0)
+    # Infinite where all rewards are equal.
+    alone = -0.5 * len(posterior.Y) * (float((2.0 * math.pi * posterior.Y.square().mean()).log()) + 1.0)
     return float(posterior.density()) < alone + _NOTHING
 
 
