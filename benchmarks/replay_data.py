@@ -12,6 +12,7 @@ from torch import Tensor
 
 from torch_kbandits import environments
 from torch_kbandits.environments.replay import ReplayedArms
+from torch_kbandits.environments.sensor_replay import SensorReplay
 from torch_kbandits.numerics.random import generator_for
 
 #: What a bandit is told before it chooses: nothing; which of some phases it is; or numbers.
@@ -198,7 +199,7 @@ def _ozone(seed: int, choosing: bool) -> Replay:
 
     To choose on there are the first three years.
     """
-    readings: Any = environments.build("ozone-grid", seed=0).readings
+    readings = cast(SensorReplay, environments.build("ozone-grid", seed=0)).readings
     rows, columns = divmod(seed, 3)
     grid = readings.reshape(len(readings), 3, 8, 3, 8)[:, rows, :, columns].reshape(len(readings), -1)
     months = torch.arange(len(grid)) % 12

@@ -48,7 +48,7 @@ _BETA, _NEAR, _KEPT = 2.0, 0.05, Path("runs/benchmarks/replays.jsonl")
 #: Hours of a day, or months of a year, that are alike: the share of the circle over which e^(−1/2) is reached.
 _PHASES_ALIKE = 0.5
 
-_HISTORY, _HINDSIGHT = "best historical mean", "best arm in hindsight"
+_HISTORY, _HINDSIGHT, _NO_MEMORY = "best historical mean", "best arm in hindsight", "GP-UCB, mean=profile"
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Sizes:
     choosing: bool = False
 
 
-QUICK = Sizes(replays=("ozone, months",), stretches=1, rounds=4)
+QUICK = Sizes(replays=("stocks, days", "ozone, months", "digits"), stretches=1, rounds=4)
 
 
 class Known:
@@ -197,7 +197,7 @@ def _learned(known: Known, name: str = "k-ucb", profile: bool = False, told: boo
     """Return a bandit that fits its prior as it plays, with the profile as its mean, or the log told beforehand."""
     mean, kernel = (known.mean(), known.kernel()) if profile else (None, known.kernel_of_levels())
     prior = LearnedPrior(kernel, mean=mean)
-    words = {} if name == "gp-ei" else {"beta": _BETA}
+    words: dict[str, Any] = {} if name == "gp-ei" else {"beta": _BETA}
     bandit = algorithms.build(name, candidates=known.candidates(), prior=prior, seed=known.seed, **words)
     return _told(bandit, known) if told else bandit
 
@@ -208,7 +208,8 @@ def _linear(known: Known) -> Bandit:
 
 
 def _told(bandit: Bandit, known: Known) -> Bandit:
-    bandit.tell(known.X, known.Y, **({} if known.replay.kind == "arms" else {"context": known.contexts}))
+    context = None if known.replay.kind == "arms" else known.contexts
+    bandit.tell(known.X, known.Y, context=context)
     return bandit
 
 
@@ -222,13 +223,17 @@ _MEMORIES: dict[str, Memory] = {
     "prior on time": BackToPrior(0.05),
 }
 
-_OF_PHASES: dict[str, Make] = {
-    "GP-UCB, mean=profile": _given,
+_REMEMBERING: dict[str, Make] = {
     **{f"{name}, mean=profile": partial(_given, memory=memory) for name, memory in _MEMORIES.items()},
     "ET, mean=profile": partial(_given, name="et-gp-ucb"),
     "BOB, mean=profile": _over_bandits,
     "DMS, mean=profile": partial(_given, name="dms-gp-ucb"),
     "DMS-TV, mean=profile": partial(_given, name="dms-tv-gp-ucb"),
+}
+
+_OF_PHASES: dict[str, Make] = {
+    _NO_MEMORY: _given,
+    **_REMEMBERING,
     "GP-UCB, LearnedPrior": _learned,
     "GP-UCB, LearnedPrior, told the log": partial(_learned, told=True),
     "GP-UCB, LearnedPrior(mean=profile)": partial(_learned, profile=True),
@@ -253,15 +258,15 @@ _PLAYERS = {"arms": _OF_ARMS, "phases": _OF_PHASES, "contexts": _OF_CONTEXTS}
 
 #: What docs/which.md and docs/memories.md recommended for each replay before it was played, and for which line of them.
 RECOMMENDED = {
-    "nitrogen oxides, days": "GP-UCB, mean=profile",  # readings of the past: the profile, no memory
-    "pedestrians, days": "GP-UCB, mean=profile",
+    "nitrogen oxides, days": _NO_MEMORY,  # readings of the past: the profile, no memory
+    "pedestrians, days": _NO_MEMORY,
     "employment, months": "DMS-TV, mean=profile",  # it changes, nobody knows how fast
-    "ozone, months": "GP-UCB, mean=profile",  # the same for each month: the profile, the phase as a context
-    "pedestrians, hours": "GP-UCB, mean=profile",
+    "ozone, months": _NO_MEMORY,  # the same for each month: the profile, the phase as a context
+    "pedestrians, hours": _NO_MEMORY,
     "flights": "K-UCB, LearnedPrior, told the log",  # something is known before each choice
     "digits": "K-UCB, LearnedPrior, told the log",
     "networks, trainings": "GP-EI, LearnedPrior(mean=profile)",  # the knobs are numbers, whole numbers or choices
-    "stocks, days": "GP-UCB, mean=profile",
+    "stocks, days": _NO_MEMORY,
 }
 
 
@@ -269,10 +274,10 @@ def play(bandit: Bandit, replay: Replay) -> Tensor:
     """Return the arms (T,) that a bandit chooses, whose rewards it is told."""
     chosen, rounds = [], replay.play
     for context, rewards in zip(rounds.contexts, rounds.rewards, strict=True):
-        words = {} if replay.kind == "arms" else {"context": context}
-        x = bandit.ask(**words)
+        told = None if replay.kind == "arms" else context
+        x = bandit.ask(context=told)
         chosen.append(int((replay.arms == x).all(-1).nonzero()[0]))
-        bandit.tell(x, rewards[chosen[-1]], **words)
+        bandit.tell(x, rewards[chosen[-1]], context=told)
     return torch.tensor(chosen)
 
 
@@ -331,8 +336,8 @@ def measured(sizes: Sizes, kept: Path | None = None) -> Report:
                     kept.parent.mkdir(parents=True, exist_ok=True)
                     with kept.open("a", encoding="utf-8") as file:
                         file.write(json.dumps(run) + "\n")
-    tables = [_table(runs, name) for name in sizes.replays] + [_claims(runs, sizes.replays)]
-    return Report("replays", asdict(sizes), tables, runs)
+    tables = [_claims(runs, sizes.replays), *(_table(runs, name) for name in sizes.replays)]
+    return Report("replays", asdict(sizes), [*tables, _memories(runs, sizes.replays)], runs)
 
 
 def _of(runs: list[dict[str, Any]], replay: str) -> dict[str, list[float]]:
@@ -356,6 +361,16 @@ def _table(runs: list[dict[str, Any]], replay: str) -> Table:
     title = f"{replay.capitalize()}: regret over that of random play, {len(regrets[_HISTORY])} stretches"
     head = ["player", "median [quartiles]", "mean", f"less that of the {_HISTORY}", "below it"]
     return Table(title, head, rows)
+
+
+def _memories(runs: list[dict[str, Any]], replays: tuple[str, ...]) -> Table:
+    """Return what each memory has more than none, all with the profile as their mean."""
+    there = [name for name in replays if _NO_MEMORY in _of(runs, name)]
+    rows = []
+    for player in _REMEMBERING:
+        less = [difference(_less(_of(runs, name)[player], _of(runs, name)[_NO_MEMORY])) for name in there]
+        rows.append([player.partition(",")[0], *(f"{each}; {each.wins} of {each.pairs}" for each in less)])
+    return Table("Memories: regret less that without one, median [95% interval]; below it", ["memory", *there], rows)
 
 
 def _claims(runs: list[dict[str, Any]], replays: tuple[str, ...]) -> Table:

@@ -173,6 +173,7 @@ def test_a_second_call_plays_what_is_missing_and_finds_the_same(tmp_path, monkey
     kept = tmp_path / "folder" / "kept.jsonl"
     sizes = Sizes(replays=("stocks, days",), stretches=1, rounds=3, choosing=True)
     monkeypatch.setitem(replays._PLAYERS, "arms", {RECOMMENDED["stocks, days"]: replays._given})
+    monkeypatch.setattr(replays, "_REMEMBERING", {})
     whole = measured(sizes, kept)
     lines = kept.read_text(encoding="utf-8").splitlines()
     assert [json.loads(line) for line in lines] == whole.measurements
