@@ -10,7 +10,8 @@ import torch
 
 import benchmarks.replays as replays
 from benchmarks.replay_data import REPLAYS, Replay, Rounds, _filled, stretch
-from benchmarks.replays import RECOMMENDED, Known, Sizes, fixed_players, measured, play, relative_regret, ridge
+from benchmarks.replay_known import Known, ridge
+from benchmarks.replays import RECOMMENDED, Sizes, fixed_players, measured, play, relative_regret
 from torch_kbandits import LearnedPrior, algorithms
 
 #: Their tables take seconds to read.
