@@ -6,6 +6,7 @@ from rich.console import Console
 
 from benchmarks import (
     arm_rounds,
+    authors_contexts,
     bkb_regret,
     bkb_rounds,
     box_search,
@@ -54,6 +55,7 @@ BENCHMARKS: dict[str, Callable[..., Report]] = {
     "window_rounds": window_rounds.run,
     "bkb_regret": bkb_regret.run,
     "variance_ratio": variance_ratio.run,
+    "authors_contexts": authors_contexts.run,
     "capped_dictionaries": capped_dictionaries.run,
     "discrete_acquisition": discrete_acquisition.run,
     "families": families.run,

@@ -1,0 +1,318 @@
+"""The players of the public code of EK-UCB's authors, read as formulas and written anew in NumPy alone.
+
+All keep explicit inverses and change them by the formulas of Sherman and Morrison and of the Schur complement, without
+jitter, as that code does: where dictionary points nearly coincide, scores may be no numbers. The first such score wins,
+as in that code; ``broken`` counts these choices. Every player draws from the generator of seed 123, whatever the seed
+of the problem, and its first draw is its first action.
+
+Source: github.com/criteo-research/Efficient-Kernel-UCB.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.spatial.distance import cdist
+
+from benchmarks.references import Array
+
+_SEED = 123
+
+
+@dataclass(frozen=True)
+class Surrogate:
+    """What all players know.
+
+    Attributes:
+        lengthscale: of the Gaussian kernel exp(−‖s − s'‖² / (2 lengthscale²)).
+        regularization: λ, in reward units squared.
+        multiplier: of σ/√λ, in reward units; 0.1 in the authors' code.
+    """
+
+    lengthscale: float
+    regularization: float
+    multiplier: float = 0.1
+
+    def gram(self, left: Array, right: Array) -> Array:
+        """Return the kernel of points (n, d) against points (m, d), (n, m)."""
+        return np.exp(-cdist(left, right, "sqeuclidean") / (2.0 * self.lengthscale**2))
+
+
+class Player(ABC):
+    """Chooses one of the joint points of a round, and is told its reward."""
+
+    def __init__(self, surrogate: Surrogate) -> None:
+        self.surrogate = surrogate
+        self.broken = 0
+        self._random = np.random.RandomState(_SEED)
+        self._points, self._rewards = np.zeros((0, 0)), np.zeros(0)
+
+    @property
+    def dictionary_size(self) -> int:
+        """Points that span the posterior."""
+        return len(self._points)
+
+    def choose(self, points: Array) -> int:
+        """Return which of the joint points (A, d) of a round to play; the first of all is drawn."""
+        if not len(self._points):
+            return int(self._random.choice(len(points)))
+        return self._choose(points)
+
+    def tell(self, point: Array, reward: float) -> None:
+        """Learn the reward of a joint point (d,)."""
+        if len(self._points):
+            self._learn(point[None], reward)
+            self._points = np.concatenate([self._points, point[None]])
+        else:
+            self._points = point[None]
+            self._start(reward)
+        self._rewards = np.append(self._rewards, reward)
+
+    def _highest(self, mean: Array, score: Array) -> int:
+        """Return which has the highest upper confidence bound, given means and scores σ²/λ, (A,) each."""
+        with np.errstate(invalid="ignore"):
+            bounds = mean + self.surrogate.multiplier * np.sqrt(score)
+        self.broken += bool(np.isnan(bounds).any())
+        return int(bounds.argmax())
+
+    @abstractmethod
+    def _choose(self, points: Array) -> int:
+        """Return which of the points (A, d) to play, when some reward is known."""
+
+    @abstractmethod
+    def _start(self, reward: float) -> None:
+        """Learn the first reward."""
+
+    @abstractmethod
+    def _learn(self, point: Array, reward: float) -> None:
+        """Learn a reward of a point (1, d) that is not among the points yet."""
+
+
+class AuthorsKUCB(Player):
+    """K-UCB: (K + λI)⁻¹ grown by a row a round."""
+
+    def _start(self, reward: float) -> None:
+        self._inverse = np.array([[1.0 / (1.0 + self.surrogate.regularization)]])
+
+    def _learn(self, point: Array, reward: float) -> None:
+        values = self.surrogate.gram(self._points, point)
+        self._inverse = _bordered(self._inverse, values, 1.0 + self.surrogate.regularization)
+
+    def _choose(self, points: Array) -> int:
+        values = self.surrogate.gram(points, self._points)
+        explained = np.einsum("an,an->a", values @ self._inverse, values)
+        return self._highest(
+            values @ (self._inverse @ self._rewards), (1.0 - explained) / self.surrogate.regularization
+        )
+
+
+class Projected(Player):
+    """A posterior on a dictionary Z, by Λ = (K_ZS K_SZ + λ K_ZZ)⁻¹, K_ZZ⁻¹ and K_ZS y.
+
+    Args:
+        surrogate: what all players know.
+        jitter: added to the diagonal of K_ZZ where it is inverted afresh.
+    """
+
+    def __init__(self, surrogate: Surrogate, jitter: float = 0.0) -> None:
+        super().__init__(surrogate)
+        self._jitter = jitter
+
+    @property
+    def dictionary_size(self) -> int:
+        """Points in Z, with those that are in it twice."""
+        return len(self.dictionary)
+
+    def _start(self, reward: float) -> None:
+        self._rebuild(self._points, self._points, np.array([reward]))
+
+    def _rebuild(self, dictionary: Array, points: Array, rewards: Array) -> None:
+        """Compute all from scratch at another dictionary."""
+        values = self.surrogate.gram(dictionary, points)
+        gram = self.surrogate.gram(dictionary, dictionary) + self._jitter * np.eye(len(dictionary))
+        self.dictionary, self._inverse = dictionary, np.linalg.inv(gram)
+        self._precision = np.linalg.inv(values @ values.T + self.surrogate.regularization * gram)
+        self._moment = values @ rewards
+
+    def _condition(self, values: Array, reward: float) -> None:
+        """Learn a reward at the same dictionary, given the kernel (m, 1) of its point."""
+        solved = self._precision @ values
+        self._precision = self._precision - solved @ solved.T / (1.0 + float(values[:, 0] @ solved[:, 0]))
+        self._moment = self._moment + reward * values[:, 0]
+
+    def _scores(self, values: Array) -> Array:
+        """Return σ²/λ of points, given their kernel (A, m) against the dictionary."""
+        inner = self._precision - self._inverse / self.surrogate.regularization
+        return 1.0 / self.surrogate.regularization + np.einsum("am,am->a", values @ inner, values)
+
+    def _choose(self, points: Array) -> int:
+        values = self.surrogate.gram(points, self.dictionary)
+        return self._highest(values @ self._mean_weights(), self._scores(values))
+
+    def _mean_weights(self) -> Array:
+        return self._precision @ self._moment
+
+    def _resampled(self, candidates: Array, oversampling: float) -> Array:
+        """Return those of some points (n, d) that are below q̄ σ²/λ by a uniform of their own."""
+        chances = oversampling * self._scores(self.surrogate.gram(candidates, self.dictionary))
+        return candidates[self._random.random_sample(len(candidates)) < chances]
+
+
+class AuthorsEKUCB(Projected):
+    """EK-UCB with KORS.
+
+    Their score of a point is (1 + ε)/μ times what the dictionary with the point explains of it; the paper's, equation
+    (41), is (1 + ε)/μ times what it leaves. So theirs is 1.5/μ where nothing is left and 1.5/(μ (1 + μ)) in a new
+    direction.
+
+    Args:
+        surrogate: what all players know.
+        oversampling: γ; in their code 0.001, 0.02, 0.05 and 0.1 times λ.
+        projection: μ, in reward units squared.
+        scores_what_is_left: whether the score is the paper's.
+    """
+
+    def __init__(
+        self, surrogate: Surrogate, oversampling: float, projection: float, *, scores_what_is_left: bool = False
+    ) -> None:
+        super().__init__(surrogate)
+        self._oversampling, self._projection, self._is_papers = oversampling, projection, scores_what_is_left
+
+    def _start(self, reward: float) -> None:
+        super()._start(reward)
+        self._shares, self._weights = np.array([[1.0 / (1.0 + self._projection)]]), np.ones((1, 1))
+
+    def chance(self, point: Array) -> float:
+        """Return the probability with which a joint point (d,) would join the dictionary next."""
+        weighted = self._weights * self.surrogate.gram(self.dictionary, point[None])
+        before = (weighted.T @ self._shares @ weighted).item()
+        explained = before + (1.0 - before) ** 2 / (1.0 + self._projection - before)
+        counted = 1.0 - explained if self._is_papers else explained
+        return min(max(self._oversampling * 1.5 / self._projection * counted, 0.0), 1.0)
+
+    def _learn(self, point: Array, reward: float) -> None:
+        values, probability = self.surrogate.gram(self.dictionary, point), self.chance(point[0])
+        self._condition(values, reward)
+        if self._random.random_sample() >= probability:
+            return
+        weight = probability**-0.5
+        self._shares = _bordered(self._shares, weight * self._weights * values, weight**2 + self._projection)
+        self._weights = np.append(self._weights, [[weight]], axis=0)
+        points, rewards = np.concatenate([self._points, point]), np.append(self._rewards, reward)
+        column = self.surrogate.gram(points, point)
+        crossed = self.surrogate.gram(self.dictionary, points) @ column
+        border = crossed + self.surrogate.regularization * values
+        self._precision = _bordered(self._precision, border, (column.T @ column).item() + self.surrogate.regularization)
+        self._inverse = _bordered(self._inverse, values, 1.0)
+        self._moment = np.append(self._moment, column[:, 0] @ rewards)
+        self.dictionary = np.concatenate([self.dictionary, point])
+
+
+class AuthorsCBKB(Projected):
+    """CBKB: before each reward is learned Z is drawn from the points played before it, of which the first always is in.
+
+    Args:
+        surrogate: what all players know.
+        oversampling: q̄; 10 in their code.
+    """
+
+    def __init__(self, surrogate: Surrogate, oversampling: float = 10.0) -> None:
+        super().__init__(surrogate, jitter=1e-6)
+        self._oversampling = oversampling
+
+    def _learn(self, point: Array, reward: float) -> None:
+        dictionary = np.concatenate([self._points[:1], self._resampled(self._points, self._oversampling)])
+        self._rebuild(dictionary, np.concatenate([self._points, point]), np.append(self._rewards, reward))
+
+
+class AuthorsCBBKB(Projected):
+    """CBBKB: Z is drawn when 1 + Σ σ²/λ since it was drawn exceeds C, each score as it was when its point was played.
+
+    Rewards are learned at once, at the dictionary there is: a batch is what lies between two draws of Z, and nothing is
+    kept aside. ``keeps_means`` leaves the means as they were when Z was drawn, as BBKB does.
+
+    Args:
+        surrogate: what all players know.
+        threshold: C; q̄ is 10 C in their code.
+        keeps_means: whether a batch changes variances alone.
+    """
+
+    def __init__(self, surrogate: Surrogate, threshold: float, *, keeps_means: bool = False) -> None:
+        super().__init__(surrogate)
+        self._threshold, self._keeps_means, self._sum = threshold, keeps_means, 0.0
+
+    def _rebuild(self, dictionary: Array, points: Array, rewards: Array) -> None:
+        super()._rebuild(dictionary, points, rewards)
+        self._kept = self._precision @ self._moment
+
+    def _mean_weights(self) -> Array:
+        return self._kept if self._keeps_means else super()._mean_weights()
+
+    def _learn(self, point: Array, reward: float) -> None:
+        values = self.surrogate.gram(self.dictionary, point)
+        self._sum += self._scores(values.T).item()
+        if 1.0 + self._sum <= self._threshold:
+            self._condition(values, reward)
+            return
+        self._sum = 0.0
+        chosen = self._resampled(self._points[1:], 10.0 * self._threshold)
+        points, rewards = np.concatenate([self._points, point]), np.append(self._rewards, reward)
+        self._rebuild(np.concatenate([self._points[:1], chosen]), points, rewards)
+
+
+class AuthorsSupKernelUCB(Player):
+    """SupKernelUCB: stage s has the rounds in which the action of place s among those left was played to learn.
+
+    So their stages are kept by the place of the action, where the paper's are by the stage that asked for it; and the
+    posterior of a stage has 10⁻⁶ on the diagonal of K in place of λ, while its deviation is over √λ.
+
+    Args:
+        surrogate: what all players know.
+        horizon: T; below the width 1/√T nothing is played to learn.
+        factor: of the multiplier; 1 and 10 in their code.
+    """
+
+    def __init__(self, surrogate: Surrogate, horizon: int, factor: float = 1.0) -> None:
+        super().__init__(surrogate)
+        self._least, self._width = horizon**-0.5, factor * surrogate.multiplier
+        self._stages, self._stage = np.zeros(0, dtype=np.intp), -1
+
+    @property
+    def dictionary_size(self) -> int:
+        """Rounds that some stage knows."""
+        return int((self._stages >= 0).sum())
+
+    def _choose(self, points: Array) -> int:
+        left, stage = np.arange(len(points)), 1
+        while True:
+            mean, width = self._at(stage, points[left])
+            if not (width > self._least).any():
+                return int(left[(mean + width).argmax()])
+            wide = np.flatnonzero(width > 0.5**stage)
+            if len(wide):
+                self._stage = int(self._random.choice(wide))
+                return int(left[self._stage])
+            left = left[mean + width >= (mean + width).max() - 2.0 ** (1 - stage)]
+            stage += 1
+
+    def _at(self, stage: int, points: Array) -> tuple[Array, Array]:
+        """Return means and widths (A,) of a stage."""
+        known = self._stages == stage
+        there = self._points[known]
+        inverse = np.linalg.inv(self.surrogate.gram(there, there) + 1e-6 * np.eye(len(there)))
+        values = self.surrogate.gram(points, there)
+        score = (1.0 - np.einsum("an,an->a", values @ inverse, values)) / self.surrogate.regularization
+        return values @ (inverse @ self._rewards[known]), self._width * np.sqrt(np.maximum(score, 0.0))
+
+    def _start(self, reward: float) -> None:
+        self._stages = np.array([-1])
+
+    def _learn(self, point: Array, reward: float) -> None:
+        self._stages, self._stage = np.append(self._stages, self._stage), -1
+
+
+def _bordered(inverse: Array, border: Array, corner: float) -> Array:
+    """Return the inverse of [[A, b], [bᵀ, c]], given A⁻¹, b (m, 1) and c."""
+    solved = inverse @ border
+    share = 1.0 / (corner - (border.T @ solved).item())
+    return np.block([[inverse + share * solved @ solved.T, -share * solved], [-share * solved.T, np.array([[share]])]])

@@ -1,0 +1,248 @@
+"""EK-UCB and its baselines beside the code of their authors, read as NumPy."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from benchmarks.authors_contexts import (
+    MULTIPLIER,
+    QUICK,
+    REGULARIZATION,
+    Sizes,
+    build,
+    first_action,
+    main,
+    play_ours,
+    play_theirs,
+)
+from benchmarks.contextual_players import (
+    AuthorsCBBKB,
+    AuthorsCBKB,
+    AuthorsEKUCB,
+    AuthorsKUCB,
+    AuthorsSupKernelUCB,
+    Surrogate,
+)
+from torch_kbandits import NystromGP, environments
+
+#: Bump, in six dimensions at length scale 1, where dictionaries of uniform points are far from singular.
+SURROGATE = Surrogate(1.0, REGULARIZATION, MULTIPLIER)
+
+
+def told(player, rounds, seed=0):
+    """Let a player learn uniform points; return them with their rewards."""
+    random = np.random.default_rng(seed)
+    X, Y = random.random((rounds, 6)), random.normal(size=rounds)
+    for point, reward in zip(X, Y, strict=True):
+        player.tell(point, float(reward))
+    return X, Y
+
+
+def dense(Z, X, Y, points):
+    """Means and variances of the projected posterior, by orthonormal features of the span of Z; exact if Z is X."""
+
+    def gram(left, right):
+        return np.exp(-0.5 * ((left[:, None] - right[None]) ** 2).sum(-1))
+
+    values, vectors = np.linalg.eigh(gram(Z, Z))
+    kept = values > 1e-12 * values.max()
+    root = vectors[:, kept] / np.sqrt(values[kept])
+    seen, offered = gram(X, Z) @ root, gram(points, Z) @ root
+    precision = seen.T @ seen + REGULARIZATION * np.eye(seen.shape[1])
+    variance = 1.0 - (offered**2).sum(1) + REGULARIZATION * (offered * np.linalg.solve(precision, offered.T).T).sum(1)
+    return offered @ np.linalg.solve(precision, seen.T @ Y), variance
+
+
+def condition(Z):
+    return np.linalg.cond(np.exp(-0.5 * ((Z[:, None] - Z[None]) ** 2).sum(-1)))
+
+
+def upper_bounds(mean, variance):
+    return mean + MULTIPLIER / REGULARIZATION**0.5 * np.sqrt(variance)
+
+
+PLAYERS = {
+    "K-UCB": lambda: AuthorsKUCB(SURROGATE),
+    "EK-UCB": lambda: AuthorsEKUCB(SURROGATE, 10.0, REGULARIZATION),
+    "EK-UCB, the paper's score": lambda: AuthorsEKUCB(SURROGATE, 3.0, REGULARIZATION, scores_what_is_left=True),
+    "CBKB": lambda: AuthorsCBKB(SURROGATE, 3.0),
+    "CBBKB": lambda: AuthorsCBBKB(SURROGATE, 1.5),
+}
+
+
+@pytest.mark.parametrize("name", PLAYERS)
+def test_players_choose_by_the_dense_posterior_of_their_dictionary(name):
+    player = PLAYERS[name]()
+    X, Y = told(player, 60)
+    Z = getattr(player, "dictionary", X)
+    points = np.random.default_rng(1).random((200, 6))
+    bounds = upper_bounds(*dense(Z, X, Y, points))
+    # CBKB adds 1e-6 to the diagonal of K_ZZ, which is 1.
+    tolerance = (1e-6 if name == "CBKB" else 1e-13) * condition(Z)
+    assert tolerance < 1e-2
+    assert bounds[player.choose(points)] >= bounds.max() - tolerance
+    assert player.broken == 0
+    assert len({player.choose(offered) for offered in points.reshape(20, 10, 6)}) > 1
+    if Z is not X:
+        assert 1 < player.dictionary_size < 60
+
+
+def test_the_score_of_the_authors_is_what_the_dictionary_explains():
+    """With one point z of weight 1 in Z and s apart from it by a kernel value k, by hand at μ = 10, γ = 2."""
+    apart = 0.5
+    k = np.exp(-0.5 * apart**2)
+    weighted = np.array([[1.0, k], [k, 1.0]])
+    explained = weighted[1] @ np.linalg.solve(weighted + 10.0 * np.eye(2), weighted[1])
+    for is_papers, share in ((False, explained), (True, 1.0 - explained)):
+        player = AuthorsEKUCB(SURROGATE, 2.0, 10.0, scores_what_is_left=is_papers)
+        player.tell(np.zeros(6), 1.0)
+        point = np.eye(6)[0] * apart
+        assert player.chance(point) == pytest.approx(2.0 * 0.15 * share, rel=1e-12)
+    far, near = 100.0 * np.ones(6), np.zeros(6)
+    theirs, papers = (AuthorsEKUCB(SURROGATE, 2.0, 10.0, scores_what_is_left=which) for which in (False, True))
+    for player in (theirs, papers):
+        player.tell(near, 1.0)
+    assert theirs.chance(near) > theirs.chance(far)
+    assert papers.chance(near) < papers.chance(far)
+
+
+def test_weights_of_the_dictionary_are_those_of_the_chances():
+    """τ̃ of equation (41) with the weighted dictionary, dense, after points joined at chances below 1."""
+    player = AuthorsEKUCB(SURROGATE, 3.0, REGULARIZATION, scores_what_is_left=True)
+    random, weights = np.random.default_rng(2), [1.0]
+    for point in random.random((40, 6)):
+        chance = player.chance(point) if len(player._points) else 1.0
+        before = player.dictionary_size if len(player._points) else 1
+        player.tell(point, 0.0)
+        if player.dictionary_size > before:
+            weights.append(1.0 / chance)
+    s = random.random(6)
+    Z = np.concatenate([player.dictionary, s[None]])
+    S = np.sqrt(np.diag([*weights, 1.0]))
+    gram = np.exp(-0.5 * ((Z[:, None] - Z[None]) ** 2).sum(-1))
+    inner = S @ np.linalg.inv(S @ gram @ S + REGULARIZATION * np.eye(len(Z))) @ S
+    score = 1.5 / REGULARIZATION * (1.0 - gram[-1] @ inner @ gram[-1])
+    assert len(weights) == player.dictionary_size > 3
+    assert max(weights) > 2.0
+    assert player.chance(s) == pytest.approx(min(3.0 * score, 1.0), rel=1e-9)
+
+
+def test_their_cbbkb_learns_means_within_a_batch_unless_they_are_kept():
+    points = np.random.default_rng(3).random((50, 6))
+    for keeps_means, changes in ((False, True), (True, False)):
+        player = AuthorsCBBKB(SURROGATE, 30.0, keeps_means=keeps_means)
+        player.tell(points[0], 0.0)
+        player.tell(points[1], 1e6)
+        means = player.surrogate.gram(points, player.dictionary) @ player._mean_weights()
+        assert bool(np.abs(means).max() > 1.0) == changes
+
+
+def test_stages_of_their_sup_kernel_ucb_know_the_rounds_of_one_place():
+    """At first a stage knows nothing: 0.1/√λ = 0.032 lies above 2⁻⁵, so stage 5 plays one of all by lot."""
+    player = AuthorsSupKernelUCB(SURROGATE, 10_000)
+    player.tell(np.zeros(6), 0.0)
+    points = np.random.default_rng(4).random((10, 6))
+    assert player.dictionary_size == 0
+    for number in range(1, 6):
+        player.tell(points[player.choose(points)], 0.0)
+        assert player.dictionary_size == number
+    # At a shorter horizon the width is never above 1/√T: nothing is ever learned.
+    settled = AuthorsSupKernelUCB(SURROGATE, 900)
+    settled.tell(np.zeros(6), 0.0)
+    assert settled.choose(points) == 0
+    settled.tell(points[0], -1.0)
+    assert settled.choose(points) == 0
+    assert settled.dictionary_size == 0
+
+
+def test_all_players_start_with_the_action_of_their_generator():
+    actions = environments.bump(seed=0).actions.flatten().tolist()
+    assert {make().choose(np.zeros((10, 6))) for make in PLAYERS.values()} == {2}
+    assert actions[2] == pytest.approx(0.82)
+    assert environments.bump(seed=0).function.action == pytest.approx(0.81)
+    assert first_action(environments.chessboard(seed=5)) == 2
+
+
+def test_a_saved_result_is_drawn(tmp_path):
+    rounds = list(range(2))
+    runs = [
+        {"player": player, "whose": whose, "problem": "bump, l = 1", "seed": seed, "regret": [1.0, 2.0 + seed]}
+        for player in ("K-UCB", "EK-UCB", "CBBKB, C = 3")
+        for whose in ("theirs", "ours")
+        for seed in (0, 1)
+    ]
+    saved = {"sizes": {"record_every": 1, "rounds": len(rounds)}, "measurements": runs}
+    (tmp_path / "saved.json").write_text(json.dumps(saved), encoding="utf-8")
+    main([str(tmp_path / "saved.json"), str(tmp_path / "curves.png")])
+    assert (tmp_path / "curves.png").stat().st_size > 10_000
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("problem", [*Sizes().problems, *QUICK.problems], ids=str)
+def test_our_exact_posterior_is_theirs(problem):
+    """On one history; in each round what ours would play has their highest upper bound, to rounding."""
+    environment = environments.build(problem.name, lengthscale=problem.lengthscale, seed=1)
+    surrogate, rounds = Surrogate(problem.lengthscale, REGULARIZATION, MULTIPLIER), 200
+    theirs, ours = AuthorsKUCB(surrogate), build("K-UCB", environment, 1)
+    for t in range(rounds):
+        offered, context = environment.joint_points(environment.actions, t), environment.context(t)
+        row = theirs.choose(offered.numpy())
+        if t:
+            with torch.no_grad():
+                posterior = ours.model.posterior(offered.unsqueeze(-2))
+            values = surrogate.gram(offered.numpy(), theirs._points)
+            mean = values @ theirs._inverse @ theirs._rewards
+            variance = 1.0 - np.einsum("an,an->a", values @ theirs._inverse, values)
+            np.testing.assert_allclose(posterior.mean.flatten().numpy(), mean, atol=1e-9)
+            np.testing.assert_allclose(posterior.variance.flatten().numpy(), variance, atol=1e-9)
+            asked = int((environment.actions == ours.ask(context=context, remember=False)).all(1).nonzero()[0])
+            bounds = upper_bounds(mean, variance)
+            assert bounds[asked] >= bounds.max() - 1e-9
+        reward = environment.pull(offered[row, None], t)
+        theirs.tell(offered[row].numpy(), float(reward))
+        ours.tell(environment.actions[row, None], reward, context=context)
+
+
+@pytest.mark.slow
+def test_on_bump_our_k_ucb_plays_what_theirs_plays():
+    """Where no two upper bounds are equal; elsewhere ours draws among equals and theirs takes the first."""
+    distinct = set()
+    for seed in range(3):
+        environment = environments.bump(problem_seed=seed, seed=seed)
+        rows = play_theirs(AuthorsKUCB(SURROGATE), environment, 300)
+        assert play_ours(build("K-UCB", environment, seed), environment, 300, rows[0]) == rows
+        distinct |= set(rows)
+    assert len(distinct) > 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("is_papers", [False, True])
+def test_with_the_same_dictionary_ek_ucb_has_their_posterior(is_papers):
+    environment = environments.bump(seed=2)
+    player = AuthorsEKUCB(SURROGATE, 1.0, REGULARIZATION, scores_what_is_left=is_papers)
+    rows = play_theirs(player, environment, 300)
+    X = torch.cat([environment.joint_points(environment.actions[row, None], t) for t, row in enumerate(rows)])
+    Z = torch.from_numpy(player.dictionary)
+    assert len(Z) > 5
+    model = NystromGP(
+        X,
+        torch.from_numpy(player._rewards).unsqueeze(-1),
+        inducing_points=Z,
+        covar_module=environment.kernel,
+        regularization=REGULARIZATION,
+    )
+    tolerance = 1e-12 * condition(player.dictionary)
+    assert tolerance < 1e-5
+    for t in range(300, 350):
+        offered = environment.joint_points(environment.actions, t)
+        with torch.no_grad():
+            posterior = model.posterior(offered.unsqueeze(-2))
+        values = SURROGATE.gram(offered.numpy(), player.dictionary)
+        np.testing.assert_allclose(posterior.mean.flatten().numpy(), values @ player._mean_weights(), atol=tolerance)
+        np.testing.assert_allclose(
+            posterior.variance.flatten().numpy(), REGULARIZATION * player._scores(values), atol=tolerance
+        )
+        bounds = upper_bounds(posterior.mean.flatten().numpy(), posterior.variance.flatten().numpy())
+        assert bounds[player.choose(offered.numpy())] >= bounds.max() - tolerance
