@@ -5,6 +5,7 @@ from typing import Unpack
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
+from torch_kbandits import checks
 from torch_kbandits.acquisition import UpperConfidenceRule
 from torch_kbandits.algorithms.arguments import (
     refuse_memory,
@@ -89,6 +90,7 @@ class WGPUCB(Bandit):
         prior = prior_of(prior, kernel, regularization, mean)
         refuse_memory(memory, "discount")
         theory = theorem(MemoryWidth, noise_scale, norm_bound, failure_probability, horizon, num_bounds=horizon)
+        checks.optional(checks.non_negative)("variation_budget", variation_budget)
         space = resolve_contextual(candidates, bounds, context_dim, action_dim)
         forgetting = Discount(1.0 if discount is None else discount, least_weight)
         if discount is None:
