@@ -31,6 +31,7 @@ def bowl():
 # ---------------------------------------------------------------- problems
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_a_problem_is_a_function_of_seed_configuration_and_trial(name):
     first, again, other = (PROBLEMS[name].make(seed) for seed in (5, 5, 6))
@@ -44,6 +45,7 @@ def test_a_problem_is_a_function_of_seed_configuration_and_trial(name):
         assert told != [other.told(each, number) for number, each in enumerate(shown)]
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_trials_and_judging_leave_every_generator_as_it_was(name):
     objective = PROBLEMS[name].make(5)
@@ -54,6 +56,7 @@ def test_trials_and_judging_leave_every_generator_as_it_was(name):
     assert (random.getstate(), torch.get_rng_state().tolist(), str(np.random.get_state())) == before  # noqa: NPY002
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", [name for name in PROBLEMS if name not in ("wells", "concrete")])
 def test_trials_have_noise_and_values_have_none(name):
     objective = PROBLEMS[name].make(5)
@@ -138,6 +141,7 @@ def test_the_table_switches_once_and_for_all():
 # ---------------------------------------------------------------- tools
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("tool", [SAMPLER, SEARCH, TPE, RANDOM])
 @pytest.mark.parametrize("name", ["wells", "machine or forest"])
 def test_tools_try_configurations_of_the_space_with_what_is_there_alone(tool, name):
@@ -150,6 +154,7 @@ def test_tools_try_configurations_of_the_space_with_what_is_there_alone(tool, na
         assert back == pytest.approx(each) if name == "wells" else back.keys() == each.keys()
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("tool", [SAMPLER, TPE, RANDOM])
 def test_a_study_is_the_same_again_whoever_asks_on_the_way(tool):
     one, other = (played(tool, Course(bowl(), 13, asked), 4) for asked in ((), (10, 11, 12, 13)))
