@@ -38,4 +38,4 @@ def test_where_nothing_moves_it_has_no_regret():
 def test_boxes_are_refused():
     problem = environments.build("test-function", domain="box", seed=0)
     with pytest.raises(InputError, match="is a box"):
-        BestFixed(environment=problem, horizon=5)
+        BestFixed(environment=problem, horizon=5, bounds=problem.bounds)

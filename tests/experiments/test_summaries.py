@@ -280,6 +280,7 @@ def test_regret_has_a_logarithmic_axis_where_spans_ask_for_it():
     assert scales(near, "auto") == scales(far, "linear") == linear
     worse = [record(0, "C", cumulative_regret=[1.0, 1.9])]
     (panel,) = figures(far + worse, baseline="A")["difference"].axes
+    assert panel.get_yscale() == figures(far + worse, baseline="A", scale="log")["difference"].axes[0].get_yscale()
     assert panel.get_yscale() == "symlog"
     assert [0.0, 0.0] in [list(line.get_ydata()) for line in panel.lines]
 

@@ -14,6 +14,7 @@ from torch_kbandits import NystromGP, UncertaintyInjectionLikelihood
 from torch_kbandits.beliefs import FeatureTable
 from torch_kbandits.dictionaries import FixedDictionary
 from torch_kbandits.memory import Linear
+from torch_kbandits.numerics.shallow import shallow_copy
 
 LAMBDA = 0.05
 KERNEL = oracles.rbf(0.4)
@@ -149,3 +150,18 @@ def test_a_conditioned_model_follows_what_it_is_told():
 
 
 TABLE, MODELS = table(), {"plain": model(), "learned": model(learns_residual=True)}
+
+
+def test_those_who_look_ahead_from_one_lookahead_do_not_disturb_each_other():
+    """Two go on from the same points pending, each with its own, in turns; each is as if it were alone."""
+    P, known = some_points(5, 6), TABLE.lookahead(some_points(5, 2))
+    assert known.variance.shape == (60,)
+    first, second = shallow_copy(known), shallow_copy(known)
+    for mine, others in ((P[2], P[3]), (P[4], P[5])):
+        for ahead, point in ((first, mine), (second, others)):
+            ahead.add(point[None])
+            assert ahead.variance.shape == (60,)
+    start = some_points(5, 2)
+    assert difference(first.variance, TABLE.lookahead(torch.cat([start, P[[2, 4]]])).variance) < 1e-12
+    assert difference(second.variance, TABLE.lookahead(torch.cat([start, P[[3, 5]]])).variance) < 1e-12
+    assert difference(known.variance, TABLE.lookahead(start).variance) < 1e-12

@@ -587,8 +587,8 @@ class FeatureTable(TableBelief):
     def hallucinated(self, rows: Tensor, times: Tensor) -> Self:
         """Return the table conditioned on the posterior means at rows (k,), so many times (k,) at each.
 
-        One table that looks ahead at a time: they write behind what others show. Cost: O(k m² + k l (m + l)) for l
-        points in all; what they take from the variances of arms is computed when it is asked for.
+        Cost: O(k m² + k l (m + l)) for l points in all; what they take from the variances of arms is computed when it
+        is asked for.
         """
         ahead, dtc, at = shallow_copy(self), self._dtc, self._coordinates(rows)
         hallucinated = self._hallucination

@@ -118,7 +118,11 @@ def figures(
     kinds = {
         "regret": _Kind("round t", regret, lambda g: over(_rounds(g), _regret(g)), said, yscale=scale),
         "average-regret": _Kind(
-            "round t", "cumulative regret / t", lambda g: over(_rounds(g), _regret(g) / _rounds(g)), said, yscale=scale
+            "round t",
+            "cumulative regret / t",
+            lambda g: over(_rounds(g), _regret(g) / _rounds(g)),
+            said,
+            yscale=scale,
         ),
         "regret-against-time": _Kind(
             spent, regret, lambda g: over(_seconds(g).median(0).values, _regret(g)), said, "log", scale
@@ -134,7 +138,11 @@ def figures(
         said = f"cumulative regret less that of {baseline}, paired by seed: medians; band: {around}"
         y = "difference of regret (reward units)"
         kinds["difference"] = _Kind(
-            "round t", y, lambda g: _difference(pairs(g, groups, baseline), least), said, yscale=scale
+            "round t",
+            y,
+            lambda g: _difference(pairs(g, groups, baseline), least),
+            said,
+            yscale="linear" if scale == "linear" else "auto",  # what may be negative has no logarithm
         )
     return {name: _draw(groups, kind) for name, kind in kinds.items()}
 

@@ -17,6 +17,7 @@ class BestFixed:
         environment: what is played.
         horizon: T.
         candidates: the arms or actions, as an algorithm gets them; not needed.
+        bounds: likewise; what has them is refused.
 
     Raises:
         InputError: on a box, and where actions differ from round to round.
@@ -24,7 +25,9 @@ class BestFixed:
     Cost: the means of all arms in all rounds, once.
     """
 
-    def __init__(self, *, environment: AnyEnvironment, horizon: int, candidates: object = None) -> None:
+    def __init__(
+        self, *, environment: AnyEnvironment, horizon: int, candidates: object = None, bounds: object = None
+    ) -> None:
         if isinstance(environment, Environment):
             arms = environment.arms
             if arms is None:

@@ -215,7 +215,7 @@ def schur_factor(corner: Tensor, across: Tensor) -> Tensor:
     Cost: O(m k² + k³).
     """
     schur = corner - across.mT @ across
-    if schur.numel() == 1 and schur.is_cpu and schur.item() > 0.0:
+    if schur.numel() == 1 and schur.is_cpu and 0.0 < schur.item() < torch.inf:
         return schur.sqrt()
     scale = corner.diagonal(dim1=-2, dim2=-1).mean(-1)
     return jittered_cholesky(schur, scale.expand(schur.shape[:-2]))

@@ -5,6 +5,8 @@ from typing import Self
 import torch
 from torch import Tensor
 
+from torch_kbandits.numerics.blocks import points_at_a_time
+from torch_kbandits.numerics.rows import Rows
 from torch_kbandits.numerics.shallow import shallow_copy
 from torch_kbandits.posteriors.conditional import Conditional, Seen
 from torch_kbandits.tables.columns import KernelColumns
@@ -27,18 +29,23 @@ class HallucinatedArms:
     Attributes:
         conditional: of the k points.
         rows: theirs in the table, (k,).
-        at_least: what those points take that a pass took in, (A,).
     """
 
     def __init__(self, like: Tensor, conditional: Conditional, rows: Tensor) -> None:
-        self.conditional, self.rows, self.at_least = conditional, rows, torch.zeros_like(like)
-        self._store = FeatureStore(len(like), like)
+        self.conditional, self.rows = conditional, rows
+        # Rows F of the points that a pass took in, and what these take: in one, so that an interrupt parts them not.
+        self._taken = Rows(like.new_empty(0, len(like))), torch.zeros_like(like)
 
     def given(self, conditional: Conditional, rows: Tensor) -> Self:
         """Return the same of more points, all in all these."""
         after = shallow_copy(self)
-        after.conditional, after.rows, after._store = conditional, rows, self._store.copy()
+        after.conditional, after.rows = conditional, rows
         return after
+
+    @property
+    def at_least(self) -> Tensor:
+        """What those points take that a pass took in, (A,)."""
+        return self._taken[1]
 
     def of(self, arms: Tensor, features: FeatureStore, columns: KernelColumns, roots: Tensor | None) -> Tensor:
         """Return what all points take from some arms (h,), whose roots these are, (h,). Cost: O(h k (m + k))."""
@@ -48,15 +55,14 @@ class HallucinatedArms:
 
     def of_all(self, features: FeatureStore, columns: KernelColumns, roots: Tensor | None) -> Tensor:
         """Return the same for all arms, (A,). Cost: O(A (m + k)) for each point that no pass took in yet."""
-        first, taken = self._store.size, [self.at_least[:0]]
-        if first < len(self.rows):
-            conditional, new = self.conditional.to(self.at_least), self.rows[first:]
-            self._store.resize(len(self.rows))
-            for block in features.pieces(_NUMBERS // len(new)):
-                values = columns.over_arms(new, block, keep=False)
+        known, taken = self._taken
+        if new := len(self.rows) - len(known):
+            conditional, first = self.conditional.to(taken), len(known)
+            rows = taken.new_empty(new, len(taken))
+            size = points_at_a_time(taken.device, max(1, _NUMBERS // new), new)
+            for block in features.pieces(size):
+                values = columns.over_arms(self.rows[first:], block, keep=False)
                 seen = Seen(features.block(block), None if roots is None else roots[block])
-                rows = conditional.rows(values, seen, self._store.block(block)[:first])
-                self._store.write(rows, block, first)
-                taken.append(rows.square().sum(0))
-            self.at_least = self.at_least + torch.cat(taken)
+                rows[:, block] = conditional.rows(values, seen, known.tensor[:, block])
+            self._taken = known.followed(rows), taken + rows.square().sum(0)
         return self.at_least
