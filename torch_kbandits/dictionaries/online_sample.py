@@ -14,12 +14,7 @@ from torch_kbandits.dictionaries import sample_loops
 from torch_kbandits.errors import InputError
 from torch_kbandits.numerics.compiled import runs_compiled
 from torch_kbandits.numerics.gram import gram, prior_variance
-from torch_kbandits.numerics.linalg import (
-    NotPositiveDefiniteError,
-    cholesky_rank_one,
-    jittered_cholesky,
-    non_negative_variance,
-)
+from torch_kbandits.numerics.linalg import cholesky_rank_one, jittered_cholesky, non_negative_variance
 from torch_kbandits.numerics.rows import row_keys
 from torch_kbandits.numerics.shallow import changed
 
@@ -382,14 +377,15 @@ class OnlineSample:
             return self._reweighted(position, 1.0 / probability)
         below, residual = self._whitened(cross, prior) if whitened is None else whitened
         m = self.size
+        noise = _noise(self.projection * probability, prior, self.points.dtype)
         if below.dim() == 2 and runs_compiled(below, self._factor):
-            corner = math.sqrt(residual.item() + self.projection * probability.item())
+            corner = math.sqrt((residual + noise).item())
             row = below.squeeze(-1).numpy()
             factor = torch.from_numpy(sample_loops.bordered(self._factor.numpy(), row, corner))
         else:
             factor = residual.new_zeros(*residual.shape[:-1], m + 1, m + 1)
             factor[..., :m, :m], factor[..., m, :m] = self._factor, below[..., 0]
-            factor[..., m, m] = (residual + self.projection * probability).sqrt()[..., 0]
+            factor[..., m, m] = (residual + noise).sqrt()[..., 0]
         return changed(
             self,
             points=torch.cat([self.points, point], -2),
@@ -431,7 +427,11 @@ class OnlineSample:
         weights = self.weights.clone()
         weights[position] += more
         if self._merged < self.size:
-            change = self.projection * (1.0 / weights[position] - 1.0 / self.weights[position])
+            prior = prior_variance(self.kernel, self.points[..., position : position + 1, :]).double()
+            before, after = (
+                _noise(self.projection / w[position], prior, self.points.dtype) for w in (self.weights, weights)
+            )
+            change = (after - before).squeeze(-1)
             unit = torch.zeros_like(self._factor[..., 0])
             unit[..., position] = 1.0
             factor = cholesky_rank_one(self._factor, unit, change.expand(unit.shape[:-1]), position)
@@ -457,13 +457,17 @@ def _gram_of(kernel: Kernel, points: Tensor, known: Tensor | None) -> Tensor:
 
 def _factor(values: Tensor, noise: Tensor, dtype: torch.dtype) -> Tensor:
     """Return the Cholesky factor of a Gram matrix (..., m, m), of points in ``dtype``, plus noise (m,)."""
-    matrix = values + torch.diag_embed(noise)
-    try:
-        return jittered_cholesky(matrix)
-    except NotPositiveDefiniteError:
-        if dtype == torch.float64:
-            raise
-        return jittered_cholesky(matrix.to(dtype)).double()  # the kernel rounded like its points
+    noise = _noise(noise, values.diagonal(dim1=-2, dim2=-1), dtype)
+    return jittered_cholesky(values + torch.diag_embed(noise))
+
+
+def _noise(noise: Tensor, prior: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return μ/w (...) of points in ``dtype`` with k(z, z) (..., m), never below what makes up for their rounding.
+
+    Kernel values that are off by δ explain up to δ / (4 noise) more than there is: those of single precision no more
+    than rounding may, with a noise of √eps / 10 of the prior variance.
+    """
+    return noise if dtype == torch.float64 else torch.maximum(noise, 0.1 * torch.finfo(dtype).eps ** 0.5 * prior)
 
 
 def _keys(points: Tensor) -> list[bytes]:

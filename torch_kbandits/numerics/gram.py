@@ -1,11 +1,13 @@
 """The prior as plain tensors: the one place where GPyTorch's lazy kernels and mean functions are evaluated."""
 
+from collections.abc import Iterable
 from copy import deepcopy
+from functools import reduce
 from typing import cast
 
 import numpy as np
 import torch
-from gpytorch.kernels import Kernel
+from gpytorch.kernels import AdditiveKernel, Kernel, ProductKernel, ScaleKernel
 from gpytorch.means import Mean
 from linear_operator.operators import to_dense
 from torch import Tensor
@@ -37,6 +39,20 @@ def gram(kernel: Kernel, X: Tensor, other: Tensor | None = None) -> Tensor:
     columns = cast(Tensor | None, kernel.active_dims)
     if columns is not None:
         X, others = X[:, columns], others[:, columns]
+    return _evaluated(kernel, X, others)
+
+
+def _evaluated(kernel: Kernel, X: Tensor, others: Tensor) -> Tensor:
+    """Return k(x, x') (n, m) of the columns that the kernel takes.
+
+    Sums and products part by part: GPyTorch multiplies roots of them where X stands against itself, which takes jitter
+    where points repeat.
+    """
+    if type(kernel) is ScaleKernel:
+        return _evaluated(kernel.base_kernel, X, others) * kernel.outputscale
+    if type(kernel) in (AdditiveKernel, ProductKernel):
+        together = torch.add if type(kernel) is AdditiveKernel else torch.mul
+        return reduce(together, (gram(part, X, others) for part in cast(Iterable[Kernel], kernel.kernels)))
     return to_dense(cast(Tensor, kernel.forward(X, others, diag=False)))
 
 
