@@ -11,6 +11,7 @@ from problems import DOUBLE, KERNELS, data, dense, difference, examples, rbf
 from torch_kbandits import Bandit, ConstantWidth, NumericalError, RidgeLeverageSampling, algorithms, use_compiled
 from torch_kbandits.acquisition import ExpectedImprovementRule, ThompsonRule, UpperConfidenceRule
 from torch_kbandits.bandit.batches import GlobalBatchRule, LocalBatchRule
+from torch_kbandits.bandit.pieces import Pieces
 from torch_kbandits.beliefs import CountedBelief, FilteredArms
 from torch_kbandits.candidates import Arms, TimedActions
 from torch_kbandits.kernels import ForgettingKernel, SpaceTimeKernel
@@ -246,6 +247,23 @@ def test_memories_are_compared_as_by_posteriors_computed_afresh(kind):
         first = bandit.history.X[:3]
         for ours, theirs in zip(bandit._belief.moments(first), afresh._belief.moments(first), strict=True):
             assert difference(ours, theirs) < 1e-9
+
+
+@pytest.mark.parametrize("kind", COMPARED)
+def test_what_was_compared_is_not_learned_again(kind, monkeypatch):
+    """Every posterior goes on from what it was when the block before ended, so a block costs the same in any round."""
+    afresh, learned = [], Pieces.learned_in_passes
+
+    def counting(pieces, belief, told, num_learned):
+        afresh.append(len(told.X))
+        return learned(pieces, belief, told, num_learned)
+
+    monkeypatch.setattr(Pieces, "learned_in_passes", counting)
+    bandit = COMPARED[kind](candidates=ARMS, kernel=KERNEL.make(), beta=1.5, block_size=3, **WORDS)
+    for t in range(60):
+        x = bandit.ask()
+        bandit.tell(x, torch.cos(4.0 * x.sum(-1)) * (-1.0) ** (t // 20))
+    assert sum(afresh) <= 3 * 3  # the first block, by three posteriors
 
 
 def test_few_arms_need_drop_nothing():
