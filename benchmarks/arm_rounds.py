@@ -3,14 +3,15 @@
 import statistics
 import time
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from tqdm import tqdm
 
 from benchmarks import arm_memory
 from benchmarks.arm_bandits import BANDITS, CHANGES, OVERSAMPLING, Case, Run, play, problem
-from benchmarks.bandwidth import Bandwidth, measure_bandwidth
+from benchmarks.bandwidth import product_ms, read_rate
 from benchmarks.botorch_rounds import BoTorchRound, exact_blocks, exact_search, observations, variational_blocks
 from benchmarks.references import bkb_round
 from benchmarks.report import Report, Table, spread
@@ -59,6 +60,18 @@ QUICK = Sizes(
 )
 
 
+class Limits(NamedTuple):
+    """What a pass over an embedding costs at least.
+
+    Attributes:
+        read_rate: bytes a second of a read from memory.
+        product_ms: by number of points, the milliseconds of the embedding times a vector (gemv).
+    """
+
+    read_rate: float
+    product_ms: dict[int, float]
+
+
 def run(quick: bool = False) -> Report:
     """Time every bandit, NumPy at the same dictionaries and histories after it, and BoTorch; then probe memory."""
     sizes = QUICK if quick else Sizes()
@@ -66,11 +79,11 @@ def run(quick: bool = False) -> Report:
     # The first calls of a process load libraries and start threads.
     for make in BANDITS.values():
         play(make(Arms(environment.arms), QUICK.cases[0], 0), environment, QUICK.cases[0])
-    bandwidths = {
-        case.dictionary: measure_bandwidth(8 * sizes.arms * case.dictionary, beyond_cache=sizes.beyond_cache)
-        for case in sizes.cases
-    }
-    measurements: list[dict[str, Any]] = [bandwidth.measurement() for bandwidth in bandwidths.values()]
+    limits = Limits(
+        read_rate(sizes.beyond_cache),
+        {case.dictionary: product_ms(sizes.arms, case.dictionary) for case in sizes.cases},
+    )
+    measurements: list[dict[str, Any]] = [{"what": "limits", "threads": torch.get_num_threads(), **limits._asdict()}]
     # Bandits take turns, so that a busy spell of the machine touches them alike.
     runs = [(seed, case, name) for seed in range(sizes.seeds) for case in sizes.cases for name in BANDITS]
     for seed, case, name in tqdm(runs, desc="arm_rounds", unit="run"):
@@ -87,7 +100,7 @@ def run(quick: bool = False) -> Report:
         arm_memory.probe(arm_memory.Probe(_TABLE_ALONE, arms, sizes.dimension, sizes.cases[0], max(sizes.exact)))
         for arms in sizes.more_arms
     ]
-    tables = [_ours(measurements, bandwidths, sizes), _theirs(measurements, sizes), _memory(measurements)]
+    tables = [_ours(measurements, limits, sizes), _theirs(measurements, sizes), _memory(measurements)]
     return Report("arm_rounds", asdict(sizes), tables, measurements)
 
 
@@ -140,13 +153,13 @@ def _botorch_rounds(environment: FiniteArms, sizes: Sizes) -> list[dict[str, Any
     return measurements
 
 
-def _ours(measurements: list[dict[str, Any]], bandwidths: dict[int, Bandwidth], sizes: Sizes) -> Table:
+def _ours(measurements: list[dict[str, Any]], limits: Limits, sizes: Sizes) -> Table:
     rounds = [each for each in measurements if each["what"] == "round"]
     largest = max(sizes.exact)
     (exact,) = (each["ms"] for each in measurements if each["what"] == "botorch" and _is(each, _SEARCH, largest))
     rows: list[list[str]] = []
     for case in sizes.cases:
-        bandwidth = bandwidths[case.dictionary]
+        product = limits.product_ms[case.dictionary] / case.dictionary
         for name in BANDITS:
             runs = [each for each in rounds if each["name"] == name and each["case"] == case.dictionary]
             numpy = [each["numpy_ms"] for each in runs if "numpy_ms" in each]
@@ -157,7 +170,8 @@ def _ours(measurements: list[dict[str, Any]], bandwidths: dict[int, Bandwidth], 
                 # Rounds that do different work have a mean time; their median would be that of the commonest kind.
                 average = statistics.fmean if change == _ANY else statistics.median
                 ms = average([each["ms"] for each in group])
-                num_bytes = 8 * sizes.arms * average([each["dictionary"] for each in group])
+                points = average([each["dictionary"] for each in group])
+                read = 1e3 * 8 * sizes.arms * points / limits.read_rate
                 rows.append(
                     [
                         name,
@@ -165,9 +179,9 @@ def _ours(measurements: list[dict[str, Any]], bandwidths: dict[int, Bandwidth], 
                         change,
                         str(len(group)),
                         f"{ms:.2f}" if change == _ANY else spread([each["ms"] for each in group]),
-                        f"{bandwidth.memory_ms(num_bytes):.2f}",
-                        f"{ms / bandwidth.memory_ms(num_bytes):.1f}",
-                        f"{ms / bandwidth.at_hand_ms(num_bytes):.1f}",
+                        f"{read:.2f}",
+                        f"{ms / read:.1f}",
+                        f"{ms / (product * points):.1f}",
                         f"{average(numpy) / ms:.1f}",
                         f"{average(exact) / ms:,.0f}",
                         f"{statistics.fmean(each['visited'] for each in group):.2f}",
@@ -181,7 +195,7 @@ def _ours(measurements: list[dict[str, Any]], bandwidths: dict[int, Bandwidth], 
         "ms",
         "limit, ms",
         "ms / limit",
-        "ms / limit in cache",
+        "ms / gemv",
         "NumPy / this",
         f"BoTorch exact, n = {largest:,} / this",
         "arms visited",
