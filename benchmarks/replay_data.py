@@ -97,7 +97,7 @@ def stretch(name: str, seed: int, *, choosing: bool = False) -> Replay:
 
 def _oxides(seed: int, choosing: bool) -> Replay:
     """Daily nitrogen oxides at 10 of 13 Swiss sites in 2004: a half-year, and 120 days of the other."""
-    values = _filled(_table("robustbase", "ambientNOxCH").iloc[:, 2:].to_numpy(float))
+    values = filled(_table("robustbase", "ambientNOxCH").iloc[:, 2:].to_numpy(float))
     kept = torch.randperm(values.shape[1], generator=generator_for(seed, 0, "sites"))[:10].sort().values
     middle, end = (110, 183) if choosing else (183, 303)
     return _readings("nitrogen oxides, days", seed, torch.from_numpy(np.log(values))[:end, kept], middle)
@@ -299,10 +299,10 @@ def _readings(name: str, seed: int, readings: Tensor, middle: int, phases: Tenso
 
 def _counts(values: np.ndarray) -> Tensor:
     """Return log(1 + count) of the counters that miss at most 5% of their readings, gaps filled."""
-    return torch.from_numpy(np.log1p(_filled(values[:, np.isnan(values).mean(0) <= 0.05])))
+    return torch.from_numpy(np.log1p(filled(values[:, np.isnan(values).mean(0) <= 0.05])))
 
 
-def _filled(values: np.ndarray) -> np.ndarray:
+def filled(values: np.ndarray) -> np.ndarray:
     """Return readings (T, A) in which one that is missing is the one before, or the first there is."""
     rows = np.where(np.isnan(values), -1, np.arange(len(values))[:, None])
     first = np.isfinite(values).argmax(0)

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import benchmarks.replays as replays
-from benchmarks.replay_data import REPLAYS, Replay, Rounds, _filled, stretch
+from benchmarks.replay_data import REPLAYS, Replay, Rounds, filled, stretch
 from benchmarks.replay_known import Known, ridge
 from benchmarks.replays import RECOMMENDED, Sizes, fixed_players, measured, play, relative_regret
 from torch_kbandits import LearnedPrior, algorithms
@@ -37,13 +37,13 @@ def test_a_missing_reading_is_the_one_before_or_the_first_there_is():
     values = rng.normal(size=(30, 3))
     values[rng.random(values.shape) < 0.4] = np.nan
     values[:2, 1] = np.nan
-    filled = _filled(values)
+    without = filled(values)
     for sensor in range(3):
         seen = [value for value in values[:, sensor] if not math.isnan(value)]
         last = seen[0]
         for t in range(30):
             last = last if math.isnan(values[t, sensor]) else values[t, sensor]
-            assert filled[t, sensor] == last
+            assert without[t, sensor] == last
 
 
 @pytest.mark.parametrize(

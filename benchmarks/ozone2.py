@@ -1,0 +1,123 @@
+"""Daily ozone of the Midwest as files for ``sensor-replay``: 28 stations about each of three cities, 89 days of 1987.
+
+    python -m benchmarks.ozone2 ozone2.rda runs/ozone2
+
+The table is ``ozone2`` of the R package fields (GPL 2 or later): means of 9 to 16 o'clock in parts per billion at 153
+stations, measured for the Environmental Protection Agency of the USA. ``rdata`` reads it: pip install rdata.
+
+The first 29 days are to choose and to learn on, the other 60 to judge on. What is learned is printed as lines of a spec.
+"""
+
+import argparse
+import csv
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.optimize import minimize
+
+from benchmarks.replay_data import filled
+
+_STATIONS, _LEARNED = 28, 29
+
+#: Where they are, in degrees east and north, and how many days a station may miss at most. No station is in two.
+CITIES = {"chicago": ((-87.65, 41.85), 0), "cincinnati": ((-84.51, 39.10), 2), "detroit": ((-83.05, 42.33), 2)}
+
+
+class Learned(NamedTuple):
+    """What some days say: a mean, and of the squared exponential kernel the length, the variance and λ."""
+
+    center: float
+    lengthscale: float
+    variance: float
+    regularization: float
+
+
+def about(places: np.ndarray, missing: np.ndarray, at: Sequence[float], at_most: int, taken: set[int]) -> list[int]:
+    """Return the 28 stations nearest to a point of those that are not taken and miss few days.
+
+    Args:
+        places: (S, 2), degrees east and north.
+        missing: (S,), days that each misses.
+        at: the point.
+        at_most: how many days a station may miss.
+        taken: stations that are left out.
+    """
+    far = np.hypot(np.cos(np.radians(at[1])) * (places[:, 0] - at[0]), places[:, 1] - at[1])
+    there = [int(i) for i in np.argsort(far, kind="stable") if missing[i] <= at_most and int(i) not in taken]
+    return there[:_STATIONS]
+
+
+def learn(places: np.ndarray, values: np.ndarray) -> Learned:
+    """Return what maximises the likelihood of days (T, A) that are independent draws, given the mean of them all."""
+    center = float(values.mean())
+    squares = ((places[:, None] - places[None]) ** 2).sum(-1)
+    start = np.log([1.0, values.var(), 0.1 * values.var()])
+    found = minimize(_misfit, start, (squares, values - center), method="Nelder-Mead", options={"xatol": 1e-6})
+    return Learned(center, *(float(each) for each in np.exp(found.x)))
+
+
+def _misfit(logs: np.ndarray, squares: np.ndarray, values: np.ndarray) -> float:
+    length, variance, noise = np.exp(logs)
+    factor = np.linalg.cholesky(variance * np.exp(-squares / (2 * length**2)) + noise * np.eye(len(squares)))
+    return float(len(values) * np.log(factor.diagonal()).sum() + (np.linalg.solve(factor, values.T) ** 2).sum() / 2)
+
+
+def norms(places: np.ndarray, values: np.ndarray, learned: Learned) -> tuple[float, float]:
+    """Return the largest norm of a day's posterior mean given its readings, and the mean norm of its daily change."""
+    squares = ((places[:, None] - places[None]) ** 2).sum(-1)
+    covariance = learned.variance * np.exp(-squares / (2 * learned.lengthscale**2))
+    noisy = covariance + learned.regularization * np.eye(len(squares))
+    weights = np.linalg.solve(noisy, (values - learned.center).T).T
+
+    def norm(weights: np.ndarray) -> np.ndarray:
+        return np.sqrt(((weights @ covariance) * weights).sum(1))
+
+    return float(norm(weights).max()), float(norm(np.diff(weights, axis=0)).mean())
+
+
+def main() -> None:
+    """Write the files, and print what was learned."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("table", type=Path, help="ozone2.rda")
+    parser.add_argument("folder", type=Path, help="where the files go")
+    words = parser.parse_args()
+    table: Any = import_module("rdata").read_rda(words.table)["ozone2"]
+    readings, places = np.asarray(table["y"], dtype=float), np.asarray(table["lon.lat"], dtype=float)
+    names = [f"station {each}" for each in table["station.id"]]
+    days = [f"19{text[:2]}-{text[2:4]}-{text[4:]}" for text in map(str, table["dates"])]
+    words.folder.mkdir(parents=True, exist_ok=True)
+    taken: set[int] = set()
+    for city, (at, at_most) in CITIES.items():
+        rows = about(places, np.isnan(readings).sum(0), at, at_most, taken)
+        taken.update(rows)
+        values, where, called = filled(readings[:, rows]), places[rows], [names[i] for i in rows]
+        learned = learn(where, values[:_LEARNED])
+        _write(words.folder / f"{city}-places.csv", ["station", "east", "north"], called, where)
+        for name, part in ((f"{city}-first.csv", slice(_LEARNED)), (f"{city}.csv", slice(_LEARNED, None))):
+            _write(words.folder / name, ["day", *called], days[part], (values[part] - learned.center).round(4))
+        largest, change = norms(where, values[:_LEARNED], learned)
+        whole = learn(where, values)
+        print(f"# {city}: mean {learned.center:.2f}; a day's norm at most {largest:.2f}, its change {change:.2f}")
+        print(f"# fitted to all days: {', '.join(f'{each:.4g}' for each in whole)}")
+        print(
+            f'kernel = {{ name = "rbf", lengthscale = {learned.lengthscale:.4g}, outputscale = {learned.variance:.4g} }}'
+        )
+        print(f"regularization = {learned.regularization:.4g}\nnoise_scale = {learned.regularization**0.5:.4g}")
+        regret = values[_LEARNED:].max(1, keepdims=True) - values[_LEARNED:]
+        fixed = regret.mean(0)
+        print(
+            f"# judged days: uniform {regret.mean():.2f}, best that stays {fixed.min():.2f}, best of the first days "
+            f"{fixed[values[:_LEARNED].mean(0).argmax()]:.2f}\n"
+        )
+
+
+def _write(path: Path, head: list[str], names: list[str], values: np.ndarray) -> None:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([head, *([name, *row] for name, row in zip(names, values.tolist(), strict=True))])
+
+
+if __name__ == "__main__":
+    main()
