@@ -5,11 +5,13 @@
 The table is ``ozone2`` of the R package fields (GPL 2 or later): means of 9 to 16 o'clock in parts per billion at 153
 stations, measured for the Environmental Protection Agency of the USA. ``rdata`` reads it: pip install rdata.
 
-The first 29 days are to choose and to learn on, the other 60 to judge on. What is learned is printed as lines of a spec.
+The first 29 days are to choose and to learn on, the other 60 to judge on. What is learned is printed as lines of a
+spec.
 """
 
 import argparse
 import csv
+import math
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
@@ -98,20 +100,48 @@ def main() -> None:
         _write(words.folder / f"{city}-places.csv", ["station", "east", "north"], called, where)
         for name, part in ((f"{city}-first.csv", slice(_LEARNED)), (f"{city}.csv", slice(_LEARNED, None))):
             _write(words.folder / name, ["day", *called], days[part], (values[part] - learned.center).round(4))
-        largest, change = norms(where, values[:_LEARNED], learned)
-        whole = learn(where, values)
-        print(f"# {city}: mean {learned.center:.2f}; a day's norm at most {largest:.2f}, its change {change:.2f}")
-        print(f"# fitted to all days: {', '.join(f'{each:.4g}' for each in whole)}")
-        print(
-            f'kernel = {{ name = "rbf", lengthscale = {learned.lengthscale:.4g}, outputscale = {learned.variance:.4g} }}'
-        )
-        print(f"regularization = {learned.regularization:.4g}\nnoise_scale = {learned.regularization**0.5:.4g}")
-        regret = values[_LEARNED:].max(1, keepdims=True) - values[_LEARNED:]
-        fixed = regret.mean(0)
-        print(
-            f"# judged days: uniform {regret.mean():.2f}, best that stays {fixed.min():.2f}, best of the first days "
-            f"{fixed[values[:_LEARNED].mean(0).argmax()]:.2f}\n"
-        )
+        print(f"# {city}, as in a spec:\n{_settings(where, values[:_LEARNED], learned)}")
+        print(f"# fitted to all days: {', '.join(f'{each:.4g}' for each in learn(where, values))}")
+        print(f"# average regret in the 60 days: {_references(values, learned.regularization)}\n")
+
+
+def _references(values: np.ndarray, noise: float) -> str:
+    """Return the average regrets of players without a model."""
+    lost = values[_LEARNED:].max(1, keepdims=True) - values[_LEARNED:]
+    favourite = values[:_LEARNED].mean(0).argmax()
+    return (
+        f"random play {lost.mean():.1f}, the best station that stays {lost.mean(0).min():.1f}, the one of the highest "
+        f"mean before {lost[:, favourite].mean():.1f}, the best of ⌈6 ln t⌉ stations by lot, read with noise, "
+        f"{looked(lost, 6.0, noise):.1f}, of ⌈ln t⌉ {looked(lost, 1.0, noise):.1f}"
+    )
+
+
+def looked(lost: np.ndarray, questions: float, noise: float, draws: int = 1000) -> float:
+    """Return the average regret of who reads some stations each day and plays the one that reads highest.
+
+    Args:
+        lost: (T, A), the regret of each station.
+        questions: ⌈questions ln t⌉ stations are read in day t, by lot; at least one and at most all.
+        noise: the variance of a reading.
+        draws: over which to average.
+    """
+    generator = np.random.default_rng(0)
+    totals = []
+    for t, day in enumerate(lost, start=1):
+        number = min(max(math.ceil(questions * math.log(t)), 1), len(day))
+        seen = generator.permuted(np.tile(day, (draws, 1)), axis=1)[:, :number]
+        read = seen + noise**0.5 * generator.standard_normal(seen.shape)
+        totals.append(np.take_along_axis(seen, read.argmin(1, keepdims=True), 1).mean())
+    return float(np.mean(totals))
+
+
+def _settings(where: np.ndarray, values: np.ndarray, learned: Learned) -> str:
+    largest, change = norms(where, values, learned)
+    length, variance = f"{learned.lengthscale:.4g}", f"{learned.variance:.4g}"
+    return f"""kernel = {{ name = "rbf", lengthscale = {length}, outputscale = {variance} }}
+regularization = {learned.regularization:.4g}
+noise_scale = {learned.regularization**0.5:.4g}
+norm_bound = {largest:.2f}  # a day's norm changes by {change:.2f} on average"""
 
 
 def _write(path: Path, head: list[str], names: list[str], values: np.ndarray) -> None:
