@@ -56,6 +56,15 @@ def test_from_any_start_the_best_of_a_bowl_is_found():
     assert all(values | {"x": 0, "y": 0} == BEST | {"x": 0, "y": 0} for values in SPACE.decode(found))
 
 
+def test_points_climb_with_a_scipy_that_botorch_does_not_know_as_well(monkeypatch):
+    monkeypatch.setattr("botorch.generation.gen.get_reasons_against_fast_path", lambda **_: ["SciPy is newer"])
+    target = SPACE.encode([BEST])[0]
+    found = climb(Score(lambda X: -(X - target).square().sum(-1)), starts(), continuous=CONTINUOUS)
+    expected = starts()
+    expected[:, CONTINUOUS] = target[CONTINUOUS]
+    assert (found - expected).abs().max() < 1e-4
+
+
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize("seed", range(3))
 def test_nothing_near_what_is_found_scores_higher(seed):

@@ -79,10 +79,12 @@ def climb(
 def _along_the_gradient(function: AcquisitionFunction, points: Tensor, columns: list[int]) -> Tensor:
     """Return points (n, d) whose columns climbed for some steps, each on its own."""
     others = {column: points[:, column] for column in range(points.shape[-1]) if column not in columns}
+    # BoTorch climbs from all points at once where it knows the release of SciPy, and elsewhere from each by itself.
+    options = {"maxiter": _STEPS, "max_optimization_problem_aggregation_size": 1}
     with warnings.catch_warnings(record=True) as caught:  # BoTorch's own are shown whatever the filters say
         try:
             climbed, _ = gen_candidates_scipy(
-                points.unsqueeze(-2), function, 0.0, 1.0, fixed_features=others, options={"maxiter": _STEPS}
+                points.unsqueeze(-2), function, 0.0, 1.0, fixed_features=others, options=options
             )
         except OptimizationGradientError:  # not a number somewhere on the way
             return points
