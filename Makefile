@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 DEMO_INSTALLED := $(VENV)/.demo-installed
 
-.PHONY: demo test test-all check bench docs clean
+.PHONY: demo test test-all check bench docs dist clean
 
 demo: $(DEMO_INSTALLED)
 	$(BIN)/python examples/tune_classifier.py --runs 1 --evaluations 50
@@ -34,6 +34,11 @@ docs: $(INSTALLED)
 
 bench: $(INSTALLED)
 	$(BIN)/python -m benchmarks
+
+# Nothing is published: wheel and sdist are left in dist/.
+dist: $(INSTALLED)
+	$(BIN)/python -m pytest -q tests/release
+	$(BIN)/uv build --python $(BIN)/python
 
 # The tests' packages include the demo's, which alone are a few.
 $(INSTALLED): EXTRA := dev
