@@ -146,15 +146,19 @@ def test_the_wheel_plays_in_an_environment_of_its_own_without_extras(built, tmp_
     assert re.fullmatch(r"kbandits needs the package 'click', .*\[experiments\]'\n", said.stderr)
 
 
-def required(extra=None):
-    """The requirements of the package and of an extra, which may be made of others."""
+def floors(extra=None):
+    """The lowest version of each package that the package and an extra, which may be made of others, allow."""
+    found = {}
     for line in PROJECT["optional-dependencies"][extra] if extra else PROJECT["dependencies"]:
         requirement = Requirement(line)
-        if requirement.name == PROJECT["name"]:
-            for other in (None, *requirement.extras):
-                yield from required(other)
+        name = canonicalize_name(requirement.name)
+        if name == PROJECT["name"]:
+            new = [item for other in (None, *requirement.extras) for item in floors(other).items()]
         else:
-            yield requirement
+            new = [(name, Version(each.version)) for each in requirement.specifier if each.operator == ">="]
+        for name, floor in new:
+            found[name] = max(floor, found.get(name, floor))
+    return found
 
 
 def resolved(python, *words):
@@ -169,10 +173,8 @@ def resolved(python, *words):
 @pytest.mark.parametrize("python", PYTHONS)
 def test_all_extras_go_together_at_their_floors_and_at_their_newest_and_as_pinned(python):
     lowest = resolved(python, "--resolution", "lowest-direct")
-    for requirement in required("dev"):
-        (floor,) = (Version(each.version) for each in requirement.specifier if each.operator == ">=")
-        found = lowest[canonicalize_name(requirement.name)]
+    for name, floor in floors("dev").items():
         # The first wheels for a newer Python may be of a later version.
-        assert found == floor or python != PYTHONS[0], f"{requirement}: with the other floors the lowest is {found}"
+        assert lowest[name] == floor or python != PYTHONS[0], f"{name}>={floor}: the lowest to be had is {lowest[name]}"
     resolved(python, "--resolution", "highest")
     resolved(python, "--constraint", "constraints.txt")
