@@ -1,10 +1,14 @@
-"""Players that know the truth, beside which a table of regrets can be read."""
+"""Players that know the truth, or ask it, beside which a table of regrets can be read."""
 
 import torch
 from torch import Tensor
 
+from torch_kbandits import checks
+from torch_kbandits.confidence.sparq import sparq_queries
 from torch_kbandits.environments import AnyEnvironment, ContextualEnvironment, DynamicEnvironment, Environment
 from torch_kbandits.errors import InputError
+from torch_kbandits.experiments.expert import EnvironmentExpert
+from torch_kbandits.numerics.random import generator_for
 
 
 class BestFixed:
@@ -59,3 +63,38 @@ def _of_actions(environment: ContextualEnvironment, horizon: int) -> tuple[Tenso
     rounds = range(horizon)
     means = [environment.mean(environment.joint_points(actions, round), round) for round in rounds]
     return actions, torch.stack(means).sum(0)
+
+
+class BestAnswer:
+    """Asks the expert about ⌈questions · ln t⌉ arms by lot in round t, at least one, and plays the best answer.
+
+    An expert without a model: what SparQ-GP-UCB has beyond it, it has from its posterior. The expert is that of a run:
+    the present means with noise as large as that of the rewards.
+
+    Args:
+        environment: what is played, one that changes.
+        seed: addresses the arms that are asked about.
+        candidates: the arms, as an algorithm gets them; not needed.
+        questions: above 0.
+
+    Cost of a round: the means of as many arms.
+    """
+
+    def __init__(
+        self, *, environment: DynamicEnvironment, seed: int, candidates: object = None, questions: float = 6.0
+    ) -> None:
+        self.questions = checks.positive("questions", questions)
+        self._arms, self._seed, self._round = environment.arms, seed, 0
+        self._expert = EnvironmentExpert(environment, environment.noise_scale)
+
+    def ask(self) -> Tensor:
+        """Return the arm (1, d) with the best answer."""
+        number = min(max(1, sparq_queries(self._round + 1, self.questions)), len(self._arms))
+        generator = generator_for(self._seed, self._round, "questions")
+        asked = self._arms[torch.randperm(len(self._arms), generator=generator)[:number]]
+        answers, _ = self._expert(asked, self._round)
+        return asked[int(answers.argmax()), None].clone()
+
+    def tell(self, x: Tensor, y: Tensor) -> None:
+        """Learn nothing; a round is over."""
+        self._round += 1
