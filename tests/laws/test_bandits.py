@@ -1,6 +1,7 @@
 """State is a function of configuration, seed and history; a failed call changes nothing."""
 
 import io
+import math
 import subprocess
 import sys
 import warnings
@@ -8,6 +9,8 @@ from copy import deepcopy
 from functools import cache
 
 import hypothesis.strategies as st
+import numpy as np
+import oracles
 import pytest
 import torch
 from gpytorch.kernels import MaternKernel, RBFKernel
@@ -124,10 +127,22 @@ def test_asking_leaves_the_global_generator_alone(name):
     assert torch.equal(torch.rand(3), expected)
 
 
+def indistinguishable(bandit):
+    """Return how far apart points of a box may be whose scores differ by the rounding ρ of the posterior alone.
+
+    A loaded posterior is computed in another order, so scores are off by ρ, which grows with the condition number of
+    K + λI. Near a maximum of curvature h no search can tell points apart that are within √(2ρ/h); here h > 1.
+    """
+    X = bandit.history.X.numpy()
+    condition = np.linalg.cond(oracles.matern52(0.5, 1.7)(X, X) + bandit.regularization * np.eye(len(X)))
+    return math.sqrt(2.0 * oracles.rounding(len(X), condition, scale=1.7))
+
+
 @pytest.mark.one_in(9)
 @pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize("name", sorted(MAKERS))
 def test_a_loaded_state_continues_identically(name):
+    """On arms; on a box, where scores are climbed, as far as rounding lets them be told apart."""
     bandit = MAKERS[name]()
     play(bandit, 8 if "arms" in name else 4)
     file = io.BytesIO()
@@ -137,8 +152,8 @@ def test_a_loaded_state_continues_identically(name):
     play(twin, 2)  # what it knew is replaced
     twin.load_state_dict(torch.load(file, weights_only=True))
     assert twin.round == bandit.round
-    rounds = 8 if "arms" in name else 3
-    assert same(play(bandit, rounds), play(twin, rounds))
+    asked, others = (torch.cat(play(each, 8 if "arms" in name else 3)) for each in (bandit, twin))
+    assert difference(asked, others) <= (0.0 if "arms" in name else indistinguishable(bandit))
 
 
 @pytest.mark.slow

@@ -115,7 +115,7 @@ def test_functions_without_a_gradient_are_searched_by_exchanges():
 
 
 def test_what_may_not_be_played_is_not_climbed_to():
-    """The top of the bowl is behind a wall: what is found is on this side, and most of the way to it."""
+    """The top of the bowl is behind a wall: what is found is on this side, and at it."""
     target = torch.tensor([0.9, 0.5], dtype=DOUBLE)
     function = Score(lambda X: -(X - target).square().sum(-1))
     begin = torch.rand(8, 2, generator=torch.Generator().manual_seed(0), dtype=DOUBLE) * 0.5
@@ -126,7 +126,7 @@ def test_what_may_not_be_played_is_not_climbed_to():
     found = climb(function, begin, continuous=(0, 1), allows=allows)
     assert bool(allows(found).all())
     assert bool((function(found[:, None]) > function(begin[:, None])).all())
-    assert float(found.sum(-1).min()) > 0.7
+    assert float(found.sum(-1).min()) > 1.0 - 2.0**-18  # a way is 2 long at most, and is halved twenty times
     free = climb(function, begin, continuous=(0, 1))
     assert (free - target).abs().max() < 1e-4
     assert torch.equal(climb(function, begin, continuous=(0, 1), allows=lambda X: torch.zeros(len(X)).bool()), begin)

@@ -62,6 +62,24 @@ def test_the_default_kernel_has_a_length_scale_for_each_parameter():
         default_kernel(4, [0, 1])
 
 
+@pytest.mark.parametrize("groups", [(0, 1), (0, 1, 1)])
+def test_a_fit_is_the_same_whatever_the_default_dtype(groups):
+    """Priors and bounds of the kernel have the same numbers, and so does what is fitted under them."""
+    X, Y = data(12, len(groups))
+    states = []
+    for dtype in (torch.float32, DOUBLE):
+        before = torch.get_default_dtype()
+        torch.set_default_dtype(dtype)
+        try:
+            kernel = default_kernel(len(groups), groups)
+            states.append([kernel.state_dict(), fit_prior(X, Y[:, 0], kernel).kernel.state_dict()])
+        finally:
+            torch.set_default_dtype(before)
+    for ours, theirs in zip(*states, strict=True):
+        assert ours.keys() == theirs.keys()
+        assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+
+
 def test_a_fit_does_not_depend_on_the_units_of_the_rewards():
     X, Y = data(30, 2, 5)
     here, there = fit_prior(X, Y[:, 0]), fit_prior(X, 1e4 * Y[:, 0] - 7e5)

@@ -18,7 +18,7 @@ from gpytorch.kernels import Kernel
 from problems import DOUBLE, data, rbf
 
 import torch_kbandits
-from torch_kbandits import Bandit, checks
+from torch_kbandits import Bandit, InputError, checks
 from torch_kbandits.bandit.state import describe_kernel
 from torch_kbandits.confidence import ConstantWidth
 from torch_kbandits.dictionaries import RidgeLeverageSampling
@@ -352,6 +352,12 @@ def test_what_is_no_number_is_refused(name, request):
             with pytest.raises(KernelBanditError) as caught:
                 taker(**words | {argument: wrong})
             assert len(str(caught.value)) < 1000
+
+
+@pytest.mark.parametrize("wrong", [np.array([0.5, 0.5]), torch.tensor([0.5, 0.5]), "0.5", "automatic"], ids=repr)
+def test_what_is_neither_a_number_nor_the_word_that_may_stand_for_one_is_refused(wrong):
+    with pytest.raises(InputError, match="least_correlation"):
+        torch_kbandits.algorithms.DMSTVGPUCB(**words_for("DMSTVGPUCB") | {"least_correlation": wrong})
 
 
 def test_no_argument_that_is_a_number_is_left_out():

@@ -14,6 +14,7 @@ from torch_kbandits import InputError, algorithms
 from torch_kbandits.candidates import ContextualActions
 from torch_kbandits.dictionaries import PlayedPoints, SpanningDictionary
 from torch_kbandits.kernels import PerActionLinearKernel
+from torch_kbandits.memory import Restart
 
 
 class PrimalLinUCB:
@@ -159,6 +160,22 @@ def test_the_dictionary_spans_and_no_more():
     assert len(rule.select_sized(played, 2).indices) == 2
     everything = PlayedPoints(points, rbf(1.0), exactly(0.1), torch.ones(len(points), dtype=DOUBLE))
     assert rule.select(everything).indices.tolist() == list(range(len(points)))
+
+
+def test_a_restart_that_leaves_nothing_is_gone_on_from():
+    """From every third round on it knows what was told since alone, by the primal formulas."""
+    actions = torch.arange(2.0, dtype=DOUBLE).unsqueeze(-1)
+    bandit = algorithms.LinUCB(candidates=actions, context_dim=1, memory=Restart(3.0), beta=1.0, seed=0)
+    for number, context in enumerate(contexts(8, 1, 3)):
+        if number % 3 == 0:
+            primal = PrimalLinUCB(2, 1, 1.0)
+        action = bandit.ask(context=context)
+        mean, norm = primal.marginals(context.numpy())
+        means, deviations = at(bandit, context, actions)
+        assert difference(means, mean) < 1e-9
+        assert difference(deviations, norm) < 1e-9
+        bandit.tell(action, float(number), context=context)
+        primal.tell(int(action), context.numpy(), float(number))
 
 
 def test_bad_input():

@@ -16,8 +16,8 @@ _STEPS = 30
 #: Turns, and exchanges of a turn; most searches end before.
 _TURNS, _EXCHANGES = 4, 8
 
-#: Of the way of a point that climbed to where nothing may be played so much is tried at least.
-_LEAST_SHARE = 1 / 64
+#: The way of a point that climbed to where nothing may be played is halved so often.
+_HALVINGS = 20
 
 #: Scores that differ by less than this share of the largest in size are equal: below it a search would go on for ever.
 _EQUAL = 1e-9
@@ -48,8 +48,8 @@ def climb(
         starts: (n, d), n >= 1, in [0, 1]^d, where the other coordinates have values that they may take.
         continuous: the coordinates that may take any value; they climb where the function has a gradient.
         neighbours: takes a point (1, d) to those (k, d) that may take its place; None where there are none.
-        allows: says of points (n, d) whether they may be played, (n,), as those that have climbed must; of the way of
-            one that may not be played it goes half, a quarter, … . None where all may.
+        allows: says of points (n, d) whether they may be played, (n,), as the starts may; one that climbed to where it
+            may not goes back to where its way leaves what may be played. None where all may.
 
     Cost: some hundred evaluations of the function at n points, and ten at all their neighbours.
     """
@@ -95,14 +95,18 @@ def _along_the_gradient(function: AcquisitionFunction, points: Tensor, columns: 
 
 
 def _drawn_back(points: Tensor, climbed: Tensor, allows: Callable[[Tensor], Tensor]) -> Tensor:
-    """Return points (n, d) on the way from some to others that are the furthest allowed of half of it, a quarter, …."""
-    far, share = allows(climbed), 1.0
-    while not bool(far.all()) and share > _LEAST_SHARE:
-        share /= 2.0
-        nearer = points + share * (climbed - points)
-        found = ~far & allows(nearer)
-        climbed, far = torch.where(found.unsqueeze(-1), nearer, climbed), far | found
-    return torch.where(far.unsqueeze(-1), climbed, points)
+    """Return points (n, d) on the way from some, which are allowed, to others: the latter where allowed, else before.
+
+    By bisection: where the way leaves what is allowed once, at most 2⁻²⁰ of the way before that.
+    """
+    if bool((is_there := allows(climbed)).all()):
+        return climbed
+    inside, outside = points, climbed
+    for _ in range(_HALVINGS):
+        middle = (inside + outside) / 2.0
+        kept = allows(middle).unsqueeze(-1)
+        inside, outside = torch.where(kept, middle, inside), torch.where(kept, outside, middle)
+    return torch.where(is_there.unsqueeze(-1), climbed, inside)
 
 
 def _exchanged(

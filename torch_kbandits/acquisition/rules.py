@@ -472,7 +472,7 @@ def _incumbent(model: Model, domain: Domain) -> Tensor:
     if domain.incumbent is not None:
         X = domain.incumbent
     elif domain.arms is not None and domain.context is not None:
-        X = domain.arms
+        X = domain.arms if domain.allowed is None else domain.arms[domain.allowed]
     elif domain.context is not None and len(X):
         X = None
     if X is None:

@@ -91,7 +91,7 @@ class DMSTVGPUCB(Bandit):
         check_theory(None, None, 0.5, horizon)
         checks.instance("rates", rates, Sequence, "several rates ε, such as (0.1, 0.01)")
         space = resolve_contextual(candidates, bounds, context_dim, action_dim)
-        if least_correlation == "auto":
+        if isinstance(least_correlation, str) and least_correlation == "auto":  # an array is compared number by number
             least_correlation = None if dictionary is None and are_few(space) else 1e-3
         memories = tuple(BackToPrior(rate, least_correlation) for rate in rates)
         super().__init__(

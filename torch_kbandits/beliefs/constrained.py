@@ -290,13 +290,16 @@ def improving(belief: Belief, within: Domain, fence: Fence, rule: AcquisitionRul
         fence: the limits.
         rule: that chooses.
     """
-    is_listed = within.cube is None
-    if not belief.num_observations or (is_listed and (within.context is not None or not rule.needs_incumbent)):
-        return within
+    cube, is_in_context = within.cube, within.context is not None
+    if not belief.num_observations or (cube is None and (is_in_context or not rule.needs_incumbent)):
+        return belief.in_round(within, rule)
     best = _best_played(belief, within, fence)
+    if best is None and cube is not None and is_in_context and rule.needs_incumbent:
+        spread = within.joint(cube.sample(_SPREAD, torch.Generator().manual_seed(0)))
+        best = belief.recommend_in(replace(within, arms=spread, cube=None))
     if best is None:
         return within
-    return replace(within, incumbent=best) if is_listed else replace(within, incumbent=best, starts=best)
+    return replace(within, incumbent=best) if cube is None else replace(within, incumbent=best, starts=best)
 
 
 def recommended(belief: Belief, domain: Domain | None, fence: Fence) -> Tensor:

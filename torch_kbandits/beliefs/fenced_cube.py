@@ -131,16 +131,16 @@ class FencedCube:
         return kept
 
     def sample(self, n: int, generator: torch.Generator, *, first: int = 0) -> Tensor:
-        """Return allowed points (k, d), k >= 1: of an even spread, and near those that are likely.
+        """Return allowed points (k, d), k >= 1: of an even spread, those that are likely, and near these if few are.
 
         Where few are wanted they are those of their number in one order of allowed points, which goes round.
 
         Raises:
             InfeasibleError: if none is found.
         """
-        spread = self._kept(self.cube.sample(max(n, _SPREAD), generator))
-        if len(spread) < max(n, _SPREAD) // 4:
-            spread = torch.cat([spread, self._around(generator)])
+        spread, likely = self._kept(self.cube.sample(max(n, _SPREAD), generator)), self.playable(self.likely)
+        is_small = len(spread) < max(n, _SPREAD) // 4
+        spread = torch.cat([spread, likely, *([self._around(likely, generator)] if is_small else [])])
         if not len(spread):
             raise InfeasibleError(self.refusal)
         if n >= _SPREAD:
@@ -166,11 +166,10 @@ class FencedCube:
     def _kept(self, points: Tensor) -> Tensor:
         return points[self.keeps(points)] if len(points) else points
 
-    def _around(self, generator: torch.Generator) -> Tensor:
-        """Return allowed points (m, d) that are likely, and around them; else what a search of the limits ends at."""
-        likely = self.playable(self.likely)
+    def _around(self, likely: Tensor, generator: torch.Generator) -> Tensor:
+        """Return allowed points (m, d) around likely ones (k, d); without any what a search of the limits ends at."""
         if len(likely):
-            return torch.cat([likely, *(self.near(x, _RADII, _NEAR, generator) for x in likely[:_STARTS].split(1))])
+            return torch.cat([self.near(x, _RADII, _NEAR, generator) for x in likely[:_STARTS].split(1)])
         if self.excess is None:
             return likely
         best = self.cube.sample(_SPREAD, generator)

@@ -359,7 +359,7 @@ class OnlineSample:
             return torch.ones(prior.shape[-1:], dtype=torch.float64, device=prior.device)
         if self.tolerance is not None:
             outside = self._whitened(cross, prior)[1] > self.tolerance * prior
-            return outside.reshape(-1, outside.shape[-1]).any(0).double()
+            return (outside.flatten(end_dim=-2).any(0) if outside.dim() > 1 else outside).double()
         return (self.oversampling * self._scores(cross, prior)).clamp_max(1.0)
 
     def _taken(

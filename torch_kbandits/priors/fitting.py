@@ -68,15 +68,21 @@ def default_kernel(dimension: int, groups: Sequence[int] | None = None) -> Scale
         raise InputError(f"groups must have one number for each of the {dimension} columns, got {list(groups)}.")
     number = len({*groups})
     expected = 0.5 * math.sqrt(number)
+    first, least = map(_single, (expected, _SHORTEST))
     words: Any = {
-        "lengthscale_prior": LogNormalPrior(math.log(expected), 1.0),
-        "lengthscale_constraint": GreaterThan(_SHORTEST, transform=None, initial_value=expected),  # pyright: ignore
+        "lengthscale_prior": LogNormalPrior(_single(math.log(expected)), 1.0),
+        "lengthscale_constraint": GreaterThan(least, transform=None, initial_value=first),  # pyright: ignore
     }
     if number == dimension:
         base = MaternKernel(nu=2.5, ard_num_dims=dimension, **words)
     else:
         base = GroupedKernel(MaternKernel(nu=2.5), groups, **words)
-    return ScaleKernel(base, outputscale_prior=GammaPrior(2.0, 0.15)).double()
+    return ScaleKernel(base, outputscale_prior=GammaPrior(2.0, _single(0.15))).double()
+
+
+def _single(value: float) -> float:
+    """Return the nearest number of single precision: GPyTorch rounds to torch's default dtype, which is to be any."""
+    return torch.tensor(value, dtype=torch.float32).item()
 
 
 def center_and_scale(Y: Tensor) -> tuple[float, float]:
