@@ -201,12 +201,13 @@ def test_every_fence_of_python_is_seen():
         assert opened == len(FENCE.findall(text)), page
 
 
-def test_api_page_has_every_public_name():
-    page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
-    documented = set(re.findall(r"^::: (\S+)", page, re.MULTILINE))
+def test_api_pages_have_every_public_name():
+    pages = "".join(page.read_text(encoding="utf-8") for page in (ROOT / "docs" / "api").glob("*.md"))
+    documented = re.findall(r"^\.\. auto\w+:: (\S+)", pages, re.MULTILINE)
+    assert len(documented) == len(set(documented)), "a name stands twice"
     public = {f"torch_kbandits.{name}" for name in torch_kbandits.__all__}
     missing = {name for name in public if not any(f"{shown}.".startswith(f"{name}.") for shown in documented)}
-    assert not missing, f"docs/api.md lacks {sorted(missing)}"
+    assert not missing, f"docs/api lacks {sorted(missing)}"
 
 
 #: What pages say of defaults: "**q̄ (`oversampling`): 2 to 10, default 3.**", "`threshold=`, 3 by default".
