@@ -5,6 +5,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import ziamath
 from docutils import nodes
 from latex2mathml.converter import convert
 from sphinx.addnodes import pending_xref
@@ -69,7 +70,8 @@ python_use_unqualified_type_names = True
 html_theme = "furo"
 html_title = project
 html_math_renderer = "mathml"
-html_static_path = ["static"]
+# Not every machine has a font for formulas.
+html_static_path = ["static", str(Path(ziamath.__file__).parent / "fonts" / "STIXTwoMath-Regular.ttf")]
 html_css_files = ["site.css"]
 html_show_copyright = False
 html_show_sourcelink = False
@@ -131,6 +133,8 @@ def mathml(self: HTML5Translator, node: nodes.math | nodes.math_block) -> None:
     """Write a formula as MathML, which browsers show without a script."""
     display = "block" if isinstance(node, nodes.math_block) else "inline"
     formula = convert(node.astext(), display=display)
+    formula = re.sub("<mi>(ln|log)</mi>", r'<mo lspace="0.1em" rspace="0.1em">\1</mo>', formula)
+    formula = re.sub("<mo>(&#x0007C;|&#x02016;)</mo>", r'<mo stretchy="false" lspace="0" rspace="0">\1</mo>', formula)
     if "\\" in formula:
         logging.getLogger(__name__).warning("no MathML for %s", node.astext(), location=node)
     self.body.append(f'<div class="math">{formula}</div>' if display == "block" else formula)
