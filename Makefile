@@ -6,6 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 DEMO_INSTALLED := $(VENV)/.demo-installed
+SITE := $(BIN)/python -m sphinx -q -W --keep-going -d build/doctrees docs site
 
 .PHONY: demo test test-all check bench docs dist clean
 
@@ -27,10 +28,11 @@ check: $(INSTALLED)
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
 	$(BIN)/lint-imports
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	$(SITE)
 
 docs: $(INSTALLED)
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve
+	$(SITE)
+	@echo "open site/index.html"
 
 bench: $(INSTALLED)
 	$(BIN)/python -m benchmarks

@@ -1,16 +1,21 @@
 """Every ```python block of the documentation runs: the blocks of a page in order, in one fresh namespace.
 
-One with a title is written as a file, too. A ```console block is typed in, and shows what the command line says.
+One with a title is written as a file, too. An ```output block shows what the block before it prints. A ```console block
+is typed in, and shows what the command line says.
 
 The quick suite runs a page of each kind, and of the others looks whether what they import is there.
 """
 
 import ast
 import importlib.util
+import json
 import re
+import runpy
 import shlex
 import sys
 import textwrap
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +37,8 @@ SKIP = "<!-- not executed -->"
 
 #: A fence may be indented, as inside a list or an admonition; its closing fence is indented alike.
 FENCE = re.compile(
-    r'^(?P<indent> *)```(?P<kind>python|console)(?: title="(?P<file>[^"]+)")?[^\n]*\n(?P<code>.*?)^(?P=indent)``` *$',
+    r'^(?P<indent> *)```(?P<kind>python|output|console)(?: title="(?P<file>[^"]+)")?[^\n]*\n'
+    r"(?P<code>.*?)^(?P=indent)``` *$",
     re.MULTILINE | re.DOTALL,
 )
 #: What is drawn around the cells of a table, and says nothing.
@@ -57,14 +63,27 @@ def code_blocks(text: str) -> list[tuple[int, str]]:
 def execute(page: Path) -> dict[str, Any]:
     """Run the page's blocks; tracebacks name the page and its lines."""
     namespace: dict[str, Any] = {"__name__": "__docs__"}
+    printed = StringIO()
     for line, code, fence in blocks(page.read_text(encoding="utf-8")):
         if fence["kind"] == "console":
             type_in(code)
             continue
+        if fence["kind"] == "output":
+            assert words(printed.getvalue()) == words(code), (
+                f"the block before line {line} prints\n{printed.getvalue()}"
+            )
+            continue
         if fence["file"]:
             Path(fence["file"]).write_text(code, encoding="utf-8")
-        exec(compile("\n" * (line - 1) + code, str(page), "exec"), namespace)
+        printed = StringIO()
+        with redirect_stdout(printed):
+            exec(compile("\n" * (line - 1) + code, str(page), "exec"), namespace)
     return namespace
+
+
+def words(text: str) -> str:
+    """Return a text without its numbers, which are those of a machine; what a page claims of them its code asserts."""
+    return re.sub(r"\d+(\.\d+)?", "…", text.strip())
 
 
 def type_in(block: str) -> None:
@@ -160,6 +179,22 @@ def test_blocks_share_a_namespace_and_skipped_ones_do_not_run(tmp_path):
     assert execute(page)["x"] == 2
 
 
+def test_an_output_is_what_the_block_before_prints(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text('```python\nprint("took", 0.25, "s")\n```\n\n```output\ntook 3 s\n```\n')
+    execute(page)
+    page.write_text('```python\nprint("took", 0.25, "s")\n```\n\n```output\nlasted 0.25 s\n```\n')
+    with pytest.raises(AssertionError, match=r"prints\s+took 0\.25 s"):
+        execute(page)
+
+
+def test_notebooks_are_those_of_the_tutorials():
+    written = runpy.run_path(str(ROOT / "docs" / "notebooks.py"))
+    for page in written["PAGES"]:
+        saved = json.loads(page.with_suffix(".ipynb").read_text(encoding="utf-8"))
+        assert saved == written["notebook"](page.read_text(encoding="utf-8")), "write them: python docs/notebooks.py"
+
+
 @pytest.mark.usefixtures("_scratch")
 def test_a_block_with_a_title_is_a_file_and_a_console_says_what_it_shows(tmp_path):
     page = tmp_path / "page.md"
@@ -197,16 +232,17 @@ def test_every_fence_of_python_is_seen():
     """A block that the pattern misses would go untested in silence."""
     for page in PAGES:
         text = page.read_text(encoding="utf-8")
-        opened = len(re.findall(r"^\s*(```|~~~)\s*(python|py|console)\b", text, re.MULTILINE))
+        opened = len(re.findall(r"^\s*(```|~~~)\s*(python|py|output|console)\b", text, re.MULTILINE))
         assert opened == len(FENCE.findall(text)), page
 
 
-def test_api_page_has_every_public_name():
-    page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
-    documented = set(re.findall(r"^::: (\S+)", page, re.MULTILINE))
+def test_api_pages_have_every_public_name():
+    pages = "".join(page.read_text(encoding="utf-8") for page in (ROOT / "docs" / "api").glob("*.md"))
+    documented = re.findall(r"^\.\. auto\w+:: (\S+)", pages, re.MULTILINE)
+    assert len(documented) == len(set(documented)), "a name stands twice"
     public = {f"torch_kbandits.{name}" for name in torch_kbandits.__all__}
     missing = {name for name in public if not any(f"{shown}.".startswith(f"{name}.") for shown in documented)}
-    assert not missing, f"docs/api.md lacks {sorted(missing)}"
+    assert not missing, f"docs/api lacks {sorted(missing)}"
 
 
 #: What pages say of defaults: "**q̄ (`oversampling`): 2 to 10, default 3.**", "`threshold=`, 3 by default".

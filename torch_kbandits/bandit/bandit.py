@@ -127,8 +127,8 @@ class Bandit(Undisturbed):
             and mean; None for one.
         theory: the width of the theorem that ``width`` stands in for if it is a constant; only ``guarantee`` asks.
         noise_scale: R > 0, the sub-Gaussian constant of the noise, where the width does not know it; the same.
-        outcomes: what is measured of a play beside its reward: names, or ``Outcome``s with a prior and a memory. There
-            is a posterior of each.
+        outcomes: what is measured of a play beside its reward: names, or each an ``Outcome`` with a prior and a memory.
+            There is a posterior of each.
         constraints: limits on outcomes, ``AtMost("temperature", 80.0)`` or ``AtLeast(...)``; see ``Limit``.
         expire_after: points that are pending for so long are given up at the next call that asks or tells, as if they
             had been forgotten: a number above 0 in the units of time, rounds where there is none; or, with

@@ -150,7 +150,7 @@ class DictionaryRule(InducingPointAllocator):
             input_batch_shape: the batch shape of the result.
 
         Returns:
-            (*input_batch_shape, num_inducing, d).
+            ``(*input_batch_shape, num_inducing, d)``.
         """
         checks.points("inputs", inputs)
         num_inducing = checks.positive_integer("num_inducing", num_inducing)

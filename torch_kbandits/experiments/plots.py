@@ -85,7 +85,7 @@ def plot(
         format: "png", "pdf" or "svg".
 
     Returns:
-        The files: regret, average-regret, regret-against-time, dictionary, time, and difference if there is a baseline.
+        The files regret, average-regret, regret-against-time, dictionary, time, and difference if there is a baseline.
 
     Raises:
         InputError: if there are no records, no run has the baseline's label, or another word does not exist.

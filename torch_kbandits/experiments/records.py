@@ -79,7 +79,7 @@ def read_records(path: str | Path) -> tuple[list[Record], list[str]]:
     """Read the finished runs of a records file or of the directory that holds it.
 
     Returns:
-        The records in their order, one for each key, and what was lost: a line of words for each line of the file that
+        The records in their order, one for each key, and what was lost, a line of words for each line of the file that
         is no record, such as the last one of a run that was killed while it wrote.
 
     Raises:

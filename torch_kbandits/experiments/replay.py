@@ -62,7 +62,7 @@ def replay_log(
         center: constant to subtract from rewards before they are told.
 
     Returns:
-        The rewards and their mean. Its standard error is that of independent rewards: right for a bandit that has
+        The rewards and their mean. Its standard error is that of independent rewards, right for a bandit that has
         stopped learning, a guide for one that learns.
 
     Raises:

@@ -40,7 +40,7 @@ def plot_saved(
         format: "png", "pdf" or "svg".
 
     Returns:
-        The files: line (with the name of a coordinate that was asked for), plane, leverage, dictionary. The last two
+        The files line (with the name of a coordinate that was asked for), plane, leverage and dictionary, the last two
         only if something was told that counts.
 
     Raises:
