@@ -91,7 +91,8 @@ class BestAnswer:
         """Return the arm (1, d) with the best answer."""
         number = min(max(1, sparq_queries(self._round + 1, self.questions)), len(self._arms))
         generator = generator_for(self._seed, self._round, "questions")
-        asked = self._arms[torch.randperm(len(self._arms), generator=generator)[:number]]
+        rows = torch.randperm(len(self._arms), generator=generator, device="cpu")[:number]
+        asked = self._arms[rows.to(self._arms.device)]
         answers, _ = self._expert(asked, self._round)
         return asked[int(answers.argmax()), None].clone()
 
