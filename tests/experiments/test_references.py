@@ -50,6 +50,12 @@ def test_the_best_answer_is_the_best_arm_where_all_are_asked_about_without_noise
         player.tell(x, problem.mean(x, t))
 
 
+@pytest.mark.parametrize(("name", "questions", "said"), [("bump", 6.0, "what changes"), ("drift", 0.0, "questions")])
+def test_what_no_expert_can_be_asked_is_refused(name, questions, said):
+    with pytest.raises(InputError, match=said):
+        BestAnswer(environment=environments.build(name, seed=0), seed=0, questions=questions)
+
+
 def test_answers_are_read_by_lot_and_with_noise(tmp_path):
     """One question in the first round: what is played is uniform, so its mean regret is that of all arms.
 

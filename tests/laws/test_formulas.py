@@ -147,6 +147,16 @@ def test_loops_give_the_values_that_gpytorch_gives(name):
         assert float((ours - theirs).abs().max()) < (1e-7 if "matern" in name or "grouped" in name else 1e-12)
 
 
+@pytest.mark.parametrize("name", sorted(KNOWN))
+def test_a_point_that_repeats_has_its_value_everywhere(name):
+    """Its Gram matrix has rank 1, so that any factor of it on the way would take jitter."""
+    X = torch.tensor([[0.3, 0.7, 0.2]], dtype=DOUBLE).repeat(9, 1)
+    kernel = KNOWN[name][0]().requires_grad_(False)
+    with use_compiled(False):
+        values = gram(kernel, X)
+    assert np.abs(values.numpy() - KNOWN[name][1](X.numpy(), X.numpy())).max() < 1e-12
+
+
 def test_exponentials_are_exact_to_rounding_and_vanish_far_away():
     numbers = -np.concatenate([np.linspace(0.0, 2.0, 1001), np.logspace(-300, 3, 2001), [700.0, 1e300, np.inf]])
     ours = numbers.copy()

@@ -77,12 +77,20 @@ class BestAnswer:
         candidates: the arms, as an algorithm gets them; not needed.
         questions: above 0.
 
+    Raises:
+        InputError: where nothing changes, and where ``questions`` is not above 0.
+
     Cost of a round: the means of as many arms.
     """
 
     def __init__(
-        self, *, environment: DynamicEnvironment, seed: int, candidates: object = None, questions: float = 6.0
+        self, *, environment: AnyEnvironment, seed: int, candidates: object = None, questions: float = 6.0
     ) -> None:
+        if not isinstance(environment, DynamicEnvironment):
+            raise InputError(
+                f"An expert is asked about what changes, and {type(environment).__name__} does not: leave the row out, "
+                "or play an environment such as 'moving-peak'."
+            )
         self.questions = checks.positive("questions", questions)
         self._arms, self._seed, self._round = environment.arms, seed, 0
         self._expert = EnvironmentExpert(environment, environment.noise_scale)
