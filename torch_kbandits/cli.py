@@ -35,6 +35,12 @@ _SCALE = click.option(
     show_default=True,
     help="Of regret; auto is logarithmic where algorithms end more than twenty times apart.",
 )
+_PROBLEMS = click.option(
+    "--environment", "environments", multiple=True, help="Only this one, by its label; may be given several times."
+)
+_PLAYERS = click.option(
+    "--algorithm", "algorithms", multiple=True, help="Only this one, by its label; may be given several times."
+)
 
 
 class _BadInput(click.ClickException):
@@ -223,8 +229,10 @@ def compare(
 @main.command()
 @click.argument("records", type=click.Path(path_type=Path))
 @click.option("--baseline", help="The algorithm from which paired differences of regret are taken.")
+@_PROBLEMS
+@_PLAYERS
 @click.option("--format", "format_", type=click.Choice(FORMATS), default="table", show_default=True)
-def summarize(records: Path, baseline: str | None, format_: str) -> None:
+def summarize(records: Path, baseline: str | None, format_: str, **chosen: tuple[str, ...]) -> None:
     """Show finished runs as tables: medians and means over seeds, and differences from a baseline.
 
     RECORDS is the directory of a run, or its file records.jsonl.
@@ -233,17 +241,27 @@ def summarize(records: Path, baseline: str | None, format_: str) -> None:
     Example:
       kbandits summarize runs/quick --baseline bkb --format markdown
     """  # noqa: D301  (click reads the escape)
-    click.echo(experiments.render(experiments.summarize(_load(records), baseline), format_), nl=False)
+    click.echo(experiments.render(experiments.summarize(_load(records, **chosen), baseline), format_), nl=False)
 
 
 @main.command()
 @click.argument("records", type=click.Path(path_type=Path))
 @click.option("--output", type=click.Path(path_type=Path), help="Where figures go; by default beside the records.")
 @click.option("--baseline", help="The algorithm from which paired differences of regret are drawn.")
+@_PROBLEMS
+@_PLAYERS
 @_BAND
 @_SCALE
 @click.option("--format", "format_", type=click.Choice(FIGURES), default="png", show_default=True)
-def plot(records: Path, output: Path | None, baseline: str | None, band: str, scale: str, format_: str) -> None:
+def plot(
+    records: Path,
+    output: Path | None,
+    baseline: str | None,
+    band: str,
+    scale: str,
+    format_: str,
+    **chosen: tuple[str, ...],
+) -> None:
     """Draw finished runs: regret, its average, its difference from a baseline, dictionary growth, time.
 
     RECORDS is the directory of a run, or its file records.jsonl.
@@ -254,7 +272,7 @@ def plot(records: Path, output: Path | None, baseline: str | None, band: str, sc
     """  # noqa: D301  (click reads the escape)
     output = output or (records if records.is_dir() else records.parent)
     words = {"band": band, "scale": scale, "baseline": baseline, "format": format_}
-    for file in experiments.plot(_load(records), output, **words):
+    for file in experiments.plot(_load(records, **chosen), output, **words):
         click.echo(str(file))
 
 
@@ -372,10 +390,17 @@ def _finish(outcome: "experiments.Outcome", baseline: str | None, figures: Path 
         )
 
 
-def _load(path: Path) -> "list[experiments.Record]":
+def _load(path: Path, environments: Sequence[str] = (), algorithms: Sequence[str] = ()) -> "list[experiments.Record]":
+    """Return the finished runs, of the labels given alone; of all if none is."""
+    from torch_kbandits.experiments.nearest import pick
+
     records, losses = experiments.load_experiment(path)
     for loss in losses:
         click.echo(loss, err=True)
+    for kind, labels in (("environment", environments), ("algorithm", algorithms)):
+        known = {getattr(record, kind)["label"] for record in records}
+        wanted = {pick(f"--{kind}", f"{kind} of these runs", label, known) for label in labels} or known
+        records = [record for record in records if getattr(record, kind)["label"] in wanted]
     return records
 
 

@@ -64,6 +64,14 @@ def test_run_summarize_plot(spec, tmp_path):
     assert "of 2" in shown.output
     assert kbandits("summarize", str(directory / "records.jsonl"), "--format", "csv").output.startswith("environment,")
 
+    one = kbandits("summarize", str(directory), "--algorithm", "BKB", "--environment", "smooth", "--format", "csv")
+    assert [line.split(",")[1] for line in one.output.splitlines()] == ["algorithm", "BKB"]
+    for option, name, near in (("--algorithm", "bkb", "BKB"), ("--environment", "smoth", "smooth")):
+        refused = kbandits("plot", str(directory), option, name)
+        assert refused.exit_code == 2
+        assert f"{name!r} is no" in refused.output
+        assert near in refused.output
+
     drawn = kbandits("plot", str(directory), "--output", str(tmp_path / "figures"))
     assert drawn.exit_code == 0
     assert len(list((tmp_path / "figures").glob("*.png"))) == 5
