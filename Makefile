@@ -1,5 +1,5 @@
 # Two commands do everything on a bare machine with Python 3.11+, make and pip:
-#   make demo    tune a real classifier with BKB
+#   make demo    follow three years of weather from noisy rewards
 #   make test    run the tests
 PYTHON ?= python3
 VENV := .venv
@@ -11,7 +11,7 @@ SITE := $(BIN)/python -m sphinx -q -W --keep-going -d build/doctrees docs site
 .PHONY: demo test test-all check bench docs dist clean
 
 demo: $(DEMO_INSTALLED)
-	$(BIN)/python examples/tune_classifier.py --runs 1 --evaluations 50
+	$(BIN)/python examples/follow_the_weather.py --runs 1
 
 # Where bytecode is not written, each process of each run rewrites and compiles all tests: 8 s.
 test test-all: export PYTHONDONTWRITEBYTECODE :=

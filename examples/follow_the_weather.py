@@ -13,7 +13,7 @@ café somebody does look at the thermometer, with one that is told yesterday's m
     python examples/follow_the_weather.py --quick      # a few seconds
     python examples/follow_the_weather.py --choose     # how the settings were chosen, on 2012
 
-Writes ``record.json`` and ``figure.png`` to ``runs/follow_the_weather``.
+Writes ``record.json``, ``seasons.png`` and ``figure.png`` to ``runs/follow_the_weather``.
 """
 
 import argparse
@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from follow_the_weather_figure import draw
+from follow_the_weather_figure import write_figures
 from follow_the_weather_policies import BETA, FADING, GROWTH, POLICIES, TRIED, WINDOW
 from records import make_folder, versions, whole_number, write_record
 from rich.box import SIMPLE_HEAD
@@ -36,7 +36,6 @@ from rich.table import Table
 
 from torch_kbandits import Bandit
 from torch_kbandits.environments import SeattleWeather
-from torch_kbandits.looking.figures import write_figure
 
 #: The first day that counts, 2013-01-01; the year before is for choosing settings.
 FIRST = 366
@@ -112,7 +111,8 @@ def report(record: dict[str, Any], output: Path) -> None:
         f"differ in the noise of the takings, not in the weather. {record['seconds']:.0f} seconds in all.",
         highlight=False,
     )
-    console.print(f"Wrote {output / 'record.json'} and {output / 'figure.png'}.", highlight=False, soft_wrap=True)
+    names = [str(output / name) for name in ("record.json", "seasons.png", "figure.png")]
+    console.print(f"Wrote {names[0]}, {names[1]} and {names[2]}.", highlight=False, soft_wrap=True)
 
 
 def spread(values: Sequence[Any]) -> str:
@@ -165,7 +165,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "runs": runs,
     }
     write_record(options.output / "record.json", record)
-    write_figure(options.output / "figure.png", draw(record))
+    write_figures(options.output, record)
     report(record, options.output)
 
 

@@ -1,6 +1,6 @@
-"""The figure of ``follow_the_weather.py``, drawn from its record alone.
+"""The figures of ``follow_the_weather.py``, drawn from its record alone.
 
-python examples/follow_the_weather_figure.py runs/follow_the_weather       # draws it again
+python examples/follow_the_weather_figure.py runs/follow_the_weather       # draws them again
 """
 
 import json
@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from follow_the_weather_policies import FADING, POLICIES
+from follow_the_weather_policies import FADING, POLICIES, STATIC
 from matplotlib.axes import Axes
 from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 from matplotlib.figure import Figure
@@ -24,47 +24,54 @@ from torch_kbandits.looking import plot_line
 from torch_kbandits.looking.figures import write_figure
 
 COLOURS = (ORANGE, PURPLE, BLUE, BLACK, GREEN)
-DASHED = (0, (4, 2))
+DASHED, DOTTED = (0, (4, 2)), (0, (1, 1.5))
+#: Of the policies, so that they differ in print, too.
+STYLES = (DASHED, (0, (6, 1.5, 1, 1.5)), "solid", (0, (2, 1)), (0, (8, 2)))
 #: Days over which what was prepared for is averaged, as are the temperatures.
 SMOOTH = 14
 #: How many days before the last one the first belief is shown: from December to July.
 APART = 160
 
 
-def draw(record: dict[str, Any]) -> Figure:
-    """Return four panels: what was prepared for, regret, and what the memory that fades believes on two days."""
-    figure = Figure(figsize=(12.5, 10.0), layout="constrained")
-    (choices, regret), beliefs = figure.subplots(2, 2)
-    draw_choices(choices, record)
-    draw_regret(regret, record)
-    draw_beliefs(beliefs, record)
-    for axes in (choices, regret):
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.grid(color="0.92", linewidth=0.8)
-        axes.set_axisbelow(True)
-    for axes, letter in zip((choices, regret, *beliefs), "abcd", strict=True):
-        axes.set_title(f"({letter})  {axes.get_title()}", loc="left", fontsize=11, color="black")
-        axes.set_title("")
-    return figure
-
-
-def draw_choices(axes: Axes, record: dict[str, Any]) -> None:
-    """Draw measured maxima and what two policies prepared for in run 1, each as a mean of two weeks."""
+def draw_seasons(record: dict[str, Any]) -> Figure:
+    """Return one panel: measured maxima and what two policies prepared for in run 1, as means of two weeks."""
+    figure = Figure(figsize=(10.0, 4.2), layout="constrained")
+    axes = figure.subplots()
     days = [date.fromisoformat(day) for day in record["dates"]]
-    axes.plot(days, record["temperatures"], color="0.75", linewidth=0.6, label="daily maximum")  # pyright: ignore
-    shown = list(record["runs"][0]["policies"].items())
     width = min(SMOOTH, len(days))
     weights = np.ones(width) / width
-    lines = [("daily maximum, mean of two weeks", record["temperatures"], BLACK, 1.8)]
-    lines += [(name, shown[i][1]["prepared"], COLOURS[i], 1.8) for i, (name, _) in enumerate(shown) if i in (0, 2)]
-    for name, values, colour, thickness in lines:
+    policies = record["runs"][0]["policies"]
+    lines = [
+        ("the daily maximum, which no bandit is told", record["temperatures"], "0.6", "solid", 5.0),
+        ("IGP-UCB, which forgets nothing", policies[STATIC]["prepared"], ORANGE, DASHED, 2.0),
+        ("UI-GP-UCB, in whose memory the old fades", policies[FADING]["prepared"], BLUE, "solid", 2.0),
+    ]
+    for name, values, colour, style, thickness in lines:
         smooth = np.convolve(values, weights, mode="valid")
-        axes.plot(days[width - 1 :], smooth, color=colour, linewidth=thickness, label=name)  # pyright: ignore
+        axes.plot(days[width - 1 :], smooth, color=colour, linestyle=style, linewidth=thickness, label=name)  # pyright: ignore[reportArgumentType]
     locator = AutoDateLocator()
     axes.xaxis.set_major_locator(locator)
     axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))
-    axes.set(title="What was prepared for in run 1", ylabel="temperature (°C)")
-    below(axes, axes.get_legend_handles_labels()[0])
+    axes.set(ylabel="temperature (°C), mean of two weeks", xlim=(days[0], days[-1]))
+    axes.set_title("Told only each evening's noisy takings, a bandit that forgets follows the seasons", loc="left")
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False, fontsize=9)
+    return figure
+
+
+def draw(record: dict[str, Any]) -> Figure:
+    """Return three panels: regret, and what the memory that fades believes on two days."""
+    figure = Figure(figsize=(12.5, 10.0), layout="constrained")
+    panels = figure.subplot_mosaic("aa;bc")
+    draw_regret(panels["a"], record)
+    draw_beliefs((panels["b"], panels["c"]), record)
+    panels["a"].spines[["top", "right"]].set_visible(False)
+    panels["a"].grid(color="0.92", linewidth=0.8)
+    panels["a"].set_axisbelow(True)
+    for letter, axes in panels.items():
+        axes.set_title(f"({letter})  {axes.get_title()}", loc="left", fontsize=11, color="black")
+        axes.set_title("")
+    return figure
 
 
 def draw_regret(axes: Axes, record: dict[str, Any]) -> None:
@@ -72,12 +79,12 @@ def draw_regret(axes: Axes, record: dict[str, Any]) -> None:
     runs = record["runs"]
     handles = []
     numbers = np.arange(1, record["settings"]["days"] + 1)
-    for name, colour in zip(runs[0]["policies"], COLOURS, strict=True):
+    for name, colour, style in zip(runs[0]["policies"], COLOURS, STYLES, strict=True):
         curves = np.cumsum([run["policies"][name]["regret"] for run in runs], axis=1)
         axes.plot(numbers, curves.T, color=colour, linewidth=0.6, alpha=0.4)
-        axes.plot(numbers, curves.mean(0), color=colour, linewidth=2.2)
-        handles.append(Line2D([], [], color=colour, linewidth=2.2, label=name))
-    for (name, loss), style in zip(record["without_learning"].items(), (DASHED, None, (0, (1, 1.5))), strict=True):
+        axes.plot(numbers, curves.mean(0), color=colour, linewidth=2.2, linestyle=style)
+        handles.append(Line2D([], [], color=colour, linewidth=2.2, linestyle=style, label=name))
+    for (name, loss), style in zip(record["without_learning"].items(), (DASHED, None, DOTTED), strict=True):
         if style is not None:  # chance would leave the others no room
             axes.plot(numbers, loss * numbers, color=GREY, linewidth=1.6, linestyle=style)
             handles.append(Line2D([], [], color=GREY, linewidth=1.6, linestyle=style, label=name))
@@ -129,6 +136,12 @@ def below(axes: Axes, handles: list[Any]) -> None:
     axes.legend(handles=handles, fontsize=9, ncols=2, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.12))
 
 
+def write_figures(folder: Path, record: dict[str, Any]) -> None:
+    """Write ``seasons.png`` and ``figure.png``."""
+    write_figure(folder / "seasons.png", draw_seasons(record))
+    write_figure(folder / "figure.png", draw(record))
+
+
 if __name__ == "__main__":
     folder = Path(sys.argv[1])
-    write_figure(folder / "figure.png", draw(json.loads((folder / "record.json").read_text(encoding="utf-8"))))
+    write_figures(folder, json.loads((folder / "record.json").read_text(encoding="utf-8")))

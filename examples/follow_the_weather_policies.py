@@ -20,7 +20,7 @@ GROWTH = 0.001
 CONTEXT_LENGTHSCALE = 12.0
 CONTEXT_REGULARIZATION = 0.01
 
-FADING, WITH_CONTEXT = "UI-GP-UCB, memory that fades", "BKB told yesterday's maximum"
+STATIC, FADING = "IGP-UCB, forgets nothing", "UI-GP-UCB, memory that fades"
 
 
 def static(seed: int, problem: SeattleWeather) -> Bandit:
@@ -62,11 +62,11 @@ def with_context(
 
 
 POLICIES: dict[str, Callable[[int, SeattleWeather], Bandit]] = {
-    "IGP-UCB, forgets nothing": static,
+    STATIC: static,
     f"SW-GP-UCB, last {WINDOW} days": window,
     FADING: fading,
     "ET-GP-UCB, rate unknown": triggered,
-    WITH_CONTEXT: with_context,
+    "BKB told yesterday's maximum": with_context,
 }
 
 #: What was tried on 2012 for those that have a setting.
