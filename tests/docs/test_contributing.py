@@ -101,7 +101,6 @@ def copied(tmp_path):
     """A copy of the package and of its pages."""
     shutil.copytree(PACKAGE, tmp_path / "torch_kbandits", ignore=shutil.ignore_patterns("__pycache__", "data"))
     shutil.copytree(ROOT / "docs", tmp_path / "docs", ignore=shutil.ignore_patterns("images"))
-    shutil.copy(ROOT / "README.md", tmp_path)
     return tmp_path
 
 
