@@ -141,7 +141,7 @@ def fit_prior(X: Tensor, Y: Any, kernel: Kernel | None = None, *, floor: float |
     the rewards.
 
     Args:
-        X: points (n, d), in double precision, n >= 2.
+        X: points (n, d), n >= 2; in single precision they are fitted in double.
         Y: rewards (n,), as in ``Bandit.tell``.
         kernel: any GPyTorch kernel with free parameters, which is copied; its variance is in units of that of Y. Unless
             given ``default_kernel(d)``, each column divided by its range if it leaves [0, 1].
@@ -158,8 +158,9 @@ def fit_prior(X: Tensor, Y: Any, kernel: Kernel | None = None, *, floor: float |
     Cost: see ``fit_evidence``: O(n³) for each of some hundred evaluations, n at most 400 of the rewards.
     """
     checks.points("X", X)
-    if X.dtype != torch.float64 or X.dim() != 2 or len(X) < 2:
-        raise InputError(f"X (n, d) must be in double precision, n >= 2; got {checks.describe(X)}.")
+    if X.dim() != 2 or len(X) < 2:
+        raise InputError(f"X must be (n, d) with n >= 2, got {checks.describe(X)}.")
+    X = X.double()
     Y = rewards(Y, X)
     if kernel is not None:
         checks.instance("kernel", kernel, Kernel, "a GPyTorch kernel")
