@@ -64,6 +64,8 @@ def test_without_a_clock_rounds_are_counted():
     assert bandit.pending_ids == first
     bandit.tell(ARMS[:1], 0.3)
     assert bandit.pending_ids == ()
+    with pytest.raises(InputError, match=r"expire_after=2 drops .*, and tell\(x, y\) learns it late\.$"):
+        bandit.tell(ids=first, y=0.2)  # a time would be refused
 
 
 def test_dates_are_in_seconds():

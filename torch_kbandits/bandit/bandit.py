@@ -912,7 +912,9 @@ class Bandit(Undisturbed):
     def _expires(self) -> str | None:
         """What becomes of points that are pending for too long, for messages; None where they wait for ever."""
         expiry = self._pieces.expire_after
-        return None if expiry is None else str(expiry)
+        if expiry is None:
+            return None
+        return f"{expiry}, and tell(x, y{', time=...' if self._standing.clock.matters else ''}) learns it late"
 
     @property
     def _belief(self) -> Belief:

@@ -470,7 +470,7 @@ class Ledger:
 
         Args:
             ids: one or several.
-            expires: what may have become of those that are not, besides; None for nothing.
+            expires: what may have become of those that are not, besides, and what to do; None for nothing.
 
         Raises:
             InputError: if one is not.
@@ -483,6 +483,6 @@ class Ledger:
             if not 0 <= number < self.num_asked:
                 raise InputError(f"id {number} is unknown: {self.num_asked} point(s) were asked for, numbered from 0.")
             if number not in pending:
-                hint = "" if expires is None else f", or it expired: {expires}, and tell(x, y, time=...) learns it late"
+                hint = "" if expires is None else f", or it expired: {expires}"
                 raise InputError(f"id {number} is not pending: it was told or forgotten already{hint}.")
         return numbers
