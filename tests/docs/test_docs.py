@@ -273,12 +273,18 @@ def test_documented_defaults_are_those_of_the_signatures():
     assert checked >= 8, f"only {checked} statements were found: the pages have another form than this test expects"
 
 
-def test_readme_names_every_algorithm():
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    table = readme.partition("## Algorithms")[2].partition("\n## ")[0]
-    rows = [line for line in table.splitlines() if line.startswith("|")]
+def test_a_table_names_every_algorithm():
+    page = (ROOT / "docs" / "algorithms.md").read_text(encoding="utf-8")
+    rows = [line for line in page.splitlines() if line.startswith("|")]
     missing = [name for name in algorithms.names() if not any(f"`{name}`" in row for row in rows)]
-    assert not missing, f"the table of README.md lacks {missing}"
+    assert not missing, f"the table of docs/algorithms.md lacks {missing}"
+
+
+def test_the_readme_is_a_first_screen():
+    """Issue 22: at most 6 kB, with a picture before the first line of code."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert len(readme.encode()) <= 6_000
+    assert 0 < readme.find("![") < readme.find("```")
 
 
 def test_relative_links_of_readme_lead_somewhere():
