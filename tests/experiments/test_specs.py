@@ -84,6 +84,18 @@ def test_nearer_settings_go_first():
     assert known.regularization == environment.regularization
 
 
+def test_a_setting_goes_to_the_algorithms_that_take_it():
+    spec = small(
+        settings={"beta": 1.0, "horizon": 9},
+        environments=[E],
+        algorithms=[{"name": "gp-ucb"}, {"name": "random"}, {"name": "sup-kernel-ucb"}],
+    )
+    environment = build("rkhs-function", seed=0)
+    bandits = [build_bandit(trial, environment) for trial in list(spec.trials())[:3]]
+    assert [type(bandit).__name__ for bandit in bandits] == ["GPUCB", "RandomSearch", "SupKernelUCB"]
+    assert bandits[2]._acquisition.horizon == 9
+
+
 @pytest.mark.filterwarnings("ignore::torch_kbandits.TheoryWarning")
 @pytest.mark.parametrize("name", ["bkb", "bbkb"])
 def test_the_words_of_a_dictionary_reach_its_rule(name):
@@ -171,6 +183,7 @@ A = {"name": "bkb"}
         ({"environments": [E | {"lenghtscale": 1}]}, "'lenghtscale' is no option of env.*mean 'lengthscale'"),
         ({"algorithms": [A | {"oversample": 1}]}, "'oversample' is no option of alg.*mean 'oversampling'"),
         ({"algorithms": [A | {"seed": 1}]}, "'seed' is no option"),
+        ({"algorithms": [{"name": "gp-ucb", "horizon": 9}]}, "'horizon' is no option of algorithm 'gp-ucb'"),
         ({"environments": [{"name": "sensors"}]}, "environment 'sensors' needs csv"),
         ({"setings": {}}, "'setings' is no key; did you mean 'settings'"),
         ({"settings": {"betta": 1}}, "settings: 'betta' is no setting; did you mean 'beta'"),

@@ -13,6 +13,7 @@ from torch_kbandits import InputError, NystromGP, StateMismatchError, TheoryWarn
 from torch_kbandits.acquisition import DiscretizedThompsonSampling
 from torch_kbandits.confidence import BKBWidth, GPTSWidth, GPUCBWidth, IGPUCBWidth, RateGain, SelfNormalizedWidth
 from torch_kbandits.errors import EmptyHistoryError, KernelBanditWarning
+from torch_kbandits.memory import SlidingWindow
 from torch_kbandits.models import OnlineGP
 from torch_kbandits.observations.ledger import Pending
 
@@ -40,7 +41,21 @@ NEEDED = {
 }
 
 
-def make(name, domain="arms", **settings):
+def taking(word):
+    """Those that take a word."""
+    return {name for name in NAMES if word in algorithms.registry.signature(name).parameters}
+
+
+#: Those that know how many rounds there are to be.
+PLANNED = taking("horizon")
+#: Two values of each constant of a theorem, and where the number of rounds matters: nowhere else.
+CONSTANTS = {"noise_scale": (0.1, 0.3), "norm_bound": (1.0, 3.0), "failure_probability": (0.1, 0.2)}
+FORGETTING = {"memory": SlidingWindow(4.0)}
+PLANS = dict.fromkeys(("gp-ts", "igp-ucb", *FAMILIES), FORGETTING)
+PLANS |= {name: {"oversampling": "theory"} for name in ("bkb", "bbkb", "cbkb", "cbbkb", "ek-ucb")}
+
+
+def words_of(name, domain="arms", **settings):
     words = {"kernel": rbf(0.3), "regularization": 0.05, "seed": 3}
     words |= {"candidates": ARMS} if domain == "arms" else {"bounds": BOUNDS}
     if "beta" in algorithms.registry.signature(name).parameters:
@@ -53,7 +68,11 @@ def make(name, domain="arms", **settings):
     words |= settings
     if name == "lin-ucb":
         words["features"] = words.pop("kernel")
-    return algorithms.build(name, **words)
+    return words
+
+
+def make(name, domain="arms", **settings):
+    return algorithms.build(name, **words_of(name, domain, **settings))
 
 
 def actions(points):
@@ -320,13 +339,46 @@ def test_states_of_other_settings_are_refused(name):
         ("gp-pi", {"margin": -0.1}, "margin must be a finite number of at least 0"),
         ("gp-ts", {"discretization_size": 0}, "discretization_size must be a whole number"),
         ("igp-ucb", {"noise_scale": -1.0}, "noise_scale must be a finite number above 0"),
-        ("gp-ucb", {"horizon": 0}, "horizon must be a whole number"),
+        *((name, {"horizon": 0}, "horizon must be a whole number") for name in sorted(PLANNED)),
+        ("gp-ucb", {"horizon": 40}, "GPUCB takes other arguments: got an unexpected keyword argument 'horizon'"),
+        ("sparq-gp-ucb", {"noise_scale": 0.1}, "got an unexpected keyword argument 'noise_scale'"),
         ("gp-ei", {"beta": 2.0}, "GPEI takes other arguments: got an unexpected keyword argument 'beta'"),
     ],
 )
 def test_bad_settings_are_named(name, settings, message):
     with pytest.raises(InputError, match=message):
         make(name, **settings)
+
+
+def effect(name, **words):
+    """What a bandit does after a few rounds, as far as the constants of a theorem may change it."""
+    bandit = make(name, beta=None, **words)
+    bandit.tell(ARMS[:3], reward(ARMS[:3]))
+    hypotheses = [(each.name, each.status, each.sentence) for each in bandit.guarantee().hypotheses]
+    return float(bandit.beta), bandit.dictionary, bandit.memory, hypotheses
+
+
+@pytest.mark.filterwarnings("ignore::torch_kbandits.TheoryWarning")
+@pytest.mark.parametrize("name", sorted(taking("norm_bound")))
+def test_each_constant_of_a_theorem_does_something_where_it_is_taken(name):
+    takes = algorithms.registry.signature(name).parameters
+    words = {word: values[0] for word, values in CONSTANTS.items() if word in takes}
+    for word in words:
+        assert effect(name, **words) != effect(name, **words | {word: CONSTANTS[word][1]}), word
+    if name in PLANNED:
+        plan = words | PLANS.get(name, {})
+        assert effect(name, **plan | {"horizon": 40}) != effect(name, **plan | {"horizon": 400})
+
+
+def test_constants_are_taken_where_a_theorem_is():
+    assert PLANNED | taking("noise_scale") | taking("failure_probability") <= taking("norm_bound")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_words_of_a_bandit_that_an_algorithm_chooses_are_refused(name):
+    kind = getattr(algorithms, algorithms.registry._ALGORITHMS[name])
+    with pytest.raises(TypeError, match="unexpected keyword argument 'trigger'"):
+        kind(**words_of(name), trigger=None)
 
 
 def test_names_have_neighbours():

@@ -8,6 +8,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits import checks
+from torch_kbandits.bandit.words import CommonWords
 from torch_kbandits.candidates import Arms, Box, Candidates, Configurations, ContextualActions
 from torch_kbandits.candidates.sample import some_points
 from torch_kbandits.confidence import (
@@ -183,16 +184,32 @@ def resolve_width(
     return ConstantWidth(beta)
 
 
-def check_theory(
-    noise_scale: float | None, norm_bound: float | None, failure_probability: float, horizon: int | None
-) -> None:
+def common(others: CommonWords) -> CommonWords:
+    """Return the words that every algorithm hands on to ``Bandit``, whose other words are for the algorithm to choose.
+
+    Raises:
+        TypeError: if there is another, as Python does of a word that is not in a signature.
+    """
+    if strange := sorted(others.keys() - CommonWords.__optional_keys__):
+        raise TypeError(f"got an unexpected keyword argument {strange[0]!r}")
+    return others
+
+
+def check_theory(noise_scale: float | None, norm_bound: float | None, failure_probability: float) -> None:
     """Refuse constants of a theorem that make no sense, whether or not they are used."""
     checks.open_unit_interval("failure_probability", failure_probability)
     for name, value in (("noise_scale", noise_scale), ("norm_bound", norm_bound)):
         if value is not None:
             checks.positive(name, value)
-    if horizon is not None:
-        checks.positive_integer("horizon", horizon)
+
+
+def planned(horizon: int | None) -> int | None:
+    """Return T as an int, or None where nobody knows it.
+
+    Raises:
+        InputError: if it is no whole number of at least 1, whether or not it is used.
+    """
+    return None if horizon is None else checks.positive_integer("horizon", horizon)
 
 
 def theorem(
@@ -200,14 +217,13 @@ def theorem(
     noise_scale: float | None,
     norm_bound: float | None,
     failure_probability: float,
-    horizon: int | None,
     **settings: Any,
 ) -> TheoremWidth | None:
     """Return the width of a theorem that needs R and B, or None if one of them is missing; see ``check_theory``.
 
     Of its settings those that are None are the width's own.
     """
-    check_theory(noise_scale, norm_bound, failure_probability, horizon)
+    check_theory(noise_scale, norm_bound, failure_probability)
     if noise_scale is None or norm_bound is None:
         return None
     given = {name: setting for name, setting in settings.items() if setting is not None}
@@ -236,7 +252,7 @@ def theorem_at(
         noise_scale: R.
         norm_bound: B.
         failure_probability: δ.
-        horizon: T, or None.
+        horizon: T, for ``MemoryWidth`` alone: its bound is then one for all rounds. None for each round apart.
         gain: what stands for γ; None for the realised one.
         forgetting: the memory, or whether observations stop counting.
         num_bounds: how many sets of observations there are, each with a bound of its own; None for T.
@@ -244,15 +260,15 @@ def theorem_at(
     Returns:
         None if R or B is missing.
     """
-    share = failure_probability
+    horizon, share = planned(horizon), failure_probability
     if level is None or level < 1.0:
         share = share / 2.0 if width is GPTSWidth and isinstance(share, float) else share
         forgets = forgetting.forgets if isinstance(forgetting, Memory) else bool(forgetting)
         if forgets:
             number = horizon if num_bounds is None else num_bounds
-            return theorem(MemoryWidth, noise_scale, norm_bound, share, horizon, num_bounds=number, gain=gain)
-        return theorem(SelfNormalizedWidth, noise_scale, norm_bound, share, horizon, gain=gain)
-    return theorem(width, noise_scale, norm_bound, share, horizon, gain=gain)
+            return theorem(MemoryWidth, noise_scale, norm_bound, share, num_bounds=number, gain=gain)
+        return theorem(SelfNormalizedWidth, noise_scale, norm_bound, share, gain=gain)
+    return theorem(width, noise_scale, norm_bound, share, gain=gain)
 
 
 def resolve_dictionary(
@@ -265,6 +281,7 @@ def resolve_dictionary(
     when_full: WhenFull,
 ) -> DictionaryRule:
     """Return ridge leverage sampling, capped if there is a cap, with the q̄ given or the theorem's; see ``capped``."""
+    horizon = planned(horizon)
     if isinstance(oversampling, str):
         checks.one_of("oversampling, unless it is a number,", oversampling, ["theory"])
         oversampling = theoretical_oversampling(failure_probability, _needed(horizon), accuracy)
@@ -278,6 +295,7 @@ def resolve_kors(
     horizon: int | None,
 ) -> KORS:
     """Return KORS with the γ given, or the theorem's, which needs the horizon."""
+    horizon = planned(horizon)
     if isinstance(oversampling, str):
         checks.one_of("oversampling, unless it is a number,", oversampling, ["theory"])
         oversampling = theoretical_kors_oversampling(failure_probability, _needed(horizon))

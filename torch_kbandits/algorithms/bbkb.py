@@ -8,7 +8,7 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.acquisition import UpperConfidenceRule
-from torch_kbandits.algorithms.arguments import resolve_candidates, resolve_dictionary, resolve_width, theorem
+from torch_kbandits.algorithms.arguments import common, resolve_candidates, resolve_dictionary, resolve_width, theorem
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.bandit.batches import GlobalBatchRule, LocalBatchRule
 from torch_kbandits.bandit.words import CommonWords
@@ -92,7 +92,7 @@ class BBKB(Bandit):
         accuracy = checks.open_unit_interval("accuracy", accuracy)
         checks.one_of("rule", rule, ("global", "local"))
         batches = GlobalBatchRule(threshold) if rule == "global" else LocalBatchRule(threshold)
-        theory = theorem(BKBWidth, noise_scale, norm_bound, failure_probability, horizon, accuracy=accuracy)
+        theory = theorem(BKBWidth, noise_scale, norm_bound, failure_probability, accuracy=accuracy)
         width = resolve_width(beta, theory, prior)
         super().__init__(
             candidates=resolve_candidates(candidates, bounds),
@@ -106,5 +106,5 @@ class BBKB(Bandit):
             memory=memory,
             theory=theory,
             seed=seed,
-            **others,
+            **common(others),
         )

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.acquisition import UpperConfidenceRule
-from torch_kbandits.algorithms.arguments import resolve_candidates, resolve_dictionary, resolve_width, theorem
+from torch_kbandits.algorithms.arguments import common, resolve_candidates, resolve_dictionary, resolve_width, theorem
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.bandit.words import CommonWords
 from torch_kbandits.candidates import Candidates
@@ -81,7 +81,7 @@ class BKB(Bandit):
     ) -> None:
         prior = prior_of(prior, kernel, regularization, mean)
         accuracy = checks.open_unit_interval("accuracy", accuracy)
-        theory = theorem(BKBWidth, noise_scale, norm_bound, failure_probability, horizon, accuracy=accuracy)
+        theory = theorem(BKBWidth, noise_scale, norm_bound, failure_probability, accuracy=accuracy)
         super().__init__(
             candidates=resolve_candidates(candidates, bounds),
             prior=prior,
@@ -93,5 +93,5 @@ class BKB(Bandit):
             memory=memory,
             theory=theory,
             seed=seed,
-            **others,
+            **common(others),
         )

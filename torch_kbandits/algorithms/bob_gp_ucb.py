@@ -9,7 +9,7 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.acquisition import UpperConfidenceRule
-from torch_kbandits.algorithms.arguments import refuse_memory, resolve_contextual, resolve_width, theorem_at
+from torch_kbandits.algorithms.arguments import common, refuse_memory, resolve_contextual, resolve_width, theorem_at
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.bandit.adaptation import BanditOverBandit, block_windows, default_memories, exploration_rate
 from torch_kbandits.bandit.words import CommonWords
@@ -39,7 +39,8 @@ class BOBGPUCB(Bandit):
         bounds: a box (2, d) instead of arms, with contexts (2, a).
         context_dim: c, the number of context columns; without it there is no context.
         action_dim: a, where each round brings its own actions.
-        horizon: T, the planned number of rounds.
+        horizon: T, the planned number of rounds: for the block size, the default windows and the share of exploration.
+            At λ < 1 the theorem's width holds in all of them at once.
         windows: w of each SW-GP-UCB, in observations, infinite for one that keeps all; or memories of any kind. None
             for ``default_memories``, or ``block_windows`` where blocks share no history.
         block_size: H, rounds of a block; None for ⌈√T⌉.
@@ -122,7 +123,7 @@ class BOBGPUCB(Bandit):
             acquisition=UpperConfidenceRule(),
             theory=theory,
             seed=seed,
-            **others,
+            **common(others),
         )
 
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.acquisition import UpperConfidenceRule
-from torch_kbandits.algorithms.arguments import resolve_contextual, resolve_dictionary, resolve_width, theorem
+from torch_kbandits.algorithms.arguments import common, resolve_contextual, resolve_dictionary, resolve_width, theorem
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.bandit.batches import GlobalBatchRule
 from torch_kbandits.bandit.words import CommonWords
@@ -92,7 +92,7 @@ class CBBKB(Bandit):
         prior = prior_of(prior, kernel, regularization, mean)
         accuracy = checks.open_unit_interval("accuracy", accuracy)
         batches = GlobalBatchRule(threshold)
-        theory = theorem(BKBWidth, noise_scale, norm_bound, failure_probability, horizon, accuracy=accuracy)
+        theory = theorem(BKBWidth, noise_scale, norm_bound, failure_probability, accuracy=accuracy)
         width = resolve_width(beta, theory, prior)
         super().__init__(
             candidates=resolve_contextual(candidates, bounds, context_dim, action_dim),
@@ -106,5 +106,5 @@ class CBBKB(Bandit):
             memory=memory,
             theory=theory,
             seed=seed,
-            **others,
+            **common(others),
         )

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.acquisition import UpperConfidenceRule
-from torch_kbandits.algorithms.arguments import resolve_contextual, resolve_dictionary, resolve_width, theorem
+from torch_kbandits.algorithms.arguments import common, resolve_contextual, resolve_dictionary, resolve_width, theorem
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.bandit.words import CommonWords
 from torch_kbandits.candidates import Candidates
@@ -86,7 +86,7 @@ class CBKB(Bandit):
     ) -> None:
         prior = prior_of(prior, kernel, regularization, mean)
         accuracy = checks.open_unit_interval("accuracy", accuracy)
-        theory = theorem(BKBWidth, noise_scale, norm_bound, failure_probability, horizon, accuracy=accuracy)
+        theory = theorem(BKBWidth, noise_scale, norm_bound, failure_probability, accuracy=accuracy)
         super().__init__(
             candidates=resolve_contextual(candidates, bounds, context_dim, action_dim),
             prior=prior,
@@ -98,5 +98,5 @@ class CBKB(Bandit):
             memory=memory,
             theory=theory,
             seed=seed,
-            **others,
+            **common(others),
         )

@@ -7,7 +7,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits.acquisition import UpperConfidenceRule
-from torch_kbandits.algorithms.arguments import refuse_memory, resolve_contextual, resolve_width, theorem_at
+from torch_kbandits.algorithms.arguments import common, refuse_memory, resolve_contextual, resolve_width, theorem_at
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.bandit.adaptation import DynamicModelSelection, default_discounts
 from torch_kbandits.bandit.words import CommonWords
@@ -43,7 +43,8 @@ class DMSGPUCB(Bandit):
         noise_scale: R > 0, the sub-Gaussian constant of the noise, in reward units.
         norm_bound: B > 0, a bound on the RKHS norm of the reward function at all times.
         failure_probability: δ in (0, 1).
-        horizon: T, the planned number of rounds; not used.
+        horizon: T, the planned number of rounds: at λ < 1 the theorem's width holds in all of them at once. Without it,
+            in each.
         gain: the information gain γ in the width; by default the realised one of the observations that count.
         memory: refused, with the reason: ``memories`` says what an observation counts for.
         dictionary: a rule for a Nyström–DTC posterior; None for the exact one.
@@ -107,5 +108,5 @@ class DMSGPUCB(Bandit):
             acquisition=UpperConfidenceRule(),
             theory=theory,
             seed=seed,
-            **others,
+            **common(others),
         )

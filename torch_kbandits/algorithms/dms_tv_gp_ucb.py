@@ -8,7 +8,7 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.acquisition import UpperConfidenceRule
-from torch_kbandits.algorithms.arguments import check_theory, refuse_memory, resolve_contextual, resolve_width
+from torch_kbandits.algorithms.arguments import common, refuse_memory, resolve_contextual, resolve_width
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.bandit.adaptation import DynamicModelSelection
 from torch_kbandits.bandit.words import CommonWords
@@ -55,7 +55,6 @@ class DMSTVGPUCB(Bandit):
         prior: all three in one: a ``Prior``, or a ``LearnedPrior()`` where nobody knows them; see ``Bandit``.
         beta: a multiplier of the standard deviation (2 here is 4 in BoTorch) or a ``Width``; ``TVGPUCBWidth()``, as in
             ``TVGPUCB``, unless given.
-        horizon: T, the planned number of rounds; not used.
         seed: addresses all randomness.
         others: ``outcomes``, ``constraints`` and ``objective``: what is measured beside the reward, its limits, and
             what is sought of all; see ``Bandit``.
@@ -83,12 +82,10 @@ class DMSTVGPUCB(Bandit):
         mean: PriorMean | None = None,
         prior: Prior | LearnedPrior | None = None,
         beta: float | Width | None = None,
-        horizon: int | None = None,
         **others: Unpack[CommonWords],
     ) -> None:
         prior = prior_of(prior, kernel, regularization, mean)
         refuse_memory(memory, "rates")
-        check_theory(None, None, 0.5, horizon)
         checks.instance("rates", rates, Sequence, "several rates ε, such as (0.1, 0.01)")
         space = resolve_contextual(candidates, bounds, context_dim, action_dim)
         if isinstance(least_correlation, str) and least_correlation == "auto":  # an array is compared number by number
@@ -102,5 +99,5 @@ class DMSTVGPUCB(Bandit):
             width=resolve_width(TVGPUCBWidth() if beta is None else beta, None, prior),
             acquisition=UpperConfidenceRule(),
             seed=seed,
-            **others,
+            **common(others),
         )

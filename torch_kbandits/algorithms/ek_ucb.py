@@ -7,7 +7,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits.acquisition import UpperConfidenceRule
-from torch_kbandits.algorithms.arguments import capped, resolve_contextual, resolve_kors, resolve_width, theorem
+from torch_kbandits.algorithms.arguments import capped, common, resolve_contextual, resolve_kors, resolve_width, theorem
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.bandit.batches import GlobalBatchRule
 from torch_kbandits.bandit.words import CommonWords
@@ -88,7 +88,7 @@ class EKUCB(Bandit):
     ) -> None:
         prior = prior_of(prior, kernel, regularization, mean)
         rule = resolve_kors(oversampling, projection, failure_probability, horizon)
-        theory = theorem(EKUCBWidth, noise_scale, norm_bound, failure_probability, horizon, projection=projection)
+        theory = theorem(EKUCBWidth, noise_scale, norm_bound, failure_probability, projection=projection)
         width = resolve_width(beta, theory, prior)
         batches = None if batch_threshold is None else GlobalBatchRule(batch_threshold)
         super().__init__(
@@ -101,5 +101,5 @@ class EKUCB(Bandit):
             memory=memory,
             theory=theory,
             seed=seed,
-            **others,
+            **common(others),
         )

@@ -6,7 +6,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits.acquisition import UpperConfidenceRule
-from torch_kbandits.algorithms.arguments import resolve_contextual, resolve_width, theorem_at
+from torch_kbandits.algorithms.arguments import common, resolve_contextual, resolve_width, theorem_at
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.bandit.adaptation import ResidualTrigger
 from torch_kbandits.bandit.words import CommonWords
@@ -41,7 +41,8 @@ class ETGPUCB(Bandit):
         noise_scale: R > 0, the standard deviation of the noise, in reward units; the trigger takes √λ unless given.
         norm_bound: B > 0, a bound on the RKHS norm of the reward function at all times.
         failure_probability: δ of the width in (0, 1).
-        horizon: T, the planned number of rounds; not used.
+        horizon: T, the planned number of rounds: at λ < 1 the theorem's width holds in all of them at once. Without it,
+            in each.
         memory: which observations count at a time, beside the restarts; None for all since the last.
         gain: the information gain γ in the width; by default the realised one.
         dictionary: a rule for a Nyström–DTC posterior; None for the exact one. The trigger's probability is proved for
@@ -102,5 +103,5 @@ class ETGPUCB(Bandit):
             memory=memory,
             theory=theory,
             seed=seed,
-            **others,
+            **common(others),
         )

@@ -6,7 +6,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits.acquisition import ExpectedImprovementRule
-from torch_kbandits.algorithms.arguments import capped, resolve_candidates
+from torch_kbandits.algorithms.arguments import capped, common, resolve_candidates
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.bandit.words import CommonWords
 from torch_kbandits.candidates import Candidates
@@ -72,5 +72,5 @@ class GPEI(Bandit):
             acquisition=ExpectedImprovementRule(),
             memory=memory,
             seed=seed,
-            **others,
+            **common(others),
         )

@@ -6,7 +6,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits.acquisition import ProbabilityOfImprovementRule
-from torch_kbandits.algorithms.arguments import resolve_candidates
+from torch_kbandits.algorithms.arguments import common, resolve_candidates
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.bandit.words import CommonWords
 from torch_kbandits.candidates import Candidates
@@ -59,5 +59,5 @@ class GPPI(Bandit):
             acquisition=ProbabilityOfImprovementRule(margin),
             memory=memory,
             seed=seed,
-            **others,
+            **common(others),
         )

@@ -6,7 +6,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits.acquisition import ThompsonRule
-from torch_kbandits.algorithms.arguments import resolve_contextual, resolve_width, theorem_at
+from torch_kbandits.algorithms.arguments import common, resolve_contextual, resolve_width, theorem_at
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.bandit.words import CommonWords
 from torch_kbandits.candidates import Candidates
@@ -37,7 +37,8 @@ class GPTS(Bandit):
         noise_scale: R > 0, the sub-Gaussian constant of the noise, in reward units.
         norm_bound: B > 0, a bound on the RKHS norm of the reward function.
         failure_probability: δ in (0, 1).
-        horizon: T, the planned number of rounds; not used.
+        horizon: T, the planned number of rounds. Under a memory that forgets, and at λ < 1, the theorem's width holds
+            in all of them at once; without it, in each.
         oversampling: γ > 0, KORS's budget, for a Nyström posterior whose cost does not grow with the rounds; None for
             the exact one. No theorem here covers draws from the Nyström posterior.
         gain: the information gain γ in the width; by default the realised one.
@@ -101,5 +102,5 @@ class GPTS(Bandit):
             memory=memory,
             theory=theory,
             seed=seed,
-            **others,
+            **common(others),
         )

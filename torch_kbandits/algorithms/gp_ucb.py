@@ -6,7 +6,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits.acquisition import UpperConfidenceRule
-from torch_kbandits.algorithms.arguments import check_theory, resolve_candidates, resolve_width
+from torch_kbandits.algorithms.arguments import check_theory, common, resolve_candidates, resolve_width
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.bandit.words import CommonWords
 from torch_kbandits.candidates import Candidates
@@ -32,7 +32,6 @@ class GPUCB(Bandit):
         noise_scale: R > 0, only for ``guarantee``: the theorem takes noise bounded by √λ.
         norm_bound: B > 0, a bound on the RKHS norm of the reward function.
         failure_probability: δ in (0, 1).
-        horizon: T, the planned number of rounds; not used.
         gain: the information gain γ in the width; by default the realised one.
         memory: which observations count at a time, where the function changes, such as ``SlidingWindow(500)`` or
             ``Discount(0.99)``. The theorem is for a function that stays.
@@ -59,7 +58,6 @@ class GPUCB(Bandit):
         noise_scale: float | None = None,
         norm_bound: float | None = None,
         failure_probability: float = 0.1,
-        horizon: int | None = None,
         gain: InformationGain | None = None,
         memory: Memory | None = None,
         mean: PriorMean | None = None,
@@ -68,7 +66,7 @@ class GPUCB(Bandit):
         **others: Unpack[CommonWords],
     ) -> None:
         prior = prior_of(prior, kernel, regularization, mean)
-        check_theory(noise_scale, norm_bound, failure_probability, horizon)
+        check_theory(noise_scale, norm_bound, failure_probability)
         theory = None if norm_bound is None else GPUCBWidth(norm_bound, failure_probability, gain or RealizedGain())
         super().__init__(
             candidates=resolve_candidates(candidates, bounds),
@@ -79,5 +77,5 @@ class GPUCB(Bandit):
             theory=theory,
             noise_scale=noise_scale,
             seed=seed,
-            **others,
+            **common(others),
         )

@@ -6,7 +6,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits.acquisition import UpperConfidenceRule
-from torch_kbandits.algorithms.arguments import resolve_contextual, resolve_width, theorem
+from torch_kbandits.algorithms.arguments import common, resolve_contextual, resolve_width, theorem
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.bandit.words import CommonWords
 from torch_kbandits.candidates import Candidates
@@ -34,7 +34,6 @@ class KUCB(Bandit):
         noise_scale: R > 0, the sub-Gaussian constant of the noise, in reward units.
         norm_bound: B > 0, a bound on the RKHS norm of the reward function.
         failure_probability: δ in (0, 1).
-        horizon: T, the planned number of rounds; not used.
         memory: which observations count at a time, where the function changes, such as ``SlidingWindow(500)`` or
             ``Discount(0.99)``. The theorem is for a function that stays.
         mean: the prior mean, in reward units: a number, a value for each arm, a GPyTorch mean, or a function of points
@@ -62,7 +61,6 @@ class KUCB(Bandit):
         noise_scale: float | None = None,
         norm_bound: float | None = None,
         failure_probability: float = 0.1,
-        horizon: int | None = None,
         memory: Memory | None = None,
         mean: PriorMean | None = None,
         prior: Prior | LearnedPrior | None = None,
@@ -70,7 +68,7 @@ class KUCB(Bandit):
         **others: Unpack[CommonWords],
     ) -> None:
         prior = prior_of(prior, kernel, regularization, mean)
-        theory = theorem(KUCBWidth, noise_scale, norm_bound, failure_probability, horizon)
+        theory = theorem(KUCBWidth, noise_scale, norm_bound, failure_probability)
         super().__init__(
             candidates=resolve_contextual(candidates, bounds, context_dim, action_dim),
             prior=prior,
@@ -79,5 +77,5 @@ class KUCB(Bandit):
             memory=memory,
             theory=theory,
             seed=seed,
-            **others,
+            **common(others),
         )

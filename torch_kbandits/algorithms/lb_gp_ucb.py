@@ -9,7 +9,7 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.acquisition import UpperConfidenceRule
-from torch_kbandits.algorithms.arguments import resolve_contextual, resolve_variants, resolve_width, theorem_at
+from torch_kbandits.algorithms.arguments import common, resolve_contextual, resolve_variants, resolve_width, theorem_at
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.bandit.words import CommonWords
 from torch_kbandits.candidates import Candidates
@@ -48,7 +48,8 @@ class LBGPUCB(Bandit):
         noise_scale: R > 0, the sub-Gaussian constant of the noise, in reward units; None for √λ in what is rejected.
         norm_bound: B > 0, a bound on the RKHS norm of the reward function.
         failure_probability: δ in (0, 1).
-        horizon: T, the planned number of rounds; without it length scales join up to round 10,000.
+        horizon: T, the planned number of rounds; without it length scales join up to round 10,000. Under a memory that
+            forgets, and at λ < 1, the theorem's width holds in all of them at once; without it, in each.
         gain: the information gain γ in the width; by default the realised one under each hypothesis.
         memory: which observations count at a time, where the function changes, such as ``SlidingWindow(500)`` or
             ``Discount(0.99)``. The theorem is for a function that stays.
@@ -119,5 +120,5 @@ class LBGPUCB(Bandit):
             memory=memory,
             theory=theory,
             seed=seed,
-            **others,
+            **common(others),
         )

@@ -6,7 +6,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits.acquisition import UpperConfidenceRule
-from torch_kbandits.algorithms.arguments import resolve_contextual, resolve_width, theorem
+from torch_kbandits.algorithms.arguments import common, resolve_contextual, resolve_width, theorem
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.bandit.words import CommonWords
 from torch_kbandits.candidates import Candidates
@@ -40,7 +40,6 @@ class LinUCB(Bandit):
         noise_scale: R > 0, the sub-Gaussian constant of the noise, in reward units; 1/2 for rewards in [0, 1].
         norm_bound: B > 0, a bound on the norm of all coefficients; the paper's width has 1.
         failure_probability: δ in (0, 1).
-        horizon: T, the planned number of rounds; not used.
         memory: which observations count at a time, where the function changes, such as ``SlidingWindow(500)`` or
             ``Discount(0.99)``. The theorem is for a function that stays.
         mean: the prior mean, in reward units: a number, a value for each arm, a GPyTorch mean, or a function of points
@@ -68,14 +67,13 @@ class LinUCB(Bandit):
         noise_scale: float = 0.5,
         norm_bound: float = 1.0,
         failure_probability: float = 0.1,
-        horizon: int | None = None,
         memory: Memory | None = None,
         mean: PriorMean = 0.0,
         beta: float | Width | None = None,
         **others: Unpack[CommonWords],
     ) -> None:
         actions = resolve_contextual(candidates, bounds, context_dim, action_dim)
-        theory = theorem(FixedDesignWidth, noise_scale, norm_bound, failure_probability, horizon)
+        theory = theorem(FixedDesignWidth, noise_scale, norm_bound, failure_probability)
         prior = Prior(_kernel(actions, memory) if features is None else features, regularization, mean)
         super().__init__(
             candidates=actions,
@@ -85,7 +83,7 @@ class LinUCB(Bandit):
             acquisition=UpperConfidenceRule(),
             memory=memory,
             seed=seed,
-            **others,
+            **common(others),
         )
 
 

@@ -6,7 +6,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits.acquisition import UpperConfidenceRule
-from torch_kbandits.algorithms.arguments import resolve_candidates, resolve_width, theorem
+from torch_kbandits.algorithms.arguments import common, resolve_candidates, resolve_width, theorem
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.bandit.batches import StayRule
 from torch_kbandits.bandit.words import CommonWords
@@ -35,7 +35,6 @@ class MiniGPUCB(Bandit):
         noise_scale: R > 0, the sub-Gaussian constant of the noise, in reward units.
         norm_bound: B > 0, a bound on the RKHS norm of the reward function.
         failure_probability: δ in (0, 1).
-        horizon: T, the planned number of rounds; not used.
         gain: the information gain γ in the width; by default the realised one.
         threshold: C > 1.
         memory: which observations count at a time, where the function changes, such as ``SlidingWindow(500)`` or
@@ -63,7 +62,6 @@ class MiniGPUCB(Bandit):
         noise_scale: float | None = None,
         norm_bound: float | None = None,
         failure_probability: float = 0.1,
-        horizon: int | None = None,
         gain: InformationGain | None = None,
         threshold: float = 2.0,
         memory: Memory | None = None,
@@ -73,7 +71,7 @@ class MiniGPUCB(Bandit):
         **others: Unpack[CommonWords],
     ) -> None:
         prior = prior_of(prior, kernel, regularization, mean)
-        theory = theorem(SelfNormalizedWidth, noise_scale, norm_bound, failure_probability, horizon, gain=gain)
+        theory = theorem(SelfNormalizedWidth, noise_scale, norm_bound, failure_probability, gain=gain)
         super().__init__(
             candidates=resolve_candidates(candidates, bounds),
             prior=prior,
@@ -83,5 +81,5 @@ class MiniGPUCB(Bandit):
             memory=memory,
             theory=theory,
             seed=seed,
-            **others,
+            **common(others),
         )

@@ -7,7 +7,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits.acquisition import UpperConfidenceRule
-from torch_kbandits.algorithms.arguments import resolve_contextual, resolve_variants, resolve_width, theorem_at
+from torch_kbandits.algorithms.arguments import common, resolve_contextual, resolve_variants, resolve_width, theorem_at
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.bandit.words import CommonWords
 from torch_kbandits.candidates import Candidates
@@ -43,7 +43,8 @@ class PEGPUCB(Bandit):
         noise_scale: R > 0, the sub-Gaussian constant of the noise, in reward units; None for √λ in what is rejected.
         norm_bound: B > 0, a bound on the RKHS norm of the reward function.
         failure_probability: δ in (0, 1).
-        horizon: T, the planned number of rounds; not used.
+        horizon: T, the planned number of rounds. Under a memory that forgets, and at λ < 1, the theorem's width holds
+            in all of them at once; without it, in each.
         gain: the information gain γ in the width; by default the realised one under each hypothesis.
         memory: which observations count at a time, where the function changes, such as ``SlidingWindow(500)`` or
             ``Discount(0.99)``. The theorem is for a function that stays.
@@ -106,5 +107,5 @@ class PEGPUCB(Bandit):
             memory=memory,
             theory=theory,
             seed=seed,
-            **others,
+            **common(others),
         )

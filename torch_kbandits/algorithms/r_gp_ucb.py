@@ -8,7 +8,8 @@ from torch import Tensor
 
 from torch_kbandits.acquisition import UpperConfidenceRule
 from torch_kbandits.algorithms.arguments import (
-    check_theory,
+    common,
+    planned,
     refuse_memory,
     resolve_contextual,
     resolve_width,
@@ -45,7 +46,8 @@ class RGPUCB(Bandit):
         noise_scale: R > 0, the sub-Gaussian constant of the noise, in reward units.
         norm_bound: B > 0, a bound on the RKHS norm of the reward function at all times.
         failure_probability: δ in (0, 1).
-        horizon: T, the planned number of rounds; only the theorem's H needs it.
+        horizon: T, the planned number of rounds, which the theorem's H needs. At λ < 1 the theorem's width holds in all
+            periods at once; without it, in each.
         gain: the information gain γ in the width; by default the realised one of the observations that count.
         memory: refused, with the reason: ``period`` says what an observation counts for.
         dictionary: a rule for a Nyström–DTC posterior; None for the exact one.
@@ -90,8 +92,7 @@ class RGPUCB(Bandit):
         space = resolve_contextual(candidates, bounds, context_dim, action_dim)
         if period is None:
             period = rounds_to_remember("period", restart_period, horizon, variation_budget, prior, space)
-        check_theory(noise_scale, norm_bound, failure_probability, horizon)
-        restarts = Restart(period)
+        horizon, restarts = planned(horizon), Restart(period)
         blocks = None if horizon is None else math.ceil(horizon / restarts.period)
         theory = theorem_at(
             prior.regularization,
@@ -113,5 +114,5 @@ class RGPUCB(Bandit):
             memory=restarts,
             theory=theory,
             seed=seed,
-            **others,
+            **common(others),
         )

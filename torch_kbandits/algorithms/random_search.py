@@ -6,7 +6,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits.acquisition import UniformRule
-from torch_kbandits.algorithms.arguments import resolve_contextual
+from torch_kbandits.algorithms.arguments import common, resolve_contextual
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.bandit.words import CommonWords
 from torch_kbandits.candidates import Candidates
@@ -68,5 +68,5 @@ class RandomSearch(Bandit):
             acquisition=UniformRule(),
             memory=memory,
             seed=seed,
-            **others,
+            **common(others),
         )

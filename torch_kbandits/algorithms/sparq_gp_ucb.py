@@ -10,7 +10,7 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.acquisition import UpperConfidenceRule
-from torch_kbandits.algorithms.arguments import check_theory, refuse_memory, resolve_contextual, resolve_width
+from torch_kbandits.algorithms.arguments import check_theory, common, refuse_memory, resolve_contextual, resolve_width
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.bandit.adaptation import Choice, MemoryChoice
 from torch_kbandits.bandit.adaptation.memory_choice import Believe
@@ -61,10 +61,8 @@ class SparQGPUCB(Bandit):
         cutoff: g, a function of t or a number for a constant.
         growth: how noise grows with age; by default λ (age² + 1).
         num_swaps: steps of the k-DPP's chain; None for ``default_num_swaps``.
-        noise_scale: R, not used: the theorem takes the noise from the variances.
         norm_bound: B > 0, a bound on the RKHS norm of the function at any time.
         failure_probability: δ in (0, 1).
-        horizon: T, the planned number of rounds; not used.
         gain: the information gain in the width; by default the realised one.
         memory: refused, with the reason: ``growth`` says what an observation counts for.
         mean: the prior mean, in reward units: a number, a value for each arm, a GPyTorch mean, or a function of points
@@ -96,10 +94,8 @@ class SparQGPUCB(Bandit):
         cutoff: float | Callable[[int], float] = math.log,
         growth: Growth | None = None,
         num_swaps: int | None = None,
-        noise_scale: float | None = None,
         norm_bound: float | None = None,
         failure_probability: float = 0.1,
-        horizon: int | None = None,
         gain: InformationGain | None = None,
         memory: Memory | None = None,
         mean: PriorMean | None = None,
@@ -109,7 +105,7 @@ class SparQGPUCB(Bandit):
     ) -> None:
         prior = prior_of(prior, kernel, regularization, mean)
         refuse_memory(memory, "growth")
-        check_theory(noise_scale, norm_bound, failure_probability, horizon)
+        check_theory(None, norm_bound, failure_probability)
         gain = gain or RealizedGain()
         theory = None if norm_bound is None else SparQWidth(norm_bound, failure_probability, gain)
         if not callable(questions):
@@ -130,7 +126,7 @@ class SparQGPUCB(Bandit):
             advice=Questions(self.expert, questions, num_swaps),
             theory=theory,
             seed=seed,
-            **others,
+            **common(others),
         )
 
 

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.acquisition import StagedRule
-from torch_kbandits.algorithms.arguments import check_theory, resolve_contextual, resolve_width, theorem
+from torch_kbandits.algorithms.arguments import check_theory, common, resolve_contextual, resolve_width, theorem
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.bandit.words import CommonWords
 from torch_kbandits.candidates import Arms, Candidates
@@ -79,15 +79,13 @@ class SupKernelUCB(Bandit):
         **others: Unpack[CommonWords],
     ) -> None:
         prior = prior_of(prior, kernel, regularization, mean)
-        check_theory(noise_scale, norm_bound, failure_probability, horizon)
+        check_theory(noise_scale, norm_bound, failure_probability)
         rule = StagedRule(horizon)
         actions = _finite(resolve_contextual(candidates, bounds, context_dim, action_dim))
         most, theory = _most(actions, num_actions), None
         if most is not None:
             num_bounds = horizon * rule.num_stages * most
-            theory = theorem(
-                FixedDesignWidth, noise_scale, norm_bound, failure_probability, horizon, num_bounds=num_bounds
-            )
+            theory = theorem(FixedDesignWidth, noise_scale, norm_bound, failure_probability, num_bounds=num_bounds)
         needed = "noise_scale and norm_bound, and num_actions where each round brings its own actions"
         super().__init__(
             candidates=actions,
@@ -97,7 +95,7 @@ class SupKernelUCB(Bandit):
             memory=memory,
             theory=theory,
             seed=seed,
-            **others,
+            **common(others),
         )
 
 

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from torch_kbandits.acquisition import UpperConfidenceRule
 from torch_kbandits.algorithms.arguments import (
+    common,
     refuse_memory,
     resolve_contextual,
     resolve_width,
@@ -43,7 +44,8 @@ class SWGPUCB(Bandit):
         noise_scale: R > 0, the sub-Gaussian constant of the noise, in reward units.
         norm_bound: B > 0, a bound on the RKHS norm of the reward function at all times.
         failure_probability: δ in (0, 1).
-        horizon: T, the planned number of rounds; only the theorem's w needs it.
+        horizon: T, the planned number of rounds, which the theorem's w needs. At λ < 1 the theorem's width holds in all
+            of them at once; without it, in each.
         gain: the information gain γ in the width; by default the realised one of the observations that count.
         memory: refused, with the reason: ``window`` says what an observation counts for.
         dictionary: a rule for a Nyström–DTC posterior; None for the exact one.
@@ -107,5 +109,5 @@ class SWGPUCB(Bandit):
             memory=SlidingWindow(window),
             theory=theory,
             seed=seed,
-            **others,
+            **common(others),
         )

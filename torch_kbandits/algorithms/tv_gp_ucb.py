@@ -7,7 +7,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits.acquisition import UpperConfidenceRule
-from torch_kbandits.algorithms.arguments import check_theory, resolve_contextual, resolve_width
+from torch_kbandits.algorithms.arguments import common, resolve_contextual, resolve_width
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.bandit.words import CommonWords
 from torch_kbandits.candidates import Candidates
@@ -47,7 +47,6 @@ class TVGPUCB(Bandit):
         prior: all three in one: a ``Prior``, or a ``LearnedPrior()`` where nobody knows them; see ``Bandit``.
         beta: a multiplier of the standard deviation (2 here is 4 in BoTorch) or a ``Width``; ``TVGPUCBWidth()``, that
             of the paper's experiments, unless given. On A arms ``BayesianGPUCBWidth`` has the theorem.
-        horizon: T, the planned number of rounds; not used.
         seed: addresses all randomness.
         others: ``outcomes``, ``constraints`` and ``objective``: what is measured beside the reward, its limits, and
             what is sought of all; see ``Bandit``.
@@ -74,11 +73,9 @@ class TVGPUCB(Bandit):
         mean: PriorMean | None = None,
         prior: Prior | LearnedPrior | None = None,
         beta: float | Width | None = None,
-        horizon: int | None = None,
         **others: Unpack[CommonWords],
     ) -> None:
         prior = prior_of(prior, kernel, regularization, mean)
-        check_theory(None, None, 0.5, horizon)
         space = resolve_contextual(candidates, bounds, context_dim, action_dim)
         if isinstance(prior, Prior):
             in_time = ForgettingKernel(forgetting) if time_kernel is None else time_kernel
@@ -95,5 +92,5 @@ class TVGPUCB(Bandit):
             acquisition=UpperConfidenceRule(),
             memory=memory,
             seed=seed,
-            **others,
+            **common(others),
         )

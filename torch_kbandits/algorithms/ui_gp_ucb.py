@@ -6,7 +6,14 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits.acquisition import UpperConfidenceRule
-from torch_kbandits.algorithms.arguments import refuse_memory, resolve_contextual, resolve_width, theorem
+from torch_kbandits.algorithms.arguments import (
+    common,
+    planned,
+    refuse_memory,
+    resolve_contextual,
+    resolve_width,
+    theorem,
+)
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.bandit.words import CommonWords
 from torch_kbandits.candidates import Candidates
@@ -78,7 +85,7 @@ class UIGPUCB(Bandit):
     ) -> None:
         prior = prior_of(prior, kernel, regularization, mean)
         refuse_memory(memory, "growth")
-        theory = theorem(MemoryWidth, noise_scale, norm_bound, failure_probability, horizon, num_bounds=horizon)
+        theory = theorem(MemoryWidth, noise_scale, norm_bound, failure_probability, num_bounds=planned(horizon))
         super().__init__(
             candidates=resolve_contextual(candidates, bounds, context_dim, action_dim),
             prior=prior,
@@ -88,5 +95,5 @@ class UIGPUCB(Bandit):
             memory=UncertaintyInjection(growth if isinstance(growth, Growth) else Linear(growth), max_variance),
             theory=theory,
             seed=seed,
-            **others,
+            **common(others),
         )

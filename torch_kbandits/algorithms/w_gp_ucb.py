@@ -8,6 +8,8 @@ from torch import Tensor
 from torch_kbandits import checks
 from torch_kbandits.acquisition import UpperConfidenceRule
 from torch_kbandits.algorithms.arguments import (
+    common,
+    planned,
     refuse_memory,
     resolve_contextual,
     resolve_width,
@@ -89,7 +91,7 @@ class WGPUCB(Bandit):
     ) -> None:
         prior = prior_of(prior, kernel, regularization, mean)
         refuse_memory(memory, "discount")
-        theory = theorem(MemoryWidth, noise_scale, norm_bound, failure_probability, horizon, num_bounds=horizon)
+        theory = theorem(MemoryWidth, noise_scale, norm_bound, failure_probability, num_bounds=planned(horizon))
         checks.optional(checks.non_negative)("variation_budget", variation_budget)
         space = resolve_contextual(candidates, bounds, context_dim, action_dim)
         forgetting = Discount(1.0 if discount is None else discount, least_weight)
@@ -105,5 +107,5 @@ class WGPUCB(Bandit):
             memory=forgetting,
             theory=theory,
             seed=seed,
-            **others,
+            **common(others),
         )
