@@ -93,7 +93,7 @@ def problem(environment: FiniteArms, case: Case) -> Problem:
     return Problem(environment.arms.numpy(), case.lengthscale, REGULARIZATION, BETA)
 
 
-def _bkb(resampling: Literal["fresh", "coupled", "never"], capped: bool, arms: Arms, case: Case, seed: int) -> Bandit:
+def _bkb(resampling: Literal["fresh", "coupled", "growth"], capped: bool, arms: Arms, case: Case, seed: int) -> Bandit:
     return BKB(
         candidates=arms,
         kernel=kernel(case.lengthscale),
@@ -122,7 +122,7 @@ def _bbkb(arms: Arms, case: Case, seed: int) -> Bandit:
 
 #: What makes each bandit from its arms, its case and a seed.
 BANDITS: dict[str, Callable[[Arms, Case, int], Bandit]] = {
-    "BKB, growth only": partial(_bkb, "never", True),
+    "BKB, growth only": partial(_bkb, "growth", True),
     "BKB, coupled": partial(_bkb, "coupled", False),
     "BKB, fresh": partial(_bkb, "fresh", False),
     "BBKB": _bbkb,

@@ -117,7 +117,7 @@ def _rounds(
         candidates=arms,
         kernel=kernel(sizes.lengthscale, torch.float32),
         regularization=REGULARIZATION,
-        dictionary=RidgeLeverageSampling(1e9, "never") if joins else FixedDictionary(first.to(device)),
+        dictionary=RidgeLeverageSampling(1e9, "growth") if joins else FixedDictionary(first.to(device)),
         width=ConstantWidth(BETA),
         seed=0,
     )

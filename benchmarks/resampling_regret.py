@@ -15,9 +15,9 @@ from torch_kbandits.algorithms import BKB
 from torch_kbandits.environments import gaussian_bumps
 from torch_kbandits.environments.arms import FiniteArms
 
-Resampling = Literal["fresh", "coupled", "never"]
+Resampling = Literal["fresh", "coupled", "growth"]
 
-RULES: dict[Resampling, str] = {"fresh": "fresh", "coupled": "coupled", "never": "growth only"}
+RULES: dict[Resampling, str] = {"fresh": "fresh", "coupled": "coupled", "growth": "growth only"}
 
 
 @dataclass(frozen=True)

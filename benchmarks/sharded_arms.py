@@ -94,7 +94,7 @@ def _ray(num_cpus: int) -> Iterator[None]:
 def _rule(dictionary: str, arms: torch.Tensor, sizes: Sizes) -> DictionaryRule:
     if dictionary == STAYS:
         return FixedDictionary(arms[: sizes.dictionary])
-    return RidgeLeverageSampling(3.0, "never")
+    return RidgeLeverageSampling(3.0, "growth")
 
 
 def _begun(candidates: Candidates, arms: torch.Tensor, dictionary: str, sizes: Sizes) -> tuple[Bandit, torch.Tensor]:

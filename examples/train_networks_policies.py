@@ -76,7 +76,7 @@ def bandit_on(path: Path, seed: int, prior: Prior | LearnedPrior, memory: Memory
         candidates=ContextualActions(MappedArms(path), context_columns=JOB, action_columns=SETTING),
         prior=prior,
         memory=memory,
-        resampling="never",
+        resampling="growth",
         max_dictionary=MAX_DICTIONARY,
         when_full="stop",
         beta=BETA,

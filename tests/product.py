@@ -149,7 +149,7 @@ DICTIONARIES = {
     "none": None,
     "fresh": RidgeLeverageSampling(2.0),
     "coupled": RidgeLeverageSampling(2.0, "coupled"),
-    "growth": RidgeLeverageSampling(2.0, "never"),
+    "growth": RidgeLeverageSampling(2.0, "growth"),
     "kors": KORS(),
     "capped": CappedDictionary(RidgeLeverageSampling(3.0), 3, "stop"),
     "capped kors": CappedDictionary(KORS(3.0), 3, "stop"),

@@ -33,7 +33,7 @@ RULES = {
     "exact": None,
     "fresh": RidgeLeverageSampling(1.0),
     "coupled": RidgeLeverageSampling(1.0, "coupled"),
-    "never": RidgeLeverageSampling(1.0, "never"),
+    "growth": RidgeLeverageSampling(1.0, "growth"),
     "kors": KORS(0.5),
     "fixed": FixedDictionary(data(160, 2)[0][::23] + 0.01),
 }
@@ -90,8 +90,8 @@ def assert_equal_posteriors(ours, theirs, tolerance=1e-9):
                 ("coupled", "observations", 7),
                 ("coupled", "restart", 3),
                 ("fresh", "observations", 3),
-                ("never", "window", 3),
-                ("never", "all", 2),
+                ("growth", "window", 3),
+                ("growth", "all", 2),
                 ("kors", "restart", 2),
                 ("kors", "window", 7),
                 ("exact", "window", 3),
@@ -100,7 +100,7 @@ def assert_equal_posteriors(ours, theirs, tolerance=1e-9):
                 ("coupled", "discount", 2),
                 ("kors", "discount", 3),
                 ("exact", "discount", 2),
-                ("never", "injection", 7),
+                ("growth", "injection", 7),
             ]
         ),
     ],

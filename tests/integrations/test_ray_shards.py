@@ -73,8 +73,8 @@ def test_a_prior_that_is_learned_plays_the_same_arms():
     [
         ("fresh", (1, 7), 8),
         ("coupled", (3,), 24),
-        ("never", (2,), 12),
-        *(pytest.param(name, CUTS, 200, marks=pytest.mark.slow) for name in ("fresh", "coupled", "never")),
+        ("growth", (2,), 12),
+        *(pytest.param(name, CUTS, 200, marks=pytest.mark.slow) for name in ("fresh", "coupled", "growth")),
     ],
     ids=lambda value: "" if isinstance(value, (tuple, dict)) else str(value),
 )
@@ -279,7 +279,7 @@ def test_few_arms_are_looked_at(monkeypatch):
     for name, number in {"_WORTHWHILE": 0, "_FIRST": 3, "_LONGEST": 7, "_SHARE": 4}.items():
         monkeypatch.setattr(lazy, name, number)
     arms = some_arms(400)
-    bandits = [make(candidates, resampling="never") for candidates in (Arms(arms), sharded(arms, 3))]
+    bandits = [make(candidates, resampling="growth") for candidates in (Arms(arms), sharded(arms, 3))]
     shares = []
     for number in range(12):
         X = [bandit.ask() for bandit in bandits]
@@ -369,7 +369,7 @@ def test_a_round_sends_the_same_to_many_arms_late_and_early():
     sent = {}
     for count in (100, 1000):
         arms = some_arms(count)
-        bandit = make(sharded(arms, 2), resampling="never")
+        bandit = make(sharded(arms, 2), resampling="growth")
         workers, sent[count] = bandit.candidates.workers, []
         known = arms[:5].repeat(20, 1)
         for _ in range(2):  # early rounds, and late ones of a hundred more observations
@@ -584,8 +584,8 @@ def test_a_shard_that_failed_half_way_is_started_anew(monkeypatch):
 def test_bandits_that_share_workers_and_copies():
     arms = some_arms()
     candidates = sharded(arms, 2)
-    ours = [make(candidates, seed=seed, resampling="never") for seed in (0, 1)]
-    single = [make(Arms(arms), seed=seed, resampling="never") for seed in (0, 1)]
+    ours = [make(candidates, seed=seed, resampling="growth") for seed in (0, 1)]
+    single = [make(Arms(arms), seed=seed, resampling="growth") for seed in (0, 1)]
     for number in range(6, 8):
         for pair in zip(ours, single, strict=True):
             rounds(pair, 1, number)

@@ -296,7 +296,7 @@ def test_damaged_files_and_bad_paths_are_refused(started, tmp_path):
     write(path, "search", {"words": {}})
     with pytest.raises(DamagedFileError, match="no checkpoint of a search"):
         searched(path)
-    path.write_bytes(started.replace(b'"format": 1', b'"format": 9'))
+    path.write_bytes(started.replace(b'"format": 2', b'"format": 9'))
     with pytest.raises(StateMismatchError, match="has format 9"):
         searched(path)
     with pytest.raises(FileError, match="Make its directory first"):

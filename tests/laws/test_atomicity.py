@@ -180,7 +180,7 @@ def test_many_points_told_first_are_embedded_at_once(monkeypatch):
     """Following them as rows one by one would take a matrix of 3,000 × 3,000 for a dictionary of one point."""
     monkeypatch.setattr(OnlineDTC, "observed", lambda *_: pytest.fail("the rewards were followed one by one"))
     arms, _ = data(3_000, 2)
-    settings = {"max_dictionary": 1, "when_full": "stop", "resampling": "never", "beta": 1.0}
+    settings = {"max_dictionary": 1, "when_full": "stop", "resampling": "growth", "beta": 1.0}
     bandit = algorithms.BKB(kernel=matern(), regularization=LAMBDA, seed=0, candidates=arms, **settings)
     bandit.tell(arms, reward(arms))
     assert len(bandit.inducing_points) == 1

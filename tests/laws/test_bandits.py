@@ -64,7 +64,7 @@ MAKERS = {
     "uniform on arms": lambda: composed(UniformDictionary(6)),
     "coupled on a box": lambda: composed(RidgeLeverageSampling(2.0, "coupled"), "box"),
     "coupled and capped on arms": lambda: composed(CappedDictionary(RidgeLeverageSampling(2.0, "coupled"), 6, "stop")),
-    "growing on arms": lambda: composed(RidgeLeverageSampling(2.0, "never")),
+    "growing on arms": lambda: composed(RidgeLeverageSampling(2.0, "growth")),
     "uniform on a box": lambda: composed(UniformDictionary(6), "box"),
 }
 
@@ -479,7 +479,7 @@ def test_a_state_of_another_configuration_is_refused(other, difference):
 def test_what_is_no_state_is_refused():
     with pytest.raises(StateMismatchError, match="it lacks"):
         bkb().load_state_dict({"weights": 1})
-    with pytest.raises(StateMismatchError, match="format 99 and this version reads 4"):
+    with pytest.raises(StateMismatchError, match="format 99 and this version reads 5"):
         bkb().load_state_dict(bkb().state_dict() | {"format": 99})
 
 

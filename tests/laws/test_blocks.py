@@ -21,7 +21,7 @@ def test_few_points_at_a_time_on_a_cpu_and_as_many_as_memory_allows_on_a_gpu():
     assert points_at_a_time(GPU, 4096, 0) == 2**26
 
 
-@pytest.mark.parametrize("resampling", ["coupled", "never"])
+@pytest.mark.parametrize("resampling", ["coupled", "growth"])
 def test_posteriors_are_the_same_in_blocks_of_a_gpu(resampling, monkeypatch):
     arms = data(150, 2)[0]
     words = {"kernel": matern(0.4), "regularization": 0.02, "beta": 2.0, "seed": 0, "resampling": resampling}

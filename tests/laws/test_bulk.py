@@ -40,11 +40,11 @@ KERNEL = oracles.rbf(0.3)
 RULES = {
     "fresh": RidgeLeverageSampling(3.0),
     "coupled": RidgeLeverageSampling(3.0, "coupled"),
-    "never": RidgeLeverageSampling(3.0, "never"),
+    "growth": RidgeLeverageSampling(3.0, "growth"),
     "kors": KORS(1.0),
     "capped": CappedDictionary(RidgeLeverageSampling(3.0), CAP, "stop"),
     "capped coupled": CappedDictionary(RidgeLeverageSampling(3.0, "coupled"), CAP, "stop"),
-    "capped never": CappedDictionary(RidgeLeverageSampling(3.0, "never"), CAP, "stop"),
+    "capped growth": CappedDictionary(RidgeLeverageSampling(3.0, "growth"), CAP, "stop"),
     "capped kors": CappedDictionary(KORS(1.0), CAP, "stop"),
 }
 DOMAINS = {
@@ -111,7 +111,7 @@ def test_told_at_once_dictionary_and_work_are_those_of_parts(rule, domain, memor
     bandit, work = told(make(RULES[rule], domain, MEMORIES[memory]), N)
     m, in_parts = len(bandit.inducing_points), size_in_parts(rule)
     # Points that never leave were scored by posteriors of few rewards, where they came in parts.
-    least, most = (0.25, 1.0) if rule == "never" else (0.5, 2.0)
+    least, most = (0.25, 1.0) if rule == "growth" else (0.5, 2.0)
     assert least * in_parts <= m <= most * in_parts
     assert m == CAP or not rule.startswith("capped")
     assert work <= 8 * N * m
@@ -128,7 +128,7 @@ def test_told_at_once_in_single_precision(domain, memory):
 
 
 @pytest.mark.one_in(4)
-@pytest.mark.parametrize("rule", ["fresh", "coupled", "never", "kors"])
+@pytest.mark.parametrize("rule", ["fresh", "coupled", "growth", "kors"])
 def test_told_at_once_variances_are_within_a_constant_of_the_exact_ones(rule):
     bandit, _ = told(make(RULES[rule]), N)
     exact = oracles.exact(KERNEL, *dense(X, Y), np.full(N, LAMBDA), dense(TESTED)[0])
@@ -138,7 +138,7 @@ def test_told_at_once_variances_are_within_a_constant_of_the_exact_ones(rule):
 
 
 @pytest.mark.one_in(6)
-@pytest.mark.parametrize("rule", ["fresh", "coupled", "never", "kors", "capped", "capped kors"])
+@pytest.mark.parametrize("rule", ["fresh", "coupled", "growth", "kors", "capped", "capped kors"])
 def test_replayed_and_loaded_bandits_have_the_same_dictionary(rule):
     bandit, replayed, loaded = (make(RULES[rule]) for _ in range(3))
     told(bandit, N)
@@ -185,7 +185,7 @@ def test_a_batch_rule_sees_that_many_points_are_a_batch_without_looking_at_all(d
 
 
 @pytest.mark.one_in(5)
-@pytest.mark.parametrize("rule", ["fresh", "never", "kors", "capped", "capped kors"])
+@pytest.mark.parametrize("rule", ["fresh", "growth", "kors", "capped", "capped kors"])
 def test_a_model_chooses_among_many_observations_at_the_work_of_its_dictionary(rule):
     """Chosen by the rule from the start, or once a model of few points was told them."""
     prior = {"covar_module": kernel(), "regularization": LAMBDA}

@@ -99,7 +99,7 @@ def test_ties_go_to_the_point_played_first():
 
 @given(
     n=st.integers(1, 40), cap=st.integers(1, 20), held=st.sets(st.integers(0, 39)), seed=st.integers(0, 10_000),
-    resampling=st.sampled_from(["fresh", "coupled", "never"]),
+    resampling=st.sampled_from(["fresh", "coupled", "growth"]),
 )  # fmt: skip
 def test_a_cap_keeps_the_foremost_of_what_is_wanted_and_nothing_else(n, cap, held, seed, resampling):
     rule, points = RidgeLeverageSampling(1.5, resampling), played(n, held)
@@ -180,7 +180,7 @@ def test_a_size_beyond_the_cap_follows_the_same_words(size):
 
 
 @pytest.mark.one_in(6)
-@pytest.mark.parametrize("resampling", ["fresh", "coupled", "never"])
+@pytest.mark.parametrize("resampling", ["fresh", "coupled", "growth"])
 @pytest.mark.parametrize("name", ["bkb", "bbkb"])
 def test_a_bandit_keeps_to_its_cap_and_repeats(name, resampling):
     words = {"resampling": resampling, "max_dictionary": 6, "when_full": "stop"}
@@ -200,7 +200,7 @@ def test_a_bandit_keeps_to_its_cap_and_repeats(name, resampling):
 
 
 @pytest.mark.one_in(3)
-@pytest.mark.parametrize("resampling", ["fresh", "coupled", "never"])
+@pytest.mark.parametrize("resampling", ["fresh", "coupled", "growth"])
 def test_a_cap_that_never_binds_changes_no_dictionary(resampling):
     """Also where the rule keeps its uniforms from round to round."""
     capped = bkb(resampling=resampling, oversampling=1.0, max_dictionary=1_000, when_full="raise")

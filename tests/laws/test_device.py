@@ -25,7 +25,7 @@ WORDS = {"kernel": rbf(0.5), "regularization": 0.01, "beta": 2.0, "seed": 0}
 HOT = AtMost(Outcome("heat", Prior(matern(), 0.1)), 0.9, beta=1.0, safe_seed=lambda X: X[:, -1] <= 0.6)
 
 CASES = {
-    "grows": lambda arms: BKB(candidates=arms, resampling="never", **WORDS),
+    "grows": lambda arms: BKB(candidates=arms, resampling="growth", **WORDS),
     "coupled": lambda arms: BKB(candidates=arms, resampling="coupled", **WORDS),
     "fresh": lambda arms: BKB(candidates=arms, resampling="fresh", **WORDS),
     "capped": lambda arms: BKB(candidates=arms, max_dictionary=4, when_full="stop", **WORDS),
@@ -118,7 +118,7 @@ def test_a_round_has_few_launches_and_synchronisations():
     arms = ARMS.float()
     there = PretendDevice(len(arms))
     with there:
-        bandit = BKB(candidates=arms.to(there.device), resampling="never", **WORDS)
+        bandit = BKB(candidates=arms.to(there.device), resampling="growth", **WORDS)
         for _ in range(40):
             size = _size(bandit)
             with there.counted() as counts:

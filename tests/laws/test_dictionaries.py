@@ -26,7 +26,7 @@ LAMBDA = 0.05
 RULES = {
     "ridge leverage": RidgeLeverageSampling(1.5),
     "coupled": RidgeLeverageSampling(1.5, "coupled"),
-    "growing": RidgeLeverageSampling(1.5, "never"),
+    "growing": RidgeLeverageSampling(1.5, "growth"),
     "capped": CappedDictionary(RidgeLeverageSampling(1.5), 8, "stop"),
     "kors": KORS(1.5),
     "k-dpp": KDPP(5),

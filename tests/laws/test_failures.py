@@ -144,7 +144,7 @@ def test_one_failure_is_believed_unless_the_point_went_well(prior, memory):
     assert float(bandit.failure_probability(ARMS[:1])) < 0.5
 
 
-@pytest.mark.parametrize("dictionary", [None, RidgeLeverageSampling(3.0), RidgeLeverageSampling(3.0, "never")])
+@pytest.mark.parametrize("dictionary", [None, RidgeLeverageSampling(3.0), RidgeLeverageSampling(3.0, "growth")])
 def test_rewards_are_believed_as_without_failures(dictionary):
     """No reward is invented; and without failures there is nothing of them in a state."""
     with_failures, without = bandit_of(dictionary=dictionary), bandit_of(dictionary=dictionary)

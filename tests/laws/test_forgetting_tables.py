@@ -37,7 +37,7 @@ RULES = {
     "covariances": None,
     "fresh": RidgeLeverageSampling(1.0),
     "coupled": RidgeLeverageSampling(1.0, "coupled"),
-    "never": RidgeLeverageSampling(0.5, "never"),
+    "growth": RidgeLeverageSampling(0.5, "growth"),
     "kors": KORS(0.5),
     "capped": CappedDictionary(RidgeLeverageSampling(2.0), 4, "stop", learns_residual=False),
     "capped kors": CappedDictionary(KORS(0.5), 5, "stop", learns_residual=False),

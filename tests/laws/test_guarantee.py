@@ -163,7 +163,7 @@ def test_what_a_dictionary_promises():
         RidgeLeverageSampling(1.001 * needed): "holds",
         RidgeLeverageSampling(0.999 * needed): "unknown",
         RidgeLeverageSampling(1.001 * needed, "coupled"): "unknown",
-        RidgeLeverageSampling(1.001 * needed, "never"): "unknown",
+        RidgeLeverageSampling(1.001 * needed, "growth"): "unknown",
         KORS(): "unknown",
         None: "holds",
     }

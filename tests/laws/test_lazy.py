@@ -118,12 +118,12 @@ def play(arms, rule, dictionary_rule, width, rounds, *, is_lazy, dense=None) -> 
     return Choices(rows, shares)
 
 
-def dictionary_rule(name: Literal["fixed", "coupled", "never"], arms: torch.Tensor):
+def dictionary_rule(name: Literal["fixed", "coupled", "growth"], arms: torch.Tensor):
     return FixedDictionary(arms[:150:6]) if name == "fixed" else RidgeLeverageSampling(3.0, name)
 
 
 @pytest.mark.one_in(16)
-@pytest.mark.parametrize("dictionary", ["fixed", "coupled", "never"])
+@pytest.mark.parametrize("dictionary", ["fixed", "coupled", "growth"])
 @pytest.mark.parametrize("width", WIDTHS)
 def test_the_arm_of_highest_upper_confidence_bound(dictionary, width):
     arms, rounds = some_arms(), 40

@@ -67,7 +67,7 @@ GAPS = [None, 1e-1, 1e-3, 1e-5, 1e-7, 1e-9]
 RULES = {
     "exact": None,
     "kors": KORS(oversampling=1e8),
-    "growth": RidgeLeverageSampling(oversampling=1e8, resampling="never"),
+    "growth": RidgeLeverageSampling(oversampling=1e8, resampling="growth"),
 }
 
 

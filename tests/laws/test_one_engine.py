@@ -33,7 +33,7 @@ DICTIONARIES = {
     "exact": None,
     "kors": KORS(oversampling=2.0),
     "capped": CappedDictionary(KORS(oversampling=2.0), 8, "stop"),
-    "growth": RidgeLeverageSampling(oversampling=3.0, resampling="never"),
+    "growth": RidgeLeverageSampling(oversampling=3.0, resampling="growth"),
     "fixed": FixedDictionary(POINTS[:12]),
 }
 MEMORIES = {

@@ -12,7 +12,7 @@ from torch_kbandits.dictionaries import PlayedPoints
 from torch_kbandits.dictionaries.ridge_leverage import inclusion_probabilities
 from torch_kbandits.numerics.random import generator_for
 
-WAYS = ["fresh", "coupled", "never"]
+WAYS = ["fresh", "coupled", "growth"]
 LAMBDA = 0.05
 
 
@@ -84,7 +84,7 @@ def test_growth_includes_with_the_largest_probability_so_far_and_loses_nothing()
     counts = np.array([[1, 1, 2, 3, 1], [2, 1, 2, 3, 1], [3, 1, 2, 9, 1]])
     scores = np.array([[0.2, 0.1, 0.1, 0.1, 0.3], [0.15, 0.3, 0.05, 0.2, 0.1], [0.15, 0.2, 0.2, 0.02, 0.4]])
     largest = np.maximum.accumulate(np.minimum(1.0, 1.5 * counts * scores))
-    rule, copies, runs = RidgeLeverageSampling(1.5, "never"), 20, 200
+    rule, copies, runs = RidgeLeverageSampling(1.5, "growth"), 20, 200
     held = np.zeros((runs, 3, copies * 5), dtype=bool)
     X = data(copies * 5, 2)[0]
     for run in range(runs):
@@ -102,7 +102,7 @@ def test_growth_includes_with_the_largest_probability_so_far_and_loses_nothing()
 
 def test_growth_holds_what_coupled_resampling_holds():
     """For equal scores and uniforms; what joined once, it keeps."""
-    rng, rules = np.random.default_rng(0), [RidgeLeverageSampling(1.5, way) for way in ("coupled", "never")]
+    rng, rules = np.random.default_rng(0), [RidgeLeverageSampling(1.5, way) for way in ("coupled", "growth")]
     X, ever = data(40, 2)[0], set()
     before = torch.zeros(40, dtype=torch.bool)
     for _ in range(6):

@@ -26,7 +26,7 @@ from torch_kbandits.numerics.random import generator_for
 
 ARMS = data(60, 2)[0]
 BOUNDS = torch.tensor([[0.0, -1.0], [1.0, 2.0]], dtype=DOUBLE)
-WAYS = ["fresh", "coupled", "never"]
+WAYS = ["fresh", "coupled", "growth"]
 Q = 1.5
 
 
@@ -113,8 +113,8 @@ def test_growth_only_keeps_what_is_there_and_draws_for_all_else_whenever_it_was_
     new = np.array([0, 2, 0, 0, 1, 3, 5])
     points = played(scores, counts=new + 4, in_dictionary=held, new_counts=new)
     expected = np.where(held, 1.0, np.minimum(1.0, Q * (new + 4) * scores))
-    assert difference(rule("never").probabilities(points), expected) < 1e-12
-    found = hits("never", scores, new + 4, held, new)
+    assert difference(rule("growth").probabilities(points), expected) < 1e-12
+    found = hits("growth", scores, new + 4, held, new)
     assert found[:, held].all()
     assert found[:, 2].all()
     error = np.sqrt(expected * (1.0 - expected) / 4_000)
@@ -142,7 +142,7 @@ def test_points_for_a_model_are_drawn_alike_whatever_happens_between_rounds(resa
     assert 1 <= len(twins[0].inducing_points) < 300
 
 
-@pytest.mark.parametrize("resampling", ["coupled", "never"])
+@pytest.mark.parametrize("resampling", ["coupled", "growth"])
 def test_selections_of_a_given_size_are_those_of_fresh(resampling):
     points = played(np.linspace(0.01, 0.6, 20), np.arange(1, 21), np.arange(20) < 7, np.arange(20) >= 15)
     for size in (1, 8, 20):
@@ -219,19 +219,19 @@ def test_far_fewer_changes_at_the_same_size_and_regret():
                 bandit.tell(X, problem.pull(X, number) - 0.5)
                 dictionaries.append(set(map(tuple, bandit.inducing_points.tolist())))
             late[way][seed], sizes[way][seed] = changes(dictionaries[100:]), len(dictionaries[-1])
-            if way == "never":
+            if way == "growth":
                 assert all(old <= new for old, new in pairwise(dictionaries))
     assert late["fresh"].sum() > 500
     assert late["coupled"].sum() < 0.1 * late["fresh"].sum()
-    assert late["never"].sum() < 0.02 * late["fresh"].sum()
+    assert late["growth"].sum() < 0.02 * late["fresh"].sum()
     assert 0.7 < sizes["coupled"].sum() / sizes["fresh"].sum() < 1.4
-    assert max(regret["coupled"].sum(), regret["never"].sum()) < 1.25 * regret["fresh"].sum()
+    assert max(regret["coupled"].sum(), regret["growth"].sum()) < 1.25 * regret["fresh"].sum()
 
 
 @pytest.mark.one_in(4)
 @pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize("domain", ["arms", "box"])
-@pytest.mark.parametrize("resampling", ["coupled", "never"])
+@pytest.mark.parametrize("resampling", ["coupled", "growth"])
 def test_replayed_loaded_and_looked_at_it_is_the_same_run(resampling, domain):
     rounds = 8 if domain == "arms" else 4
     bandit, curious, replayed, loaded = (bkb(resampling, domain, oversampling=1.0) for _ in range(4))
@@ -293,7 +293,7 @@ def test_a_loop_selects_what_plain_pytorch_selects(scores, seed, resampling):
 
 
 @pytest.mark.one_in(2)
-@pytest.mark.parametrize("resampling", ["coupled", "never"])
+@pytest.mark.parametrize("resampling", ["coupled", "growth"])
 def test_a_batch_told_in_parts_is_a_batch_told_at_once(resampling):
     whole, parts = (bkb(resampling, name="bbkb", regularization=0.01, threshold=1.5) for _ in range(2))
     for _ in range(12):
@@ -306,7 +306,7 @@ def test_a_batch_told_in_parts_is_a_batch_told_at_once(resampling):
 
 
 def test_words_that_mean_nothing_are_named():
-    message = 'resampling must be "fresh" or "coupled" or "never", got \'often\''
+    message = 'resampling must be "fresh" or "coupled" or "growth", got \'often\''
     with pytest.raises(InputError, match=message):
         RidgeLeverageSampling(3.0, "often")
     with pytest.raises(InputError, match=message):

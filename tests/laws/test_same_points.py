@@ -56,7 +56,7 @@ DICTIONARIES = {
     "exact": None,
     "fresh": RidgeLeverageSampling(1.5),
     "coupled": RidgeLeverageSampling(1.5, "coupled"),
-    "growth": RidgeLeverageSampling(1.0, "never"),
+    "growth": RidgeLeverageSampling(1.0, "growth"),
     "kors": KORS(0.5),
     "fixed": FixedDictionary(POINTS[:8]),
 }

@@ -66,7 +66,7 @@ def with_content(change):
 
 
 def sealed(first, body):
-    header = {"format": 1, "version": __version__, "bytes": len(body), "sha256": hashlib.sha256(body).hexdigest()}
+    header = {"format": 2, "version": __version__, "bytes": len(body), "sha256": hashlib.sha256(body).hexdigest()}
     return b"\n".join([first, json.dumps(header).encode(), body])
 
 
@@ -128,7 +128,7 @@ def test_what_is_no_saved_bandit_is_refused(what, tmp_path):
 
 
 NEWER = {
-    "file": (lambda: with_header(format=2, version="9.1.0"), r"format 2, written by torch_kbandits 9.1.0.*or newer"),
+    "file": (lambda: with_header(format=3, version="9.1.0"), r"format 3, written by torch_kbandits 9.1.0.*or newer"),
     "state": (
         lambda: with_content(
             lambda content: content | {"state": content["state"] | {"format": 99}, "version": "9.1.0"}
@@ -198,7 +198,7 @@ def test_the_file_says_what_it_is():
     first, line, body = complete().split(b"\n", 2)
     header = json.loads(line)
     assert first == b"torch_kbandits bandit"
-    assert (header["format"], header["version"], header["bandit"], header["rewards"]) == (1, __version__, "BKB", 6)
+    assert (header["format"], header["version"], header["bandit"], header["rewards"]) == (2, __version__, "BKB", 6)
     assert zipfile.is_zipfile(io.BytesIO(body))
 
 

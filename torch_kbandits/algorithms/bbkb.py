@@ -42,8 +42,8 @@ class BBKB(Bandit):
         horizon: T, the planned number of rounds; only the theorem's oversampling needs it.
         oversampling: q̄ > 0, or "theory" for the theorem's, which keeps nearly every point.
         accuracy: ε in (0, 1), the accuracy of the dictionary.
-        resampling: "fresh" as in the paper; "coupled" or "never" for fewer changes of the dictionary, which the theorem
-            does not cover: see ``RidgeLeverageSampling``.
+        resampling: "fresh" as in the paper; "coupled" or "growth" for fewer changes of the dictionary, which the
+            theorem does not cover: see ``RidgeLeverageSampling``.
         max_dictionary: the most points that the dictionary may have; None for no limit. The theorem knows no limit.
         when_full: what happens when more are wanted, "stop", "warn" or "raise": see ``CappedDictionary``.
         threshold: C > 1, the factor by which variances may shrink in a batch; the larger, the longer the batches and

@@ -38,8 +38,8 @@ class BKB(Bandit):
         horizon: T, the planned number of rounds; only the theorem's oversampling needs it.
         oversampling: q̄ > 0, or "theory" for the theorem's, which keeps nearly every point.
         accuracy: ε in (0, 1), the accuracy of the dictionary.
-        resampling: "fresh" as in the paper; "coupled" or "never" for fewer changes of the dictionary, which the theorem
-            does not cover: see ``RidgeLeverageSampling``.
+        resampling: "fresh" as in the paper; "coupled" or "growth" for fewer changes of the dictionary, which the
+            theorem does not cover: see ``RidgeLeverageSampling``.
         max_dictionary: the most points that the dictionary may have; None for no limit. The theorem knows no limit.
         when_full: what happens when more are wanted, "stop", "warn" or "raise": see ``CappedDictionary``.
         memory: which observations count at a time, where the function changes, such as ``SlidingWindow(500)`` or

@@ -22,8 +22,8 @@ class CBKB(Bandit):
     """CBKB, contextual BKB: the dictionary is resampled from all joint points played, in every round.
 
     Contexts differ from round to round, so the table is not that of arms but of the points played. A dictionary that is
-    drawn afresh, as the paper's, looks at all of them in every round; with resampling "never" only the points that join
-    it do. ``EKUCB`` offers each point once.
+    drawn afresh, as the paper's, looks at all of them in every round; with resampling "growth" only the points that
+    join it do. ``EKUCB`` offers each point once.
 
     Source: Calandriello et al., COLT 2019; the contextual variant is the baseline of Zenati et al., AISTATS 2022, App.
     F.1. Differs: what differs in ``BKB``.

@@ -33,7 +33,7 @@ from torch_kbandits.priors import Prior, PriorMean
 from torch_kbandits.priors.learned import LastFit
 
 #: Version of the layout of ``Bandit.state_dict``.
-STATE_FORMAT = 4
+STATE_FORMAT = 5
 
 #: Letters of a setting that the message of an error shows.
 _LONGEST_SETTING = 200

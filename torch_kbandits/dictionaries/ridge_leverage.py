@@ -25,7 +25,7 @@ _BLOCK = 1024
 #: No point that stays in any case.
 _NONE = np.empty(0, dtype=np.bool_)
 
-Resampling = Literal["fresh", "coupled", "never"]
+Resampling = Literal["fresh", "coupled", "growth"]
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,8 @@ class RidgeLeverageSampling(DictionaryRule):
     is never empty.
 
     Source: Calandriello et al., COLT 2019, Fig. 1. Differs: repeated plays, below; the fallback above; the resampling
-    other than "fresh". BKB's theorem draws each round's dictionary independently of those before. "coupled" and "never"
-    give that up, so the theorem does not cover them.
+    other than "fresh". BKB's theorem draws each round's dictionary independently of those before. "coupled" and
+    "growth" give that up, so the theorem does not cover them.
 
     Repeated plays: Fig. 1 draws once for each play, with min(1, q̄ τ), so an arm played c times is missed with
     probability (1 − q̄ τ)^c. Where it alone explains itself, τ = 1/(c + λ/k), that stays near e^−q̄ for ever, and an arm
@@ -65,8 +65,8 @@ class RidgeLeverageSampling(DictionaryRule):
             depend on the uniforms too, by way of the last dictionary. (They are lower inside it than outside, so a
             point whose uniform lies between may come and go in every round.) The points must keep their order, or their
             ``numbers``, and each round must hand in an equal generator, as ``Bandit`` does.
-            "never": as "coupled", but points of the dictionary stay. So a point is there once its uniform was below its
-            inclusion probability in any round. For given scores the probability of that is the largest of its
+            "growth": as "coupled", but points of the dictionary stay. So a point is there once its uniform was below
+            its inclusion probability in any round. For given scores the probability of that is the largest of its
             inclusion probabilities so far, no less than that of "fresh", and a point surely joins once q̄ c τ >= 1.
 
     Many plays told at once look as if each brought something new, since the scores are those before any of them. Where
@@ -92,7 +92,7 @@ class RidgeLeverageSampling(DictionaryRule):
 
         If points never leave, it is 1 for those that are there.
         """
-        return self._chances(played, generator, played.in_dictionary if self.resampling == "never" else None)
+        return self._chances(played, generator, played.in_dictionary if self.resampling == "growth" else None)
 
     def select(self, played: PlayedPoints, generator: torch.Generator | None = None) -> Selection:
         """Draw the dictionary; see ``DictionaryRule.select``."""

@@ -16,7 +16,7 @@ from torch_kbandits.files import read_whole, write_whole
 from torch_kbandits.version import __version__
 
 #: Version of the layout of these files, and of what they hold.
-FILE_FORMAT = 1
+FILE_FORMAT = 2
 
 _FIRST_WORDS = b"torch_kbandits "
 _LONGEST_HEADER = 2**16
