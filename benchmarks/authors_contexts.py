@@ -88,7 +88,7 @@ OURS: dict[str, tuple[str, dict[str, Any]]] = {
     "K-UCB": ("k-ucb", {}),
     "EK-UCB": ("ek-ucb", {"oversampling": OVERSAMPLING}),
     "CBKB": ("cbkb", {"oversampling": 10.0}),
-    "CBBKB, C = 3": ("cbbkb", {"threshold": 3.0, "oversampling": 30.0}),
+    "CBBKB, C = 3": ("cbbkb", {"batch_threshold": 3.0, "oversampling": 30.0}),
     "SupKernelUCB": ("sup-kernel-ucb", {"horizon": HORIZON}),
 }
 

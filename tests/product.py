@@ -185,7 +185,7 @@ RULES = {
 IMPROVEMENT = ("expected improvement", "probability of improvement")
 #: They maximise no function.
 FUNCTIONLESS = ("uniform", "stages")
-BATCHES = {"none": None, "global": GlobalBatchRule(2.0), "local": LocalBatchRule(1.5), "stay": StayRule(1.3)}
+BATCHES = {"none": None, "global": GlobalBatchRule(2.0), "local": LocalBatchRule(1.5), "stay": StayRule(1.69)}
 #: Rules between two hypotheses, of which the second is like none that plays alone.
 FAMILIES = {
     "none": None,

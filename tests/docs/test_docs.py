@@ -245,7 +245,7 @@ def test_api_pages_have_every_public_name():
     assert not missing, f"docs/api lacks {sorted(missing)}"
 
 
-#: What pages say of defaults: "**q̄ (`oversampling`): 2 to 10, default 3.**", "`threshold=`, 3 by default".
+#: What pages say of defaults: "**q̄ (`oversampling`): 2 to 10, default 3.**", "`batch_threshold=`, 3 by default".
 DEFAULT = re.compile(
     r"\(`(?P<word>\w+)`\): [^\n*]*?\bdefault (?P<value>[\d.,]*\d)"
     r"|`(?P<other>\w+)=?`[^`|\n]{0,20}?[ ,:](?P<number>[\d.,]*\d) by default"

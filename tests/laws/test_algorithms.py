@@ -315,7 +315,9 @@ def test_without_beta_the_width_is_the_theorems(name, width, level):
 def test_the_width_of_a_batch_is_wider():
     """Variances may shrink by C in a batch, so the multiplier grows by √C."""
     words = {"beta": None, "noise_scale": 0.1, "norm_bound": 1.0}
-    assert float(make("bbkb", threshold=4.0, **words).beta) == pytest.approx(2.0 * float(make("bkb", **words).beta))
+    assert float(make("bbkb", batch_threshold=4.0, **words).beta) == pytest.approx(
+        2.0 * float(make("bkb", **words).beta)
+    )
 
 
 untouched = cache(make)  # for what is refused
@@ -333,9 +335,9 @@ def test_states_of_other_settings_are_refused(name):
 @pytest.mark.parametrize(
     ("name", "settings", "message"),
     [
-        ("bbkb", {"threshold": 1.0}, "threshold must be above 1"),
+        ("bbkb", {"batch_threshold": 1.0}, "threshold must be above 1"),
         ("bbkb", {"rule": "regional"}, 'rule must be "global" or "local"'),
-        ("mini-gp-ucb", {"threshold": 0.5}, "threshold must be above 1"),
+        ("mini-gp-ucb", {"batch_threshold": 0.5}, "threshold must be above 1"),
         ("gp-pi", {"margin": -0.1}, "margin must be a finite number of at least 0"),
         ("gp-ts", {"discretization_size": 0}, "discretization_size must be a whole number"),
         ("igp-ucb", {"noise_scale": -1.0}, "noise_scale must be a finite number above 0"),

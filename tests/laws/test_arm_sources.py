@@ -168,7 +168,7 @@ def test_blocks_are_converted(saved, stored):
 COMMON = {"regularization": 0.05, "beta": 2.0, "seed": 3}
 BANDITS = {
     "bkb": lambda arms: algorithms.BKB(candidates=arms, kernel=rbf(0.3), **COMMON),
-    "bbkb": lambda arms: algorithms.BBKB(candidates=arms, kernel=rbf(0.3), threshold=1.5, **COMMON),
+    "bbkb": lambda arms: algorithms.BBKB(candidates=arms, kernel=rbf(0.3), batch_threshold=1.5, **COMMON),
     "gp-ucb": lambda arms: algorithms.GPUCB(candidates=arms, kernel=rbf(0.3), **COMMON),
     "bkb without columns": lambda arms: algorithms.BKB(
         candidates=Arms(arms, column_memory=0), kernel=matern(0.3), **COMMON

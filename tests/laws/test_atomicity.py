@@ -422,7 +422,7 @@ def staged_bandit():
 SWAPPED = {
     "bkb": lambda: bandit_on("bkb", oversampling=0.5),
     "window": lambda: bandit_on("bkb", oversampling=0.5, memory=SlidingWindow(4.0)),
-    "batches": lambda: bandit_on("bbkb", threshold=3.0),
+    "batches": lambda: bandit_on("bbkb", batch_threshold=3.0),
     "trigger": lambda: bandit_on("et-gp-ucb"),
     "memories": lambda: bandit_on("bob-gp-ucb", horizon=50),
     "stages": lambda: bandit_on("sup-kernel-ucb", horizon=50),

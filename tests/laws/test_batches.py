@@ -29,7 +29,7 @@ def bandit_with(batches, seed=0, dictionary=None):
 @given(seed=st.integers(0, 1000), threshold=st.sampled_from([1.2, 2.0, 5.0]))
 def test_the_global_rule_ends_a_batch_when_its_scores_exceed_the_threshold(seed, threshold):
     bandit = algorithms.BBKB(
-        candidates=ARMS, kernel=rbf(0.3), regularization=LAMBDA, beta=1.5, threshold=threshold, seed=seed
+        candidates=ARMS, kernel=rbf(0.3), regularization=LAMBDA, beta=1.5, batch_threshold=threshold, seed=seed
     )
     sizes = []
     for _ in range(6):
@@ -74,7 +74,7 @@ def test_local_batches_are_never_shorter_than_global_ones():
 
 @pytest.mark.one_in(6)
 @pytest.mark.parametrize("dictionary", [None, RidgeLeverageSampling(1.0)])
-@pytest.mark.parametrize("batches", [GlobalBatchRule(2.0), LocalBatchRule(2.0), StayRule(2.0)])
+@pytest.mark.parametrize("batches", [GlobalBatchRule(2.0), LocalBatchRule(2.0), StayRule(4.0)])
 def test_rewards_told_one_by_one_count_when_the_batch_is_complete(batches, dictionary):
     at_once, one_by_one = (bandit_with(batches, dictionary=dictionary) for _ in range(2))
     for _ in range(4 if dictionary is None else 8):
@@ -93,7 +93,7 @@ def test_rewards_told_one_by_one_count_when_the_batch_is_complete(batches, dicti
 
 
 @pytest.mark.one_in(2)
-@pytest.mark.parametrize("batches", [GlobalBatchRule(6.0), LocalBatchRule(6.0), StayRule(3.0)])
+@pytest.mark.parametrize("batches", [GlobalBatchRule(6.0), LocalBatchRule(6.0), StayRule(9.0)])
 def test_a_state_saved_within_a_batch_continues(batches):
     bandit, twin = bandit_with(batches), bandit_with(batches)
     X = bandit.ask(q=None)
@@ -110,9 +110,9 @@ def test_a_state_saved_within_a_batch_continues(batches):
     assert bandit.model.num_observations == twin.model.num_observations
 
 
-def test_staying_plays_an_arm_until_its_deviation_has_shrunk():
-    """⌊(C² − 1)/τ⌋ plays: with τ = σ²/λ the variance then is at most σ²/C² · (1 + τ), and with one more below σ²/C²."""
-    threshold = 3.0
+def test_staying_plays_an_arm_until_its_variance_has_shrunk():
+    """⌊(C − 1)/τ⌋ plays: with τ = σ²/λ the variance then is at most σ²/C · (1 + τ), and with one more below σ²/C."""
+    threshold = 9.0
     bandit = bandit_with(StayRule(threshold))
     bandit.tell(ARMS[:15], reward(ARMS[:15]))
     for _ in range(6):
@@ -120,11 +120,11 @@ def test_staying_plays_an_arm_until_its_deviation_has_shrunk():
         X = bandit.ask(q=None)
         assert bool((X[0] == X).all())
         variance = float(model.posterior(X[:1]).variance)
-        plays = max(1, math.floor((threshold**2 - 1.0) / (variance / LAMBDA)))
+        plays = max(1, math.floor((threshold - 1.0) / (variance / LAMBDA)))
         assert len(X) == plays
         bandit.tell(X, reward(X))
         after = float(bandit.model.posterior(X[:1]).variance)
-        assert after < variance / threshold**2 * (1.0 + variance / LAMBDA)
+        assert after < variance / threshold * (1.0 + variance / LAMBDA)
         assert bandit.model.num_distinct == len(bandit.history.X.unique(dim=0))
 
 
@@ -144,7 +144,7 @@ def test_batches_on_a_box():
     bounds = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=DOUBLE)
     for rule in ("global", "local"):
         bandit = algorithms.BBKB(
-            bounds=bounds, kernel=rbf(0.5), regularization=LAMBDA, beta=1.5, rule=rule, threshold=3.0, seed=0
+            bounds=bounds, kernel=rbf(0.5), regularization=LAMBDA, beta=1.5, rule=rule, batch_threshold=3.0, seed=0
         )
         for _ in range(3):
             X = bandit.ask(q=None)
@@ -178,7 +178,7 @@ BOUNDS = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=DOUBLE)
 def test_a_point_that_may_not_be_played_is_not_played_again(candidates):
     """Logged data may have points that are no arms, or outside the box. Others are."""
     words = {"kernel": rbf(0.3), "regularization": LAMBDA, "width": ConstantWidth(1.5), "seed": 0}
-    bandit = Bandit(candidates=candidates, batches=StayRule(9.0), **words)
+    bandit = Bandit(candidates=candidates, batches=StayRule(81.0), **words)
     stranger = torch.full((1, 2), 1.5, dtype=DOUBLE)
     bandit.tell(stranger, 0.0)
     assert bandit.model.num_observations == 1  # nobody waits for more of it

@@ -134,7 +134,7 @@ def test_algorithms_of_finitely_many_actions_say_so(name):
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: type(rule).__name__)
 @pytest.mark.parametrize("dictionary", [None, RidgeLeverageSampling(2.0)])
 @pytest.mark.parametrize("memory", [None, SlidingWindow(5.0), Discount(0.9), BackToPrior(0.05)])
-@pytest.mark.parametrize("batches", [None, GlobalBatchRule(2.0), LocalBatchRule(1.5), StayRule(1.3)])
+@pytest.mark.parametrize("batches", [None, GlobalBatchRule(2.0), LocalBatchRule(1.5), StayRule(1.69)])
 def test_rules_dictionaries_memories_and_batches_go_with_it(rule, dictionary, memory, batches):
     make_one = partial(
         Bandit,
@@ -148,7 +148,7 @@ def test_rules_dictionaries_memories_and_batches_go_with_it(rule, dictionary, me
         batches=batches,
         seed=1,
     )
-    if batches == StayRule(1.3) and memory == BackToPrior(0.05):
+    if batches == StayRule(1.69) and memory == BackToPrior(0.05):
         with pytest.raises(InputError, match="plays a point again"):
             make_one()
         return

@@ -19,7 +19,7 @@ CASES = {
     "ek-ucb in batches": {"batch_threshold": 1.5},
     "k-ucb": {},
     "cbkb": {},
-    "cbbkb": {"threshold": 1.5},
+    "cbbkb": {"batch_threshold": 1.5},
     "gp-ts": {},
 }
 

@@ -293,7 +293,7 @@ def test_a_point_cannot_be_played_again_in_another_context():
     with pytest.raises(InputError, match="StayRule plays a point again and again"):
         algorithms.build("mini-gp-ucb", candidates=changing(), beta=1.0, **words)
     with pytest.raises(InputError, match="StayRule"):
-        Bandit(candidates=box(), batches=StayRule(2.0), acquisition=ProbabilityOfImprovementRule(), **words)
+        Bandit(candidates=box(), batches=StayRule(4.0), acquisition=ProbabilityOfImprovementRule(), **words)
 
 
 def test_a_state_of_other_contexts_or_actions_is_refused():

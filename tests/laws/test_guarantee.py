@@ -210,7 +210,7 @@ def test_a_bandit_supplies_the_facts():
         bandit = make(memory=SlidingWindow(10))
     assert named(bandit.guarantee(), "fails") == {"observations only become more"}
     assert named(make(memory=BackToPrior(0.01)).guarantee(), "fails") == set()
-    assert named(make(batches=StayRule(2.0)).guarantee(), "fails") == set()
+    assert named(make(batches=StayRule(4.0)).guarantee(), "fails") == set()
     for rule in (GlobalBatchRule(4.0), LocalBatchRule(4.0)):
         with pytest.warns(TheoryWarning, match="√4"):
             make(batches=rule)

@@ -121,7 +121,7 @@ def test_an_arm_of_which_all_is_known_ends_the_batch(name, settings):
 
 def test_a_batch_is_no_longer_than_its_limit(monkeypatch):
     monkeypatch.setattr("torch_kbandits.bandit.bandit._LARGEST_BATCH", 7)
-    bandit = make("mini-gp-ucb", regularization=1e-2, threshold=50.0)
+    bandit = make("mini-gp-ucb", regularization=1e-2, batch_threshold=2500.0)
     assert len(bandit.ask(None)) == 7
     assert len(bandit.ask(None)) == 7
     assert len(bandit.pending.unique(dim=0)) == 1

@@ -492,7 +492,7 @@ def test_a_restart_drops_what_a_batch_rule_holds():
 @pytest.mark.one_in(6)
 @pytest.mark.parametrize(
     ("posterior", "name", "rule"),
-    sampled(13, ["exact", "coupled"], MEMORIES, [GlobalBatchRule(50.0), LocalBatchRule(20.0), StayRule(12.0)]),
+    sampled(13, ["exact", "coupled"], MEMORIES, [GlobalBatchRule(50.0), LocalBatchRule(20.0), StayRule(144.0)]),
 )
 def test_in_batches_what_was_learned_counts_as_at_other_times(rule, name, posterior):
     """Also the model shown while rewards are kept aside: time goes on meanwhile."""

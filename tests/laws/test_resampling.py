@@ -295,7 +295,7 @@ def test_a_loop_selects_what_plain_pytorch_selects(scores, seed, resampling):
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("resampling", ["coupled", "growth"])
 def test_a_batch_told_in_parts_is_a_batch_told_at_once(resampling):
-    whole, parts = (bkb(resampling, name="bbkb", regularization=0.01, threshold=1.5) for _ in range(2))
+    whole, parts = (bkb(resampling, name="bbkb", regularization=0.01, batch_threshold=1.5) for _ in range(2))
     for _ in range(12):
         X = whole.ask(None)
         whole.tell(X, reward(X))

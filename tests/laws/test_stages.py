@@ -188,7 +188,7 @@ def test_a_batch_ends_by_the_scores_of_the_stages_that_learn_it(space, posterior
 
 
 def test_a_point_that_is_repeated_is_of_the_stage_that_chose_it_also_once_loaded():
-    words = {"batches": StayRule(3.0), **NOISY}
+    words = {"batches": StayRule(9.0), **NOISY}
     bandit, several = make(**words), 0
     for _ in range(12):
         x = bandit.ask(None)

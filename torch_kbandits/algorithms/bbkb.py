@@ -46,8 +46,8 @@ class BBKB(Bandit):
             theorem does not cover: see ``RidgeLeverageSampling``.
         max_dictionary: the most points that the dictionary may have; None for no limit. The theorem knows no limit.
         when_full: what happens when more are wanted, "stop", "warn" or "raise": see ``CappedDictionary``.
-        threshold: C > 1, the factor by which variances may shrink in a batch; the larger, the longer the batches and
-            the more regret.
+        batch_threshold: C > 1, the factor by which variances may shrink in a batch; the larger, the longer the batches
+            and the more regret.
         rule: "global" sums leverage scores; "local" watches the variances themselves and allows longer batches.
         memory: which observations count at a time, where the function changes, such as ``SlidingWindow(500)`` or
             ``Discount(0.99)``. The theorem is for a function that stays.
@@ -80,7 +80,7 @@ class BBKB(Bandit):
         resampling: Resampling = "fresh",
         max_dictionary: int | None = None,
         when_full: WhenFull = "warn",
-        threshold: float = 1.2,
+        batch_threshold: float = 1.2,
         rule: Literal["global", "local"] = "global",
         memory: Memory | None = None,
         mean: PriorMean | None = None,
@@ -91,7 +91,7 @@ class BBKB(Bandit):
         prior = prior_of(prior, kernel, regularization, mean)
         accuracy = checks.open_unit_interval("accuracy", accuracy)
         checks.one_of("rule", rule, ("global", "local"))
-        batches = GlobalBatchRule(threshold) if rule == "global" else LocalBatchRule(threshold)
+        batches = GlobalBatchRule(batch_threshold) if rule == "global" else LocalBatchRule(batch_threshold)
         theory = theorem(BKBWidth, noise_scale, norm_bound, failure_probability, accuracy=accuracy)
         width = resolve_width(beta, theory, prior)
         super().__init__(
@@ -100,7 +100,7 @@ class BBKB(Bandit):
             dictionary=resolve_dictionary(
                 oversampling, failure_probability, horizon, accuracy, resampling, max_dictionary, when_full
             ),
-            width=ScaledWidth(width, math.sqrt(threshold)) if beta is None else width,
+            width=ScaledWidth(width, math.sqrt(batch_threshold)) if beta is None else width,
             acquisition=UpperConfidenceRule(),
             batches=batches,
             memory=memory,

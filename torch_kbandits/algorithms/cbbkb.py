@@ -46,7 +46,8 @@ class CBBKB(Bandit):
         resampling: see ``BKB``.
         max_dictionary: the most points that the dictionary may have; None for no limit. The theorem knows no limit.
         when_full: what happens when more are wanted, "stop", "warn" or "raise": see ``CappedDictionary``.
-        threshold: C > 1: a batch ends when 1 + Σ τ̃ of its points exceeds it. The paper tries 3, 10 and 30.
+        batch_threshold: C > 1, the factor by which variances may shrink in a batch: it ends when 1 + Σ τ̃ of its points
+            exceeds C. The paper tries 3, 10 and 30.
         memory: which observations count at a time, where the function changes, such as ``SlidingWindow(500)`` or
             ``Discount(0.99)``. The theorem is for a function that stays.
         mean: the prior mean, in reward units: a number, a value for each arm, a GPyTorch mean, or a function of points
@@ -82,7 +83,7 @@ class CBBKB(Bandit):
         resampling: Resampling = "fresh",
         max_dictionary: int | None = None,
         when_full: WhenFull = "warn",
-        threshold: float = 3.0,
+        batch_threshold: float = 3.0,
         memory: Memory | None = None,
         mean: PriorMean | None = None,
         prior: Prior | LearnedPrior | None = None,
@@ -91,7 +92,7 @@ class CBBKB(Bandit):
     ) -> None:
         prior = prior_of(prior, kernel, regularization, mean)
         accuracy = checks.open_unit_interval("accuracy", accuracy)
-        batches = GlobalBatchRule(threshold)
+        batches = GlobalBatchRule(batch_threshold)
         theory = theorem(BKBWidth, noise_scale, norm_bound, failure_probability, accuracy=accuracy)
         width = resolve_width(beta, theory, prior)
         super().__init__(
@@ -100,7 +101,7 @@ class CBBKB(Bandit):
             dictionary=resolve_dictionary(
                 oversampling, failure_probability, horizon, accuracy, resampling, max_dictionary, when_full
             ),
-            width=ScaledWidth(width, math.sqrt(threshold)) if beta is None else width,
+            width=ScaledWidth(width, math.sqrt(batch_threshold)) if beta is None else width,
             acquisition=UpperConfidenceRule(),
             batches=batches,
             memory=memory,

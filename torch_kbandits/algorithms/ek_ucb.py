@@ -45,8 +45,9 @@ class EKUCB(Bandit):
             balances regret and time: a larger one is faster and regrets more.
         max_dictionary: the most points that the dictionary may have; None for no limit. The theorem knows no limit.
         when_full: what happens when more are wanted, "stop", "warn" or "raise": see ``CappedDictionary``.
-        batch_threshold: C > 1: means and dictionary stay for a batch, as in BBKB, until 1 + Σ τ̃ of its points exceeds
-            C; the theorem's width is then √C times wider. None: rewards are learned at once.
+        batch_threshold: C > 1, the factor by which variances may shrink in a batch: means and dictionary stay, as in
+            BBKB, until 1 + Σ τ̃ of its points exceeds C; the theorem's width is then √C times wider. None: rewards are
+            learned at once.
         memory: which observations count at a time, where the function changes, such as ``SlidingWindow(500)`` or
             ``Discount(0.99)``. The theorem is for a function that stays.
         mean: the prior mean, in reward units: a number, a value for each arm, a GPyTorch mean, or a function of points

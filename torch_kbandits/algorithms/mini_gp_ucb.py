@@ -18,7 +18,7 @@ from torch_kbandits.spaces import ParameterSpace
 
 
 class MiniGPUCB(Bandit):
-    """mini-GP-UCB: GP-UCB that stays with a candidate until its standard deviation has shrunk by a factor C.
+    """mini-GP-UCB: GP-UCB that stays with a candidate until its variance has shrunk by a factor C.
 
     The posterior is exact and costs what the few distinct candidates cost; switching is rare. ``ask(q=None)`` returns
     all the plays of a candidate.
@@ -36,7 +36,8 @@ class MiniGPUCB(Bandit):
         norm_bound: B > 0, a bound on the RKHS norm of the reward function.
         failure_probability: δ in (0, 1).
         gain: the information gain γ in the width; by default the realised one.
-        threshold: C > 1.
+        batch_threshold: C > 1, the factor by which the variance of a candidate shrinks before another is chosen, as in
+            BBKB; the paper's C is one of the standard deviation, the square root of this.
         memory: which observations count at a time, where the function changes, such as ``SlidingWindow(500)`` or
             ``Discount(0.99)``. The theorem is for a function that stays.
         mean: the prior mean, in reward units: a number, a value for each arm, a GPyTorch mean, or a function of points
@@ -63,7 +64,7 @@ class MiniGPUCB(Bandit):
         norm_bound: float | None = None,
         failure_probability: float = 0.1,
         gain: InformationGain | None = None,
-        threshold: float = 2.0,
+        batch_threshold: float = 4.0,
         memory: Memory | None = None,
         mean: PriorMean | None = None,
         prior: Prior | LearnedPrior | None = None,
@@ -77,7 +78,7 @@ class MiniGPUCB(Bandit):
             prior=prior,
             width=resolve_width(beta, theory, prior),
             acquisition=UpperConfidenceRule(),
-            batches=StayRule(threshold),
+            batches=StayRule(batch_threshold),
             memory=memory,
             theory=theory,
             seed=seed,

@@ -112,19 +112,19 @@ class LocalBatchRule(BatchRule):
 
 @dataclass(frozen=True)
 class StayRule(BatchRule):
-    """Play a point again until its standard deviation has shrunk by a factor C: ⌊(C² − 1) / τ(x)⌋ times, at least once.
+    """Play a point again until its variance has shrunk by a factor C: ⌊(C − 1) / τ(x)⌋ times, at least once.
 
     The scores are those of the first play. So the history has few distinct points, which is what the exact posterior
     costs.
 
     Source: Calandriello et al., "Scaling Gaussian process optimization by evaluating a few unique candidates multiple
-    times", ICML 2022, mini-GP-Opt.
+    times", ICML 2022, mini-GP-Opt. Differs: the paper's C is a factor of the standard deviation; here it is squared.
 
     Args:
         threshold: C > 1.
     """
 
-    threshold: float = 2.0
+    threshold: float = 4.0
 
     repeats_points = True
     largest_ratio = 1.0  # no other point is chosen in a batch than its first
@@ -140,7 +140,7 @@ class StayRule(BatchRule):
         """Return how many plays of the batch's first point are missing. Cost: O(k)."""
         batch = posterior.pending
         score = posterior.pending_scores()[0]
-        plays = 1 if _is_known(score) else max(1, math.floor((self.threshold**2 - 1.0) / float(score)))
+        plays = 1 if _is_known(score) else max(1, math.floor((self.threshold - 1.0) / float(score)))
         return max(0, plays - int((batch == batch[0]).all(-1).sum()))
 
 
