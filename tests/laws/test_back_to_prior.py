@@ -73,10 +73,10 @@ def test_it_is_the_prior_of_tv_gp_ucb():
 
 
 @pytest.mark.one_in(2)
-@pytest.mark.parametrize("forgetting", [0.5, 0.9])
-def test_the_rate_in_force_predicted_best(forgetting):
+@pytest.mark.parametrize("score_discount", [0.5, 0.9])
+def test_the_rate_in_force_predicted_best(score_discount):
     words = {"candidates": ARMS, "rates": RATES, "least_correlation": None, "block_size": 3, "beta": 1.5}
-    bandit = play(algorithms.DMSTVGPUCB(forgetting=forgetting, **words, **WORDS), 15)
+    bandit = play(algorithms.DMSTVGPUCB(score_discount=score_discount, **words, **WORDS), 15)
     X, y, times = told(bandit)
     totals, chosen = np.zeros(len(RATES)), []
     for start in range(0, 15, 3):
@@ -87,7 +87,7 @@ def test_the_rate_in_force_predicted_best(forgetting):
             moments = [posterior(rate, X[before], y[before], times[before], X[[s]], times[s]) for s in range(15)[block]]
             mean, variance = (np.concatenate(part) for part in zip(*moments, strict=True))
             scores.append(-0.5 * ((y[block] - mean) ** 2 / (variance + LAMBDA) + np.log(variance + LAMBDA)).sum())
-        totals = forgetting**3 * totals + scores
+        totals = score_discount**3 * totals + scores
         chosen.append(RATES[totals.argmax()])
     assert bandit.memory.forgetting == chosen[-1]
     assert len(set(chosen)) > 1

@@ -110,6 +110,7 @@ NUMBERS = {
     "row_memory": 128,
     "rounds": 3,
     "scale": 0.5,
+    "score_discount": 0.25,
     "seed": 3,
     "side": 2.0,
     "size": 4,

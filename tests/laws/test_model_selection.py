@@ -53,17 +53,17 @@ def log_density(history, start, stop, noise_of):
 
 @pytest.mark.one_in(4)
 @pytest.mark.parametrize("q", [1, 2])
-@pytest.mark.parametrize("forgetting", [0.5, 0.9])
-def test_the_memory_in_force_predicted_best(q, forgetting):
-    bandit = play(made(forgetting=forgetting), 21, lambda t: -1.0 if t // 8 % 2 else 1.0, q)
+@pytest.mark.parametrize("score_discount", [0.5, 0.9])
+def test_the_memory_in_force_predicted_best(q, score_discount):
+    bandit = play(made(score_discount=score_discount), 21, lambda t: -1.0 if t // 8 % 2 else 1.0, q)
     history = bandit.history
     totals = np.zeros(4)
     for block in range(7):
         start = 3 * block
         scores = [log_density(history, start, start + 3, lambda ages, k=k: noises(ages)[k]) for k in range(4)]
-        totals = forgetting**3 * totals + scores
+        totals = score_discount**3 * totals + scores
     kept = bandit.memories.num_blocks
-    assert kept == math.ceil(math.log(1e-3) / (3 * math.log(forgetting)))
+    assert kept == math.ceil(math.log(1e-3) / (3 * math.log(score_discount)))
     if kept >= 7:
         expected = np.exp(totals - totals.max())
         assert bandit.memory_probabilities == pytest.approx(expected / expected.sum(), rel=1e-6)
@@ -84,7 +84,7 @@ def test_the_posterior_is_that_of_the_memory_in_force():
 
 
 def test_a_choice_weighs_late_blocks_more_and_takes_the_first_of_equals():
-    rule = DynamicModelSelection((SlidingWindow(3), SlidingWindow(9), KeepAll()), block_size=2, forgetting=0.5)
+    rule = DynamicModelSelection((SlidingWindow(3), SlidingWindow(9), KeepAll()), block_size=2, score_discount=0.5)
     assert rule.choice((), 0).memory == KeepAll()
     assert rule.choice((BlockScores(0, (1.0, 1.0, 0.5)),), 0).memory == SlidingWindow(3)
     two = (BlockScores(4, (0.0, 8.0, 0.0)), BlockScores(5, (1.0, 0.0, 3.0)))  # 0.25 · 8 = 2 < 3
@@ -101,7 +101,7 @@ def test_a_function_that_stays_leads_to_a_long_memory_and_one_that_jumps_to_a_sh
 
 
 def test_scores_are_computed_once(monkeypatch):
-    bandit = made(forgetting=0.5)
+    bandit = made(score_discount=0.5)
     calls = []
     scored = DynamicModelSelection._scored
 
@@ -115,14 +115,20 @@ def test_scores_are_computed_once(monkeypatch):
 
 
 def test_what_makes_no_sense_is_refused():
-    for bad in ({"memories": []}, {"memories": [3]}, {"block_size": 0}, {"forgetting": 1.0}, {"forgetting": 0.0}):
+    for bad in (
+        {"memories": []},
+        {"memories": [3]},
+        {"block_size": 0},
+        {"score_discount": 1.0},
+        {"score_discount": 0.0},
+    ):
         with pytest.raises(InputError):
             made(**bad)
     words = {"candidates": Arms(ARMS), "kernel": rbf(0.3), "regularization": 0.1, "width": ConstantWidth(1.0)}
     with pytest.raises(InputError, match="does not say when a trigger restarted"):
         Bandit(**words, seed=0, trigger=ResidualTrigger(0.1), memories=DynamicModelSelection((KeepAll(),)))
     with pytest.raises(StateMismatchError, match="memories"):
-        made(forgetting=0.9).load_state_dict(play(made(), 4).state_dict())
+        made(score_discount=0.9).load_state_dict(play(made(), 4).state_dict())
     history = play(algorithms.GPUCB(candidates=ARMS, kernel=rbf(0.3), regularization=0.1, beta=1.0, seed=0), 4).history
     with pytest.raises(InputError, match="needs times"):
         made().replay(history)

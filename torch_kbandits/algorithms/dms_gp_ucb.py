@@ -39,7 +39,7 @@ class DMSGPUCB(Bandit):
         memories: what to choose from; None for discounts that remember about 10, 20, 50 and 100 rounds, and all. Give
             others where times are not rounds. The last one is in force first.
         block_size: H, rounds between two choices.
-        forgetting: α in (0, 1), by which a score loses weight in each round.
+        score_discount: α in (0, 1), the factor by which a score loses weight in a round.
         noise_scale: R > 0, the sub-Gaussian constant of the noise, in reward units.
         norm_bound: B > 0, a bound on the RKHS norm of the reward function at all times.
         failure_probability: δ in (0, 1).
@@ -73,7 +73,7 @@ class DMSGPUCB(Bandit):
         action_dim: int | None = None,
         memories: Sequence[Memory] | None = None,
         block_size: int = 5,
-        forgetting: float = 0.95,
+        score_discount: float = 0.95,
         noise_scale: float | None = None,
         norm_bound: float | None = None,
         failure_probability: float = 0.1,
@@ -100,7 +100,7 @@ class DMSGPUCB(Bandit):
         )
         given = default_discounts() if memories is None else memories
         super().__init__(
-            memories=DynamicModelSelection(given, block_size, forgetting),  # pyright: ignore[reportArgumentType]
+            memories=DynamicModelSelection(given, block_size, score_discount),  # pyright: ignore[reportArgumentType]
             candidates=resolve_contextual(candidates, bounds, context_dim, action_dim),
             prior=prior,
             dictionary=dictionary,

@@ -42,7 +42,7 @@ class DMSTVGPUCB(Bandit):
             round unless ε is 0; see ``BackToPrior``. None drops none. "auto" is None on at most 512 arms in double
             precision with an exact posterior, where the cost of a round is bounded anyway, and 1e-3 elsewhere.
         block_size: H, rounds between two choices.
-        forgetting: α in (0, 1), by which a score loses weight in each round.
+        score_discount: α in (0, 1), the factor by which a score loses weight in a round.
         candidates: arms (A, d), with contexts actions (A, a), or any ``Candidates``; their points get the time as their
             first column, see ``Timed``.
         bounds: a box (2, d) instead of arms, with contexts (2, a).
@@ -72,7 +72,7 @@ class DMSTVGPUCB(Bandit):
         rates: Sequence[float] = (0.1, 0.03, 0.01, 0.003, 0.001),
         least_correlation: float | Literal["auto"] | None = "auto",
         block_size: int = 5,
-        forgetting: float = 0.95,
+        score_discount: float = 0.95,
         candidates: Tensor | Candidates | ParameterSpace | None = None,
         bounds: Tensor | None = None,
         context_dim: int | None = None,
@@ -92,7 +92,7 @@ class DMSTVGPUCB(Bandit):
             least_correlation = None if dictionary is None and are_few(space) else 1e-3
         memories = tuple(BackToPrior(rate, least_correlation) for rate in rates)
         super().__init__(
-            memories=DynamicModelSelection(memories, block_size, forgetting),
+            memories=DynamicModelSelection(memories, block_size, score_discount),
             candidates=space,
             prior=prior,
             dictionary=dictionary,

@@ -125,7 +125,7 @@ class EnsembleBelief(BeliefOf):
     def _after(self, news: Tensor, told: History) -> Trials:
         """Return the trials once sums (K, 5) are added to them, without those that these refute."""
         before = self.trials
-        fade = self.rule.forgetting ** len(told.rounds.unique())
+        fade = self.rule.score_discount ** len(told.rounds.unique())
         old = self.sums[:, :-1] * torch.tensor([1.0] * (NUM_SUMS - 2) + [fade], dtype=torch.float64)
         sums = (old + news).nan_to_num()  # of the largest rewards no sum is finite
         after = replace(before, **dict(zip(_SUMS, sums.unbind(-1), strict=False)), number=before.number + len(told.X))

@@ -44,7 +44,7 @@ class DynamicModelSelection(MemoryChoice):
         memories: what to choose from. The last one is in force until the first block is over; of memories that
             predicted equally well the first is taken.
         block_size: H, rounds of a block. A round is a call of ``tell``.
-        forgetting: α in (0, 1), for each round.
+        score_discount: α in (0, 1), the factor by which a score loses weight in a round: Raftery's forgetting factor.
 
     Raises:
         InputError: if an argument does not fit.
@@ -54,18 +54,18 @@ class DynamicModelSelection(MemoryChoice):
 
     memories: tuple[Memory, ...]
     block_size: int = 5
-    forgetting: float = 0.95
+    score_discount: float = 0.95
 
     allows_restarts: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "memories", checked_memories(self.memories))
-        checks.keep(self, block_size=checks.positive_integer, forgetting=checks.open_unit_interval)
+        checks.keep(self, block_size=checks.positive_integer, score_discount=checks.open_unit_interval)
 
     @property
     def num_blocks(self) -> int:
         """How many blocks, the latest, the choice rests on."""
-        return max(1, math.ceil(math.log(_LEAST) / (self.block_size * math.log(self.forgetting))))
+        return max(1, math.ceil(math.log(_LEAST) / (self.block_size * math.log(self.score_discount))))
 
     def summaries(self, history: History, known: tuple[BlockScores, ...], believe: Believe) -> tuple[BlockScores, ...]:
         """Return the scores of the latest complete blocks, those known already taken as they are."""
@@ -79,7 +79,7 @@ class DynamicModelSelection(MemoryChoice):
         if not summaries:
             return Choice(self.memories[-1], (1.0 / len(self.memories),) * len(self.memories))
         last = summaries[-1].block
-        weights = [self.forgetting ** (self.block_size * (last - each.block)) for each in summaries]
+        weights = [self.score_discount ** (self.block_size * (last - each.block)) for each in summaries]
         columns = zip(*(each.scores for each in summaries), strict=True)
         totals = [sum(weight * score for weight, score in zip(weights, column, strict=True)) for column in columns]
         best = max(totals)

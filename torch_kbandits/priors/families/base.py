@@ -97,8 +97,8 @@ class FamilyRule(ABC):
     All hypotheses learn from all rewards. So which of them chooses decides what is played, and never what is known.
     """
 
-    #: What a score counts for one round later, in (0, 1].
-    forgetting: float = 1.0
+    #: The factor by which a score loses weight in a round, in (0, 1].
+    score_discount: float = 1.0
 
     @abstractmethod
     def kept(self, trials: Trials, noise: Tensor) -> Tensor:

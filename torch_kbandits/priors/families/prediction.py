@@ -22,13 +22,14 @@ class Prediction(FamilyRule):
     selection). Differs: a round is what is told in one call. No regret bound is known.
 
     Args:
-        forgetting: α in (0, 1], for each round; 1 where the function does not change.
+        score_discount: α in (0, 1], the factor by which a score loses weight in a round; 1 where the function does not
+            change.
     """
 
-    forgetting: float = 1.0
+    score_discount: float = 1.0
 
     def __post_init__(self) -> None:
-        checks.keep(self, forgetting=checks.discount)
+        checks.keep(self, score_discount=checks.discount)
 
     def kept(self, trials: Trials, noise: Tensor) -> Tensor:
         """Return all, (K,) bool."""
