@@ -347,7 +347,7 @@ def test_rules_never_reject_all_nor_take_back(draws):
     sums = {"plays": draws.draw(plays), "widths": draws.draw(sizes)}
     sums |= {name: draws.draw(floats) for name in ("rewards", "residuals", "scores")}
     trials = shown(active=active, rates=draws.draw(sizes), **sums)
-    for rule in (*RULES.values(), Balancing(start=1, growth=0.0)):
+    for rule in (*RULES.values(), Balancing(num_starting=1, shrinkage=0.0)):
         kept = rule.kept(trials, noise_of(trials))
         assert bool(kept.any())
         assert not bool((kept & ~trials.active).any())
@@ -378,8 +378,8 @@ def test_a_function_that_is_known_beforehand_has_no_regret():
 
 
 def test_shorter_length_scales_join_as_the_scale_grows():
-    """With growth 1/2 and d = 2 the fourth joins at √t >= e^(3/2), in round 21."""
-    rule = Balancing(start=2, growth=0.5, step=0.5)
+    """With shrinkage 1/2 and d = 2 the fourth joins at √t >= e^(3/2), in round 21."""
+    rule = Balancing(num_starting=2, shrinkage=0.5, step=0.5)
     joined = [int(rule.playing(shown(number=number, plays=[0.0] * 6)).sum()) for number in (0, 7, 8, 20, 21, 10_000)]
     assert joined == [2, 2, 3, 3, 4, 6]
     only_later = shown(plays=[1.0] * 6, active=[False, False, False, True, True, True])

@@ -41,10 +41,11 @@ class LBGPUCB(Bandit):
         context_dim: c, the number of context columns; without it there is no context.
         action_dim: a, where each round brings its own actions.
         scales: what the kernel's length scales, all of them, are multiplied by under each hypothesis; None for
-            e^(−i/d), of which the first take part from the beginning, and each other once t^growth reaches its e^(i/d).
+            e^(−i/d), of which the first take part from the beginning, and each other once t^shrinkage reaches its
+            e^(i/d).
         kernels: a kernel for each hypothesis instead of ``scales``.
-        start: how many of the default length scales take part from the beginning.
-        growth: p >= 0, by which the shortest length scale is T^(−p) of the longest after T rounds.
+        num_starting: how many of the default length scales take part from the beginning.
+        shrinkage: p >= 0, by which the shortest length scale is T^(−p) of the longest after T rounds.
         noise_scale: R > 0, the sub-Gaussian constant of the noise, in reward units; None for √λ in what is rejected.
         norm_bound: B > 0, a bound on the RKHS norm of the reward function.
         failure_probability: δ in (0, 1).
@@ -78,8 +79,8 @@ class LBGPUCB(Bandit):
         action_dim: int | None = None,
         scales: Sequence[float] | None = None,
         kernels: Sequence[Kernel] | None = None,
-        start: int = 5,
-        growth: float = 0.25,
+        num_starting: int = 5,
+        shrinkage: float = 0.25,
         noise_scale: float | None = None,
         norm_bound: float | None = None,
         failure_probability: float = 0.1,
@@ -104,12 +105,13 @@ class LBGPUCB(Bandit):
             forgetting=memory,
         )
         where = resolve_contextual(candidates, bounds, context_dim, action_dim)
-        start, growth = checks.positive_integer("start", start), checks.non_negative("growth", growth)
+        num_starting = checks.positive_integer("num_starting", num_starting)
+        shrinkage = checks.non_negative("shrinkage", shrinkage)
         dimension = where.example.shape[-1]
-        number = 1 + int(dimension * growth * math.log(_HORIZON if horizon is None else horizon))
-        default = shrinking_scales(max(start, number), dimension)
-        first = start if scales is None and kernels is None else None
-        rule = Balancing(failure_probability, noise_scale, first, growth, 1.0 / dimension)
+        number = 1 + int(dimension * shrinkage * math.log(_HORIZON if horizon is None else horizon))
+        default = shrinking_scales(max(num_starting, number), dimension)
+        first = num_starting if scales is None and kernels is None else None
+        rule = Balancing(failure_probability, noise_scale, first, shrinkage, 1.0 / dimension)
         super().__init__(
             family=Family(resolve_variants(given.kernel, scales, kernels, default), rule),
             candidates=where,

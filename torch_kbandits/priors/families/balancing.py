@@ -34,22 +34,25 @@ class Balancing(FamilyRule):
     Args:
         failure_probability: δ in (0, 1).
         noise_scale: R > 0, the sub-Gaussian constant of the noise, in reward units; None for √λ.
-        start: how many hypotheses, the first, take part from the beginning; None for all.
-        growth: p >= 0: with ``start`` hypothesis number i, counted from 0, joins once t^p >= e^(i step).
-        step: by which the logarithm of the growing scale changes from one hypothesis to the next: 1/d for length scales
-            θ e^(−i/d).
+        num_starting: how many hypotheses, the first, take part from the beginning; None for all.
+        shrinkage: p >= 0: with ``num_starting`` hypothesis number i, counted from 0, joins once t^p >= e^(i step).
+        step: by which the logarithm of the shrinking scale changes from one hypothesis to the next: 1/d for length
+            scales θ e^(−i/d).
     """
 
     failure_probability: float = 0.1
     noise_scale: float | None = None
-    start: int | None = None
-    growth: float = 0.25
+    num_starting: int | None = None
+    shrinkage: float = 0.25
     step: float = 1.0
 
     def __post_init__(self) -> None:
         checked_rule(self)
         checks.keep(
-            self, start=checks.optional(checks.positive_integer), growth=checks.non_negative, step=checks.positive
+            self,
+            num_starting=checks.optional(checks.positive_integer),
+            shrinkage=checks.non_negative,
+            step=checks.positive,
         )
 
     def kept(self, trials: Trials, noise: Tensor) -> Tensor:
@@ -81,8 +84,10 @@ class Balancing(FamilyRule):
     def playing(self, trials: Trials) -> Tensor:
         """Return which hypotheses take part and are not rejected, (K,) bool; if that leaves none, the next that may."""
         number = len(trials.plays)
-        if self.start is None:
+        if self.num_starting is None:
             return trials.active
-        joined = self.growth * math.log(max(1, trials.number)) >= self.step * torch.arange(number, dtype=torch.float64)
-        playing = trials.active & (joined | (torch.arange(number) < self.start))
+        joined = self.shrinkage * math.log(max(1, trials.number)) >= self.step * torch.arange(
+            number, dtype=torch.float64
+        )
+        playing = trials.active & (joined | (torch.arange(number) < self.num_starting))
         return playing if bool(playing.any()) else trials.active & (trials.active.cumsum(0) == 1)
