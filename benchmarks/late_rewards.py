@@ -105,7 +105,7 @@ def run(quick: bool = False) -> Report:
     sizes = QUICK if quick else Sizes()
     measurements = []
     for seed in tqdm(sizes.seeds, desc="late_rewards", unit="seed"):
-        words = {"budget": sizes.budget, "horizon": sizes.rounds}
+        words = {"variation_budget": sizes.budget, "horizon": sizes.rounds}
         environment = cast(DynamicEnvironment, environments.build("drift", num_arms=sizes.arms, seed=seed, **words))
         means = torch.stack([environment.means(t) for t in range(sizes.rounds)])
         losses = means.amax(1, keepdim=True) - means

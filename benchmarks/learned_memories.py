@@ -45,8 +45,8 @@ QUICK = Sizes(rounds=12, arms=15, seeds=(0,), problems=("switch every 100",))
 
 #: The problems of docs/reproducing.md, whose drift is for 500 rounds.
 _PROBLEMS: dict[str, tuple[str, dict[str, Any]]] = {
-    "drift, P_T = 20": ("drift", {"budget": 20.0, "horizon": 500}),
-    "drift, P_T = 80": ("drift", {"budget": 80.0, "horizon": 500}),
+    "drift, P_T = 20": ("drift", {"variation_budget": 20.0, "horizon": 500}),
+    "drift, P_T = 80": ("drift", {"variation_budget": 80.0, "horizon": 500}),
     "switch every 100": ("abrupt", {"switches": 100}),
 }
 

@@ -124,7 +124,7 @@ def test_a_spec_replays_a_file(tmp_path):
 @pytest.mark.parametrize("name", ["abrupt", "drift", "periodic"])
 def test_named_algorithms_learn_while_little_changes(name):
     """Within 60 slow rounds, GP-UCB's regret is below half of that of random arms, for one seed."""
-    slow = {"abrupt": {}, "drift": {"budget": 1.0}, "periodic": {"period": 2000}}[name]
+    slow = {"abrupt": {}, "drift": {"variation_budget": 1.0}, "periodic": {"period": 2000}}[name]
     trials = list(spec({"name": name, **slow}, rounds=60, settings={"beta": 2.0}).trials())
     (ours, _), (random, _) = (run_one(trial) for trial in (trials[0], trials[2]))
     assert ours.cumulative_regret[-1] < 0.5 * random.cumulative_regret[-1]

@@ -42,7 +42,7 @@ def test_boxes_are_refused():
 
 
 def test_the_best_answer_is_the_best_arm_where_all_are_asked_about_without_noise():
-    problem = environments.build("drift", num_arms=12, budget=5.0, horizon=20, noise_scale=0.0, seed=2)
+    problem = environments.build("drift", num_arms=12, variation_budget=5.0, horizon=20, noise_scale=0.0, seed=2)
     player = BestAnswer(environment=problem, seed=0, questions=1e6)
     for t in range(ROUNDS // 2):
         x = player.ask()

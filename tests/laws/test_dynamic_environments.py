@@ -32,7 +32,7 @@ PROBLEMS = [
     ("abrupt", {"switches": 7}),
     ("abrupt", {"switches": [3, 4, 30], "dimension": 3, "kernel": "matern-1.5"}),
     ("drift", {}),
-    ("drift", {"budget": 90.0, "horizon": 40, "norm": 2.5}),
+    ("drift", {"variation_budget": 90.0, "horizon": 40, "norm": 2.5}),
     ("periodic", {"period": 9}),
     ("periodic", {"period": 12, "swing": 0.8, "num_arms": 17}),
     ("seattle-weather", {}),
@@ -306,8 +306,8 @@ DENSE = {"rbf": oracles.rbf(0.2), "matern-2.5": oracles.matern52(0.2)}
 SEQUENCES = [
     (AbruptSwitches, {"switches": 4}),
     (AbruptSwitches, {"switches": [1, 9]}),
-    (Drift, {"budget": 3.0, "horizon": 40}),
-    (Drift, {"budget": 100.0, "horizon": 40}),
+    (Drift, {"variation_budget": 3.0, "horizon": 40}),
+    (Drift, {"variation_budget": 100.0, "horizon": 40}),
     (Periodic, {"period": 7}),
     (Periodic, {"period": 20, "swing": 0.5}),
 ]
@@ -360,9 +360,9 @@ def test_switched_functions_are_unrelated():
 @given(st.floats(0.01, 400.0), st.integers(2, 120), st.floats(1.8, 5.0))
 @examples(40)
 def test_a_drift_spends_its_budget_at_constant_speed(budget, horizon, norm):
-    options = {"budget": budget, "horizon": horizon, "norm": norm, "num_centres": 10, "seed": 2}
+    options = {"variation_budget": budget, "horizon": horizon, "norm": norm, "num_centres": 10, "seed": 2}
     if budget / (horizon - 1) > 2.0 * norm:
-        with pytest.raises(InputError, match="give a smaller budget, a longer horizon or a larger norm"):
+        with pytest.raises(InputError, match="give a smaller one, a longer horizon or a larger norm"):
             Drift(4, **options)
         return
     env = Drift(4, **options)
@@ -374,7 +374,7 @@ def test_a_drift_spends_its_budget_at_constant_speed(budget, horizon, norm):
 
 def test_a_drift_leaves_and_does_not_come_back():
     """Along a quarter of a circle to an unrelated function, then on to others: none of them is the first one's kin."""
-    env = Drift(5, budget=2.0 * 40 * np.pi / 2.0, horizon=4001, norm=2.0, seed=0)
+    env = Drift(5, variation_budget=2.0 * 40 * np.pi / 2.0, horizon=4001, norm=2.0, seed=0)
     weights = trajectory(env, 4001)
     K = DENSE["rbf"](env.centres.numpy(), env.centres.numpy())
     cosines = weights @ K @ weights[0] / 4.0
@@ -415,10 +415,10 @@ def test_what_is_periodic_comes_back_exactly(swing):
         ("abrupt", {"switches": [5, 5]}, r"switches must increase; after 5 comes switches\[1\] = 5"),
         ("abrupt", {"switches": [0, 5]}, r"switches\[0\] must be a whole number of at least 1"),
         ("abrupt", {"switch": 3}, "no option 'switch'.*did you mean 'switches'"),
-        ("drift", {"budget": 0.0}, "budget must be a finite number above 0"),
+        ("drift", {"variation_budget": 0.0}, "variation_budget must be a finite number above 0"),
         ("drift", {"horizon": 1}, "horizon must be at least 2"),
         ("drift", {"num_centres": 1}, "num_centres must be at least 2"),
-        ("drift", {"budget": 61.0, "horizon": 11, "norm": 3.0}, "6.1 a step.*at most 6 apart"),
+        ("drift", {"variation_budget": 61.0, "horizon": 11, "norm": 3.0}, "6.1 a step.*at most 6 apart"),
         ("periodic", {"period": 1}, "period must be at least 2"),
         ("periodic", {"swing": 0.0}, "swing must be a finite number above 0"),
         ("periodic", {"swing": 1.1}, r"swing must be in \(0, 1\]"),

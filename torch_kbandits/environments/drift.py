@@ -20,7 +20,7 @@ class Drift(DynamicEnvironment):
     Args:
         num_arms: as in ``RKHSFunctions``, like the words that follow.
         dimension: d.
-        budget: P > 0, in reward units: what Σ ‖f_{t+1} − f_t‖ over the horizon is.
+        variation_budget: P > 0, in reward units: what Σ ‖f_{t+1} − f_t‖ over the horizon is.
         horizon: T >= 2, the rounds that spend the budget; later ones go on at the same speed.
         kernel: its name.
         lengthscale: of the kernel.
@@ -38,7 +38,7 @@ class Drift(DynamicEnvironment):
         num_arms: int = 100,
         dimension: int = 1,
         *,
-        budget: float = 10.0,
+        variation_budget: float = 10.0,
         horizon: int = 500,
         kernel: str = "rbf",
         lengthscale: float = 0.2,
@@ -51,12 +51,12 @@ class Drift(DynamicEnvironment):
             raise InputError("horizon must be at least 2: there is no change within one round.")
         if (num_centres := checks.positive_integer("num_centres", num_centres)) < 2:
             raise InputError("num_centres must be at least 2: functions of one kernel differ by a factor only.")
-        budget, norm = checks.positive("budget", budget), checks.positive("norm", norm)
+        budget, norm = checks.positive("variation_budget", variation_budget), checks.positive("norm", norm)
         step = budget / (horizon - 1)
         if step > 2.0 * norm:
             raise InputError(
-                f"A budget of {budget:g} over {horizon} rounds is {step:g} a step, and functions of norm {norm:g} are "
-                f"at most {2 * norm:g} apart: give a smaller budget, a longer horizon or a larger norm."
+                f"A variation_budget of {budget:g} over {horizon} rounds is {step:g} a step, and functions of norm "
+                f"{norm:g} are at most {2 * norm:g} apart: give a smaller one, a longer horizon or a larger norm."
             )
         self._functions = RKHSFunctions(num_arms, dimension, kernel, lengthscale, num_centres, norm, seed)
         self.centres = self._functions.centres
