@@ -166,7 +166,7 @@ def test_states_of_other_settings_are_refused():
             other.load_state_dict(bandit.state_dict())
         assert other.round == 0
     triggered = event_triggered()
-    with pytest.raises(StateMismatchError, match=r"trigger\.failure_probability: saved 0\.1, here 0\.2"):
+    with pytest.raises(StateMismatchError, match=r"trigger\.false_alarm_probability: saved 0\.1, here 0\.2"):
         event_triggered(false_alarm_probability=0.2).load_state_dict(triggered.state_dict())
 
 

@@ -289,7 +289,7 @@ def test_rewards_of_one_round_restart_together():
 
 def test_bad_settings_are_refused():
     for probability in (0.0, 1.0, math.nan, -0.1, "a tenth"):
-        with pytest.raises(InputError, match="failure_probability"):
+        with pytest.raises(InputError, match="false_alarm_probability"):
             ResidualTrigger(probability)
         with pytest.raises(InputError, match="false_alarm_probability"):
             CumulatedTrigger(probability)
@@ -299,7 +299,7 @@ def test_bad_settings_are_refused():
         ResidualTrigger(0.1, width=2.0)
     with pytest.raises(InputError, match="trigger must be a trigger such as"):
         make(trigger=0.1)
-    with pytest.raises(InputError, match="failure_probability"):
+    with pytest.raises(InputError, match="false_alarm_probability"):
         algorithms.build(
             "et-gp-ucb",
             candidates=ARMS,

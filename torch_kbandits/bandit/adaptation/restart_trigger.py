@@ -74,7 +74,7 @@ class ResidualTrigger(RestartTrigger):
     batch do not depend on them.
 
     Args:
-        failure_probability: δ in (0, 1). A smaller one finds small changes later.
+        false_alarm_probability: δ in (0, 1). A smaller one finds small changes later.
         noise_scale: R > 0, the standard deviation of the noise, in reward units; None for √λ.
         width: a width in place of ρ_t on σ.
 
@@ -82,12 +82,14 @@ class ResidualTrigger(RestartTrigger):
         InputError: if an argument is out of range.
     """
 
-    failure_probability: float = 0.1
+    false_alarm_probability: float = 0.1
     noise_scale: float | None = None
     width: Width | None = None
 
     def __post_init__(self) -> None:
-        checks.keep(self, failure_probability=checks.open_unit_interval, noise_scale=checks.optional(checks.positive))
+        checks.keep(
+            self, false_alarm_probability=checks.open_unit_interval, noise_scale=checks.optional(checks.positive)
+        )
         if self.width is not None:
             checks.instance("width", self.width, Width, "a confidence width such as ConstantWidth(2.0), or None")
 
@@ -99,7 +101,7 @@ class ResidualTrigger(RestartTrigger):
         """Return how far rewards may lie from their means, (q,), in reward units."""
         deviation = before.variance.clamp_min(0.0).sqrt()
         number = before.num_before + torch.arange(1, len(deviation) + 1, device=deviation.device).to(deviation)
-        radius = (2.0 * torch.log(2.0 * (math.pi * number).square() / (6.0 * self.failure_probability))).sqrt()
+        radius = (2.0 * torch.log(2.0 * (math.pi * number).square() / (6.0 * self.false_alarm_probability))).sqrt()
         noise = before.evidence.regularization.sqrt() if self.noise_scale is None else self.noise_scale
         return (radius if self.width is None else self.width(before.evidence)) * deviation + noise * radius
 
