@@ -229,7 +229,7 @@ def test_random_search_asks_no_shard(source, tmp_path):
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("name", "settings"),
-    [("bbkb", {}), ("bbkb", {"rule": "local"}), ("mini-gp-ucb", {})],
+    [("bbkb", {}), ("bbkb", {"batch_rule": "local"}), ("mini-gp-ucb", {})],
     ids=["global", "local", "stay"],
 )
 def test_batches_that_a_rule_decides(name, settings):

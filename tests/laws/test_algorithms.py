@@ -336,7 +336,7 @@ def test_states_of_other_settings_are_refused(name):
     ("name", "settings", "message"),
     [
         ("bbkb", {"batch_threshold": 1.0}, "threshold must be above 1"),
-        ("bbkb", {"rule": "regional"}, 'rule must be "global" or "local"'),
+        ("bbkb", {"batch_rule": "regional"}, 'batch_rule must be "global" or "local"'),
         ("mini-gp-ucb", {"batch_threshold": 0.5}, "threshold must be above 1"),
         ("gp-pi", {"margin": -0.1}, "margin must be a finite number of at least 0"),
         ("gp-ts", {"discretization_size": 0}, "discretization_size must be a whole number"),

@@ -144,7 +144,13 @@ def test_batches_on_a_box():
     bounds = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=DOUBLE)
     for rule in ("global", "local"):
         bandit = algorithms.BBKB(
-            bounds=bounds, kernel=rbf(0.5), regularization=LAMBDA, beta=1.5, rule=rule, batch_threshold=3.0, seed=0
+            bounds=bounds,
+            kernel=rbf(0.5),
+            regularization=LAMBDA,
+            beta=1.5,
+            batch_rule=rule,
+            batch_threshold=3.0,
+            seed=0,
         )
         for _ in range(3):
             X = bandit.ask(q=None)

@@ -106,7 +106,7 @@ def test_draws_of_a_loaded_bandit_whose_dictionary_spans_more_than_it_needs():
         assert difference(loaded._belief.deviation(7), bandit._belief.deviation(7)) < 1e-6
 
 
-@pytest.mark.parametrize(("name", "settings"), [("mini-gp-ucb", {}), ("bbkb", {}), ("bbkb", {"rule": "local"})])
+@pytest.mark.parametrize(("name", "settings"), [("mini-gp-ucb", {}), ("bbkb", {}), ("bbkb", {"batch_rule": "local"})])
 def test_an_arm_of_which_all_is_known_ends_the_batch(name, settings):
     """A linear function vanishes at the origin: its variance there is 0 from the start."""
     arms = torch.linspace(0.0, 1.0, 11, dtype=DOUBLE).unsqueeze(-1)

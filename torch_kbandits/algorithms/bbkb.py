@@ -48,7 +48,7 @@ class BBKB(Bandit):
         when_full: what happens when more are wanted, "stop", "warn" or "raise": see ``CappedDictionary``.
         batch_threshold: C > 1, the factor by which variances may shrink in a batch; the larger, the longer the batches
             and the more regret.
-        rule: "global" sums leverage scores; "local" watches the variances themselves and allows longer batches.
+        batch_rule: "global" sums leverage scores; "local" watches the variances themselves and allows longer batches.
         memory: which observations count at a time, where the function changes, such as ``SlidingWindow(500)`` or
             ``Discount(0.99)``. The theorem is for a function that stays.
         mean: the prior mean, in reward units: a number, a value for each arm, a GPyTorch mean, or a function of points
@@ -81,7 +81,7 @@ class BBKB(Bandit):
         max_dictionary: int | None = None,
         when_full: WhenFull = "warn",
         batch_threshold: float = 1.2,
-        rule: Literal["global", "local"] = "global",
+        batch_rule: Literal["global", "local"] = "global",
         memory: Memory | None = None,
         mean: PriorMean | None = None,
         prior: Prior | LearnedPrior | None = None,
@@ -90,8 +90,8 @@ class BBKB(Bandit):
     ) -> None:
         prior = prior_of(prior, kernel, regularization, mean)
         accuracy = checks.open_unit_interval("accuracy", accuracy)
-        checks.one_of("rule", rule, ("global", "local"))
-        batches = GlobalBatchRule(batch_threshold) if rule == "global" else LocalBatchRule(batch_threshold)
+        checks.one_of("batch_rule", batch_rule, ("global", "local"))
+        batches = GlobalBatchRule(batch_threshold) if batch_rule == "global" else LocalBatchRule(batch_threshold)
         theory = theorem(BKBWidth, noise_scale, norm_bound, failure_probability, accuracy=accuracy)
         width = resolve_width(beta, theory, prior)
         super().__init__(
