@@ -75,7 +75,7 @@ def test_it_is_the_prior_of_tv_gp_ucb():
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("score_discount", [0.5, 0.9])
 def test_the_rate_in_force_predicted_best(score_discount):
-    words = {"candidates": ARMS, "rates": RATES, "least_correlation": None, "block_size": 3, "beta": 1.5}
+    words = {"candidates": ARMS, "forgettings": RATES, "least_correlation": None, "block_size": 3, "beta": 1.5}
     bandit = play(algorithms.DMSTVGPUCB(score_discount=score_discount, **words, **WORDS), 15)
     X, y, times = told(bandit)
     totals, chosen = np.zeros(len(RATES)), []
@@ -97,7 +97,7 @@ def test_the_rate_in_force_predicted_best(score_discount):
 
 
 def test_what_stays_leads_to_the_least_rate_and_what_jumps_to_a_large_one():
-    words = {"candidates": ARMS, "rates": (0.3, 0.0), "beta": 1.5}
+    words = {"candidates": ARMS, "forgettings": (0.3, 0.0), "beta": 1.5}
     stays, jumps = (algorithms.DMSTVGPUCB(**words, **WORDS) for _ in range(2))
     for t in range(15):
         for bandit, sign in ((stays, 1.0), (jumps, (-1.0) ** (t // 4))):
@@ -113,7 +113,7 @@ def test_saved_replayed_and_bounded(tmp_path, posterior_kind):
     words = {"candidates": ARMS, "block_size": 4, "beta": 1.5, "dictionary": rule, "least_correlation": 0.3}
 
     def made():
-        return algorithms.DMSTVGPUCB(rates=(0.5, 0.2, 0.05), **words, **WORDS)
+        return algorithms.DMSTVGPUCB(forgettings=(0.5, 0.2, 0.05), **words, **WORDS)
 
     bandit = play(made(), 10)
     bandit.save(tmp_path / "bandit.kb")
@@ -162,10 +162,16 @@ def test_what_does_not_fit_is_refused():
         (lambda: Timed(Scattered(ARMS)), "The arms of Scattered are not read here.*a mean= that does not"),
         (lambda: Bandit(memory=BackToPrior(0.1), batches=StayRule(), **still), "a time that the points know"),
         (lambda: algorithms.MiniGPUCB(candidates=ARMS, beta=1.0, memory=BackToPrior(0.1), **WORDS), "a time that"),
-        (lambda: algorithms.DMSTVGPUCB(candidates=ARMS, rates=0.1, **WORDS), "rates must be several rates"),
-        (lambda: algorithms.DMSTVGPUCB(candidates=ARMS, rates=(0.1, math.nan), **WORDS), "at least 0 and below 1"),
-        (lambda: algorithms.DMSTVGPUCB(candidates=ARMS, rates=(), **WORDS), "memories must be one or more"),
-        (lambda: algorithms.DMSTVGPUCB(candidates=ARMS, rates=(0.1, 1.0), **WORDS), "at least 0 and below 1"),
+        (
+            lambda: algorithms.DMSTVGPUCB(candidates=ARMS, forgettings=0.1, **WORDS),
+            "forgettings must be several shares",
+        ),
+        (
+            lambda: algorithms.DMSTVGPUCB(candidates=ARMS, forgettings=(0.1, math.nan), **WORDS),
+            "at least 0 and below 1",
+        ),
+        (lambda: algorithms.DMSTVGPUCB(candidates=ARMS, forgettings=(), **WORDS), "memories must be one or more"),
+        (lambda: algorithms.DMSTVGPUCB(candidates=ARMS, forgettings=(0.1, 1.0), **WORDS), "at least 0 and below 1"),
     ):
         with pytest.raises(InputError, match=message):
             call()

@@ -107,10 +107,10 @@ def test_an_interrupt_is_passed_on_and_counts_nothing():
 
 
 def test_a_budget_ends():
-    expert = GuardedExpert(lambda X, t: (VALUES[: len(X)], 1.0), budget=6)
+    expert = GuardedExpert(lambda X, t: (VALUES[: len(X)], 1.0), max_questions=6)
     assert expert.allowed(4) == 4
     expert.answers(X, 0)
-    with pytest.warns(ExpertWarning, match="budget of 6 questions to the expert is spent"):
+    with pytest.warns(ExpertWarning, match=r"All 6 questions to the expert \(max_questions\) are asked"):
         assert expert.allowed(4) == 2
     expert.answers(X[:2], 1)
     assert expert.allowed(4) == 0
@@ -118,17 +118,17 @@ def test_a_budget_ends():
 
 
 @pytest.mark.parametrize(
-    ("expert", "budget", "message"),
+    ("expert", "max_questions", "message"),
     [
         (None, None, "expert must be a function"),
         (0.1, None, "expert must be a function"),
-        (broken, -1, "budget must be a whole number of at least 0"),
-        (broken, 1.5, "budget must be a whole number of at least 0"),
+        (broken, -1, "max_questions must be a whole number of at least 0"),
+        (broken, 1.5, "max_questions must be a whole number of at least 0"),
     ],
 )
-def test_what_is_no_expert_is_refused(expert, budget, message):
+def test_what_is_no_expert_is_refused(expert, max_questions, message):
     with pytest.raises(InputError, match=message):
-        GuardedExpert(expert, budget)
+        GuardedExpert(expert, max_questions)
 
 
 @pytest.mark.parametrize("rule", [None, GreedyDictionary(30)], ids=["exact", "dictionary"])

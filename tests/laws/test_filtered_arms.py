@@ -219,7 +219,7 @@ def test_rewards_that_are_too_large_are_refused():
 
 
 COMPARED = {
-    "rates": lambda **words: algorithms.DMSTVGPUCB(rates=(0.3, 0.05, 0.0), **words),
+    "rates": lambda **words: algorithms.DMSTVGPUCB(forgettings=(0.3, 0.05, 0.0), **words),
     "discounts": lambda **words: algorithms.DMSGPUCB(memories=(Discount(0.7), SlidingWindow(6), KeepAll()), **words),
 }
 

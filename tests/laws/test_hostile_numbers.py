@@ -39,7 +39,6 @@ NUMBERS = {
     "bound": 2.0,
     "beta": 1.5,
     "block_size": 4,
-    "budget": 2.0,
     "category_distance": 1.0,
     "center": 0.5,
     "column_memory": 128,
@@ -68,6 +67,7 @@ NUMBERS = {
     "low": 0.5,
     "margin": 0.25,
     "max_dictionary": 5,
+    "max_questions": 5,
     "mean": 2.0,
     "max_reference": 5,
     "max_size": 5,
@@ -128,9 +128,7 @@ NUMBERS = {
     "window": 4,
 }
 #: Whole numbers where the argument is one, whatever others of its name are.
-WHOLE = {("GuardedExpert", "budget"), ("SparQGPUCB", "budget"), ("SlidingWindow", "size")} | {
-    ("Integer", word) for word in ("low", "high", "step")
-}
+WHOLE = {("SlidingWindow", "size")} | {("Integer", word) for word in ("low", "high", "step")}
 #: What else they need, and what is not to be given together.
 WITH = {
     "ArmBlocks": {"function": lambda number: X + number},
@@ -174,7 +172,7 @@ WITH = {
 }
 WITHOUT = {
     "BOBGPUCB": {"num_actions"},
-    "DMSTVGPUCB": {"rates"},
+    "DMSTVGPUCB": {"forgettings"},
     "LearnedPrior": {"mean"},  # of arrays, too
     "LinUCB": {"kernel"},
     "Prior": {"mean"},

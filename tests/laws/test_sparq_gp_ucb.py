@@ -337,13 +337,13 @@ def test_single_precision():
 
 def test_a_budget_is_never_exceeded():
     expert = Oracle()
-    bandit = make(expert, budget=17)
-    with pytest.warns(ExpertWarning, match="budget of 17 questions") as said:
+    bandit = make(expert, max_questions=17)
+    with pytest.warns(ExpertWarning, match="All 17 questions") as said:
         play(bandit, 9)
     assert sum(len(X) for X, _, _ in expert.asked) == bandit.expert.num_questions == 17
     assert len(said) == 1
-    none = make(failing, budget=0)
-    with pytest.warns(ExpertWarning, match="budget of 0 questions"):
+    none = make(failing, max_questions=0)
+    with pytest.warns(ExpertWarning, match="All 0 questions"):
         play(none, 4)
     assert none.expert.counts() == {"num_questions": 0, "num_failures": 0, "num_late": 0}
 
@@ -475,7 +475,7 @@ def test_a_damaged_state_changes_nothing(damage):
         ({"questions": 2.0}, "questions: saved 6.0 ln t, here 2.0 ln t"),
         ({"questions": lambda t: 3}, "questions: saved 6.0 ln t, here <lambda>"),
         ({"cutoff": 1.5}, "memories.cutoff: saved log, here _Constant"),
-        ({"budget": 500}, "budget: saved None, here 500"),
+        ({"max_questions": 500}, "max_questions: saved None, here 500"),
         ({"growth": Quadratic(0.5)}, "memories.memories.0.growth.rate: saved"),
     ],
 )
@@ -491,7 +491,7 @@ def test_a_state_of_other_settings_is_refused(setting, message):
     ("settings", "message"),
     [
         ({"expert": None}, "expert must be a function"),
-        ({"budget": -1}, "budget must be a whole number"),
+        ({"max_questions": -1}, "max_questions must be a whole number"),
         ({"questions": 0.0}, "questions must be a finite number above 0"),
         ({"questions": "many"}, "questions must be a number"),
         ({"cutoff": -1.0}, "cutoff must be a finite number of at least 0"),

@@ -39,7 +39,7 @@ from torch_kbandits.confidence import (
     greedy_information_gain,
     restart_period,
     sparq_cutoff,
-    sparq_queries,
+    sparq_questions,
     window_size,
 )
 
@@ -320,12 +320,12 @@ def test_rates_at_a_horizon_are_what_a_width_reads():
 # ---------------------------------------------------------------- the numbers of SparQ
 
 
-def test_sparq_queries_by_hand():
+def test_sparq_questions_by_hand():
     # 6 ln t: 0, 4.1589, 6.5917, 13.8155, 37.2876
-    assert [sparq_queries(t) for t in (1, 2, 3, 10, 500)] == [0, 5, 7, 14, 38]
+    assert [sparq_questions(t) for t in (1, 2, 3, 10, 500)] == [0, 5, 7, 14, 38]
     # 2 (ln 500)² = 77.2428
-    assert sparq_queries(500, factor=2.0, dimension=2) == 78
-    assert all(np.diff([sparq_queries(t) for t in range(1, 300)]) >= 0)
+    assert sparq_questions(500, factor=2.0, dimension=2) == 78
+    assert all(np.diff([sparq_questions(t) for t in range(1, 300)]) >= 0)
 
 
 def test_sparq_cutoff_by_hand():
@@ -381,9 +381,9 @@ def test_values_print_and_compare():
                 ((10,), RateGain("rbf", 1), "gain must be a number"),
             ]
         ],
-        (lambda: sparq_queries(0), "round must be a whole number of at least 1"),
-        (lambda: sparq_queries(3, factor=0.0), "factor"),
-        (lambda: sparq_queries(3, dimension=0), "dimension"),
+        (lambda: sparq_questions(0), "round must be a whole number of at least 1"),
+        (lambda: sparq_questions(3, factor=0.0), "factor"),
+        (lambda: sparq_questions(3, dimension=0), "dimension"),
         (lambda: sparq_cutoff(0, 0.1), "round"),
         (lambda: sparq_cutoff(3, 0.0), "regularization"),
         (lambda: sparq_cutoff(3, 0.1, 2.0), "g must be a function of the round"),

@@ -255,7 +255,9 @@ def test_of_actions_that_differ_by_round_those_played_may_be_recommended():
 
 
 @pytest.mark.one_in(2)
-@pytest.mark.parametrize(("name", "rate"), [("tv-gp-ucb", {"forgetting": 0.2}), ("dms-tv-gp-ucb", {"rates": [0.2]})])
+@pytest.mark.parametrize(
+    ("name", "rate"), [("tv-gp-ucb", {"forgetting": 0.2}), ("dms-tv-gp-ucb", {"forgettings": [0.2]})]
+)
 def test_time_in_the_kernel_fades_points_and_may_be_the_coordinate(name, rate):
     words = {"candidates": data(20, 1)[0], "kernel": rbf(0.3), "regularization": 0.05, "beta": 1.0, "seed": 0}
     bandit = algorithms.build(name, **words, **rate)

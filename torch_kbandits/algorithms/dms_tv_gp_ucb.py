@@ -36,8 +36,8 @@ class DMSTVGPUCB(Bandit):
         kernel: the prior covariance of a function at one time, any GPyTorch kernel, in reward units squared. Its scale
             and λ decide what a prediction is worth: fit them beforehand.
         regularization: λ > 0, the noise variance, in reward units squared.
-        rates: what ε in [0, 1) may be, the share of the function that a round, or unit of time, replaces; from the
-            largest to the least, which is in force first. Give others where times are not rounds.
+        forgettings: what ε in [0, 1) may be, the share of the function that a round, or unit of time, replaces; from
+            the largest to the least, which is in force first. Give others where times are not rounds.
         least_correlation: observations are dropped of which a memory has forgotten more, which bounds the cost of a
             round unless ε is 0; see ``BackToPrior``. None drops none. "auto" is None on at most 512 arms in double
             precision with an exact posterior, where the cost of a round is bounded anyway, and 1e-3 elsewhere.
@@ -48,7 +48,7 @@ class DMSTVGPUCB(Bandit):
         bounds: a box (2, d) instead of arms, with contexts (2, a).
         context_dim: c, the number of context columns; without it there is no context.
         action_dim: a, where each round brings its own actions.
-        memory: refused, with the reason: ``rates`` says what an observation counts for.
+        memory: refused, with the reason: ``forgettings`` says what an observation counts for.
         dictionary: a rule for a Nyström–DTC posterior; None for the exact one.
         mean: the prior mean, in reward units: a number, a value for each arm, a GPyTorch mean, or a function of points
             (n, d); see ``Bandit``.
@@ -69,7 +69,7 @@ class DMSTVGPUCB(Bandit):
         kernel: Kernel | None = None,
         regularization: float | None = None,
         seed: int,
-        rates: Sequence[float] = (0.1, 0.03, 0.01, 0.003, 0.001),
+        forgettings: Sequence[float] = (0.1, 0.03, 0.01, 0.003, 0.001),
         least_correlation: float | Literal["auto"] | None = "auto",
         block_size: int = 5,
         score_discount: float = 0.95,
@@ -85,12 +85,12 @@ class DMSTVGPUCB(Bandit):
         **others: Unpack[CommonWords],
     ) -> None:
         prior = prior_of(prior, kernel, regularization, mean)
-        refuse_memory(memory, "rates")
-        checks.instance("rates", rates, Sequence, "several rates ε, such as (0.1, 0.01)")
+        refuse_memory(memory, "forgettings")
+        checks.instance("forgettings", forgettings, Sequence, "several shares ε, such as (0.1, 0.01)")
         space = resolve_contextual(candidates, bounds, context_dim, action_dim)
         if isinstance(least_correlation, str) and least_correlation == "auto":  # an array is compared number by number
             least_correlation = None if dictionary is None and are_few(space) else 1e-3
-        memories = tuple(BackToPrior(rate, least_correlation) for rate in rates)
+        memories = tuple(BackToPrior(forgetting, least_correlation) for forgetting in forgettings)
         super().__init__(
             memories=DynamicModelSelection(memories, block_size, score_discount),
             candidates=space,

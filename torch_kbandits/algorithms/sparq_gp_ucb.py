@@ -17,7 +17,7 @@ from torch_kbandits.bandit.adaptation.memory_choice import Believe
 from torch_kbandits.bandit.advice import Advice
 from torch_kbandits.bandit.words import CommonWords
 from torch_kbandits.candidates import Candidates
-from torch_kbandits.confidence import InformationGain, RealizedGain, SparQWidth, Width, sparq_cutoff, sparq_queries
+from torch_kbandits.confidence import InformationGain, RealizedGain, SparQWidth, Width, sparq_cutoff, sparq_questions
 from torch_kbandits.dictionaries import sample_k_dpp
 from torch_kbandits.errors import InputError
 from torch_kbandits.memory import Growth, Memory, Quadratic, UncertaintyInjection
@@ -40,7 +40,7 @@ class SparQGPUCB(Bandit):
     for each time in it. If it fails or answers "not yet", the round goes on without it and a warning says so: see
     ``GuardedExpert``, which is ``expert``. Its answers are no rewards: ``history`` has none of them, and the next round
     drops them. Those of the present round are saved with the state, as is what was counted. A replayed bandit asks its
-    own expert in the round that it comes to, and its budget is whole.
+    own expert in the round that it comes to, and may ask it all its questions.
 
     Source: Mauduit, Berthier and Simonetto, "Time-varying Gaussian process bandit optimization with experts", 2025,
     Algorithm 1. Differs: the questions and the ages are of the round in which the point is played, where the paper has
@@ -57,7 +57,7 @@ class SparQGPUCB(Bandit):
         action_dim: number of action columns, where each round brings its own actions.
         questions: a number, for ⌈questions · ln t⌉ of them in round t, or a function of t. Fewer are asked if there are
             fewer distinct past inputs, or if they span less.
-        budget: how many points the expert may be asked about in all; None for any number.
+        max_questions: how many points the expert may be asked about in all; None for any number.
         cutoff: g, a function of t or a number for a constant.
         growth: how noise grows with age; by default λ (age² + 1).
         num_swaps: steps of the k-DPP's chain; None for ``default_num_swaps``.
@@ -90,7 +90,7 @@ class SparQGPUCB(Bandit):
         context_dim: int | None = None,
         action_dim: int | None = None,
         questions: float | Callable[[int], int] = 6.0,
-        budget: int | None = None,
+        max_questions: int | None = None,
         cutoff: float | Callable[[int], float] = math.log,
         growth: Growth | None = None,
         num_swaps: int | None = None,
@@ -114,7 +114,7 @@ class SparQGPUCB(Bandit):
             cutoff = _Constant(checks.non_negative("cutoff", cutoff))
         if num_swaps is not None:
             num_swaps = checks.non_negative_integer("num_swaps", num_swaps)
-        self.expert, self.growth = GuardedExpert(expert, budget), Quadratic() if growth is None else growth
+        self.expert, self.growth = GuardedExpert(expert, max_questions), Quadratic() if growth is None else growth
         if prior.regularization is None:
             raise InputError("SparQ's cut-off is in units of λ, which is not known before: give LearnedPrior one.")
         super().__init__(
@@ -194,7 +194,11 @@ class Questions(Advice):
 
     def config(self) -> dict[str, Any]:
         """Return what must agree between a saved state and the bandit that loads it, by name."""
-        return {"questions": _name_of(self.number), "num_swaps": self.num_swaps, "budget": self.expert.budget}
+        return {
+            "questions": _name_of(self.number),
+            "num_swaps": self.num_swaps,
+            "max_questions": self.expert.max_questions,
+        }
 
 
 @dataclass(frozen=True)
@@ -204,7 +208,7 @@ class _Logarithmic:
     factor: float
 
     def __call__(self, round: int) -> int:
-        return sparq_queries(round, self.factor)
+        return sparq_questions(round, self.factor)
 
     def __str__(self) -> str:
         return f"{self.factor!r} ln t"

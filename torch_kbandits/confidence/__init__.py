@@ -26,7 +26,7 @@ from torch_kbandits.confidence.nystrom import NystromWidth
 from torch_kbandits.confidence.periods import restart_period, window_size
 from torch_kbandits.confidence.randomized import RandomizedWidth
 from torch_kbandits.confidence.self_normalized import SelfNormalizedWidth
-from torch_kbandits.confidence.sparq import SparQWidth, sparq_cutoff, sparq_queries
+from torch_kbandits.confidence.sparq import SparQWidth, sparq_cutoff, sparq_questions
 from torch_kbandits.confidence.tv_gp_ucb import TVGPUCBWidth
 
 __all__ = [
@@ -64,6 +64,6 @@ __all__ = [
     "information_gain",
     "restart_period",
     "sparq_cutoff",
-    "sparq_queries",
+    "sparq_questions",
     "window_size",
 ]

@@ -61,7 +61,7 @@ class SparQWidth(TheoremWidth):
         return self.norm_bound + (2.0 * (self.gain(evidence) + math.log(2.0 / self.failure_probability))).sqrt()
 
 
-def sparq_queries(round: int, factor: float = 6.0, dimension: int = 1) -> int:
+def sparq_questions(round: int, factor: float = 6.0, dimension: int = 1) -> int:
     """Return how many questions SparQ-GP-UCB asks its expert in a round: factor · (ln t)^d, rounded up.
 
     None in round 1; ask no more than there are distinct past inputs.

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from torch_kbandits import checks
-from torch_kbandits.confidence.sparq import sparq_queries
+from torch_kbandits.confidence.sparq import sparq_questions
 from torch_kbandits.environments import AnyEnvironment, ContextualEnvironment, DynamicEnvironment, Environment
 from torch_kbandits.errors import InputError
 from torch_kbandits.experiments.expert import EnvironmentExpert
@@ -97,7 +97,7 @@ class BestAnswer:
 
     def ask(self) -> Tensor:
         """Return the arm (1, d) with the best answer."""
-        number = min(max(1, sparq_queries(self._round + 1, self.questions)), len(self._arms))
+        number = min(max(1, sparq_questions(self._round + 1, self.questions)), len(self._arms))
         generator = generator_for(self._seed, self._round, "questions")
         rows = torch.randperm(len(self._arms), generator=generator, device="cpu")[:number]
         asked = self._arms[rows.to(self._arms.device)]

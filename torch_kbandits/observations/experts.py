@@ -49,7 +49,7 @@ class GuardedExpert:
 
     Args:
         expert: see ``Expert``.
-        budget: how many points it may be asked about in all, answered or not; None for any number.
+        max_questions: how many points it may be asked about in all, answered or not; None for any number.
 
     Attributes:
         num_questions: points that it was asked about, answered or not.
@@ -57,22 +57,22 @@ class GuardedExpert:
         num_late: calls that were answered by None, "not yet".
 
     Raises:
-        InputError: if the expert cannot be called, or the budget is no whole number of at least 0.
+        InputError: if the expert cannot be called, or the largest number of questions is no whole number of at least 0.
     """
 
-    def __init__(self, expert: Expert, budget: int | None = None) -> None:
+    def __init__(self, expert: Expert, max_questions: int | None = None) -> None:
         if not callable(expert):
             raise InputError(f"expert must be a function (X, time) → (Y, variance), got {checks.describe(expert)}.")
         self._expert = expert
-        self.budget = None if budget is None else checks.non_negative_integer("budget", budget)
+        self.max_questions = checks.optional(checks.non_negative_integer)("max_questions", max_questions)
         self.num_questions = self.num_failures = self.num_late = 0
         self._said: set[str] = set()
 
     def allowed(self, wanted: int) -> int:
-        """Return how many of so many questions the budget allows; the first time that it is too small, say so."""
-        left = math.inf if self.budget is None else self.budget - self.num_questions
+        """Return how many of so many questions may be asked; the first time that these are fewer, say so."""
+        left = math.inf if self.max_questions is None else self.max_questions - self.num_questions
         if left < wanted:
-            self._say("budget", f"The budget of {self.budget} questions to the expert is spent")
+            self._say("limit", f"All {self.max_questions} questions to the expert (max_questions) are asked")
         return int(min(wanted, left))
 
     def answers(self, X: Tensor, time: float) -> Answers:
