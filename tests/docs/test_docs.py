@@ -8,6 +8,7 @@ The quick suite runs a page of each kind, and of the others looks whether what t
 
 import ast
 import importlib.util
+import inspect
 import json
 import re
 import runpy
@@ -24,7 +25,7 @@ import torch
 from click.testing import CliRunner
 
 import torch_kbandits
-from torch_kbandits import algorithms, cli
+from torch_kbandits import algorithms, cli, dictionaries
 from torch_kbandits.algorithms import registry
 
 ROOT = Path(__file__).parents[2]
@@ -271,6 +272,30 @@ def test_documented_defaults_are_those_of_the_signatures():
             assert value in defaults, f"{page.name} says that the default of {word} is {value}, which is {defaults}"
             checked += 1
     assert checked >= 8, f"only {checked} statements were found: the pages have another form than this test expects"
+
+
+def takers() -> dict[str, set[str]]:
+    """Return the arguments of each named algorithm and of each public dictionary rule."""
+    takes = {name: set(registry.signature(name).parameters) for name in algorithms.names()}
+    public = (getattr(dictionaries, name) for name in dictionaries.__all__)
+    rules = [kind for kind in public if isinstance(kind, type) and issubclass(kind, dictionaries.DictionaryRule)]
+    chosen = [kind for kind in rules if kind is not dictionaries.DictionaryRule]
+    return takes | {kind.__name__: set(inspect.signature(kind).parameters) for kind in chosen}
+
+
+def test_the_glossary_has_every_argument_once_and_no_other():
+    """In alphabetical order, each beside all that take it."""
+    text = (ROOT / "docs" / "notation.md").read_text(encoding="utf-8")
+    section = text.partition("## Glossary of names\n")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| `(\w+)` \| ([^|\n]+) \| ([^|\n]+) \| ([^|\n]+) \|$", section, re.MULTILINE)
+    assert len(rows) == section.count("\n| `"), "a row has another form than this test expects"
+    takes = takers()
+    assert [row[0] for row in rows] == sorted(set().union(*takes.values()))
+    for word, _, _, where in rows:
+        said = set(re.findall(r"`([\w-]+)`", where))
+        if where.startswith("all"):
+            said ^= set(algorithms.names())
+        assert said == {name for name, words in takes.items() if word in words}, word
 
 
 def test_a_table_names_every_algorithm():
