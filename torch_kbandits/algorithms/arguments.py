@@ -239,7 +239,7 @@ def theorem_at(
     horizon: int | None,
     *,
     gain: InformationGain | None,
-    forgetting: Memory | bool | None,
+    forgets: Memory | bool | None,
     num_bounds: int | None = None,
 ) -> TheoremWidth | None:
     """Return IGP-UCB's width or GP-TS's where λ is at least 1, and where their proofs fail what theirs are bounds on.
@@ -254,7 +254,7 @@ def theorem_at(
         failure_probability: δ.
         horizon: T, for ``MemoryWidth`` alone: its bound is then one for all rounds. None for each round apart.
         gain: what stands for γ; None for the realised one.
-        forgetting: the memory, or whether observations stop counting.
+        forgets: the memory, or whether observations stop counting.
         num_bounds: how many sets of observations there are, each with a bound of its own; None for T.
 
     Returns:
@@ -263,8 +263,7 @@ def theorem_at(
     horizon, share = planned(horizon), failure_probability
     if level is None or level < 1.0:
         share = share / 2.0 if width is GPTSWidth and isinstance(share, float) else share
-        forgets = forgetting.forgets if isinstance(forgetting, Memory) else bool(forgetting)
-        if forgets:
+        if forgets.forgets if isinstance(forgets, Memory) else forgets:
             number = horizon if num_bounds is None else num_bounds
             return theorem(MemoryWidth, noise_scale, norm_bound, share, num_bounds=number, gain=gain)
         return theorem(SelfNormalizedWidth, noise_scale, norm_bound, share, gain=gain)

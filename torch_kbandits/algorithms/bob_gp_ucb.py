@@ -102,7 +102,7 @@ class BOBGPUCB(Bandit):
             failure_probability,
             horizon,
             gain=gain,
-            forgetting=True,
+            forgets=True,
         )
         if block_size is None:
             block_size = math.ceil(math.sqrt(horizon))

@@ -96,7 +96,7 @@ class DMSGPUCB(Bandit):
             failure_probability,
             horizon,
             gain=gain,
-            forgetting=True,
+            forgets=True,
         )
         given = default_discounts() if memories is None else memories
         super().__init__(

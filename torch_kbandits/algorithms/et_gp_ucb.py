@@ -91,7 +91,7 @@ class ETGPUCB(Bandit):
             failure_probability,
             horizon,
             gain=gain,
-            forgetting=True,
+            forgets=True,
         )
         super().__init__(
             trigger=ResidualTrigger(false_alarm_probability, noise_scale),

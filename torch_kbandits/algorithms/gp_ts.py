@@ -91,7 +91,7 @@ class GPTS(Bandit):
             failure_probability,
             horizon,
             gain=gain,
-            forgetting=memory,
+            forgets=memory,
         )
         super().__init__(
             candidates=resolve_contextual(candidates, bounds, context_dim, action_dim),

@@ -76,7 +76,7 @@ class IGPUCB(Bandit):
             failure_probability,
             horizon,
             gain=gain,
-            forgetting=memory,
+            forgets=memory,
         )
         super().__init__(
             candidates=resolve_candidates(candidates, bounds),

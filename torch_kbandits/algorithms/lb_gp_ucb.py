@@ -102,7 +102,7 @@ class LBGPUCB(Bandit):
             failure_probability,
             horizon,
             gain=gain,
-            forgetting=memory,
+            forgets=memory,
         )
         where = resolve_contextual(candidates, bounds, context_dim, action_dim)
         num_starting = checks.positive_integer("num_starting", num_starting)

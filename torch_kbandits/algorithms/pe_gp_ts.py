@@ -92,7 +92,7 @@ class PEGPTS(Bandit):
             failure_probability,
             horizon,
             gain=gain,
-            forgetting=memory,
+            forgets=memory,
         )
         variants = resolve_variants(given.kernel, scales, kernels)
         super().__init__(

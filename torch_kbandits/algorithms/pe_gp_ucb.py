@@ -94,7 +94,7 @@ class PEGPUCB(Bandit):
             failure_probability,
             horizon,
             gain=gain,
-            forgetting=memory,
+            forgets=memory,
         )
         variants = resolve_variants(given.kernel, scales, kernels)
         super().__init__(

@@ -102,7 +102,7 @@ class RGPUCB(Bandit):
             failure_probability,
             horizon,
             gain=gain,
-            forgetting=True,
+            forgets=True,
             num_bounds=blocks,
         )
         super().__init__(

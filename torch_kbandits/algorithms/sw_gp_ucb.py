@@ -95,7 +95,7 @@ class SWGPUCB(Bandit):
             failure_probability,
             horizon,
             gain=gain,
-            forgetting=True,
+            forgets=True,
         )
         space = resolve_contextual(candidates, bounds, context_dim, action_dim)
         if window is None:
