@@ -114,7 +114,7 @@ def test_what_a_theorem_does_not_allow_fails(width, own):
     sparse = width.guarantee(dataclasses.replace(EASY, dictionary=RidgeLeverageSampling()))
     any_dictionary = isinstance(width, (BKBWidth, EKUCBWidth, NystromWidth))
     assert named(sparse, "fails") == (set() if any_dictionary else {"the exact posterior"})
-    forgetting = width.guarantee(dataclasses.replace(EASY, forgetting="SlidingWindow(10)"))
+    forgetting = width.guarantee(dataclasses.replace(EASY, forgets_by="SlidingWindow(10)"))
     in_time = isinstance(width, (MemoryWidth, SparQWidth))
     assert named(forgetting, "fails") == (set() if in_time else {"observations only become more"})
     fitted = width.guarantee(dataclasses.replace(EASY, prior="fitted"))

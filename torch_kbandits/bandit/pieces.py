@@ -652,7 +652,7 @@ class Pieces:
             learns_residual=learns_residual,
             noise_scale=self.noise_scale,
             dictionary=self.dictionary,
-            forgetting=" and ".join(name for name, forgets in kinds.items() if forgets) or None,
+            forgets_by=" and ".join(name for name, forgets in kinds.items() if forgets) or None,
             prior="fitted" if self._learns_units else "given" if self.family is None else "one of several",
             ratio=pending_ratio if self.batches is None else self.batches.largest_ratio,
             num_arms=math.inf if not arms.is_finite else None if source is None else len(source),

@@ -82,7 +82,7 @@ class Circumstances:
         learns_residual: whether the dictionary is full, and variances leave out what it does not span.
         noise_scale: R where it was given apart from the width; None where it was not.
         dictionary: the rule; None for the exact posterior.
-        forgetting: what makes observations stop counting, or count for less; None where all count for ever.
+        forgets_by: what makes observations stop counting, or count for less; None where all count for ever.
         prior: how kernel, λ and mean came about.
         ratio: by how much variances shrink before rewards are learned: in a batch, at most, or for the points that are
             pending; infinite where nothing bounds it.
@@ -97,7 +97,7 @@ class Circumstances:
     learns_residual: bool = False
     noise_scale: float | None = None
     dictionary: DictionaryRule | None = None
-    forgetting: str | None = None
+    forgets_by: str | None = None
     prior: Literal["given", "fitted", "one of several"] = "given"
     ratio: float = 1.0
     num_arms: float | None = None
@@ -164,9 +164,9 @@ def exact_posterior(known: Circumstances, width: Any) -> tuple[Hypothesis, ...]:
 def nothing_forgotten(known: Circumstances, width: Any) -> tuple[Hypothesis, ...]:
     """One bound for all rounds needs observations that only become more."""
     name, expected = "observations only become more", "the bound is for all rounds of a function that stays"
-    if known.forgetting is None:
+    if known.forgets_by is None:
         return said(name, "holds", f"{expected}; all count for ever.")
-    sentence = f"{expected}, and {known.forgetting} lets some count no more; MemoryWidth is for those that count."
+    sentence = f"{expected}, and {known.forgets_by} lets some count no more; MemoryWidth is for those that count."
     return said(name, "fails", sentence)
 
 
@@ -180,7 +180,7 @@ def whole_residual(known: Circumstances, width: Any) -> tuple[Hypothesis, ...]:
 
 def little_change(known: Circumstances, width: Any) -> tuple[Hypothesis, ...]:
     """What old rewards say of a function that moved is covered by no width."""
-    if known.forgetting is None:
+    if known.forgets_by is None:
         return ()
     sentence = "the band does not cover by how much f changed while rewards counted; a short memory keeps that small."
     return said("a function that changes little within the memory", "unknown", sentence)
@@ -189,9 +189,9 @@ def little_change(known: Circumstances, width: Any) -> tuple[Hypothesis, ...]:
 def enough_bounds(known: Circumstances, width: Any) -> tuple[Hypothesis, ...]:
     """Each set of observations that loses some, or whose weights fall, starts a bound of its own."""
     name, number = "as many bounds as sets of observations", getattr(width, "num_bounds", 1)
-    if known.forgetting is None:
+    if known.forgets_by is None:
         return said(name, "holds", "observations only become more, so one bound is for all rounds.")
-    sentence = f"with {known.forgetting} each round or block has a bound of its own, and {number} hold at once."
+    sentence = f"with {known.forgets_by} each round or block has a bound of its own, and {number} hold at once."
     return said(name, "holds" if number > known.num_rewards else "unknown", sentence)
 
 
