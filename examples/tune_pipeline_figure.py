@@ -38,7 +38,9 @@ def draw_best(axes: Axes, record: dict[str, Any]) -> None:
         curves = np.maximum.accumulate([one["scores"][name] for one in runs], axis=1)
         numbers = np.arange(1, curves.shape[1] + 1)
         axes.plot(numbers, curves.T, color=COLOURS[name], linewidth=0.7, alpha=0.35)
-        axes.plot(numbers, curves.mean(0), color=COLOURS[name], linewidth=2.2, label=name.removesuffix(", best score"))
+        style = "--" if name == "random search" else "-"
+        label = name.removesuffix(", best score")
+        axes.plot(numbers, curves.mean(0), color=COLOURS[name], linestyle=style, linewidth=2.2, label=label)
     axes.axvline(record["settings"]["initial"] + 0.5, color="0.6", linewidth=1.0, linestyle=":")
     axes.annotate(
         "bandit begins to choose",
