@@ -6,6 +6,7 @@ from rich.console import Console
 
 from benchmarks import (
     arm_rounds,
+    authors_bkb,
     authors_contexts,
     bkb_regret,
     bkb_rounds,
@@ -56,6 +57,7 @@ BENCHMARKS: dict[str, Callable[..., Report]] = {
     "bkb_regret": bkb_regret.run,
     "variance_ratio": variance_ratio.run,
     "authors_contexts": authors_contexts.run,
+    "authors_bkb": authors_bkb.run,
     "capped_dictionaries": capped_dictionaries.run,
     "discrete_acquisition": discrete_acquisition.run,
     "families": families.run,

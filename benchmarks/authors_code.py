@@ -1,0 +1,66 @@
+"""Code of other authors, which this repository has no copy of: where it lies, and words for where it does not."""
+
+import importlib
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+
+@dataclass(frozen=True)
+class Checkout:
+    """A checkout of a public repository that an environment variable names.
+
+    Attributes:
+        variable: of the environment.
+        source: what to check out.
+        file: one of its files, by which a wrong folder is told.
+    """
+
+    variable: str
+    source: str
+    file: str
+
+    def missing(self) -> str | None:
+        """Return what to do where the variable is not set; None where the checkout is there.
+
+        Raises:
+            FileNotFoundError: if the variable names another folder.
+        """
+        named = os.environ.get(self.variable)
+        if not named:
+            return f"not played: set {self.variable} to a checkout of {self.source}"
+        if not (Path(named) / self.file).is_file():
+            raise FileNotFoundError(
+                f"{self.variable} is {named!r}, which has no {self.file}: name a checkout of {self.source}."
+            )
+        return None
+
+    def folder(self) -> Path:
+        """Return the checkout.
+
+        Raises:
+            FileNotFoundError: if there is none, with what to do.
+        """
+        if reason := self.missing():
+            raise FileNotFoundError(reason)
+        return Path(os.environ[self.variable]).resolve()
+
+    def modules(self, *names: str) -> list[ModuleType]:
+        """Import modules of the checkout by their names there, and leave no trace under those names.
+
+        Raises:
+            FileNotFoundError: if there is no checkout, with what to do.
+        """
+        folder = str(self.folder())
+        before = set(sys.modules)
+        sys.path.insert(0, folder)
+        try:
+            return [importlib.import_module(name) for name in names]
+        finally:
+            sys.path.remove(folder)
+            for name in set(sys.modules) - before:
+                place = getattr(sys.modules[name], "__file__", None)
+                if place and Path(place).is_relative_to(folder):
+                    del sys.modules[name]
