@@ -27,10 +27,11 @@ from torch_kbandits.spaces import ParameterSpace
 class UIGPUCB(Bandit):
     """UI-GP-UCB, GP-UCB with uncertainty injection: the noise variance of an observation grows with its age.
 
-    Source: Brunzema, von Rohr and Trimpe, "On controller tuning with time-varying Bayesian optimization", CDC 2022, for
-    growth like a Wiener process's; Mauduit et al., 2025, Eq. (10), for quadratic growth. Differs: the width, which
-    neither states, see ``MemoryWidth``; and a point is chosen with ages of the round in which it is played, so the
-    latest reward has age 1, where the latter has 0.
+    Source: Mauduit et al., 2025, section 2.1 and Eq. (10); the name is that of Brunzema, von Rohr and Trimpe, "On
+    controller tuning with time-varying Bayesian optimization", CDC 2022. Differs from the latter: theirs is a Wiener
+    process as the prior on time, whose variance grows without end (``TVGPUCB`` with a ``WienerKernel``). Differs from
+    both: the width, which neither states, see ``MemoryWidth``. Differs from the former: a point is chosen with ages of
+    the round in which it is played, so the latest reward has age 1, where theirs has 0.
 
     Args:
         kernel: the prior covariance, any GPyTorch kernel, in reward units squared.
