@@ -105,12 +105,12 @@ class Pair:
 
 PAIRS = (
     Pair("BKB", "BKB", {}, {"BKB": ("bkb", {}), "BKB, coupled draws": ("bkb", {"resampling": "coupled"})}),
-    Pair("Batch BKB", "Batch_BKB", {"ratio_threshold": THRESHOLD}, {"BBKB": ("bbkb", {"threshold": THRESHOLD})}),
+    Pair("Batch BKB", "Batch_BKB", {"ratio_threshold": THRESHOLD}, {"BBKB": ("bbkb", {"batch_threshold": THRESHOLD})}),
     Pair(
         "Local Batch BKB",
         "Local_Batch_BKB",
         {"ratio_threshold": THRESHOLD},
-        {"BBKB, local rule": ("bbkb", {"threshold": THRESHOLD, "rule": "local"})},
+        {"BBKB, local rule": ("bbkb", {"batch_threshold": THRESHOLD, "batch_rule": "local"})},
     ),
 )
 

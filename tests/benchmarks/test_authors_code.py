@@ -101,7 +101,7 @@ def test_all_of_a_seed_start_with_the_same_arms_and_the_last_batch_is_cut():
     assert theirs.choices == 2
     pulls = [float(environment.pull(environment.arms[row, None], t)) for t, row in enumerate(theirs.rows)]
     assert player.told == list(zip(theirs.rows, pulls, strict=True))
-    ours = authors_bkb.play_ours("bbkb", {"threshold": 50.0}, problem, environment, first, 9, seed=3)
+    ours = authors_bkb.play_ours("bbkb", {"batch_threshold": 50.0}, problem, environment, first, 9, seed=3)
     assert ours.rows[:3] == first
     assert len(ours.rows) == 9
     assert ours.choices < 6
