@@ -8,13 +8,13 @@ INSTALLED := $(VENV)/.installed
 DEMO_INSTALLED := $(VENV)/.demo-installed
 SITE := $(BIN)/python -m sphinx -q -W --keep-going -d build/doctrees docs site
 
-.PHONY: demo test test-all check bench docs dist clean
+.PHONY: demo test test-all tutorials check bench docs dist clean
 
 demo: $(DEMO_INSTALLED)
 	$(BIN)/python examples/follow_the_weather.py --runs 1
 
 # Where bytecode is not written, each process of each run rewrites and compiles all tests: 8 s.
-test test-all: export PYTHONDONTWRITEBYTECODE :=
+test test-all tutorials: export PYTHONDONTWRITEBYTECODE :=
 
 test: $(INSTALLED)
 	$(BIN)/python -m pytest -m "not slow" -n 2 --dist worksteal -q
@@ -22,6 +22,10 @@ test: $(INSTALLED)
 test-all: $(INSTALLED)
 	$(BIN)/python -m pytest -n 2 --dist worksteal -q
 	TORCH_KBANDITS_COMPILED=0 $(BIN)/python -m pytest -n 2 --dist worksteal -q tests/laws
+
+# Their code, as pages and notebooks have it: a minute or two.
+tutorials: $(INSTALLED)
+	$(BIN)/python -m pytest -n 2 --dist worksteal -q tests/docs/test_docs.py -k tutorials
 
 check: $(INSTALLED)
 	$(BIN)/ruff check .
