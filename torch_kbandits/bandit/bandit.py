@@ -44,10 +44,12 @@ from torch_kbandits.bandit.restoring import restored, state_of
 from torch_kbandits.bandit.saving import loaded, save
 from torch_kbandits.bandit.standing import Outlook, Round, Standing
 from torch_kbandits.bandit.state import check_config, check_format, saved_answers, saved_prior, saved_state
+from torch_kbandits.bandit.stretch import PATIENCE, Stretch
 from torch_kbandits.bandit.undisturbed import Undisturbed
 from torch_kbandits.beliefs import (
     Aiming,
     Belief,
+    Choice,
     EnsembleBelief,
     Fenced,
     Lookahead,
@@ -65,6 +67,7 @@ from torch_kbandits.dictionaries import DictionaryRule
 from torch_kbandits.errors import InputError, KernelBanditWarning
 from torch_kbandits.memory import Memory
 from torch_kbandits.models import DictionaryQuality, NystromGP, OnlineGP, dictionary_quality
+from torch_kbandits.numerics.compiled import runs_compiled
 from torch_kbandits.numerics.random import generator_for, seed_for
 from torch_kbandits.numerics.shallow import changed, shallow_copy
 from torch_kbandits.observations.expiry import Expiry, expiry_of
@@ -209,7 +212,8 @@ class Bandit(Undisturbed):
         self.memories = memories
         self.seed = self._pieces.seed
         self._acquisition = rule
-        self._standing = before_any(self._pieces)
+        self._known: Standing | Stretch = before_any(self._pieces)
+        self._num_plain = 0  # rounds in a row
         self._outlook: Outlook | None = None
         self._shown: tuple[Belief, NystromGP | OnlineGP] | None = None
         self._visited_share = 1.0
@@ -279,6 +283,13 @@ class Bandit(Undisturbed):
         Cost: that of the candidates for each point; O(A) on arms without pending points.
         """
         start = perf_counter()
+        if type(q) is int and q == 1 and remember and time is None and (known := self._stretch) is not None:
+            choice = self._plainly_chosen(known, context, candidates)
+            if choice is not None:
+                actions, self._visited_share = self.candidates.actions(choice.point.clone()), 1.0
+                self._seconds["ask"].append(perf_counter() - start)
+                self._known = known.asking(choice)
+                return Asked(actions, (known.asked_id,)) if return_ids else actions
         if q is not None:
             q = checks.positive_integer("q", q)
         if return_ids and not remember:
@@ -356,7 +367,14 @@ class Bandit(Undisturbed):
 
         After an error the bandit is as it was.
         """
-        start = perf_counter()
+        start, known = perf_counter(), self._known
+        if isinstance(known, Stretch) and outcomes is None and failed is False and time is None:
+            after = self._plainly_told(known, x, y, context, ids)
+            if after is not None:
+                self._seconds["tell"].append(perf_counter() - start)
+                self._known = after
+                return
+            self._known = known.standing
         standing = without_expired(self._pieces, self._standing)
         ledger, asked = standing.ledger, standing.ledger.pending
         if ids is None:
@@ -393,21 +411,31 @@ class Bandit(Undisturbed):
         After an error, also one of ``pull``, the rounds before it were played, and the bandit is as it was then.
         """
         for _ in range(checks.positive_integer("rounds", rounds)):
-            start = perf_counter()
-            words = {} if offered is None else _named(offered(self._standing.round), _BROUGHT)
-            standing, domain = self._now(*(words.get(name) for name in _BROUGHT))
-            X, ahead = self._chosen(standing, domain, 1)
-            waiting, before = standing.ledger.pending, self._standing
-            standing, asked = self._asked_for(X, standing, ahead), perf_counter()
-            told = pull(self.candidates.actions(X.clone()))
-            pulled = perf_counter()
-            if self._standing is not before:
-                raise InputError("pull must not ask, tell or otherwise change the bandit that runs.")
-            self._seconds["ask"].append(asked - start)
-            words = _named(told, _TOLD) if isinstance(told, Mapping) else {"y": told}
-            known, is_over = self._round(standing, X, [len(waiting.ids)], **words)
-            self._outlook, self._visited_share = Outlook(standing, ahead), ahead.visited_share
-            self._learn(standing, known, waiting if is_over else standing.ledger.pending, pulled)
+            start, ahead = perf_counter(), None
+            words = {} if offered is None else _named(offered(self._known.round), _BROUGHT)
+            time, context, candidates = (words.get(name) for name in _BROUGHT)
+            known, choice = self._stretch if time is None else None, None
+            if known is not None:
+                self._known, choice = known, self._plainly_chosen(known, context, candidates)
+            if known is None or choice is None:
+                standing, domain = self._now(time, context, candidates)
+                X, ahead = self._chosen(standing, domain, 1)
+                standing = self._asked_for(X, standing, ahead)
+                words, pulled = self._pulled(pull, X, start)
+            else:
+                X, asking = choice.point, known.asking(choice)
+                words, pulled = self._pulled(pull, X, start)
+                after = asking.told(words["y"]) if words.keys() == {"y"} else None
+                if after is not None:
+                    self._seconds["tell"].append(perf_counter() - pulled)
+                    self._known = after
+                    continue
+                self._known, standing = known.standing, asking.standing
+            pending, last = standing.ledger.pending, [len(standing.ledger.pending.ids) - 1]
+            told, is_over = self._round(standing, X, last, **words)
+            if ahead is not None:
+                self._outlook, self._visited_share = Outlook(standing, ahead), ahead.visited_share
+            self._learn(standing, told, pending.without_rows(last) if is_over else pending, pulled)
 
     def forget(self, x: Any = None, *, context: Any = None, ids: int | Sequence[int] | None = None) -> None:
         """Drop pending points that will not be told; all of them if none are given.
@@ -921,6 +949,61 @@ class Bandit(Undisturbed):
         """The posterior of what counts now."""
         return self._standing.belief
 
+    @property
+    def _standing(self) -> Standing:
+        """What is known, written up; who asks for it ends a stretch of plain rounds."""
+        known = self._known
+        if isinstance(known, Stretch):
+            self._known, self._num_plain = known.standing, 0
+            return known.standing
+        return known
+
+    @_standing.setter
+    def _standing(self, standing: Standing) -> None:
+        self._known = standing
+
+    @property
+    def _stretch(self) -> Stretch | None:
+        """The stretch of plain rounds, in which nothing is pending; one that begins now if rounds have been plain."""
+        known = self._known
+        if not isinstance(known, Stretch):
+            may_begin = self._num_plain >= PATIENCE and known.told.has_course
+            known = Stretch.of(self._pieces, known) if may_begin else None
+        if known is None or known.asked is not None or self._health_log is not None:
+            return None
+        return known if runs_compiled(known.course.regularization) else None
+
+    def _plainly_chosen(self, known: Stretch, context: Any, candidates: Any) -> Choice | None:
+        """Return what is asked for in a stretch of plain rounds; None if that is to be left to the belief."""
+        domain = self.candidates.in_round(context, candidates, known.before.clock.now)
+        beta, number = self.width(known.course), known.round
+        return known.course.choose(self._acquisition, beta, lambda: seed_for(self.seed, number, "ask 0"), domain)
+
+    def _plainly_told(
+        self, known: Stretch, x: Any, y: Any, context: Any, ids: int | Sequence[int] | None
+    ) -> Stretch | Standing | None:
+        """Return what is known after a reward of what was asked for; None where it is another, or more happens."""
+        if known.asked is None:
+            return None
+        if ids is None:
+            is_it = torch.equal(self.candidates.points(x, context, 0.0), known.asked.point)
+        else:
+            is_it = x is None and context is None and ids in (known.asked_id, (known.asked_id,))
+        return known.told(y) if is_it else None
+
+    def _pulled(self, pull: Callable[[Any], Any], X: Tensor, start: float) -> tuple[Mapping[str, Any], float]:
+        """Return what is said of the play of a point (1, d), and when; its choice began at a time in seconds."""
+        before, asked = self._known, perf_counter()
+        told = pull(self.candidates.actions(X.clone()))
+        pulled = perf_counter()
+        if self._known is not before:  # who only looked has written it up, or put its history together
+            now, then = self._standing, before.standing if isinstance(before, Stretch) else before
+            same = now.told is then.told and now.ledger.pending is then.ledger.pending
+            if not (same and (now.round, now.ledger.num_asked) == (then.round, then.ledger.num_asked)):
+                raise InputError("pull must not ask, tell or otherwise change the bandit that runs.")
+        self._seconds["ask"].append(asked - start)
+        return _named(told, _TOLD) if isinstance(told, Mapping) else {"y": told}, pulled
+
     def _now(self, time: Any, context: Any, candidates: Any) -> tuple[Standing, Domain]:
         """Return what is known at a time, and what may be played then; who gives advice is asked if not done yet."""
         clock = self._standing.clock.moved_to(time, self._standing.round)
@@ -945,9 +1028,9 @@ class Bandit(Undisturbed):
         batches.fill(ahead, size, choose, until_complete=q is None)
         return (ahead.pending[before:].clone() if before else ahead.pending), ahead
 
-    def _asked_for(self, X: Tensor, standing: Standing, ahead: Lookahead) -> Standing:
+    def _asked_for(self, X: Tensor, standing: Standing, ahead: Lookahead | None) -> Standing:
         """Return what is known once points (q, d) are pending, which were chosen last."""
-        stages = None if ahead.stages is None else ahead.stages[ahead.num_pending - X.shape[0] :]
+        stages = None if ahead is None or ahead.stages is None else ahead.stages[ahead.num_pending - X.shape[0] :]
         return changed(standing, ledger=standing.ledger.with_asked(X, standing.now, stages))
 
     def _round(
@@ -987,6 +1070,7 @@ class Bandit(Undisturbed):
         held = after.ledger.held
         stays = ahead is not None and held and not pending.ids and ahead.looks_from(held[0].over.X, held[0].over.stages)
         self._warn_of_fits(after, 6)
+        self._num_plain = self._num_plain + 1 if told.X.shape[0] == 1 and not pending.ids else 0
         self._seconds["tell"].append(perf_counter() - start)
         if self._health_log is not None and self._health_log.is_due(after):
             self._health_log.write(after, examined(self._pieces, after, self._seconds))

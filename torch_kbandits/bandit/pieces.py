@@ -5,6 +5,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -366,6 +367,14 @@ class Pieces:
             prior = words.pop("prior")
             words |= {"kernel": prior.kernel, "regularization": prior.regularization, "mean": prior.mean}
         return {name: word for name, word in words.items() if name not in _ADDED_LAST or not _is_nothing(word)}
+
+    @cached_property
+    def is_plain(self) -> bool:
+        """Whether a reward of what is asked for is all that a round may bring, and is learned at once, for ever."""
+        others = self.batches, self.memory, self.trigger, self.memories, self.advice, self.family, self.expire_after
+        if any(each is not None for each in (*others, self.objective, self.learning)) or self.declared:
+            return False
+        return not (self.has_clock or self.num_stages) and self.start.floor == -math.inf
 
     @property
     def filled(self) -> Batches:

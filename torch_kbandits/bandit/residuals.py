@@ -267,6 +267,14 @@ class Predictions(NamedTuple):
         waiting = (*self.waiting, Group(residuals, number, is_learned))
         return Predictions(self.known, waiting) if len(waiting) < _TOGETHER else Predictions(self.known.after(waiting))
 
+    def told_each(self, rounds: Sequence[Sequence[float]], first: int) -> "Predictions":
+        """Return the same with those of rounds in a row, all learned at once, of which the first has a number."""
+        groups = (Group(z, number, True) for number, z in enumerate(rounds, first))
+        known, waiting = self.known, [*self.waiting, *groups]
+        while len(waiting) >= _TOGETHER:
+            known, waiting = known.after(waiting[:_TOGETHER]), waiting[_TOGETHER:]
+        return Predictions(known, tuple(waiting))
+
     @property
     def judged(self) -> Residuals:
         """What they are worth."""
@@ -295,7 +303,12 @@ def standardized(Y: Tensor, mean: Tensor, variance: Tensor, noise: Tensor) -> li
     else:  # one copy
         columns = torch.stack([each.double() for each in torch.broadcast_tensors(Y, mean, variance, noise)]).tolist()
     for y, expected, spread, each in zip(*columns, strict=True):
-        z = (y - expected) / math.sqrt(max(spread + each, _TINY))
-        if not math.isnan(z) and not math.isinf(each):
-            found.append(min(max(z, -_LARGEST), _LARGEST))
+        if (z := residual(y, expected, spread, each)) is not None:
+            found.append(z)
     return found
+
+
+def residual(y: float, mean: float, variance: float, noise: float) -> float | None:
+    """Return the residual z of one reward; None of one that is no number or does not count. See ``standardized``."""
+    z = (y - mean) / math.sqrt(max(variance + noise, _TINY))
+    return None if math.isnan(z) or math.isinf(noise) else min(max(z, -_LARGEST), _LARGEST)

@@ -1,9 +1,10 @@
 """What is believed of the candidates, and how the next of them is chosen."""
 
 from torch_kbandits.beliefs.base import Belief, Lookahead
-from torch_kbandits.beliefs.choice import Terms, are_few, belief_over
+from torch_kbandits.beliefs.choice import Terms, are_few, belief_over, course_of
 from torch_kbandits.beliefs.constrained import Playable, playable_in, recommended
 from torch_kbandits.beliefs.counted import CountedBelief
+from torch_kbandits.beliefs.course import Choice, Course
 from torch_kbandits.beliefs.covariances import CovarianceTable
 from torch_kbandits.beliefs.ensemble import EnsembleBelief, offering
 from torch_kbandits.beliefs.features import FeatureTable
@@ -20,7 +21,9 @@ __all__ = [
     "Aim",
     "Aiming",
     "Belief",
+    "Choice",
     "CountedBelief",
+    "Course",
     "CovarianceTable",
     "EnsembleBelief",
     "FeatureTable",
@@ -38,6 +41,7 @@ __all__ = [
     "Watched",
     "are_few",
     "belief_over",
+    "course_of",
     "failure_probability",
     "offering",
     "playable_in",

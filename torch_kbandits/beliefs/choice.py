@@ -1,5 +1,6 @@
 """Which belief meets which candidates: the one place that dispatches."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import singledispatch
 from typing import Any, TypeVar, cast
@@ -12,15 +13,19 @@ from torch import Tensor
 from torch_kbandits.beliefs.base import Belief
 from torch_kbandits.beliefs.box_search import BoxSearch
 from torch_kbandits.beliefs.counted import CountedBelief
+from torch_kbandits.beliefs.course import Course
+from torch_kbandits.beliefs.covariance_course import CovarianceCourse
 from torch_kbandits.beliefs.covariances import CovarianceTable
 from torch_kbandits.beliefs.cube_search import CubeSearch
 from torch_kbandits.beliefs.features import FeatureTable
 from torch_kbandits.beliefs.filtered import FilteredArms, filter_rate
 from torch_kbandits.beliefs.joint import Place
+from torch_kbandits.beliefs.joint_course import JointCourse
 from torch_kbandits.beliefs.table import TableBelief
 from torch_kbandits.candidates import Arms, Box, Candidates, Configurations, ContextualActions, Timed, UnitCube
 from torch_kbandits.candidates.sources import UnsearchedArms
 from torch_kbandits.candidates.timed import untimed
+from torch_kbandits.dictionaries import DictionaryRule, OnlineRule
 from torch_kbandits.errors import InputError
 from torch_kbandits.memory import Memory
 from torch_kbandits.numerics.random import tie_rank
@@ -123,6 +128,23 @@ def _over_joint_points(candidates: ContextualActions | Timed | Configurations, t
     joint = _over_points(example, terms, candidates.row_memory, Place(search=search, tie_rank=rank))
     rate = filter_rate(terms.kernel) if terms.exact and keeps_all(terms.memory) and are_few(kind) else None
     return joint if rate is None else FilteredArms(cast(Arms, kind).source, rate, joint, terms.seed)
+
+
+def course_of(
+    belief: Belief, rule: DictionaryRule | None, generator: Callable[[int], torch.Generator | None]
+) -> Course | None:
+    """Return a belief that was told something in the course of plain rounds; None where it has no such form.
+
+    Args:
+        belief: without a memory.
+        rule: which played points span the approximation; None for the exact posterior.
+        generator: all randomness of the rule, given how many rewards were told before.
+    """
+    if type(belief) is CovarianceTable:
+        return CovarianceCourse.of(belief)
+    if type(belief) is CountedBelief and rule is not None and rule.is_online:
+        return JointCourse.of(belief, cast(OnlineRule, rule), generator)
+    return None
 
 
 def are_few(candidates: Candidates) -> bool:

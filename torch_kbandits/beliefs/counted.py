@@ -19,6 +19,7 @@ from torch_kbandits.numerics.shallow import shallow_copy
 from torch_kbandits.observations.counted import Counted
 from torch_kbandits.observations.experts import Answers
 from torch_kbandits.observations.ledger import History
+from torch_kbandits.posteriors.online_dtc import OnlineDTC
 
 #: Answers of an expert have at least this share of λ as their noise variance: without any, numbers lose all digits.
 _LEAST_VARIANCE = 1e-6
@@ -50,6 +51,8 @@ class CountedBelief(BeliefOf):
     observations age. Without arms: O(m² + u m) for u distinct points, and as much for each point that joins or leaves;
     O((u + m) m k) where k features that are nearly spanned are to stand behind a point that joins.
     """
+
+    has_course = True
 
     def __init__(
         self, table: TableBelief, memory: Memory | None, *, online: bool = False, place: Place | None = None
@@ -115,6 +118,11 @@ class CountedBelief(BeliefOf):
     def latest(self) -> Tensor:
         """The point learned last, (1, d); none before any."""
         return self._counted.X[-1:]
+
+    @property
+    def sample(self) -> OnlineSample | None:
+        """The dictionary in the form in which points are offered to it; None before any was, or without such a rule."""
+        return self._sample
 
     @property
     def joint(self) -> JointPosterior:
@@ -296,6 +304,16 @@ class CountedBelief(BeliefOf):
         # What is learned last stays last, since searches start from it.
         last = torch.arange(len(other._counted), device=weights.device).roll(-number)
         other._counted = other._counted.rows(last)
+        return other
+
+    def followed(self, X: Tensor, Y: Tensor, dtc: OnlineDTC, features: Tensor, prior: Tensor) -> Self:
+        """Return the belief after rewards Y (q,) of joint points X (q, d) that the dictionary refused, one by one.
+
+        Other arguments as for ``FeatureTable.followed``.
+        """
+        other = shallow_copy(self)
+        other._table = cast(FeatureTable, self._table).followed(X, Y, self._dictionary, dtc, features, prior)
+        other._counted = self._counted.followed(X, Y)
         return other
 
     def restored(self, told: History, dictionary: Selection) -> Self:

@@ -42,3 +42,33 @@ def observed(
             growth = np.nan
         column[i] = max(after[i, i], 0.0)
     return after, column, moved, gain, growth
+
+
+@compiled
+def correction(covariance: Array, rows: Array, prior: Array, normals: Array, counts: Array, noise: float) -> Array:
+    """Return −C D⁻¹ (g + ε), (n,), with the columns of rows (k,) of a covariance (n, n).
+
+    Args:
+        covariance: of all rows.
+        rows: (k,).
+        prior: g, a draw of the prior at the rows, (k,).
+        normals: ε in units of its deviations, (k,).
+        counts: how many rewards each row has, (k,): D is the noise over these.
+        noise: of one reward.
+    """
+    result = np.zeros(len(covariance))
+    for k in range(len(rows)):
+        level = noise / counts[k]
+        weight, column = (prior[k] + np.sqrt(level) * normals[k]) / level, covariance[rows[k]]
+        for i in range(len(result)):
+            result[i] -= weight * column[i]
+    return result
+
+
+@compiled
+def observed_one(
+    covariance: Array, mean: Array, row: int, reward: float, regularization: float
+) -> tuple[Array, Array, Array, float, float]:
+    """Return the same after one reward of a row."""
+    rows, counts, totals = np.full(1, row), np.ones(1), np.full(1, reward)
+    return observed(covariance, mean, rows, counts, totals, regularization)

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 import torch
@@ -31,6 +31,65 @@ MOST_WEAR = 1e5
 _MOST_STRANGERS = 16
 
 
+class Gaussian(NamedTuple):
+    """What is believed of A arms together.
+
+    Attributes:
+        covariance: (A, A), in reward units squared.
+        variance: (A,), at least 0.
+        mean: (A,), in reward units.
+        log_det: of V.
+        wear: by how much errors that rounding left may have grown.
+    """
+
+    covariance: np.ndarray
+    variance: np.ndarray
+    mean: np.ndarray
+    log_det: float
+    wear: float
+
+    def observed(self, row: int, reward: float, regularization: float) -> "Gaussian | None":
+        """Return the same after a reward of a row; None where something is not finite."""
+        covariance, mean = self.covariance, self.mean
+        told = covariance_loops.observed_one(covariance, mean, row, reward, regularization)
+        covariance, variance, mean, gain, growth = told
+        if math.isnan(growth):
+            return None
+        return Gaussian(covariance, variance, mean, self.log_det + gain, worn(self.wear, growth))
+
+
+def correction(
+    covariance: Tensor,
+    rows: Tensor,
+    counts: Tensor,
+    noise: float,
+    prior_at: Callable[[Tensor], Tensor],
+    generator: torch.Generator,
+) -> Tensor:
+    """Return −C D⁻¹ (g + ε) with the covariance C of all rows and the played ones, which is −K A⁻¹ (g + ε).
+
+    Args:
+        covariance: of all rows, (A, A).
+        rows: those played, (u,).
+        counts: how often each, (u,).
+        noise: variance of that of one reward.
+        prior_at: gives a draw g of the prior at rows.
+        generator: of ε.
+    """
+    prior = prior_at(rows)
+    normals = torch.randn(rows.shape[0], generator=generator, dtype=torch.float64, device="cpu").to(prior)
+    if runs_compiled(covariance):
+        of_rows = rows.numpy(), prior.numpy(), normals.numpy(), counts.numpy()
+        return torch.from_numpy(covariance_loops.correction(covariance.numpy(), *of_rows, noise))
+    level = noise / counts
+    return -covariance[:, rows] @ ((prior + level.sqrt() * normals) / level)
+
+
+def worn(wear: float, growth: float) -> float:
+    """Return by how much errors may have grown in all, after they grew by a factor once more."""
+    return wear if growth == 1.0 else (1.0 + wear) * growth
+
+
 class CovarianceTable(TableBelief):
     """The exact posterior over few arms, kept as their means and their whole covariance.
 
@@ -50,7 +109,7 @@ class CovarianceTable(TableBelief):
         mean: the prior mean; None for zero.
     """
 
-    branches = True
+    branches = has_course = True
 
     def __init__(
         self, arms: Tensor | ArmSource, kernel: Kernel, regularization: float, seed: int, mean: Mean | None = None
@@ -132,6 +191,27 @@ class CovarianceTable(TableBelief):
         after = shallow_copy(self)
         after._observe(*merged(np.array(self.row_list(X), dtype=np.int64), Y.cpu().numpy()))
         after._require_finite()
+        return after
+
+    @property
+    def gaussian(self) -> Gaussian | None:
+        """What is believed of the arms, in arrays; None where loops do not run, or other points have rows, too."""
+        if not runs_compiled(self._covariance) or len(self._mean) > self._num_arms:
+            return None
+        arrays = self._covariance.numpy(), self._variance.numpy(), self._mean.numpy()
+        return Gaussian(*arrays, self._log_det, self._wear)
+
+    @property
+    def counts(self) -> dict[int, float]:
+        """How often each row that was played was, in the order of first play."""
+        return dict(zip(self._played_rows.tolist(), self._log.counts.tolist(), strict=True))
+
+    def followed(self, X: Tensor, Y: Tensor, believed: Gaussian) -> Self:
+        """Return the table after rewards Y (q,) of arms X (q, d), told one after another, which made this of it."""
+        after = shallow_copy(self)
+        after._covariance, after._variance, after._mean = map(torch.from_numpy, believed[:3])
+        after._log_det, after._wear = believed.log_det, believed.wear
+        after._note(self._log, X, Y, None, *self._located(X))
         return after
 
     def _require_finite(self) -> None:
@@ -224,20 +304,14 @@ class CovarianceTable(TableBelief):
             if not (checks.all_finite(self._mean) and checks.all_finite(self._variance)):
                 growth = math.nan
         self._log_det += gain
-        if growth != 1.0:
-            self._wear = (1.0 + self._wear) * growth
+        self._wear = worn(self._wear, growth)
 
     @property
     def _basis_rows(self) -> Tensor:
         return self._played_rows
 
     def _draw_correction(self, prior_at: Callable[[Tensor], Tensor], generator: torch.Generator) -> Tensor:
-        """Return −C D⁻¹ (g + ε) with the covariance C of all rows and the played ones, which is −K A⁻¹ (g + ε)."""
-        counts = self._log.counts
-        prior = prior_at(self._played_rows)
-        normals = torch.randn(len(counts), generator=generator, dtype=torch.float64, device="cpu").to(prior)
-        noise = self.regularization / counts
-        return -self._covariance[:, self._played_rows] @ ((prior + noise.sqrt() * normals) / noise)
+        return correction(self._covariance, self._played_rows, self._log.counts, self._noise, prior_at, generator)
 
     def _extend_rows(self, points: Tensor) -> None:
         """Add rows of the covariance: k − K_U A⁻¹ k_U, where A⁻¹K_U = D⁻¹C_U for the rows that are there."""

@@ -391,6 +391,38 @@ class FeatureTable(TableBelief):
         after._positions = dict.fromkeys(dictionary.tolist()) | after._positions
         return after
 
+    @property
+    def num_followed(self) -> int:
+        """How many rewards in a row, told one by one, change the posterior alone while the dictionary stays."""
+        dtc = self._dtc
+        if self._num_arms or dtc.left_out or self._prior_means is not None or self._is_fragile or self.learns_residual:
+            return 0
+        if self.no_points.dtype != torch.float64 or self._played.is_known or not dtc.loops_over(dtc.moment):
+            return 0
+        return max(0, self.CHECK - self._changes - 2) if self._listed_dictionary[1] is self._dictionary_rows else 0
+
+    def followed(
+        self, X: Tensor, Y: Tensor, selection: Selection, dtc: OnlineDTC, features: Tensor, prior: Tensor
+    ) -> Self:
+        """Return the table after rewards Y (q,) of points X (q, d), at most ``num_followed``, told one by one.
+
+        Args:
+            X: (q, d).
+            Y: (q,).
+            selection: the dictionary, which stays.
+            dtc: the posterior after all.
+            features: of the points, (m, q).
+            prior: their prior variances, (q,).
+        """
+        table = self.with_points(X, prior)
+        located, played = table._located(X)
+        after = shallow_copy(table)
+        if located.fresh:
+            after._played = self._played.appended(features[:, located.fresh])
+        after._dtc, after._weights, after._changes = dtc, dtc.weights, self._changes + X.shape[0]
+        after._note(self._log, X, Y, selection._replace(weights=None), located, played)
+        return after
+
     def _told_once(
         self, X: Tensor, Y: Tensor, selection: Selection | None, located: Located, played: Rows
     ) -> Self | None:

@@ -47,6 +47,11 @@ def wave_prior(kernel: Kernel, dimension: int) -> WavePrior:
         ) from error
 
 
+#: Returns what to add to a prior draw for a draw of f − mean at the arms, (A,) or more, given what returns the draw's
+#: values (k,) at rows (k,), and all other randomness.
+Correction = Callable[[Callable[[Tensor], Tensor], torch.Generator], Tensor]
+
+
 class TableBelief(Belief):
     """Mean and variance of every arm, kept up to date.
 
@@ -240,15 +245,21 @@ class TableBelief(Belief):
         table._points.verify()
         located, played = table._located(X)
         after = table._conditioned(X, Y, selection, located, played)
-        after._log = self._log.with_rewards(X, Y, located)
-        after._rule_weights = _weights_of(selection, after._log)
-        after._rows_played = played
+        after._note(self._log, X, Y, selection, located, played)
+        return after
+
+    def _note(
+        self, log: PlayedLog, X: Tensor, Y: Tensor, selection: Selection | None, located: Located, played: Rows
+    ) -> None:
+        """Write down what was told, beside a log of what was told before, and what a rule wants handed back."""
+        self._log = log.with_rewards(X, Y, located)
+        self._rule_weights = _weights_of(selection, self._log)
+        self._rows_played = played
         if selection is not None and selection.indices is not None:
             held = torch.zeros_like(played.tensor, dtype=torch.bool).index_fill_(0, selection.indices, True)
-            after._known_held = played.tensor, after._dictionary_rows, held
-        after._last_located = X, Located(located.positions, [], located.keys), played
-        after._num_observations += X.shape[0]
-        return after
+            self._known_held = played.tensor, self._dictionary_rows, held
+        self._last_located = X, Located(located.positions, [], located.keys), played
+        self._num_observations += X.shape[0]
 
     @abstractmethod
     def _conditioned(self, X: Tensor, Y: Tensor, selection: Selection | None, located: Located, played: Rows) -> Self:
@@ -331,15 +342,14 @@ class TableBelief(Belief):
 
     @abstractmethod
     def _draw_correction(self, prior_at: Callable[[Tensor], Tensor], generator: torch.Generator) -> Tensor:
-        """Return what to add to a prior draw for a draw of f − mean at the arms, (A,) or more.
-
-        Args:
-            prior_at: the draw's values (k,) at rows (k,).
-            generator: all other randomness.
-        """
+        """Return what to add to a prior draw; a ``Correction``."""
 
     def deviation(self, seed: int) -> Tensor:
-        """Return a draw of f − mean from the joint posterior of the arms, (A,).
+        """Return a draw of f − mean from the joint posterior of the arms, (A,); see ``corrected``."""
+        return self.corrected(seed, self._draw_correction)
+
+    def corrected(self, seed: int, correct: Correction) -> Tensor:
+        """Return a draw of f − mean, (A,): a prior draw and what a posterior of these arms adds to it.
 
         Equal arms get equal values: the same bits if all arms are in memory here, else the same to rounding. Then the
         prior draw is made of waves, which are the same function for whoever has some of the arms.
@@ -355,10 +365,10 @@ class TableBelief(Belief):
         if self.is_part or self._points.source.tensor is None:
             waves = self._wave_prior.draw(generator)
             prior = torch.cat([waves.at(block) for _, block in self._points.source.blocks()])
-            correction = self._draw_correction(lambda rows: waves.at(self.points_of(rows)), generator)
+            correction = correct(lambda rows: waves.at(self.points_of(rows)), generator)
             return (prior + correction[arms]).to(self._points.dtype)
         values = self._draws_of_prior().draw(generator)[self._distinct_rows]
-        correction = self._draw_correction(lambda rows: values[rows], generator)
+        correction = correct(lambda rows: values[rows], generator)
         return (values[arms] + correction[arms])[self._twins[arms]]
 
     @cached_property
@@ -404,17 +414,18 @@ class TableBelief(Belief):
         """Return the same as a tensor, (k,)."""
         return torch.from_numpy(np.array(self.row_list(points), dtype=np.int64)).to(points.device)
 
-    def with_points(self, points: Tensor) -> Self:
-        """Return a table that has rows for points (k, d): itself if it has them."""
+    def with_points(self, points: Tensor, prior: Tensor | None = None) -> Self:
+        """Return a table that has rows for points (k, d), whose prior variances (k,) may be known: itself if it has."""
         rows = self._points.find(points)
         if None not in rows:
             return self
         unknown = {key: index for index, key in enumerate(self._points.keys(points)) if rows[index] is None}
         if len(unknown) < points.shape[0]:
-            points = points[list(unknown.values())]
+            new = list(unknown.values())
+            points, prior = points[new], None if prior is None else prior[new]
         other = shallow_copy(self)
         other._points = self._points.with_points(points)
-        known = self._known_prior
+        known = self._known_prior if prior is None else (points, prior)
         if known is None or not (known[0] is points or torch.equal(known[0], points)):
             with torch.no_grad():
                 known = self._known_prior = points, prior_variance(self.kernel, points)

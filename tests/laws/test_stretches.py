@@ -1,0 +1,375 @@
+"""A stretch of plain rounds is another form of what a bandit knows: who looks, and when, changes nothing."""
+
+from copy import deepcopy
+from itertools import count
+
+import numpy as np
+import oracles
+import pytest
+import torch
+from contextual import ACTIONS, CONTEXTS, changing, joint
+from contextual import make as make_contextual
+from contextual import reward as contextual_reward
+from interrupts import Interrupt, swaps
+from problems import DOUBLE, data, difference, rbf, reward
+
+from torch_kbandits import Bandit, InputError, algorithms, use_compiled
+from torch_kbandits.bandit.stretch import PATIENCE, Stretch
+from torch_kbandits.numerics.compiled import runs_compiled
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::torch_kbandits.TheoryWarning"),
+    pytest.mark.skipif(not runs_compiled(), reason="stretches are for loops, which are switched off"),
+]
+
+LAMBDA = 0.1
+ARMS = data(30, 2)[0]
+THEOREM = {"norm_bound": 1.0, "noise_scale": 0.1}
+
+
+def on_arms(name, **words):
+    return algorithms.build(name, candidates=ARMS, kernel=rbf(), regularization=LAMBDA, seed=0, **words)
+
+
+def in_contexts(name="ek-ucb", **words):
+    return make_contextual(name, changing(), **words)
+
+
+CASES = {
+    "igp-ucb": lambda: on_arms("igp-ucb", beta=2.0),
+    "igp-ucb, theorem": lambda: on_arms("igp-ucb", **THEOREM),
+    "igp-ucb, mean": lambda: on_arms("igp-ucb", beta=2.0, mean=ARMS.sum(-1)),
+    "gp-ucb": lambda: on_arms("gp-ucb", **THEOREM),
+    "gp-ts": lambda: on_arms("gp-ts", beta=1.0),
+    "gp-ei": lambda: on_arms("gp-ei"),
+    "gp-pi": lambda: on_arms("gp-pi"),
+    "random": lambda: algorithms.build("random", candidates=ARMS, kernel=rbf(), regularization=LAMBDA, seed=0),
+    "ek-ucb": in_contexts,
+    "ek-ucb, theorem": lambda: make_contextual("ek-ucb", changing(), beta=None, **THEOREM),
+    "ek-ucb without features": lambda: make_ek_ucb_without_features(),
+}
+
+
+def make_ek_ucb_without_features():
+    candidates = changing()
+    candidates.row_memory = 0
+    return make_contextual("ek-ucb", candidates)
+
+
+class Player:
+    """Plays a bandit by ask and tell; rewards depend on the round, so that an arm has several."""
+
+    def __init__(self, bandit):
+        self.bandit, self.is_contextual, self.number = bandit, bandit.candidates.is_contextual, 0
+
+    def words(self, number):
+        """What a round brings; some contexts come again and again."""
+        if not self.is_contextual:
+            return {}
+        return {"context": CONTEXTS[number % 400 if number % 3 else 0], "candidates": ACTIONS}
+
+    def told(self, words):
+        return {name: words[name] for name in words if name == "context"}
+
+    def reward(self, x, words, number):
+        X = joint(words["context"], x) if words else x
+        return float((contextual_reward if words else reward)(X).sum()) + 0.1 * np.sin(number)
+
+    def play(self, rounds):
+        for _ in range(rounds):
+            words = self.words(self.number)
+            x = self.bandit.ask(**words)
+            self.bandit.tell(x, self.reward(x, words, self.number), **self.told(words))
+            self.number += 1
+        return self
+
+    def run(self, rounds):
+        def offered(number):
+            self.current = self.words(number)
+            return self.current
+
+        def pull(x):
+            self.number += 1
+            return self.reward(x, self.current, self.number - 1)
+
+        self.bandit.run(pull, rounds, offered=offered)
+        return self
+
+
+def agree(ours, theirs):
+    """All that is saved, believed and chosen next is the same, to the last bit."""
+    mine, other = ours.bandit.state_dict(), theirs.bandit.state_dict()
+    assert str(mine) == str(other)
+    for name in ("X", "Y", "rounds"):
+        assert torch.equal(mine["history"][name], other["history"][name])
+    X = mine["history"]["X"]
+    for one, two in zip(*(each.bandit._belief.moments(X) for each in (ours, theirs)), strict=True):
+        assert torch.equal(one, two)
+    evidence = ("effective_dimension", "information_gain", "projection_error", "kernel_bound", "mean_norm")
+    for name in evidence:
+        assert torch.equal(getattr(ours.bandit._belief, name)(), getattr(theirs.bandit._belief, name)()), name
+    words = ours.words(ours.number)
+    asked = [each.bandit.ask(return_ids=True, **words) for each in (ours, theirs)]
+    assert torch.equal(asked[0].actions, asked[1].actions)
+    assert asked[0].ids == asked[1].ids
+    for each, it in zip((ours, theirs), asked, strict=True):
+        each.bandit.forget(ids=it.ids)
+
+
+def is_stretched(player):
+    return isinstance(player.bandit._known, Stretch)
+
+
+@pytest.fixture
+def plain(monkeypatch):
+    """Call it to make a bandit by hand whose rounds are never plain."""
+
+    def made(case):
+        bandit = CASES[case]()
+        bandit._pieces.__dict__["is_plain"] = False
+        return Player(bandit)
+
+    return made
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("way", ["play", "run"])
+def test_a_stretch_changes_nothing(case, way, plain):
+    stretched, calm = Player(CASES[case]()), plain(case)
+    for rounds in (5, 40, 3, 64, 9):
+        getattr(stretched, way)(rounds)
+        calm.play(rounds)
+        assert is_stretched(stretched) or stretched.is_contextual  # where a point has just joined
+        assert not is_stretched(calm)
+        agree(stretched, calm)
+
+
+@pytest.mark.parametrize("case", ["igp-ucb", "ek-ucb"])
+def test_long_stretches_are_written_up(case, plain, monkeypatch):
+    monkeypatch.setattr("torch_kbandits.bandit.stretch._LONGEST", 20)
+    stretched, calm = Player(CASES[case]()).play(70), plain(case).play(70)
+    agree(stretched, calm)
+
+
+@pytest.mark.parametrize("case", ["igp-ucb", "gp-ei", "ek-ucb"])
+@pytest.mark.parametrize("seed", range(3))
+def test_whatever_comes_between_changes_nothing(case, seed, plain, tmp_path):
+    """Looks, batches, plays out of order, strangers, failures, saved files and copies, at random."""
+    random = np.random.default_rng(seed)
+    players = [Player(CASES[case]()), plain(case)]
+
+    def looked(player):
+        bandit = player.bandit
+        return bandit.round, bandit.num_asked, len(bandit.history.X), float(bandit.beta), len(bandit.pending)
+
+    def several(player):
+        words = player.words(player.number)
+        X = player.bandit.ask(3, **words)
+        for row in (2, 0, 1):
+            x = X[row : row + 1]
+            player.bandit.tell(x, player.reward(x, words, row), **player.told(words))
+        player.number += 1
+
+    def by_id(player):
+        words = player.words(player.number)
+        asked = player.bandit.ask(return_ids=True, **words)
+        player.bandit.tell(ids=asked.ids[0], y=player.reward(asked.actions, words, 0))
+        player.number += 1
+
+    def forgotten(player):
+        words = player.words(player.number)
+        player.bandit.forget(player.bandit.ask(**words), **player.told(words))
+
+    def stranger(player):
+        words = player.words(player.number)
+        x = player.bandit.ask(**words)
+        player.bandit.tell(x + 0.25, 0.3, **player.told(words))
+        player.bandit.tell(x, 0.4, **player.told(words))
+        player.number += 1
+
+    def saved(player):
+        player.bandit.ask(**player.words(player.number))
+        player.bandit.save(tmp_path / "bandit")
+        player.bandit = Bandit.load(tmp_path / "bandit", into=CASES[case]())
+        player.bandit.forget()
+
+    def copied(player):
+        before, player.bandit = player.bandit, deepcopy(player.bandit)
+        words = player.words(player.number)
+        before.tell(before.ask(**words), 7.0, **player.told(words))
+
+    def switched(player):
+        with use_compiled(False):
+            player.play(2)
+
+    # What a loaded bandit computed afresh, and what PyTorch computes, is the same to rounding only.
+    exact = [looked, several, by_id, forgotten, copied, *([] if case == "ek-ucb" else [stranger])]
+    for step in [*random.permutation(exact), *random.permutation(exact)]:
+        for player in players:
+            player.play(10)
+            step(player)
+        agree(*players)
+    for step in (saved, switched, stranger):
+        for player in players:
+            step(player)
+            player.play(15)
+        ours, theirs = (each.bandit.history for each in players)
+        assert torch.equal(ours.X, theirs.X)
+        assert torch.equal(ours.Y, theirs.Y)
+
+
+@pytest.mark.parametrize("case", ["igp-ucb", "ek-ucb"])
+def test_a_stretch_believes_what_the_dense_posterior_says(case):
+    """An oracle that shares no code: the posterior of the history and the dictionary in plain float64."""
+    player = Player(CASES[case]()).play(80)
+    assert is_stretched(player)
+    history = deepcopy(player.bandit).history
+    X, Y = history.X.numpy(), history.Y.numpy()
+    belief, kernel = player.bandit._known.course.belief, oracles.rbf(0.4 if case == "igp-ucb" else 0.6)
+    mean, variance = belief.moments(torch.from_numpy(X))
+    K = kernel(X, X)
+    if case == "ek-ucb":
+        Z = belief.inducing_points.numpy()
+        root = np.linalg.cholesky(kernel(Z, Z) + 1e-12 * np.eye(len(Z)))
+        z = np.linalg.solve(root, kernel(Z, X))
+        inverse = np.linalg.inv(np.eye(len(Z)) + z @ z.T / LAMBDA)
+        expected = z.T @ inverse @ z @ Y / LAMBDA
+        spread = np.diag(K) - (z * z).sum(0) + (z * (inverse @ z)).sum(0)
+    else:
+        A = K + LAMBDA * np.eye(len(X))
+        expected, spread = K @ np.linalg.solve(A, Y), np.diag(K - K @ np.linalg.solve(A, K))
+    # λ is 0.1 and K at most 80: a condition number below 1e3; of the dictionary's values below 1e5.
+    assert difference(mean, expected) < 1e-8
+    assert difference(variance, spread) < 1e-8
+
+
+def test_what_is_no_plain_reward_is_refused_or_learned_as_ever(plain):
+    players = [Player(CASES["igp-ucb"]()).play(12), plain("igp-ucb").play(12)]
+    for player in players:
+        bandit = player.bandit
+        x = bandit.ask()
+        for y in (float("nan"), float("inf"), "one", None, [0.1, 0.2], torch.zeros(2), 10**400):
+            with pytest.raises(InputError):
+                bandit.tell(x, y)
+            assert torch.equal(bandit.pending, x)
+        with pytest.raises(InputError):
+            bandit.tell(x, 0.1, context=torch.zeros(1, dtype=DOUBLE))
+        with pytest.raises(InputError):
+            bandit.ask(context=torch.zeros(1, dtype=DOUBLE))
+        with pytest.raises(InputError):
+            bandit.ask(time=3.0)
+        bandit.tell(x, 0.1)
+        for y in (1, np.float32(0.5), torch.tensor([0.3]), torch.tensor([[0.2]], dtype=DOUBLE), [0.7]):
+            bandit.tell(bandit.ask(), y)
+    agree(*players)
+
+
+def test_points_that_were_changed_by_who_asked_are_strangers(plain):
+    players = [Player(CASES["igp-ucb"]()).play(12), plain("igp-ucb").play(12)]
+    for player in players:
+        x = player.bandit.ask()
+        x += 0.5
+        player.bandit.tell(x, 0.3)
+        assert len(player.bandit.pending) == 1
+        player.bandit.forget()
+    agree(*players)
+
+
+def test_pull_may_look_at_anything(plain):
+    seen, rounds = [], 30
+    players = [Player(CASES["igp-ucb"]()).play(12), plain("igp-ucb").play(12)]
+
+    def pull(x, bandit):
+        if bandit.round % 7 == 0:
+            seen.append((bandit.round, len(bandit.history.X), float(bandit.beta), len(bandit.pending)))
+            bandit.recommend()
+        return float(x.sum())
+
+    for player in players:
+        player.bandit.run(lambda x, bandit=player.bandit: pull(x, bandit), rounds)
+    assert seen[: len(seen) // 2] == seen[len(seen) // 2 :]
+    agree(*players)
+    with pytest.raises(InputError, match="must not ask"):
+        players[0].bandit.run(lambda x: players[0].bandit.tell(ARMS[:1], 0.0) or 0.0, 1)
+
+
+def test_a_failed_pull_in_a_stretch_leaves_the_rounds_before_it(plain):
+    players = [Player(CASES["ek-ucb"]()).play(12), plain("ek-ucb").play(12)]
+    for player in players:
+        rewards = iter([0.3, 0.1])
+        with pytest.raises(StopIteration):
+            player.bandit.run(lambda x, it=rewards: next(it), 5, offered=player.words)
+        assert (player.bandit.round, len(player.bandit.pending)) == (14, 0)
+        with pytest.raises(InputError):
+            player.bandit.run(lambda x: float("nan"), 1, offered=player.words)
+        assert (player.bandit.round, len(player.bandit.pending)) == (14, 0)
+    agree(*players)
+
+
+@pytest.mark.patience
+def test_who_looks_in_every_round_begins_no_stretch():
+    player = Player(CASES["igp-ucb"]())
+    began = []
+    for _ in range(4 * PATIENCE):
+        player.play(1)
+        began.append(is_stretched(player))
+        assert float(player.bandit.beta) == 2.0
+    assert sum(began) <= 4
+    player.play(2 * PATIENCE)
+    assert is_stretched(player)
+
+
+def outcome(player):
+    """What a twin must share."""
+    bandit, words = player.bandit, player.words(200)
+    state = bandit.state_dict()
+    numbers = [state["num_learned"], state["num_asked"], bandit.round, *bandit.pending_ids]
+    chosen = bandit.ask(2, remember=False, **words)
+    mean, variance = bandit._belief.moments(state["history"]["X"])
+    history = state["history"]
+    return [history["X"], history["Y"], torch.tensor(numbers), state["pending"], chosen, mean, variance]
+
+
+def same(ours, theirs):
+    return all(a.shape == b.shape and difference(a, b) < 1e-9 for a, b in zip(ours, theirs, strict=True))
+
+
+@pytest.mark.parametrize("case", ["igp-ucb", "ek-ucb"])
+@pytest.mark.parametrize("call", ["ask", "tell", "run", "look"])
+@pytest.mark.parametrize("lines", ["swaps", pytest.param("all", marks=pytest.mark.slow)])
+def test_an_interrupt_anywhere_in_a_stretch_changes_nothing(case, call, lines):
+    """It finds the round before the call, or all of it; and what comes then is as it would have been."""
+    start = Player(CASES[case]()).play(25)
+    words, x = start.words(100), None
+    if call == "tell":
+        x = start.bandit.ask(**words)
+
+    def made(player):
+        if call == "ask":
+            player.bandit.ask(**words)
+        elif call == "tell":
+            player.bandit.tell(x, 0.3, **player.told(words))
+        elif call == "run":
+            player.bandit.run(lambda _: 0.25, 1, offered=player.words)
+        else:
+            assert len(player.bandit.history.X) == 25
+
+    assert is_stretched(start)
+    before, twin = outcome(deepcopy(start)), deepcopy(start)
+    made(twin)
+    after, broken = outcome(twin), []
+    numbers = swaps(lambda: made(deepcopy(start))) if lines == "swaps" else count(1, 2)
+    for line in numbers:
+        player = deepcopy(start)
+        with Interrupt(line) as interrupt:
+            made(player)
+        if interrupt.at is None:
+            break
+        copy = deepcopy(player)
+        found = outcome(copy)
+        if same(found, before):
+            made(player)
+            found = outcome(player)
+        if not same(found, after):
+            broken.append(interrupt.at)
+    assert broken == []

@@ -1,0 +1,129 @@
+"""A stretch of plain rounds: what was told of them is written up when somebody looks."""
+
+import math
+from typing import Any, Self, cast
+
+import torch
+from torch import Tensor
+
+from torch_kbandits.bandit.pieces import FIRST_REWARDS, Pieces
+from torch_kbandits.bandit.residuals import residual
+from torch_kbandits.bandit.standing import Standing
+from torch_kbandits.beliefs import Choice, Course, course_of
+from torch_kbandits.numerics.shallow import changed
+from torch_kbandits.observations.ledger import History
+
+#: So many rounds in a row are plain before a stretch begins: who looks at the bandit after each gains nothing by one.
+PATIENCE = 8
+
+#: After so many rounds a stretch is written up, whoever looks.
+_LONGEST = 4096
+
+#: Whole numbers up to this are the same in double precision.
+_EXACT = 2**53
+
+
+class Stretch:
+    """What a bandit knows in the course of plain rounds: of each one point is asked for and its reward told next.
+
+    A value, as ``Standing`` is, and another form of one: which of the two a bandit holds changes nothing but the time
+    that a round takes.
+
+    Args:
+        before: what was known when it began, with nothing pending.
+        course: the posterior since.
+        residuals: of each reward told since, in a list that longer stretches share.
+        asked: what is pending; None for nothing.
+        idle: the same with nothing pending, if something is.
+    """
+
+    __slots__ = ("_idle", "_standing", "asked", "before", "course", "residuals")
+
+    def __init__(
+        self,
+        before: Standing,
+        course: Course,
+        residuals: list[list[float]],
+        asked: Choice | None = None,
+        idle: "Stretch | None" = None,
+    ) -> None:
+        self.before, self.course, self.residuals, self.asked, self._idle = before, course, residuals, asked, idle
+        self._standing: Standing | None = None
+
+    @classmethod
+    def of(cls, pieces: Pieces, standing: Standing) -> Self | None:
+        """Return the stretch that begins now; None where rounds are not plain, or have no course."""
+        ledger = standing.ledger
+        is_plain = pieces.is_plain and standing.failures is None and not ledger.pending.ids
+        if not is_plain or ledger.num_told < FIRST_REWARDS:
+            return None
+        course = course_of(standing.told, pieces.dictionary, pieces.dictionary_generator)
+        return None if course is None else cls(standing, course, [])
+
+    @property
+    def round(self) -> int:
+        """The number of the present round."""
+        return self.before.round + self.course.number
+
+    @property
+    def asked_id(self) -> int:
+        """The number of the point that is asked for next, or pending."""
+        return self.before.ledger.num_asked + self.course.number
+
+    def asking(self, choice: Choice) -> "Stretch":
+        """Return the stretch in which this is pending."""
+        return Stretch(self.before, self.course, self.residuals, choice, self)
+
+    def told(self, y: Any) -> "Stretch | Standing | None":
+        """Return what is known after the reward of what is asked for, as ``tell`` takes it.
+
+        None if it is not plainly a number, or more changes than a course follows.
+        """
+        choice, number, reward = cast(Choice, self.asked), self.course.number, plain_reward(y)
+        course = None if reward is None else self.course.told(choice, reward)
+        if reward is None or course is None:
+            return None
+        del self.residuals[number:]  # what an interrupted call left
+        z = residual(reward, choice.mean, choice.variance, self.course.regularization.item())
+        self.residuals.append([] if z is None else [z])
+        after = Stretch(self.before, course, self.residuals)
+        return after if number + 1 < _LONGEST else after.standing
+
+    @property
+    def standing(self) -> Standing:
+        """The same, written up; remembered. Cost: that of the rewards told since the stretch began."""
+        if self._standing is None:
+            self._standing = self._written_up()
+        return self._standing
+
+    def _written_up(self) -> Standing:
+        before, course = self.before, self.course
+        if self._idle is not None and self.asked is not None:
+            course.remember(self.asked)
+            known = self._idle.standing
+            return changed(known, ledger=known.ledger.with_asked(self.asked.point, known.now))
+        number, ledger = course.number, before.ledger
+        if not number:
+            return before
+        X, rounds = course.points, torch.arange(before.round, before.round + number)
+        told = History(X, torch.tensor(course.rewards, dtype=X.dtype), rounds)
+        return changed(
+            before,
+            ledger=changed(ledger.with_told(told, (), ledger.pending), num_asked=ledger.num_asked + number),
+            told=course.belief,
+            round=before.round + number,
+            predictions=before.predictions.told_each(self.residuals[:number], before.round),
+        )
+
+
+def plain_reward(y: Any) -> float | None:
+    """Return a reward that is one real number as such; None for what is to be checked first."""
+    if isinstance(y, float):
+        number = float(y)
+    elif isinstance(y, Tensor) and y.dtype in (torch.float64, torch.float32) and y.dim() <= 1 and y.numel() == 1:
+        number = y.item()
+    elif type(y) is int and -_EXACT <= y <= _EXACT:
+        number = float(y)
+    else:
+        return None
+    return number if math.isfinite(number) else None

@@ -1,0 +1,101 @@
+"""A posterior in the course of plain rounds: each asks for one point and is told its reward before the next."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import NamedTuple, Self
+
+from torch import Tensor
+
+from torch_kbandits.acquisition import AcquisitionRule, Domain
+from torch_kbandits.beliefs.base import Belief
+
+
+class Choice(NamedTuple):
+    """A point that is asked for.
+
+    Attributes:
+        point: (1, d), not to be written to.
+        place: by which the course that chose it knows it.
+        mean: of the function at it, in reward units.
+        variance: of the function at it, at least 0, in reward units squared.
+        seen: what else the course knows of it.
+    """
+
+    point: Tensor
+    place: int
+    mean: float
+    variance: float
+    seen: object = None
+
+
+class Course(ABC):
+    """What decides the next choices of a belief while rounds are plain; the belief itself is made when asked for.
+
+    A value, as the belief is: telling returns another, which writes behind what this one shows. It is also the
+    ``Evidence`` that confidence widths read. What it chooses, and the belief that it makes, are those of a belief that
+    learned one reward after the other.
+    """
+
+    @property
+    @abstractmethod
+    def belief(self) -> Belief:
+        """The belief that learned all rewards told; remembered. Cost: that of the rewards since it was asked for."""
+
+    @property
+    @abstractmethod
+    def number(self) -> int:
+        """How many rewards were told since the course began."""
+
+    @property
+    @abstractmethod
+    def points(self) -> Tensor:
+        """The points told since the course began, (k, d), in order."""
+
+    @property
+    @abstractmethod
+    def rewards(self) -> list[float]:
+        """Their rewards."""
+
+    @property
+    @abstractmethod
+    def num_observations(self) -> int:
+        """Number t of observations, those before the course included."""
+
+    @property
+    @abstractmethod
+    def regularization(self) -> Tensor:
+        """λ, 0-dim, in reward units squared."""
+
+    @abstractmethod
+    def information_gain(self) -> Tensor:
+        """Return ½ log det V, 0-dim, in nats."""
+
+    @abstractmethod
+    def choose(
+        self, rule: AcquisitionRule, beta: Tensor, seed: Callable[[], int], domain: Domain | None = None
+    ) -> Choice | None:
+        """Return what a rule chooses; None if that is to be left to the belief. See ``Lookahead.choose``."""
+
+    @abstractmethod
+    def told(self, choice: Choice, y: float) -> Self | None:
+        """Return the course after the reward of what was chosen; None if more changes than a course follows."""
+
+    @abstractmethod
+    def remember(self, choice: Choice) -> None:
+        """Let the belief know what was chosen as if it had chosen it."""
+
+    def effective_dimension(self) -> Tensor:
+        """Return Σ_s τ̃(x_s), 0-dim."""
+        return self.belief.effective_dimension()
+
+    def projection_error(self) -> Tensor:
+        """Return what the dictionary does not span of the points played, 0-dim, in units of λ."""
+        return self.belief.projection_error()
+
+    def kernel_bound(self) -> Tensor:
+        """Return the largest k(x, x) known of, 0-dim."""
+        return self.belief.kernel_bound()
+
+    def mean_norm(self) -> Tensor:
+        """Return the RKHS norm of the posterior mean less the prior one, 0-dim, in reward units."""
+        return self.belief.mean_norm()

@@ -1,0 +1,146 @@
+"""Joint points in the course of plain rounds, while the dictionary stays."""
+
+from collections.abc import Callable
+from typing import Self, cast
+
+import torch
+from torch import Tensor
+
+from torch_kbandits.acquisition import AcquisitionRule, Domain, UpperConfidenceRule, rule_loops
+from torch_kbandits.acquisition.rules import MIN_VARIANCE
+from torch_kbandits.beliefs.counted import CountedBelief
+from torch_kbandits.beliefs.course import Choice, Course
+from torch_kbandits.beliefs.embedded import Arrays, Embedded
+from torch_kbandits.beliefs.features import FeatureTable
+from torch_kbandits.beliefs.joint_lookahead import best_of
+from torch_kbandits.beliefs.sieve import WORTHWHILE
+from torch_kbandits.dictionaries import OnlineRule, OnlineSample
+from torch_kbandits.numerics.random import ROUNDING_SHARE
+from torch_kbandits.numerics.shallow import changed
+
+
+class JointCourse(Course):
+    """The posterior of a dictionary that refuses each point that is offered, and which rewards made it so.
+
+    Cost of a round: O(m d + m²) for each action.
+
+    Args:
+        belief: before; of joint points, which offers them to a dictionary one by one.
+        sample: its dictionary, whose points span the posterior.
+        table: its table.
+        rule: decides about them.
+        generator: its randomness, given how many rewards were told before.
+    """
+
+    def __init__(
+        self,
+        belief: CountedBelief,
+        sample: OnlineSample,
+        table: FeatureTable,
+        rule: OnlineRule,
+        generator: Callable[[int], torch.Generator | None],
+    ) -> None:
+        self._known, self._rule, self._generator = (belief, 0), rule, generator  # it learned so many of the rewards
+        self._choices, self._rewards, self._number = list[Choice](), list[float](), 0
+        self._before, self._most, self._sample, self._table = belief.num_observations, table.num_followed, sample, table
+        self._posterior, self._bound = table.posterior, belief.kernel_bound()
+
+    @classmethod
+    def of(
+        cls, belief: CountedBelief, rule: OnlineRule, generator: Callable[[int], torch.Generator | None]
+    ) -> Self | None:
+        """Return the course that begins with a belief that was told something; None if there is none."""
+        sample, table = belief.sample, belief.posterior
+        if belief.forgets or sample is None or not isinstance(table, FeatureTable) or not table.num_followed:
+            return None
+        is_spanned = torch.equal(sample.points, table.spanning_points)
+        return cls(belief, sample, table, rule, generator) if is_spanned else None
+
+    @property
+    def belief(self) -> CountedBelief:
+        """The belief that learned all rewards told."""
+        belief, first = self._known
+        if first < self._number:
+            told = slice(first, self._number)
+            X, Y = self._points(first), torch.tensor(self._rewards[told], dtype=torch.float64)
+            seen = [cast(Embedded, choice.seen) for choice in self._choices[told]]
+            features = torch.cat([each.coordinates for each in seen], dim=1)
+            belief = belief.followed(X, Y, self._posterior, features, torch.cat([each.prior_variance for each in seen]))
+            self._known = belief, self._number
+        return belief
+
+    @property
+    def number(self) -> int:
+        """How many rewards were told since the course began."""
+        return self._number
+
+    @property
+    def points(self) -> Tensor:
+        """The points told since the course began, (k, d), in order."""
+        return self._points(0)
+
+    def _points(self, first: int) -> Tensor:
+        return torch.cat([choice.point for choice in self._choices[first : self._number]])
+
+    @property
+    def rewards(self) -> list[float]:
+        """Their rewards."""
+        return self._rewards[: self._number]
+
+    @property
+    def num_observations(self) -> int:
+        """Number t of observations, those before the course included."""
+        return self._before + self._number
+
+    @property
+    def regularization(self) -> Tensor:
+        """λ, 0-dim, in reward units squared."""
+        return self._table.regularization
+
+    def information_gain(self) -> Tensor:
+        """Return ½ log det V, 0-dim, in nats."""
+        return 0.5 * self._posterior.log_det
+
+    def choose(
+        self, rule: AcquisitionRule, beta: Tensor, seed: Callable[[], int], domain: Domain | None = None
+    ) -> Choice | None:
+        """Return the action of the highest upper confidence bound."""
+        arms = None if domain is None else domain.arms
+        if arms is None or arms.shape[0] >= WORTHWHILE or type(rule) is not UpperConfidenceRule:
+            return None
+        at = Embedded.of(arms, self._table.spanning_points, self._table.kernel, self._posterior)
+        found = at.arrays
+        if found is None or at.variance is None:  # which refuses what is negative beyond rounding
+            return None
+        known = found.learned, found.variance, float(beta), MIN_VARIANCE
+        row, _, is_alone = rule_loops.highest_upper_confidence(
+            *known, self._bound.item(), ROUNDING_SHARE[torch.float64]
+        )
+        if not is_alone:
+            scores = torch.from_numpy(rule_loops.upper_confidence(*known))
+            row = best_of(scores, beta, self._bound, seed())[0]
+        point = arms[row : row + 1].clone()
+        return Choice(point, row, float(found.learned[row]), float(found.variance[row]), at.column(row, point))
+
+    def told(self, choice: Choice, y: float) -> Self | None:
+        """Return the course after a reward; None where the point joins the dictionary, or rounding is to be cleared."""
+        number, at = self._number, cast(Embedded, choice.seen)
+        if number >= self._most:
+            return None
+        uniform = torch.rand(1, generator=self._generator(self.num_observations), dtype=torch.float64, device="cpu")
+        offered = self._rule.offered(self._sample, choice.point, uniform, at.values, at.prior_variance)
+        if offered is not self._sample:
+            return None
+        weight = 1.0 / self.regularization.item()
+        posterior = self._posterior.told(cast(Arrays, at.arrays).rows[0], weight, weight * y)
+        if posterior is None:
+            return None
+        del self._choices[number:], self._rewards[number:]  # what an interrupted call left
+        self._choices.append(choice)
+        self._rewards.append(y)
+        bound = torch.maximum(self._bound, at.prior_variance.squeeze(0))
+        return changed(self, _posterior=posterior, _number=number + 1, _bound=bound)
+
+    def remember(self, choice: Choice) -> None:
+        """Let the belief find what was chosen as it was seen."""
+        cast(FeatureTable, self.belief.posterior).remember(cast(Embedded, choice.seen))
