@@ -20,7 +20,7 @@ from torch_kbandits.posteriors.online_dtc import OnlineDTC
 Array = NDArray[np.float64]
 
 #: More points than this are embedded by PyTorch, whose products have threads.
-_FEW = 1024
+MOST_LOOPED = 1024
 
 _NO_FORMULA, _NOTHING, _NONE = np.zeros((0, 0)), np.zeros((0, 0)), np.zeros(0)
 
@@ -60,7 +60,7 @@ class Embedded:
 
         Cost: O(k m d + k m²).
         """
-        if X.shape[0] <= _FEW and runs_compiled(X, spanning, dtc.moment):
+        if X.shape[0] <= MOST_LOOPED and runs_compiled(X, spanning, dtc.moment):
             return cls._quickly(X, spanning, kernel, dtc)
         with torch.no_grad():
             prior, values = prior_variance(kernel, X).double(), dtc.moment.new_empty(dtc.size, X.shape[0])

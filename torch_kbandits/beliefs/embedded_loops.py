@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from torch_kbandits.acquisition.rule_loops import highest_upper_confidence
 from torch_kbandits.numerics import formula_loops, solve_loops
 from torch_kbandits.numerics.compiled import compiled
 from torch_kbandits.numerics.solve_loops import product
@@ -60,3 +61,30 @@ def embedded(
     if is_single:
         variance = variance.astype(np.float32).astype(np.float64)
     return values, prior, rows, mean, variance, worst
+
+
+@compiled
+def chosen(
+    formula: Array,
+    X: Array,
+    Z: Array,
+    factor: Array,
+    inverse: Array,
+    changed: Array,
+    signs: Array,
+    weights: Array,
+    beta: float,
+    least: float,
+    kernel_bound: float,
+    share: float,
+) -> tuple[int, bool, float, Array, Array, Array, Array, Array]:
+    """Return the row of the highest upper confidence bound, and whether no other is its equal but for rounding.
+
+    After these the lowest variance as a share of the prior one, at most 0, and what ``embedded`` returns before it, of
+    points in double precision and a kernel that has a formula. Other arguments as for ``highest_upper_confidence``.
+    """
+    none, nothing = np.zeros((0, 0)), np.zeros(0)
+    known = embedded(formula, X, Z, False, none, nothing, factor, inverse, changed, signs, weights)
+    values, prior, rows, mean, variance, worst = known
+    row, _, is_alone = highest_upper_confidence(mean, variance, beta, least, kernel_bound, share)
+    return row, is_alone, worst, values, prior, rows, mean, variance

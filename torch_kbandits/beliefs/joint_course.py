@@ -8,13 +8,15 @@ from torch import Tensor
 
 from torch_kbandits.acquisition import AcquisitionRule, Domain, UpperConfidenceRule, rule_loops
 from torch_kbandits.acquisition.rules import MIN_VARIANCE
+from torch_kbandits.beliefs import embedded_loops
 from torch_kbandits.beliefs.counted import CountedBelief
 from torch_kbandits.beliefs.course import Choice, Course
-from torch_kbandits.beliefs.embedded import Arrays, Embedded
+from torch_kbandits.beliefs.embedded import MOST_LOOPED, Array, Arrays, Embedded
 from torch_kbandits.beliefs.features import FeatureTable
 from torch_kbandits.beliefs.joint_lookahead import best_of
-from torch_kbandits.beliefs.sieve import WORTHWHILE
 from torch_kbandits.dictionaries import OnlineRule, OnlineSample
+from torch_kbandits.numerics.formulas import known_formula
+from torch_kbandits.numerics.gram import as_array
 from torch_kbandits.numerics.random import ROUNDING_SHARE
 from torch_kbandits.numerics.shallow import changed
 
@@ -28,6 +30,7 @@ class JointCourse(Course):
         belief: before; of joint points, which offers them to a dictionary one by one.
         sample: its dictionary, whose points span the posterior.
         table: its table.
+        formula: of its kernel.
         rule: decides about them.
         generator: its randomness, given how many rewards were told before.
     """
@@ -37,6 +40,7 @@ class JointCourse(Course):
         belief: CountedBelief,
         sample: OnlineSample,
         table: FeatureTable,
+        formula: Array,
         rule: OnlineRule,
         generator: Callable[[int], torch.Generator | None],
     ) -> None:
@@ -44,6 +48,7 @@ class JointCourse(Course):
         self._choices, self._rewards, self._number = list[Choice](), list[float](), 0
         self._before, self._most, self._sample, self._table = belief.num_observations, table.num_followed, sample, table
         self._posterior, self._bound = table.posterior, belief.kernel_bound()
+        self._formula, self._Z = formula, as_array(table.spanning_points)
 
     @classmethod
     def of(
@@ -54,7 +59,8 @@ class JointCourse(Course):
         if belief.forgets or sample is None or not isinstance(table, FeatureTable) or not table.num_followed:
             return None
         is_spanned = torch.equal(sample.points, table.spanning_points)
-        return cls(belief, sample, table, rule, generator) if is_spanned else None
+        formula = known_formula(table.kernel, table.no_points.shape[1])
+        return None if formula is None or not is_spanned else cls(belief, sample, table, formula, rule, generator)
 
     @property
     def belief(self) -> CountedBelief:
@@ -106,21 +112,21 @@ class JointCourse(Course):
     ) -> Choice | None:
         """Return the action of the highest upper confidence bound."""
         arms = None if domain is None else domain.arms
-        if arms is None or arms.shape[0] >= WORTHWHILE or type(rule) is not UpperConfidenceRule:
+        if arms is None or arms.shape[0] >= MOST_LOOPED or type(rule) is not UpperConfidenceRule:
             return None
-        at = Embedded.of(arms, self._table.spanning_points, self._table.kernel, self._posterior)
-        found = at.arrays
-        if found is None or at.variance is None:  # which refuses what is negative beyond rounding
+        posterior, share = self._posterior, ROUNDING_SHARE[torch.float64]
+        factors = posterior.factor_rows, *posterior.tracked_inverse.arrays, posterior.weights.numpy()
+        scored = float(beta), MIN_VARIANCE, self._bound.item(), share
+        row, is_alone, worst, *found = embedded_loops.chosen(self._formula, arms.numpy(), self._Z, *factors, *scored)
+        if worst < 0.0:  # which may be beyond rounding
             return None
-        known = found.learned, found.variance, float(beta), MIN_VARIANCE
-        row, _, is_alone = rule_loops.highest_upper_confidence(
-            *known, self._bound.item(), ROUNDING_SHARE[torch.float64]
-        )
+        *_, learned, variance = found
         if not is_alone:
-            scores = torch.from_numpy(rule_loops.upper_confidence(*known))
+            scores = torch.from_numpy(rule_loops.upper_confidence(learned, variance, *scored[:2]))
             row = best_of(scores, beta, self._bound, seed())[0]
-        point = arms[row : row + 1].clone()
-        return Choice(point, row, float(found.learned[row]), float(found.variance[row]), at.column(row, point))
+        point, one = arms[row : row + 1].clone(), slice(row, row + 1)
+        at = Embedded(point, None, Arrays(*(part[one] for part in found)))
+        return Choice(point, row, float(learned[row]), float(variance[row]), at)
 
     def told(self, choice: Choice, y: float) -> Self | None:
         """Return the course after a reward; None where the point joins the dictionary, or rounding is to be cleared."""
