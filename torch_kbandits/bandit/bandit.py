@@ -986,10 +986,18 @@ class Bandit(Undisturbed):
         if known.asked is None:
             return None
         if ids is None:
-            is_it = torch.equal(self.candidates.points(x, context, 0.0), known.asked.point)
+            is_it = self._is_point(known.asked.point, x, context)
         else:
             is_it = x is None and context is None and ids in (known.asked_id, (known.asked_id,))
         return known.told(y) if is_it else None
+
+    def _is_point(self, point: Tensor, x: Any, context: Any) -> bool:
+        """Say whether this is what was asked for as a point (1, d)."""
+        width = self.candidates.context_dim
+        parts = ((x, point[:, width:]), (context, point[0, :width]))[: 1 + (width > 0)]
+        if (context is None) == (width == 0) and all(_is_equal(*part) for part in parts):
+            return True
+        return torch.equal(self.candidates.points(x, context, 0.0), point)
 
     def _pulled(self, pull: Callable[[Any], Any], X: Tensor, start: float) -> tuple[Mapping[str, Any], float]:
         """Return what is said of the play of a point (1, d), and when; its choice began at a time in seconds."""
@@ -1184,3 +1192,9 @@ def _named(words: Mapping[str, Any], names: Sequence[str]) -> Mapping[str, Any]:
     if unknown:
         raise InputError(f"run takes {', '.join(names)} by name, got {', '.join(map(repr, unknown))}.")
     return words
+
+
+def _is_equal(given: Any, tensor: Tensor) -> bool:
+    """Say whether what is given is a tensor of the same kind and values."""
+    is_kind = isinstance(given, Tensor) and given.dtype == tensor.dtype and given.device == tensor.device
+    return is_kind and torch.equal(given, tensor)
