@@ -307,16 +307,28 @@ def test_a_failed_pull_in_a_stretch_leaves_the_rounds_before_it(plain):
 
 
 @pytest.mark.patience
-def test_who_looks_in_every_round_begins_no_stretch():
-    player = Player(CASES["igp-ucb"]())
-    began = []
-    for _ in range(4 * PATIENCE):
-        player.play(1)
-        began.append(is_stretched(player))
-        assert float(player.bandit.beta) == 2.0
-    assert sum(began) <= 4
-    player.play(2 * PATIENCE)
-    assert is_stretched(player)
+def test_a_stretch_begins_when_rounds_have_been_plain_for_long_enough():
+    player = Player(CASES["igp-ucb"]()).play(PATIENCE)
+    assert not is_stretched(player)
+    assert is_stretched(player.play(1))
+    player.bandit.tell(player.bandit.ask(3), [0.1, 0.2, 0.3])
+    assert not is_stretched(player.play(PATIENCE))
+    assert is_stretched(player.play(1))
+
+
+@pytest.mark.parametrize("case", ["igp-ucb", "gp-ts", "ek-ucb"])
+def test_who_looks_in_every_round_finds_what_there_is_and_ends_nothing(case, plain):
+    stretched, calm = Player(CASES[case]()).play(12), plain(case).play(12)
+    for _ in range(30):
+        for player in (stretched, calm):
+            player.play(1)
+        known = stretched.bandit._standing
+        assert stretched.bandit._standing is known
+        looked = [(each.bandit.inducing_points, each.bandit.history) for each in (stretched, calm)]
+        assert torch.equal(looked[0][1].X, looked[1][1].X)
+        assert torch.equal(looked[0][0], looked[1][0])
+        assert is_stretched(stretched) or case == "ek-ucb"
+    agree(stretched, calm)
 
 
 def outcome(player):

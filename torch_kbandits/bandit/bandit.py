@@ -423,8 +423,10 @@ class Bandit(Undisturbed):
                 standing = self._asked_for(X, standing, ahead)
                 words, pulled = self._pulled(pull, X, start)
             else:
-                X, asking = choice.point, known.asking(choice)
+                X = choice.point
                 words, pulled = self._pulled(pull, X, start)
+                known = known if self._known is known else known.begun_anew  # as who looked has it
+                asking = known.asking(choice)
                 after = asking.told(words["y"]) if words.keys() == {"y"} else None
                 if after is not None:
                     self._seconds["tell"].append(perf_counter() - pulled)
@@ -471,7 +473,7 @@ class Bandit(Undisturbed):
     @property
     def round(self) -> int:
         """The number of the present round, counted from 0."""
-        return self._standing.round
+        return self._known.round
 
     @property
     def memory(self) -> Memory | None:
@@ -604,8 +606,10 @@ class Bandit(Undisturbed):
     @property
     def history(self) -> History:
         """All that was told, in order; a copy."""
-        ledger = self._standing.ledger.in_one_part
-        self._standing = changed(self._standing, ledger=ledger)
+        standing = self._standing
+        ledger = standing.ledger.in_one_part
+        if self._known is standing:
+            self._known = changed(standing, ledger=ledger)
         return ledger.told[0].copied()
 
     @property
@@ -951,12 +955,12 @@ class Bandit(Undisturbed):
 
     @property
     def _standing(self) -> Standing:
-        """What is known, written up; who asks for it ends a stretch of plain rounds."""
+        """What is known, written up."""
         known = self._known
-        if isinstance(known, Stretch):
-            self._known, self._num_plain = known.standing, 0
-            return known.standing
-        return known
+        if not isinstance(known, Stretch):
+            return known
+        self._known = known = known.begun_anew  # so that nothing is written up twice
+        return known.standing
 
     @_standing.setter
     def _standing(self, standing: Standing) -> None:
@@ -981,7 +985,7 @@ class Bandit(Undisturbed):
 
     def _plainly_told(
         self, known: Stretch, x: Any, y: Any, context: Any, ids: int | Sequence[int] | None
-    ) -> Stretch | Standing | None:
+    ) -> Stretch | None:
         """Return what is known after a reward of what was asked for; None where it is another, or more happens."""
         if known.asked is None:
             return None

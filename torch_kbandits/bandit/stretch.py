@@ -13,10 +13,10 @@ from torch_kbandits.beliefs import Choice, Course, course_of
 from torch_kbandits.numerics.shallow import changed
 from torch_kbandits.observations.ledger import History
 
-#: So many rounds in a row are plain before a stretch begins: who looks at the bandit after each gains nothing by one.
+#: So many rounds in a row are plain before a stretch begins: it costs as much as a round to begin one.
 PATIENCE = 8
 
-#: After so many rounds a stretch is written up, whoever looks.
+#: After so many rounds it is written up, though nobody looks.
 _LONGEST = 4096
 
 #: Whole numbers up to this are the same in double precision.
@@ -74,7 +74,7 @@ class Stretch:
         """Return the stretch in which this is pending."""
         return Stretch(self.before, self.course, self.residuals, choice, self)
 
-    def told(self, y: Any) -> "Stretch | Standing | None":
+    def told(self, y: Any) -> "Stretch | None":
         """Return what is known after the reward of what is asked for, as ``tell`` takes it.
 
         None if it is not plainly a number, or more changes than a course follows.
@@ -87,7 +87,16 @@ class Stretch:
         z = residual(reward, choice.mean, choice.variance, self.course.regularization.item())
         self.residuals.append([] if z is None else [z])
         after = Stretch(self.before, course, self.residuals)
-        return after if number + 1 < _LONGEST else after.standing
+        return after if number + 1 < _LONGEST else after.begun_anew
+
+    @property
+    def begun_anew(self) -> "Stretch":
+        """The same as a stretch that begins with what is written up. Cost: that of ``standing``."""
+        if not self.course.number:
+            return self
+        idle = self if self._idle is None else self._idle
+        after = Stretch(idle.standing, idle.course.begun_anew, [])
+        return after if self.asked is None else after.asking(self.asked)
 
     @property
     def standing(self) -> Standing:

@@ -43,6 +43,11 @@ class Course(ABC):
 
     @property
     @abstractmethod
+    def begun_anew(self) -> Self:
+        """The course that begins with ``belief``."""
+
+    @property
+    @abstractmethod
     def number(self) -> int:
         """How many rewards were told since the course began."""
 

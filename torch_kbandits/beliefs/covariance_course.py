@@ -46,6 +46,11 @@ class CovarianceCourse(Course):
         return table
 
     @property
+    def begun_anew(self) -> Self:
+        """The course that begins with the table that learned all rewards told."""
+        return changed(self, _known=(self.belief, 0), _choices=[], _rewards=[], _number=0)
+
+    @property
     def number(self) -> int:
         """How many rewards were told since the course began."""
         return self._number

@@ -76,6 +76,13 @@ class JointCourse(Course):
         return belief
 
     @property
+    def begun_anew(self) -> Self:
+        """The course that begins with the belief that learned all rewards told."""
+        left, told = self._most - self._number, self.num_observations
+        new = {"_known": (self.belief, 0), "_choices": [], "_rewards": [], "_number": 0}
+        return changed(self, _most=left, _before=told, **new)
+
+    @property
     def number(self) -> int:
         """How many rewards were told since the course began."""
         return self._number
