@@ -100,10 +100,13 @@ def _timed(make: Callable[[], Player], sizes: Sizes) -> dict[str, Any]:
             if block >= 0 and enabled:
                 means.append(1e6 * float(np.mean(spent)))
     same = torch.equal(players[True][0].history.X, players[False][0].history.X)
-    size = len(players[True][0].inducing_points)
+    bandit, brings = players[True]
+    size = len(bandit.inducing_points)
+    by_run = [_run(bandit, brings, sizes.rounds) for _ in range(sizes.blocks)]
     return {
         "loops_us": seconds[True],
         "loops_mean_us": means,
+        "run_us": by_run,
         "plain_us": seconds[False],
         "same_choices": same,
         "dictionary": size,
@@ -120,6 +123,29 @@ def _round(bandit: Bandit, brings: dict[str, Any]) -> float:
     pulled = time.perf_counter()
     bandit.tell(x, y, **told)
     return asked - started + time.perf_counter() - pulled
+
+
+def _run(bandit: Bandit, brings: Callable[[int], dict[str, Any]], rounds: int) -> float:
+    """Return microseconds a round that ``run`` takes beside what the problem does, on average."""
+    elsewhere, words = 0.0, dict[str, Any]()
+
+    def offered(t: int) -> dict[str, Any]:
+        nonlocal elsewhere, words
+        started = time.perf_counter()
+        words = brings(t)
+        elsewhere += time.perf_counter() - started
+        return words
+
+    def pull(x: Tensor) -> Tensor:
+        nonlocal elsewhere
+        started = time.perf_counter()
+        y = _mean(x, words.get("context"))
+        elsewhere += time.perf_counter() - started
+        return y
+
+    started = time.perf_counter()
+    bandit.run(pull, rounds, offered=offered)
+    return 1e6 * (time.perf_counter() - started - elsewhere) / rounds
 
 
 def _mean(x: Tensor, context: Tensor | None) -> Tensor:
@@ -150,6 +176,7 @@ def _tables(measurements: list[dict[str, Any]], sizes: Sizes) -> list[Table]:
         "dictionary",
         "loops, µs",
         "mean, µs",
+        "run, µs",
         "PyTorch, µs",
         "ratio",
         "rounds a second",
@@ -164,6 +191,7 @@ def _tables(measurements: list[dict[str, Any]], sizes: Sizes) -> list[Table]:
                 str(each["dictionary"]),
                 spread(loops.tolist(), 0),
                 spread(each["loops_mean_us"], 0),
+                spread(each["run_us"], 0),
                 spread(plain.tolist(), 0),
                 f"{np.median(plain) / np.median(loops):.1f}",
                 f"{1e6 / np.median(loops):,.0f}",
