@@ -30,7 +30,7 @@ from torch_kbandits.confidence.guarantee import Hypothesis as Assumption
 from torch_kbandits.dictionaries import DictionaryRule
 from torch_kbandits.errors import InputError, KernelBanditWarning, TheoryWarning
 from torch_kbandits.kernels import ForgettingKernel, SpaceTimeKernel
-from torch_kbandits.memory import KeepAll, Memory
+from torch_kbandits.memory import KeepAll, Memory, Restart, SlidingWindow
 from torch_kbandits.memory.windows import Latest
 from torch_kbandits.models import DictionaryQuality
 from torch_kbandits.numerics.gram import check_kernel, prior_mean, prior_variance
@@ -370,11 +370,17 @@ class Pieces:
 
     @cached_property
     def is_plain(self) -> bool:
-        """Whether a reward of what is asked for is all that a round may bring, and is learned at once, for ever."""
-        others = self.batches, self.memory, self.trigger, self.memories, self.advice, self.family, self.expire_after
-        if any(each is not None for each in (*others, self.objective, self.learning)) or self.declared:
+        """Whether a reward of what is asked for is all that a round may bring, and is learned at once.
+
+        It counts for ever, or for so many rounds, or until a restart.
+        """
+        others = self.batches, self.trigger, self.memories, self.advice, self.family, self.expire_after, self.objective
+        if any(each is not None for each in (*others, self.learning)) or self.declared or self.num_stages:
             return False
-        return not (self.has_clock or self.num_stages) and self.start.floor == -math.inf
+        memory = self.memory
+        is_window = isinstance(memory, Restart) or (isinstance(memory, SlidingWindow) and memory.unit == "time")
+        stays = not self.has_clock or (is_window and not self.candidates.is_timed)
+        return stays and self.start.floor == -math.inf
 
     @property
     def filled(self) -> Batches:

@@ -11,6 +11,7 @@ from torch_kbandits.bandit.residuals import residual
 from torch_kbandits.bandit.standing import Standing
 from torch_kbandits.beliefs import Choice, Course, course_of
 from torch_kbandits.numerics.shallow import changed
+from torch_kbandits.observations.clock import Clock
 from torch_kbandits.observations.ledger import History
 
 #: So many rounds in a row are plain before a stretch begins: it costs as much as a round to begin one.
@@ -55,6 +56,8 @@ class Stretch:
         """Return the stretch that begins now; None where rounds are not plain, or have no course."""
         ledger = standing.ledger
         is_plain = pieces.is_plain and standing.failures is None and not ledger.pending.ids
+        if standing.clock.matters and standing.clock != Clock(float(standing.round), "rounds"):
+            return None
         if not is_plain or ledger.num_told < FIRST_REWARDS:
             return None
         course = course_of(standing.told, pieces.dictionary, pieces.dictionary_generator)
@@ -115,10 +118,12 @@ class Stretch:
         if not number:
             return before
         X, rounds = course.points, torch.arange(before.round, before.round + number)
-        told = History(X, torch.tensor(course.rewards, dtype=X.dtype), rounds)
+        times = rounds.double() if before.clock.matters else None
+        told = History(X, torch.tensor(course.rewards, dtype=X.dtype), rounds, None, times, None, times)
         return changed(
             before,
             ledger=changed(ledger.with_told(told, (), ledger.pending), num_asked=ledger.num_asked + number),
+            clock=before.clock.after_reward(before.round + number),
             told=course.belief,
             round=before.round + number,
             predictions=before.predictions.told_each(self.residuals[:number], before.round),

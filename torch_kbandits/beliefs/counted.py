@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from torch_kbandits.beliefs.base import BeliefOf, Lookahead
+from torch_kbandits.beliefs.covariances import CovarianceTable, Gaussian
 from torch_kbandits.beliefs.features import FeatureTable
 from torch_kbandits.beliefs.joint import JointPosterior, Place
 from torch_kbandits.beliefs.joint_lookahead import JointLookahead
@@ -118,6 +119,21 @@ class CountedBelief(BeliefOf):
     def latest(self) -> Tensor:
         """The point learned last, (1, d); none before any."""
         return self._counted.X[-1:]
+
+    @property
+    def memory(self) -> Memory:
+        """Which observations count at a time, and with what noise."""
+        return self._memory
+
+    @property
+    def now(self) -> float:
+        """The present time."""
+        return self._now
+
+    @property
+    def num_told(self) -> int:
+        """How many rewards with times were ever told."""
+        return self._num_told
 
     @property
     def sample(self) -> OnlineSample | None:
@@ -314,6 +330,25 @@ class CountedBelief(BeliefOf):
         other = shallow_copy(self)
         other._table = cast(FeatureTable, self._table).followed(X, Y, self._dictionary, dtc, features, prior)
         other._counted = self._counted.followed(X, Y)
+        return other
+
+    def windowed(
+        self, told: Tensor, counting: tuple[Tensor, Tensor, Tensor], numbers: Tensor, believed: Gaussian, now: float
+    ) -> Self:
+        """Return the belief at a time, after rewards of arms were told one by one, of which the latest count.
+
+        Args:
+            told: the arms, (q, d).
+            counting: points (n, d), rewards (n,) and times (n,) of what counts.
+            numbers: how many were told before each of these, (n,).
+            believed: of the arms of the table, which are few.
+            now: the time.
+        """
+        (X, Y, times), other = counting, shallow_copy(self)
+        other._table = cast(CovarianceTable, self._table).windowed(X, Y, believed)
+        other._counted = Counted(X, Y, times, torch.ones_like(Y), other._table.places_of(X), numbers)
+        other._numbers, other._num_told = self._numbers.with_rows(told), self._num_told + told.shape[0]
+        other._now = now
         return other
 
     def restored(self, told: History, dictionary: Selection) -> Self:

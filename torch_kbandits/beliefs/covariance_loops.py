@@ -67,8 +67,7 @@ def correction(covariance: Array, rows: Array, prior: Array, normals: Array, cou
 
 @compiled
 def observed_one(
-    covariance: Array, mean: Array, row: int, reward: float, regularization: float
+    covariance: Array, mean: Array, row: int, count: float, total: float, regularization: float
 ) -> tuple[Array, Array, Array, float, float]:
-    """Return the same after one reward of a row."""
-    rows, counts, totals = np.full(1, row), np.ones(1), np.full(1, reward)
-    return observed(covariance, mean, rows, counts, totals, regularization)
+    """Return the same after rewards of one row."""
+    return observed(covariance, mean, np.full(1, row), np.full(1, count), np.full(1, total), regularization)

@@ -22,7 +22,7 @@ from torch_kbandits.numerics.gram import gram
 from torch_kbandits.numerics.rows import Rows
 from torch_kbandits.numerics.shallow import shallow_copy
 from torch_kbandits.observations.ledger import History
-from torch_kbandits.observations.played import Located, Plays, merged
+from torch_kbandits.observations.played import Located, PlayedLog, Plays, merged
 
 #: By so much errors that rounding left may have grown while rewards were taken back; then all is computed afresh.
 MOST_WEAR = 1e5
@@ -48,13 +48,11 @@ class Gaussian(NamedTuple):
     log_det: float
     wear: float
 
-    def observed(self, row: int, reward: float, regularization: float) -> "Gaussian | None":
-        """Return the same after a reward of a row; None where something is not finite."""
+    def observed(self, row: int, count: float, total: float, regularization: float) -> "Gaussian":
+        """Return the same after so many rewards of a row, with this sum; its wear is NaN if something is not finite."""
         covariance, mean = self.covariance, self.mean
-        told = covariance_loops.observed_one(covariance, mean, row, reward, regularization)
+        told = covariance_loops.observed_one(covariance, mean, row, count, total, regularization)
         covariance, variance, mean, gain, growth = told
-        if math.isnan(growth):
-            return None
         return Gaussian(covariance, variance, mean, self.log_det + gain, worn(self.wear, growth))
 
 
@@ -202,6 +200,12 @@ class CovarianceTable(TableBelief):
         return Gaussian(*arrays, self._log_det, self._wear)
 
     @property
+    def prior_gaussian(self) -> Gaussian:
+        """What is believed before any reward, in arrays."""
+        covariance, mean = self._prior[0].numpy(), self._prior[1].numpy()
+        return Gaussian(covariance, np.maximum(np.diagonal(covariance), 0.0), mean, 0.0, 0.0)
+
+    @property
     def counts(self) -> dict[int, float]:
         """How often each row that was played was, in the order of first play."""
         return dict(zip(self._played_rows.tolist(), self._log.counts.tolist(), strict=True))
@@ -212,6 +216,17 @@ class CovarianceTable(TableBelief):
         after._covariance, after._variance, after._mean = map(torch.from_numpy, believed[:3])
         after._log_det, after._wear = believed.log_det, believed.wear
         after._note(self._log, X, Y, None, *self._located(X))
+        return after
+
+    def windowed(self, X: Tensor, Y: Tensor, believed: Gaussian) -> Self:
+        """Return the table of rewards Y (q,) of arms X (q, d) alone, which made this of it."""
+        after = shallow_copy(self)
+        after._covariance, after._variance, after._mean = map(torch.from_numpy, believed[:3])
+        after._log_det, after._wear = believed.log_det, believed.wear
+        log = PlayedLog(self.no_points)
+        located = log.locate(self._points.keys(X))
+        after._rows_played, after._num_observations = Rows(self.rows_of(located.first_plays(X))), X.shape[0]
+        after._log, after._last_located = log.with_rewards(X, Y, located), None
         return after
 
     def _require_finite(self) -> None:
