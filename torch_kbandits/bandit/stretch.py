@@ -66,12 +66,12 @@ class Stretch:
     @property
     def round(self) -> int:
         """The number of the present round."""
-        return self.before.round + self.course.number
+        return self.before.round + self.course.record.number
 
     @property
     def asked_id(self) -> int:
         """The number of the point that is asked for next, or pending."""
-        return self.before.ledger.num_asked + self.course.number
+        return self.before.ledger.num_asked + self.course.record.number
 
     def asking(self, choice: Choice) -> "Stretch":
         """Return the stretch in which this is pending."""
@@ -82,7 +82,7 @@ class Stretch:
 
         None if it is not plainly a number, or more changes than a course follows.
         """
-        choice, number, reward = cast(Choice, self.asked), self.course.number, plain_reward(y)
+        choice, number, reward = cast(Choice, self.asked), self.course.record.number, plain_reward(y)
         course = None if reward is None else self.course.told(choice, reward)
         if reward is None or course is None:
             return None
@@ -95,7 +95,7 @@ class Stretch:
     @property
     def begun_anew(self) -> "Stretch":
         """The same as a stretch that begins with what is written up. Cost: that of ``standing``."""
-        if not self.course.number:
+        if not self.course.record.number:
             return self
         idle = self if self._idle is None else self._idle
         after = Stretch(idle.standing, idle.course.begun_anew, [])
@@ -114,12 +114,12 @@ class Stretch:
             course.remember(self.asked)
             known = self._idle.standing
             return changed(known, ledger=known.ledger.with_asked(self.asked.point, known.now))
-        number, ledger = course.number, before.ledger
+        number, ledger = course.record.number, before.ledger
         if not number:
             return before
-        X, rounds = course.points, torch.arange(before.round, before.round + number)
+        (X, Y), rounds = course.record.columns(), torch.arange(before.round, before.round + number)
         times = rounds.double() if before.clock.matters else None
-        told = History(X, torch.tensor(course.rewards, dtype=X.dtype), rounds, None, times, None, times)
+        told = History(X, Y, rounds, None, times, None, times)
         return changed(
             before,
             ledger=changed(ledger.with_told(told, (), ledger.pending), num_asked=ledger.num_asked + number),

@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import NamedTuple, Self
 
+import torch
 from torch import Tensor
 
 from torch_kbandits.acquisition import AcquisitionRule, Domain
@@ -28,13 +29,55 @@ class Choice(NamedTuple):
     seen: object = None
 
 
+class Record:
+    """The rewards of what was chosen, in the order told. A value, whose successors share its lists.
+
+    The first to follow writes behind what was told; so what an interrupted call wrote is written over.
+    """
+
+    __slots__ = ("_choices", "_rewards", "number")
+
+    def __init__(self) -> None:
+        self._choices, self._rewards, self.number = list[Choice](), list[float](), 0
+
+    def followed(self, choice: Choice, y: float) -> "Record":
+        """Return these and one more."""
+        after, number = Record(), self.number
+        del self._choices[number:], self._rewards[number:]
+        self._choices.append(choice)
+        self._rewards.append(y)
+        after._choices, after._rewards, after.number = self._choices, self._rewards, number + 1
+        return after
+
+    def choices(self, first: int = 0) -> list[Choice]:
+        """Return what was chosen, without the first so many."""
+        return self._choices[first : self.number]
+
+    def rewards(self, first: int = 0) -> list[float]:
+        """Return the rewards, without the first so many."""
+        return self._rewards[first : self.number]
+
+    def points(self, first: int = 0) -> Tensor:
+        """Return the points (k, d), of at least one, without the first so many."""
+        return torch.cat([choice.point for choice in self.choices(first)])
+
+    def columns(self, first: int = 0) -> tuple[Tensor, Tensor]:
+        """Return points (k, d) and rewards (k,), of at least one, without the first so many."""
+        return self.points(first), torch.tensor(self.rewards(first), dtype=torch.float64)
+
+
 class Course(ABC):
     """What decides the next choices of a belief while rounds are plain; the belief itself is made when asked for.
 
     A value, as the belief is: telling returns another, which writes behind what this one shows. It is also the
     ``Evidence`` that confidence widths read. What it chooses, and the belief that it makes, are those of a belief that
     learned one reward after the other.
+
+    Attributes:
+        record: what was told since the course began.
     """
+
+    record: Record
 
     @property
     @abstractmethod
@@ -45,21 +88,6 @@ class Course(ABC):
     @abstractmethod
     def begun_anew(self) -> Self:
         """The course that begins with ``belief``."""
-
-    @property
-    @abstractmethod
-    def number(self) -> int:
-        """How many rewards were told since the course began."""
-
-    @property
-    @abstractmethod
-    def points(self) -> Tensor:
-        """The points told since the course began, (k, d), in order."""
-
-    @property
-    @abstractmethod
-    def rewards(self) -> list[float]:
-        """Their rewards."""
 
     @property
     @abstractmethod

@@ -3,11 +3,10 @@
 from collections.abc import Callable
 from typing import Self
 
-import torch
 from torch import Tensor
 
 from torch_kbandits.acquisition import AcquisitionRule, Domain
-from torch_kbandits.beliefs.course import Choice, Course
+from torch_kbandits.beliefs.course import Choice, Course, Record
 from torch_kbandits.beliefs.covariances import CovarianceTable
 from torch_kbandits.beliefs.few_arms import FewArms
 from torch_kbandits.numerics.shallow import changed
@@ -22,8 +21,7 @@ class CovarianceCourse(Course):
     """
 
     def __init__(self, table: CovarianceTable, arms: FewArms) -> None:
-        self._known, self._arms = (table, 0), arms  # a table that learned so many of the rewards
-        self._choices, self._rewards, self._number = list[Choice](), list[float](), 0
+        self._known, self._arms, self.record = (table, 0), arms, Record()  # a table that learned so many of the rewards
 
     @classmethod
     def of(cls, table: CovarianceTable) -> Self | None:
@@ -34,41 +32,22 @@ class CovarianceCourse(Course):
     @property
     def belief(self) -> CovarianceTable:
         """The table that learned all rewards told."""
-        table, number = self._known
-        if number < self._number:
-            Y = torch.tensor(self._rewards[number : self._number], dtype=torch.float64)
-            table = table.followed(self._points(number), Y, self._arms.believed)
-            self._known = table, self._number
+        table, first = self._known
+        if first < self.record.number:
+            table = table.followed(*self.record.columns(first), self._arms.believed)
+            self._known = table, self.record.number
         return table
 
     @property
     def begun_anew(self) -> Self:
         """The course that begins with the table that learned all rewards told."""
-        return changed(self, _known=(self.belief, 0), _choices=[], _rewards=[], _number=0)
-
-    @property
-    def number(self) -> int:
-        """How many rewards were told since the course began."""
-        return self._number
-
-    @property
-    def points(self) -> Tensor:
-        """The points told since the course began, (k, d), in order."""
-        return self._points(0)
-
-    def _points(self, first: int) -> Tensor:
-        return torch.cat([choice.point for choice in self._choices[first : self._number]])
-
-    @property
-    def rewards(self) -> list[float]:
-        """Their rewards."""
-        return self._rewards[: self._number]
+        return changed(self, _known=(self.belief, 0), record=Record())
 
     @property
     def num_observations(self) -> int:
         """Number t of observations, those before the course included."""
-        table, number = self._known
-        return table.num_observations + self._number - number
+        table, first = self._known
+        return table.num_observations + self.record.number - first
 
     @property
     def regularization(self) -> Tensor:
@@ -87,13 +66,8 @@ class CovarianceCourse(Course):
 
     def told(self, choice: Choice, y: float) -> Self | None:
         """Return the course after the reward of an arm; None where the posterior would not be finite."""
-        arms, number = self._arms.told(choice.place, y), self._number
-        if arms is None:
-            return None
-        del self._choices[number:], self._rewards[number:]  # what an interrupted call left
-        self._choices.append(choice)
-        self._rewards.append(y)
-        return changed(self, _arms=arms, _number=number + 1)
+        arms = self._arms.told(choice.place, y)
+        return None if arms is None else changed(self, _arms=arms, record=self.record.followed(choice, y))
 
     def remember(self, choice: Choice) -> None:
         """Do nothing: the table knows its arms."""

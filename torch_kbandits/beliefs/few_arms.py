@@ -25,7 +25,7 @@ class FewArms:
     """
 
     def __init__(self, table: CovarianceTable, believed: Gaussian, counts: Mapping[int, float]) -> None:
-        self.believed, self.counts, self._table = believed, counts, table
+        self.table, self.believed, self.counts = table, believed, counts
         self._noise, self._bound = float(table.regularization), float(table.kernel_bound())
 
     @property
@@ -47,7 +47,7 @@ class FewArms:
 
     def deviation(self, seed: int) -> Tensor:
         """Return a draw of f − mean, (A,)."""
-        return self._table.corrected(seed, self._correction)
+        return self.table.corrected(seed, self._correction)
 
     def _correction(self, prior_at: Callable[[Tensor], Tensor], generator: torch.Generator) -> Tensor:
         rows, counts = torch.tensor([*self.counts]), torch.tensor([*self.counts.values()], dtype=torch.float64)
@@ -55,7 +55,7 @@ class FewArms:
 
     def information_gain(self) -> Tensor:
         """Return ½ log det V, 0-dim, in nats."""
-        return self._table.regularization.new_tensor(0.5 * self.believed.log_det)
+        return self.table.regularization.new_tensor(0.5 * self.believed.log_det)
 
     def choice(self, rule: AcquisitionRule, beta: Tensor, seed: Callable[[], int]) -> Choice:
         """Return the arm of the highest score."""
@@ -66,8 +66,8 @@ class FewArms:
             number, _, is_alone = rule_loops.highest_upper_confidence(*known)
             row = number if is_alone else None
         if row is None:
-            row = self._table.highest(rule.on_arms(self, beta, seed()), beta)
-        return Choice(self._table.arm(row), row, float(mean[row]), float(variance[row]))
+            row = self.table.highest(rule.on_arms(self, beta, seed()), beta)
+        return Choice(self.table.arm(row), row, float(mean[row]), float(variance[row]))
 
     def observed(self, row: int, count: float, total: float) -> Self | None:
         """Return the same after so many rewards of a row, with this sum; None where something is not finite.

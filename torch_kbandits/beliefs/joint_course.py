@@ -10,7 +10,7 @@ from torch_kbandits.acquisition import AcquisitionRule, Domain, UpperConfidenceR
 from torch_kbandits.acquisition.rules import MIN_VARIANCE
 from torch_kbandits.beliefs import embedded_loops
 from torch_kbandits.beliefs.counted import CountedBelief
-from torch_kbandits.beliefs.course import Choice, Course
+from torch_kbandits.beliefs.course import Choice, Course, Record
 from torch_kbandits.beliefs.embedded import MOST_LOOPED, Array, Arrays, Embedded
 from torch_kbandits.beliefs.features import FeatureTable
 from torch_kbandits.beliefs.joint_lookahead import best_of
@@ -45,7 +45,7 @@ class JointCourse(Course):
         generator: Callable[[int], torch.Generator | None],
     ) -> None:
         self._known, self._rule, self._generator = (belief, 0), rule, generator  # it learned so many of the rewards
-        self._choices, self._rewards, self._number = list[Choice](), list[float](), 0
+        self.record = Record()
         self._before, self._most, self._sample, self._table = belief.num_observations, table.num_followed, sample, table
         self._posterior, self._bound = table.posterior, belief.kernel_bound()
         self._formula, self._Z = formula, as_array(table.spanning_points)
@@ -66,44 +66,24 @@ class JointCourse(Course):
     def belief(self) -> CountedBelief:
         """The belief that learned all rewards told."""
         belief, first = self._known
-        if first < self._number:
-            told = slice(first, self._number)
-            X, Y = self._points(first), torch.tensor(self._rewards[told], dtype=torch.float64)
-            seen = [cast(Embedded, choice.seen) for choice in self._choices[told]]
+        if first < self.record.number:
+            seen = [cast(Embedded, choice.seen) for choice in self.record.choices(first)]
             features = torch.cat([each.coordinates for each in seen], dim=1)
-            belief = belief.followed(X, Y, self._posterior, features, torch.cat([each.prior_variance for each in seen]))
-            self._known = belief, self._number
+            prior = torch.cat([each.prior_variance for each in seen])
+            belief = belief.followed(*self.record.columns(first), self._posterior, features, prior)
+            self._known = belief, self.record.number
         return belief
 
     @property
     def begun_anew(self) -> Self:
         """The course that begins with the belief that learned all rewards told."""
-        left, told = self._most - self._number, self.num_observations
-        new = {"_known": (self.belief, 0), "_choices": [], "_rewards": [], "_number": 0}
-        return changed(self, _most=left, _before=told, **new)
-
-    @property
-    def number(self) -> int:
-        """How many rewards were told since the course began."""
-        return self._number
-
-    @property
-    def points(self) -> Tensor:
-        """The points told since the course began, (k, d), in order."""
-        return self._points(0)
-
-    def _points(self, first: int) -> Tensor:
-        return torch.cat([choice.point for choice in self._choices[first : self._number]])
-
-    @property
-    def rewards(self) -> list[float]:
-        """Their rewards."""
-        return self._rewards[: self._number]
+        left, told = self._most - self.record.number, self.num_observations
+        return changed(self, _known=(self.belief, 0), _most=left, _before=told, record=Record())
 
     @property
     def num_observations(self) -> int:
         """Number t of observations, those before the course included."""
-        return self._before + self._number
+        return self._before + self.record.number
 
     @property
     def regularization(self) -> Tensor:
@@ -137,8 +117,8 @@ class JointCourse(Course):
 
     def told(self, choice: Choice, y: float) -> Self | None:
         """Return the course after a reward; None where the point joins the dictionary, or rounding is to be cleared."""
-        number, at = self._number, cast(Embedded, choice.seen)
-        if number >= self._most:
+        at = cast(Embedded, choice.seen)
+        if self.record.number >= self._most:
             return None
         uniform = torch.rand(1, generator=self._generator(self.num_observations), dtype=torch.float64, device="cpu")
         offered = self._rule.offered(self._sample, choice.point, uniform, at.values, at.prior_variance)
@@ -148,11 +128,8 @@ class JointCourse(Course):
         posterior = self._posterior.told(cast(Arrays, at.arrays).rows[0], weight, weight * y)
         if posterior is None:
             return None
-        del self._choices[number:], self._rewards[number:]  # what an interrupted call left
-        self._choices.append(choice)
-        self._rewards.append(y)
         bound = torch.maximum(self._bound, at.prior_variance.squeeze(0))
-        return changed(self, _posterior=posterior, _number=number + 1, _bound=bound)
+        return changed(self, _posterior=posterior, _bound=bound, record=self.record.followed(choice, y))
 
     def remember(self, choice: Choice) -> None:
         """Let the belief find what was chosen as it was seen."""

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from torch_kbandits.acquisition import AcquisitionRule, Domain
 from torch_kbandits.beliefs.counted import CountedBelief
-from torch_kbandits.beliefs.course import Choice, Course
+from torch_kbandits.beliefs.course import Choice, Course, Record
 from torch_kbandits.beliefs.covariances import MOST_WEAR, CovarianceTable
 from torch_kbandits.beliefs.few_arms import FewArms
 from torch_kbandits.memory import Restart, SlidingWindow
@@ -38,23 +38,15 @@ class WindowCourse(Course):
 
     Args:
         belief: before, at the present time.
-        table: of what counts.
-        arms: its arms.
+        arms: those of its table.
         told: what counts, in the order told.
         memory: says what does in a round.
     """
 
-    def __init__(
-        self,
-        belief: CountedBelief,
-        table: CovarianceTable,
-        arms: FewArms,
-        told: list[Told],
-        memory: SlidingWindow | Restart,
-    ) -> None:
-        self._known, self._arms, self._table, self._memory = (belief, 0), arms, table, memory
-        # Of what was told, those before the first count no more, and those before the start came before the course.
-        self._told, self._first, self._start, self._number = told, 0, len(told), 0
+    def __init__(self, belief: CountedBelief, arms: FewArms, told: list[Told], memory: SlidingWindow | Restart) -> None:
+        self._known, self._arms, self._memory, self.record = (belief, 0), arms, memory, Record()
+        # Rewards in a list that later values write behind, and which of them count: from the first to before the last.
+        self._told, self._first, self._last = told, 0, len(told)
         self._now, self._num_told = belief.now, belief.num_told
 
     @classmethod
@@ -67,58 +59,37 @@ class WindowCourse(Course):
         rows, points = (table.row_list(X), X.split(1)) if len(X) else ([], [])
         columns = rows, points, Y.tolist(), times.tolist(), numbers.tolist()
         told = [Told(*each) for each in zip(*columns, strict=True)]
-        return cls(belief, table, FewArms(table, believed, table.counts), told, memory)
+        return cls(belief, FewArms(table, believed, table.counts), told, memory)
 
     @property
     def belief(self) -> CountedBelief:
         """The belief that learned all rewards told, at the present time."""
-        belief, number = self._known
-        if number < self._number:
-            counting, new = self._counting, self._told[self._start + number : self._start + self._number]
-            X, none = torch.cat([each.point for each in new]), self._table.no_points
-            columns = [torch.tensor([each[i] for each in counting], dtype=torch.float64) for i in (2, 3)]
+        belief, first = self._known
+        if first < self.record.number:
+            counting, none = self._told[self._first : self._last], self._arms.table.no_points
             points = torch.cat([none, *(each.point for each in counting)])
-            numbers = torch.tensor([each.number for each in counting], dtype=torch.long)
-            belief = belief.windowed(X, (points, *columns), numbers, self._arms.believed, self._now)
-            self._known = belief, self._number
+            rewards, times = (torch.tensor([each[i] for each in counting], dtype=torch.float64) for i in (2, 3))
+            numbers, columns = torch.tensor([each.number for each in counting]).long(), (points, rewards, times)
+            belief = belief.windowed(self.record.points(first), columns, numbers, self._arms.believed, self._now)
+            self._known = belief, self.record.number
         return belief
-
-    @property
-    def _counting(self) -> list[Told]:
-        """What counts, in the order told."""
-        return self._told[self._first : self._start + self._number]
 
     @property
     def begun_anew(self) -> Self:
         """The course that begins with the belief that learned all rewards told."""
-        counting = self._counting
-        new = {"_known": (self.belief, 0), "_told": counting, "_first": 0, "_start": len(counting), "_number": 0}
-        return changed(self, _num_told=self._num_told + self._number, **new)
-
-    @property
-    def number(self) -> int:
-        """How many rewards were told since the course began."""
-        return self._number
-
-    @property
-    def points(self) -> Tensor:
-        """The points told since the course began, (k, d), in order."""
-        return torch.cat([each.point for each in self._told[self._start : self._start + self._number]])
-
-    @property
-    def rewards(self) -> list[float]:
-        """Their rewards."""
-        return [each.reward for each in self._told[self._start : self._start + self._number]]
+        told = self._told[self._first : self._last]
+        new = {"_known": (self.belief, 0), "_told": told, "_first": 0, "_last": len(told)}
+        return changed(self, record=Record(), **new)
 
     @property
     def num_observations(self) -> int:
         """Number t of observations that count."""
-        return self._start + self._number - self._first
+        return self._last - self._first
 
     @property
     def regularization(self) -> Tensor:
         """λ, 0-dim, in reward units squared."""
-        return self._table.regularization
+        return self._arms.table.regularization
 
     def information_gain(self) -> Tensor:
         """Return ½ log det V, 0-dim, in nats."""
@@ -132,18 +103,19 @@ class WindowCourse(Course):
 
     def told(self, choice: Choice, y: float) -> Self | None:
         """Return the course in the next round, after the reward of an arm; None where something is not finite."""
-        arms, last, first, now = self._arms.told(choice.place, y), self._start + self._number, self._first, self._now
+        arms, last, first, now = self._arms.told(choice.place, y), self._last, self._first, self._now + 1.0
         if arms is None:
             return None
         del self._told[last:]  # what an interrupted call left
-        self._told.append(Told(choice.place, choice.point, y, now, self._num_told + self._number))
-        while first <= last and not self._memory.keeps(self._told[first].time, now + 1.0):
+        self._told.append(Told(choice.place, choice.point, y, self._now, self._num_told))
+        while first <= last and not self._memory.keeps(self._told[first].time, now):
             first += 1
         if first > self._first:
             arms = self._forgetting(arms, self._told[self._first : first], self._told[first:])
-        if arms is None:
-            return None
-        return changed(self, _arms=arms, _first=first, _now=now + 1.0, _number=self._number + 1)
+            if arms is None:
+                return None
+        new = {"_arms": arms, "_first": first, "_last": last + 1, "_now": now, "_num_told": self._num_told + 1}
+        return changed(self, record=self.record.followed(choice, y), **new)
 
     def _forgetting(self, arms: FewArms, gone: list[Told], left: list[Told]) -> FewArms | None:
         """Return the arms without rewards that are gone; None where something is not finite."""
@@ -158,7 +130,7 @@ class WindowCourse(Course):
         for row, (count, total) in taken.items() if len(counts) > len(taken) else ():
             after = None if after is None else after.observed(row, -count, -total)
         if after is None or len(counts) <= len(taken) or not after.believed.wear <= MOST_WEAR:
-            after = FewArms(self._table, self._table.prior_gaussian, counts)
+            after = FewArms(arms.table, arms.table.prior_gaussian, counts)
             for row, count in counts.items():
                 after = None if after is None else after.observed(row, count, sums[row])
         return None if after is None else changed(after, counts=counts)
