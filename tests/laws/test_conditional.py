@@ -10,11 +10,12 @@ import torch
 from hypothesis import given
 from problems import DOUBLE, data, dense, difference, examples, rbf
 
-from torch_kbandits import NystromGP, UncertaintyInjectionLikelihood
+from torch_kbandits import NystromGP, UncertaintyInjectionLikelihood, use_compiled
 from torch_kbandits.beliefs import FeatureTable
 from torch_kbandits.dictionaries import FixedDictionary
 from torch_kbandits.memory import Linear
 from torch_kbandits.numerics.shallow import shallow_copy
+from torch_kbandits.posteriors.conditional import Conditional, Seen
 
 LAMBDA = 0.05
 KERNEL = oracles.rbf(0.4)
@@ -165,3 +166,55 @@ def test_those_who_look_ahead_from_one_lookahead_do_not_disturb_each_other():
     assert difference(first.variance, TABLE.lookahead(torch.cat([start, P[[2, 4]]])).variance) < 1e-12
     assert difference(second.variance, TABLE.lookahead(torch.cat([start, P[[3, 5]]])).variance) < 1e-12
     assert difference(known.variance, TABLE.lookahead(start).variance) < 1e-12
+
+
+@examples(40)
+@given(
+    seed=st.integers(0, 1000),
+    sizes=st.tuples(st.integers(0, 12), st.integers(0, 9), st.integers(0, 11)),
+    parts=st.lists(st.integers(1, 4), min_size=1, max_size=4),
+    noise=st.sampled_from([1e-6, 0.1]),
+    learns_residual=st.booleans(),
+)
+def test_what_points_take_is_the_dense_formula_by_loops_and_by_pytorch(seed, sizes, parts, noise, learns_residual):
+    """In m coordinates, of points that come in parts, some more than once, from N others."""
+    rng, (m, number, outside) = np.random.default_rng(seed), sizes
+    k = sum(parts)
+    coordinates, rest = rng.standard_normal((m, k + number)), rng.standard_normal((outside, k + number))
+    coordinates[:, k // 2 : k], rest[:, k // 2 : k] = coordinates[:, : k - k // 2], rest[:, : k - k // 2]
+    root = rng.standard_normal((m, m))
+    inverse = np.linalg.inv(np.eye(m) + root @ root.T)
+    roots = rng.uniform(0.1, 1.0, k + number) if learns_residual else np.ones(k + number)
+    spanned = coordinates.T @ coordinates
+    values = spanned + rest.T @ rest
+    covariance = values - spanned + coordinates.T @ inverse @ coordinates
+    covariance -= (1.0 - np.outer(roots, roots)) * (values - spanned)
+    told, cross = covariance[:k, :k] + noise * np.eye(k), covariance[:k, k:]
+    wanted = (cross * np.linalg.solve(told, cross)).sum(0)
+    rounding = 1e-13 * np.linalg.cond(told) * max(1.0, covariance.max(initial=0.0))
+
+    def seen(block):
+        return Seen(torch.tensor(coordinates[:, block]), torch.tensor(roots[block]) if learns_residual else None)
+
+    for enabled in (True, False):
+        with use_compiled(enabled):
+            known, first = Conditional.none(m, torch.zeros((), dtype=DOUBLE), learns_residual=learns_residual), 0
+            for part in parts:
+                some, first = slice(first, first + part), first + part
+                own, inside = (
+                    torch.tensor(each[:, some]) for each in (coordinates - inverse @ coordinates, coordinates)
+                )
+                among = torch.tensor(values[:first, some])
+                before = known
+                known = known.given(
+                    seen(some),
+                    own,
+                    inside if learns_residual else None,
+                    among,
+                    torch.full((part,), noise, dtype=DOUBLE),
+                )
+                assert len(before) == first - part
+            at = torch.tensor(values[:k, k:]), seen(slice(k, None))
+            assert difference(known.taken(*at), wanted) <= rounding
+            assert difference(known.rows(*at).square().sum(0), wanted) <= rounding
+            assert difference(known.factor @ known.factor.mT, told) <= rounding

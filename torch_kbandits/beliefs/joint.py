@@ -128,7 +128,7 @@ class JointPosterior:
 
     def variance_given(self, at: Embedded, hallucinated: "Hallucinated") -> Tensor:
         """Return posterior variances given points pending, (k,). Cost: O(k l (m + l)) for l of them."""
-        taken = hallucinated.conditional.rows(self.values(hallucinated.points, at), self.seen(at)).square().sum(0)
+        taken = hallucinated.conditional.taken(self.values(hallucinated.points, at), self.seen(at))
         return (self.variance_at(at) - taken).clamp_min(0.0)
 
     @cached_property

@@ -1,12 +1,26 @@
 """What observing points at their posterior means takes from the variances of a Nyström posterior."""
 
+import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple, Self, cast
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
+from torch_kbandits.numerics.compiled import runs_compiled
 from torch_kbandits.numerics.linalg import bordered, schur_factor
+from torch_kbandits.posteriors import conditional_loops
+from torch_kbandits.posteriors.squares import as_rows, grown, grown_by_one
+
+Array = NDArray[np.float64]
+
+#: More points than this are left to PyTorch, whose products of matrices have threads.
+_FEW = 1024
+
+_ROWS, _NUMBERS = np.empty((0, 0)), np.empty(0)
 
 
 class Seen(NamedTuple):
@@ -76,11 +90,19 @@ class Conditional:
         k, rows = len(self), None if inside is None else inside.mT
         joined = own.mT if k == 0 else torch.cat([self.own, own.mT], dim=-2)
         parts = joined, _joined(self.inside, rows, -2), _joined(self.roots, seen.roots, -1)
-        cross = type(self)(*parts, self.factor).cross(values, seen)
+        found = type(self)(*parts, self.factor)
+        if own.shape[-1] == 1 and (arguments := found._arguments(values, seen)) is not None:
+            row, square = conditional_loops.bordered(*arguments, float(noise))
+            if 0.0 < square < math.inf:
+                return type(self)(*parts, grown_by_one(self.factor, 0.0, row, math.sqrt(square)))
+        cross = found.cross(values, seen)
         across = torch.linalg.solve_triangular(self.factor, cross[..., :k, :], upper=False)
         corner = cross[..., k:, :].clone()
         corner.diagonal(dim1=-2, dim2=-1).add_(noise)
-        return type(self)(*parts, bordered(self.factor, across, schur_factor(corner, across)))
+        corner = schur_factor(corner, across)
+        if corner.dim() > 2:
+            return type(self)(*parts, bordered(self.factor, across, corner))
+        return type(self)(*parts, grown(self.factor, torch.zeros_like(across), across.mT, corner))
 
     def cross(self, values: Tensor, seen: Seen, first: int = 0) -> Tensor:
         """Return cov(P, x) of the points from one on, (..., j, N), from their kernel values (..., j, N) with x.
@@ -110,6 +132,28 @@ class Conditional:
         if cross.shape[-2] == 1:
             return cross / factor[..., first:]
         return torch.linalg.solve_triangular(factor[..., first:], cross, upper=False)
+
+    def taken(self, values: Tensor, seen: Seen) -> Tensor:
+        """Return ‖F(x)‖², (..., N), from k(P, x), (..., k, N). Cost: O(N k (m + k))."""
+        if (arguments := self._arguments(values, seen)) is not None:
+            return torch.from_numpy(conditional_loops.taken(*arguments))
+        return self.rows(values, seen).square().sum(-2)
+
+    def _arguments(self, values: Tensor, seen: Seen) -> tuple[Array, ...] | None:
+        """Return what ``conditional_loops.taken`` takes; None where PyTorch computes."""
+        if values.dim() != 2 or values.shape[1] > _FEW or values.dtype != torch.float64:
+            return None
+        if not runs_compiled(values, seen.coordinates, self.own):
+            return None
+        shares = _NUMBERS if seen.roots is None else seen.roots.numpy()
+        return *self._arrays, *(each.mT.contiguous().numpy() for each in (values, seen.coordinates)), shares
+
+    @cached_property
+    def _arrays(self) -> tuple[Array, ...]:
+        """What loops take: ``own``, ``inside`` and ``roots``, which may be empty, and the factor; see ``as_rows``."""
+        inside = _ROWS if self.inside is None else self.inside.contiguous().numpy()
+        roots = _NUMBERS if self.roots is None else self.roots.numpy()
+        return self.own.contiguous().numpy(), inside, roots, as_rows(self.factor)
 
     def to(self, like: Tensor) -> "Conditional":
         """Return the same in the dtype of another tensor."""

@@ -50,8 +50,7 @@ class HallucinatedArms:
     def of(self, arms: Tensor, features: FeatureStore, columns: KernelColumns, roots: Tensor | None) -> Tensor:
         """Return what all points take from some arms (h,), whose roots these are, (h,). Cost: O(h k (m + k))."""
         seen = Seen(features.columns(arms), roots)
-        taken = self.conditional.to(self.at_least).rows(columns.between(self.rows, arms), seen)
-        return taken.square().sum(0)
+        return self.conditional.to(self.at_least).taken(columns.between(self.rows, arms), seen)
 
     def of_all(self, features: FeatureStore, columns: KernelColumns, roots: Tensor | None) -> Tensor:
         """Return the same for all arms, (A,). Cost: O(A (m + k)) for each point that no pass took in yet."""
