@@ -3,6 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Callable
 from functools import cached_property, partial
+from itertools import groupby
 from typing import ClassVar, Self, cast
 
 import numpy as np
@@ -554,8 +555,8 @@ class ArmLookahead(Lookahead):
     def _with_pending(self) -> TableBelief:
         """Return the table with the pending points hallucinated."""
         if len(self._waiting):
-            rows, times = torch.tensor(self._waiting).unique_consecutive(return_counts=True)
-            device = self._table.tie_rank.device
-            self._hallucinated = self._hallucinated.hallucinated(rows.to(device), times.to(device))
+            runs = [[row, len(list(run))] for row, run in groupby(self._waiting)]
+            rows, times = torch.tensor(runs, device=self._table.tie_rank.device).unbind(-1)
+            self._hallucinated = self._hallucinated.hallucinated(rows, times)
             self._waiting = []
         return self._hallucinated

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple, Self, cast
+from typing import Any, NamedTuple, Self, cast
 
 import numpy as np
 import torch
@@ -12,15 +12,19 @@ from torch import Tensor
 
 from torch_kbandits.numerics.compiled import runs_compiled
 from torch_kbandits.numerics.linalg import bordered, schur_factor
+from torch_kbandits.numerics.rows import Rows
+from torch_kbandits.numerics.shallow import made
 from torch_kbandits.posteriors import conditional_loops
-from torch_kbandits.posteriors.squares import as_rows, grown, grown_by_one
 
 Array = NDArray[np.float64]
 
 #: More points than this are left to PyTorch, whose products of matrices have threads.
 _FEW = 1024
 
-_ROWS, _NUMBERS = np.empty((0, 0)), np.empty(0)
+#: Columns for which a factor has room at least.
+_ROOM = 16
+
+_NONE = np.empty(0)
 
 
 class Seen(NamedTuple):
@@ -87,22 +91,39 @@ class Conditional:
 
         Cost: O((k + j) j m + k² j).
         """
+        if own.shape[-1] == 1 and (found := self._given_one(seen, own, inside, values, noise)) is not None:
+            return found
         k, rows = len(self), None if inside is None else inside.mT
         joined = own.mT if k == 0 else torch.cat([self.own, own.mT], dim=-2)
         parts = joined, _joined(self.inside, rows, -2), _joined(self.roots, seen.roots, -1)
-        found = type(self)(*parts, self.factor)
-        if own.shape[-1] == 1 and (arguments := found._arguments(values, seen)) is not None:
-            row, square = conditional_loops.bordered(*arguments, float(noise))
-            if 0.0 < square < math.inf:
-                return type(self)(*parts, grown_by_one(self.factor, 0.0, row, math.sqrt(square)))
-        cross = found.cross(values, seen)
+        cross = type(self)(*parts, self.factor).cross(values, seen)
         across = torch.linalg.solve_triangular(self.factor, cross[..., :k, :], upper=False)
         corner = cross[..., k:, :].clone()
         corner.diagonal(dim1=-2, dim2=-1).add_(noise)
-        corner = schur_factor(corner, across)
-        if corner.dim() > 2:
-            return type(self)(*parts, bordered(self.factor, across, corner))
-        return type(self)(*parts, grown(self.factor, torch.zeros_like(across), across.mT, corner))
+        return type(self)(*parts, bordered(self.factor, across, schur_factor(corner, across)))
+
+    def _given_one(self, seen: Seen, own: Tensor, inside: Tensor | None, values: Tensor, noise: Tensor) -> Self | None:
+        """Return the same with one more point, by a loop; None where PyTorch does it."""
+        if not self._loops_over(values, seen):
+            return None
+        (known_own, known_inside, known_roots, lines), k = self._memory, len(self)
+        if lines.tensor.shape[1] == k:
+            lines = _with_room(lines.tensor)
+        rows, insides, roots = known_own.followed(own.numpy().T), known_inside, known_roots
+        if inside is not None and seen.roots is not None:
+            insides, roots = insides.followed(inside.numpy().T), roots.followed(seen.roots)
+        known = rows.tensor.numpy(), insides.tensor.numpy(), roots.tensor.numpy(), lines.tensor.numpy()
+        row, square = conditional_loops.bordered(*known, *_points(values, seen), float(noise))
+        if not 0.0 < square < math.inf:
+            return None
+        line = np.zeros((1, lines.tensor.shape[1]))
+        line[0, :k], line[0, k] = row, math.sqrt(square)
+        lines = lines.followed(line)
+        parts: dict[str, Any] = {"own": rows.tensor, "inside": None, "roots": None}
+        if inside is not None:
+            parts |= {"inside": insides.tensor, "roots": roots.tensor}
+        memory = rows, insides, roots, lines
+        return made(type(self), {**parts, "factor": lines.tensor[:, : k + 1], "_memory": memory})
 
     def cross(self, values: Tensor, seen: Seen, first: int = 0) -> Tensor:
         """Return cov(P, x) of the points from one on, (..., j, N), from their kernel values (..., j, N) with x.
@@ -135,31 +156,47 @@ class Conditional:
 
     def taken(self, values: Tensor, seen: Seen) -> Tensor:
         """Return ‖F(x)‖², (..., N), from k(P, x), (..., k, N). Cost: O(N k (m + k))."""
-        if (arguments := self._arguments(values, seen)) is not None:
-            return torch.from_numpy(conditional_loops.taken(*arguments))
-        return self.rows(values, seen).square().sum(-2)
+        if not self._loops_over(values, seen):
+            return self.rows(values, seen).square().sum(-2)
+        return torch.from_numpy(conditional_loops.taken(*self.arrays, *_points(values, seen)))
 
-    def _arguments(self, values: Tensor, seen: Seen) -> tuple[Array, ...] | None:
-        """Return what ``conditional_loops.taken`` takes; None where PyTorch computes."""
-        if values.dim() != 2 or values.shape[1] > _FEW or values.dtype != torch.float64:
-            return None
-        if not runs_compiled(values, seen.coordinates, self.own):
-            return None
-        shares = _NUMBERS if seen.roots is None else seen.roots.numpy()
-        return *self._arrays, *(each.mT.contiguous().numpy() for each in (values, seen.coordinates)), shares
+    def _loops_over(self, values: Tensor, seen: Seen) -> bool:
+        """Say whether loops are to find what few points take."""
+        is_plain = values.dim() == 2 and values.shape[1] <= _FEW and values.dtype == self.own.dtype == torch.float64
+        return is_plain and runs_compiled(values, seen.coordinates, self.own)
+
+    @property
+    def arrays(self) -> tuple[Array, Array, Array, Array]:
+        """What loops take: ``own``, ``inside`` and ``roots``, which may be empty, and the factor, (k, k or more)."""
+        own, inside, roots, factor = (each.tensor.numpy() for each in self._memory)
+        return own, inside, roots, factor
 
     @cached_property
-    def _arrays(self) -> tuple[Array, ...]:
-        """What loops take: ``own``, ``inside`` and ``roots``, which may be empty, and the factor; see ``as_rows``."""
-        inside = _ROWS if self.inside is None else self.inside.contiguous().numpy()
-        roots = _NUMBERS if self.roots is None else self.roots.numpy()
-        return self.own.contiguous().numpy(), inside, roots, as_rows(self.factor)
+    def _memory(self) -> tuple[Rows, Rows, Rows, Rows]:
+        """The same in memory to which rows are appended."""
+        inside, roots = (self.own[:0], self.own.new_empty(0)) if self.inside is None else (self.inside, self.roots)
+        own, inside = self.own.contiguous(), inside.contiguous()
+        return Rows(own), Rows(inside), Rows(cast(Tensor, roots)), _with_room(self.factor)
 
     def to(self, like: Tensor) -> "Conditional":
         """Return the same in the dtype of another tensor."""
+        if self.own.dtype == like.dtype:
+            return self
         parts = (self.own, self.inside, self.roots, self.factor)
         own, inside, roots, factor = (each if each is None else each.to(like) for each in parts)
         return Conditional(cast(Tensor, own), inside, roots, cast(Tensor, factor))
+
+
+def _with_room(factor: Tensor) -> Rows:
+    """Return the rows of a factor (k, k) with room for more columns than there are."""
+    k = len(factor)
+    return Rows(torch.nn.functional.pad(factor, (0, k + _ROOM)))
+
+
+def _points(values: Tensor, seen: Seen) -> tuple[Array, Array, Array]:
+    """Return points as loops take them, in rows: kernel values, coordinates, and their roots, which may be none."""
+    roots = _NONE if seen.roots is None else seen.roots.numpy()
+    return np.ascontiguousarray(values.numpy().T), np.ascontiguousarray(seen.coordinates.numpy().T), roots
 
 
 def _product(rows: Tensor, coordinates: Tensor) -> Tensor:
