@@ -38,6 +38,11 @@ class Seen(NamedTuple):
     coordinates: Tensor
     roots: Tensor | None
 
+    @property
+    def arrays(self) -> tuple[Array, Array]:
+        """What loops take: the coordinates in rows, (N, m), and the roots, which may be none."""
+        return _in_rows(self.coordinates), _NONE if self.roots is None else self.roots.numpy()
+
 
 @dataclass(frozen=True, eq=False)
 class Conditional:
@@ -104,7 +109,7 @@ class Conditional:
 
     def _given_one(self, seen: Seen, own: Tensor, inside: Tensor | None, values: Tensor, noise: Tensor) -> Self | None:
         """Return the same with one more point, by a loop; None where PyTorch does it."""
-        if not self._loops_over(values, seen):
+        if not self.loops_over(seen, values):
             return None
         (known_own, known_inside, known_roots, lines), k = self._memory, len(self)
         if lines.tensor.shape[1] == k:
@@ -113,7 +118,7 @@ class Conditional:
         if inside is not None and seen.roots is not None:
             insides, roots = insides.followed(inside.numpy().T), roots.followed(seen.roots)
         known = rows.tensor.numpy(), insides.tensor.numpy(), roots.tensor.numpy(), lines.tensor.numpy()
-        row, square = conditional_loops.bordered(*known, *_points(values, seen), float(noise))
+        row, square = conditional_loops.bordered(*known, _in_rows(values), *seen.arrays, float(noise))
         if not 0.0 < square < math.inf:
             return None
         line = np.zeros((1, lines.tensor.shape[1]))
@@ -156,16 +161,17 @@ class Conditional:
 
     def taken(self, values: Tensor, seen: Seen) -> Tensor:
         """Return ‖F(x)‖², (..., N), from k(P, x), (..., k, N). Cost: O(N k (m + k))."""
-        if not self._loops_over(values, seen):
+        if not self.loops_over(seen, values):
             return self.rows(values, seen).square().sum(-2)
-        return torch.from_numpy(conditional_loops.taken(*self.arrays, *_points(values, seen)))
+        return torch.from_numpy(conditional_loops.taken(*self.arrays, _in_rows(values), *seen.arrays))
 
-    def _loops_over(self, values: Tensor, seen: Seen) -> bool:
-        """Say whether loops are to find what few points take."""
-        is_plain = values.dim() == 2 and values.shape[1] <= _FEW and values.dtype == self.own.dtype == torch.float64
-        return is_plain and runs_compiled(values, seen.coordinates, self.own)
+    def loops_over(self, seen: Seen, *values: Tensor) -> bool:
+        """Say whether loops are to find what is taken from points, given their kernel values if there are any yet."""
+        at = seen.coordinates
+        is_plain = at.dim() == 2 and at.shape[1] <= _FEW and at.dtype == self.own.dtype == torch.float64
+        return is_plain and runs_compiled(at, self.own, *values)
 
-    @property
+    @cached_property
     def arrays(self) -> tuple[Array, Array, Array, Array]:
         """What loops take: ``own``, ``inside`` and ``roots``, which may be empty, and the factor, (k, k or more)."""
         own, inside, roots, factor = (each.tensor.numpy() for each in self._memory)
@@ -193,10 +199,9 @@ def _with_room(factor: Tensor) -> Rows:
     return Rows(torch.nn.functional.pad(factor, (0, k + _ROOM)))
 
 
-def _points(values: Tensor, seen: Seen) -> tuple[Array, Array, Array]:
-    """Return points as loops take them, in rows: kernel values, coordinates, and their roots, which may be none."""
-    roots = _NONE if seen.roots is None else seen.roots.numpy()
-    return np.ascontiguousarray(values.numpy().T), np.ascontiguousarray(seen.coordinates.numpy().T), roots
+def _in_rows(columns: Tensor) -> Array:
+    """Return columns (m, N) as loops take them, (N, m)."""
+    return np.ascontiguousarray(columns.numpy().T)
 
 
 def _product(rows: Tensor, coordinates: Tensor) -> Tensor:
