@@ -79,7 +79,8 @@ class HallucinatedArms:
         """Return what ``_passed`` does."""
         known, before = self._taken[0], self.at_least.numpy()
         first, new = len(known), self.rows[len(known) :]
-        own, inside, own_roots, factor = (each[first:] for each in self.conditional.to(self.at_least).arrays)
+        parts = (each[first:].astype(before.dtype, copy=False) for each in self.conditional.arrays)
+        own, inside, own_roots, factor = parts
         rows, taken = np.empty((len(own), len(before)), before.dtype), np.empty_like(before)
         shares = before[:0] if roots is None else roots.numpy()
         arms = own, inside, own_roots, factor, shares, known.tensor.numpy(), before, rows, taken

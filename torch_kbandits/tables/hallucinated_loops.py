@@ -3,9 +3,33 @@
 import numpy as np
 
 from torch_kbandits.numerics.compiled import compiled
-from torch_kbandits.tables.panel_loops import BLOCK, apply_rows
+from torch_kbandits.tables.panel_loops import apply_rows
 
 Array = np.ndarray
+
+#: Arms at a time: many, for of each row that is known a stretch is read.
+_BLOCK = 4096
+
+
+@compiled
+def subtract(factors: Array, rows: Array, first: int, row: Array) -> None:
+    """Subtract rows (k, A), of each as many numbers as there are from a first one on, times factors (k or more,).
+
+    Eight rows at a time, so that what is left is not written for each.
+    """
+    k, last = len(rows), first + len(row)
+    for j in range(0, k - 7, 8):
+        a, b, c, d = factors[j], factors[j + 1], factors[j + 2], factors[j + 3]
+        e, f, g, h = factors[j + 4], factors[j + 5], factors[j + 6], factors[j + 7]
+        p, q, r, s = rows[j, first:last], rows[j + 1, first:last], rows[j + 2, first:last], rows[j + 3, first:last]
+        t, u, v, w = rows[j + 4, first:last], rows[j + 5, first:last], rows[j + 6, first:last], rows[j + 7, first:last]
+        for i in range(len(row)):
+            left = a * p[i] + b * q[i] + c * r[i] + d * s[i]
+            row[i] -= left + e * t[i] + f * u[i] + g * v[i] + h * w[i]
+    for j in range(k - k % 8, k):
+        one, x = rows[j, first:last], factors[j]
+        for i in range(len(row)):
+            row[i] -= x * one[i]
 
 
 @compiled
@@ -44,10 +68,10 @@ def take(
         taken: becomes what all take, (A,).
     """
     number, size, k = len(own), own.shape[1], len(known)
-    products = np.empty((number, BLOCK), features.dtype)
-    residuals, one = np.empty((len(inside), BLOCK), features.dtype), features.dtype.type(1)
-    for start in range(first, last, BLOCK):
-        stop = min(start + BLOCK, last)
+    products = np.empty((number, _BLOCK), features.dtype)
+    residuals, one = np.empty((len(inside), _BLOCK), features.dtype), features.dtype.type(1)
+    for start in range(first, last, _BLOCK):
+        stop = min(start + _BLOCK, last)
         count, arm = stop - start, start + shift
         apply_rows(own, features, start, stop, size, products)
         apply_rows(inside, features, start, stop, size, residuals)
@@ -60,10 +84,7 @@ def take(
                 for a in range(count):
                     share = one - roots[i] * shares[arm + a]
                     row[a] -= share * (values[i, start + a] - residuals[i, a])
-            for j in range(k):
-                entry = factor[i, j]
-                for a in range(count):
-                    row[a] -= entry * known[j, arm + a]
+            subtract(factor[i], known, arm, row)
             for j in range(i):
                 entry = factor[i, k + j]
                 for a in range(count):
