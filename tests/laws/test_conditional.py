@@ -1,6 +1,8 @@
 """What points observed at their posterior means take from variances: nothing rises, and nothing falls beyond bounds."""
 
 from functools import partial
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import hypothesis.strategies as st
 import numpy as np
@@ -10,11 +12,15 @@ import torch
 from hypothesis import given
 from problems import DOUBLE, data, dense, difference, examples, rbf
 
-from torch_kbandits import NystromGP, UncertaintyInjectionLikelihood
+from torch_kbandits import NystromGP, UncertaintyInjectionLikelihood, use_compiled
 from torch_kbandits.beliefs import FeatureTable
 from torch_kbandits.dictionaries import FixedDictionary
 from torch_kbandits.memory import Linear
 from torch_kbandits.numerics.shallow import shallow_copy
+from torch_kbandits.posteriors.conditional import Conditional, Seen
+from torch_kbandits.tables import hallucinated, store
+from torch_kbandits.tables.hallucinated import HallucinatedArms
+from torch_kbandits.tables.store import FeatureStore
 
 LAMBDA = 0.05
 KERNEL = oracles.rbf(0.4)
@@ -165,3 +171,114 @@ def test_those_who_look_ahead_from_one_lookahead_do_not_disturb_each_other():
     assert difference(first.variance, TABLE.lookahead(torch.cat([start, P[[2, 4]]])).variance) < 1e-12
     assert difference(second.variance, TABLE.lookahead(torch.cat([start, P[[3, 5]]])).variance) < 1e-12
     assert difference(known.variance, TABLE.lookahead(start).variance) < 1e-12
+
+
+class Taken(NamedTuple):
+    """Points of random coordinates, k of which are observed at their means, and what these take from the others.
+
+    Attributes:
+        parts: how many points are observed together.
+        learns_residual: whether ``roots`` are not all 1.
+        coordinates: of all points, (m, k + N).
+        explained: what K⁻¹ leaves of them, z − K⁻¹z.
+        roots: (k + N,).
+        values: kernel values, (k + N, k + N).
+        told: covariance of the k points with their noise, (k, k).
+        wanted: ‖F‖² of the others, (N,).
+        rounding: what may be lost of it in double precision.
+    """
+
+    parts: list[int]
+    learns_residual: bool
+    noise: float
+    coordinates: np.ndarray
+    explained: np.ndarray
+    roots: np.ndarray
+    values: np.ndarray
+    told: np.ndarray
+    wanted: np.ndarray
+    rounding: float
+
+    def seen(self, block, dtype=DOUBLE):
+        roots = torch.tensor(self.roots[block], dtype=dtype) if self.learns_residual else None
+        return Seen(torch.tensor(self.coordinates[:, block]), roots)
+
+    def conditionals(self):
+        """Of none of the points, then of one part after another."""
+        known, first = Conditional.none(len(self.coordinates), torch.zeros((), dtype=DOUBLE)), 0
+        if self.learns_residual:
+            known = Conditional.none(len(self.coordinates), known.own, learns_residual=True)
+        yield known
+        for part in self.parts:
+            some, first = slice(first, first + part), first + part
+            own, inside = (torch.tensor(each[:, some]) for each in (self.explained, self.coordinates))
+            among, noise = torch.tensor(self.values[:first, some]), torch.full((part,), self.noise, dtype=DOUBLE)
+            known = known.given(self.seen(some), own, inside if self.learns_residual else None, among, noise)
+            yield known
+
+
+@st.composite
+def takings(draw):
+    """Any ``Taken``, in m coordinates, where some points are observed twice."""
+    seed, m, number, outside = (draw(st.integers(0, most)) for most in (1000, 12, 9, 11))
+    parts, noise = draw(st.lists(st.integers(1, 4), min_size=1, max_size=4)), draw(st.sampled_from([1e-6, 0.1]))
+    learns_residual, rng, k = draw(st.booleans()), np.random.default_rng(seed), sum(parts)
+    coordinates, rest = rng.standard_normal((m, k + number)), rng.standard_normal((outside, k + number))
+    coordinates[:, k // 2 : k], rest[:, k // 2 : k] = coordinates[:, : k - k // 2], rest[:, : k - k // 2]
+    root = rng.standard_normal((m, m))
+    inverse = np.linalg.inv(np.eye(m) + root @ root.T)
+    roots = rng.uniform(0.1, 1.0, k + number) if learns_residual else np.ones(k + number)
+    spanned = coordinates.T @ coordinates
+    values = spanned + rest.T @ rest
+    covariance = values - spanned + coordinates.T @ inverse @ coordinates
+    covariance -= (1.0 - np.outer(roots, roots)) * (values - spanned)
+    told, cross = covariance[:k, :k] + noise * np.eye(k), covariance[:k, k:]
+    wanted = (cross * np.linalg.solve(told, cross)).sum(0)
+    rounding = 1e-13 * np.linalg.cond(told) * max(1.0, covariance.max(initial=0.0))
+    explained = coordinates - inverse @ coordinates
+    return Taken(parts, learns_residual, noise, coordinates, explained, roots, values, told, wanted, rounding)
+
+
+@examples(40)
+@given(it=takings())
+def test_what_points_take_is_the_dense_formula_by_loops_and_by_pytorch(it):
+    k = len(it.told)
+    for enabled in (True, False):
+        with use_compiled(enabled):
+            *_, known = it.conditionals()
+            at = torch.tensor(it.values[:k, k:]), it.seen(slice(k, None))
+            assert difference(known.taken(*at), it.wanted) <= it.rounding
+            assert difference(known.rows(*at).square().sum(0), it.wanted) <= it.rounding
+            assert difference(known.factor @ known.factor.mT, it.told) <= it.rounding
+
+
+@pytest.fixture
+def _small_pieces(monkeypatch):
+    """Segments and pieces whose borders a handful of arms crosses."""
+    for module, name, number in ((store, "_SEGMENT", 3), (store, "_LEAST_SEGMENT", 4), (hallucinated, "_NUMBERS", 6)):
+        monkeypatch.setattr(module, name, number)
+
+
+@pytest.mark.usefixtures("_small_pieces")
+@examples(40)
+@given(it=takings(), is_single=st.booleans(), passes=st.sets(st.integers(0, 3)))
+def test_passes_over_arms_find_the_dense_formula_by_loops_and_by_pytorch(it, is_single, passes):
+    """In either precision, where a pass takes in several parts of points or one."""
+    k, dtype = len(it.told), torch.float32 if is_single else DOUBLE
+    m, number = it.coordinates[:, k:].shape
+    arms, rounding = slice(k, None), it.rounding * (1e9 if is_single else 1.0)
+    values = torch.tensor(it.values[:k, arms], dtype=dtype)
+    columns: Any = SimpleNamespace(over_arms=lambda rows, block, keep: values[rows][:, block])
+    features = torch.tensor(it.coordinates[:, arms], dtype=dtype)
+    held = FeatureStore.holding([(slice(0, number), features)], number, m, features.new_empty(0))
+    roots = it.seen(arms, dtype).roots
+    for enabled in (True, False):
+        with use_compiled(enabled):
+            first, *more = it.conditionals()
+            known = HallucinatedArms(features.new_zeros(number), first, torch.arange(0))
+            for place, each in enumerate(more):
+                known = known.given(each, torch.arange(len(each)))
+                if place in passes:
+                    known.of_all(held, columns, roots)
+            assert difference(known.of_all(held, columns, roots), it.wanted) <= rounding
+            assert len(known.rows) == k

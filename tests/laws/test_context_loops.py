@@ -35,13 +35,13 @@ def points(seed: int, number: int, spread: float) -> torch.Tensor:
 @settings(deadline=None)
 @given(
     name=st.sampled_from([*sorted(KERNELS), "polynomial"]),
-    sizes=st.tuples(st.integers(0, 25), st.integers(0, 9)),
+    sizes=st.tuples(st.integers(0, 25), st.integers(0, 9), st.integers(0, 5)),
     seed=st.integers(0, 1000),
     spread=st.sampled_from(SPREADS),
     is_single=st.booleans(),
 )
 def test_points_are_embedded_as_by_pytorch(name, sizes, seed, spread, is_single):
-    """With kernels that have a formula, and with one that has none; where points nearly coincide, too."""
+    """With kernels that have a formula and with one that has none, where points nearly coincide or some are pending."""
     kernel = PolynomialKernel(2).double() if name == "polynomial" else KERNELS[name].make()
     dtype = torch.float32 if is_single else DOUBLE
     X, rng = points(seed, sizes[0], spread).to(dtype), np.random.default_rng(seed)
@@ -52,12 +52,14 @@ def test_points_are_embedded_as_by_pytorch(name, sizes, seed, spread, is_single)
         told = as_told(x.unsqueeze(0), torch.tensor([rng.normal()], dtype=dtype))
         belief = belief.learned(told, KORS(0.5), torch.Generator().manual_seed(seed))
     table, at, found = belief.posterior, points(seed + 1, sizes[1], spread).to(dtype), []
+    pending = points(seed + 2, sizes[2], spread).to(dtype)
     for enabled in (True, False):
         with use_compiled(enabled):
             embedded = Embedded.of(at, table.spanning_points, table.kernel, table.posterior)
             moments = belief.joint.mean_at(embedded), belief.joint.variance_at(embedded)
+            moments = *moments, belief.lookahead(pending).variance_of(embedded)
             found.append((*moments, embedded.values, embedded.prior_variance, embedded.coordinates))
-    scale = 1.0 + max(float(found[1][3].max()) if len(at) else 0.0, float(table.kernel_bound()))
+    scale = 1.0 + max(float(found[1][4].max()) if len(at) else 0.0, float(table.kernel_bound()))
     pivots = table.posterior.factor.diagonal()
     condition = math.sqrt(scale) / float(pivots.min()) if len(pivots) else 1.0
     tolerance = 1e3 * torch.finfo(dtype).eps * condition * scale

@@ -105,7 +105,7 @@ def test_any_composition_chooses_as_on_the_cpu(seed, tmp_path, monkeypatch):
 
 
 #: Launches, times that the host waits, and copies from the host, in a round in which the dictionary stays or grows.
-LIMITS = {"stays": (250, 10, 12), "grows": (600, 15, 20)}
+LIMITS = {"stays": (170, 6, 8), "grows": (350, 14, 13)}
 
 
 def _size(bandit):

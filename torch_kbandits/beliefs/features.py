@@ -20,7 +20,7 @@ from torch_kbandits.dictionaries.greedy import greedy_pivots
 from torch_kbandits.numerics.blocks import points_at_a_time
 from torch_kbandits.numerics.gram import as_array, gram
 from torch_kbandits.numerics.linalg import jittered_cholesky, spanning_pivots
-from torch_kbandits.numerics.rows import Rows, known, listed
+from torch_kbandits.numerics.rows import Rows, known, listed, selected
 from torch_kbandits.numerics.shallow import shallow_copy
 from torch_kbandits.observations.ledger import History
 from torch_kbandits.observations.played import Located, Plays
@@ -363,7 +363,7 @@ class FeatureTable(TableBelief):
                 return listing._conditioned(X, Y, selection, located, played)
             dictionary = self._listed_dictionary[1]
         elif selection is not None:
-            dictionary = played_rows[selection.indices]
+            dictionary = selected(played_rows, cast(Tensor, selection.indices))
         else:
             dictionary = torch.cat([self._dictionary_rows, played_rows[len(self._played_rows) :]])
         if _are_equal(dictionary, self._dictionary_rows):

@@ -9,13 +9,15 @@ import torch
 from torch import Tensor
 
 from torch_kbandits.acquisition import Domain
+from torch_kbandits.beliefs import joint_loops
 from torch_kbandits.beliefs.box_search import BoxSearch
 from torch_kbandits.beliefs.cube_search import CubeSearch
 from torch_kbandits.beliefs.embedded import Embedded
 from torch_kbandits.beliefs.features import FeatureTable
 from torch_kbandits.beliefs.table import wave_prior
 from torch_kbandits.models import NystromGP
-from torch_kbandits.numerics.gram import gram, prior_mean
+from torch_kbandits.numerics.formulas import known_formula
+from torch_kbandits.numerics.gram import as_array, gram, prior_mean
 from torch_kbandits.numerics.linalg import non_negative_variance
 from torch_kbandits.posteriors.conditional import Conditional, Seen
 from torch_kbandits.posteriors.residual import learned_residual, residual_share
@@ -128,8 +130,13 @@ class JointPosterior:
 
     def variance_given(self, at: Embedded, hallucinated: "Hallucinated") -> Tensor:
         """Return posterior variances given points pending, (k,). Cost: O(k l (m + l)) for l of them."""
-        taken = hallucinated.conditional.rows(self.values(hallucinated.points, at), self.seen(at)).square().sum(0)
-        return (self.variance_at(at) - taken).clamp_min(0.0)
+        (points, conditional), seen, variance = hallucinated, self.seen(at), self.variance_at(at)
+        formula = known_formula(self.table.kernel, points.shape[1])
+        if formula is None or not conditional.loops_over(seen, points):
+            return (variance - conditional.taken(self.values(points, at), seen)).clamp_min(0.0)
+        given = formula, as_array(at.points), as_array(points), points.dtype == torch.float32
+        left = joint_loops.variance_given(*given, *conditional.arrays, *seen.arrays, variance.numpy())
+        return torch.from_numpy(left)
 
     @cached_property
     def domain(self) -> Domain:

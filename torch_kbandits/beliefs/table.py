@@ -3,6 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Callable
 from functools import cached_property, partial
+from itertools import groupby
 from typing import ClassVar, Self, cast
 
 import numpy as np
@@ -22,7 +23,7 @@ from torch_kbandits.numerics.compiled import runs_compiled
 from torch_kbandits.numerics.gram import prior_mean, prior_variance
 from torch_kbandits.numerics.prior_draws import LowRankDraws, PriorDraws, prior_draws
 from torch_kbandits.numerics.random import ROUNDING_SHARE, highest, tie_rank, tie_width
-from torch_kbandits.numerics.rows import Rows, distinct, row_keys
+from torch_kbandits.numerics.rows import Rows, distinct, known, listed, row_keys
 from torch_kbandits.numerics.shallow import shallow_copy
 from torch_kbandits.numerics.waves import WavePrior
 from torch_kbandits.observations.ledger import History
@@ -316,16 +317,14 @@ class TableBelief(Belief):
             beta: the multiplier of σ, which sets the scale of rounding.
             rows: the rows that have the scores; None for all.
         """
-        number = None
         if runs_compiled(scores, beta, self._kernel_bound):
             bound = self._kernel_bound
             share = ROUNDING_SHARE[bound.dtype]
             number, _, is_alone = rule_loops.highest(scores.numpy(), beta.item(), bound.item(), share)
-            number = number if is_alone else None
-        if number is None:
-            ranks = self.tie_rank if rows is None else self.tie_rank[rows]
-            number = highest(scores, ranks, self.tie_width(scores.max(), beta))
-        return number if rows is None else int(rows[number])
+            if is_alone:
+                return number if rows is None else int(rows[number])
+        ranks = self.tie_rank if rows is None else self.tie_rank[rows]
+        return highest(scores, ranks, self.tie_width(scores.max(), beta), rows)
 
     def tie_width(self, best: Tensor, beta: Tensor) -> Tensor:
         """Return by how much a score may lie below the best one and be its equal but for rounding, 0-dim."""
@@ -463,7 +462,11 @@ class TableBelief(Belief):
         """Return the rows of the unique played points as they will be once X (q, d) is told."""
         if not located.fresh:
             return self._rows_played
-        return self._rows_played.followed(np.array(self.row_list(located.first_plays(X)), dtype=np.int64))
+        rows = self.row_list(located.first_plays(X))
+        played = self._rows_played.followed(np.array(rows, dtype=np.int64))
+        if not X.is_cpu:
+            known(played.tensor, [*listed(self._played_rows), *rows])
+        return played
 
     @abstractmethod
     def _extend_rows(self, points: Tensor) -> None:
@@ -565,8 +568,8 @@ class ArmLookahead(Lookahead):
     def _with_pending(self) -> TableBelief:
         """Return the table with the pending points hallucinated."""
         if len(self._waiting):
-            rows, times = torch.tensor(self._waiting).unique_consecutive(return_counts=True)
-            device = self._table.tie_rank.device
-            self._hallucinated = self._hallucinated.hallucinated(rows.to(device), times.to(device))
+            runs = [[row, len(list(run))] for row, run in groupby(self._waiting)]
+            rows, times = torch.tensor(runs, device=self._table.tie_rank.device).unbind(-1)
+            self._hallucinated = self._hallucinated.hallucinated(rows, times)
             self._waiting = []
         return self._hallucinated

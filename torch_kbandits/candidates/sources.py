@@ -139,7 +139,7 @@ class TensorArms(ArmSource):
 
     def rows(self, index: Tensor) -> Tensor:
         """Return the arms of rows ``index`` (k,), (k, d)."""
-        return self._arms[index]
+        return self._arms.index_select(0, index)
 
     def verify(self) -> None:
         """Do nothing: nobody else has the copy."""

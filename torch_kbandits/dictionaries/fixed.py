@@ -26,8 +26,10 @@ class FixedDictionary(DictionaryRule):
 
     def select(self, played: PlayedPoints, generator: torch.Generator | None = None) -> Selection:
         """Return the given points; the generator is not used."""
-        checks.points("the fixed dictionary", self.points, dimension=played.points.shape[-1], like=played.points)
-        points = self.points.expand(*played.points.shape[:-2], *self.points.shape)
+        words = {"dimension": played.points.shape[-1], "like": played.points}
+        checks.rows_of_points("the fixed dictionary", self.points, **words)
+        batch = played.points.shape[:-2]  # without one the same object, by which others know that nothing changed
+        points = self.points.expand(*batch, *self.points.shape) if batch else self.points
         return Selection(points, self.points.new_ones(len(self.points)), None)
 
     def select_sized(self, played: PlayedPoints, size: int, generator: torch.Generator | None = None) -> Selection:

@@ -14,6 +14,7 @@ from torch_kbandits.dictionaries import ridge_loops
 from torch_kbandits.dictionaries.base import DictionaryRule, PlayedPoints, Selection
 from torch_kbandits.numerics.compiled import loops_over_each
 from torch_kbandits.numerics.gram import gram, prior_variance
+from torch_kbandits.numerics.rows import known
 from torch_kbandits.posteriors.dtc import DTCFactors
 
 #: Of so many points the leverage scores are computed exactly, which is cheap.
@@ -243,7 +244,10 @@ def included(uniforms: Tensor, probabilities: Tensor) -> Tensor:
     if len(probabilities) and loops_over_each(probabilities, uniforms):
         chosen = ridge_loops.included(uniforms.contiguous().numpy(), probabilities.contiguous().numpy())
         return torch.from_numpy(chosen)
-    chosen = (uniforms.to(probabilities.device) < probabilities).nonzero().squeeze(-1)
+    if not probabilities.is_cpu:  # one copy, after which the host knows the indices
+        chosen = included(uniforms.cpu(), probabilities.cpu())
+        return known(chosen.to(probabilities.device), chosen.tolist())
+    chosen = (uniforms < probabilities).nonzero().squeeze(-1)
     return chosen if len(chosen) else probabilities.argmax().reshape(1)
 
 

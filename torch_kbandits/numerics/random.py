@@ -40,9 +40,13 @@ def tie_width(best: Tensor, beta: Tensor, kernel_bound: Tensor) -> Tensor:
     return ROUNDING_SHARE[kernel_bound.dtype] * torch.maximum(best.abs(), beta * kernel_bound.sqrt())
 
 
-def highest(scores: Tensor, ranks: Tensor, width: Tensor) -> int:
-    """Return the position of the highest score (A,); of those within ``width`` of it, that of the largest rank (A,)."""
-    return int(torch.where(scores >= scores.max() - width, ranks, -1.0).argmax())
+def highest(scores: Tensor, ranks: Tensor, width: Tensor, rows: Tensor | None = None) -> int:
+    """Return the position of the highest score (A,); of those within ``width`` of it, that of the largest rank (A,).
+
+    Where rows (A,) are given it is the one at that position: the host waits for a number once.
+    """
+    place = torch.where(scores >= scores.max() - width, ranks, -1.0).argmax()
+    return int(place if rows is None else rows.index_select(0, place.reshape(1)))
 
 
 def tie_rank(num_arms: int, seed: int) -> Tensor:

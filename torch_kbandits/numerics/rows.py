@@ -61,10 +61,11 @@ class Rows:
         after._buffer, after._number, after._taken, after._shown = buffer, number, taken, None
         return after
 
-    def with_added(self, place: int, number: float) -> Self:
-        """Return rows of numbers, (n,), with a number added to that of a place. Cost: O(n)."""
+    def with_added(self, place: int, number: float | Tensor) -> Self:
+        """Return rows of numbers, (n,), with a number, 0-dim, added to that of a place. Cost: O(n)."""
         copy = self._copied(self._number)
-        copy[place] += number
+        one = copy[place : place + 1]
+        one += number
         return type(self)(copy)
 
     def _copied(self, room: int) -> Tensor | np.ndarray:
@@ -167,3 +168,12 @@ def listed(numbers: Tensor) -> list[int]:
     if values is None:
         values = _KNOWN[numbers] = numbers.tolist()
     return values
+
+
+def selected(numbers: Tensor, places: Tensor) -> Tensor:
+    """Return numbers at places (k,), all of which nobody may write to and whose values the host is to know."""
+    chosen = numbers[places]
+    if numbers.is_cpu:
+        return chosen
+    values = listed(numbers)
+    return known(chosen, [values[place] for place in listed(places)])

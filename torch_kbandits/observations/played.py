@@ -161,8 +161,8 @@ class PlayedLog:
         """Return numbers (u,) with others (q,), in double precision, added to those of their points."""
         if located.is_all_fresh:
             return old.followed(new)
-        if len(located.positions) == 1 and new.is_cpu:
-            return old.with_added(located.positions[0], new.item())
+        if len(located.positions) == 1:
+            return old.with_added(located.positions[0], new.item() if new.is_cpu else new[0])
         positions = torch.tensor(located.positions, dtype=torch.long, device=new.device)
         grown = torch.cat([old.tensor, new.new_zeros(len(located.fresh))]) if located.fresh else old.tensor
         return Rows(grown.index_add(0, positions, new))

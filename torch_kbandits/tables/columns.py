@@ -7,6 +7,7 @@ from torch import Tensor
 
 from torch_kbandits.numerics.blocks import points_at_a_time
 from torch_kbandits.numerics.gram import gram, prior_mean, prior_variance
+from torch_kbandits.numerics.rows import listed
 from torch_kbandits.numerics.shallow import shallow_copy
 from torch_kbandits.tables.points import PointList
 
@@ -32,7 +33,7 @@ class KernelColumns:
         self._kernel = kernel
         self._points = points
         self._memory = memory
-        self._slots = torch.full((len(points),), -1, dtype=torch.int32, device=points.device)
+        self._slots: dict[int, int] = {}  # where in the buffer the column of a row is
         self._buffer = torch.empty(0, points.num_arms, dtype=points.dtype, device=points.device)
         self._num_kept = 0
 
@@ -65,24 +66,22 @@ class KernelColumns:
         """Return the columns of a longer list of points, which has the same arms."""
         longer = shallow_copy(self)
         longer._points = points
-        if points.num_arms == 0:
-            return longer
-        longer._slots = torch.cat([self._slots, self._slots.new_full((len(points) - len(self._slots),), -1)])
+        longer._slots = {**self._slots}
         return longer
 
     def _kept(self, rows: Tensor) -> Tensor | None:
         """Return where in the buffer the columns of ``rows`` are, (m,), if all are kept."""
         if self._points.num_arms == 0 or (self._num_kept == 0 and len(rows)):
             return None
-        slots = self._slots[rows].long()
-        if not bool((slots >= 0).all()):
+        slots = [self._slots.get(row, -1) for row in listed(rows)]
+        if -1 in slots:
             return None
         self._points.verify()  # as reading would
-        return slots
+        return torch.tensor(slots, dtype=torch.long, device=self._points.device)
 
     def _keep(self, rows: Tensor) -> None:
         """Compute and keep the columns of ``rows`` that are not kept yet, as far as the budget goes."""
-        missing = rows[self._slots[rows] < 0]
+        missing = [row for row in listed(rows) if row not in self._slots]
         budget = self._memory // (self._points.num_arms * self._points.dtype.itemsize)
         missing = missing[: max(budget - self._num_kept, 0)]
         if len(missing) == 0:
@@ -92,10 +91,10 @@ class KernelColumns:
             grown = self._buffer.new_empty(min(max(needed, 2 * len(self._buffer)), budget), self._points.num_arms)
             grown[: self._num_kept] = self._buffer[: self._num_kept]
             self._buffer = grown
-        self._evaluate(missing, 0, self._buffer[self._num_kept : needed])
-        slots = torch.arange(self._num_kept, needed, dtype=torch.int32, device=self._points.device)
+        self._evaluate(torch.tensor(missing, device=rows.device), 0, self._buffer[self._num_kept : needed])
+        slots = range(self._num_kept, needed)
         self._num_kept = needed  # first, so that after an interrupt nothing is written over what a slot holds
-        self._slots[missing] = slots
+        self._slots.update(zip(missing, slots, strict=True))
 
     def _evaluate(self, rows: Tensor, start: int, values: Tensor) -> Tensor:
         """Fill ``values`` (m, k) with kernel values of points ``rows`` against points from ``start`` on."""

@@ -13,8 +13,8 @@ from torch_kbandits.posteriors.squares import Squares, joined
 from torch_kbandits.tables.panels import Change, Columns, Panel
 from torch_kbandits.tables.store import FeatureStore
 
-#: Below this many features in all a pass over them is cheaper than bounds. Off the CPU bounds take two waits and some
-#: forty launches more than a pass, a fifth of a millisecond, in which so many are read.
+#: Below this many features in all a pass over them is cheaper than bounds. Off the CPU bounds take a wait and some
+#: thirty launches more than a pass, a fifth of a millisecond, in which so many are read.
 _WORTHWHILE = 2**20
 _WORTHWHILE_ELSEWHERE = 2**28
 

@@ -135,11 +135,12 @@ class FeatureStore:
             if first < self.num_points:
                 yield slice(first, min(first + self._longest, self.num_points)), segment
 
-    def pieces(self, size: int) -> Iterator[slice]:
-        """Yield all points, at most so many at a time, none of whose features lie apart."""
-        for block, _ in self.segments():
+    def pieces(self, size: int) -> Iterator[tuple[slice, Tensor]]:
+        """Yield the same, at most so many points at a time, and of the memory no other points."""
+        for block, segment in self.segments():
             for start in range(block.start, block.stop, size):
-                yield slice(start, min(start + size, block.stop))
+                stop = min(start + size, block.stop)
+                yield slice(start, stop), segment[start - block.start : stop - block.start]
 
     def selected(self, index: Tensor) -> "FeatureStore":
         """Return the features of some points, given their numbers (q,), in memory with room for some more points."""
