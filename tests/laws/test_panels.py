@@ -163,7 +163,7 @@ def assert_all_ways_lead_to_the_posterior(n: int, m: int, a: int, k: int, drops:
     grown, seen_now = grown.observed(seen[:, 6:], ones[6:], moments[6:])
     left_out = (int(random.integers(m + a)),) if drops and m + a else ()
     grown, left = grown.leaving_out(left_out)
-    change = Change(factor[m:, :m], factor[m:, m:], squares.then(seen_now).then(left))
+    change = Change(squares.then(seen_now).then(left), factor[m:, :m], factor[m:, m:])
     kernel_values = torch.tensor(DENSE(Z[m:], T))
     follower = panel.following(change, grown.weights, lambda block: kernel_values[:, block])
     after.assert_same(follower, left_out)

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from gpytorch.kernels import Kernel
 from gpytorch.means import Mean
+from numpy.typing import NDArray
 from torch import Tensor
 
 from torch_kbandits.acquisition import AcquisitionRule
@@ -36,6 +37,8 @@ from torch_kbandits.tables.lazy import LazyPanel, SomeArms
 from torch_kbandits.tables.panels import Change, Columns, Panel
 from torch_kbandits.tables.played import ComputedFeatures, Features, PlayedPanel, combined, joined_by, joined_by_one
 from torch_kbandits.tables.store import FeatureStore
+
+Array = NDArray[np.float64]
 
 #: Arms embedded at a time when the dictionary changes, so that temporaries stay in cache.
 _BLOCK = 4096
@@ -133,6 +136,7 @@ class FeatureTable(TableBelief):
         self._known_spanning = self._feature_rows, self.no_points  # points of rows
         self._embedded_last: tuple[OnlineDTC, Embedded] | None = None
         self._known_columns = self._dtc, self._feature_rows, self._weights  # coordinates of rows, asked for last
+        self._known_reduction: tuple[OnlineDTC, float, float] = self._dtc, -1, 0.0  # of the variance of a row, the same
         self._lazy_panel = LazyPanel(Panel.prior(self._prior_variance, self._expected), self._dtc, self._weights)
         # Which embedding is meant, and in a list, which nobody restores, which one is in the memory of the features.
         self._embedding = object()
@@ -208,8 +212,20 @@ class FeatureTable(TableBelief):
         """Return features of played points for spanning points of rows (m,), which are computed when they are read."""
         return ComputedFeatures(factor, lambda index: self._columns.between(rows, played_rows[index]), played_rows)
 
+    def _arm_at(self, rows: Tensor) -> Array | None:
+        """Return the coordinates (m,) of one arm, given its row (1,), in double precision, where loops read them."""
+        if rows.shape[0] != 1 or not self._dtc.loops_over(self._weights) or (row := rows.item()) >= self._num_arms:
+            return None
+        return self._arms.features.row(cast(int, row)).astype(np.float64, copy=False)
+
     def _variance_at(self, rows: Tensor) -> Tensor:
-        return self._dtc.quick_variance(self._prior_at(rows), self._coordinates(rows)).to(self._points.dtype)
+        if (point := self._arm_at(rows)) is None:
+            return self._dtc.quick_variance(self._prior_at(rows), self._coordinates(rows)).to(self._points.dtype)
+        known_dtc, known_row, reduction = self._known_reduction
+        if known_dtc is not self._dtc or known_row != rows.item():
+            reduction = self._dtc.reduction(point)
+            self._known_reduction = self._dtc, rows.item(), reduction
+        return (self._prior_at(rows) + reduction).to(self._points.dtype)
 
     def _learned_variance_at(self, rows: Tensor) -> Tensor:
         variance = self._variance_at(rows).clamp_min(0.0)
@@ -219,7 +235,9 @@ class FeatureTable(TableBelief):
         return learned_residual(self._prior_variance[rows], spanned, variance)
 
     def _mean_at(self, rows: Tensor) -> Tensor:
-        return (self._weights @ self._coordinates(rows) + self._expected_at(rows)).to(self._points.dtype)
+        point = self._arm_at(rows)
+        mean = self._weights @ self._coordinates(rows) if point is None else self._weights @ torch.from_numpy(point)
+        return (mean + self._expected_at(rows)).to(self._points.dtype).reshape(rows.shape)
 
     def effective_dimension(self) -> Tensor:
         """Return Σ_s τ(x_s), 0-dim. Cost: O(u), and that of the variances of the played points if some are left out."""
@@ -368,6 +386,8 @@ class FeatureTable(TableBelief):
             dictionary = torch.cat([self._dictionary_rows, played_rows[len(self._played_rows) :]])
         if _are_equal(dictionary, self._dictionary_rows):
             dictionary = self._dictionary_rows  # the same object, by which others know that nothing changed
+            if Y.shape[0] == 1 and (after := self._told_arm(Y, located.positions[0], played_rows)) is not None:
+                return after
         told = located.plays(Y)
         told = told._replace(sums=self._unexpected(told.sums, told.counts, played_rows[told.places]))
         joining, left_out = self._difference(dictionary)
@@ -413,16 +433,43 @@ class FeatureTable(TableBelief):
             if coordinate is None:
                 return None
             point = np.append(point, coordinate)
-        weight = 1.0 / self.regularization.item()
-        if (told := after._dtc.told(point, weight, weight * Y.item())) is None:
+        return after if after._rewarded(point, Y.item()) else None
+
+    def _told_arm(self, Y: Tensor, place: int, played_rows: Tensor) -> Self | None:
+        """Return the table after a reward (1,) of one arm, at the same dictionary, by loops.
+
+        None where it is no arm, loops do not compute, or something is not finite.
+
+        Args:
+            Y: (1,).
+            place: where the arm stands among the unique played points.
+            played_rows: the rows of these as they will be.
+        """
+        row = played_rows[place : place + 1]
+        if (point := self._arm_at(row)) is None:
             return None
-        after._dtc, after._weights = told, told.weights
+        after = shallow_copy(self)
+        if place >= len(self._rows_played):
+            after._played = self._played.with_row(point)
+        if not after._rewarded(point, Y.item() - float(self._expected_at(row))):
+            return None
+        if after._changes >= self.CHECK:
+            after._clear_drift(played_rows)
+        return after
+
+    def _rewarded(self, point: Array, reward: float) -> bool:
+        """Follow a reward, beyond what was expected, of a point of coordinates (m,); False if something is not finite.
+
+        Its features are those of the last played point if it was not played before.
+        """
+        weight = 1.0 / self.regularization.item()
+        if (told := self._dtc.told(point, weight, weight * reward)) is None:
+            return False
+        self._settle(None, self._played, told, told.last_square(-1.0), told.weights)
         if self.no_points.dtype != told.weights.dtype:
             require_finite(told.weights.to(self.no_points.dtype))
-        if after._played.is_known:
-            after._played = after._played.following(Squares.of(told.tracked_inverse.rows[-1:], -1.0))
-        after._changes += 1
-        return after
+        self._changes += 1
+        return True
 
     def _joined_once(self, X: Tensor, points: Tensor, at: Arrays, place: int, played_rows: Tensor) -> float | None:
         """Let a point (1, d) join the dictionary, which is then ``points`` (m, d), and return its new coordinate.
@@ -728,8 +775,7 @@ class FeatureTable(TableBelief):
         """Let the first features be all. Cost: O((A + m) m k) for k that go."""
         before, (dtc, squares) = self._dtc, self._dtc.shortened(size)
         weights = torch.nn.functional.pad(dtc.weights, (0, before.size - size))
-        change = Change.none(before.size, weights)._replace(squares=squares)
-        panel = self._arms.changed(change, dtc, weights, None).up_to_date()
+        panel = self._arms.changed(Change(squares), dtc, weights, None).up_to_date()
         self._lazy_panel = LazyPanel(panel.shortened(size), dtc, dtc.weights)
         self._dtc, self._weights, self._played = dtc, dtc.weights, self._played.shortened(size)
         gone = set(self._feature_rows[size:].tolist())
@@ -762,13 +808,12 @@ class FeatureTable(TableBelief):
         """Take over a posterior, which reaches the arms when asked for if the dictionary stays."""
         if growth is not None:
             self._played = played.grown(growth.at_played).following(growth.followed_by(squares))
-            change = Change(growth.own, growth.corner, growth.squares.then(squares))
+            change = Change(growth.squares.then(squares), growth.own, growth.corner)
             self._lazy_panel = self._arms.changed(change, dtc, weights, growth.columns)
         else:
             self._played = played.following(squares)
             if dtc.left_out != self._dtc.left_out:
-                change = Change.none(dtc.size, weights)._replace(squares=squares)
-                self._lazy_panel = self._arms.changed(change, dtc, weights, None)
+                self._lazy_panel = self._arms.changed(Change(squares), dtc, weights, None)
             elif self._num_arms:
                 self._lazy_panel = self._arms.observed(squares, dtc, weights)
         self._dtc, self._weights = dtc, weights

@@ -209,8 +209,8 @@ class LazyPanel:
 
     def _change(self, first: int) -> Change:
         """Return what was observed from a row on."""
-        none = Change.none(self._now[0].size, self._now[1])
-        return none._replace(squares=joined(self._squares[first:])) if self._squares[first:] else none
+        squares = self._squares[first:]
+        return Change(joined(squares) if squares else Squares.none(self._now[0].size, self._now[1]))
 
     def _pass(self, change: Change, columns: Columns | None) -> None:
         self._panel = self._panel.following(change, self._now[1], columns)

@@ -120,6 +120,11 @@ class FeatureStore:
             columns[there] = self._segments[number][index[there] - number * self._longest, : self.size]
         return columns.mT
 
+    def row(self, number: int) -> np.ndarray:
+        """Return the features (m,) of a point, of a store on the host; not to be written to."""
+        place, row = divmod(number, self._longest)
+        return self._segments[place].numpy()[row, : self.size]
+
     def block(self, block: slice) -> Tensor:
         """Return the features of a block of points, (m, |block|); not to be written to."""
         parts = [segment[rows, : self.size].mT for _, segment, rows in self._parts(block)]
