@@ -386,13 +386,15 @@ class FeatureTable(TableBelief):
             dictionary = torch.cat([self._dictionary_rows, played_rows[len(self._played_rows) :]])
         if _are_equal(dictionary, self._dictionary_rows):
             dictionary = self._dictionary_rows  # the same object, by which others know that nothing changed
-            if Y.shape[0] == 1 and (after := self._told_arm(Y, located.positions[0], played_rows)) is not None:
-                return after
-        told = located.plays(Y)
-        told = told._replace(sums=self._unexpected(told.sums, told.counts, played_rows[told.places]))
         joining, left_out = self._difference(dictionary)
-        num_told = told.places.shape[0]
+        num_told = len(set(located.positions))
         if num_told and left_out is not None and self._is_cheap(joining, left_out, dictionary, played_rows, num_told):
+            if Y.shape[0] == 1 and left_out == self._dtc.left_out:
+                after = self._told_arm(Y, located.positions[0], played_rows, joining, dictionary)
+                if after is not None:
+                    return after
+            told = located.plays(Y)
+            told = told._replace(sums=self._unexpected(told.sums, told.counts, played_rows[told.places]))
             after = shallow_copy(self)  # features are written beyond those in use only
             if after._advance(joining, left_out, dictionary, played_rows, told):
                 return after
@@ -425,82 +427,110 @@ class FeatureTable(TableBelief):
             return None
         if not dtc.loops_over(dtc.moment) or (at := self.embedded(X).arrays) is None:
             return None
-        after, point = shallow_copy(self), at.rows[0]
+        after, point, growth, (place,) = shallow_copy(self), at.rows[0], None, located.positions
         if located.fresh:
             after._played = self._played.with_row(point)
         if selection.points is not known:
-            coordinate = after._joined_once(X, selection.points, at, located.positions[0], played.tensor)
-            if coordinate is None:
+            if (growth := after._joined_once(X, selection.points, at, place, played.tensor)) is None:
                 return None
-            point = np.append(point, coordinate)
-        return after if after._rewarded(point, Y.item()) else None
+            point = np.append(point, growth.at_played[0, place].item())
+        return after if after._rewarded(point, Y.item(), growth) else None
 
-    def _told_arm(self, Y: Tensor, place: int, played_rows: Tensor) -> Self | None:
-        """Return the table after a reward (1,) of one arm, at the same dictionary, by loops.
+    def _told_arm(self, Y: Tensor, place: int, played_rows: Tensor, joining: Tensor, dictionary: Tensor) -> Self | None:
+        """Return the table after a reward of an arm, by loops, and after another joined the dictionary, if one did.
 
-        None where it is no arm, loops do not compute, or something is not finite.
+        None where that is not all that happens.
 
         Args:
             Y: (1,).
             place: where the arm stands among the unique played points.
             played_rows: the rows of these as they will be.
+            joining: rows that are to be spanned.
+            dictionary: its rows.
         """
         row = played_rows[place : place + 1]
-        if (point := self._arm_at(row)) is None:
+        if joining.shape[0] > 1 or (point := self._arm_at(row)) is None:
             return None
-        after = shallow_copy(self)
+        after, growth = shallow_copy(self), None
         if place >= len(self._rows_played):
             after._played = self._played.with_row(point)
-        if not after._rewarded(point, Y.item() - float(self._expected_at(row))):
+        if joining.shape[0]:
+            prior, own = self._prior_variance[joining].item(), self._arm_at(joining)
+            if self._is_fragile or self._dtc.left_out or own is None:
+                return None
+            columns, values = self._kernel_values(joining, played_rows)
+            if (growth := after._joined(joining, own, prior, values.squeeze(0).numpy(), columns)) is None:
+                return None
+            point, after._dictionary_rows = np.append(point, growth.at_played[0, place].item()), dictionary
+        if not after._rewarded(point, Y.item() - float(self._expected_at(row)), growth):
             return None
+        if self.exact:
+            after._dictionary_rows = after._feature_rows
         if after._changes >= self.CHECK:
             after._clear_drift(played_rows)
         return after
 
-    def _rewarded(self, point: Array, reward: float) -> bool:
+    def _rewarded(self, point: Array, reward: float, growth: Growth | None = None) -> bool:
         """Follow a reward, beyond what was expected, of a point of coordinates (m,); False if something is not finite.
 
-        Its features are those of the last played point if it was not played before.
+        If it was not played before it is the last played point already; nor does it matter here how the dictionary grew
+        but to the arms.
         """
-        weight = 1.0 / self.regularization.item()
-        if (told := self._dtc.told(point, weight, weight * reward)) is None:
+        weight, dtc = 1.0 / self.regularization.item(), self._dtc if growth is None else growth.dtc
+        if (told := dtc.told(point, weight, weight * reward)) is None:
             return False
-        self._settle(None, self._played, told, told.last_square(-1.0), told.weights)
+        self._settle(growth, self._played, told, told.last_square(-1.0), told.weights)
         if self.no_points.dtype != told.weights.dtype:
             require_finite(told.weights.to(self.no_points.dtype))
         self._changes += 1
         return True
 
-    def _joined_once(self, X: Tensor, points: Tensor, at: Arrays, place: int, played_rows: Tensor) -> float | None:
-        """Let a point (1, d) join the dictionary, which is then ``points`` (m, d), and return its new coordinate.
+    def _joined(self, row: Tensor, own: Array, prior: float, values: Array, columns: Columns) -> Growth | None:
+        """Let a point of a row (1,) span, by a loop, on what was told so far; None where it is not so simple.
 
-        None where that is not all that happens; then this table is of no use.
+        Args:
+            row: (1,).
+            own: its coordinates (m,).
+            prior: its prior variance.
+            values: its kernel values with the played points, (u,).
+            columns: those with a block of the arms.
         """
-        (known, rows), own, dtype, size = self._listed_dictionary, at.rows[0], self._points.dtype, self._dtc.size
-        left, store, row = at.prior[0] - own @ own, self._played.store, played_rows[place : place + 1]
-        number = int(row)
-        if self._played.is_known or store is None or number in self._positions or left <= FRAGILE[dtype] * at.prior[0]:
+        left, store, number = prior - own @ own, self._played.store, cast(int, row.item())
+        if store is None or number in self._positions or left <= FRAGILE[self._points.dtype] * prior:
             return None
-        if not (torch.equal(points[-1:], X) and torch.equal(points[:-1], known)):
-            return None
-        corner, weight = math.sqrt(left), 1.0 / self.regularization.item()
-        log, number_played = self._log, played_rows.shape[0]
-        values, (seen, sums) = np.full(number_played, at.prior[0]), np.zeros((2, number_played))
-        told = slice(number_played if place < log.points.shape[0] else number_played - 1)
-        with torch.no_grad():
-            values[told] = as_array(gram(self.kernel, X, log.points))[0]
-        seen[told], sums[told] = log.counts.numpy(), log.sums.numpy()
+        log, corner, (seen, sums) = self._log, math.sqrt(left), np.zeros((2, len(values)))
+        known, weight = len(log), 1.0 / self.regularization.item()
+        seen[:known] = log.counts.numpy()
+        sums[:known] = self._unexpected(log.sums, log.counts, self._played_rows).numpy()
         new, cross, below, moment = joined_by_one(store, own, corner, values, weight * seen, weight * sums)
         if (dtc := self._dtc.grown_by_one(own, corner, cross, below, moment)) is None:
             return None
-        self._dtc, self._played = dtc, self._played.grown(torch.from_numpy(new).unsqueeze(0))
-        spanning, self._feature_rows = self.spanning_points, torch.cat([self._feature_rows, row])
+        self._feature_rows = torch.cat([self._feature_rows, row])
+        self._positions = {**self._positions, number: self._dtc.size}
+        self._changes += 1
+        parts = (each.unsqueeze(0) for each in map(torch.from_numpy, (own, np.array([corner]), new)))
+        rows, corner_of, at_played = parts
+        return Growth(dtc, row, rows, corner_of, dtc.last_square(1.0), at_played, columns)
+
+    def _joined_once(self, X: Tensor, points: Tensor, at: Arrays, place: int, played_rows: Tensor) -> Growth | None:
+        """Let a point (1, d) join the dictionary, which is then ``points`` (m, d); see ``_joined``.
+
+        None where that is not all that happens; then this table is of no use.
+        """
+        (known, rows), prior, number_played = self._listed_dictionary, at.prior[0], played_rows.shape[0]
+        if not (torch.equal(points[-1:], X) and torch.equal(points[:-1], known)):
+            return None
+        values, log, row = np.full(number_played, prior), self._log, played_rows[place : place + 1]
+        told = slice(number_played if place < log.points.shape[0] else number_played - 1)
+        with torch.no_grad():
+            values[told] = as_array(gram(self.kernel, X, log.points))[0]
+        spanning = self.spanning_points
+        if (growth := self._joined(row, at.rows[0], prior, values, lambda block: self.no_points[:0])) is None:
+            return None
         self._dictionary_rows = torch.cat([rows, row])
         self._listed_dictionary = points, self._dictionary_rows
         self._known_spanning = self._feature_rows, points if spanning is known else torch.cat([spanning, X])
-        self._positions = {**self._positions, number: size}
-        self._changes += 1
-        return float(new[place])
+        return growth
 
     def _listing(self, points: Tensor) -> Self:
         """Return the table that knows the rows of a dictionary (m, d), which are not looked up again while it stays."""
@@ -516,8 +546,12 @@ class FeatureTable(TableBelief):
 
     def _difference(self, dictionary: Tensor) -> tuple[Tensor, tuple[int, ...] | None]:
         """Return the rows of a dictionary that are not spanned yet, and which features it lacks; None for unknown."""
-        if dictionary is self._dictionary_rows:
+        before = self._dictionary_rows
+        if dictionary is before:
             return dictionary[:0], self._dtc.left_out
+        is_longer = dictionary.is_cpu and dictionary.shape[0] == before.shape[0] + 1
+        if is_longer and torch.equal(dictionary[:-1], before) and dictionary[-1].item() not in self._positions:
+            return dictionary[-1:], self._dtc.left_out
         rows = listed(dictionary)
         joining = [row for row in rows if row not in self._positions]
         if self.exact or len(rows) - len(joining) == self._dtc.size == len(self._positions):
@@ -807,9 +841,11 @@ class FeatureTable(TableBelief):
     ) -> None:
         """Take over a posterior, which reaches the arms when asked for if the dictionary stays."""
         if growth is not None:
-            self._played = played.grown(growth.at_played).following(growth.followed_by(squares))
+            played = played.grown(growth.at_played)
+            self._played = played.following(growth.followed_by(squares)) if played.is_known else played
             change = Change(growth.squares.then(squares), growth.own, growth.corner)
-            self._lazy_panel = self._arms.changed(change, dtc, weights, growth.columns)
+            if self._num_arms:
+                self._lazy_panel = self._arms.changed(change, dtc, weights, growth.columns)
         else:
             self._played = played.following(squares)
             if dtc.left_out != self._dtc.left_out:
