@@ -136,7 +136,7 @@ class FeatureTable(TableBelief):
         self._known_spanning = self._feature_rows, self.no_points  # points of rows
         self._embedded_last: tuple[OnlineDTC, Embedded] | None = None
         self._known_columns = self._dtc, self._feature_rows, self._weights  # coordinates of rows, asked for last
-        self._known_reduction: tuple[OnlineDTC, float, float] = self._dtc, -1, 0.0  # of the variance of a row, the same
+        self._known_reduction = self._dtc, -1, 0.0  # of the variance of a row, the same
         self._lazy_panel = LazyPanel(Panel.prior(self._prior_variance, self._expected), self._dtc, self._weights)
         # Which embedding is meant, and in a list, which nobody restores, which one is in the memory of the features.
         self._embedding = object()
@@ -212,20 +212,30 @@ class FeatureTable(TableBelief):
         """Return features of played points for spanning points of rows (m,), which are computed when they are read."""
         return ComputedFeatures(factor, lambda index: self._columns.between(rows, played_rows[index]), played_rows)
 
-    def _arm_at(self, rows: Tensor) -> Array | None:
-        """Return the coordinates (m,) of one arm, given its row (1,), in double precision, where loops read them."""
-        if rows.shape[0] != 1 or not self._dtc.loops_over(self._weights) or (row := rows.item()) >= self._num_arms:
+    def _arm_at(self, number: int) -> Array | None:
+        """Return the coordinates (m,) of one arm, given its row, in double precision, where loops read them."""
+        if number >= self._num_arms or not self._dtc.loops_over(self._weights):
             return None
-        return self._arms.features.row(cast(int, row)).astype(np.float64, copy=False)
+        return self._arms.features.row(number).astype(np.float64, copy=False)
+
+    def moments(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the posterior means and variances at points X (q, d), each (q,)."""
+        number = self._points.find(X)[0] if X.shape[0] == 1 else None
+        if number is None or self.learns_residual or (point := self._arm_at(number)) is None:
+            return super().moments(X)
+        mean, reduction = self._dtc.moments_at(point)
+        self._known_reduction = self._dtc, number, reduction
+        rows = slice(number, number + 1)
+        if self._expected is not None:
+            mean += self._expected[rows].item()
+        prior = self._prior_variance[rows]
+        return torch.tensor([mean], dtype=prior.dtype), (prior.double() + reduction).clamp_min_(0.0).to(prior.dtype)
 
     def _variance_at(self, rows: Tensor) -> Tensor:
-        if (point := self._arm_at(rows)) is None:
-            return self._dtc.quick_variance(self._prior_at(rows), self._coordinates(rows)).to(self._points.dtype)
-        known_dtc, known_row, reduction = self._known_reduction
-        if known_dtc is not self._dtc or known_row != rows.item():
-            reduction = self._dtc.reduction(point)
-            self._known_reduction = self._dtc, rows.item(), reduction
-        return (self._prior_at(rows) + reduction).to(self._points.dtype)
+        known_dtc, known_number, reduction = self._known_reduction
+        if rows.shape[0] == 1 and known_dtc is self._dtc and known_number == rows.item():
+            return (self._prior_at(rows) + reduction).to(self._points.dtype)
+        return self._dtc.quick_variance(self._prior_at(rows), self._coordinates(rows)).to(self._points.dtype)
 
     def _learned_variance_at(self, rows: Tensor) -> Tensor:
         variance = self._variance_at(rows).clamp_min(0.0)
@@ -235,9 +245,7 @@ class FeatureTable(TableBelief):
         return learned_residual(self._prior_variance[rows], spanned, variance)
 
     def _mean_at(self, rows: Tensor) -> Tensor:
-        point = self._arm_at(rows)
-        mean = self._weights @ self._coordinates(rows) if point is None else self._weights @ torch.from_numpy(point)
-        return (mean + self._expected_at(rows)).to(self._points.dtype).reshape(rows.shape)
+        return (self._weights @ self._coordinates(rows) + self._expected_at(rows)).to(self._points.dtype)
 
     def effective_dimension(self) -> Tensor:
         """Return Σ_s τ(x_s), 0-dim. Cost: O(u), and that of the variances of the played points if some are left out."""
@@ -390,7 +398,7 @@ class FeatureTable(TableBelief):
         num_told = len(set(located.positions))
         if num_told and left_out is not None and self._is_cheap(joining, left_out, dictionary, played_rows, num_told):
             if Y.shape[0] == 1 and left_out == self._dtc.left_out:
-                after = self._told_arm(Y, located.positions[0], played_rows, joining, dictionary)
+                after = self._told_arm(X, Y, located.positions[0], played_rows, joining, dictionary)
                 if after is not None:
                     return after
             told = located.plays(Y)
@@ -436,33 +444,37 @@ class FeatureTable(TableBelief):
             point = np.append(point, growth.at_played[0, place].item())
         return after if after._rewarded(point, Y.item(), growth) else None
 
-    def _told_arm(self, Y: Tensor, place: int, played_rows: Tensor, joining: Tensor, dictionary: Tensor) -> Self | None:
+    def _told_arm(
+        self, X: Tensor, Y: Tensor, place: int, played_rows: Tensor, joining: Tensor, dictionary: Tensor
+    ) -> Self | None:
         """Return the table after a reward of an arm, by loops, and after another joined the dictionary, if one did.
 
         None where that is not all that happens.
 
         Args:
+            X: the arm, (1, d).
             Y: (1,).
             place: where the arm stands among the unique played points.
             played_rows: the rows of these as they will be.
             joining: rows that are to be spanned.
             dictionary: its rows.
         """
-        row = played_rows[place : place + 1]
-        if joining.shape[0] > 1 or (point := self._arm_at(row)) is None:
+        (number,) = self.row_list(X)
+        if joining.shape[0] > 1 or (point := self._arm_at(number)) is None:
             return None
         after, growth = shallow_copy(self), None
         if place >= len(self._rows_played):
             after._played = self._played.with_row(point)
         if joining.shape[0]:
-            prior, own = self._prior_variance[joining].item(), self._arm_at(joining)
+            prior, own = self._prior_variance[joining].item(), self._arm_at(cast(int, joining.item()))
             if self._is_fragile or self._dtc.left_out or own is None:
                 return None
             columns, values = self._kernel_values(joining, played_rows)
             if (growth := after._joined(joining, own, prior, values.squeeze(0).numpy(), columns)) is None:
                 return None
             point, after._dictionary_rows = np.append(point, growth.at_played[0, place].item()), dictionary
-        if not after._rewarded(point, Y.item() - float(self._expected_at(row)), growth):
+        expected = 0.0 if self._expected is None else self._expected[number].item()
+        if not after._rewarded(point, Y.item() - expected, growth):
             return None
         if self.exact:
             after._dictionary_rows = after._feature_rows

@@ -243,7 +243,8 @@ class TableBelief(Belief):
         after._log = self._log.with_rewards(X, Y, located)
         after._rule_weights = _weights_of(selection, after._log)
         after._rows_played = played
-        if selection is not None and selection.indices is not None:
+        is_known = after._known_held[0] is played.tensor and after._known_held[1] is after._dictionary_rows
+        if selection is not None and selection.indices is not None and not is_known:
             held = torch.zeros_like(played.tensor, dtype=torch.bool).index_fill_(0, selection.indices, True)
             after._known_held = played.tensor, after._dictionary_rows, held
         after._last_located = X, Located(located.positions, [], located.keys), played

@@ -135,6 +135,11 @@ class PlayedLog:
 
     def new_counts(self, X: Tensor, located: Located) -> Tensor:
         """Return how many rows of X (q, d) are each of the unique points as they will be once X is added, (u,)."""
+        if X.is_cpu and X.shape[0] == 1:
+            place, size = located.positions[0], len(self)
+            counts = np.zeros(max(size, place + 1))
+            counts[place] = 1.0
+            return torch.from_numpy(counts)
         return self._added(Rows(torch.zeros_like(self.counts)), _ones(X), located).tensor
 
     def with_rewards(self, X: Tensor, Y: Tensor, located: Located) -> Self:

@@ -168,12 +168,12 @@ class OnlineDTC:
     def quick_variance(self, prior_variance: Tensor, embedding: Tensor) -> Tensor:
         """Return the same from K⁻¹ as it is, which may have drifted. Cost: O(n m²)."""
         if embedding.shape[1] == 1 and self.loops_over(point := embedding.squeeze(1).contiguous()):
-            return prior_variance + self.reduction(point.numpy())
+            return prior_variance + online_loops.reduction(self.tracked_inverse.arrays, point.numpy())
         return prior_variance - embedding.square().sum(0) + (embedding * self._inverse_times(embedding)).sum(0)
 
-    def reduction(self, point: Array) -> float:
-        """Return what ``quick_variance`` adds to the prior variance of a point of coordinates (m,), by a loop."""
-        return online_loops.reduction(self.tracked_inverse.arrays, point)
+    def moments_at(self, point: Array) -> tuple[float, float]:
+        """Return wᵀz, and what ``quick_variance`` adds to the prior variance, of a point of coordinates z (m,)."""
+        return online_loops.moments(self.tracked_inverse.arrays, self.weights.numpy(), point)
 
     def spanned(self, embedding: Tensor) -> Tensor:
         """Return what the dictionary spans of the prior variance of points of coordinates (m, n), (n,): zᵀPz."""

@@ -41,6 +41,12 @@ def reduction(inverse: Matrix, point: Array) -> float:
 
 
 @compiled
+def moments(inverse: Matrix, weights: Array, point: Array) -> tuple[float, float]:
+    """Return wᵀz and ``reduction`` for weights w (m,) and a point of coordinates z (m,)."""
+    return product(weights, point), reduction(inverse, point)
+
+
+@compiled
 def inside(complement: Array, vector: Array) -> Array:
     """Return what orthonormal rows (r, m) leave of a vector (m,)."""
     left = vector.copy()
