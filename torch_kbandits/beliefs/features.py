@@ -170,7 +170,7 @@ class FeatureTable(TableBelief):
     @property
     def learns_residual(self) -> bool:
         """Whether the dictionary is full, so that variances are those of ``learned_residual``."""
-        return self._full_at is not None and len(self._dictionary_rows) >= self._full_at
+        return self._full_at is not None and self._dictionary_rows.shape[0] >= self._full_at
 
     def _less(self, variance: Tensor, rows: Tensor | None) -> Tensor:
         """Return what becomes of DTC variances of arms, given their rows (k,), None for all, given what is pending."""
@@ -221,15 +221,18 @@ class FeatureTable(TableBelief):
     def moments(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Return the posterior means and variances at points X (q, d), each (q,)."""
         number = self._points.find(X)[0] if X.shape[0] == 1 else None
-        if number is None or self.learns_residual or (point := self._arm_at(number)) is None:
+        if number is None or (point := self._arm_at(number)) is None:
             return super().moments(X)
-        mean, reduction = self._dtc.moments_at(point)
+        mean, reduction, spanned = self._dtc.moments_at(point)
         self._known_reduction = self._dtc, number, reduction
         rows = slice(number, number + 1)
         if self._expected is not None:
             mean += self._expected[rows].item()
         prior = self._prior_variance[rows]
-        return torch.tensor([mean], dtype=prior.dtype), (prior.double() + reduction).clamp_min_(0.0).to(prior.dtype)
+        variance = (prior.double() + reduction).clamp_min_(0.0).to(prior.dtype)
+        if self.learns_residual:
+            variance = learned_residual(prior, torch.full_like(prior, spanned), variance)
+        return torch.tensor([mean], dtype=prior.dtype), variance
 
     def _variance_at(self, rows: Tensor) -> Tensor:
         known_dtc, known_number, reduction = self._known_reduction
@@ -391,7 +394,7 @@ class FeatureTable(TableBelief):
         elif selection is not None:
             dictionary = played_rows[selection.indices]
         else:
-            dictionary = torch.cat([self._dictionary_rows, played_rows[len(self._played_rows) :]])
+            dictionary = torch.cat([self._dictionary_rows, played_rows[len(self._rows_played) :]])
         if _are_equal(dictionary, self._dictionary_rows):
             dictionary = self._dictionary_rows  # the same object, by which others know that nothing changed
         joining, left_out = self._difference(dictionary)
@@ -585,7 +588,7 @@ class FeatureTable(TableBelief):
             return False
         size, spanning = dictionary.shape[0], self._dtc.size + joining.shape[0]
         # Features that are not needed cost in every pass; those of an exact posterior were forgotten.
-        needed = len(played_rows) if self.exact else size
+        needed = played_rows.shape[0] if self.exact else size
         if spanning > needed + needed // 2 + _COPY:
             return False
         moving = len(left_out) if self._goes_through_whole(left_out) else self._num_moving(left_out)
@@ -597,7 +600,7 @@ class FeatureTable(TableBelief):
 
         There no coordinate of a later point exceeds the diagonal: what was left to explain of each when it joined.
         """
-        if not self._is_fragile or len(rows) == 0:
+        if not self._is_fragile or rows.shape[0] == 0:
             return self._dtc.size
         most = _ORDER[self._points.dtype] * self._dtc.factor.diagonal().unsqueeze(-1)
         fits = (self._coordinates(rows).abs() <= most).all(-1)

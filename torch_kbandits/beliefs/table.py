@@ -206,13 +206,13 @@ class TableBelief(Belief):
         fresh = rows[len(self._log) :]
         points, counts = self._log.points_with(X, located)
         variance = self._played_variance.to(points.dtype)
-        if len(fresh):
+        if fresh.shape[0]:
             variance = torch.cat([variance, self._variance_at(fresh)])
         scores = variance.clamp_min(0.0) / self.regularization
         held = None if self.exact else self._held(rows)
         new = self._log.new_counts(X, located)
         counts, new = counts.to(points), new.to(points)
-        weights = padded(self._rule_weights, len(points))
+        weights = padded(self._rule_weights, points.shape[0])
         known = (self.kernel, self.regularization, counts, scores, held, new, weights)
         return PlayedPoints(points, *known, most_new=X.shape[0])
 
@@ -221,9 +221,10 @@ class TableBelief(Belief):
         known_rows, known_dictionary, held = self._known_held
         if known_rows is not rows or known_dictionary is not self._dictionary_rows:
             is_longer = known_dictionary is self._dictionary_rows and known_rows is self._played_rows
-            new = rows[len(known_rows) :] if is_longer else rows
-            is_there = torch.isin(new, self._dictionary_rows) if len(new) > 1 else (self._dictionary_rows == new).any()
-            held = torch.cat([held[: len(rows) - len(new)], is_there.expand(len(new))])
+            new = rows[known_rows.shape[0] :] if is_longer else rows
+            number, dictionary = new.shape[0], self._dictionary_rows
+            is_there = torch.isin(new, dictionary) if number > 1 else (dictionary == new).any()
+            held = torch.cat([held[: rows.shape[0] - number], is_there.expand(number)])
             self._known_held = rows, self._dictionary_rows, held
         return held
 

@@ -171,9 +171,9 @@ class OnlineDTC:
             return prior_variance + online_loops.reduction(self.tracked_inverse.arrays, point.numpy())
         return prior_variance - embedding.square().sum(0) + (embedding * self._inverse_times(embedding)).sum(0)
 
-    def moments_at(self, point: Array) -> tuple[float, float]:
-        """Return wᵀz, and what ``quick_variance`` adds to the prior variance, of a point of coordinates z (m,)."""
-        return online_loops.moments(self.tracked_inverse.arrays, self.weights.numpy(), point)
+    def moments_at(self, point: Array) -> tuple[float, float, float]:
+        """Return wᵀz, what ``quick_variance`` adds to the prior variance, and zᵀPz of coordinates z (m,), by a loop."""
+        return online_loops.moments(self.tracked_inverse.arrays, self.arrays[2], self.weights.numpy(), point)
 
     def spanned(self, embedding: Tensor) -> Tensor:
         """Return what the dictionary spans of the prior variance of points of coordinates (m, n), (n,): zᵀPz."""

@@ -41,12 +41,6 @@ def reduction(inverse: Matrix, point: Array) -> float:
 
 
 @compiled
-def moments(inverse: Matrix, weights: Array, point: Array) -> tuple[float, float]:
-    """Return wᵀz and ``reduction`` for weights w (m,) and a point of coordinates z (m,)."""
-    return product(weights, point), reduction(inverse, point)
-
-
-@compiled
 def inside(complement: Array, vector: Array) -> Array:
     """Return what orthonormal rows (r, m) leave of a vector (m,)."""
     left = vector.copy()
@@ -55,6 +49,12 @@ def inside(complement: Array, vector: Array) -> Array:
         for j in range(len(vector)):
             left[j] -= total * complement[row, j]
     return left
+
+
+@compiled
+def moments(inverse: Matrix, complement: Array, weights: Array, point: Array) -> tuple[float, float, float]:
+    """Return wᵀz, ``reduction`` and zᵀPz for weights w (m,) and a point of coordinates z (m,)."""
+    return product(weights, point), reduction(inverse, point), product(point, inside(complement, point))
 
 
 @compiled

@@ -164,7 +164,7 @@ class LazyPanel:
     def _visited(
         self, score: Score, tie_width: Callable[[Tensor], Tensor], bound: Score | None
     ) -> tuple[Tensor | None, Panel]:
-        n, is_cpu = len(self._panel.mean), self._panel.mean.is_cpu
+        n, is_cpu = self._panel.mean.shape[0], self._panel.mean.is_cpu
         if not (self._squares or bound) or n * self._now[0].size < (_WORTHWHILE if is_cpu else _WORTHWHILE_ELSEWHERE):
             return None, self.up_to_date()
         if self._waited < self._patience:
@@ -176,11 +176,11 @@ class LazyPanel:
         bounds[near.rows] = -torch.inf
         # Twice the width of ties leaves room for rounding in the bounds.
         more = (bounds >= best - 2.0 * tie_width(best)).nonzero().squeeze(-1)
-        if len(more) + len(near.rows) > max(n // _SHARE, _FIRST):
+        if more.shape[0] + near.rows.shape[0] > max(n // _SHARE, _FIRST):
             self._waited, self._patience = 0, min(2 * self._patience + 1, _LONGEST_WAIT)
             return None, self.up_to_date()
         self._patience //= 2
-        if len(more):
+        if more.shape[0]:
             near = near._replace(rows=torch.cat([near.rows, more]), panel=near.panel.joined(self._at(more)))
         self._near = near
         return near.rows, near.panel
