@@ -136,7 +136,7 @@ class FeatureTable(TableBelief):
         self._known_spanning = self._feature_rows, self.no_points  # points of rows
         self._embedded_last: tuple[OnlineDTC, Embedded] | None = None
         self._known_columns = self._dtc, self._feature_rows, self._weights  # coordinates of rows, asked for last
-        self._known_reduction = self._dtc, -1, 0.0  # of the variance of a row, the same
+        self._known_one = self._dtc, -1, (0.0, 0.0, 0.0)  # of one row, the same
         self._lazy_panel = LazyPanel(Panel.prior(self._prior_variance, self._expected), self._dtc, self._weights)
         # Which embedding is meant, and in a list, which nobody restores, which one is in the memory of the features.
         self._embedding = object()
@@ -218,37 +218,34 @@ class FeatureTable(TableBelief):
             return None
         return self._arms.features.row(number).astype(np.float64, copy=False)
 
-    def moments(self, X: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the posterior means and variances at points X (q, d), each (q,)."""
-        number = self._points.find(X)[0] if X.shape[0] == 1 else None
-        if number is None or (point := self._arm_at(number)) is None:
-            return super().moments(X)
-        mean, reduction, spanned = self._dtc.moments_at(point)
-        self._known_reduction = self._dtc, number, reduction
-        rows = slice(number, number + 1)
-        if self._expected is not None:
-            mean += self._expected[rows].item()
-        prior = self._prior_variance[rows]
-        variance = (prior.double() + reduction).clamp_min_(0.0).to(prior.dtype)
-        if self.learns_residual:
-            variance = learned_residual(prior, torch.full_like(prior, spanned), variance)
-        return torch.tensor([mean], dtype=prior.dtype), variance
+    def _moments_of_one(self, rows: Tensor) -> tuple[float, float, float] | None:
+        """Return what ``OnlineDTC.moments_at`` says of one arm, given its row (1,), where loops do; remembered."""
+        if rows.shape[0] != 1 or not rows.is_cpu:  # elsewhere the row is not known without a wait
+            return None
+        number, known = cast(int, rows.item()), self._known_one
+        if known[0] is not self._dtc or known[1] != number:
+            if (point := self._arm_at(number)) is None:
+                return None
+            known = self._known_one = self._dtc, number, self._dtc.moments_at(point)
+        return known[2]
 
     def _variance_at(self, rows: Tensor) -> Tensor:
-        known_dtc, known_number, reduction = self._known_reduction
-        if rows.shape[0] == 1 and known_dtc is self._dtc and known_number == rows.item():
-            return (self._prior_at(rows) + reduction).to(self._points.dtype)
-        return self._dtc.quick_variance(self._prior_at(rows), self._coordinates(rows)).to(self._points.dtype)
+        prior, one = self._prior_at(rows), self._moments_of_one(rows)
+        variance = self._dtc.quick_variance(prior, self._coordinates(rows)) if one is None else prior + one[1]
+        return variance.to(self._points.dtype)
 
     def _learned_variance_at(self, rows: Tensor) -> Tensor:
         variance = self._variance_at(rows).clamp_min(0.0)
         if not self.learns_residual:
             return variance
-        spanned = self._dtc.spanned(self._coordinates(rows)).to(variance)
-        return learned_residual(self._prior_variance[rows], spanned, variance)
+        one = self._moments_of_one(rows)
+        spanned = self._dtc.spanned(self._coordinates(rows)) if one is None else torch.full_like(variance, one[2])
+        return learned_residual(self._prior_variance[rows], spanned.to(variance), variance)
 
     def _mean_at(self, rows: Tensor) -> Tensor:
-        return (self._weights @ self._coordinates(rows) + self._expected_at(rows)).to(self._points.dtype)
+        one = self._moments_of_one(rows)
+        mean = self._weights @ self._coordinates(rows) if one is None else self._weights.new_full((1,), one[0])
+        return (mean + self._expected_at(rows)).to(self._points.dtype)
 
     def effective_dimension(self) -> Tensor:
         """Return Σ_s τ(x_s), 0-dim. Cost: O(u), and that of the variances of the played points if some are left out."""

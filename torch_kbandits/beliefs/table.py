@@ -472,11 +472,6 @@ def _weights_of(selection: Selection | None, log: PlayedLog) -> Tensor | None:
     return weights.new_zeros(len(log)).index_copy(0, indices, weights)
 
 
-def _largest(scores: Tensor) -> float:
-    """Return the largest score; by name, so that what is to be asked for it can be pickled."""
-    return float(scores.max())
-
-
 class ArmLookahead(Lookahead):
     """The posterior over the arms with points pending: their variance shrinks, the means stay.
 
@@ -528,7 +523,7 @@ class ArmLookahead(Lookahead):
             scores, self.visited_share = rule.on_arms(SomeOf(self, rows, incumbent), beta, seed), 1.0
         else:
             rows, scores = self.contenders(rule, beta, seed)
-        self.best_score = partial(_largest, scores)
+        self.best_score = partial(float, scores.max())  # which can be pickled, and keeps no scores
         return self.chosen(self._table.highest(scores, beta, rows))
 
     def offered(self, domain: Domain | None) -> Self:
