@@ -483,10 +483,12 @@ class FeatureTable(TableBelief):
         return after
 
     def _rewarded(self, point: Array, reward: float, growth: Growth | None = None) -> bool:
-        """Follow a reward, beyond what was expected, of a point of coordinates (m,); False if something is not finite.
+        """Follow how the dictionary grew, if it did, and a reward of a point; False if something is not finite.
 
-        If it was not played before it is the last played point already; nor does it matter here how the dictionary grew
-        but to the arms.
+        Args:
+            point: its coordinates (m,), the new one among them; it is among the played points already.
+            reward: beyond what was expected.
+            growth: of the dictionary.
         """
         weight, dtc = 1.0 / self.regularization.item(), self._dtc if growth is None else growth.dtc
         if (told := dtc.told(point, weight, weight * reward)) is None:
