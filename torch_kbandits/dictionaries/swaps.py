@@ -15,8 +15,8 @@ _ROUNDING = 1e-12
 #: Swaps go on until they may have cost this much relative accuracy; then everything is computed afresh.
 _ACCURACY = 1e-6
 
-#: With more points than this products of matrices, by all threads that are free, are as fast as a loop.
-_LARGEST_LOOPED = 256
+#: With more points than this products of matrices by all threads are faster than a loop, if cores are free for them.
+_LARGEST_LOOPED = 512
 
 
 class SwapTable:
