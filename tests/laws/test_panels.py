@@ -182,6 +182,17 @@ def assert_all_ways_lead_to_the_posterior(n: int, m: int, a: int, k: int, drops:
     after.assert_same(Panel.prior(prior, features=holding(fresh)).fitted(grown, grown.weights), left_out)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_bounds_are_means_and_deviations(dtype):
+    random = np.random.default_rng(0)
+    mean, variance = random.standard_normal((2, 9)).astype(dtype)
+    upper, most = panel_loops.bounds(mean, variance, 1.5, 2.0)
+    left = np.maximum(variance.astype(np.float64), 0.0)
+    assert upper.dtype == most.dtype == dtype
+    assert np.abs(upper - (mean + 1.5 * np.sqrt(left))).max() < 10.0 * np.finfo(dtype).eps
+    assert np.abs(most - 2.0 * left).max() < 10.0 * np.finfo(dtype).eps
+
+
 def test_a_prior_is_a_panel_without_features():
     prior = torch.rand(7, dtype=DOUBLE)
     panel = Panel.prior(prior)

@@ -7,9 +7,11 @@ from typing import NamedTuple, Self, cast
 import torch
 from torch import Tensor
 
+from torch_kbandits.numerics.compiled import runs_compiled
 from torch_kbandits.numerics.shallow import shallow_copy
 from torch_kbandits.posteriors.online_dtc import OnlineDTC
 from torch_kbandits.posteriors.squares import Squares, joined
+from torch_kbandits.tables import panel_loops
 from torch_kbandits.tables.panels import Change, Columns, Panel
 from torch_kbandits.tables.store import FeatureStore
 
@@ -187,10 +189,15 @@ class LazyPanel:
 
     def _bounds(self, score: Score) -> Tensor:
         """Return upper bounds of the scores of all arms, (A,). Cost: O(A + m²)."""
-        dtc, weights = self._stale
-        distance = dtc.distance(self._now[1] - weights).to(self._panel.mean.dtype)
-        variance, rise = self._panel.variance.clamp_min(0.0), self._log_rise.exp().to(self._panel.mean.dtype)
-        return score(torch.addcmul(self._panel.mean, distance, variance.sqrt()), variance * rise, None)
+        (dtc, weights), mean, variance = self._stale, self._panel.mean, self._panel.variance
+        distance, rise = dtc.distance(self._now[1] - weights).to(mean.dtype), self._log_rise.exp().to(mean.dtype)
+        if runs_compiled(mean, variance):
+            parts = panel_loops.bounds(mean.numpy(), variance.numpy(), distance.item(), rise.item())
+            upper, most = map(torch.from_numpy, parts)
+        else:
+            least = variance.clamp_min(0.0)
+            upper, most = torch.addcmul(mean, distance, least.sqrt()), least * rise
+        return score(upper, most, None)
 
     def _taken_in(self, bounds: Tensor) -> Near:
         """Return the near arms up to date. Cost: O(h m)."""
