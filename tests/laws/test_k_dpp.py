@@ -15,7 +15,15 @@ from gpytorch.kernels import LinearKernel, MaternKernel
 from hypothesis import given
 from problems import DOUBLE, KERNELS, data, dense, examples, linear, matern, rbf
 
-from torch_kbandits import KDPP, EmptyHistoryError, GreedyDictionary, InputError, NystromGP, UniformDictionary
+from torch_kbandits import (
+    KDPP,
+    EmptyHistoryError,
+    GreedyDictionary,
+    InputError,
+    NystromGP,
+    UniformDictionary,
+    use_compiled,
+)
 from torch_kbandits.dictionaries import PlayedPoints, default_num_swaps, k_dpp, sample_k_dpp, theoretical_num_swaps
 from torch_kbandits.dictionaries.swaps import SwapTable, factors_of_one
 from torch_kbandits.numerics.random import generator_for
@@ -197,15 +205,17 @@ def test_nothing_drifts_in_many_swaps(swaps, kernel, monkeypatch):
     assert_factors_are_those_of_determinants(table, K, 1e-12 * swaps)
 
 
-@pytest.mark.parametrize("m", [1, 7])
+@pytest.mark.parametrize("enabled", [True, False])
+@pytest.mark.parametrize("m", [1, 7, 40])
 @pytest.mark.parametrize("is_twin", [True, False])
-def test_factors_of_one_candidate_are_those_of_the_table(m, is_twin):
+def test_factors_of_one_candidate_are_those_of_the_table(m, is_twin, enabled):
     X = np.random.default_rng(m).random((m + 1, 2))
     X[-1] = X[0] if is_twin else X[-1]
     K = torch.from_numpy(KERNELS["matern"].dense(X, X))
     table = SwapTable(K, torch.arange(m + 1), m, 1.7)
     expected = table.factors(np.arange(m), np.zeros(m, dtype=np.int64))
-    factors = factors_of_one(K, 1.7)
+    with use_compiled(enabled):
+        factors = factors_of_one(K, 1.7)
     assert np.abs(factors - expected).max() < 1e-10 * expected.max(initial=1.0)
     assert np.array_equal(factors == 0.0, expected == 0.0)
 

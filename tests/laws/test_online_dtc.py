@@ -323,6 +323,25 @@ def test_a_determinant_that_rounding_made_negative_is_not_taken_for_one(enabled)
             walk.dtc.grown(own, below + 1.0, 1e3 * point, below, one)
 
 
+@pytest.mark.parametrize("size", [0, 1, 2, 7, 40])
+@pytest.mark.parametrize("rows", [1, 3, 4, 11])
+@pytest.mark.parametrize("enabled", [True, False])
+def test_a_tracked_matrix_is_its_base_and_squares(size, rows, enabled):
+    """Wherever the base lies: row by row, column by column, or in a corner of a larger one."""
+    random = np.random.default_rng(size + rows)
+    base, more = random.standard_normal((size, size)), random.standard_normal((rows, size))
+    signs, base = random.choice([-1.0, 1.0], rows), base + base.T
+    expected, corner = base + more.T * signs @ more, torch.zeros(size + 3, size + 3, dtype=DOUBLE)
+    corner[:size, :size] = torch.tensor(base)
+    for each in (torch.tensor(base), torch.tensor(base).mT.contiguous().mT, corner[:size, :size]):
+        tracked = Tracked(each, torch.tensor(more), signs)
+        with use_compiled(enabled):
+            assert difference(tracked.whole, expected) < 1e-12
+            last = random.standard_normal((40, size))
+            after = Tracked(each, torch.tensor(last[:-1]), np.ones(39)).followed(last, -1.0)
+            assert difference(after.whole, base + last[:-1].T @ last[:-1] - np.outer(last[-1], last[-1])) < 1e-12
+
+
 def test_the_prior_is_a_posterior_without_coordinates():
     empty = OnlineDTC.empty(torch.zeros(1, dtype=torch.float32))
     nothing = torch.zeros(0, 5, dtype=DOUBLE)

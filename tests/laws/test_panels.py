@@ -163,7 +163,7 @@ def assert_all_ways_lead_to_the_posterior(n: int, m: int, a: int, k: int, drops:
     grown, seen_now = grown.observed(seen[:, 6:], ones[6:], moments[6:])
     left_out = (int(random.integers(m + a)),) if drops and m + a else ()
     grown, left = grown.leaving_out(left_out)
-    change = Change(factor[m:, :m], factor[m:, m:], squares.then(seen_now).then(left))
+    change = Change(squares.then(seen_now).then(left), factor[m:, :m], factor[m:, m:])
     kernel_values = torch.tensor(DENSE(Z[m:], T))
     follower = panel.following(change, grown.weights, lambda block: kernel_values[:, block])
     after.assert_same(follower, left_out)
@@ -180,6 +180,17 @@ def assert_all_ways_lead_to_the_posterior(n: int, m: int, a: int, k: int, drops:
     after.assert_same(follower, left_out)
     fresh = torch.tensor(after.coordinates(T))
     after.assert_same(Panel.prior(prior, features=holding(fresh)).fitted(grown, grown.weights), left_out)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_bounds_are_means_and_deviations(dtype):
+    random = np.random.default_rng(0)
+    mean, variance = random.standard_normal((2, 9)).astype(dtype)
+    upper, most = panel_loops.bounds(mean, variance, 1.5, 2.0)
+    left = np.maximum(variance.astype(np.float64), 0.0)
+    assert upper.dtype == most.dtype == dtype
+    assert np.abs(upper - (mean + 1.5 * np.sqrt(left))).max() < 10.0 * np.finfo(dtype).eps
+    assert np.abs(most - 2.0 * left).max() < 10.0 * np.finfo(dtype).eps
 
 
 def test_a_prior_is_a_panel_without_features():

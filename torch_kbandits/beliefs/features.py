@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from gpytorch.kernels import Kernel
 from gpytorch.means import Mean
+from numpy.typing import NDArray
 from torch import Tensor
 
 from torch_kbandits.acquisition import AcquisitionRule
@@ -36,6 +37,8 @@ from torch_kbandits.tables.lazy import LazyPanel, SomeArms
 from torch_kbandits.tables.panels import Change, Columns, Panel
 from torch_kbandits.tables.played import ComputedFeatures, Features, PlayedPanel, combined, joined_by, joined_by_one
 from torch_kbandits.tables.store import FeatureStore
+
+Array = NDArray[np.float64]
 
 #: Arms embedded at a time when the dictionary changes, so that temporaries stay in cache.
 _BLOCK = 4096
@@ -133,6 +136,7 @@ class FeatureTable(TableBelief):
         self._known_spanning = self._feature_rows, self.no_points  # points of rows
         self._embedded_last: tuple[OnlineDTC, Embedded] | None = None
         self._known_columns = self._dtc, self._feature_rows, self._weights  # coordinates of rows, asked for last
+        self._known_one = self._dtc, -1, (0.0, 0.0, 0.0)  # of one row, the same
         self._lazy_panel = LazyPanel(Panel.prior(self._prior_variance, self._expected), self._dtc, self._weights)
         # Which embedding is meant, and in a list, which nobody restores, which one is in the memory of the features.
         self._embedding = object()
@@ -166,7 +170,7 @@ class FeatureTable(TableBelief):
     @property
     def learns_residual(self) -> bool:
         """Whether the dictionary is full, so that variances are those of ``learned_residual``."""
-        return self._full_at is not None and len(self._dictionary_rows) >= self._full_at
+        return self._full_at is not None and self._dictionary_rows.shape[0] >= self._full_at
 
     def _less(self, variance: Tensor, rows: Tensor | None) -> Tensor:
         """Return what becomes of DTC variances of arms, given their rows (k,), None for all, given what is pending."""
@@ -208,18 +212,40 @@ class FeatureTable(TableBelief):
         """Return features of played points for spanning points of rows (m,), which are computed when they are read."""
         return ComputedFeatures(factor, lambda index: self._columns.between(rows, played_rows[index]), played_rows)
 
+    def _arm_at(self, number: int) -> Array | None:
+        """Return the coordinates (m,) of one arm, given its row, in double precision, where loops read them."""
+        if number >= self._num_arms or not self._dtc.loops_over(self._weights):
+            return None
+        return self._arms.features.row(number).astype(np.float64, copy=False)
+
+    def _moments_of_one(self, rows: Tensor) -> tuple[float, float, float] | None:
+        """Return what ``OnlineDTC.moments_at`` says of one arm, given its row (1,), where loops do; remembered."""
+        if rows.shape[0] != 1 or not rows.is_cpu:  # elsewhere the row is not known without a wait
+            return None
+        number, known = cast(int, rows.item()), self._known_one
+        if known[0] is not self._dtc or known[1] != number:
+            if (point := self._arm_at(number)) is None:
+                return None
+            known = self._known_one = self._dtc, number, self._dtc.moments_at(point)
+        return known[2]
+
     def _variance_at(self, rows: Tensor) -> Tensor:
-        return self._dtc.quick_variance(self._prior_at(rows), self._coordinates(rows)).to(self._points.dtype)
+        prior, one = self._prior_at(rows), self._moments_of_one(rows)
+        variance = self._dtc.quick_variance(prior, self._coordinates(rows)) if one is None else prior + one[1]
+        return variance.to(self._points.dtype)
 
     def _learned_variance_at(self, rows: Tensor) -> Tensor:
         variance = self._variance_at(rows).clamp_min(0.0)
         if not self.learns_residual:
             return variance
-        spanned = self._dtc.spanned(self._coordinates(rows)).to(variance)
-        return learned_residual(self._prior_variance[rows], spanned, variance)
+        one = self._moments_of_one(rows)
+        spanned = self._dtc.spanned(self._coordinates(rows)) if one is None else torch.full_like(variance, one[2])
+        return learned_residual(self._prior_variance[rows], spanned.to(variance), variance)
 
     def _mean_at(self, rows: Tensor) -> Tensor:
-        return (self._weights @ self._coordinates(rows) + self._expected_at(rows)).to(self._points.dtype)
+        one = self._moments_of_one(rows)
+        mean = self._weights @ self._coordinates(rows) if one is None else self._weights.new_full((1,), one[0])
+        return (mean + self._expected_at(rows)).to(self._points.dtype)
 
     def effective_dimension(self) -> Tensor:
         """Return Σ_s τ(x_s), 0-dim. Cost: O(u), and that of the variances of the played points if some are left out."""
@@ -365,14 +391,18 @@ class FeatureTable(TableBelief):
         elif selection is not None:
             dictionary = selected(played_rows, cast(Tensor, selection.indices))
         else:
-            dictionary = torch.cat([self._dictionary_rows, played_rows[len(self._played_rows) :]])
+            dictionary = torch.cat([self._dictionary_rows, played_rows[len(self._rows_played) :]])
         if _are_equal(dictionary, self._dictionary_rows):
             dictionary = self._dictionary_rows  # the same object, by which others know that nothing changed
-        told = located.plays(Y)
-        told = told._replace(sums=self._unexpected(told.sums, told.counts, played_rows[told.places]))
         joining, left_out = self._difference(dictionary)
-        num_told = told.places.shape[0]
+        num_told = len(set(located.positions))
         if num_told and left_out is not None and self._is_cheap(joining, left_out, dictionary, played_rows, num_told):
+            if Y.shape[0] == 1 and left_out == self._dtc.left_out:
+                after = self._told_arm(X, Y, located.positions[0], played_rows, joining, dictionary)
+                if after is not None:
+                    return after
+            told = located.plays(Y)
+            told = told._replace(sums=self._unexpected(told.sums, told.counts, played_rows[told.places]))
             after = shallow_copy(self)  # features are written beyond those in use only
             if after._advance(joining, left_out, dictionary, played_rows, told):
                 return after
@@ -437,55 +467,116 @@ class FeatureTable(TableBelief):
             return None
         if not dtc.loops_over(dtc.moment) or (at := self.embedded(X).arrays) is None:
             return None
-        after, point = shallow_copy(self), at.rows[0]
+        after, point, growth, (place,) = shallow_copy(self), at.rows[0], None, located.positions
         if located.fresh:
             after._played = self._played.with_row(point)
         if selection.points is not known:
-            coordinate = after._joined_once(X, selection.points, at, located.positions[0], played.tensor)
-            if coordinate is None:
+            if (growth := after._joined_once(X, selection.points, at, place, played.tensor)) is None:
                 return None
-            point = np.append(point, coordinate)
-        weight = 1.0 / self.regularization.item()
-        if (told := after._dtc.told(point, weight, weight * Y.item())) is None:
+            point = np.append(point, growth.at_played[0, place].item())
+        return after if after._rewarded(point, Y.item(), growth) else None
+
+    def _told_arm(
+        self, X: Tensor, Y: Tensor, place: int, played_rows: Tensor, joining: Tensor, dictionary: Tensor
+    ) -> Self | None:
+        """Return the table after a reward of an arm, by loops, and after another joined the dictionary, if one did.
+
+        None where that is not all that happens.
+
+        Args:
+            X: the arm, (1, d).
+            Y: (1,).
+            place: where the arm stands among the unique played points.
+            played_rows: the rows of these as they will be.
+            joining: rows that are to be spanned.
+            dictionary: its rows.
+        """
+        (number,) = self.row_list(X)
+        if joining.shape[0] > 1 or (point := self._arm_at(number)) is None:
             return None
-        after._dtc, after._weights = told, told.weights
-        if self.no_points.dtype != told.weights.dtype:
-            require_finite(told.weights.to(self.no_points.dtype))
-        if after._played.is_known:
-            after._played = after._played.following(Squares.of(told.tracked_inverse.rows[-1:], -1.0))
-        after._changes += 1
+        after, growth = shallow_copy(self), None
+        if place >= len(self._rows_played):
+            after._played = self._played.with_row(point)
+        if joining.shape[0]:
+            prior, own = self._prior_variance[joining].item(), self._arm_at(cast(int, joining.item()))
+            if self._is_fragile or self._dtc.left_out or own is None:
+                return None
+            columns, values = self._kernel_values(joining, played_rows)
+            if (growth := after._joined(joining, own, prior, values.squeeze(0).numpy(), columns)) is None:
+                return None
+            point, after._dictionary_rows = np.append(point, growth.at_played[0, place].item()), dictionary
+        expected = 0.0 if self._expected is None else self._expected[number].item()
+        if not after._rewarded(point, Y.item() - expected, growth):
+            return None
+        if self.exact:
+            after._dictionary_rows = after._feature_rows
+        if after._changes >= self.CHECK:
+            after._clear_drift(played_rows)
         return after
 
-    def _joined_once(self, X: Tensor, points: Tensor, at: Arrays, place: int, played_rows: Tensor) -> float | None:
-        """Let a point (1, d) join the dictionary, which is then ``points`` (m, d), and return its new coordinate.
+    def _rewarded(self, point: Array, reward: float, growth: Growth | None = None) -> bool:
+        """Follow how the dictionary grew, if it did, and a reward of a point; False if something is not finite.
 
-        None where that is not all that happens; then this table is of no use.
+        Args:
+            point: its coordinates (m,), the new one among them; it is among the played points already.
+            reward: beyond what was expected.
+            growth: of the dictionary.
         """
-        (known, rows), own, dtype, size = self._listed_dictionary, at.rows[0], self._points.dtype, self._dtc.size
-        left, store, row = at.prior[0] - own @ own, self._played.store, played_rows[place : place + 1]
-        number = int(row)
-        if self._played.is_known or store is None or number in self._positions or left <= FRAGILE[dtype] * at.prior[0]:
+        weight, dtc = 1.0 / self.regularization.item(), self._dtc if growth is None else growth.dtc
+        if (told := dtc.told(point, weight, weight * reward)) is None:
+            return False
+        self._settle(growth, self._played, told, told.last_square(-1.0), told.weights)
+        if self.no_points.dtype != told.weights.dtype:
+            require_finite(told.weights.to(self.no_points.dtype))
+        self._changes += 1
+        return True
+
+    def _joined(self, row: Tensor, own: Array, prior: float, values: Array, columns: Columns) -> Growth | None:
+        """Let a point of a row (1,) span, by a loop, on what was told so far; None where it is not so simple.
+
+        Args:
+            row: (1,).
+            own: its coordinates (m,).
+            prior: its prior variance.
+            values: its kernel values with the played points, (u,).
+            columns: those with a block of the arms.
+        """
+        left, store, number = prior - own @ own, self._played.store, cast(int, row.item())
+        if store is None or number in self._positions or left <= FRAGILE[self._points.dtype] * prior:
             return None
-        if not (torch.equal(points[-1:], X) and torch.equal(points[:-1], known)):
-            return None
-        corner, weight = math.sqrt(left), 1.0 / self.regularization.item()
-        log, number_played = self._log, played_rows.shape[0]
-        values, (seen, sums) = np.full(number_played, at.prior[0]), np.zeros((2, number_played))
-        told = slice(number_played if place < log.points.shape[0] else number_played - 1)
-        with torch.no_grad():
-            values[told] = as_array(gram(self.kernel, X, log.points))[0]
-        seen[told], sums[told] = log.counts.numpy(), log.sums.numpy()
+        log, corner, (seen, sums) = self._log, math.sqrt(left), np.zeros((2, len(values)))
+        known, weight = len(log), 1.0 / self.regularization.item()
+        seen[:known] = log.counts.numpy()
+        sums[:known] = self._unexpected(log.sums, log.counts, self._played_rows).numpy()
         new, cross, below, moment = joined_by_one(store, own, corner, values, weight * seen, weight * sums)
         if (dtc := self._dtc.grown_by_one(own, corner, cross, below, moment)) is None:
             return None
-        self._dtc, self._played = dtc, self._played.grown(torch.from_numpy(new).unsqueeze(0))
-        spanning, self._feature_rows = self.spanning_points, torch.cat([self._feature_rows, row])
+        self._feature_rows = torch.cat([self._feature_rows, row])
+        self._positions = {**self._positions, number: self._dtc.size}
+        self._changes += 1
+        parts = (each.unsqueeze(0) for each in map(torch.from_numpy, (own, np.array([corner]), new)))
+        rows, corner_of, at_played = parts
+        return Growth(dtc, row, rows, corner_of, dtc.last_square(1.0), at_played, columns)
+
+    def _joined_once(self, X: Tensor, points: Tensor, at: Arrays, place: int, played_rows: Tensor) -> Growth | None:
+        """Let a point (1, d) join the dictionary, which is then ``points`` (m, d); see ``_joined``.
+
+        None where that is not all that happens; then this table is of no use.
+        """
+        (known, rows), prior, number_played = self._listed_dictionary, at.prior[0], played_rows.shape[0]
+        if not (torch.equal(points[-1:], X) and torch.equal(points[:-1], known)):
+            return None
+        values, log, row = np.full(number_played, prior), self._log, played_rows[place : place + 1]
+        told = slice(number_played if place < log.points.shape[0] else number_played - 1)
+        with torch.no_grad():
+            values[told] = as_array(gram(self.kernel, X, log.points))[0]
+        spanning = self.spanning_points
+        if (growth := self._joined(row, at.rows[0], prior, values, lambda block: self.no_points[:0])) is None:
+            return None
         self._dictionary_rows = torch.cat([rows, row])
         self._listed_dictionary = points, self._dictionary_rows
         self._known_spanning = self._feature_rows, points if spanning is known else torch.cat([spanning, X])
-        self._positions = {**self._positions, number: size}
-        self._changes += 1
-        return float(new[place])
+        return growth
 
     def _listing(self, points: Tensor) -> Self:
         """Return the table that knows the rows of a dictionary (m, d), which are not looked up again while it stays."""
@@ -501,8 +592,12 @@ class FeatureTable(TableBelief):
 
     def _difference(self, dictionary: Tensor) -> tuple[Tensor, tuple[int, ...] | None]:
         """Return the rows of a dictionary that are not spanned yet, and which features it lacks; None for unknown."""
-        if dictionary is self._dictionary_rows:
+        before = self._dictionary_rows
+        if dictionary is before:
             return dictionary[:0], self._dtc.left_out
+        is_longer = dictionary.is_cpu and dictionary.shape[0] == before.shape[0] + 1
+        if is_longer and torch.equal(dictionary[:-1], before) and dictionary[-1].item() not in self._positions:
+            return dictionary[-1:], self._dtc.left_out
         rows = listed(dictionary)
         joining = [row for row in rows if row not in self._positions]
         if self.exact or len(rows) - len(joining) == self._dtc.size == len(self._positions):
@@ -524,7 +619,7 @@ class FeatureTable(TableBelief):
             return False
         size, spanning = dictionary.shape[0], self._dtc.size + joining.shape[0]
         # Features that are not needed cost in every pass; those of an exact posterior were forgotten.
-        needed = len(played_rows) if self.exact else size
+        needed = played_rows.shape[0] if self.exact else size
         if spanning > needed + needed // 2 + _COPY:
             return False
         moving = len(left_out) if self._goes_through_whole(left_out) else self._num_moving(left_out)
@@ -536,7 +631,7 @@ class FeatureTable(TableBelief):
 
         There no coordinate of a later point exceeds the diagonal: what was left to explain of each when it joined.
         """
-        if not self._is_fragile or len(rows) == 0:
+        if not self._is_fragile or rows.shape[0] == 0:
             return self._dtc.size
         most = _ORDER[self._points.dtype] * self._dtc.factor.diagonal().unsqueeze(-1)
         fits = (self._coordinates(rows).abs() <= most).all(-1)
@@ -760,8 +855,7 @@ class FeatureTable(TableBelief):
         """Let the first features be all. Cost: O((A + m) m k) for k that go."""
         before, (dtc, squares) = self._dtc, self._dtc.shortened(size)
         weights = torch.nn.functional.pad(dtc.weights, (0, before.size - size))
-        change = Change.none(before.size, weights)._replace(squares=squares)
-        panel = self._arms.changed(change, dtc, weights, None).up_to_date()
+        panel = self._arms.changed(Change(squares), dtc, weights, None).up_to_date()
         self._lazy_panel = LazyPanel(panel.shortened(size), dtc, dtc.weights)
         self._dtc, self._weights, self._played = dtc, dtc.weights, self._played.shortened(size)
         gone = set(self._feature_rows[size:].tolist())
@@ -793,14 +887,15 @@ class FeatureTable(TableBelief):
     ) -> None:
         """Take over a posterior, which reaches the arms when asked for if the dictionary stays."""
         if growth is not None:
-            self._played = played.grown(growth.at_played).following(growth.followed_by(squares))
-            change = Change(growth.own, growth.corner, growth.squares.then(squares))
-            self._lazy_panel = self._arms.changed(change, dtc, weights, growth.columns)
+            played = played.grown(growth.at_played)
+            self._played = played.following(growth.followed_by(squares)) if played.is_known else played
+            change = Change(growth.squares.then(squares), growth.own, growth.corner)
+            if self._num_arms:
+                self._lazy_panel = self._arms.changed(change, dtc, weights, growth.columns)
         else:
             self._played = played.following(squares)
             if dtc.left_out != self._dtc.left_out:
-                change = Change.none(dtc.size, weights)._replace(squares=squares)
-                self._lazy_panel = self._arms.changed(change, dtc, weights, None)
+                self._lazy_panel = self._arms.changed(Change(squares), dtc, weights, None)
             elif self._num_arms:
                 self._lazy_panel = self._arms.observed(squares, dtc, weights)
         self._dtc, self._weights = dtc, weights

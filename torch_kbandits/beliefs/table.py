@@ -212,13 +212,13 @@ class TableBelief(Belief):
         fresh = rows[len(self._log) :]
         points, counts = self._log.points_with(X, located)
         variance = self._played_variance.to(points.dtype)
-        if len(fresh):
+        if fresh.shape[0]:
             variance = torch.cat([variance, self._variance_at(fresh)])
         scores = variance.clamp_min(0.0) / self.regularization
         held = None if self.exact else self._held(rows)
         new = self._log.new_counts(X, located)
         counts, new = counts.to(points), new.to(points)
-        weights = padded(self._rule_weights, len(points))
+        weights = padded(self._rule_weights, points.shape[0])
         known = (self.kernel, self.regularization, counts, scores, held, new, weights)
         return PlayedPoints(points, *known, most_new=X.shape[0])
 
@@ -227,9 +227,10 @@ class TableBelief(Belief):
         known_rows, known_dictionary, held = self._known_held
         if known_rows is not rows or known_dictionary is not self._dictionary_rows:
             is_longer = known_dictionary is self._dictionary_rows and known_rows is self._played_rows
-            new = rows[len(known_rows) :] if is_longer else rows
-            is_there = torch.isin(new, self._dictionary_rows) if len(new) > 1 else (self._dictionary_rows == new).any()
-            held = torch.cat([held[: len(rows) - len(new)], is_there.expand(len(new))])
+            new = rows[known_rows.shape[0] :] if is_longer else rows
+            number, dictionary = new.shape[0], self._dictionary_rows
+            is_there = torch.isin(new, dictionary) if number > 1 else (dictionary == new).any()
+            held = torch.cat([held[: rows.shape[0] - number], is_there.expand(number)])
             self._known_held = rows, self._dictionary_rows, held
         return held
 
@@ -256,7 +257,8 @@ class TableBelief(Belief):
         self._log = log.with_rewards(X, Y, located)
         self._rule_weights = _weights_of(selection, self._log)
         self._rows_played = played
-        if selection is not None and selection.indices is not None:
+        is_known = self._known_held[0] is played.tensor and self._known_held[1] is self._dictionary_rows
+        if selection is not None and selection.indices is not None and not is_known:
             held = torch.zeros_like(played.tensor, dtype=torch.bool).index_fill_(0, selection.indices, True)
             self._known_held = played.tensor, self._dictionary_rows, held
         self._last_located = X, Located(located.positions, [], located.keys), played
@@ -484,11 +486,6 @@ def _weights_of(selection: Selection | None, log: PlayedLog) -> Tensor | None:
     return weights.new_zeros(len(log)).index_copy(0, indices, weights)
 
 
-def _largest(scores: Tensor) -> float:
-    """Return the largest score; by name, so that what is to be asked for it can be pickled."""
-    return float(scores.max())
-
-
 class ArmLookahead(Lookahead):
     """The posterior over the arms with points pending: their variance shrinks, the means stay.
 
@@ -540,7 +537,7 @@ class ArmLookahead(Lookahead):
             scores, self.visited_share = rule.on_arms(SomeOf(self, rows, incumbent), beta, seed), 1.0
         else:
             rows, scores = self.contenders(rule, beta, seed)
-        self.best_score = partial(_largest, scores)
+        self.best_score = partial(float, scores.max())  # which can be pickled, and keeps no scores
         return self.chosen(self._table.highest(scores, beta, rows))
 
     def offered(self, domain: Domain | None) -> Self:

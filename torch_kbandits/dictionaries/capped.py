@@ -1,7 +1,7 @@
 """Dictionaries of at most so many points, which are exchanged for others where these span more."""
 
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal, cast, get_args
 from weakref import WeakSet
 
@@ -17,6 +17,7 @@ from torch_kbandits.dictionaries.online_sample import OnlineSample
 from torch_kbandits.dictionaries.swaps import SwapTable, factors_of_one
 from torch_kbandits.errors import DictionaryFullError, KernelBanditWarning
 from torch_kbandits.numerics.gram import gram, prior_variance
+from torch_kbandits.numerics.shallow import changed
 
 WhenFull = Literal["stop", "warn", "raise"]
 
@@ -100,10 +101,10 @@ class CappedDictionary(DictionaryRule):
         Raises:
             DictionaryFullError: if more are wanted and ``when_full`` is "raise".
         """
-        wanted = self.rule.select(replace(played, max_size=self.max_size), generator)
-        if len(wanted.probabilities) <= self.max_size:
+        wanted = self.rule.select(changed(played, max_size=self.max_size), generator)
+        if wanted.probabilities.shape[0] <= self.max_size:
             return wanted
-        self._say_full(len(wanted.probabilities))
+        self._say_full(wanted.probabilities.shape[0])
         kept = self._foremost(wanted, played.in_dictionary)
         if wanted.indices is None:
             return Selection(wanted.points[..., kept, :], wanted.probabilities[kept], None)
@@ -166,9 +167,9 @@ def _exchanged(played: PlayedPoints, kept: Tensor, offered: Tensor) -> Tensor:
     As many are offered with one factorisation as the dictionary has points. With batch dimensions the members share
     their rows, by the mean of their Gram matrices.
     """
-    size, slots = len(kept), np.arange(len(kept))
+    size, slots = kept.shape[0], np.arange(kept.shape[0])
     noise = (played.noise / played.counts).broadcast_to(*played.noise.shape[:-1], played.size)
-    for block in offered.split(size) if len(offered) else ():
+    for block in offered.split(size) if offered.shape[0] else ():
         rows = torch.cat([kept, block])
         points = played.points[..., rows, :]
         with torch.no_grad():
@@ -180,7 +181,7 @@ def _exchanged(played: PlayedPoints, kept: Tensor, offered: Tensor) -> Tensor:
                 values = (values + torch.diag_embed(noise[..., rows])).flatten(end_dim=-3).mean(0)
             values = values.cpu()
         scale, counts = float(values.diagonal().max()), played.counts[rows].double().cpu().numpy()
-        if len(block) == 1:  # as in most rounds
+        if block.shape[0] == 1:  # as in most rounds
             gains = factors_of_one(values, scale) * counts[size] / counts[:size]
             leaving = int(gains.argmax())
             if gains[leaving] >= _LEAST_GAIN:

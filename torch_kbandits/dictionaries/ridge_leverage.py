@@ -241,7 +241,7 @@ def draw(probabilities: Tensor, generator: torch.Generator | None) -> Tensor:
 
 def included(uniforms: Tensor, probabilities: Tensor) -> Tensor:
     """Return the indices (m,) of uniforms below their probabilities; the likeliest point if none is, so m >= 1."""
-    if len(probabilities) and loops_over_each(probabilities, uniforms):
+    if probabilities.shape[0] and loops_over_each(probabilities, uniforms):
         chosen = ridge_loops.included(uniforms.contiguous().numpy(), probabilities.contiguous().numpy())
         return torch.from_numpy(chosen)
     if not probabilities.is_cpu:  # one copy, after which the host knows the indices

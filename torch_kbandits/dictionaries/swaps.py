@@ -5,6 +5,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from torch_kbandits.dictionaries import swap_loops
+from torch_kbandits.numerics.compiled import runs_compiled
 from torch_kbandits.numerics.linalg import jittered_cholesky, lower_inverse
 
 #: A conditional variance below this fraction of the largest prior variance is rounding: the determinant is 0.
@@ -12,6 +14,9 @@ _ROUNDING = 1e-12
 
 #: Swaps go on until they may have cost this much relative accuracy; then everything is computed afresh.
 _ACCURACY = 1e-6
+
+#: With more points than this products of matrices by all threads are faster than a loop, if cores are free for them.
+_LARGEST_LOOPED = 512
 
 
 class SwapTable:
@@ -121,10 +126,13 @@ def factors_of_one(gram: Tensor, scale: float) -> NDArray[np.float64]:
 
     Cost: O(m³).
     """
-    factor, column = jittered_cholesky(gram[:-1, :-1]), gram[:-1, -1].numpy()
-    # Not by SciPy's LAPACK: its threads and torch's wait for each other's turn, which takes ten times as long.
-    inverse = lower_inverse(factor).numpy()
-    whitened = inverse @ column
-    leaving, seen = np.square(inverse).sum(0), whitened @ inverse
-    entering = max(gram[-1, -1].item() - whitened @ whitened, 0.0) + seen**2 / leaving
+    is_looped = len(gram) <= _LARGEST_LOOPED and runs_compiled(gram)
+    if not (is_looped and (parts := swap_loops.parts_of_one(gram.contiguous().numpy()))[-1]):
+        factor, column = jittered_cholesky(gram[:-1, :-1]), gram[:-1, -1].numpy()
+        # Not by SciPy's LAPACK: its threads and torch's wait for each other's turn, which takes ten times as long.
+        inverse = lower_inverse(factor).numpy()
+        whitened = inverse @ column
+        parts = np.square(inverse).sum(0), whitened @ inverse, gram[-1, -1].item() - whitened @ whitened, True
+    leaving, seen, left, _ = parts
+    entering = max(left, 0.0) + seen**2 / leaving
     return np.where(entering > _ROUNDING * scale, leaving * entering, 0.0)

@@ -16,36 +16,41 @@ def product(left: Array, right: Array) -> float:
     return total
 
 
+#: Lines of a factor that are gone through at a time for all rows, so that they stay in cache.
+_LINES = 32
+
+
 @compiled
-def solve(factor: Array, rows: Array) -> None:
-    """Replace rows b (k, m) by L⁻¹b, for L lower triangular (m, m)."""
+def solve(factor: Array, rows: Array, first: int = 0) -> None:
+    """Replace rows b (k, m) by L⁻¹b, for L lower triangular (m, m or more), where the first so many numbers are 0."""
     k, m = rows.shape
-    a = 0
-    while a + 4 <= k:
-        p, q, r, s = rows[a], rows[a + 1], rows[a + 2], rows[a + 3]
-        for i in range(m):
-            line = factor[i]
-            x, y, z, w = 0.0, 0.0, 0.0, 0.0
-            for j in range(i):
-                entry = line[j]
-                x += entry * p[j]
-                y += entry * q[j]
-                z += entry * r[j]
-                w += entry * s[j]
-            inverse = 1.0 / line[i]
-            p[i] = (p[i] - x) * inverse
-            q[i] = (q[i] - y) * inverse
-            r[i] = (r[i] - z) * inverse
-            s[i] = (s[i] - w) * inverse
-        a += 4
-    for b in range(a, k):
-        p = rows[b]
-        for i in range(m):
-            line = factor[i]
-            x = 0.0
-            for j in range(i):
-                x += line[j] * p[j]
-            p[i] = (p[i] - x) / line[i]
+    for start in range(first, m, _LINES):
+        stop, a = min(start + _LINES, m), 0
+        while a + 4 <= k:
+            p, q, r, s = rows[a], rows[a + 1], rows[a + 2], rows[a + 3]
+            for i in range(start, stop):
+                line = factor[i]
+                x, y, z, w = 0.0, 0.0, 0.0, 0.0
+                for j in range(first, i):
+                    entry = line[j]
+                    x += entry * p[j]
+                    y += entry * q[j]
+                    z += entry * r[j]
+                    w += entry * s[j]
+                inverse = 1.0 / line[i]
+                p[i] = (p[i] - x) * inverse
+                q[i] = (q[i] - y) * inverse
+                r[i] = (r[i] - z) * inverse
+                s[i] = (s[i] - w) * inverse
+            a += 4
+        for b in range(a, k):
+            p = rows[b]
+            for i in range(start, stop):
+                line = factor[i]
+                x = 0.0
+                for j in range(first, i):
+                    x += line[j] * p[j]
+                p[i] = (p[i] - x) / line[i]
 
 
 @compiled

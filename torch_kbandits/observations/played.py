@@ -89,6 +89,7 @@ class PlayedLog:
         nothing = example.new_zeros(0, dtype=torch.float64)
         self._points, self._counts, self._sums = Rows(example[:0]), Rows(nothing), Rows(nothing)
         self._positions = RowIndex.of({})
+        self._known: tuple[Located, Rows, Rows] | None = None  # points and counts with some added, asked for last
 
     def __len__(self) -> int:
         return len(self._points)
@@ -125,7 +126,8 @@ class PlayedLog:
 
     def points_with(self, X: Tensor, located: Located) -> tuple[Tensor, Tensor]:
         """Return the unique points and their counts as they will be once X (q, d) is added."""
-        return self._points_with(X, located).tensor, self._added(self._counts, _ones(X), located).tensor
+        points, counts = self._with(X, located)
+        return points.tensor, counts.tensor
 
     def sums_with(self, Y: Tensor, located: Located) -> Tensor:
         """Return the sums of rewards as they will be once rewards Y (q,) are added."""
@@ -133,14 +135,19 @@ class PlayedLog:
 
     def new_counts(self, X: Tensor, located: Located) -> Tensor:
         """Return how many rows of X (q, d) are each of the unique points as they will be once X is added, (u,)."""
+        if X.is_cpu and X.shape[0] == 1:
+            place, size = located.positions[0], len(self)
+            counts = np.zeros(max(size, place + 1))
+            counts[place] = 1.0
+            return torch.from_numpy(counts)
         return self._added(Rows(torch.zeros_like(self.counts)), _ones(X), located).tensor
 
     def with_rewards(self, X: Tensor, Y: Tensor, located: Located) -> Self:
         """Return the log with rewards Y (q,) at X (q, d) added; this one stays as it is. Cost: O(u)."""
         other = shallow_copy(self)
-        other._points = self._points_with(X, located)
-        other._counts = self._added(self._counts, _ones(X), located)
+        other._points, other._counts = self._with(X, located)
         other._sums = self._added(self._sums, Y.double(), located)
+        other._known = None
         if located.fresh:
             entries = {located.keys[row]: located.positions[row] for row in located.fresh}
             other._positions = self._positions.extended(entries)
@@ -150,12 +157,18 @@ class PlayedLog:
         """Return the log of the points at these places alone, in this order, with other rewards. Cost: O(u)."""
         other = shallow_copy(self)
         other._points, other._counts, other._sums = Rows(self.points[places]), Rows(counts), Rows(sums)
+        other._known = None
         keys = list(self._positions.entries())  # in the order in which they came, which is that of the positions
         other._positions = RowIndex.of({keys[old]: new for new, old in enumerate(places.tolist())})
         return other
 
-    def _points_with(self, X: Tensor, located: Located) -> Rows:
-        return self._points.followed(located.first_plays(X)) if located.fresh else self._points
+    def _with(self, X: Tensor, located: Located) -> tuple[Rows, Rows]:
+        """Return the points and counts as they will be once X (q, d) is added; the last ones are remembered."""
+        known = self._known
+        if known is None or known[0] is not located:
+            points = self._points.followed(located.first_plays(X)) if located.fresh else self._points
+            known = self._known = located, points, self._added(self._counts, _ones(X), located)
+        return known[1:]
 
     def _added(self, old: Rows, new: Tensor, located: Located) -> Rows:
         """Return numbers (u,) with others (q,), in double precision, added to those of their points."""

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from torch_kbandits.numerics.compiled import runs_compiled
 from torch_kbandits.numerics.linalg import LEAST_SHARE, jittered_cholesky, lower_inverse
-from torch_kbandits.numerics.shallow import made
+from torch_kbandits.numerics.shallow import changed, made
 from torch_kbandits.posteriors import online_loops
 from torch_kbandits.posteriors.squares import Signs, Squares, Tracked, as_rows, grown, grown_by_one
 
@@ -171,6 +171,10 @@ class OnlineDTC:
             return prior_variance + online_loops.reduction(self.tracked_inverse.arrays, point.numpy())
         return prior_variance - embedding.square().sum(0) + (embedding * self._inverse_times(embedding)).sum(0)
 
+    def moments_at(self, point: Array) -> tuple[float, float, float]:
+        """Return wᵀz, what ``quick_variance`` adds to the prior variance, and zᵀPz of coordinates z (m,), by a loop."""
+        return online_loops.moments(self.tracked_inverse.arrays, self.arrays[2], self.weights.numpy(), point)
+
     def spanned(self, embedding: Tensor) -> Tensor:
         """Return what the dictionary spans of the prior variance of points of coordinates (m, n), (n,): zᵀPz."""
         spanned, N = embedding.square().sum(0), self.complement.to(embedding.dtype)
@@ -244,9 +248,10 @@ class OnlineDTC:
 
         Cost: O(m² k + k³).
         """
-        loops = points.shape[1] == 1 and self.loops_over(points[:, 0])
-        if loops and (rewarded := self._rewarded(points, weights, moments, 1.0, least=0.0)) is not None:
-            return rewarded
+        if points.shape[1] == 1 and self.loops_over(point := points.squeeze(1).contiguous()):
+            after = self.told(point.numpy(), weights.item(), moments.item())
+            if after is not None:
+                return after, after.last_square(-1.0)
         inside = self.inside(points)
         solved = self._inverse_times(inside).mT
         corner = solved @ inside
@@ -274,8 +279,13 @@ class OnlineDTC:
 
         Cost: O(m² k + k³).
         """
-        if points.shape[1] == 1 and self.loops_over(points[:, 0]):
-            return self._rewarded(points, weights, moments, -1.0, least=LEAST_SHARE)
+        if points.shape[1] == 1 and self.loops_over(point := points.squeeze(1).contiguous()):
+            row, taken, share = online_loops.rewarded(*self.arrays, point.numpy(), weights.item(), -1.0)
+            if not share > LEAST_SHARE:
+                return None
+            squares = Squares(torch.from_numpy(row), *_CAME[1.0])
+            told, moment = Squares(torch.from_numpy(taken), *_CAME[-1.0]), self.moment - moments * point
+            return self._followed(squares, math.log(share), told=told, moment=moment), squares
         inside = self.inside(points)
         # Refined, since the corner is a small difference and would be all drift.
         solved = self._solved(inside).mT
@@ -326,25 +336,9 @@ class OnlineDTC:
             },
         )
 
-    def _rewarded(
-        self, points: Tensor, weights: Tensor, moments: Tensor, sign: float, *, least: float
-    ) -> tuple[Self, Squares] | None:
-        """Return what ``observed`` does of one point, or ``forgotten`` if the sign is -1, by a loop.
-
-        None where what it does to the determinant is not above so little.
-        """
-        point = points.squeeze(1).contiguous()
-        row, told, share = online_loops.rewarded(*self.arrays, point.numpy(), float(weights), sign)
-        if not share > least:
-            return None
-        squares = Squares(torch.from_numpy(row), *_CAME[-sign])
-        after = self._followed(
-            squares,
-            math.log(share),
-            told=Squares(torch.from_numpy(told), *_CAME[sign]),
-            moment=torch.add(self.moment, point, alpha=sign * float(moments)),
-        )
-        return after, squares
+    def last_square(self, sign: float) -> Squares:
+        """Return the last of the rows that K⁻¹ has apart, of a sign, as a change of variances."""
+        return Squares(self.tracked_inverse.rows[-1:], *_CAME[sign])
 
     # ---------------------------------------------------------------- the dictionary
 
@@ -364,6 +358,10 @@ class OnlineDTC:
 
         Cost: O(a m²).
         """
+        if len(own) == 1 and not self.left_out and self.loops_over(column := cross.squeeze(1)):
+            numbers = corner.item(), column.contiguous().numpy(), below.item(), moments.item()
+            if (after := self.grown_by_one(own.squeeze(0).contiguous().numpy(), *numbers)) is not None:
+                return after, after.last_square(1.0)
         identity = torch.eye(len(own), dtype=own.dtype, device=own.device)
         # At first the new points are left out, which changes no variance; then they come in.
         last = identity if self.left_out else torch.zeros_like(identity)
@@ -379,16 +377,10 @@ class OnlineDTC:
             after, squares = outside._returned(torch.cat([own, corner], dim=1))
             return after, squares.then(Squares.of(torch.nn.functional.pad(identity, (self.size, 0)), 1.0, -1.0))
         # What falls is the new coordinates themselves, which K⁻¹ was made without.
-        column, risen, log_det = cross.squeeze(1).contiguous() if len(own) == 1 else cross, None, math.nan
-        if self.loops_over(column):
-            rows, share = online_loops.joined(*self.arrays, column.numpy(), 1.0 + float(below))
-            if share > 0.0:
-                log_det, risen = math.log(share), torch.from_numpy(rows)
-        if risen is None:
-            solved = self._solved(cross)
-            factor = jittered_cholesky(identity + below - cross.mT @ solved)
-            log_det = 2.0 * factor.diagonal().log().sum()
-            risen = torch.linalg.solve_triangular(factor, torch.cat([-solved.mT, identity], dim=1), upper=False)
+        solved = self._solved(cross)
+        factor = jittered_cholesky(identity + below - cross.mT @ solved)
+        log_det = 2.0 * factor.diagonal().log().sum()
+        risen = torch.linalg.solve_triangular(factor, torch.cat([-solved.mT, identity], dim=1), upper=False)
         squares = Squares.of(risen, 1.0)
         return outside._followed(squares, log_det, complement=outside.complement[:, :0]), squares
 
@@ -435,14 +427,14 @@ class OnlineDTC:
         if gone:
             after, squares = after._left(sorted(gone), most_lost)
             changes = changes.then(squares)
-        return replace(after, left_out=positions), changes
+        return changed(after, left_out=positions), changes
 
     def _returned(self, points: Tensor, most_lost: float = math.inf) -> tuple[Self, Squares]:
         """Bring spanning points of coordinates (k, m), which were left out, into the dictionary."""
         N, k = self.complement, len(points)
         if k == 1 and self.loops_over(points[0]):
-            rows, rest, share, lost = online_loops.returned(*self.arrays, points[0].contiguous().numpy())
-            if (moved := self._moved(rows, rest, share, lost, most_lost, _CAME_BACK)) is not None:
+            known = self.moment.numpy(), self.weights.numpy(), points[0].contiguous().numpy()
+            if (moved := self._moved(*online_loops.returned(*self.arrays, *known), most_lost, _CAME_BACK)) is not None:
                 return moved
         if k == N.shape[1]:
             directions, rest = N, N[:, :0]
@@ -461,8 +453,8 @@ class OnlineDTC:
         """Leave out some spanning points that are in the dictionary."""
         N = self.complement
         if len(positions) == 1 and self.loops_over(self.moment):
-            rows, more, share, lost = online_loops.left(*self.arrays, self.factor_rows, *positions)
-            if (moved := self._moved(rows, more, share, lost, most_lost, _LEFT)) is not None:
+            known = self.weights.numpy(), self.factor_rows, positions[0]
+            if (moved := self._moved(*online_loops.left(*self.arrays, *known), most_lost, _LEFT)) is not None:
                 return moved
         unit = self.moment.new_zeros(self.size, len(positions))
         unit[positions, range(len(positions))] = 1.0
@@ -478,7 +470,14 @@ class OnlineDTC:
         return self._followed(squares, 2.0 * factor.diagonal().log().sum(), complement=complement), squares
 
     def _moved(
-        self, rows: Array, complement: Array, share: float, lost: float, most_lost: float, signs: tuple[Signs, Signs]
+        self,
+        rows: Array,
+        complement: Array,
+        weights: Array,
+        share: float,
+        lost: float,
+        most_lost: float,
+        signs: tuple[Signs, Signs],
     ) -> tuple[Self, Squares] | None:
         """Return what comes of what a loop found; None where rounding is left of a share, which it cannot mend."""
         if lost > most_lost:
@@ -486,7 +485,9 @@ class OnlineDTC:
         if not share > 0.0:
             return None
         squares = Squares(torch.from_numpy(rows), *signs)
-        return self._followed(squares, math.log(share), complement=torch.from_numpy(complement).mT), squares
+        after = self._followed(squares, math.log(share), complement=torch.from_numpy(complement).mT)
+        vars(after)["weights"] = torch.from_numpy(weights)
+        return after, squares
 
     def shortened(self, size: int) -> tuple[Self, Squares]:
         """Return the posterior at the first spanning points alone, and how variances change, in all coordinates.

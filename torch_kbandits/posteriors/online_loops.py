@@ -52,6 +52,12 @@ def inside(complement: Array, vector: Array) -> Array:
 
 
 @compiled
+def moments(inverse: Matrix, complement: Array, weights: Array, point: Array) -> tuple[float, float, float]:
+    """Return wᵀz, ``reduction`` and zᵀPz for weights w (m,) and a point of coordinates z (m,)."""
+    return product(weights, point), reduction(inverse, point), product(point, inside(complement, point))
+
+
+@compiled
 def solved(inverse: Matrix, precision: Matrix, complement: Array, vector: Array) -> tuple[Array, float]:
     """Return K⁻¹ times a vector (m,), refined once, and which share of the vector K⁻¹ as it is loses."""
     solution = inside(complement, times(inverse, vector))
@@ -146,34 +152,10 @@ def total(vector: Array) -> float:
 
 
 @compiled
-def joined(inverse: Matrix, precision: Matrix, complement: Array, cross: Array, below: float) -> tuple[Array, float]:
-    """Return what a spanning point changes that joins while no other is left out.
-
-    Args:
-        inverse: K⁻¹ without it.
-        precision: M without it.
-        complement: (0, m).
-        cross: its column of M, (m,).
-        below: its diagonal entry there.
-
-    Returns:
-        The row of K⁻¹, (1, m + 1), and the factor by which det K grows.
-    """
-    size = len(cross)
-    solution = solved(inverse, precision, complement, cross)[0]
-    corner = below - product(cross, solution)
-    row, scale = np.empty((1, size + 1)), 1.0 / np.sqrt(max(corner, _TINY))
-    for j in range(size):
-        row[0, j] = -scale * solution[j]
-    row[0, size] = scale
-    return row, corner
-
-
-@compiled
 def grown(
     inverse: Matrix, precision: Matrix, complement: Array, weights: Array, cross: Array, below: float, moment: float
 ) -> tuple[Array, Array, Array, float]:
-    """Return what is known once a spanning point joined while no other is left out; see ``joined``.
+    """Return what is known once a spanning point joined while no other is left out.
 
     Args:
         inverse: K⁻¹ without it.
@@ -188,8 +170,12 @@ def grown(
         The rows that K⁻¹ and M have apart from their bases, (k + 1, m + 1) and (k, m + 1), the weights (m + 1,), of
         which rounding is not cleared, and the factor by which det K grows.
     """
-    row, share = joined(inverse, precision, complement, cross, below)
-    risen, size = row[0], len(cross)
+    size, solution = len(cross), solved(inverse, precision, complement, cross)[0]
+    share = below - product(cross, solution)
+    risen, scale = np.empty(size + 1), 1.0 / np.sqrt(max(share, _TINY))
+    for j in range(size):
+        risen[j] = -scale * solution[j]
+    risen[size] = scale
     fallen, came = np.zeros((len(inverse[1]) + 1, size + 1)), np.zeros((len(precision[1]), size + 1))
     fallen[:-1, :size], came[:, :size], fallen[-1] = inverse[1], precision[1], risen
     after = (moment - product(cross, weights)) * risen[size] * risen
@@ -198,12 +184,15 @@ def grown(
 
 
 @compiled
-def returned(inverse: Matrix, precision: Matrix, complement: Array, point: Array) -> tuple[Array, Array, float, float]:
+def returned(
+    inverse: Matrix, precision: Matrix, complement: Array, moment: Array, weights: Array, point: Array
+) -> tuple[Array, Array, Array, float, float]:
     """Return what a spanning point of coordinates (m,) changes that was left out and comes back.
 
     Returns:
         Rows (2, m) of K⁻¹: the direction that it alone spans, which comes off, and what comes on; what only the others
-        that are left out span, (r − 1, m); the factor by which det K grows; and the share that was lost.
+        that are left out span, (r − 1, m); the weights of the mean; the factor by which det K grows; and the share that
+        was lost.
     """
     number, size = complement.shape
     along = np.empty(number)
@@ -230,18 +219,20 @@ def returned(inverse: Matrix, precision: Matrix, complement: Array, point: Array
     scale = 1.0 / np.sqrt(max(share, _TINY))
     for j in range(size):
         rows[1, j] = scale * (rows[0, j] - solution[j])
-    return rows, rest, share, lost
+    after = weights + scale * (product(rows[0], moment) - product(seen, weights)) * rows[1]
+    return rows, rest, after, share, lost
 
 
 @compiled
 def left(
-    inverse: Matrix, precision: Matrix, complement: Array, factor: Array, position: int
-) -> tuple[Array, Array, float, float]:
+    inverse: Matrix, precision: Matrix, complement: Array, weights: Array, factor: Array, position: int
+) -> tuple[Array, Array, Array, float, float]:
     """Return what a spanning point changes that leaves, given L (m, m or more).
 
     Returns:
         Rows (2, m) of K⁻¹: what comes off, and the direction that it alone spans, which comes on; what only those that
-        are left out span, (r + 1, m); the factor by which det K grows; and the share that was lost.
+        are left out span, (r + 1, m); the weights of the mean; the factor by which det K grows; and the share that was
+        lost.
     """
     number, size = complement.shape
     direction = np.zeros(size)
@@ -256,9 +247,10 @@ def left(
     direction /= np.sqrt(product(direction, direction))
     solution, lost = solved(inverse, precision, complement, direction)
     share = product(direction, solution)
-    rows, after = np.empty((2, size)), np.empty((number + 1, size))
-    after[:number] = complement
+    rows, more = np.empty((2, size)), np.empty((number + 1, size))
+    more[:number] = complement
     scale = 1.0 / np.sqrt(max(share, _TINY))
     for j in range(size):
-        rows[0, j], rows[1, j], after[number, j] = scale * solution[j], direction[j], direction[j]
-    return rows, after, share, lost
+        rows[0, j], rows[1, j], more[number, j] = scale * solution[j], direction[j], direction[j]
+    after = inside(more, weights - scale * product(direction, weights) * rows[0])
+    return rows, more, after, share, lost

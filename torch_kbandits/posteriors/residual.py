@@ -50,8 +50,8 @@ def learned_residual(prior: Tensor, spanned: Tensor, variance: Tensor) -> Tensor
     is_plain = variance.dim() == 1 and prior.shape == spanned.shape == variance.shape
     if is_plain and runs_compiled(prior, spanned, variance):
         result, limits = torch.empty_like(prior), (_ROUNDING[prior.dtype], _REACH, torch.finfo(prior.dtype).tiny)
-        given = (each.contiguous().numpy() for each in (prior, spanned, variance))
-        number = len(prior)
+        given = prior.contiguous().numpy(), spanned.contiguous().numpy(), variance.contiguous().numpy()
+        number = prior.shape[0]
         in_parts(residual_loops.learned, number, _COST * number, *given, *limits, result.numpy())
         return result
     residual = (prior - spanned).clamp_min(0.0)

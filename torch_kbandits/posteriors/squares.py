@@ -11,7 +11,9 @@ from torch import Tensor
 from torch.nn.functional import pad
 from torch.utils.weak import WeakIdKeyDictionary
 
+from torch_kbandits.numerics.compiled import runs_compiled
 from torch_kbandits.numerics.shallow import made
+from torch_kbandits.posteriors import squares_loops
 
 Signs = NDArray[np.float64]
 
@@ -22,6 +24,8 @@ _BUFFERS = WeakIdKeyDictionary()
 #: in a round.
 _MOST_ROWS = 32
 
+#: Matrices with more columns than this are written by the products of matrices, for which other threads are woken up.
+_LARGEST_LOOPED = 512
 
 _NO_SIGNS: Signs = np.empty(0)
 _ONE: dict[float, Signs] = {sign: np.array([sign]) for sign in (1.0, -1.0)}
@@ -96,7 +100,7 @@ class Tracked:
     @cached_property
     def whole(self) -> Tensor:
         """The matrix, (m, m). Cost: O(m²) a row."""
-        return torch.addmm(self.base, self._signed.mT, self.rows) if len(self.signs) else self.base
+        return self._written(self.base.new_empty(self.base.shape)) if len(self.signs) else self.base
 
     @cached_property
     def arrays(self) -> tuple[np.ndarray, np.ndarray, Signs]:
@@ -125,7 +129,7 @@ class Tracked:
         if rows.shape[0] > _MOST_ROWS:
             m = self.base.shape[0]  # with room for as many columns as rows until it is written again
             buffer = self.base.new_empty(m + _MOST_ROWS, m + _MOST_ROWS)
-            base = torch.addmm(self.base, self._signed.mT, self.rows, out=buffer[:m, :m])
+            base = self._written(buffer[:m, :m])
             _BUFFERS[base] = buffer, [m]
             return type(self)(base, torch.from_numpy(rows[-1:]), _ONE[sign])
         signs = np.concatenate((self.signs, _ONE[sign]))
@@ -140,6 +144,13 @@ class Tracked:
     def with_base(self, base: Tensor, rows: np.ndarray) -> Self:
         """Return the matrix of another base and other rows (k, m) of the same signs."""
         return type(self)(base, torch.from_numpy(rows), self.signs)
+
+    def _written(self, result: Tensor) -> Tensor:
+        """Return a matrix (m, m) into which this one is written; its rows are apart from each other, or beside."""
+        if result.shape[0] <= _LARGEST_LOOPED and runs_compiled(self.base, self.rows):
+            squares_loops.whole(*self.arrays, as_rows(result))
+            return result
+        return torch.addmm(self.base, self._signed.mT, self.rows, out=result)
 
     @cached_property
     def _signed(self) -> Tensor:

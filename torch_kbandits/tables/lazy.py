@@ -7,9 +7,11 @@ from typing import NamedTuple, Self, cast
 import torch
 from torch import Tensor
 
+from torch_kbandits.numerics.compiled import runs_compiled
 from torch_kbandits.numerics.shallow import shallow_copy
 from torch_kbandits.posteriors.online_dtc import OnlineDTC
 from torch_kbandits.posteriors.squares import Squares, joined
+from torch_kbandits.tables import panel_loops
 from torch_kbandits.tables.panels import Change, Columns, Panel
 from torch_kbandits.tables.store import FeatureStore
 
@@ -164,7 +166,7 @@ class LazyPanel:
     def _visited(
         self, score: Score, tie_width: Callable[[Tensor], Tensor], bound: Score | None
     ) -> tuple[Tensor | None, Panel]:
-        n, is_cpu = len(self._panel.mean), self._panel.mean.is_cpu
+        n, is_cpu = self._panel.mean.shape[0], self._panel.mean.is_cpu
         if not (self._squares or bound) or n * self._now[0].size < (_WORTHWHILE if is_cpu else _WORTHWHILE_ELSEWHERE):
             return None, self.up_to_date()
         if self._waited < self._patience:
@@ -176,21 +178,26 @@ class LazyPanel:
         bounds[near.rows] = -torch.inf
         # Twice the width of ties leaves room for rounding in the bounds.
         more = (bounds >= best - 2.0 * tie_width(best)).nonzero().squeeze(-1)
-        if len(more) + len(near.rows) > max(n // _SHARE, _FIRST):
+        if more.shape[0] + near.rows.shape[0] > max(n // _SHARE, _FIRST):
             self._waited, self._patience = 0, min(2 * self._patience + 1, _LONGEST_WAIT)
             return None, self.up_to_date()
         self._patience //= 2
-        if len(more):
+        if more.shape[0]:
             near = near._replace(rows=torch.cat([near.rows, more]), panel=near.panel.joined(self._at(more)))
         self._near = near
         return near.rows, near.panel
 
     def _bounds(self, score: Score) -> Tensor:
         """Return upper bounds of the scores of all arms, (A,). Cost: O(A + m²)."""
-        dtc, weights = self._stale
-        distance = dtc.distance(self._now[1] - weights).to(self._panel.mean.dtype)
-        variance, rise = self._panel.variance.clamp_min(0.0), self._log_rise.exp().to(self._panel.mean.dtype)
-        return score(torch.addcmul(self._panel.mean, distance, variance.sqrt()), variance * rise, None)
+        (dtc, weights), mean, variance = self._stale, self._panel.mean, self._panel.variance
+        distance, rise = dtc.distance(self._now[1] - weights).to(mean.dtype), self._log_rise.exp().to(mean.dtype)
+        if runs_compiled(mean, variance):
+            parts = panel_loops.bounds(mean.numpy(), variance.numpy(), distance.item(), rise.item())
+            upper, most = map(torch.from_numpy, parts)
+        else:
+            least = variance.clamp_min(0.0)
+            upper, most = torch.addcmul(mean, distance, least.sqrt()), least * rise
+        return score(upper, most, None)
 
     def _taken_in(self, bounds: Tensor) -> Near:
         """Return the near arms up to date. Cost: O(h m)."""
@@ -209,8 +216,8 @@ class LazyPanel:
 
     def _change(self, first: int) -> Change:
         """Return what was observed from a row on."""
-        none = Change.none(self._now[0].size, self._now[1])
-        return none._replace(squares=joined(self._squares[first:])) if self._squares[first:] else none
+        squares = self._squares[first:]
+        return Change(joined(squares) if squares else Squares.none(self._now[0].size, self._now[1]))
 
     def _pass(self, change: Change, columns: Columns | None) -> None:
         self._panel = self._panel.following(change, self._now[1], columns)

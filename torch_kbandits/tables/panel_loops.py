@@ -123,3 +123,13 @@ def follow(
         if len(spanned):
             for point in range(count):
                 spanned[start + point] = spanned_before[start + point] + span[point]
+
+
+@compiled
+def bounds(mean: Array, variance: Array, distance: float, rise: float) -> tuple[Array, Array]:
+    """Return means (n,) and so many deviations, and variances (n,) times so much, where none counts as negative."""
+    upper, most = np.empty_like(mean), np.empty_like(variance)
+    for point in range(len(mean)):
+        left = max(variance[point], 0.0)
+        upper[point], most[point] = mean[point] + distance * np.sqrt(left), rise * left
+    return upper, most

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from torch_kbandits.numerics.blocks import points_at_a_time
 from torch_kbandits.numerics.compiled import in_parts, runs_compiled
+from torch_kbandits.numerics.shallow import changed
 from torch_kbandits.posteriors.online_dtc import OnlineDTC
 from torch_kbandits.posteriors.squares import Squares
 from torch_kbandits.tables import panel_loops
@@ -32,20 +33,14 @@ class Change(NamedTuple):
     The squares of the new coordinates themselves come off too.
 
     Attributes:
-        own: coordinates of new spanning points in the old ones, (a, m).
-        corner: lower factor (a, a) of their covariance given the old ones.
         squares: in m + a coordinates.
+        own: coordinates of new spanning points in the old ones, (a, m); None where there are none.
+        corner: lower factor (a, a) of their covariance given the old ones; the same.
     """
 
-    own: Tensor
-    corner: Tensor
     squares: Squares
-
-    @classmethod
-    def none(cls, size: int, like: Tensor) -> Self:
-        """Return no change, in ``size`` coordinates."""
-        squares = Squares.none(size, like)
-        return cls(squares.rows, like.new_empty(0, 0), squares)
+    own: Tensor | None = None
+    corner: Tensor | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +77,8 @@ class Panel:
         variance = torch.empty_like(self.prior_variance)
         for block, values in self.features.blocks():
             variance[block] = dtc.variance(self.prior_variance[block], values)
-        return replace(self, variance=variance, spanned=None).following(Change.none(dtc.size, variance), weights)
+        none = Change(Squares.none(dtc.size, weights))
+        return replace(self, variance=variance, spanned=None).following(none, weights)
 
     def at(self, index: Tensor) -> Self:
         """Return the posterior at some of the points, given their numbers (q,)."""
@@ -119,18 +115,19 @@ class Panel:
             weights: those of the mean after it, (m + a,).
             columns: gives the kernel values (a, |block|) of new spanning points at a block of points.
         """
-        store, squares, dtype = self.features.copy(), change.squares, self.variance.dtype
-        store.resize(len(weights))
+        store, (squares, own, corner), dtype = self.features.copy(), change, self.variance.dtype
+        store.resize(weights.shape[0])
         rows = torch.cat([squares.rows, weights.unsqueeze(0)]).to(dtype)
-        first = change.own.shape[1] if len(change.own) else len(weights)
-        old_rows = torch.cat([change.own.to(dtype), rows[:, :first]]) if len(change.own) else rows
-        mean, variance = torch.empty_like(self.variance), torch.empty_like(self.variance)
+        old_rows, new_rows = rows, rows[:, :0]
+        if own is not None:
+            known = own.shape[1]
+            old_rows, new_rows = torch.cat([own.to(dtype), rows[:, :known]]), rows[:, known:].contiguous()
+        corner = None if corner is None else corner.to(dtype).contiguous()
         spanned = None if self.spanned is None else torch.empty_like(self.spanned)
-        after = replace(self, features=store, variance=variance, mean=mean, spanned=spanned)
-        applied = _Applied(
-            squares, columns, change.corner.to(dtype).contiguous(), old_rows, rows[:, first:].contiguous()
-        )
-        if len(old_rows) <= _MOST_ROWS and runs_compiled(variance):
+        mean, variance = torch.empty_like(self.variance), torch.empty_like(self.variance)
+        after = changed(self, features=store, variance=variance, mean=mean, spanned=spanned)
+        applied = _Applied(squares, columns, corner, old_rows, new_rows)
+        if old_rows.shape[0] <= _MOST_ROWS and runs_compiled(variance):
             after._follow_by_loop(self, applied)
         else:
             after._follow(self, applied)
@@ -139,13 +136,14 @@ class Panel:
     def _follow(self, old: "Panel", applied: "_Applied") -> None:
         """Write what comes of a change of another posterior."""
         squares, columns, corner, old_rows, new_rows = applied
-        store, added, first = self.features, len(corner), old_rows.shape[1]
+        store, first = self.features, old_rows.shape[1]
         size = points_at_a_time(old_rows.device, min(_BLOCK, _PRODUCTS // len(old_rows)), len(old_rows))
         for start in range(0, store.num_points, size):
             block = slice(start, min(start + size, store.num_points))
             products = store.products(old_rows, block)
             new = products[:0]
-            if added and columns is not None:
+            if corner is not None and columns is not None:
+                added = len(corner)
                 new = torch.linalg.solve_triangular(corner, columns(block) - products[:added], upper=False)
                 store.write(new, block, first)
                 products = products[added:].addmm_(new_rows, new)
@@ -158,18 +156,20 @@ class Panel:
     def _follow_by_loop(self, old: "Panel", applied: "_Applied") -> None:
         """Do what ``_follow`` does."""
         (_, signs, spans), columns, corner, old_rows, new_rows = applied
-        kind = self.variance.numpy().dtype
-        rows = corner.numpy(), old_rows.numpy(), new_rows.numpy(), signs.astype(kind, copy=False)
-        given = (self.prior_mean, old.spanned, self.spanned)
-        expected, spanned_before, spanned = (np.empty(0, kind) if each is None else each.numpy() for each in given)
-        arrays = (expected, old.variance.numpy(), spanned_before, self.mean.numpy(), self.variance.numpy(), spanned)
-        values = np.empty((0, 0), kind)
+        variance = self.variance.numpy()
+        kind, nothing, none = variance.dtype, np.empty(0, variance.dtype), np.empty((0, 0), variance.dtype)
+        expected, spanned_before, spanned = (
+            nothing if each is None else each.numpy() for each in (self.prior_mean, old.spanned, self.spanned)
+        )
+        arrays = (expected, old.variance.numpy(), spanned_before, self.mean.numpy(), variance, spanned)
+        rows = none if corner is None else corner.numpy(), old_rows.numpy(), new_rows.numpy()
+        signs, spans, values = signs.astype(kind, copy=False), spans.astype(kind, copy=False), none
         for block, segment in self.features.segments():
             number = block.stop - block.start
-            if columns is not None and len(corner):
+            if columns is not None and corner is not None:
                 values = columns(block).contiguous().numpy()
-            parts = (each[block] for each in arrays)
-            arguments = (segment.numpy(), values, *rows, spans.astype(kind, copy=False), *parts)
+            parts = [each[block] for each in arrays]
+            arguments = (segment.numpy(), values, *rows, signs, spans, *parts)
             in_parts(panel_loops.follow, number, number * old_rows.numel(), *arguments)
 
 
@@ -179,13 +179,13 @@ class _Applied(NamedTuple):
     Attributes:
         squares: how variances change.
         columns: gives the kernel values (a, |block|) of new spanning points at a block of points.
-        corner: factor of the covariance of the new spanning points, (a, a).
+        corner: factor of the covariance of the new spanning points, (a, a); None where there are none.
         old_rows: their coordinates in the old ones, and the rows of the squares and the weights there, (a + k + 1, m).
         new_rows: these rows and weights in the new coordinates, (k + 1, a).
     """
 
     squares: Squares
     columns: Columns | None
-    corner: Tensor
+    corner: Tensor | None
     old_rows: Tensor
     new_rows: Tensor

@@ -178,7 +178,7 @@ class PlayedPanel:
         is_few = prior_variance.shape[0] - number <= _FEW and self.num_pending <= _MOST_ROWS
         if pending and is_few and isinstance(features, FeatureStore) and runs_compiled(known):
             self._follow(features, prior_variance, dtc)
-        elif pending or number < len(prior_variance):
+        elif pending or number < prior_variance.shape[0]:
             parts = [] if pending else [known]
             squares = joined(pending) if pending else Squares.none(0, known)
             for block in blocks_of(number, known, 1) if pending else ():

@@ -1,8 +1,10 @@
 """Features of many points, in memory that copies share."""
 
+import ctypes
 import mmap
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from functools import cache
 from typing import Self
 
 import numpy as np
@@ -24,8 +26,10 @@ _STEP = 8
 _CONTENDED = 2048
 
 #: Room that is made for more features, as a fraction of those there are; for more numbers than this, a smaller one.
+#: Passes leap over what is not used of it, and memory is fetched ahead no further than a small leap: with half as much
+#: again as room they took twice as long.
 _FEW = 2**22
-_ROOM, _ROOM_OF_MANY = 2, 16
+_ROOM, _ROOM_OF_MANY = 8, 16
 
 #: Bytes of all features from which on memory is asked of the system itself, which takes longer.
 _MUCH = 2**23
@@ -81,6 +85,8 @@ class FeatureStore:
                 wider = self._memory(len(segment), self._width(size))
                 wider[:, : segment.shape[1]] = segment
                 self._segments[number] = wider
+                if not number and self._is_much(size):
+                    _give_back()
         self.size = size
 
     def rewritten(self, size: int) -> Self:
@@ -117,6 +123,11 @@ class FeatureStore:
             there = (numbers == number).nonzero().squeeze(-1)
             columns[there] = self._segments[number][index[there] - number * self._longest, : self.size]
         return columns.mT
+
+    def row(self, number: int) -> np.ndarray:
+        """Return the features (m,) of a point, of a store on the host; not to be written to."""
+        place, row = divmod(number, self._longest)
+        return self._segments[place].numpy()[row, : self.size]
 
     def block(self, block: slice) -> Tensor:
         """Return the features of a block of points, (m, |block|); not to be written to."""
@@ -193,13 +204,16 @@ class FeatureStore:
         Much of it on a CPU goes back to the system once nobody has it: what the C library frees between parts that are
         in use it keeps, and of memory that grows by and by that becomes as much again.
         """
-        size = self._like.dtype.itemsize * width
-        if not self._like.is_cpu or size * self.num_points < _MUCH or not size * length:
+        if not self._is_much(width) or not length:
             return self._like.new_empty(length, width)
-        pages = mmap.mmap(-1, size * length, **_OWN)
+        pages = mmap.mmap(-1, self._like.dtype.itemsize * width * length, **_OWN)
         with suppress(AttributeError, OSError):  # where a system knows of no large pages, which are there sooner
             pages.madvise(mmap.MADV_HUGEPAGE)
         return torch.frombuffer(pages, dtype=self._like.dtype).view(length, width)
+
+    def _is_much(self, width: int) -> bool:
+        """Say whether so many features of all points are much memory on a CPU."""
+        return self._like.is_cpu and self._like.dtype.itemsize * width * self.num_points >= _MUCH
 
     def _width(self, size: int) -> int:
         """Return for how many features there is to be room where there are so many."""
@@ -216,6 +230,25 @@ class FeatureStore:
             stop = min(start - row + self._longest, block.stop)
             yield slice(start - block.start, stop - block.start), self._segments[place], slice(row, row + stop - start)
             start = stop
+
+
+@cache
+def _trim() -> Callable[[int], int] | None:
+    """Return what gives memory back that was freed, where the C library has such a function."""
+    try:
+        return ctypes.CDLL(None).malloc_trim
+    except (AttributeError, OSError, TypeError):
+        return None
+
+
+def _give_back() -> None:
+    """Let the system have what was freed between parts of memory that are in use.
+
+    Vectors over many points, which each round replaces, leave holes there in which smaller things settle, so that the
+    next ones do not fit: without this as much was held in the end as all features take.
+    """
+    if (trim := _trim()) is not None:
+        trim(0)
 
 
 def blocks_of(number: int, like: Tensor, features: int) -> Iterator[slice]:
