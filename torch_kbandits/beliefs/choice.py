@@ -28,7 +28,7 @@ from torch_kbandits.candidates.sources import UnsearchedArms
 from torch_kbandits.candidates.timed import untimed
 from torch_kbandits.dictionaries import DictionaryRule, OnlineRule
 from torch_kbandits.errors import InputError
-from torch_kbandits.memory import Memory, Restart, SlidingWindow
+from torch_kbandits.memory import LeavesInOrder, Memory
 from torch_kbandits.numerics.random import tie_rank
 
 T = TypeVar("T", bound=TableBelief)
@@ -137,13 +137,13 @@ def course_of(
     """Return a belief that was told something in the course of plain rounds; None where it has no such form.
 
     Args:
-        belief: without a memory, or with a window or restarts, whose times are rounds.
+        belief: without a memory, or with one of which observations leave in order, and whose times are rounds.
         rule: which played points span the approximation; None for the exact posterior.
         generator: all randomness of the rule, given how many rewards were told before.
     """
     if type(belief) is CovarianceTable:
         return CovarianceCourse.of(belief)
-    if type(belief) is CountedBelief and isinstance(belief.memory, SlidingWindow | Restart):
+    if type(belief) is CountedBelief and isinstance(belief.memory, LeavesInOrder):
         return WindowCourse.of(belief, belief.memory)
     if type(belief) is CountedBelief and rule is not None and rule.is_online:
         return JointCourse.of(belief, cast(OnlineRule, rule), generator)

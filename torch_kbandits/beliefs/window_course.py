@@ -11,7 +11,7 @@ from torch_kbandits.beliefs.counted import CountedBelief
 from torch_kbandits.beliefs.course import Choice, Course, Record
 from torch_kbandits.beliefs.covariances import MOST_WEAR, CovarianceTable
 from torch_kbandits.beliefs.few_arms import FewArms
-from torch_kbandits.memory import Restart, SlidingWindow
+from torch_kbandits.memory import LeavesInOrder
 from torch_kbandits.numerics.shallow import changed
 
 
@@ -43,14 +43,14 @@ class WindowCourse(Course):
         memory: says what does in a round.
     """
 
-    def __init__(self, belief: CountedBelief, arms: FewArms, told: list[Told], memory: SlidingWindow | Restart) -> None:
+    def __init__(self, belief: CountedBelief, arms: FewArms, told: list[Told], memory: LeavesInOrder) -> None:
         self._known, self._arms, self._memory, self.record = (belief, 0), arms, memory, Record()
         # Rewards in a list that later values write behind, and which of them count: from the first to before the last.
         self._told, self._first, self._last = told, 0, len(told)
         self._now, self._num_told = belief.now, belief.num_told
 
     @classmethod
-    def of(cls, belief: CountedBelief, memory: SlidingWindow | Restart) -> Self | None:
+    def of(cls, belief: CountedBelief, memory: LeavesInOrder) -> Self | None:
         """Return the course that begins with a belief; None if there is none."""
         table = belief.posterior
         if not isinstance(table, CovarianceTable) or (believed := table.gaussian) is None:

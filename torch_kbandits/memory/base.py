@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Protocol, runtime_checkable
 
 import torch
 from gpytorch.kernels import Kernel
@@ -71,6 +71,18 @@ class Memory(ABC):
     def scaled(self, factor: float) -> "Memory":
         """Return the memory of rewards of which the variances are multiplied by a factor: itself if it has none."""
         return self
+
+
+@runtime_checkable
+class LeavesInOrder(Protocol):
+    """A memory of which what was played first stops counting first, altogether, by its time alone.
+
+    Not so where ``num_latest`` is a number.
+    """
+
+    def keeps(self, time: float, now: float) -> bool:
+        """Say whether what was played at a time counts now, as ``Memory.noise`` does."""
+        ...
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,7 @@ class SlidingWindow(Memory):
         return replace(self, size=max(round(horizon), 1) if counts else horizon)
 
     def keeps(self, time: float, now: float) -> bool:
-        """Say whether what was played at a time counts now; where the size counts observations, whatever these say."""
+        """Say whether what was played at a time counts now, where the size is one of time."""
         return now - time <= self.size
 
     def noise(self, times: Tensor, now: float, regularization: float | Tensor) -> Tensor:
