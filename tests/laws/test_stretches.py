@@ -264,6 +264,9 @@ def test_what_is_no_plain_reward_is_refused_or_learned_as_ever(plain):
             bandit.ask(context=torch.zeros(1, dtype=DOUBLE))
         with pytest.raises(InputError):
             bandit.ask(time=3.0)
+        for ids in (True, torch.tensor([0, 1]), "0", 10**6, (x,)):
+            with pytest.raises(InputError):
+                bandit.tell(ids=ids, y=0.1)
         bandit.tell(x, 0.1)
         for y in (1, np.float32(0.5), torch.tensor([0.3]), torch.tensor([[0.2]], dtype=DOUBLE), [0.7]):
             bandit.tell(bandit.ask(), y)

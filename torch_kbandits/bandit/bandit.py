@@ -992,7 +992,8 @@ class Bandit(Undisturbed):
         if ids is None:
             is_it = self._is_point(known.asked.point, x, context)
         else:
-            is_it = x is None and context is None and ids in (known.asked_id, (known.asked_id,))
+            one = ids[0] if type(ids) is tuple and len(ids) == 1 else ids
+            is_it = x is None and context is None and type(one) is int and one == known.asked_id
         return known.told(y) if is_it else None
 
     def _is_point(self, point: Tensor, x: Any, context: Any) -> bool:
