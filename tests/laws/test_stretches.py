@@ -249,6 +249,13 @@ def test_a_stretch_believes_what_the_dense_posterior_says(case):
     assert difference(variance, spread) < 1e-8
 
 
+def test_what_was_chosen_keeps_nothing_of_the_other_actions():
+    player = Player(CASES["ek-ucb"]()).play(60)
+    chosen = player.bandit._known.course.record.choices()
+    assert chosen
+    assert all(part.base is None for choice in chosen for part in choice.seen.arrays)
+
+
 def test_what_is_no_plain_reward_is_refused_or_learned_as_ever(plain):
     players = [Player(CASES["igp-ucb"]()).play(12), plain("igp-ucb").play(12)]
     for player in players:

@@ -212,17 +212,20 @@ class CovarianceTable(TableBelief):
 
     def followed(self, X: Tensor, Y: Tensor, believed: Gaussian) -> Self:
         """Return the table after rewards Y (q,) of arms X (q, d), told one after another, which made this of it."""
+        after = self._believing(believed)
+        after._note(self._log, X, Y, None, *self._located(X))
+        return after
+
+    def _believing(self, believed: Gaussian) -> Self:
+        """Return a copy with another posterior, of what was told here."""
         after = shallow_copy(self)
         after._covariance, after._variance, after._mean = map(torch.from_numpy, believed[:3])
         after._log_det, after._wear = believed.log_det, believed.wear
-        after._note(self._log, X, Y, None, *self._located(X))
         return after
 
     def windowed(self, X: Tensor, Y: Tensor, believed: Gaussian) -> Self:
         """Return the table of rewards Y (q,) of arms X (q, d) alone, which made this of it."""
-        after = shallow_copy(self)
-        after._covariance, after._variance, after._mean = map(torch.from_numpy, believed[:3])
-        after._log_det, after._wear = believed.log_det, believed.wear
+        after = self._believing(believed)
         log = PlayedLog(self.no_points)
         located = log.locate(self._points.keys(X))
         after._rows_played, after._num_observations = Rows(self.rows_of(located.first_plays(X))), X.shape[0]

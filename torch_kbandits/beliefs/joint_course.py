@@ -125,11 +125,14 @@ class JointCourse(Course):
         if offered is not self._sample:
             return None
         weight = 1.0 / self.regularization.item()
-        posterior = self._posterior.told(cast(Arrays, at.arrays).rows[0], weight, weight * y)
+        arrays = cast(Arrays, at.arrays)
+        posterior = self._posterior.told(arrays.rows[0], weight, weight * y)
         if posterior is None:
             return None
         bound = torch.maximum(self._bound, at.prior_variance.squeeze(0))
-        return changed(self, _posterior=posterior, _bound=bound, record=self.record.followed(choice, y))
+        # Copies, since the arrays show a part of those of all actions, which a record would keep.
+        alone = choice._replace(seen=Embedded(choice.point, None, Arrays(*(part.copy() for part in arrays))))
+        return changed(self, _posterior=posterior, _bound=bound, record=self.record.followed(alone, y))
 
     def remember(self, choice: Choice) -> None:
         """Let the belief find what was chosen as it was seen."""
