@@ -53,6 +53,10 @@ CASES = {
     "ek-ucb": in_contexts,
     "ek-ucb, theorem": lambda: make_contextual("ek-ucb", changing(), beta=None, **THEOREM),
     "ek-ucb without features": lambda: make_ek_ucb_without_features(),
+    "ek-ucb, full": lambda: make_ek_ucb_full(),
+    "ek-ucb, full, theorem": lambda: make_ek_ucb_full(beta=None, **THEOREM),
+    "ek-ucb, full, of close points": lambda: make_ek_ucb_full(kernel=rbf(3.0), regularization=1e-6),
+    "ek-ucb, close points": lambda: in_contexts(kernel=rbf(3.0), regularization=1e-6),
 }
 
 
@@ -60,6 +64,10 @@ def make_ek_ucb_without_features():
     candidates = changing()
     candidates.row_memory = 0
     return make_contextual("ek-ucb", candidates)
+
+
+def make_ek_ucb_full(**words):
+    return in_contexts(max_dictionary=12, when_full="stop", **words)
 
 
 class Player:
@@ -148,6 +156,21 @@ def test_a_stretch_changes_nothing(case, way, plain):
         assert is_stretched(stretched) or stretched.is_contextual  # where a point has just joined
         assert not is_stretched(calm)
         agree(stretched, calm)
+
+
+@pytest.mark.parametrize("case", ["ek-ucb, full", "ek-ucb, full, of close points", "ek-ucb, close points"])
+def test_rounds_are_plain_while_the_dictionary_stays(case):
+    """Also where it is full, where points that left it still span, and where these are close to each other."""
+    player, seen = Player(CASES[case]()).play(60), []
+    for _ in range(60):
+        player.play(1)
+        table = player.bandit._belief.posterior
+        seen.append((is_stretched(player), table.learns_residual, bool(table.posterior.left_out), table._is_fragile))
+    stretched = [row for row in seen if row[0]]
+    assert len(stretched) > 5
+    assert all(row[1] for row in stretched) == ("full" in case)
+    assert any(row[2] for row in stretched) == ("full" in case)
+    assert any(row[3] for row in stretched) or "close" not in case
 
 
 @pytest.mark.parametrize("case", ["igp-ucb", "sw-gp-ucb", "ek-ucb"])

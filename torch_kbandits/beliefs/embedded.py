@@ -31,6 +31,7 @@ class Arrays(NamedTuple):
     values: Array
     prior: Array
     rows: Array
+    spanned: Array
     learned: Array
     variance: Array
 
@@ -85,6 +86,7 @@ class Embedded:
             dtc.factor_rows,
             *dtc.tracked_inverse.arrays,
             dtc.weights.numpy(),
+            dtc.arrays[2],
         )
         return cls(X, None, Arrays(*parts), worst)
 
@@ -102,6 +104,11 @@ class Embedded:
     def values(self) -> Tensor:
         """Their kernel values with the points that the posterior stands on, (m, k)."""
         return self._known[2] if self._known is not None else torch.from_numpy(self._found.values).mT
+
+    @cached_property
+    def spanned(self) -> Tensor | None:
+        """What the dictionary spans of their prior variances, (k,), if it is known already."""
+        return None if self.arrays is None else torch.from_numpy(self.arrays.spanned)
 
     @cached_property
     def learned(self) -> Tensor | None:
@@ -127,9 +134,7 @@ class Embedded:
         if self.arrays is None:
             known = self.coordinates[:, one], self.prior_variance[one], self.values[:, one]
             return Embedded(point, known)
-        values, prior, rows, learned, variance = self.arrays
-        arrays = Arrays(values[one], prior[one], rows[one], learned[one], variance[one])
-        return Embedded(point, None, arrays, self._worst)
+        return Embedded(point, None, Arrays(*(part[one] for part in self.arrays)), self._worst)
 
     def renamed(self, points: Tensor) -> "Embedded":
         """Return the same of equal points (k, d), another object."""

@@ -6,6 +6,7 @@ from torch_kbandits.acquisition.rule_loops import highest_upper_confidence
 from torch_kbandits.numerics import formula_loops, solve_loops
 from torch_kbandits.numerics.compiled import compiled
 from torch_kbandits.numerics.solve_loops import product
+from torch_kbandits.posteriors import residual_loops
 
 Array = np.ndarray
 
@@ -23,10 +24,12 @@ def embedded(
     changed: Array,
     signs: Array,
     weights: Array,
-) -> tuple[Array, Array, Array, Array, Array, float]:
-    """Return kernel values (k, m), prior variances (k,), coordinates z (k, m), means wᵀz and variances (k,) of points.
+    outside: Array,
+) -> tuple[Array, Array, Array, Array, Array, Array, float]:
+    """Return kernel values (k, m), prior variances (k,), coordinates z (k, m), zᵀPz, wᵀz and variances (k,) of points.
 
-    Of negative variances 0 is returned, and last the lowest of all as a share of the prior one, at most 0.
+    P projects on what the dictionary spans. Of negative variances 0 is returned, and last the lowest of all as a share
+    of the prior one, at most 0.
 
     Args:
         formula: of the kernel, none if it has no formula: then its values are given.
@@ -40,6 +43,7 @@ def embedded(
         changed: these rows, (r, m).
         signs: (r,).
         weights: w (m,).
+        outside: Nᵀ (r, m), what only spanning points span that are not in the dictionary.
     """
     values, prior = known, known_prior
     if len(formula):
@@ -49,10 +53,13 @@ def embedded(
     rows = values.copy()
     solve_loops.solve(factor, rows)
     variance = solve_loops.quadratic(inverse, rows)
-    mean, worst = np.empty(len(rows)), 0.0
+    mean, spanned, worst = np.empty(len(rows)), np.empty(len(rows)), 0.0
     for a in range(len(rows)):
         row = rows[a]
-        variance[a] += prior[a] - product(row, row)
+        spanned[a] = product(row, row)
+        variance[a] += prior[a] - spanned[a]
+        for t in range(len(outside)):
+            spanned[a] -= product(outside[t], row) ** 2
         mean[a] = product(weights, row)
         for t in range(len(signs)):
             variance[a] += signs[t] * product(changed[t], row) ** 2
@@ -60,7 +67,7 @@ def embedded(
             worst, variance[a] = min(worst, variance[a] / prior[a] if prior[a] > 0.0 else -np.inf), 0.0
     if is_single:
         variance = variance.astype(np.float32).astype(np.float64)
-    return values, prior, rows, mean, variance, worst
+    return values, prior, rows, spanned, mean, variance, worst
 
 
 @compiled
@@ -73,18 +80,29 @@ def chosen(
     changed: Array,
     signs: Array,
     weights: Array,
+    outside: Array,
+    is_full: bool,
+    limits: tuple[float, float, float],
     beta: float,
     least: float,
     kernel_bound: float,
     share: float,
-) -> tuple[int, bool, float, Array, Array, Array, Array, Array]:
+) -> tuple[int, bool, float, Array, Array, Array, Array, Array, Array, Array]:
     """Return the row of the highest upper confidence bound, and whether no other is its equal but for rounding.
 
-    After these the lowest variance as a share of the prior one, at most 0, and what ``embedded`` returns before it, of
-    points in double precision and a kernel that has a formula. Other arguments as for ``highest_upper_confidence``.
+    After these the lowest variance as a share of the prior one, at most 0; the variances that bounds are made of (k,),
+    those of ``residual_share`` where a dictionary is full; and what ``embedded`` returns before it, of points in double
+    precision and a kernel that has a formula.
+
+    Args are those of ``embedded`` and ``highest_upper_confidence``, whether the dictionary is full, and the limits
+    of ``residual_loops.learned``.
     """
     none, nothing = np.zeros((0, 0)), np.zeros(0)
-    known = embedded(formula, X, Z, False, none, nothing, factor, inverse, changed, signs, weights)
-    values, prior, rows, mean, variance, worst = known
-    row, _, is_alone = highest_upper_confidence(mean, variance, beta, least, kernel_bound, share)
-    return row, is_alone, worst, values, prior, rows, mean, variance
+    known = embedded(formula, X, Z, False, none, nothing, factor, inverse, changed, signs, weights, outside)
+    values, prior, rows, spanned, mean, variance, worst = known
+    left = variance
+    if is_full:
+        left = np.empty(len(variance))
+        residual_loops.learned(0, len(left), prior, spanned, variance, *limits, left)
+    row, _, is_alone = highest_upper_confidence(mean, left, beta, least, kernel_bound, share)
+    return row, is_alone, worst, left, values, prior, rows, spanned, mean, variance

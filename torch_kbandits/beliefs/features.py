@@ -135,6 +135,8 @@ class FeatureTable(TableBelief):
         self._played = PlayedPanel.empty(self._weights, row_memory)
         self._known_spanning = self._feature_rows, self.no_points  # points of rows
         self._embedded_last: tuple[OnlineDTC, Embedded] | None = None
+        # Where the dictionary of these rows stands among features of these rows.
+        self._known_places: tuple[Tensor, Tensor, Tensor | None] = self._dictionary_rows, self._feature_rows, None
         self._known_columns = self._dtc, self._feature_rows, self._weights  # coordinates of rows, asked for last
         self._known_one = self._dtc, -1, (0.0, 0.0, 0.0)  # of one row, the same
         self._lazy_panel = LazyPanel(Panel.prior(self._prior_variance, self._expected), self._dtc, self._weights)
@@ -326,14 +328,32 @@ class FeatureTable(TableBelief):
 
     def known_values(self, points: Tensor, X: Tensor) -> tuple[Tensor | None, Tensor | None]:
         """Return the kernel values (m, k) of points (m, d) against X (k, d), and k(x, x), if telling X needs them."""
-        if self._num_arms:
+        places = self.places_of_dictionary(points)
+        if places is None:
             return None, None
-        if points is not self.spanning_points:
-            if not torch.equal(points, self.spanning_points):
-                return None, None
-            self._known_spanning = self._feature_rows, points
         at = self.embedded(X)
-        return at.values, at.prior_variance
+        return at.values[places], at.prior_variance
+
+    def places_of_dictionary(self, points: Tensor) -> slice | Tensor | None:
+        """Return where the points (m, d) of the dictionary stand among those that span, in their order.
+
+        None for a table of arms, for other points, and where one of them is spanned without a feature.
+        """
+        if self._num_arms:
+            return None
+        spanning = self.spanning_points
+        if points is spanning or torch.equal(points, spanning):
+            self._known_spanning = self._feature_rows, points
+            return slice(None)
+        listed, rows = self._listed_dictionary
+        if rows is not self._dictionary_rows or not (points is listed or torch.equal(points, listed)):
+            return None
+        known = self._known_places
+        if known[0] is not rows or known[1] is not self._feature_rows:
+            places = [self._positions.get(row) for row in rows.tolist()]
+            known = rows, self._feature_rows, None if None in places else rows.new_tensor(places)
+            self._known_places = known
+        return known[2]
 
     def remember(self, at: Embedded) -> None:
         """Keep points as the posterior sees them, so that they need not be embedded again when they are told."""
@@ -425,7 +445,7 @@ class FeatureTable(TableBelief):
     def num_followed(self) -> int:
         """How many rewards in a row, told one by one, change the posterior alone while the dictionary stays."""
         dtc = self._dtc
-        if self._num_arms or dtc.left_out or self._prior_means is not None or self._is_fragile or self.learns_residual:
+        if self._num_arms or self._prior_means is not None:
             return 0
         if self.no_points.dtype != torch.float64 or self._played.is_known or not dtc.loops_over(dtc.moment):
             return 0
@@ -463,14 +483,17 @@ class FeatureTable(TableBelief):
         dtc, (known, rows) = self._dtc, self._listed_dictionary
         if self._num_arms or Y.shape[0] != 1 or selection is None or rows is not self._dictionary_rows:
             return None
-        if dtc.left_out or self._prior_means is not None or self._is_fragile or self._changes + 2 >= self.CHECK:
+        joins = selection.points is not known
+        if self._prior_means is not None or self._changes + 2 >= self.CHECK:
+            return None
+        if joins and (dtc.left_out or self._is_fragile):
             return None
         if not dtc.loops_over(dtc.moment) or (at := self.embedded(X).arrays) is None:
             return None
         after, point, growth, (place,) = shallow_copy(self), at.rows[0], None, located.positions
         if located.fresh:
             after._played = self._played.with_row(point)
-        if selection.points is not known:
+        if joins:
             if (growth := after._joined_once(X, selection.points, at, place, played.tensor)) is None:
                 return None
             point = np.append(point, growth.at_played[0, place].item())

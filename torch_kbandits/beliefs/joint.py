@@ -76,7 +76,7 @@ class JointPosterior:
         variance = self.dtc_variance_at(at)
         if not self.table.learns_residual:
             return variance
-        return learned_residual(at.prior_variance, self.table.posterior.spanned(at.coordinates), variance)
+        return learned_residual(at.prior_variance, self._spanned(at), variance)
 
     def dtc_variance_at(self, at: Embedded) -> Tensor:
         """Return posterior variances in which all stays that the dictionary does not span, (k,)."""
@@ -106,8 +106,12 @@ class JointPosterior:
         """Return points as ``Conditional`` takes them."""
         if not self.table.learns_residual:
             return Seen(at.coordinates, None)
-        spanned = self.table.posterior.spanned(at.coordinates)
-        return Seen(at.coordinates, residual_share(at.prior_variance, spanned, self.dtc_variance_at(at)).sqrt())
+        share = residual_share(at.prior_variance, self._spanned(at), self.dtc_variance_at(at))
+        return Seen(at.coordinates, share.sqrt())
+
+    def _spanned(self, at: Embedded) -> Tensor:
+        """Return what the dictionary spans of prior variances, (k,)."""
+        return self.table.posterior.spanned(at.coordinates) if at.spanned is None else at.spanned
 
     def values(self, points: Tensor, at: Embedded) -> Tensor:
         """Return kernel values of points (k, d) against embedded ones, (k, l)."""

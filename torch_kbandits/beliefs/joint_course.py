@@ -19,6 +19,9 @@ from torch_kbandits.numerics.formulas import known_formula
 from torch_kbandits.numerics.gram import as_array
 from torch_kbandits.numerics.random import ROUNDING_SHARE
 from torch_kbandits.numerics.shallow import changed
+from torch_kbandits.posteriors.residual import limits_of
+
+_LIMITS = limits_of(torch.float64)
 
 
 class JointCourse(Course):
@@ -31,6 +34,7 @@ class JointCourse(Course):
         sample: its dictionary, whose points span the posterior.
         table: its table.
         formula: of its kernel.
+        places: where the points of the dictionary stand among those that span.
         rule: decides about them.
         generator: its randomness, given how many rewards were told before.
     """
@@ -41,6 +45,7 @@ class JointCourse(Course):
         sample: OnlineSample,
         table: FeatureTable,
         formula: Array,
+        places: slice | Tensor,
         rule: OnlineRule,
         generator: Callable[[int], torch.Generator | None],
     ) -> None:
@@ -48,7 +53,7 @@ class JointCourse(Course):
         self.record = Record()
         self._before, self._most, self._sample, self._table = belief.num_observations, table.num_followed, sample, table
         self._posterior, self._bound = table.posterior, belief.kernel_bound()
-        self._formula, self._Z = formula, as_array(table.spanning_points)
+        self._formula, self._Z, self._places = formula, as_array(table.spanning_points), places
 
     @classmethod
     def of(
@@ -58,9 +63,10 @@ class JointCourse(Course):
         sample, table = belief.sample, belief.posterior
         if belief.forgets or sample is None or not isinstance(table, FeatureTable) or not table.num_followed:
             return None
-        is_spanned = torch.equal(sample.points, table.spanning_points)
-        formula = known_formula(table.kernel, table.no_points.shape[1])
-        return None if formula is None or not is_spanned else cls(belief, sample, table, formula, rule, generator)
+        places, formula = table.places_of_dictionary(sample.points), known_formula(table.kernel, sample.points.shape[1])
+        if places is None or formula is None:
+            return None
+        return cls(belief, sample, table, formula, places, rule, generator)
 
     @property
     def belief(self) -> CountedBelief:
@@ -103,11 +109,14 @@ class JointCourse(Course):
             return None
         posterior, share = self._posterior, ROUNDING_SHARE[torch.float64]
         factors = posterior.factor_rows, *posterior.tracked_inverse.arrays, posterior.weights.numpy()
+        given = posterior.arrays[2], self._table.learns_residual, _LIMITS
         scored = float(beta), MIN_VARIANCE, self._bound.item(), share
-        row, is_alone, worst, *found = embedded_loops.chosen(self._formula, arms.numpy(), self._Z, *factors, *scored)
+        row, is_alone, worst, variance, *found = embedded_loops.chosen(
+            self._formula, arms.numpy(), self._Z, *factors, *given, *scored
+        )
         if worst < 0.0:  # which may be beyond rounding
             return None
-        *_, learned, variance = found
+        learned = found[-2]
         if not is_alone:
             scores = torch.from_numpy(rule_loops.upper_confidence(learned, variance, *scored[:2]))
             row = best_of(scores, beta, self._bound, seed())[0]
@@ -121,7 +130,7 @@ class JointCourse(Course):
         if self.record.number >= self._most:
             return None
         uniform = torch.rand(1, generator=self._generator(self.num_observations), dtype=torch.float64, device="cpu")
-        offered = self._rule.offered(self._sample, choice.point, uniform, at.values, at.prior_variance)
+        offered = self._rule.offered(self._sample, choice.point, uniform, at.values[self._places], at.prior_variance)
         if offered is not self._sample:
             return None
         weight = 1.0 / self.regularization.item()

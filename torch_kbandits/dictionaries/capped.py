@@ -87,13 +87,18 @@ class CappedDictionary(DictionaryRule):
         Raises:
             DictionaryFullError: if one more is wanted and ``when_full`` is "raise".
         """
-        offer = sample.offered(points, uniforms, cross, prior, self.max_size + 1)
-        if offer.sample.size <= self.max_size:
-            return offer.sample
-        self._say_full(offer.sample.size)
-        last = int(offer.joined.nonzero()[max(0, self.max_size - sample.size)])
-        kept = sample.offered(points[:last], uniforms[:last], None if cross is None else cross[:, :last]).sample
-        return kept.exchanged(points[last:], uniforms[last:], _LEAST_GAIN)
+        room, number = self.max_size - sample.size, uniforms.shape[0]
+        if number <= room:
+            return sample.after(points, uniforms, cross, prior)
+        if room > 0:
+            offer = sample.offered(points, uniforms, cross, prior, self.max_size)
+            sample, cross, prior = offer.sample, None, None
+            last = number if sample.size < self.max_size else 1 + int(offer.joined.nonzero()[-1])
+            points, uniforms = points[last:], uniforms[last:]
+        after, is_wanted = sample.exchanged(points, uniforms, _LEAST_GAIN, cross, prior)
+        if is_wanted:
+            self._say_full(self.max_size + 1)
+        return after
 
     def select(self, played: PlayedPoints, generator: torch.Generator | None = None) -> Selection:
         """Choose at most ``max_size`` points; see ``DictionaryRule.select``.

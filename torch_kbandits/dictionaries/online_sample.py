@@ -213,7 +213,14 @@ class OnlineSample:
             whitened = torch.from_numpy(row).unsqueeze(-1), prior.new_tensor([residual])
             return self._taken(points, cross, prior, prior.new_tensor(chance), whitened)
 
-    def exchanged(self, points: Tensor, uniforms: Tensor, least_gain: float) -> Self:
+    def exchanged(
+        self,
+        points: Tensor,
+        uniforms: Tensor,
+        least_gain: float,
+        cross: Tensor | None = None,
+        prior: Tensor | None = None,
+    ) -> tuple[Self, bool]:
         """Return the sample of the same size after points (k, d) were offered one after another in exchange.
 
         A point that is taken and not there yet replaces the one with which det K_ZZ grows most, if it grows at least by
@@ -223,24 +230,37 @@ class OnlineSample:
             points: (k, d).
             uniforms: (k,), as for ``offered``.
             least_gain: of det K_ZZ.
+            cross: k(z, x) of the sample against the points, (m, k), where known.
+            prior: k(x, x), (k,), where known.
+
+        Returns:
+            The sample, and whether a point was taken that was not there.
 
         Cost: O(m²) for each point, and O(m³) for each exchange.
         """
-        sample, first = self, 0
+        sample, first, was_new, number = self, 0, False, uniforms.shape[0]
         with torch.no_grad():
-            while first < len(uniforms):
+            if number == 1 and cross is not None and prior is not None and self._is_looped(cross, prior):
+                chance = self._scored(cross, prior)[2]
+                is_taken = uniforms.item() < chance
+                known = cross, prior, prior.new_tensor(chance)
+                return self._exchanged_one(points, *known, least_gain) if is_taken else (self, False)
+            while first < number:
                 block = slice(first, first + _WINDOW)
-                cross, prior = sample._values(points[block], None, None)
-                chances = sample._chances(cross, prior)
+                is_known = sample is self and cross is not None and prior is not None
+                given = (cross[:, block], prior[block]) if is_known else (None, None)
+                values, own = sample._values(points[block], *given)
+                chances = sample._chances(values, own)
                 first += len(chances)
                 for place in (uniforms[block].to(chances.device) < chances).nonzero().squeeze(-1).tolist():
                     one, point = slice(place, place + 1), block.start + place
-                    values = cross[:, one], prior[one], chances[place]
-                    after = sample._exchanged_one(points[point : point + 1], *values, least_gain)
+                    known = values[:, one], own[one], chances[place]
+                    after, is_new = sample._exchanged_one(points[point : point + 1], *known, least_gain)
+                    was_new |= is_new
                     if after is not sample:
                         sample, first = after, point + 1
                         break
-        return sample
+        return sample, was_new
 
     def keeping(self, kept: Tensor) -> Self:
         """Return the sample of some of its points, given their positions (k,), in that order. Cost: O(k³)."""
@@ -395,23 +415,32 @@ class OnlineSample:
             _inverse=None,
         )
 
-    def _exchanged_one(self, point: Tensor, cross: Tensor, prior: Tensor, chance: Tensor, least_gain: float) -> Self:
-        """Return the sample with a point (1, d), taken with a chance, in place of another; itself if none gives way."""
+    def _exchanged_one(
+        self, point: Tensor, cross: Tensor, prior: Tensor, chance: Tensor, least_gain: float
+    ) -> tuple[Self, bool]:
+        """Return the sample with a point (1, d), taken with a chance, in place of another, and whether it is a new one.
+
+        It is the same sample if none gives way.
+        """
         (key,) = _keys(point)
         position = self._positions.get(key)
         if position is not None:
-            return self._reweighted(position, 1.0 / chance)
+            return self._reweighted(position, 1.0 / chance), False
         if self._inverse is None:  # remembered, for a dataclass that does not change
-            object.__setattr__(self, "_inverse", torch.cholesky_inverse(jittered_cholesky(self._gram())))
+            object.__setattr__(self, "_inverse", torch.cholesky_inverse(jittered_cholesky(self._gram())).contiguous())
         inverse = cast(Tensor, self._inverse)
-        solved = inverse @ cross
-        residual = (prior - (cross * solved).sum(0)).clamp_min(0.0)
-        gains = inverse.diagonal() * residual + solved.squeeze(-1).square()
-        leaving = int(gains.argmax())
-        if gains[leaving] < least_gain:
-            return self
+        if runs_compiled(inverse, cross, prior):
+            leaving, gain = sample_loops.gained(inverse.numpy(), cross.squeeze(-1).contiguous().numpy(), prior.item())
+        else:
+            solved = inverse @ cross
+            residual = (prior - (cross * solved).sum(0)).clamp_min(0.0)
+            gains = inverse.diagonal() * residual + solved.squeeze(-1).square()
+            leaving = int(gains.argmax())
+            gain = gains[leaving].item()
+        if gain < least_gain:
+            return self, True
         others = torch.tensor([i for i in range(self.size) if i != leaving], device=cross.device)
-        return self.keeping(others)._taken(point, cross[others], prior, chance)
+        return self.keeping(others)._taken(point, cross[others], prior, chance), True
 
     def _gram(self) -> Tensor:
         """Return the Gram matrix (..., m, m), in double precision; what is known of it is not evaluated again."""

@@ -52,3 +52,25 @@ def bordered(factor: Array, row: Array, corner: float) -> Array:
     result[m, :m] = row
     result[m, m] = corner
     return result
+
+
+@compiled
+def gained(inverse: Array, cross: Array, prior: float) -> tuple[int, float]:
+    """Return which point of a sample a new one is best exchanged for, and by which factor det K_ZZ grows then.
+
+    Args:
+        inverse: K_ZZ⁻¹ (m, m), m >= 1.
+        cross: k_Z(x) of the new point, (m,).
+        prior: k(x, x).
+    """
+    solved = np.empty(len(cross))
+    residual = prior
+    for i in range(len(cross)):
+        solved[i] = solve_loops.product(inverse[i], cross)
+        residual -= cross[i] * solved[i]
+    residual, best, gain = max(residual, 0.0), 0, -1.0
+    for i in range(len(cross)):
+        grown = inverse[i, i] * residual + solved[i] * solved[i]
+        if grown > gain:
+            best, gain = i, grown
+    return best, gain
