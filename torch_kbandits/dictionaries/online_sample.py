@@ -247,8 +247,9 @@ class OnlineSample:
                 return self._exchanged_one(points, *known, least_gain) if is_taken else (self, False)
             while first < number:
                 block = slice(first, first + _WINDOW)
-                is_known = sample is self and cross is not None and prior is not None
-                given = (cross[:, block], prior[block]) if is_known else (None, None)
+                if sample is not self:
+                    cross = prior = None
+                given = (each if each is None else each[..., block] for each in (cross, prior))
                 values, own = sample._values(points[block], *given)
                 chances = sample._chances(values, own)
                 first += len(chances)
