@@ -274,9 +274,10 @@ def test_a_stretch_believes_what_the_dense_posterior_says(case):
 
 def test_what_was_chosen_keeps_nothing_of_the_other_actions():
     player = Player(CASES["ek-ucb"]()).play(60)
-    chosen = player.bandit._known.course.record.choices()
-    assert chosen
-    assert all(part.base is None for choice in chosen for part in choice.seen.arrays)
+    course = player.bandit._known.course
+    assert course.record.number > course._latest.number > 0
+    assert all(choice.seen is None for choice in course.record.choices())
+    assert all(part.base is None for choice in course._latest.choices() for part in choice.seen.arrays)
 
 
 def test_what_is_no_plain_reward_is_refused_or_learned_as_ever(plain):

@@ -486,9 +486,9 @@ class FeatureTable(TableBelief):
         joins = selection.points is not known
         if self._prior_means is not None or self._changes + 2 >= self.CHECK:
             return None
-        if joins and (dtc.left_out or self._is_fragile):
+        if (joins and dtc.left_out) or not dtc.loops_over(dtc.moment) or (at := self.embedded(X).arrays) is None:
             return None
-        if not dtc.loops_over(dtc.moment) or (at := self.embedded(X).arrays) is None:
+        if joins and self._is_fragile and self._num_before_points(torch.from_numpy(at.rows).mT) < dtc.size:
             return None
         after, point, growth, (place,) = shallow_copy(self), at.rows[0], None, located.positions
         if located.fresh:
@@ -654,10 +654,13 @@ class FeatureTable(TableBelief):
 
         There no coordinate of a later point exceeds the diagonal: what was left to explain of each when it joined.
         """
-        if not self._is_fragile or rows.shape[0] == 0:
-            return self._dtc.size
+        is_free = not self._is_fragile or rows.shape[0] == 0
+        return self._dtc.size if is_free else self._num_before_points(self._coordinates(rows))
+
+    def _num_before_points(self, coordinates: Tensor) -> int:
+        """Return the same of points of coordinates (m, k), where order matters."""
         most = _ORDER[self._points.dtype] * self._dtc.factor.diagonal().unsqueeze(-1)
-        fits = (self._coordinates(rows).abs() <= most).all(-1)
+        fits = (coordinates.abs() <= most).all(-1)
         return int(fits.long().cumprod(0).sum())
 
     def _goes_through_whole(self, left_out: tuple[int, ...]) -> bool:

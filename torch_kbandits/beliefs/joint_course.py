@@ -1,4 +1,4 @@
-"""Joint points in the course of plain rounds, while the dictionary stays."""
+"""Joint points in the course of plain rounds."""
 
 from collections.abc import Callable
 from typing import Self, cast
@@ -14,20 +14,21 @@ from torch_kbandits.beliefs.course import Choice, Course, Record
 from torch_kbandits.beliefs.embedded import MOST_LOOPED, Array, Arrays, Embedded
 from torch_kbandits.beliefs.features import FeatureTable
 from torch_kbandits.beliefs.joint_lookahead import best_of
-from torch_kbandits.dictionaries import OnlineRule, OnlineSample
+from torch_kbandits.dictionaries import DictionaryRule, OnlineRule, OnlineSample
 from torch_kbandits.numerics.formulas import known_formula
 from torch_kbandits.numerics.gram import as_array
 from torch_kbandits.numerics.random import ROUNDING_SHARE
 from torch_kbandits.numerics.shallow import changed
+from torch_kbandits.observations.ledger import History
 from torch_kbandits.posteriors.residual import limits_of
 
 _LIMITS = limits_of(torch.float64)
 
 
 class JointCourse(Course):
-    """The posterior of a dictionary that refuses each point that is offered, and which rewards made it so.
+    """The posterior of a dictionary, and which rewards made it so since a point that was offered was last taken.
 
-    Cost of a round: O(m d + m²) for each action.
+    Cost of a round: O(m d + m²) for each action; where the dictionary changes, that of the belief.
 
     Args:
         belief: before; of joint points, which offers them to a dictionary one by one.
@@ -49,8 +50,11 @@ class JointCourse(Course):
         rule: OnlineRule,
         generator: Callable[[int], torch.Generator | None],
     ) -> None:
-        self._known, self._rule, self._generator = (belief, 0), rule, generator  # it learned so many of the rewards
-        self.record = Record()
+        self._known, self._rule, self._generator = (belief, 0), rule, generator  # it learned so many of the latest
+        self.record, self._latest = (
+            Record(),
+            Record(),
+        )  # the latter with how each was seen, since the dictionary changed
         self._before, self._most, self._sample, self._table = belief.num_observations, table.num_followed, sample, table
         self._posterior, self._bound = table.posterior, belief.kernel_bound()
         self._formula, self._Z, self._places = formula, as_array(table.spanning_points), places
@@ -72,19 +76,20 @@ class JointCourse(Course):
     def belief(self) -> CountedBelief:
         """The belief that learned all rewards told."""
         belief, first = self._known
-        if first < self.record.number:
-            seen = [cast(Embedded, choice.seen) for choice in self.record.choices(first)]
+        if first < self._latest.number:
+            seen = [cast(Embedded, choice.seen) for choice in self._latest.choices(first)]
             features = torch.cat([each.coordinates for each in seen], dim=1)
             prior = torch.cat([each.prior_variance for each in seen])
-            belief = belief.followed(*self.record.columns(first), self._posterior, features, prior)
-            self._known = belief, self.record.number
+            belief = belief.followed(*self._latest.columns(first), self._posterior, features, prior)
+            self._known = belief, self._latest.number
         return belief
 
     @property
     def begun_anew(self) -> Self:
         """The course that begins with the belief that learned all rewards told."""
-        left, told = self._most - self.record.number, self.num_observations
-        return changed(self, _known=(self.belief, 0), _most=left, _before=told, record=Record())
+        left, told = self._most - self._latest.number, self.num_observations
+        new = {"record": Record(), "_latest": Record()}
+        return changed(self, _known=(self.belief, 0), _most=left, _before=told, **new)
 
     @property
     def num_observations(self) -> int:
@@ -125,9 +130,14 @@ class JointCourse(Course):
         return Choice(point, row, float(learned[row]), float(variance[row]), at)
 
     def told(self, choice: Choice, y: float) -> Self | None:
-        """Return the course after a reward; None where the point joins the dictionary, or rounding is to be cleared."""
+        """Return the course after a reward; None where there is none of the belief that learned it."""
+        after = self._followed(choice, y)
+        return self._learned(choice, y) if after is None else after
+
+    def _followed(self, choice: Choice, y: float) -> Self | None:
+        """Return the course after a reward; None where the dictionary changes, or rounding is to be cleared."""
         at = cast(Embedded, choice.seen)
-        if self.record.number >= self._most:
+        if self._latest.number >= self._most:
             return None
         uniform = torch.rand(1, generator=self._generator(self.num_observations), dtype=torch.float64, device="cpu")
         offered = self._rule.offered(self._sample, choice.point, uniform, at.values[self._places], at.prior_variance)
@@ -140,8 +150,21 @@ class JointCourse(Course):
             return None
         bound = torch.maximum(self._bound, at.prior_variance.squeeze(0))
         # Copies, since the arrays show a part of those of all actions, which a record would keep.
-        alone = choice._replace(seen=Embedded(choice.point, None, Arrays(*(part.copy() for part in arrays))))
-        return changed(self, _posterior=posterior, _bound=bound, record=self.record.followed(alone, y))
+        seen = choice._replace(seen=Embedded(choice.point, None, Arrays(*(part.copy() for part in arrays))))
+        new = {"record": self._noted(choice, y), "_latest": self._latest.followed(seen, y)}
+        return changed(self, _posterior=posterior, _bound=bound, **new)
+
+    def _learned(self, choice: Choice, y: float) -> Self | None:
+        """Return the course that begins with the belief that learned a reward; None if there is none."""
+        self.remember(choice)
+        number, Y = self.num_observations, torch.tensor([y], dtype=torch.float64)
+        told = History(choice.point, Y, torch.tensor([number]))
+        belief = self.belief.learned(told, cast(DictionaryRule, self._rule), self._generator(number))
+        after = type(self).of(belief, self._rule, self._generator)
+        return None if after is None else changed(after, _before=self._before, record=self._noted(choice, y))
+
+    def _noted(self, choice: Choice, y: float) -> Record:
+        return self.record.followed(choice._replace(seen=None), y)
 
     def remember(self, choice: Choice) -> None:
         """Let the belief find what was chosen as it was seen."""
