@@ -2,11 +2,9 @@
 
 import numpy as np
 
-from torch_kbandits.acquisition.rule_loops import highest_upper_confidence
 from torch_kbandits.numerics import formula_loops, solve_loops
 from torch_kbandits.numerics.compiled import compiled
 from torch_kbandits.numerics.solve_loops import product
-from torch_kbandits.posteriors import residual_loops
 
 Array = np.ndarray
 
@@ -68,41 +66,3 @@ def embedded(
     if is_single:
         variance = variance.astype(np.float32).astype(np.float64)
     return values, prior, rows, spanned, mean, variance, worst
-
-
-@compiled
-def chosen(
-    formula: Array,
-    X: Array,
-    Z: Array,
-    factor: Array,
-    inverse: Array,
-    changed: Array,
-    signs: Array,
-    weights: Array,
-    outside: Array,
-    is_full: bool,
-    limits: tuple[float, float, float],
-    beta: float,
-    least: float,
-    kernel_bound: float,
-    share: float,
-) -> tuple[int, bool, float, Array, Array, Array, Array, Array, Array, Array]:
-    """Return the row of the highest upper confidence bound, and whether no other is its equal but for rounding.
-
-    After these the lowest variance as a share of the prior one, at most 0; the variances that bounds are made of (k,),
-    those of ``residual_share`` where a dictionary is full; and what ``embedded`` returns before it, of points in double
-    precision and a kernel that has a formula.
-
-    Args are those of ``embedded`` and ``highest_upper_confidence``, whether the dictionary is full, and the limits
-    of ``residual_loops.learned``.
-    """
-    none, nothing = np.zeros((0, 0)), np.zeros(0)
-    known = embedded(formula, X, Z, False, none, nothing, factor, inverse, changed, signs, weights, outside)
-    values, prior, rows, spanned, mean, variance, worst = known
-    left = variance
-    if is_full:
-        left = np.empty(len(variance))
-        residual_loops.learned(0, len(left), prior, spanned, variance, *limits, left)
-    row, _, is_alone = highest_upper_confidence(mean, left, beta, least, kernel_bound, share)
-    return row, is_alone, worst, left, values, prior, rows, spanned, mean, variance

@@ -24,7 +24,7 @@ from torch_kbandits.numerics.linalg import jittered_cholesky, spanning_pivots
 from torch_kbandits.numerics.rows import Rows, known, listed, selected
 from torch_kbandits.numerics.shallow import shallow_copy
 from torch_kbandits.observations.ledger import History
-from torch_kbandits.observations.played import Located, Plays
+from torch_kbandits.observations.played import Located, PlayedLog, Plays
 from torch_kbandits.posteriors.conditional import Conditional, Seen
 from torch_kbandits.posteriors.dtc import DTCFactors, embed
 from torch_kbandits.posteriors.online_dtc import OnlineDTC
@@ -132,6 +132,8 @@ class FeatureTable(TableBelief):
         self._positions: dict[int, int | None] = {}  # of rows among the features; None where spanned without one
         self._dtc = OnlineDTC.empty(self._prior_variance)
         self._weights = self._dtc.weights
+        #: Σ_s k(x_s, x_s) over what counts, in the order told; None off the host.
+        self.prior_told: float | None = 0.0 if self.no_points.is_cpu else None
         self._played = PlayedPanel.empty(self._weights, row_memory)
         self._known_spanning = self._feature_rows, self.no_points  # points of rows
         self._embedded_last: tuple[OnlineDTC, Embedded] | None = None
@@ -250,22 +252,32 @@ class FeatureTable(TableBelief):
         return (mean + self._expected_at(rows)).to(self._points.dtype)
 
     def effective_dimension(self) -> Tensor:
-        """Return Σ_s τ(x_s), 0-dim. Cost: O(u), and that of the variances of the played points if some are left out."""
-        if self._dtc.left_out:
+        """Return Σ_s τ(x_s), 0-dim.
+
+        Cost: O(m), and if r points are left out O(m² r), or that of the variances of the played points where these are
+        followed.
+        """
+        if self._dtc.left_out and self._played.is_known:
             total = self._log.counts @ self._played_variance.double().clamp_min(0.0) / self.regularization
         else:
             total = self._dtc.effective_dimension(self._prior_at_all)
         return total.to(self._points.dtype)
 
     def projection_error(self) -> Tensor:
-        """Return Σ_s (k(x_s, x_s) − z_sᵀz_s) / λ_s, 0-dim. Cost: O(u + m), and O(m² r) if r points are left out."""
+        """Return Σ_s (k(x_s, x_s) − z_sᵀz_s) / λ_s, 0-dim. Cost: O(m), and O(m² r) if r points are left out."""
         error = self._dtc.log_det.new_zeros(()) if self.exact else self._dtc.projection_error(self._prior_at_all)
         return error.to(self._points.dtype)
 
     @property
     def _prior_at_all(self) -> Tensor:
-        """Σ_s k(x_s, x_s) / λ_s over what counts, 0-dim, in double precision."""
-        return self._log.counts @ self._prior_at(self._played_rows) / self.regularization
+        """Σ_s k(x_s, x_s) / λ_s over what counts, 0-dim, in double precision. Cost: O(u) off the host."""
+        told = self.prior_told
+        return (self._prior_in_log if told is None else self._dtc.log_det.new_full((), told)) / self.regularization
+
+    @property
+    def _prior_in_log(self) -> Tensor:
+        """Σ_s k(x_s, x_s) over what counts, 0-dim, in double precision. Cost: O(u)."""
+        return self._log.counts @ self._prior_at(self._played_rows)
 
     @property
     def inducing_points(self) -> Tensor:
@@ -440,6 +452,15 @@ class FeatureTable(TableBelief):
         after._dictionary_rows = dictionary
         after._positions = dict.fromkeys(dictionary.tolist()) | after._positions
         return after
+
+    def _note(
+        self, log: PlayedLog, X: Tensor, Y: Tensor, selection: Selection | None, located: Located, played: Rows
+    ) -> None:
+        """Write down what was told, and its prior variances."""
+        super()._note(log, X, Y, selection, located, played)
+        if self.prior_told is not None:
+            rows = played.tensor.numpy()[located.positions]
+            self.prior_told = sum(self._prior_variance.numpy()[rows].tolist(), self.prior_told)
 
     @property
     def num_followed(self) -> int:
@@ -720,6 +741,8 @@ class FeatureTable(TableBelief):
             after._rows_played, after._played = Rows(after._played_rows[order]), after._played.at(order)
         after._log, after._last_located = after._log.recounted(*plays), None
         after._num_observations = int(plays.counts.sum())
+        if after.prior_told is not None:
+            after.prior_told = after._prior_in_log.item()
         if len(order) == 0:
             after._dtc, arms = after._dtc.without_rewards(), after._arms.features
             after._weights = after._dtc.weights

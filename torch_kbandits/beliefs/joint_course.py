@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Self, cast
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -20,9 +21,9 @@ from torch_kbandits.numerics.gram import as_array
 from torch_kbandits.numerics.random import ROUNDING_SHARE
 from torch_kbandits.numerics.shallow import changed
 from torch_kbandits.observations.ledger import History
-from torch_kbandits.posteriors.residual import limits_of
+from torch_kbandits.posteriors.residual import learned_residual
 
-_LIMITS = limits_of(torch.float64)
+_NOTHING, _NONE = np.zeros((0, 0)), np.zeros(0)
 
 
 class JointCourse(Course):
@@ -56,7 +57,7 @@ class JointCourse(Course):
             Record(),
         )  # the latter with how each was seen, since the dictionary changed
         self._before, self._most, self._sample, self._table = belief.num_observations, table.num_followed, sample, table
-        self._posterior, self._bound = table.posterior, belief.kernel_bound()
+        self._posterior, self._bound, self._prior_told = table.posterior, belief.kernel_bound(), table.prior_told or 0.0
         self._formula, self._Z, self._places = formula, as_array(table.spanning_points), places
 
     @classmethod
@@ -105,6 +106,26 @@ class JointCourse(Course):
         """Return ½ log det V, 0-dim, in nats."""
         return 0.5 * self._posterior.log_det
 
+    def effective_dimension(self) -> Tensor:
+        """Return Σ_s τ(x_s), 0-dim. Cost: O(m), and O(m² r) if r points are left out."""
+        return self._posterior.effective_dimension(self._prior_at_all)
+
+    def projection_error(self) -> Tensor:
+        """Return what the dictionary does not span of the points played, 0-dim, in units of λ. Cost: as above."""
+        return self._posterior.projection_error(self._prior_at_all)
+
+    @property
+    def _prior_at_all(self) -> Tensor:
+        return self._bound.new_full((), self._prior_told) / self.regularization
+
+    def kernel_bound(self) -> Tensor:
+        """Return the largest k(x, x) known of, 0-dim."""
+        return self._bound
+
+    def mean_norm(self) -> Tensor:
+        """Return the RKHS norm of the posterior mean less the prior one, 0-dim, in reward units. Cost: O(m)."""
+        return self._posterior.weights.norm()
+
     def choose(
         self, rule: AcquisitionRule, beta: Tensor, seed: Callable[[], int], domain: Domain | None = None
     ) -> Choice | None:
@@ -114,16 +135,19 @@ class JointCourse(Course):
             return None
         posterior, share = self._posterior, ROUNDING_SHARE[torch.float64]
         factors = posterior.factor_rows, *posterior.tracked_inverse.arrays, posterior.weights.numpy()
-        given = posterior.arrays[2], self._table.learns_residual, _LIMITS
-        scored = float(beta), MIN_VARIANCE, self._bound.item(), share
-        row, is_alone, worst, variance, *found = embedded_loops.chosen(
-            self._formula, arms.numpy(), self._Z, *factors, *given, *scored
-        )
+        places = self._formula, arms.numpy(), self._Z, False, _NOTHING, _NONE
+        *parts, worst = embedded_loops.embedded(*places, *factors, posterior.arrays[2])
         if worst < 0.0:  # which may be beyond rounding
             return None
-        learned = found[-2]
+        found = Arrays(*parts)
+        learned, variance = found.learned, found.variance
+        if self._table.learns_residual:
+            known = (torch.from_numpy(part) for part in (found.prior, found.spanned, variance))
+            variance = learned_residual(*known).numpy()
+        scored = learned, variance, float(beta), MIN_VARIANCE
+        row, _, is_alone = rule_loops.highest_upper_confidence(*scored, self._bound.item(), share)
         if not is_alone:
-            scores = torch.from_numpy(rule_loops.upper_confidence(learned, variance, *scored[:2]))
+            scores = torch.from_numpy(rule_loops.upper_confidence(*scored))
             row = best_of(scores, beta, self._bound, seed())[0]
         point, one = arms[row : row + 1].clone(), slice(row, row + 1)
         at = Embedded(point, None, Arrays(*(part[one] for part in found)))
@@ -152,7 +176,8 @@ class JointCourse(Course):
         # Copies, since the arrays show a part of those of all actions, which a record would keep.
         seen = choice._replace(seen=Embedded(choice.point, None, Arrays(*(part.copy() for part in arrays))))
         new = {"record": self._noted(choice, y), "_latest": self._latest.followed(seen, y)}
-        return changed(self, _posterior=posterior, _bound=bound, **new)
+        told = self._prior_told + float(arrays.prior[0])
+        return changed(self, _posterior=posterior, _bound=bound, _prior_told=told, **new)
 
     def _learned(self, choice: Choice, y: float) -> Self | None:
         """Return the course that begins with the belief that learned a reward; None if there is none."""

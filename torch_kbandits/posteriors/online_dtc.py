@@ -211,9 +211,9 @@ class OnlineDTC:
         return left.mT @ self._inverse_times(right)
 
     def effective_dimension(self, prior: Tensor) -> Tensor:
-        """Return Σ_s variance(x_s)/λ_s over the observations, 0-dim, given Σ_s k(x_s, x_s)/λ_s. Cost: O(m).
+        """Return Σ_s variance(x_s)/λ_s over the observations, 0-dim, given Σ_s k(x_s, x_s)/λ_s.
 
-        Only where no spanning point is left out.
+        Cost: O(m), and O(m² r) if r points are left out.
         """
         return self.projection_error(prior) + self.size - self.tracked_inverse.trace()
 

@@ -49,7 +49,7 @@ def learned_residual(prior: Tensor, spanned: Tensor, variance: Tensor) -> Tensor
     """Return the variance whose residual is learned like what is spanned; see ``residual_share``."""
     is_plain = variance.dim() == 1 and prior.shape == spanned.shape == variance.shape
     if is_plain and runs_compiled(prior, spanned, variance):
-        result, limits = torch.empty_like(prior), limits_of(prior.dtype)
+        result, limits = torch.empty_like(prior), (_ROUNDING[prior.dtype], _REACH, torch.finfo(prior.dtype).tiny)
         given = prior.contiguous().numpy(), spanned.contiguous().numpy(), variance.contiguous().numpy()
         number = prior.shape[0]
         in_parts(residual_loops.learned, number, _COST * number, *given, *limits, result.numpy())
@@ -57,11 +57,6 @@ def learned_residual(prior: Tensor, spanned: Tensor, variance: Tensor) -> Tensor
     residual = (prior - spanned).clamp_min(0.0)
     left = _left(spanned, residual, variance)
     return left + _share(prior, spanned, residual, left) * residual
-
-
-def limits_of(dtype: torch.dtype) -> tuple[float, float, float]:
-    """Return the numbers by which ``residual_loops.learned`` knows rounding, and what is hardly reached."""
-    return _ROUNDING[dtype], _REACH, torch.finfo(dtype).tiny
 
 
 def learned_residual_covariance(prior: Tensor, embedding: Tensor, covariance: Tensor) -> Tensor:
