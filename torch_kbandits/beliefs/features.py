@@ -105,6 +105,8 @@ class FeatureTable(TableBelief):
         full_at: the size from which on a dictionary may not grow, and its residual is learned; None for none.
     """
 
+    has_course = True
+
     #: Low-rank changes between looks for drift.
     CHECK = 512
 
@@ -222,7 +224,11 @@ class FeatureTable(TableBelief):
         """Return what ``OnlineDTC.moments_at`` says of one arm, given its row (1,), where loops do; remembered."""
         if rows.shape[0] != 1 or not rows.is_cpu:  # elsewhere the row is not known without a wait
             return None
-        number, known = cast(int, rows.item()), self._known_one
+        return self._moments_at(cast(int, rows.item()))
+
+    def _moments_at(self, number: int) -> tuple[float, float, float] | None:
+        """Return the same, given the number of the row."""
+        known = self._known_one
         if known[0] is not self._dtc or known[1] != number:
             if (point := self._arm_at(number)) is None:
                 return None
@@ -420,6 +426,73 @@ class FeatureTable(TableBelief):
         after._dictionary_rows = dictionary
         after._positions = dict.fromkeys(dictionary.tolist()) | after._positions
         return after
+
+    # ---------------------------------------------------------------- telling arms alone
+
+    @property
+    def held_alone(self) -> NDArray[np.bool_] | None:
+        """Which of the unique played points are in the dictionary, (u,), where rewards told one by one may be followed.
+
+        Those of arms, by ``told_alone``, while the dictionary stays; None where they may not.
+        """
+        rows, dictionary = self._played_rows, self._dictionary_rows
+        if not self._num_arms or self.exact or self.learns_residual or self._hallucination is not None:
+            return None
+        if self.no_points.dtype != torch.float64 or self._played.store is None or not self._dtc.loops_over(self._weights):
+            return None
+        held = self._held(rows)
+        if not torch.equal(rows[held], dictionary):
+            return None
+        is_cheap = self._is_cheap(dictionary[:0], self._dtc.left_out, dictionary, rows, 1)
+        return held.numpy() if is_cheap else None
+
+    @property
+    def counts(self) -> Array:
+        """How often each of the unique played points was played, (u,); not to be written to."""
+        return self._log.counts.numpy()
+
+    @property
+    def rows_of_played(self) -> list[int]:
+        """The rows of the unique played points, (u,)."""
+        return self._played_rows.tolist()
+
+    @property
+    def variance_of_played(self) -> Array:
+        """Their posterior variances, (u,), in double precision; rounding may have made them slightly negative."""
+        return self._followed_variance(self._played_rows).numpy()
+
+    def moments_of(self, row: int) -> tuple[float, float]:
+        """Return the posterior mean and variance of an arm, by loops."""
+        learned, change, _ = cast(tuple[float, float, float], self._moments_at(row))
+        expected = 0.0 if self._expected is None else self._expected[row].item()
+        return learned + expected, max(self._prior_variance[row].item() + change, 0.0)
+
+    def told_alone(self, row: int, place: int, y: float) -> Self | None:
+        """Return the table after a reward of an arm, by loops, of which its log does not know; see ``logged``.
+
+        None where more changes than the posterior, or it is not finite.
+
+        Args:
+            row: of the arm.
+            place: where it stands among the unique played points, behind all if it was not played before.
+            y: the reward.
+        """
+        if self._changes + 1 >= self.CHECK or (point := self._arm_at(row)) is None:
+            return None
+        after = shallow_copy(self)
+        if place == len(self._rows_played):
+            after._played, after._rows_played = self._played.with_row(point), self._rows_played.followed(np.array([row]))
+        expected = 0.0 if self._expected is None else self._expected[row].item()
+        return after if after._rewarded(point, y - expected) else None
+
+    def logged(self, before: Self, X: Tensor, Y: Tensor) -> Self:
+        """Return what ``told_alone`` made of an earlier table, with the rewards Y (q,) of X (q, d) since in its log."""
+        after = shallow_copy(self)
+        after._num_observations = before._num_observations
+        after._note(before._log, X, Y, None, before._log.locate(self._points.keys(X)), self._rows_played)
+        return after
+
+    # ---------------------------------------------------------------- telling points that are no arms
 
     @property
     def num_followed(self) -> int:

@@ -7,6 +7,7 @@ from typing import Literal, get_args
 import numpy as np
 import torch
 from gpytorch.kernels import Kernel
+from numpy.typing import NDArray
 from torch import Tensor
 
 from torch_kbandits import checks
@@ -16,6 +17,9 @@ from torch_kbandits.numerics.compiled import loops_over_each
 from torch_kbandits.numerics.gram import gram, prior_variance
 from torch_kbandits.numerics.rows import known
 from torch_kbandits.posteriors.dtc import DTCFactors
+
+Array = NDArray[np.float64]
+Mask = NDArray[np.bool_]
 
 #: Of so many points the leverage scores are computed exactly, which is cheap.
 FEW_POINTS = 256
@@ -104,6 +108,25 @@ class RidgeLeverageSampling(DictionaryRule):
         chosen = draw(probabilities, generator) if uniforms is None else included(uniforms, probabilities)
         # They are in order: no need to sort.
         return Selection(played.points[..., chosen, :], probabilities[chosen], chosen)
+
+    def uniforms(self, number: int, generator: torch.Generator | None) -> Array:
+        """Return the uniforms that so many points keep for good, or some more points, (n,), where draws are coupled."""
+        return kept_uniforms(_BLOCK * -(-number // _BLOCK), generator).numpy()
+
+    def keeps(self, held: Mask, variance: Array, counts: Array, noise: float, uniforms: Array) -> bool:
+        """Say whether ``select`` would draw the dictionary that there is, by a loop, where draws are coupled.
+
+        Args:
+            held: which played points are in the dictionary, (u,).
+            variance: of the function at them, (u,); no more than rounding made one negative.
+            counts: how often each was played, (u,).
+            noise: λ.
+            uniforms: those that the points keep, (u,) or more.
+
+        Cost: O(u).
+        """
+        stay = self.resampling == "growth"
+        return ridge_loops.keeps(held, stay, variance, counts, noise, uniforms, self.oversampling)
 
     def select_sized(self, played: PlayedPoints, size: int, generator: torch.Generator | None = None) -> Selection:
         """Draw ``size`` points without replacement, in proportion to their scores (probabilities: the clipped ones)."""
