@@ -421,3 +421,18 @@ def test_an_interrupt_anywhere_in_a_stretch_changes_nothing(case, call, lines):
         if not same(found, after):
             broken.append(interrupt.at)
     assert broken == []
+
+
+@pytest.mark.parametrize("case", ["bkb, growth", "bkb, coupled", "bkb, draws"])
+def test_bounds_are_used_in_a_stretch_as_else(case, plain, monkeypatch):
+    """Where a pass would cost more, arms that cannot be chosen are not looked at."""
+    monkeypatch.setattr("torch_kbandits.tables.lazy._WORTHWHILE", 0)
+    monkeypatch.setattr("torch_kbandits.tables.lazy._FIRST", 8)
+    stretched, calm, shares = Player(CASES[case]()), plain(case), []
+    for way in ("play", "run") * 8:
+        getattr(stretched, way)(9)
+        calm.play(9)
+        shares.append(stretched.bandit.visited_share)
+        assert shares[-1] == calm.bandit.visited_share
+        agree(stretched, calm)
+    assert min(shares) < 1.0 or case == "bkb, draws"

@@ -1,20 +1,60 @@
 """Many arms in the coordinates of a dictionary in the course of plain rounds, while the dictionary stays."""
 
 from collections.abc import Callable
-from typing import Self
+from typing import NamedTuple, Self, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from torch_kbandits.acquisition import AcquisitionRule, Domain, UpperConfidenceRule
+from torch_kbandits.acquisition import AcquisitionRule, Domain, UpperConfidenceRule, rule_loops
+from torch_kbandits.acquisition.rules import MIN_VARIANCE
 from torch_kbandits.beliefs.course import Choice, Course, Record
-from torch_kbandits.beliefs.features import FeatureTable
+from torch_kbandits.beliefs.features import FeatureTable, Known
 from torch_kbandits.dictionaries import CappedDictionary, DictionaryRule, RidgeLeverageSampling
+from torch_kbandits.numerics.random import ROUNDING_SHARE
 from torch_kbandits.numerics.shallow import changed
+from torch_kbandits.posteriors.online_dtc import Rewarded
+from torch_kbandits.tables.panels import FALLS, observed
+from torch_kbandits.tables.played import PlayedPanel, variances_after
+from torch_kbandits.tables.store import FeatureStore
 
 Array = NDArray[np.float64]
+
+
+class Plays(NamedTuple):
+    """What was played.
+
+    Attributes:
+        places: of the rows of the played points, by these, in order of first play.
+        counts: how often each was played, (u,).
+        held: whether it is in the dictionary, (u,) bool.
+        panel: has their features.
+        variance: of the function at them, (u,); or if there was a reward since, what it was before that, (k,).
+        is_behind: whether there was.
+    """
+
+    places: dict[int, int]
+    counts: Array
+    held: NDArray[np.bool_]
+    panel: PlayedPanel
+    variance: Array
+    is_behind: bool = False
+
+
+class Passed(NamedTuple):
+    """What a pass found.
+
+    Attributes:
+        mean: of the arms, (A,).
+        variance: of the arms, (A,).
+        posterior: of which they are.
+    """
+
+    mean: Array
+    variance: Array
+    posterior: Rewarded
 
 
 class ArmsCourse(Course):
@@ -24,16 +64,24 @@ class ArmsCourse(Course):
 
     Args:
         table: before, of arms.
-        rule: by which points of the dictionary keep their draws.
+        rule: by which points keep their draws.
         held: which of the played points are in the dictionary, (u,) bool.
         uniforms: which these and some more keep, (n,).
     """
 
-    def __init__(self, table: FeatureTable, rule: RidgeLeverageSampling, held: NDArray[np.bool_], uniforms: Array):
-        # A table that learned so many of the rewards, and one whose posterior learned all of them, but not its log.
-        self._known, self._table, self._rule, self.record = (table, 0), table, rule, Record()
-        self._held, self._uniforms, self._counts = held, uniforms, table.counts
-        self._places = {row: place for place, row in enumerate(table.rows_of_played)}  # of what was played
+    def __init__(
+        self, table: FeatureTable, rule: RidgeLeverageSampling, held: NDArray[np.bool_], uniforms: Array
+    ) -> None:
+        self._known, self._table, self.record = (table, 0), table, Record()  # it learned so many of the rewards
+        self._rule, self._uniforms, self._most = rule, uniforms, table.num_unchecked
+        places = {row: place for place, row in enumerate(table.rows_of_played)}
+        dtc, _, panel, self._arms = table.known
+        self._plays = Plays(places, table.counts, held, panel, table.variance_of_played)
+        # Where passes are made the arms are as they were at first, and here is what passes found since: before the last
+        # reward, and, once somebody asked, after it.
+        self._posterior, self._before, self._passed = dtc.rewarded, cast(Passed | None, None), cast(Passed | None, None)
+        (self._prior, self._expected), self._makes_passes = table.prior, self._arms.is_small
+        self._noise, self._bound = table.regularization.item(), table.kernel_bound().item()
 
     @classmethod
     def of(
@@ -45,24 +93,38 @@ class ArmsCourse(Course):
             rule, most = rule.rule, rule.max_size
         if type(rule) is not RidgeLeverageSampling or not rule.is_coupled or (held := table.held_alone) is None:
             return None
-        if most is not None and held.sum() >= most:  # it may be full, and then points are exchanged
+        if most is not None and held.sum() >= most:  # then points are exchanged
             return None
-        uniforms = rule.uniforms(len(held) + 1, generator(table.num_observations))
-        return cls(table, rule, held, uniforms)
+        return cls(table, rule, held, rule.uniforms(len(held) + 1, generator(table.num_observations)))
 
     @property
     def belief(self) -> FeatureTable:
         """The table that learned all rewards told."""
         table, first = self._known
         if first < self.record.number:
-            table = self._table.logged(table, *self.record.columns(first))
-            self._known, self._table = (table, self.record.number), table
+            rows = [*self._plays.places]
+            table = table.followed_alone(*self.record.columns(first), self._all_known, rows)
+            self._known = table, self.record.number
         return table
+
+    @property
+    def _all_known(self) -> Known:
+        """What the table knows that learned all rewards told."""
+        if not self.record.number:
+            return self.belief.known
+        dtc, arms, plays = self._posterior.dtc, self._arms, self._plays
+        square = dtc.last_square(-1.0)
+        if self._makes_passes:
+            mean, variance, posterior = cast(Passed, self._passed or self._before)
+            passed = torch.from_numpy(mean), torch.from_numpy(variance)
+            arms = arms.passed(*passed, dtc if posterior is self._posterior else posterior.dtc)
+            arms = arms if self._passed else arms.observed(square, dtc, dtc.weights)
+        return Known(dtc, dtc.weights, plays.panel.knowing(torch.from_numpy(plays.variance), square), arms)
 
     @property
     def begun_anew(self) -> Self:
         """The course that begins with the table that learned all rewards told."""
-        return changed(self, _known=(self.belief, 0), record=Record())
+        return changed(self, _known=(self.belief, 0), _most=self._most - self.record.number, record=Record())
 
     @property
     def num_observations(self) -> int:
@@ -77,38 +139,80 @@ class ArmsCourse(Course):
 
     def information_gain(self) -> Tensor:
         """Return ½ log det V, 0-dim, in nats."""
-        return self._table.information_gain()
+        return self.regularization.new_full((), 0.5 * self._posterior.log_det)
 
     def choose(
         self, rule: AcquisitionRule, beta: Tensor, seed: Callable[[], int], domain: Domain | None = None
     ) -> Choice:
         """Return the arm of the highest score."""
-        is_plain = type(rule) is UpperConfidenceRule  # else it may ask for what was told
-        table = self._table if is_plain else self.belief
-        rows, scores = table.contenders(rule, beta, 0 if is_plain else seed())
-        point = table.arm(table.highest(scores, beta, rows))
+        table, features, share = self._table, self._table.features, 1.0
+        is_bound = type(rule) is UpperConfidenceRule
+        if self._makes_passes and not is_bound:
+            self._arms, self._makes_passes = self._all_known.arms, False
+        best = self._highest_bound(beta, features) if self._makes_passes else None
+        if best is None:
+            table = table.knowing(self._all_known) if is_bound else self.belief  # others may ask for all that was told
+            rows, scores = table.contenders(rule, beta, seed())
+            best, share = table.highest(scores, beta, rows), table.visited_share
+        point = table.arm(best)
         (row,) = table.row_list(point)
-        return Choice(point, row, *table.moments_of(row), share=table.visited_share)
+        learned, change = self._posterior.moments_at(features.row(row))
+        mean = learned if self._expected is None else learned + float(self._expected[row])
+        return Choice(point, row, mean, max(float(self._prior[row]) + change, 0.0), share=share)
+
+    def _highest_bound(self, beta: Tensor, features: FeatureStore) -> int | None:
+        """Return the row of the highest upper confidence bound, after a pass; None where another may be its equal."""
+        if self._passed is None:
+            if (before := self._before) is None:
+                panel = self._arms.up_to_date()
+                found = panel.mean.numpy(), panel.variance.numpy()
+            else:
+                now = self._posterior
+                found = observed(features, now.fallen, now.weights, self._expected, before.variance)
+            self._passed = Passed(*found, self._posterior)
+        known = *self._passed[:2], beta.item(), MIN_VARIANCE, self._bound, ROUNDING_SHARE[torch.float64]
+        row, _, is_alone = rule_loops.highest_upper_confidence(*known)
+        return row if is_alone else None
 
     def told(self, choice: Choice, y: float) -> Self | None:
         """Return the course after a reward; None where the dictionary changes, or drift is to be looked for."""
-        table, held, counts, places = self._table, self._held, self._counts, self._places
-        row, variance = choice.place, table.variance_of_played
-        place = places.get(row, len(counts))
-        if place < len(counts):
+        row, features, (places, counts, held, panel, variance, _) = choice.place, self._table.features, self._plays
+        number = len(counts)
+        place = places.get(row, number)
+        if self.record.number >= self._most or place >= len(self._uniforms):
+            return None
+        if self._makes_passes and self._passed is None:
+            return None
+        variance = scored = self._variance_of_played()
+        if place < number:
             counts = counts.copy()
             counts[place] += 1.0
         else:
-            variance, counts, held = np.append(variance, choice.variance), np.append(counts, 1.0), np.append(held, False)
-            places = {**places, row: place}
-        noise = table.regularization.item()
-        if len(counts) > len(self._uniforms) or not self._rule.keeps(held, variance, counts, noise, self._uniforms):
+            scored, held, counts = np.append(variance, choice.variance), np.append(held, False), np.append(counts, 1.0)
+        if not self._rule.keeps(held, scored, counts, self._noise, self._uniforms):
             return None
-        after = table.told_alone(row, place, y)
+        weight, expected, point = 1.0 / self._noise, 0.0, features.row(row)
+        if self._expected is not None:
+            expected = float(self._expected[row])
+        after, arms = self._posterior.told(point, weight, weight * (y - expected)), self._arms
         if after is None:
             return None
-        record = self.record.followed(choice, y)
-        return changed(self, _table=after, _held=held, _counts=counts, _places=places, record=record)
+        if place == number:
+            panel, places = panel.with_row(point), {**places, row: place}
+        if not self._makes_passes:
+            dtc = after.dtc
+            after, arms = dtc.rewarded, arms.observed(dtc.last_square(-1.0), dtc, dtc.weights)
+        plays, record = Plays(places, counts, held, panel, variance, True), self.record.followed(choice, y)
+        new = {"_before": self._passed, "_passed": None, "_arms": arms}
+        return changed(self, _posterior=after, _plays=plays, record=record, **new)
+
+    def _variance_of_played(self) -> Array:
+        """Return the variances of the played points, (u,)."""
+        plays, now = self._plays, self._posterior
+        if not plays.is_behind:
+            return plays.variance
+        prior, store = lambda: self._prior[[*plays.places]], cast(FeatureStore, plays.panel.store)
+        return variances_after(store, now.fallen, FALLS, plays.variance, prior, now.inverse)
 
     def remember(self, choice: Choice) -> None:
         """Do nothing: the table knows its arms."""

@@ -60,7 +60,7 @@ _WHOLE_GRAM = 2048
 _MOST_PENDING = 8
 
 
-class _Posterior(NamedTuple):
+class Known(NamedTuple):
     """What a table knows of the function: the posterior, and what it says of played points and of arms."""
 
     dtc: OnlineDTC
@@ -144,7 +144,7 @@ class FeatureTable(TableBelief):
         self._embedding = object()
         self._written_last: list[object] = [self._embedding]
         # With which posterior the one with nothing left out goes: it is stale beside any other.
-        self._whole: tuple[OnlineDTC, _Posterior] | None = None
+        self._whole: tuple[OnlineDTC, Known] | None = None
         self._changes = self._num_shed = 0
         self._is_fragile = False
         self._hallucination: HallucinatedArms | None = None  # what points pending take from variances
@@ -224,11 +224,7 @@ class FeatureTable(TableBelief):
         """Return what ``OnlineDTC.moments_at`` says of one arm, given its row (1,), where loops do; remembered."""
         if rows.shape[0] != 1 or not rows.is_cpu:  # elsewhere the row is not known without a wait
             return None
-        return self._moments_at(cast(int, rows.item()))
-
-    def _moments_at(self, number: int) -> tuple[float, float, float] | None:
-        """Return the same, given the number of the row."""
-        known = self._known_one
+        number, known = cast(int, rows.item()), self._known_one
         if known[0] is not self._dtc or known[1] != number:
             if (point := self._arm_at(number)) is None:
                 return None
@@ -433,12 +429,13 @@ class FeatureTable(TableBelief):
     def held_alone(self) -> NDArray[np.bool_] | None:
         """Which of the unique played points are in the dictionary, (u,), where rewards told one by one may be followed.
 
-        Those of arms, by ``told_alone``, while the dictionary stays; None where they may not.
+        Those of arms, by ``followed_alone``, while the dictionary stays; None where they may not.
         """
         rows, dictionary = self._played_rows, self._dictionary_rows
         if not self._num_arms or self.exact or self.learns_residual or self._hallucination is not None:
             return None
-        if self.no_points.dtype != torch.float64 or self._played.store is None or not self._dtc.loops_over(self._weights):
+        is_double = self.no_points.dtype == torch.float64
+        if not is_double or self._played.store is None or not self._dtc.loops_over(self._weights):
             return None
         held = self._held(rows)
         if not torch.equal(rows[held], dictionary):
@@ -461,35 +458,48 @@ class FeatureTable(TableBelief):
         """Their posterior variances, (u,), in double precision; rounding may have made them slightly negative."""
         return self._followed_variance(self._played_rows).numpy()
 
-    def moments_of(self, row: int) -> tuple[float, float]:
-        """Return the posterior mean and variance of an arm, by loops."""
-        learned, change, _ = cast(tuple[float, float, float], self._moments_at(row))
-        expected = 0.0 if self._expected is None else self._expected[row].item()
-        return learned + expected, max(self._prior_variance[row].item() + change, 0.0)
+    @property
+    def prior(self) -> tuple[Array, Array | None]:
+        """The prior variances and means of all rows, (N,) each; None for means that are zero."""
+        return self._prior_variance.numpy(), None if self._expected is None else self._expected.numpy()
 
-    def told_alone(self, row: int, place: int, y: float) -> Self | None:
-        """Return the table after a reward of an arm, by loops, of which its log does not know; see ``logged``.
+    @property
+    def known(self) -> Known:
+        """The posterior, and what it says of played points and of arms."""
+        return Known(self._dtc, self._weights, self._played, self._arms)
 
-        None where more changes than the posterior, or it is not finite.
+    @property
+    def features(self) -> FeatureStore:
+        """The features of the arms, in the memory that all later tables share."""
+        return self._arms.features
+
+    def knowing(self, known: Known) -> Self:
+        """Return the table of another posterior at the same dictionary; of what was played it knows what this one does.
+
+        Enough to score arms by what is believed of them.
+        """
+        after = shallow_copy(self)
+        after._dtc, after._weights, after._played, after._lazy_panel = known
+        return after
+
+    @property
+    def num_unchecked(self) -> int:
+        """How many rewards in a row, told one by one, bring no look for drift."""
+        return self.CHECK - self._changes - 1
+
+    def followed_alone(self, X: Tensor, Y: Tensor, known: Known, rows: list[int]) -> Self:
+        """Return the table after rewards Y (q,) of arms X (q, d), at most ``num_unchecked``, told one by one.
 
         Args:
-            row: of the arm.
-            place: where it stands among the unique played points, behind all if it was not played before.
-            y: the reward.
+            X: (q, d).
+            Y: (q,).
+            known: after all; the dictionary stays.
+            rows: of the unique played points, (u,).
         """
-        if self._changes + 1 >= self.CHECK or (point := self._arm_at(row)) is None:
-            return None
-        after = shallow_copy(self)
-        if place == len(self._rows_played):
-            after._played, after._rows_played = self._played.with_row(point), self._rows_played.followed(np.array([row]))
-        expected = 0.0 if self._expected is None else self._expected[row].item()
-        return after if after._rewarded(point, y - expected) else None
-
-    def logged(self, before: Self, X: Tensor, Y: Tensor) -> Self:
-        """Return what ``told_alone`` made of an earlier table, with the rewards Y (q,) of X (q, d) since in its log."""
-        after = shallow_copy(self)
-        after._num_observations = before._num_observations
-        after._note(before._log, X, Y, None, before._log.locate(self._points.keys(X)), self._rows_played)
+        after, played = self.knowing(known), self._rows_played
+        played = played.followed(np.array(rows[len(played) :], dtype=np.int64))
+        after._changes += X.shape[0]
+        after._note(self._log, X, Y, None, self._log.locate(self._points.keys(X)), played)
         return after
 
     # ---------------------------------------------------------------- telling points that are no arms
@@ -918,7 +928,7 @@ class FeatureTable(TableBelief):
             self._arms.up_to_date()
         if self._played.num_pending > _MOST_PENDING:
             self._followed_variance(played_rows)
-        before = _Posterior(self._dtc, self._weights, self._played, self._lazy_panel)
+        before = Known(self._dtc, self._weights, self._played, self._lazy_panel)
         dtc, squares = self._dtc.leaving_out(left_out)
         self._settle(None, self._played, dtc, squares, dtc.weights)
         if not before.dtc.left_out:

@@ -22,7 +22,7 @@ _BUFFERS = WeakIdKeyDictionary()
 
 #: Rows that are kept apart. Matrices are read often and rewritten seldom, since writing them costs more than all else
 #: in a round.
-_MOST_ROWS = 32
+MOST_ROWS = 32
 
 #: Matrices with more columns than this are written by the products of matrices, for which other threads are woken up.
 _LARGEST_LOOPED = 512
@@ -78,6 +78,11 @@ def joined(parts: list[Squares]) -> Squares:
     return Squares(torch.cat(rows), np.concatenate(signs), np.concatenate(spans))
 
 
+def with_sign(signs: Signs, sign: float) -> Signs:
+    """Return signs (k,) and one more."""
+    return np.concatenate((signs, _ONE[sign]))
+
+
 @dataclass(frozen=True, eq=False)
 class Tracked:
     """A symmetric matrix (m, m), base + Σ sign rowᵀ row. A value.
@@ -118,7 +123,7 @@ class Tracked:
 
     def changed(self, squares: Squares) -> Self:
         """Return the matrix after a change of it."""
-        if len(self.signs) + len(squares.signs) > _MOST_ROWS:
+        if len(self.signs) + len(squares.signs) > MOST_ROWS:
             return type(self)(self.whole, squares.rows, squares.signs)
         if not len(self.signs):
             return type(self)(self.base, squares.rows, squares.signs)
@@ -126,15 +131,18 @@ class Tracked:
 
     def followed(self, rows: np.ndarray, sign: float) -> Self:
         """Return the matrix with one more row of a sign: rows (k + 1, m) are those there were, and this one."""
-        if rows.shape[0] > _MOST_ROWS:
+        if rows.shape[0] > MOST_ROWS:
             m = self.base.shape[0]  # with room for as many columns as rows until it is written again
-            buffer = self.base.new_empty(m + _MOST_ROWS, m + _MOST_ROWS)
+            buffer = self.base.new_empty(m + MOST_ROWS, m + MOST_ROWS)
             base = self._written(buffer[:m, :m])
             _BUFFERS[base] = buffer, [m]
             return type(self)(base, torch.from_numpy(rows[-1:]), _ONE[sign])
-        signs = np.concatenate((self.signs, _ONE[sign]))
-        arrays = self.arrays[0], rows, signs
-        return made(type(self), {"base": self.base, "rows": torch.from_numpy(rows), "signs": signs, "arrays": arrays})
+        return self.showing((self.arrays[0], rows, with_sign(self.signs, sign)))
+
+    def showing(self, arrays: tuple[np.ndarray, np.ndarray, Signs]) -> Self:
+        """Return the matrix of these arrays, the first of which are those of the base."""
+        rows = torch.from_numpy(arrays[1])
+        return made(type(self), {"base": self.base, "rows": rows, "signs": arrays[2], "arrays": arrays})
 
     def bordered(self, right: Tensor, corner: Tensor) -> Self:
         """Return the matrix with more columns (m, a) and (a, a). Cost: O(m a), and as much a row kept apart."""
