@@ -11,7 +11,7 @@ from torch import Tensor
 from torch_kbandits.acquisition import AcquisitionRule, Domain, UpperConfidenceRule, rule_loops
 from torch_kbandits.acquisition.rules import MIN_VARIANCE
 from torch_kbandits.beliefs.course import Choice, Course, Record
-from torch_kbandits.beliefs.features import FeatureTable, Known
+from torch_kbandits.beliefs.features import FeatureTable, Known, dimension_of
 from torch_kbandits.dictionaries import CappedDictionary, DictionaryRule, RidgeLeverageSampling
 from torch_kbandits.numerics.random import ROUNDING_SHARE
 from torch_kbandits.numerics.shallow import changed
@@ -30,6 +30,7 @@ class Plays(NamedTuple):
         places: of the rows of the played points, by these, in order of first play.
         counts: how often each was played, (u,).
         held: whether it is in the dictionary, (u,) bool.
+        prior: variances of the function at them, (u,).
         panel: has their features.
         variance: of the function at them, (u,); or if there was a reward since, what it was before that, (k,).
         is_behind: whether there was.
@@ -38,6 +39,7 @@ class Plays(NamedTuple):
     places: dict[int, int]
     counts: Array
     held: NDArray[np.bool_]
+    prior: Array
     panel: PlayedPanel
     variance: Array
     is_behind: bool = False
@@ -76,7 +78,7 @@ class ArmsCourse(Course):
         self._rule, self._uniforms, self._most = rule, uniforms, table.num_unchecked
         places = {row: place for place, row in enumerate(table.rows_of_played)}
         dtc, _, panel, self._arms = table.known
-        self._plays = Plays(places, table.counts, held, panel, table.variance_of_played)
+        self._plays = Plays(places, table.counts, held, table.prior_of_played, panel, table.variance_of_played)
         # Where passes are made the arms are as they were at first, and here is what passes found since: before the last
         # reward, and, once somebody asked, after it.
         self._posterior, self._before, self._passed = dtc.rewarded, cast(Passed | None, None), cast(Passed | None, None)
@@ -87,8 +89,13 @@ class ArmsCourse(Course):
     def of(
         cls, table: FeatureTable, rule: DictionaryRule, generator: Callable[[int], torch.Generator | None]
     ) -> Self | None:
-        """Return the course that begins with a table; None if there is none."""
+        """Return the course that begins with a table; None if there is none, or the dictionary has just changed.
+
+        It often changes in several rounds one after another, and a course costs as much as a round to begin and end.
+        """
         most = None
+        if not table.has_stayed:
+            return None
         if type(rule) is CappedDictionary:
             rule, most = rule.rule, rule.max_size
         if type(rule) is not RidgeLeverageSampling or not rule.is_coupled or (held := table.held_alone) is None:
@@ -141,6 +148,16 @@ class ArmsCourse(Course):
         """Return ½ log det V, 0-dim, in nats."""
         return self.regularization.new_full((), 0.5 * self._posterior.log_det)
 
+    def effective_dimension(self) -> Tensor:
+        """Return Σ_s τ̃(x_s), 0-dim. Cost: O(u + m), and O(u m) if some of the points are left out."""
+        counts, prior = (torch.from_numpy(each) for each in (self._plays.counts, self._plays.prior))
+        known = self._posterior.dtc, counts, lambda: prior, lambda: torch.from_numpy(self._variance_of_played())
+        return dimension_of(*known, self.regularization)
+
+    def kernel_bound(self) -> Tensor:
+        """Return the largest k(x, x) of an arm, 0-dim."""
+        return self._table.kernel_bound()
+
     def choose(
         self, rule: AcquisitionRule, beta: Tensor, seed: Callable[[], int], domain: Domain | None = None
     ) -> Choice:
@@ -176,7 +193,7 @@ class ArmsCourse(Course):
 
     def told(self, choice: Choice, y: float) -> Self | None:
         """Return the course after a reward; None where the dictionary changes, or drift is to be looked for."""
-        row, features, (places, counts, held, panel, variance, _) = choice.place, self._table.features, self._plays
+        row, features, (places, counts, held, prior, panel, *_) = choice.place, self._table.features, self._plays
         number = len(counts)
         place = places.get(row, number)
         if self.record.number >= self._most or place >= len(self._uniforms):
@@ -198,11 +215,11 @@ class ArmsCourse(Course):
         if after is None:
             return None
         if place == number:
-            panel, places = panel.with_row(point), {**places, row: place}
+            panel, places, prior = panel.with_row(point), {**places, row: place}, np.append(prior, self._prior[row])
         if not self._makes_passes:
             dtc = after.dtc
             after, arms = dtc.rewarded, arms.observed(dtc.last_square(-1.0), dtc, dtc.weights)
-        plays, record = Plays(places, counts, held, panel, variance, True), self.record.followed(choice, y)
+        plays, record = Plays(places, counts, held, prior, panel, variance, True), self.record.followed(choice, y)
         new = {"_before": self._passed, "_passed": None, "_arms": arms}
         return changed(self, _posterior=after, _plays=plays, record=record, **new)
 
@@ -211,8 +228,8 @@ class ArmsCourse(Course):
         plays, now = self._plays, self._posterior
         if not plays.is_behind:
             return plays.variance
-        prior, store = lambda: self._prior[[*plays.places]], cast(FeatureStore, plays.panel.store)
-        return variances_after(store, now.fallen, FALLS, plays.variance, prior, now.inverse)
+        store = cast(FeatureStore, plays.panel.store)
+        return variances_after(store, now.fallen, FALLS, plays.variance, plays.prior, now.inverse)
 
     def remember(self, choice: Choice) -> None:
         """Do nothing: the table knows its arms."""

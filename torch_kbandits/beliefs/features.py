@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import ClassVar, NamedTuple, Self, cast
 
 import numpy as np
@@ -251,11 +252,8 @@ class FeatureTable(TableBelief):
 
     def effective_dimension(self) -> Tensor:
         """Return Σ_s τ(x_s), 0-dim. Cost: O(u), and that of the variances of the played points if some are left out."""
-        if self._dtc.left_out:
-            total = self._log.counts @ self._played_variance.double().clamp_min(0.0) / self.regularization
-        else:
-            total = self._dtc.effective_dimension(self._prior_at_all)
-        return total.to(self._points.dtype)
+        prior, variance = partial(self._prior_at, self._played_rows), lambda: self._played_variance.double()
+        return dimension_of(self._dtc, self._log.counts, prior, variance, self.regularization).to(self._points.dtype)
 
     def projection_error(self) -> Tensor:
         """Return Σ_s (k(x_s, x_s) − z_sᵀz_s) / λ_s, 0-dim. Cost: O(u + m), and O(m² r) if r points are left out."""
@@ -452,6 +450,11 @@ class FeatureTable(TableBelief):
     def rows_of_played(self) -> list[int]:
         """The rows of the unique played points, (u,)."""
         return self._played_rows.tolist()
+
+    @property
+    def prior_of_played(self) -> Array:
+        """Their prior variances, (u,), in double precision."""
+        return self._prior_at(self._played_rows).numpy()
 
     @property
     def variance_of_played(self) -> Array:
@@ -1086,6 +1089,19 @@ class FeatureTable(TableBelief):
 
     def _extend_rows(self, points: Tensor) -> None:
         self._columns = self._columns.extended(self._points)
+
+
+def dimension_of(
+    dtc: OnlineDTC,
+    counts: Tensor,
+    prior: Callable[[], Tensor],
+    variance: Callable[[], Tensor],
+    regularization: Tensor,
+) -> Tensor:
+    """Return Σ_s τ(x_s), 0-dim, of points played so often, (u,), given what returns their variances, (u,) each."""
+    if dtc.left_out:
+        return counts @ variance().clamp_min(0.0) / regularization
+    return dtc.effective_dimension(counts @ prior() / regularization)
 
 
 def _are_equal(rows: Tensor, others: Tensor) -> bool:

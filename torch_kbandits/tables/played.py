@@ -203,7 +203,7 @@ class PlayedPanel:
         known, pending = self._followed
         squares, inverse = joined(pending), dtc.tracked_inverse.arrays
         rows = squares.rows.contiguous().numpy()
-        variance = variances_after(features, rows, squares.signs, known.numpy(), prior_variance.numpy, inverse)
+        variance = variances_after(features, rows, squares.signs, known.numpy(), prior_variance.numpy(), inverse)
         self._followed = torch.from_numpy(variance), []
 
     def mean(self, features: Features, weights: Tensor) -> Tensor:
@@ -225,7 +225,7 @@ class PlayedPanel:
 
 
 def variances_after(
-    features: FeatureStore, rows: Array, signs: Array, before: Array, prior: Callable[[], Array], inverse: Matrix
+    features: FeatureStore, rows: Array, signs: Array, before: Array, prior: Array, inverse: Matrix
 ) -> Array:
     """Return the variances of n points, by loops, where few are new.
 
@@ -234,7 +234,7 @@ def variances_after(
         rows: whose squares changed the variances of those that are not new, which come first, (r, m).
         signs: of these squares, (r,).
         before: these variances before, (k,).
-        prior: gives the prior variances, (n,), where some are new.
+        prior: variances, (n,).
         inverse: K⁻¹.
     """
     number, variance = len(before), np.empty(features.num_points)
@@ -242,7 +242,7 @@ def variances_after(
         some = slice(block.start, min(block.stop, number))
         played_loops.follow(segment.numpy(), rows, signs, before[some], variance[some])
     for place in range(number, len(variance)):
-        variance[place] = prior()[place] + online_loops.reduction(inverse, features.row(place))
+        variance[place] = prior[place] + online_loops.reduction(inverse, features.row(place))
     return variance
 
 
