@@ -31,6 +31,7 @@ DEFAULTS = {
     "acquisition": {"BlindRule.drawn_row", "SpreadRule.on_box", "UniformRule.on_box"},
     "beliefs": {f"{name}.learns_residual" for name in ("BeliefOf", "FeatureTable")}
     | {"FeatureTable._learned_variance_at", "CountedBelief.moments"}
+    | {f"ArmsCourse.{name}" for name in ("effective_dimension", "kernel_bound")}
     | {f"ToldOtherwise.{name}" for name in ("mean_norm", "moments", "recommend")},
     "confidence": {"RandomizedWidth.smallest"},
     "memory": {

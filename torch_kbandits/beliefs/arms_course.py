@@ -89,13 +89,8 @@ class ArmsCourse(Course):
     def of(
         cls, table: FeatureTable, rule: DictionaryRule, generator: Callable[[int], torch.Generator | None]
     ) -> Self | None:
-        """Return the course that begins with a table; None if there is none, or the dictionary has just changed.
-
-        It often changes in several rounds one after another, and a course costs as much as a round to begin and end.
-        """
+        """Return the course that begins with a table; None if there is none."""
         most = None
-        if not table.has_stayed:
-            return None
         if type(rule) is CappedDictionary:
             rule, most = rule.rule, rule.max_size
         if type(rule) is not RidgeLeverageSampling or not rule.is_coupled or (held := table.held_alone) is None:

@@ -106,8 +106,6 @@ class FeatureTable(TableBelief):
         full_at: the size from which on a dictionary may not grow, and its residual is learned; None for none.
     """
 
-    has_course = True
-
     #: Low-rank changes between looks for drift.
     CHECK = 512
 

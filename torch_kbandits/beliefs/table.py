@@ -74,9 +74,6 @@ class TableBelief(Belief):
     #: Whether there are arms that another table has, so that draws of the prior must be functions of the point alone.
     is_part: ClassVar[bool] = False
 
-    #: Whether the dictionary stayed when rewards were told last.
-    has_stayed: bool = False
-
     #: What the dictionary rule wants handed back, (u,) over the unique played points; None if nothing.
     _rule_weights: Tensor | None = None
 
@@ -250,7 +247,8 @@ class TableBelief(Belief):
         table._points.verify()
         located, played = table._located(X)
         after = table._conditioned(X, Y, selection, located, played)
-        after.has_stayed = after._dictionary_rows is self._dictionary_rows
+        # A dictionary often changes in several rounds one after another, and a course takes a round to begin and end.
+        after.has_course = type(self).has_course or after._dictionary_rows is self._dictionary_rows
         after._note(self._log, X, Y, selection, located, played)
         return after
 
