@@ -16,13 +16,13 @@ from torch_kbandits.numerics.linalg import LEAST_SHARE, jittered_cholesky, lower
 from torch_kbandits.numerics.shallow import changed, made
 from torch_kbandits.posteriors import online_loops
 from torch_kbandits.posteriors.squares import (
-    MOST_ROWS,
     Signs,
     Squares,
     Tracked,
     as_rows,
     grown,
     grown_by_one,
+    is_full,
     with_sign,
 )
 
@@ -70,7 +70,7 @@ class Rewarded(NamedTuple):
     def told(self, point: Array, weight: float, moment: float) -> "Rewarded | None":
         """Return the same after a reward; see ``OnlineDTC.told``."""
         (base, _, signs), (other, _, others) = self.inverse, self.precision
-        if max(len(signs), len(others)) >= MOST_ROWS:  # then bases are written anew
+        if is_full(signs) or is_full(others):
             after = self.dtc.told(point, weight, moment)
             return None if after is None else after.rewarded
         known = self.inverse, self.precision, self.start.arrays[2], self.moment, self.weights

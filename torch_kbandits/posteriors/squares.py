@@ -22,7 +22,7 @@ _BUFFERS = WeakIdKeyDictionary()
 
 #: Rows that are kept apart. Matrices are read often and rewritten seldom, since writing them costs more than all else
 #: in a round.
-MOST_ROWS = 32
+_MOST_ROWS = 32
 
 #: Matrices with more columns than this are written by the products of matrices, for which other threads are woken up.
 _LARGEST_LOOPED = 512
@@ -83,6 +83,11 @@ def with_sign(signs: Signs, sign: float) -> Signs:
     return np.concatenate((signs, _ONE[sign]))
 
 
+def is_full(signs: Signs) -> bool:
+    """Say whether a matrix that has rows of these signs (k,) apart is written anew before it has one more."""
+    return len(signs) >= _MOST_ROWS
+
+
 @dataclass(frozen=True, eq=False)
 class Tracked:
     """A symmetric matrix (m, m), base + Σ sign rowᵀ row. A value.
@@ -123,7 +128,7 @@ class Tracked:
 
     def changed(self, squares: Squares) -> Self:
         """Return the matrix after a change of it."""
-        if len(self.signs) + len(squares.signs) > MOST_ROWS:
+        if len(self.signs) + len(squares.signs) > _MOST_ROWS:
             return type(self)(self.whole, squares.rows, squares.signs)
         if not len(self.signs):
             return type(self)(self.base, squares.rows, squares.signs)
@@ -131,9 +136,9 @@ class Tracked:
 
     def followed(self, rows: np.ndarray, sign: float) -> Self:
         """Return the matrix with one more row of a sign: rows (k + 1, m) are those there were, and this one."""
-        if rows.shape[0] > MOST_ROWS:
+        if rows.shape[0] > _MOST_ROWS:
             m = self.base.shape[0]  # with room for as many columns as rows until it is written again
-            buffer = self.base.new_empty(m + MOST_ROWS, m + MOST_ROWS)
+            buffer = self.base.new_empty(m + _MOST_ROWS, m + _MOST_ROWS)
             base = self._written(buffer[:m, :m])
             _BUFFERS[base] = buffer, [m]
             return type(self)(base, torch.from_numpy(rows[-1:]), _ONE[sign])
