@@ -208,6 +208,7 @@ def test_whatever_comes_between_changes_nothing(case, seed, plain, tmp_path):
 
     def stranger(player):
         words = player.words(player.number)
+        looked(player)
         x = player.bandit.ask(**words)
         player.bandit.tell(x + 0.25, 0.3, **player.told(words))
         player.bandit.tell(x, 0.4, **player.told(words))

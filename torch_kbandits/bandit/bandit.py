@@ -437,6 +437,8 @@ class Bandit(Undisturbed):
             told, is_over = self._round(standing, X, last, **words)
             if ahead is not None:
                 self._outlook, self._visited_share = Outlook(standing, ahead), ahead.visited_share
+            elif choice is not None:
+                self._visited_share = choice.share
             self._learn(standing, told, pending.without_rows(last) if is_over else pending, pulled)
 
     def forget(self, x: Any = None, *, context: Any = None, ids: int | Sequence[int] | None = None) -> None:

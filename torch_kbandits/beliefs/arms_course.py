@@ -227,4 +227,6 @@ class ArmsCourse(Course):
         return variances_after(store, now.fallen, FALLS, plays.variance, plays.prior, now.inverse)
 
     def remember(self, choice: Choice) -> None:
-        """Do nothing: the table knows its arms."""
+        """Let the table make the pass that it took to choose."""
+        if self._makes_passes:
+            self.belief.known.arms.up_to_date()
