@@ -12,7 +12,8 @@ from torch_kbandits.acquisition import AcquisitionRule, Domain, UpperConfidenceR
 from torch_kbandits.acquisition.rules import MIN_VARIANCE
 from torch_kbandits.beliefs.course import Choice, Course, Record
 from torch_kbandits.beliefs.features import FeatureTable, Known, dimension_of
-from torch_kbandits.dictionaries import CappedDictionary, DictionaryRule, RidgeLeverageSampling
+from torch_kbandits.dictionaries import DictionaryRule
+from torch_kbandits.dictionaries.kept_draws import KeptDraws
 from torch_kbandits.numerics.random import ROUNDING_SHARE
 from torch_kbandits.numerics.shallow import changed
 from torch_kbandits.posteriors.online_dtc import Rewarded
@@ -66,16 +67,14 @@ class ArmsCourse(Course):
 
     Args:
         table: before, of arms.
-        rule: by which points keep their draws.
+        draws: those that points keep.
         held: which of the played points are in the dictionary, (u,) bool.
         uniforms: which these and some more keep, (n,).
     """
 
-    def __init__(
-        self, table: FeatureTable, rule: RidgeLeverageSampling, held: NDArray[np.bool_], uniforms: Array
-    ) -> None:
+    def __init__(self, table: FeatureTable, draws: KeptDraws, held: NDArray[np.bool_], uniforms: Array) -> None:
         self._known, self._table, self.record = (table, 0), table, Record()  # it learned so many of the rewards
-        self._rule, self._uniforms, self._most = rule, uniforms, table.num_unchecked
+        self._draws, self._uniforms, self._most = draws, uniforms, table.num_unchecked
         places = {row: place for place, row in enumerate(table.rows_of_played)}
         dtc, _, panel, self._arms = table.known
         self._plays = Plays(places, table.counts, held, table.prior_of_played, panel, table.variance_of_played)
@@ -90,14 +89,10 @@ class ArmsCourse(Course):
         cls, table: FeatureTable, rule: DictionaryRule, generator: Callable[[int], torch.Generator | None]
     ) -> Self | None:
         """Return the course that begins with a table; None if there is none."""
-        most = None
-        if type(rule) is CappedDictionary:
-            rule, most = rule.rule, rule.max_size
-        if type(rule) is not RidgeLeverageSampling or not rule.is_coupled or (held := table.held_alone) is None:
+        draws = rule.kept_draws
+        if draws is None or (held := table.held_alone) is None or not draws.are_of(int(held.sum())):
             return None
-        if most is not None and held.sum() >= most:  # then points are exchanged
-            return None
-        return cls(table, rule, held, rule.uniforms(len(held) + 1, generator(table.num_observations)))
+        return cls(table, draws, held, draws.uniforms(len(held) + 1, generator(table.num_observations)))
 
     @property
     def belief(self) -> FeatureTable:
@@ -201,7 +196,7 @@ class ArmsCourse(Course):
             counts[place] += 1.0
         else:
             scored, held, counts = np.append(variance, choice.variance), np.append(held, False), np.append(counts, 1.0)
-        if not self._rule.keeps(held, scored, counts, self._noise, self._uniforms):
+        if not self._draws.again(held, scored, counts, self._noise, self._uniforms):
             return None
         weight, expected, point = 1.0 / self._noise, 0.0, features.row(row)
         if self._expected is not None:

@@ -38,7 +38,7 @@ def included(uniforms: Array, chances: Array) -> Array:
 def keeps(
     held: Array, stay: bool, variance: Array, counts: Array, noise: float, uniforms: Array, oversampling: float
 ) -> bool:
-    """Say whether just the points (u,) that are held are drawn again; see ``RidgeLeverageSampling.keeps``.
+    """Say whether just the points (u,) that are held are drawn again; see ``KeptDraws.again``.
 
     Args:
         held: which are, (u,).
