@@ -13,6 +13,7 @@ from problems import DOUBLE, KERNELS, difference, examples
 from torch import Tensor
 
 from torch_kbandits import use_compiled
+from torch_kbandits.numerics.compiled import runs_compiled
 from torch_kbandits.numerics.linalg import NotPositiveDefiniteError
 from torch_kbandits.posteriors import squares
 from torch_kbandits.posteriors.online_dtc import OnlineDTC
@@ -283,6 +284,25 @@ def test_leaving_and_coming_back_is_as_if_never_gone():
     assert walk.dtc.complement.shape == (dtc.size, 0)
     assert difference(walk.dtc.weights, dtc.weights) < 1e-12 * float(dtc.weights.abs().max())
     assert difference(walk.variance, variance) < 1e-12
+
+
+@pytest.mark.skipif(not runs_compiled(), reason="of loops, which are switched off")
+@pytest.mark.parametrize("operations", [["grow", "observe"], ["grow", "observe", "leave", "observe"]])
+def test_rewards_told_in_arrays_are_rewards_told(operations):
+    """To the last bit, also where matrices are written anew."""
+    walk = Walk("matern", 2, 0)
+    for operation in operations:
+        walk.step(operation)
+    told, in_arrays = walk.dtc, walk.dtc.rewarded
+    assert in_arrays.dtc is told
+    for reward in walk.random.standard_normal(80):
+        point = walk.random.standard_normal(told.size)
+        told, in_arrays = told.told(point, 3.0, reward), in_arrays.told(point, 3.0, reward)
+        for name in ("moment", "log_det", "complement", "factor", "precision", "inverse", "weights"):
+            assert torch.equal(getattr(in_arrays.dtc, name), getattr(told, name)), name
+        assert np.array_equal(in_arrays.fallen, told.last_square(-1.0).rows.numpy())
+        assert in_arrays.moments_at(point) == told.moments_at(point)[:2]
+    assert in_arrays.told(np.full(told.size, np.nan), 3.0, 1.0) is None
 
 
 def test_forgetting_is_refused_where_it_would_leave_rounding():

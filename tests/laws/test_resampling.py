@@ -21,7 +21,8 @@ from torch_kbandits import (
     use_compiled,
 )
 from torch_kbandits.dictionaries import PlayedPoints
-from torch_kbandits.dictionaries.ridge_leverage import kept_uniforms
+from torch_kbandits.dictionaries.kept_draws import kept_uniforms
+from torch_kbandits.numerics.compiled import runs_compiled
 from torch_kbandits.numerics.random import generator_for
 
 ARMS = data(60, 2)[0]
@@ -311,3 +312,19 @@ def test_words_that_mean_nothing_are_named():
         RidgeLeverageSampling(3.0, "often")
     with pytest.raises(InputError, match=message):
         bkb("often")
+
+
+@pytest.mark.skipif(not runs_compiled(), reason="of loops, which are switched off")
+@pytest.mark.parametrize("way", ["coupled", "growth"])
+def test_a_dictionary_is_kept_where_it_would_be_selected(way):
+    random, found = np.random.default_rng(0), []
+    for seed in range(200):
+        scores, counts = 0.03 * random.random(8), random.integers(1, 9, 8).astype(float)
+        held = chosen(way, played(scores, counts, np.zeros(8, dtype=bool)), seed)
+        scores += random.choice([0.0, 0.05], 8, p=[0.9, 0.1])
+        uniforms = rule(way).kept_draws.uniforms(8, generator_for(seed, 0, "test"))
+        found.append(rule(way).kept_draws.again(held, 0.1 * scores, counts, 0.1, uniforms))
+        drawn = chosen(way, played(scores, counts, held), seed)
+        is_some = drawn.any() and (way == "growth" or (uniforms[:8] < Q * counts * scores).any())
+        assert found[-1] == (is_some and np.array_equal(drawn, held))
+    assert 20 < sum(found) < 180

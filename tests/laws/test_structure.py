@@ -31,6 +31,8 @@ DEFAULTS = {
     "acquisition": {"BlindRule.drawn_row", "SpreadRule.on_box", "UniformRule.on_box"},
     "beliefs": {f"{name}.learns_residual" for name in ("BeliefOf", "FeatureTable")}
     | {"FeatureTable._learned_variance_at", "CountedBelief.moments"}
+    | {f"{name}.{what}" for name in ("ArmsCourse", "JointCourse") for what in ("effective_dimension", "kernel_bound")}
+    | {"JointCourse.mean_norm", "JointCourse.projection_error"}
     | {f"ToldOtherwise.{name}" for name in ("mean_norm", "moments", "recommend")},
     "confidence": {"RandomizedWidth.smallest"},
     "memory": {

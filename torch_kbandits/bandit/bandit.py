@@ -286,7 +286,7 @@ class Bandit(Undisturbed):
         if type(q) is int and q == 1 and remember and time is None and (known := self._stretch) is not None:
             choice = self._plainly_chosen(known, context, candidates)
             if choice is not None:
-                actions, self._visited_share = self.candidates.actions(choice.point.clone()), 1.0
+                actions, self._visited_share = self.candidates.actions(choice.point.clone()), choice.share
                 self._seconds["ask"].append(perf_counter() - start)
                 self._known = known.asking(choice)
                 return Asked(actions, (known.asked_id,)) if return_ids else actions
@@ -430,13 +430,15 @@ class Bandit(Undisturbed):
                 after = asking.told(words["y"]) if words.keys() == {"y"} else None
                 if after is not None:
                     self._seconds["tell"].append(perf_counter() - pulled)
-                    self._known = after
+                    self._known, self._visited_share = after, choice.share
                     continue
                 self._known, standing = known.standing, asking.standing
             pending, last = standing.ledger.pending, [len(standing.ledger.pending.ids) - 1]
             told, is_over = self._round(standing, X, last, **words)
             if ahead is not None:
                 self._outlook, self._visited_share = Outlook(standing, ahead), ahead.visited_share
+            elif choice is not None:
+                self._visited_share = choice.share
             self._learn(standing, told, pending.without_rows(last) if is_over else pending, pulled)
 
     def forget(self, x: Any = None, *, context: Any = None, ids: int | Sequence[int] | None = None) -> None:

@@ -136,7 +136,7 @@ class Belief(ABC):
     #: Whether it may learn one thing and then, as it was before, another: values need not form a chain.
     branches: bool = False
 
-    #: Whether plain rounds may have a ``Course``.
+    #: Whether plain rounds may have a ``Course`` now.
     has_course: bool = False
 
     #: The belief that recommends in place of this one; None for itself.

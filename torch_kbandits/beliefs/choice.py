@@ -10,6 +10,7 @@ from gpytorch.kernels import Kernel
 from gpytorch.means import Mean
 from torch import Tensor
 
+from torch_kbandits.beliefs.arms_course import ArmsCourse
 from torch_kbandits.beliefs.base import Belief
 from torch_kbandits.beliefs.box_search import BoxSearch
 from torch_kbandits.beliefs.counted import CountedBelief
@@ -143,6 +144,8 @@ def course_of(
     """
     if type(belief) is CovarianceTable:
         return CovarianceCourse.of(belief)
+    if type(belief) is FeatureTable and rule is not None:
+        return ArmsCourse.of(belief, rule, generator)
     if type(belief) is CountedBelief and isinstance(belief.memory, LeavesInOrder):
         return WindowCourse.of(belief, belief.memory)
     if type(belief) is CountedBelief and rule is not None and rule.is_online:

@@ -20,6 +20,7 @@ class Choice(NamedTuple):
         mean: of the function at it, in reward units.
         variance: of the function at it, at least 0, in reward units squared.
         seen: what else the course knows of it.
+        share: of the candidates, which was looked at to choose it.
     """
 
     point: Tensor
@@ -27,6 +28,7 @@ class Choice(NamedTuple):
     mean: float
     variance: float
     seen: object = None
+    share: float = 1.0
 
 
 class Record:

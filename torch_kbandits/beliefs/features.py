@@ -24,7 +24,7 @@ from torch_kbandits.numerics.linalg import jittered_cholesky, spanning_pivots
 from torch_kbandits.numerics.rows import Rows, known, listed, selected
 from torch_kbandits.numerics.shallow import shallow_copy
 from torch_kbandits.observations.ledger import History
-from torch_kbandits.observations.played import Located, PlayedLog, Plays
+from torch_kbandits.observations.played import Located, Plays
 from torch_kbandits.posteriors.conditional import Conditional, Seen
 from torch_kbandits.posteriors.dtc import DTCFactors, embed
 from torch_kbandits.posteriors.online_dtc import OnlineDTC
@@ -60,7 +60,7 @@ _WHOLE_GRAM = 2048
 _MOST_PENDING = 8
 
 
-class _Posterior(NamedTuple):
+class Known(NamedTuple):
     """What a table knows of the function: the posterior, and what it says of played points and of arms."""
 
     dtc: OnlineDTC
@@ -146,7 +146,7 @@ class FeatureTable(TableBelief):
         self._embedding = object()
         self._written_last: list[object] = [self._embedding]
         # With which posterior the one with nothing left out goes: it is stale beside any other.
-        self._whole: tuple[OnlineDTC, _Posterior] | None = None
+        self._whole: tuple[OnlineDTC, Known] | None = None
         self._changes = self._num_shed = 0
         self._is_fragile = False
         self._hallucination: HallucinatedArms | None = None  # what points pending take from variances
@@ -412,13 +412,23 @@ class FeatureTable(TableBelief):
         return self.updated(told.X, told.Y, None if self.exact else dictionary)
 
     def _conditioned(self, X: Tensor, Y: Tensor, selection: Selection | None, located: Located, played: Rows) -> Self:
+        return self._told(X, Y, selection, located, played)._counting(located, played)
+
+    def _counting(self, located: Located, played: Rows) -> Self:
+        """Add up the prior variances of what was told, which stands there among the played points; return the table."""
+        if self.prior_told is not None:
+            rows = played.tensor.numpy()[located.positions]
+            self.prior_told = sum(self._prior_variance.numpy()[rows].tolist(), self.prior_told)
+        return self
+
+    def _told(self, X: Tensor, Y: Tensor, selection: Selection | None, located: Located, played: Rows) -> Self:
         if (told_once := self._told_once(X, Y, selection, located, played)) is not None:
             return told_once
         played_rows = played.tensor
         if selection is not None and selection.indices is None:
             listing = self._listing(selection.points)
             if listing is not self:
-                return listing._conditioned(X, Y, selection, located, played)
+                return listing._told(X, Y, selection, located, played)
             dictionary = self._listed_dictionary[1]
         elif selection is not None:
             dictionary = selected(played_rows, cast(Tensor, selection.indices))
@@ -453,14 +463,92 @@ class FeatureTable(TableBelief):
         after._positions = dict.fromkeys(dictionary.tolist()) | after._positions
         return after
 
-    def _note(
-        self, log: PlayedLog, X: Tensor, Y: Tensor, selection: Selection | None, located: Located, played: Rows
-    ) -> None:
-        """Write down what was told, and its prior variances."""
-        super()._note(log, X, Y, selection, located, played)
-        if self.prior_told is not None:
-            rows = played.tensor.numpy()[located.positions]
-            self.prior_told = sum(self._prior_variance.numpy()[rows].tolist(), self.prior_told)
+    # ---------------------------------------------------------------- telling arms alone
+
+    @property
+    def held_alone(self) -> NDArray[np.bool_] | None:
+        """Which of the unique played points are in the dictionary, (u,), where rewards told one by one may be followed.
+
+        Those of arms, by ``followed_alone``, while the dictionary stays; None where they may not.
+        """
+        rows, dictionary = self._played_rows, self._dictionary_rows
+        if not self._num_arms or self.exact or self.learns_residual or self._hallucination is not None:
+            return None
+        is_double = self.no_points.dtype == torch.float64
+        if not is_double or self._played.store is None or not self._dtc.loops_over(self._weights):
+            return None
+        held = self._held(rows)
+        if not torch.equal(rows[held], dictionary):
+            return None
+        is_cheap = self._is_cheap(dictionary[:0], self._dtc.left_out, dictionary, rows, 1)
+        return held.numpy() if is_cheap else None
+
+    @property
+    def counts(self) -> Array:
+        """How often each of the unique played points was played, (u,); not to be written to."""
+        return self._log.counts.numpy()
+
+    @property
+    def rows_of_played(self) -> list[int]:
+        """The rows of the unique played points, (u,)."""
+        return self._played_rows.tolist()
+
+    @property
+    def prior_of_played(self) -> Array:
+        """Their prior variances, (u,), in double precision."""
+        return self._prior_at(self._played_rows).numpy()
+
+    @property
+    def variance_of_played(self) -> Array:
+        """Their posterior variances, (u,), in double precision; rounding may have made them slightly negative."""
+        return self._followed_variance(self._played_rows).numpy()
+
+    @property
+    def prior(self) -> tuple[Array, Array | None]:
+        """The prior variances and means of all rows, (N,) each; None for means that are zero."""
+        return self._prior_variance.numpy(), None if self._expected is None else self._expected.numpy()
+
+    @property
+    def known(self) -> Known:
+        """The posterior, and what it says of played points and of arms."""
+        return Known(self._dtc, self._weights, self._played, self._arms)
+
+    @property
+    def features(self) -> FeatureStore:
+        """The features of the arms, in the memory that all later tables share."""
+        return self._arms.features
+
+    def knowing(self, known: Known) -> Self:
+        """Return the table of another posterior at the same dictionary; of what was played it knows what this one does.
+
+        Enough to score arms by what is believed of them.
+        """
+        after = shallow_copy(self)
+        after._dtc, after._weights, after._played, after._lazy_panel = known
+        return after
+
+    @property
+    def num_unchecked(self) -> int:
+        """How many rewards in a row, told one by one, bring no look for drift."""
+        return self.CHECK - self._changes - 1
+
+    def followed_alone(self, X: Tensor, Y: Tensor, known: Known, rows: list[int]) -> Self:
+        """Return the table after rewards Y (q,) of arms X (q, d), at most ``num_unchecked``, told one by one.
+
+        Args:
+            X: (q, d).
+            Y: (q,).
+            known: after all; the dictionary stays.
+            rows: of the unique played points, (u,).
+        """
+        after, played = self.knowing(known), self._rows_played
+        played = played.followed(np.array(rows[len(played) :], dtype=np.int64))
+        after._changes += X.shape[0]
+        located = self._log.locate(self._points.keys(X))
+        after._note(self._log, X, Y, None, located, played)
+        return after._counting(located, played)
+
+    # ---------------------------------------------------------------- telling points that are no arms
 
     @property
     def num_followed(self) -> int:
@@ -492,7 +580,7 @@ class FeatureTable(TableBelief):
             after._played = self._played.appended(features[:, located.fresh])
         after._dtc, after._weights, after._changes = dtc, dtc.weights, self._changes + X.shape[0]
         after._note(self._log, X, Y, selection._replace(weights=None), located, played)
-        return after
+        return after._counting(located, played)
 
     def _told_once(
         self, X: Tensor, Y: Tensor, selection: Selection | None, located: Located, played: Rows
@@ -894,7 +982,7 @@ class FeatureTable(TableBelief):
             self._arms.up_to_date()
         if self._played.num_pending > _MOST_PENDING:
             self._followed_variance(played_rows)
-        before = _Posterior(self._dtc, self._weights, self._played, self._lazy_panel)
+        before = Known(self._dtc, self._weights, self._played, self._lazy_panel)
         dtc, squares = self._dtc.leaving_out(left_out)
         self._settle(None, self._played, dtc, squares, dtc.weights)
         if not before.dtc.left_out:

@@ -247,6 +247,8 @@ class TableBelief(Belief):
         table._points.verify()
         located, played = table._located(X)
         after = table._conditioned(X, Y, selection, located, played)
+        # A dictionary often changes in several rounds one after another, and a course takes a round to begin and end.
+        after.has_course = type(self).has_course or after._dictionary_rows is self._dictionary_rows
         after._note(self._log, X, Y, selection, located, played)
         return after
 

@@ -16,6 +16,7 @@ from gpytorch.module import Module
 from torch import Tensor
 
 from torch_kbandits import checks
+from torch_kbandits.dictionaries.kept_draws import KeptDraws
 from torch_kbandits.errors import EmptyHistoryError
 from torch_kbandits.numerics.gram import prior_variance
 
@@ -109,6 +110,9 @@ class DictionaryRule(InducingPointAllocator):
 
     #: Whether the rule draws the same numbers in every round: then each round must hand it an equal generator.
     is_coupled: bool = False
+
+    #: How the rule would draw the dictionary that there is again; None where that is not known without selecting.
+    kept_draws: KeptDraws | None = None
 
     #: Whether the rule decides about each point once, when it is played; see ``OnlineRule``.
     is_online: bool = False

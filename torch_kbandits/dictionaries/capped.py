@@ -1,7 +1,7 @@
 """Dictionaries of at most so many points, which are exchanged for others where these span more."""
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, cast, get_args
 from weakref import WeakSet
 
@@ -73,6 +73,8 @@ class CappedDictionary(DictionaryRule):
         checks.one_of("when_full", self.when_full, get_args(WhenFull))
         object.__setattr__(self, "is_coupled", self.rule.is_coupled)
         object.__setattr__(self, "is_online", self.rule.is_online)
+        if (draws := self.rule.kept_draws) is not None:
+            object.__setattr__(self, "kept_draws", replace(draws, max_size=self.max_size))
         object.__setattr__(self, "full_at", self.max_size if self.learns_residual else None)
 
     def online_sample(self, kernel: Kernel, noise: float, points: Tensor, weights: Tensor) -> OnlineSample:

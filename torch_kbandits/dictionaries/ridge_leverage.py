@@ -12,6 +12,7 @@ from torch import Tensor
 from torch_kbandits import checks
 from torch_kbandits.dictionaries import ridge_loops
 from torch_kbandits.dictionaries.base import DictionaryRule, PlayedPoints, Selection
+from torch_kbandits.dictionaries.kept_draws import KeptDraws, kept_uniforms
 from torch_kbandits.numerics.compiled import loops_over_each
 from torch_kbandits.numerics.gram import gram, prior_variance
 from torch_kbandits.numerics.rows import known
@@ -19,9 +20,6 @@ from torch_kbandits.posteriors.dtc import DTCFactors
 
 #: Of so many points the leverage scores are computed exactly, which is cheap.
 FEW_POINTS = 256
-
-#: Kept uniforms are drawn so many at a time; another number would be another sequence of draws.
-_BLOCK = 1024
 
 #: No point that stays in any case.
 _NONE = np.empty(0, dtype=np.bool_)
@@ -86,7 +84,9 @@ class RidgeLeverageSampling(DictionaryRule):
     def __post_init__(self) -> None:
         checks.keep(self, oversampling=checks.positive)
         checks.one_of("resampling", self.resampling, get_args(Resampling))
-        object.__setattr__(self, "is_coupled", self.resampling != "fresh")
+        if self.resampling != "fresh":
+            object.__setattr__(self, "is_coupled", True)
+            object.__setattr__(self, "kept_draws", KeptDraws(self.oversampling, self.resampling == "growth"))
 
     def probabilities(self, played: PlayedPoints, generator: torch.Generator | None = None) -> Tensor:
         """Return the probability (u,) in [0, 1] with which the next dictionary holds each played point.
@@ -249,13 +249,3 @@ def included(uniforms: Tensor, probabilities: Tensor) -> Tensor:
         return known(chosen.to(probabilities.device), chosen.tolist())
     chosen = (uniforms < probabilities).nonzero().squeeze(-1)
     return chosen if len(chosen) else probabilities.argmax().reshape(1)
-
-
-def kept_uniforms(number: int, generator: torch.Generator | None) -> Tensor:
-    """Return the first uniforms (number,) of a sequence that the generator determines, however many are asked for.
-
-    Whole blocks are drawn, since nothing promises that a shorter draw is the beginning of a longer one.
-    """
-    count = -(-number // _BLOCK)
-    blocks = [torch.rand(_BLOCK, generator=generator, dtype=torch.float64, device="cpu") for _ in range(count)]
-    return (blocks[0] if count == 1 else torch.cat(blocks))[:number]

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 import torch
@@ -15,7 +15,16 @@ from torch_kbandits.numerics.compiled import runs_compiled
 from torch_kbandits.numerics.linalg import LEAST_SHARE, jittered_cholesky, lower_inverse
 from torch_kbandits.numerics.shallow import changed, made
 from torch_kbandits.posteriors import online_loops
-from torch_kbandits.posteriors.squares import Signs, Squares, Tracked, as_rows, grown, grown_by_one
+from torch_kbandits.posteriors.squares import (
+    Signs,
+    Squares,
+    Tracked,
+    as_rows,
+    grown,
+    grown_by_one,
+    is_full,
+    with_sign,
+)
 
 Array = NDArray[np.float64]
 
@@ -28,6 +37,57 @@ _LARGEST_LOOPED = 1024
 
 #: Observations of k points: their coordinates (m, k), the summed 1/λ_s of each, (k,), and the summed y_s/λ_s, (k,).
 Observed = tuple[Tensor, Tensor, Tensor]
+
+
+class Rewarded(NamedTuple):
+    """A posterior after rewards at an unchanged dictionary, in arrays: a round costs less without tensors.
+
+    Attributes:
+        start: the posterior before, of whose matrices the bases are the same.
+        inverse: K⁻¹.
+        precision: M.
+        moment: Σ_s z_s y_s / λ_s, (m,).
+        weights: w (m,).
+        log_det: log det K.
+    """
+
+    start: "OnlineDTC"
+    inverse: online_loops.Matrix
+    precision: online_loops.Matrix
+    moment: Array
+    weights: Array
+    log_det: float
+
+    @property
+    def dtc(self) -> "OnlineDTC":
+        """The posterior as it is otherwise."""
+        if self.moment is self.start.vectors[0]:
+            return self.start
+        inverse = self.start.tracked_inverse.showing(self.inverse)
+        precision = self.start.tracked_precision.showing(self.precision)
+        return self.start.showing(precision, inverse, (self.moment, self.weights), self.log_det)
+
+    def told(self, point: Array, weight: float, moment: float) -> "Rewarded | None":
+        """Return the same after a reward; see ``OnlineDTC.told``."""
+        (base, _, signs), (other, _, others) = self.inverse, self.precision
+        if is_full(signs) or is_full(others):
+            after = self.dtc.told(point, weight, moment)
+            return None if after is None else after.rewarded
+        known = self.inverse, self.precision, self.start.arrays[2], self.moment, self.weights
+        fallen, came, sums, weights, share, size = online_loops.told(*known, point, weight, moment)
+        if not (share > 0.0 and math.isfinite(size)):
+            return None
+        inverse, precision = (base, fallen, with_sign(signs, -1.0)), (other, came, with_sign(others, 1.0))
+        return Rewarded(self.start, inverse, precision, sums, weights, self.log_det + math.log(share))
+
+    def moments_at(self, point: Array) -> tuple[float, float]:
+        """Return wᵀz and what ``quick_variance`` adds to the prior variance, for coordinates z (m,)."""
+        return online_loops.moments(self.inverse, self.start.arrays[2], self.weights, point)[:2]
+
+    @property
+    def fallen(self) -> Array:
+        """The row (1, m) by whose square variances fell at the last reward."""
+        return self.inverse[1][-1:]
 
 
 class _DriftError(Exception):
@@ -173,7 +233,8 @@ class OnlineDTC:
 
     def moments_at(self, point: Array) -> tuple[float, float, float]:
         """Return wᵀz, what ``quick_variance`` adds to the prior variance, and zᵀPz of coordinates z (m,), by a loop."""
-        return online_loops.moments(self.tracked_inverse.arrays, self.arrays[2], self.weights.numpy(), point)
+        inverse, _, complement = self.arrays
+        return online_loops.moments(inverse, complement, self.vectors[1], point)
 
     def spanned(self, embedding: Tensor) -> Tensor:
         """Return what the dictionary spans of the prior variance of points of coordinates (m, n), (n,): zᵀPz."""
@@ -315,24 +376,33 @@ class OnlineDTC:
             weight: the summed 1/λ_s of its rewards.
             moment: the summed y_s/λ_s.
         """
-        known = *self.arrays, self.moment.numpy(), self.weights.numpy()
-        fallen, came, sums, weights, share, size = online_loops.told(*known, point, weight, moment)
+        fallen, came, *vectors, share, size = online_loops.told(*self.arrays, *self.vectors, point, weight, moment)
         if not (share > 0.0 and math.isfinite(size)):
             return None
         precision, inverse = self.tracked_precision.followed(came, 1.0), self.tracked_inverse.followed(fallen, -1.0)
+        return self.showing(precision, inverse, (vectors[0], vectors[1]), self.log_det.item() + math.log(share))
+
+    @property
+    def rewarded(self) -> Rewarded:
+        """The same in arrays."""
+        return Rewarded(self, *self.arrays[:2], *self.vectors, self.log_det.item())
+
+    def showing(self, precision: Tracked, inverse: Tracked, vectors: tuple[Array, Array], log_det: float) -> Self:
+        """Return the posterior of M, K⁻¹, moment and weights, and log det K, at the same dictionary."""
         return made(
             type(self),
             {
                 "factor": self.factor,
                 "tracked_precision": precision,
                 "tracked_inverse": inverse,
-                "moment": torch.from_numpy(sums),
-                "log_det": self.log_det + math.log(share),
+                "moment": torch.from_numpy(vectors[0]),
+                "log_det": self.log_det.new_full((), log_det),
                 "complement": self.complement,
                 "left_out": self.left_out,
                 "factor_rows": self.factor_rows,
-                "weights": torch.from_numpy(weights),
+                "weights": torch.from_numpy(vectors[1]),
                 "arrays": (inverse.arrays, precision.arrays, self.arrays[2]),
+                "vectors": vectors,
             },
         )
 
@@ -576,6 +646,11 @@ class OnlineDTC:
     def arrays(self) -> tuple[online_loops.Matrix, online_loops.Matrix, Array]:
         """K⁻¹, M and Nᵀ (r, m) as loops take them."""
         return self.tracked_inverse.arrays, self.tracked_precision.arrays, self.complement.mT.contiguous().numpy()
+
+    @cached_property
+    def vectors(self) -> tuple[Array, Array]:
+        """The moment and w, (m,) each, as loops take them."""
+        return self.moment.numpy(), self.weights.numpy()
 
     def loops_over(self, vector: Tensor) -> bool:
         """Say whether a loop is faster for a vector (m,)."""

@@ -78,6 +78,16 @@ def joined(parts: list[Squares]) -> Squares:
     return Squares(torch.cat(rows), np.concatenate(signs), np.concatenate(spans))
 
 
+def with_sign(signs: Signs, sign: float) -> Signs:
+    """Return signs (k,) and one more."""
+    return np.concatenate((signs, _ONE[sign]))
+
+
+def is_full(signs: Signs) -> bool:
+    """Say whether a matrix that has rows of these signs (k,) apart is written anew before it has one more."""
+    return len(signs) >= _MOST_ROWS
+
+
 @dataclass(frozen=True, eq=False)
 class Tracked:
     """A symmetric matrix (m, m), base + Σ sign rowᵀ row. A value.
@@ -132,9 +142,12 @@ class Tracked:
             base = self._written(buffer[:m, :m])
             _BUFFERS[base] = buffer, [m]
             return type(self)(base, torch.from_numpy(rows[-1:]), _ONE[sign])
-        signs = np.concatenate((self.signs, _ONE[sign]))
-        arrays = self.arrays[0], rows, signs
-        return made(type(self), {"base": self.base, "rows": torch.from_numpy(rows), "signs": signs, "arrays": arrays})
+        return self.showing((self.arrays[0], rows, with_sign(self.signs, sign)))
+
+    def showing(self, arrays: tuple[np.ndarray, np.ndarray, Signs]) -> Self:
+        """Return the matrix of these arrays, the first of which are those of the base."""
+        rows = torch.from_numpy(arrays[1])
+        return made(type(self), {"base": self.base, "rows": rows, "signs": arrays[2], "arrays": arrays})
 
     def bordered(self, right: Tensor, corner: Tensor) -> Self:
         """Return the matrix with more columns (m, a) and (a, a). Cost: O(m a), and as much a row kept apart."""

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from torch_kbandits.numerics.compiled import runs_compiled
-from torch_kbandits.numerics.shallow import shallow_copy
+from torch_kbandits.numerics.shallow import changed, shallow_copy
 from torch_kbandits.posteriors.online_dtc import OnlineDTC
 from torch_kbandits.posteriors.squares import Squares, joined
 from torch_kbandits.tables import panel_loops
@@ -110,6 +110,12 @@ class LazyPanel:
         """Number of rows that were not applied to the arms yet."""
         return self._num_rows
 
+    @property
+    def is_small(self) -> bool:
+        """Whether a pass is cheaper than bounds."""
+        least = _WORTHWHILE if self._panel.mean.is_cpu else _WORTHWHILE_ELSEWHERE
+        return self._panel.mean.shape[0] * self._now[0].size < least
+
     def up_to_date(self) -> Panel:
         """Return the posterior at all arms, after a pass if anything is new. Cost: O(A m k) for k rewards since."""
         if self._squares:
@@ -129,6 +135,14 @@ class LazyPanel:
         after._now = (dtc, weights)
         if after._num_rows > _LONGEST:
             after.up_to_date()
+        return after
+
+    def passed(self, mean: Tensor, variance: Tensor, dtc: OnlineDTC) -> Self:
+        """Return the panel after a pass at an unchanged dictionary, whose means and variances, (A,), are given."""
+        after = shallow_copy(self)
+        after._panel, after._near = changed(self._panel, mean=mean, variance=variance), None
+        after._stale = after._now = dtc, dtc.weights
+        after._squares, after._num_rows, after._log_rise = [], 0, torch.zeros_like(self._log_rise)
         return after
 
     @property
@@ -166,8 +180,8 @@ class LazyPanel:
     def _visited(
         self, score: Score, tie_width: Callable[[Tensor], Tensor], bound: Score | None
     ) -> tuple[Tensor | None, Panel]:
-        n, is_cpu = self._panel.mean.shape[0], self._panel.mean.is_cpu
-        if not (self._squares or bound) or n * self._now[0].size < (_WORTHWHILE if is_cpu else _WORTHWHILE_ELSEWHERE):
+        n = self._panel.mean.shape[0]
+        if not (self._squares or bound) or self.is_small:
             return None, self.up_to_date()
         if self._waited < self._patience:
             self._waited += 1

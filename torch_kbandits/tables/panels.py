@@ -6,6 +6,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from torch_kbandits.numerics.blocks import points_at_a_time
@@ -18,6 +19,11 @@ from torch_kbandits.tables.store import FeatureStore
 
 #: Returns the kernel values (a, |block|) of some points against a block of the arms.
 Columns = Callable[[slice], Tensor]
+
+Array = NDArray[np.float64]
+
+#: What loops take where there is nothing, and signs of the square by which variances fall.
+_NOTHING, _NONE, FALLS, _STAYS = np.empty((0, 0)), np.empty(0), np.array([-1.0]), np.zeros(1)
 
 #: With more rows than this products are those of matrices, which are faster then.
 _MOST_ROWS = 128
@@ -171,6 +177,34 @@ class Panel:
             parts = [each[block] for each in arrays]
             arguments = (segment.numpy(), values, *rows, signs, spans, *parts)
             in_parts(panel_loops.follow, number, number * old_rows.numel(), *arguments)
+
+
+def observed(
+    features: FeatureStore, row: Array, weights: Array, expected: Array | None, before: Array
+) -> tuple[Array, Array]:
+    """Return means and variances of n points in double precision, after rewards of one point, in one pass by a loop.
+
+    Args:
+        features: of the points.
+        row: by whose square variances fall, (1, m).
+        weights: those of the mean, (m,).
+        expected: prior means, (n,); None if they are zero.
+        before: variances, (n,).
+    """
+    rows, mean, variance = np.concatenate((row, weights[None])), np.empty(len(before)), np.empty(len(before))
+    given = _NOTHING, _NOTHING, rows, np.empty((2, 0)), FALLS, _STAYS
+    for block, segment in features.segments():
+        parts = (
+            _NONE if expected is None else expected[block],
+            before[block],
+            _NONE,
+            mean[block],
+            variance[block],
+            _NONE,
+        )
+        number = block.stop - block.start
+        in_parts(panel_loops.follow, number, number * rows.size, segment.numpy(), *given, *parts)
+    return mean, variance
 
 
 class _Applied(NamedTuple):

@@ -10,8 +10,10 @@ from torch import Tensor
 
 from torch_kbandits.numerics.compiled import runs_compiled
 from torch_kbandits.numerics.shallow import shallow_copy
+from torch_kbandits.posteriors import online_loops
 from torch_kbandits.posteriors.dtc import embed
 from torch_kbandits.posteriors.online_dtc import OnlineDTC
+from torch_kbandits.posteriors.online_loops import Matrix
 from torch_kbandits.posteriors.squares import Squares, joined
 from torch_kbandits.tables import played_loops
 from torch_kbandits.tables.store import FeatureStore, blocks_of
@@ -153,6 +155,12 @@ class PlayedPanel:
         after._followed, after._mean = (self._followed[0][:0], []), None
         return after
 
+    def knowing(self, variance: Tensor, squares: Squares) -> Self:
+        """Return the same with variances (k,) of the first points known, before squares changed them."""
+        after = shallow_copy(self)
+        after._followed, after._mean = (variance, [squares]), None
+        return after
+
     @property
     def num_pending(self) -> int:
         """Number of rows that were not applied yet."""
@@ -193,15 +201,9 @@ class PlayedPanel:
     def _follow(self, features: FeatureStore, prior_variance: Tensor, dtc: OnlineDTC) -> None:
         """Bring the variances up to date by a loop, where few are new."""
         known, pending = self._followed
-        squares, number = joined(pending), known.shape[0]
-        before, rows = known.numpy(), squares.rows.contiguous().numpy()
-        variance = np.empty(prior_variance.shape[0])
-        for block, segment in features.segments():
-            some = slice(block.start, min(block.stop, number))
-            played_loops.follow(segment.numpy(), rows, squares.signs, before[some], variance[some])
-        for place in range(number, len(variance)):
-            one = slice(place, place + 1)
-            variance[place] = dtc.quick_variance(prior_variance[one], features.block(one)).item()
+        squares, inverse = joined(pending), dtc.tracked_inverse.arrays
+        rows = squares.rows.contiguous().numpy()
+        variance = variances_after(features, rows, squares.signs, known.numpy(), prior_variance.numpy(), inverse)
         self._followed = torch.from_numpy(variance), []
 
     def mean(self, features: Features, weights: Tensor) -> Tensor:
@@ -220,6 +222,28 @@ class PlayedPanel:
 
     def _has_room(self, number: int, size: int) -> bool:
         return self._memory is None or 8 * number * size <= self._memory
+
+
+def variances_after(
+    features: FeatureStore, rows: Array, signs: Array, before: Array, prior: Array, inverse: Matrix
+) -> Array:
+    """Return the variances of n points, by loops, where few are new.
+
+    Args:
+        features: of the points, in double precision.
+        rows: whose squares changed the variances of those that are not new, which come first, (r, m).
+        signs: of these squares, (r,).
+        before: these variances before, (k,).
+        prior: variances, (n,).
+        inverse: K⁻¹.
+    """
+    number, variance = len(before), np.empty(features.num_points)
+    for block, segment in features.segments():
+        some = slice(block.start, min(block.stop, number))
+        played_loops.follow(segment.numpy(), rows, signs, before[some], variance[some])
+    for place in range(number, len(variance)):
+        variance[place] = prior[place] + online_loops.reduction(inverse, features.row(place))
+    return variance
 
 
 def joined_by(
