@@ -25,7 +25,8 @@ def observed(
     column, gain, growth = np.empty_like(mean), 0.0, 1.0
     for k in range(len(rows)):
         row, noise = rows[k], regularization / counts[k]
-        column[:] = after[row]
+        for j in range(size):
+            column[j] = after[row, j]
         spread = noise + column[row]
         step = (totals[k] / counts[k] - moved[row]) / spread
         for i in range(size):

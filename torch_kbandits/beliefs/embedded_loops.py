@@ -84,7 +84,8 @@ def chosen(
     points in double precision and a kernel that has a formula. Other arguments as for ``highest_upper_confidence``.
     """
     none, nothing = np.zeros((0, 0)), np.zeros(0)
-    known = embedded(formula, X, Z, False, none, nothing, factor, inverse, changed, signs, weights)
+    is_single = len(formula) == 0  # which is False; by that name it would be compiled for as another type
+    known = embedded(formula, X, Z, is_single, none, nothing, factor, inverse, changed, signs, weights)
     values, prior, rows, mean, variance, worst = known
     row, _, is_alone = highest_upper_confidence(mean, variance, beta, least, kernel_bound, share)
     return row, is_alone, worst, values, prior, rows, mean, variance

@@ -85,12 +85,24 @@ def compiled(function: Callable[P, T]) -> Callable[P, T]:
 
     The code is kept in the user's cache folder (or in that of ``NUMBA_CACHE_DIR``), by processor and by the text of all
     loops; nowhere if it cannot be written to. Other threads run meanwhile. Modules of loops are named ``*loops.py``.
+
+    What takes long to compile: to assign an array to a part of another (a second each, for the errors that it may
+    raise; a loop over numbers takes a tenth), and constants as arguments, each of which is compiled for on its own.
     """
-    options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": _REORDERED}
+    return _as_machine_code(function)
+
+
+def compiled_within(function: Callable[P, T]) -> Callable[P, T]:
+    """Return the same for a function that only loops call: so what would read the objects of Python is left out."""
+    return _as_machine_code(function, no_cpython_wrapper=True)
+
+
+def _as_machine_code(function: Callable[P, T], **more: Any) -> Callable[P, T]:
+    options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": _REORDERED, "no_cfunc_wrapper": True}
     config = cast(Any, numba).config
     before, config.CACHE_DIR = config.CACHE_DIR, str(_FOLDER or "")  # which Numba reads now, for this function
     try:
-        dispatcher = numba.njit(cache=_FOLDER is not None, **options)(function)
+        dispatcher = numba.njit(cache=_FOLDER is not None, **options, **more)(function)
     finally:
         config.CACHE_DIR = before
     _ours.add(id(dispatcher))

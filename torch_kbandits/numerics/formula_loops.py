@@ -8,7 +8,7 @@ import math
 
 import numpy as np
 
-from torch_kbandits.numerics.compiled import compiled
+from torch_kbandits.numerics.compiled import compiled, compiled_within
 
 Array = np.ndarray
 
@@ -51,14 +51,15 @@ def exponentials(numbers: Array) -> None:
         numbers[j] = 0.0 if t < -1020.0 else p * np.int64(exponent).view(np.float64)
 
 
-@compiled
+@compiled_within
 def fill(formula: Array, x: Array, columns: Array, row: Array) -> None:
     """Write the kernel of a point (d,) against points of columns (d, m) into a row (m,)."""
     m = row.shape[0]
     s, product = np.empty(m), np.empty(m)
     for t in range(formula.shape[0]):
         kind = formula[t, 0]
-        s[:] = 0.0
+        for j in range(m):
+            s[j] = 0.0
         for c in range(x.shape[0]):
             weight, at = formula[t, HEAD + c], x[c]
             if weight == 0.0:
@@ -99,31 +100,33 @@ def fill(formula: Array, x: Array, columns: Array, row: Array) -> None:
             for j in range(m):
                 s[j] *= polynomial[j]
         if formula[t, 1] == 1.0:
-            if t == 0:
-                row[:] = 0.0
-            else:
-                row += product
             for j in range(m):
+                row[j] = 0.0 if t == 0 else row[j] + product[j]
                 product[j] = formula[t, 2] * s[j]
         else:
-            product *= s
-    row += product
+            for j in range(m):
+                product[j] *= s[j]
+    for j in range(m):
+        row[j] += product[j]
 
 
 @compiled
 def values(formula: Array, X: Array, Z: Array) -> Array:
     """Return the kernel of points X (n, d) against points Z (m, d), (n, m)."""
     n, m = X.shape[0], Z.shape[0]
-    result = np.empty((n, m))
-    if n <= m:
-        columns = Z.T.copy()
-        for i in range(n):
-            fill(formula, X[i], columns, result[i])
-    else:  # along the longer side, since what is done for each row takes its time
-        columns, row = X.T.copy(), np.empty(n)
-        for j in range(m):
-            fill(formula, Z[j], columns, row)
-            result[:, j] = row
+    is_wide = n <= m  # along the longer side, since what is done for each row takes its time
+    others, result, row = Z if is_wide else X, np.empty((n, m)), np.empty(max(n, m))
+    columns = np.empty((others.shape[1], others.shape[0]))
+    for j in range(others.shape[0]):
+        for c in range(others.shape[1]):
+            columns[c, j] = others[j, c]
+    for i in range(min(n, m)):
+        fill(formula, X[i] if is_wide else Z[i], columns, row)
+        for j in range(len(row)):
+            if is_wide:
+                result[i, j] = row[j]
+            else:
+                result[j, i] = row[j]
     return result
 
 

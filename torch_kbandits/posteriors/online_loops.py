@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from torch_kbandits.numerics.compiled import compiled
+from torch_kbandits.numerics.compiled import compiled, compiled_within
 from torch_kbandits.numerics.solve_loops import product
 
 Array = np.ndarray
@@ -40,7 +40,7 @@ def reduction(inverse: Matrix, point: Array) -> float:
     return product(point, times(inverse, point)) - product(point, point)
 
 
-@compiled
+@compiled_within
 def inside(complement: Array, vector: Array) -> Array:
     """Return what orthonormal rows (r, m) leave of a vector (m,)."""
     left = vector.copy()
@@ -57,7 +57,7 @@ def moments(inverse: Matrix, complement: Array, weights: Array, point: Array) ->
     return product(weights, point), reduction(inverse, point), product(point, inside(complement, point))
 
 
-@compiled
+@compiled_within
 def solved(inverse: Matrix, precision: Matrix, complement: Array, vector: Array) -> tuple[Array, float]:
     """Return K⁻¹ times a vector (m,), refined once, and which share of the vector K⁻¹ as it is loses."""
     solution = inside(complement, times(inverse, vector))
@@ -132,17 +132,19 @@ def told(
     return extended(inverse[1], fallen), extended(precision[1], came), sums, after, share, total(after) + total(fallen)
 
 
-@compiled
+@compiled_within
 def extended(rows: Array, row: Array) -> Array:
     """Return rows (k, m) and one more (m,)."""
     number, size = rows.shape
     result = np.empty((number + 1, size))
-    result[:number] = rows
-    result[number] = row
+    for j in range(size):
+        for i in range(number):
+            result[i, j] = rows[i, j]
+        result[number, j] = row[j]
     return result
 
 
-@compiled
+@compiled_within
 def total(vector: Array) -> float:
     """Return the sum of the sizes of numbers (m,)."""
     result = 0.0
@@ -176,11 +178,22 @@ def grown(
     for j in range(size):
         risen[j] = -scale * solution[j]
     risen[size] = scale
-    fallen, came = np.zeros((len(inverse[1]) + 1, size + 1)), np.zeros((len(precision[1]), size + 1))
-    fallen[:-1, :size], came[:, :size], fallen[-1] = inverse[1], precision[1], risen
     after = (moment - product(cross, weights)) * risen[size] * risen
-    after[:size] += weights
-    return fallen, came, after, share
+    for j in range(size):
+        after[j] += weights[j]
+    return extended(widened(inverse[1]), risen), widened(precision[1]), after, share
+
+
+@compiled_within
+def widened(rows: Array) -> Array:
+    """Return rows (k, m) with a 0 at the end of each."""
+    number, size = rows.shape
+    result = np.empty((number, size + 1))
+    for i in range(number):
+        for j in range(size):
+            result[i, j] = rows[i, j]
+        result[i, size] = 0.0
+    return result
 
 
 @compiled
@@ -247,10 +260,9 @@ def left(
     direction /= np.sqrt(product(direction, direction))
     solution, lost = solved(inverse, precision, complement, direction)
     share = product(direction, solution)
-    rows, more = np.empty((2, size)), np.empty((number + 1, size))
-    more[:number] = complement
+    rows, more = np.empty((2, size)), extended(complement, direction)
     scale = 1.0 / np.sqrt(max(share, _TINY))
     for j in range(size):
-        rows[0, j], rows[1, j], more[number, j] = scale * solution[j], direction[j], direction[j]
+        rows[0, j], rows[1, j] = scale * solution[j], direction[j]
     after = inside(more, weights - scale * product(direction, weights) * rows[0])
     return rows, more, after, share, lost
