@@ -71,4 +71,6 @@ def observed_one(
     covariance: Array, mean: Array, row: int, count: float, total: float, regularization: float
 ) -> tuple[Array, Array, Array, float, float]:
     """Return the same after rewards of one row."""
-    return observed(covariance, mean, np.full(1, row), np.full(1, count), np.full(1, total), regularization)
+    rows, counts, totals = np.empty(1, np.int64), np.empty(1), np.empty(1)
+    rows[0], counts[0], totals[0] = row, count, total
+    return observed(covariance, mean, rows, counts, totals, regularization)

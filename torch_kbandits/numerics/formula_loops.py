@@ -55,7 +55,9 @@ def exponentials(numbers: Array) -> None:
 def fill(formula: Array, x: Array, columns: Array, row: Array) -> None:
     """Write the kernel of a point (d,) against points of columns (d, m) into a row (m,)."""
     m = row.shape[0]
-    s, product = np.empty(m), np.empty(m)
+    s, product, polynomial = np.empty(m), np.empty(m), np.empty(m)
+    for j in range(m):
+        row[j], product[j] = 0.0, 0.0
     for t in range(formula.shape[0]):
         kind = formula[t, 0]
         for j in range(m):
@@ -77,17 +79,14 @@ def fill(formula: Array, x: Array, columns: Array, row: Array) -> None:
         if kind == SQUARED:
             for j in range(m):
                 s[j] *= -0.5
-            exponentials(s)
         elif kind == RATIONAL:
             alpha = formula[t, 3]
             for j in range(m):
                 s[j] = -alpha * math.log1p(s[j] / (2.0 * alpha))
-            exponentials(s)
         elif kind == EQUAL:
             for j in range(m):
                 s[j] = 1.0 if s[j] == 0.0 else 0.0
         elif kind != LINEAR:
-            polynomial = np.empty(m)
             for j in range(m):
                 r = math.sqrt(s[j])
                 s[j] = -r
@@ -96,12 +95,14 @@ def fill(formula: Array, x: Array, columns: Array, row: Array) -> None:
                     polynomial[j] += r
                 elif kind == SMOOTH:
                     polynomial[j] += r + r * r / 3.0
+        if kind <= RATIONAL:
             exponentials(s)
+        if kind in (MATERN, SMOOTH):
             for j in range(m):
                 s[j] *= polynomial[j]
         if formula[t, 1] == 1.0:
             for j in range(m):
-                row[j] = 0.0 if t == 0 else row[j] + product[j]
+                row[j] += product[j]
                 product[j] = formula[t, 2] * s[j]
         else:
             for j in range(m):
