@@ -95,5 +95,6 @@ def chosen(
     After these the lowest variance as a share of the prior one, at most 0, and what ``embedded`` returns before it, of
     points in double precision and a kernel that has a formula. It takes the arguments of ``embedded`` but for three.
     """
-    *found, worst, row, is_alone = embedded(formula, X, Z, False, NOTHING, NONE, factor, inverse, changed, signs, *rest)
-    return row, is_alone, worst, *found
+    found = embedded(formula, X, Z, False, NOTHING, NONE, factor, inverse, changed, signs, *rest)
+    values, prior, rows, mean, variance, worst, row, is_alone = found
+    return row, is_alone, worst, values, prior, rows, mean, variance

@@ -57,7 +57,7 @@ def fill(formula: Array, x: Array, columns: Array, row: Array) -> None:
     m = row.shape[0]
     s, product, polynomial = np.empty(m), np.empty(m), np.empty(m)
     for j in range(m):
-        row[j], product[j] = 0.0, 0.0
+        row[j] = 0.0
     for t in range(formula.shape[0]):
         kind = formula[t, 0]
         for j in range(m):
@@ -101,8 +101,10 @@ def fill(formula: Array, x: Array, columns: Array, row: Array) -> None:
             for j in range(m):
                 s[j] *= polynomial[j]
         if formula[t, 1] == 1.0:
+            if t > 0:
+                for j in range(m):
+                    row[j] += product[j]
             for j in range(m):
-                row[j] += product[j]
                 product[j] = formula[t, 2] * s[j]
         else:
             for j in range(m):
@@ -122,11 +124,9 @@ def values(formula: Array, X: Array, Z: Array) -> Array:
         for c in range(others.shape[1]):
             columns[c, j] = others[j, c]
     for i in range(min(n, m)):
-        fill(formula, X[i] if is_wide else Z[i], columns, row)
-        for j in range(len(row)):
-            if is_wide:
-                result[i, j] = row[j]
-            else:
+        fill(formula, X[i] if is_wide else Z[i], columns, result[i] if is_wide else row)
+        if not is_wide:
+            for j in range(n):
                 result[j, i] = row[j]
     return result
 
