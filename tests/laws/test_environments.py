@@ -19,6 +19,7 @@ from torch_kbandits.environments import BoxFunction, Environment, FiniteArms, Re
 from torch_kbandits.environments.registry import build, describe, names
 from torch_kbandits.errors import NumericalError
 from torch_kbandits.extras import MissingExtraError
+from torch_kbandits.numerics.random import generator_for
 
 
 def test_regret_is_the_distance_to_the_best_mean():
@@ -61,6 +62,24 @@ def test_bumps_span_the_unit_interval_and_follow_the_formula():
 def test_noise_differs_from_round_to_round():
     env = gaussian_bumps(5, 2, seed=0)
     assert len({float(env.pull(env.arms[:1], number)) for number in range(10)}) == 10
+
+
+@pytest.mark.parametrize("dtype", [DOUBLE, torch.float32])
+def test_the_noise_of_a_round_is_that_of_its_address_in_whatever_order_rounds_are_played(dtype):
+    env = gaussian_bumps(5, 2, seed=3, dtype=dtype)
+
+    def addressed(number, rows):
+        noise = torch.randn(rows, generator=generator_for(env.seed, number, "noise"), dtype=DOUBLE)
+        return env.means[:rows] + env.noise_scale * noise.to(dtype)
+
+    in_a_row, back, scattered = range(600), range(300, 290, -1), [7, 1_000, 1_001, 5, 999, 2_000]
+    for number in (*in_a_row, *back, *scattered, *in_a_row[:20]):
+        rows = 1 + (number % 40 == 0)  # as in a batch now and then
+        assert torch.equal(env.pull(env.arms[:rows], number), addressed(number, rows))
+    env.seed = 4
+    assert torch.equal(env.pull(env.arms[:1], 20), addressed(20, 1))
+    env.noise_scale = 2.0
+    assert torch.equal(env.pull(env.arms[:1], 21), addressed(21, 1))
 
 
 def test_one_arm_cannot_be_scaled():

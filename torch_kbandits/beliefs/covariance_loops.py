@@ -25,7 +25,8 @@ def observed(
     column, gain, growth = np.empty_like(mean), 0.0, 1.0
     for k in range(len(rows)):
         row, noise = rows[k], regularization / counts[k]
-        column[:] = after[row]
+        for j in range(size):
+            column[j] = after[row, j]
         spread = noise + column[row]
         step = (totals[k] / counts[k] - moved[row]) / spread
         for i in range(size):
@@ -70,4 +71,6 @@ def observed_one(
     covariance: Array, mean: Array, row: int, count: float, total: float, regularization: float
 ) -> tuple[Array, Array, Array, float, float]:
     """Return the same after rewards of one row."""
-    return observed(covariance, mean, np.full(1, row), np.full(1, count), np.full(1, total), regularization)
+    rows, counts, totals = np.empty(1, np.int64), np.empty(1), np.empty(1)
+    rows[0], counts[0], totals[0] = row, count, total
+    return observed(covariance, mean, rows, counts, totals, regularization)

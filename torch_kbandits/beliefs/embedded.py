@@ -22,7 +22,7 @@ Array = NDArray[np.float64]
 #: More points than this are embedded by PyTorch, whose products have threads.
 MOST_LOOPED = 1024
 
-_NO_FORMULA, _NOTHING, _NONE = np.zeros((0, 0)), np.zeros((0, 0)), np.zeros(0)
+_NO_FORMULA = np.zeros((0, 0))
 
 
 class Arrays(NamedTuple):
@@ -72,7 +72,7 @@ class Embedded:
     @classmethod
     def _quickly(cls, X: Tensor, spanning: Tensor, kernel: Kernel, dtc: OnlineDTC) -> "Embedded":
         """Return the same by a loop, with means and variances, which cost less than to ask for them."""
-        formula, values, prior = known_formula(kernel, X.shape[1]), _NOTHING, _NONE
+        formula, values, prior = known_formula(kernel, X.shape[1]), embedded_loops.NOTHING, embedded_loops.NONE
         if formula is None:
             formula, prior = _NO_FORMULA, as_array(prior_variance(kernel, X))
             values = as_array(gram(kernel, X, spanning)) if dtc.size else np.zeros((len(X), 0))

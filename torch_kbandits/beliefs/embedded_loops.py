@@ -8,6 +8,9 @@ from torch_kbandits.numerics.solve_loops import product
 
 Array = np.ndarray
 
+#: Kernel values and prior variances where a formula says them.
+NOTHING, NONE = np.zeros((0, 0)), np.zeros(0)
+
 
 @compiled
 def embedded(
@@ -43,16 +46,21 @@ def embedded(
         weights: w (m,).
         outside: Nᵀ (r, m), what only spanning points span that are not in the dictionary.
     """
-    values, prior = known, known_prior
+    values, prior, (number, size) = known, known_prior, (len(X), len(Z))
     if len(formula):
         values, prior = formula_loops.values(formula, X, Z), formula_loops.variances(formula, X)
-        if is_single:
-            values, prior = values.astype(np.float32).astype(np.float64), prior.astype(np.float32).astype(np.float64)
-    rows = values.copy()
+    rows = np.empty((number, size))
+    for a in range(number):
+        if is_single and len(formula):
+            prior[a] = np.float32(prior[a])
+            for j in range(size):
+                values[a, j] = np.float32(values[a, j])
+        for j in range(size):
+            rows[a, j] = values[a, j]
     solve_loops.solve(factor, rows)
     variance = solve_loops.quadratic(inverse, rows)
-    mean, spanned, worst = np.empty(len(rows)), np.empty(len(rows)), 0.0
-    for a in range(len(rows)):
+    mean, spanned, worst = np.empty(number), np.empty(number), 0.0
+    for a in range(number):
         row = rows[a]
         spanned[a] = product(row, row)
         variance[a] += prior[a] - spanned[a]
@@ -63,6 +71,6 @@ def embedded(
             variance[a] += signs[t] * product(changed[t], row) ** 2
         if variance[a] < 0.0:
             worst, variance[a] = min(worst, variance[a] / prior[a] if prior[a] > 0.0 else -np.inf), 0.0
-    if is_single:
-        variance = variance.astype(np.float32).astype(np.float64)
+        if is_single:
+            variance[a] = np.float32(variance[a])
     return values, prior, rows, spanned, mean, variance, worst

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from torch_kbandits.numerics.compiled import compiled
+from torch_kbandits.numerics.compiled import compiled, compiled_within
 
 Array = np.ndarray
 
@@ -131,7 +131,7 @@ def smoothed(
     return means, variances
 
 
-@compiled
+@compiled_within
 def _observe(
     prior: Array,
     covariance: Array,

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from typing import Self, cast
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -22,8 +21,6 @@ from torch_kbandits.numerics.random import ROUNDING_SHARE
 from torch_kbandits.numerics.shallow import changed
 from torch_kbandits.observations.ledger import History
 from torch_kbandits.posteriors.residual import learned_residual
-
-_NOTHING, _NONE = np.zeros((0, 0)), np.zeros(0)
 
 
 class JointCourse(Course):
@@ -135,8 +132,8 @@ class JointCourse(Course):
             return None
         posterior, share = self._posterior, ROUNDING_SHARE[torch.float64]
         factors = posterior.factor_rows, *posterior.tracked_inverse.arrays, posterior.weights.numpy()
-        places = self._formula, arms.numpy(), self._Z, False, _NOTHING, _NONE
-        *parts, worst = embedded_loops.embedded(*places, *factors, posterior.arrays[2])
+        at = self._formula, arms.numpy(), self._Z, False, embedded_loops.NOTHING, embedded_loops.NONE
+        *parts, worst = embedded_loops.embedded(*at, *factors, posterior.arrays[2])
         if worst < 0.0:  # which may be beyond rounding
             return None
         found = Arrays(*parts)

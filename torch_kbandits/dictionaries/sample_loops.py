@@ -47,9 +47,10 @@ def bordered(factor: Array, row: Array, corner: float) -> Array:
     """Return a lower triangular factor (m, m) with a row (m,) and the corner below."""
     m = row.shape[0]
     result = np.empty((m + 1, m + 1))
-    result[:m, :m] = factor
-    result[:m, m] = 0.0
-    result[m, :m] = row
+    for i in range(m):
+        for j in range(m):
+            result[i, j] = factor[i, j]
+        result[i, m], result[m, i] = 0.0, row[i]
     result[m, m] = corner
     return result
 

@@ -30,7 +30,8 @@ def parts_of_one(gram: Array) -> tuple[Array, Array, float, bool]:
         rows = gram[first:last, :first].copy()
         solve_loops.solve(factor, rows)
         for i in range(first, last):
-            factor[i, :first] = rows[i - first]
+            for j in range(first):
+                factor[i, j] = rows[i - first, j]
             for j in range(first, i + 1):
                 total = gram[i, j]
                 for k in range(j):

@@ -1,14 +1,18 @@
 """What all problems with known means share."""
 
 from collections.abc import Callable
-from typing import TypedDict
+from dataclasses import dataclass
+from typing import Any, TypedDict
 
 import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits import checks
-from torch_kbandits.numerics.random import generator_for
+from torch_kbandits.numerics.random import first_normals, generator_for
+
+#: Of how many rounds noise is drawn at once, at most, where they are played one after the other.
+_ROUNDS_AT_ONCE = 256
 
 #: Returns the rewards (q,) of points X (q, d), given X, their means (q,) and the round.
 Noise = Callable[[Tensor, Tensor, int], Tensor]
@@ -21,6 +25,21 @@ class Known(TypedDict, total=False):
     regularization: float | None
     norm_bound: float | None
     center: float
+
+
+@dataclass(frozen=True)
+class _Noise:
+    """The noise of rounds in a row that have one play each.
+
+    Args:
+        source: all that it depends on: seed, scale and dtype.
+        first: of the rounds.
+        values: one a round.
+    """
+
+    source: tuple[Any, ...]
+    first: int
+    values: list[float]
 
 
 class Problem:
@@ -46,15 +65,31 @@ class Problem:
         self.norm_bound = None if norm_bound is None else checks.non_negative("norm_bound", norm_bound)
         self.center = checks.finite_number("center", center)
         self._noise = noise
+        self._drawn = _Noise((), 0, [])
 
     def rewards(self, X: Tensor, means: Tensor, round: int) -> Tensor:
         """Return the rewards (q,) of points X (q, d) with means (q,) in a round."""
         if self._noise is not None:
             return self._noise(X, means, round)
+        number = means.shape[0]
+        if number == 1:
+            return means + self._noise_of_one(round, means.dtype)
         noise = torch.randn(
-            len(means), generator=generator_for(self.seed, round, "noise"), dtype=torch.float64, device="cpu"
+            number, generator=generator_for(self.seed, round, "noise"), dtype=torch.float64, device="cpu"
         )
         return means + self.noise_scale * noise.to(means)
+
+    def _noise_of_one(self, round: int, dtype: torch.dtype) -> float:
+        """Return the noise of a round with one play; that of the next ones is drawn with it if rounds come in a row."""
+        source, drawn = (self.seed, self.noise_scale, dtype), self._drawn
+        ahead = round - drawn.first
+        if drawn.source != source or not 0 <= ahead < len(drawn.values):
+            number = min(2 * ahead, _ROUNDS_AT_ONCE) if ahead == len(drawn.values) and drawn.source == source else 1
+            normals = torch.tensor(
+                first_normals(self.seed, range(round, round + number), "noise"), dtype=torch.float64, device="cpu"
+            )
+            drawn = self._drawn = _Noise(source, round, (self.noise_scale * normals.to(dtype)).tolist())
+        return drawn.values[round - drawn.first]
 
 
 def noiseless(X: Tensor, means: Tensor, round: int) -> Tensor:

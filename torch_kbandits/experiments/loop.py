@@ -87,17 +87,17 @@ def play(
     if isinstance(environment, DynamicEnvironment):
         environment.check_rounds(rounds)
     clock, center = time.perf_counter, environment.center
+    contexts = environment if isinstance(environment, ContextualEnvironment) else None
     progress = Progress() if progress is None else progress
     played, trace, t = progress.played, progress.trace, progress.rounds
     elsewhere = 0.0  # seconds that are the environment's
 
-    def offered(number: int) -> dict[str, Any]:
+    def offered(contexts: ContextualEnvironment) -> dict[str, Any]:
         """Return what the present round brings."""
         nonlocal elsewhere
-        started, words = clock(), dict[str, Any]()
-        if isinstance(environment, ContextualEnvironment):
-            candidates = environment.candidates(t)
-            words = {"context": environment.context(t)} | ({} if candidates is None else {"candidates": candidates})
+        started = clock()
+        candidates = contexts.candidates(t)
+        words = {"context": contexts.context(t)} | ({} if candidates is None else {"candidates": candidates})
         elsewhere += clock() - started
         return words
 
@@ -105,10 +105,10 @@ def play(
         """Return the rewards of points of the present round, after which comes another."""
         nonlocal elsewhere, t
         started = clock()
-        X = environment.joint_points(x, t) if isinstance(environment, ContextualEnvironment) else x
+        X = x if contexts is None else contexts.joint_points(x, t)
         y = environment.pull(X, t)
         played.append(X)
-        t += len(X)
+        t += X.shape[0]
         elsewhere += clock() - started
         return y - center if center else y
 
@@ -117,9 +117,9 @@ def play(
         if batch == 1 and _runs(bandit):
             kept = rounds if keep_every is None else (t // keep_every + 1) * keep_every
             until = t + 1 if watch is not None else min(_due(trace, record_every, rounds), kept, rounds)
-            bandit.run(pull, until - t, offered=offered)
+            bandit.run(pull, until - t, offered=None if contexts is None else lambda _: offered(contexts))
         else:
-            words = offered(t)
+            words = {} if contexts is None else offered(contexts)
             several: dict[str, Any] = {"q": None if batch == "rule" else min(int(batch), rounds - t)}
             x = bandit.ask(**words, **({} if batch == 1 else several))[: rounds - t]
             bandit.tell(x, pull(x), **{name: words[name] for name in words if name == "context"})

@@ -14,6 +14,7 @@ from typing import Any, Literal, ParamSpec, TypeVar, cast
 import numba
 import torch
 from numba.core import event
+from numba.extending import register_jitable
 from torch import Tensor
 
 from torch_kbandits.version import __version__
@@ -23,6 +24,14 @@ T = TypeVar("T")
 
 #: What compilers may do to sums, so that they use vector registers. NaN and infinities keep their meaning.
 _REORDERED = {"reassoc", "contract", "nsz"}
+
+#: How loops are compiled.
+_OPTIONS: dict[str, Any] = {
+    "nogil": True,
+    "error_model": "numpy",
+    "fastmath": _REORDERED,
+    "no_cfunc_wrapper": True,
+}
 
 #: Of more values than this PyTorch computes what is done to each alone: it has threads.
 _FEW = 2**14
@@ -85,16 +94,26 @@ def compiled(function: Callable[P, T]) -> Callable[P, T]:
 
     The code is kept in the user's cache folder (or in that of ``NUMBA_CACHE_DIR``), by processor and by the text of all
     loops; nowhere if it cannot be written to. Other threads run meanwhile. Modules of loops are named ``*loops.py``.
+
+    What takes long to compile: to assign an array to a part of another (a second each, for the errors that it may
+    raise; a loop over numbers takes a tenth), and constants as arguments, each of which is compiled for on its own.
     """
-    options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": _REORDERED}
     config = cast(Any, numba).config
     before, config.CACHE_DIR = config.CACHE_DIR, str(_FOLDER or "")  # which Numba reads now, for this function
     try:
-        dispatcher = numba.njit(cache=_FOLDER is not None, **options)(function)
+        dispatcher = numba.njit(cache=_FOLDER is not None, **_OPTIONS)(function)
     finally:
         config.CACHE_DIR = before
     _ours.add(id(dispatcher))
     return cast(Callable[P, T], dispatcher)
+
+
+def compiled_within(function: Callable[P, T]) -> Callable[P, T]:
+    """Return a function that becomes a part of the loops that call it, and is kept with them.
+
+    It is left as it is, so that nothing is compiled that would read objects of Python.
+    """
+    return register_jitable(**_OPTIONS)(function)
 
 
 def in_parts(loop: Callable[..., Any], number: int, cost: int, *arguments: Any) -> None:

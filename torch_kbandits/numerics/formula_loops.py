@@ -8,7 +8,7 @@ import math
 
 import numpy as np
 
-from torch_kbandits.numerics.compiled import compiled
+from torch_kbandits.numerics.compiled import compiled, compiled_within
 
 Array = np.ndarray
 
@@ -51,14 +51,17 @@ def exponentials(numbers: Array) -> None:
         numbers[j] = 0.0 if t < -1020.0 else p * np.int64(exponent).view(np.float64)
 
 
-@compiled
+@compiled_within
 def fill(formula: Array, x: Array, columns: Array, row: Array) -> None:
     """Write the kernel of a point (d,) against points of columns (d, m) into a row (m,)."""
     m = row.shape[0]
-    s, product = np.empty(m), np.empty(m)
+    s, product, polynomial = np.empty(m), np.empty(m), np.empty(m)
+    for j in range(m):
+        row[j] = 0.0
     for t in range(formula.shape[0]):
         kind = formula[t, 0]
-        s[:] = 0.0
+        for j in range(m):
+            s[j] = 0.0
         for c in range(x.shape[0]):
             weight, at = formula[t, HEAD + c], x[c]
             if weight == 0.0:
@@ -76,17 +79,14 @@ def fill(formula: Array, x: Array, columns: Array, row: Array) -> None:
         if kind == SQUARED:
             for j in range(m):
                 s[j] *= -0.5
-            exponentials(s)
         elif kind == RATIONAL:
             alpha = formula[t, 3]
             for j in range(m):
                 s[j] = -alpha * math.log1p(s[j] / (2.0 * alpha))
-            exponentials(s)
         elif kind == EQUAL:
             for j in range(m):
                 s[j] = 1.0 if s[j] == 0.0 else 0.0
         elif kind != LINEAR:
-            polynomial = np.empty(m)
             for j in range(m):
                 r = math.sqrt(s[j])
                 s[j] = -r
@@ -95,35 +95,39 @@ def fill(formula: Array, x: Array, columns: Array, row: Array) -> None:
                     polynomial[j] += r
                 elif kind == SMOOTH:
                     polynomial[j] += r + r * r / 3.0
+        if kind <= RATIONAL:
             exponentials(s)
+        if kind in (MATERN, SMOOTH):
             for j in range(m):
                 s[j] *= polynomial[j]
         if formula[t, 1] == 1.0:
-            if t == 0:
-                row[:] = 0.0
-            else:
-                row += product
+            if t > 0:
+                for j in range(m):
+                    row[j] += product[j]
             for j in range(m):
                 product[j] = formula[t, 2] * s[j]
         else:
-            product *= s
-    row += product
+            for j in range(m):
+                product[j] *= s[j]
+    for j in range(m):
+        row[j] += product[j]
 
 
 @compiled
 def values(formula: Array, X: Array, Z: Array) -> Array:
     """Return the kernel of points X (n, d) against points Z (m, d), (n, m)."""
     n, m = X.shape[0], Z.shape[0]
-    result = np.empty((n, m))
-    if n <= m:
-        columns = Z.T.copy()
-        for i in range(n):
-            fill(formula, X[i], columns, result[i])
-    else:  # along the longer side, since what is done for each row takes its time
-        columns, row = X.T.copy(), np.empty(n)
-        for j in range(m):
-            fill(formula, Z[j], columns, row)
-            result[:, j] = row
+    is_wide = n <= m  # along the longer side, since what is done for each row takes its time
+    others, result, row = Z if is_wide else X, np.empty((n, m)), np.empty(max(n, m))
+    columns = np.empty((others.shape[1], others.shape[0]))
+    for j in range(others.shape[0]):
+        for c in range(others.shape[1]):
+            columns[c, j] = others[j, c]
+    for i in range(min(n, m)):
+        fill(formula, X[i] if is_wide else Z[i], columns, result[i] if is_wide else row)
+        if not is_wide:
+            for j in range(n):
+                result[j, i] = row[j]
     return result
 
 

@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from torch_kbandits.numerics.compiled import compiled
+from torch_kbandits.numerics.compiled import compiled_within
 
 Array = np.ndarray
 
 
-@compiled
+@compiled_within
 def product(left: Array, right: Array) -> float:
     """Return the sum of the products of numbers (m,)."""
     total = 0.0
@@ -20,7 +20,7 @@ def product(left: Array, right: Array) -> float:
 _LINES = 32
 
 
-@compiled
+@compiled_within
 def solve(factor: Array, rows: Array, first: int = 0) -> None:
     """Replace rows b (k, m) by L⁻¹b, for L lower triangular (m, m or more), where the first so many numbers are 0."""
     k, m = rows.shape
@@ -53,7 +53,7 @@ def solve(factor: Array, rows: Array, first: int = 0) -> None:
                 p[i] = (p[i] - x) / line[i]
 
 
-@compiled
+@compiled_within
 def less_products(matrix: Array, rows: Array, values: Array) -> Array:
     """Return values (k, n) less the products of rows b (k, m) and those of a matrix (n, m).
 
@@ -86,7 +86,7 @@ def less_products(matrix: Array, rows: Array, values: Array) -> Array:
     return result
 
 
-@compiled
+@compiled_within
 def quadratic(matrix: Array, rows: Array) -> Array:
     """Return bᵀMb for rows b (k, m) and a symmetric M (m, m), of which the lower half is read, (k,)."""
     k, m = rows.shape

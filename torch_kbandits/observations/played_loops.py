@@ -59,5 +59,6 @@ def parted(
     left = totals(places[kept], weights[kept], values[kept])
     taken = totals(places[gone], before[gone], values[gone])
     moved = np.zeros(places.max() + 1 if len(places) else 0, np.int64)
-    moved[left[0]] = np.arange(len(left[0]))
+    for number in range(len(left[0])):
+        moved[left[0][number]] = number
     return kept, moved[places[kept]], left, taken, bool(np.all(weights[kept] == before[kept]))

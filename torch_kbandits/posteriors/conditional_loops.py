@@ -2,13 +2,13 @@
 
 import numpy as np
 
-from torch_kbandits.numerics.compiled import compiled
+from torch_kbandits.numerics.compiled import compiled, compiled_within
 from torch_kbandits.numerics.solve_loops import less_products, product, solve
 
 Array = np.ndarray
 
 
-@compiled
+@compiled_within
 def cross(own: Array, inside: Array, roots: Array, values: Array, coordinates: Array, shares: Array) -> Array:
     """Return the covariances (N, k) of points and those observed; see ``Conditional.cross``.
 

@@ -341,7 +341,7 @@ class OnlineDTC:
         Cost: O(m² k + k³).
         """
         if points.shape[1] == 1 and self.loops_over(point := points.squeeze(1).contiguous()):
-            row, taken, share = online_loops.rewarded(*self.arrays, point.numpy(), weights.item(), -1.0)
+            row, taken, share = online_loops.taken_back(*self.arrays, point.numpy(), weights.item())
             if not share > LEAST_SHARE:
                 return None
             squares = Squares(torch.from_numpy(row), *_CAME[1.0])

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from torch_kbandits.numerics.compiled import compiled
+from torch_kbandits.numerics.compiled import compiled, compiled_within
 from torch_kbandits.numerics.solve_loops import product
 
 Array = np.ndarray
@@ -40,7 +40,7 @@ def reduction(inverse: Matrix, point: Array) -> float:
     return product(point, times(inverse, point)) - product(point, point)
 
 
-@compiled
+@compiled_within
 def inside(complement: Array, vector: Array) -> Array:
     """Return what orthonormal rows (r, m) leave of a vector (m,)."""
     left = vector.copy()
@@ -57,13 +57,18 @@ def moments(inverse: Matrix, complement: Array, weights: Array, point: Array) ->
     return product(weights, point), reduction(inverse, point), product(point, inside(complement, point))
 
 
-@compiled
+@compiled_within
 def solved(inverse: Matrix, precision: Matrix, complement: Array, vector: Array) -> tuple[Array, float]:
     """Return K⁻¹ times a vector (m,), refined once, and which share of the vector K⁻¹ as it is loses."""
     solution = inside(complement, times(inverse, vector))
-    residual = vector - inside(complement, times(precision, solution))
+    residual = inside(complement, times(precision, solution))
+    for j in range(len(vector)):
+        residual[j] = vector[j] - residual[j]
     lost = np.sqrt(product(residual, residual) / max(product(vector, vector), _TINY))
-    return solution + inside(complement, times(inverse, residual)), lost
+    step = inside(complement, times(inverse, residual))
+    for j in range(len(vector)):
+        step[j] += solution[j]
+    return step, lost
 
 
 @compiled
@@ -73,16 +78,28 @@ def weights_of(inverse: Matrix, precision: Matrix, complement: Array, moment: Ar
 
 
 @compiled
-def rewarded(
-    inverse: Matrix, precision: Matrix, complement: Array, point: Array, weight: float, sign: float
+def taken_back(
+    inverse: Matrix, precision: Matrix, complement: Array, point: Array, weight: float
 ) -> tuple[Array, Array, float]:
+    """Return what rewards of a point of coordinates (m,) that go change; see ``rewarded``."""
+    seen = inside(complement, point)
+    return rewarded(solved(inverse, precision, complement, seen)[0], seen, point, weight, -1.0)
+
+
+@compiled_within
+def rewarded(solution: Array, seen: Array, point: Array, weight: float, sign: float) -> tuple[Array, Array, float]:
     """Return what rewards of a point of coordinates (m,) that come, or go, change.
+
+    Args:
+        solution: K⁻¹ times what is seen.
+        seen: what is left of the point inside, (m,).
+        point: its coordinates.
+        weight: the summed 1/λ of its rewards.
+        sign: −1 where they go.
 
     Returns:
         Rows of K⁻¹ and of M, (1, m) each, and the factor by which det K grows; only if that is positive the rest holds.
     """
-    seen = inside(complement, point)
-    solution = times(inverse, seen) if sign > 0.0 else solved(inverse, precision, complement, seen)[0]
     corner = 1.0 / weight + sign * product(solution, seen)
     size = len(point)
     row, told = np.empty((1, size)), np.empty((1, size))
@@ -119,30 +136,39 @@ def told(
         The rows that K⁻¹ and M have apart from their bases, (k + 1, m) each; the moment; the weights, refined once; the
         factor by which det K grows; and a number that is finite only if all of these are.
     """
-    row, seen, share = rewarded(inverse, precision, complement, point, weight, 1.0)
-    fallen, came = row[0], seen[0]
-    sums = moment + reward * point
+    seen = inside(complement, point)
+    row, new, share = rewarded(times(inverse, seen), seen, point, weight, 1.0)
+    fallen, came, size = row[0], new[0], len(point)
+    sums, guess = np.empty(size), np.empty(size)
     # The solution for the reward is known; what drift there is in it and in the old weights is cleared as it came.
     unexpected = (reward - weight * product(point, weights)) / (weight * np.sqrt(max(share, _TINY) / weight))
-    guess = weights + unexpected * fallen
-    left = inside(complement, sums - times(precision, guess) - weight * product(point, guess) * point)
-    step = times(inverse, left)
-    along = product(fallen, left)
-    after = inside(complement, guess + step - along * fallen)
+    for j in range(size):
+        sums[j] = moment[j] + reward * point[j]
+        guess[j] = weights[j] + unexpected * fallen[j]
+    rest, along = times(precision, guess), weight * product(point, guess)
+    for j in range(size):
+        rest[j] = sums[j] - rest[j] - along * point[j]
+    left = inside(complement, rest)
+    step, along = times(inverse, left), product(fallen, left)
+    for j in range(size):
+        step[j] += guess[j] - along * fallen[j]
+    after = inside(complement, step)
     return extended(inverse[1], fallen), extended(precision[1], came), sums, after, share, total(after) + total(fallen)
 
 
-@compiled
+@compiled_within
 def extended(rows: Array, row: Array) -> Array:
     """Return rows (k, m) and one more (m,)."""
     number, size = rows.shape
     result = np.empty((number + 1, size))
-    result[:number] = rows
-    result[number] = row
+    for j in range(size):
+        for i in range(number):
+            result[i, j] = rows[i, j]
+        result[number, j] = row[j]
     return result
 
 
-@compiled
+@compiled_within
 def total(vector: Array) -> float:
     """Return the sum of the sizes of numbers (m,)."""
     result = 0.0
@@ -176,11 +202,23 @@ def grown(
     for j in range(size):
         risen[j] = -scale * solution[j]
     risen[size] = scale
-    fallen, came = np.zeros((len(inverse[1]) + 1, size + 1)), np.zeros((len(precision[1]), size + 1))
-    fallen[:-1, :size], came[:, :size], fallen[-1] = inverse[1], precision[1], risen
-    after = (moment - product(cross, weights)) * risen[size] * risen
-    after[:size] += weights
-    return fallen, came, after, share
+    after, step = np.empty(size + 1), (moment - product(cross, weights)) * risen[size]
+    for j in range(size):
+        after[j] = weights[j] + step * risen[j]
+    after[size] = step * risen[size]
+    return extended(widened(inverse[1]), risen), widened(precision[1]), after, share
+
+
+@compiled_within
+def widened(rows: Array) -> Array:
+    """Return rows (k, m) with a 0 at the end of each."""
+    number, size = rows.shape
+    result = np.empty((number, size + 1))
+    for i in range(number):
+        for j in range(size):
+            result[i, j] = rows[i, j]
+        result[i, size] = 0.0
+    return result
 
 
 @compiled
@@ -216,10 +254,11 @@ def returned(
     seen = inside(complement, column)
     solution, lost = solved(inverse, precision, complement, seen)
     share = product(rows[0], column) - product(seen, solution)
-    scale = 1.0 / np.sqrt(max(share, _TINY))
+    scale, after = 1.0 / np.sqrt(max(share, _TINY)), np.empty(size)
+    step = scale * (product(rows[0], moment) - product(seen, weights))
     for j in range(size):
         rows[1, j] = scale * (rows[0, j] - solution[j])
-    after = weights + scale * (product(rows[0], moment) - product(seen, weights)) * rows[1]
+        after[j] = weights[j] + step * rows[1, j]
     return rows, rest, after, share, lost
 
 
@@ -234,7 +273,7 @@ def left(
         are left out span, (r + 1, m); the weights of the mean; the factor by which det K grows; and the share that was
         lost.
     """
-    number, size = complement.shape
+    size = complement.shape[1]
     direction = np.zeros(size)
     direction[position] = 1.0 / factor[position, position]
     for i in range(position + 1, size):
@@ -243,14 +282,23 @@ def left(
             total += factor[i, j] * direction[j]
         direction[i] = -total / factor[i, i]
     for _ in range(2):  # the second time for what rounding leaves of the first
-        direction = inside(complement, direction / np.sqrt(product(direction, direction)))
-    direction /= np.sqrt(product(direction, direction))
+        direction = inside(complement, normed(direction))
+    direction = normed(direction)
     solution, lost = solved(inverse, precision, complement, direction)
     share = product(direction, solution)
-    rows, more = np.empty((2, size)), np.empty((number + 1, size))
-    more[:number] = complement
+    rows, more, after = np.empty((2, size)), extended(complement, direction), np.empty(size)
     scale = 1.0 / np.sqrt(max(share, _TINY))
+    step = scale * product(direction, weights)
     for j in range(size):
-        rows[0, j], rows[1, j], more[number, j] = scale * solution[j], direction[j], direction[j]
-    after = inside(more, weights - scale * product(direction, weights) * rows[0])
-    return rows, more, after, share, lost
+        rows[0, j], rows[1, j] = scale * solution[j], direction[j]
+        after[j] = weights[j] - step * rows[0, j]
+    return rows, more, inside(more, after), share, lost
+
+
+@compiled_within
+def normed(vector: Array) -> Array:
+    """Return a multiple of a vector (m,) whose length is 1."""
+    result, length = np.empty(len(vector)), np.sqrt(product(vector, vector))
+    for j in range(len(vector)):
+        result[j] = vector[j] / length
+    return result

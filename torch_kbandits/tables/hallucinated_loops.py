@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from torch_kbandits.numerics.compiled import compiled
+from torch_kbandits.numerics.compiled import compiled, compiled_within
 from torch_kbandits.tables.panel_loops import apply_rows
 
 Array = np.ndarray
@@ -11,7 +11,7 @@ Array = np.ndarray
 _BLOCK = 4096
 
 
-@compiled
+@compiled_within
 def subtract(factors: Array, rows: Array, first: int, row: Array) -> None:
     """Subtract rows (k, A), of each as many numbers as there are from a first one on, times factors (k or more,).
 
@@ -75,7 +75,8 @@ def take(
         count, arm = stop - start, start + shift
         apply_rows(own, features, start, stop, size, products)
         apply_rows(inside, features, start, stop, size, residuals)
-        taken[arm : arm + count] = before[arm : arm + count]
+        for a in range(count):
+            taken[arm + a] = before[arm + a]
         for i in range(number):
             row = rows[i, arm : arm + count]
             for a in range(count):
