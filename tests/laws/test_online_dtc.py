@@ -176,9 +176,9 @@ def with_inverse(dtc: OnlineDTC, inverse: Tensor) -> OnlineDTC:
 
 def assert_equal(dtc: OnlineDTC, was: OnlineDTC) -> None:
     """A posterior is a value: neither what it consists of nor what it remembers has changed."""
-    for each in (dtc, replace(dtc)):
+    for each, before in ((dtc, was), (replace(dtc), replace(was))):
         for name in ("moment", "log_det", "complement", *READINGS):
-            assert torch.equal(getattr(each, name), getattr(was, name)), name
+            assert torch.equal(getattr(each, name), getattr(before, name)), name
 
 
 def assert_is_dense(walk: Walk) -> None:
