@@ -15,7 +15,7 @@ from torch_kbandits.dictionaries import ridge_loops
 from torch_kbandits.dictionaries.base import DictionaryRule, PlayedPoints, Selection
 from torch_kbandits.numerics.compiled import loops_over_each
 from torch_kbandits.numerics.gram import gram, prior_variance
-from torch_kbandits.numerics.rows import known
+from torch_kbandits.numerics.places import beside, on_host, recalled
 from torch_kbandits.posteriors.dtc import DTCFactors
 
 Array = NDArray[np.float64]
@@ -97,6 +97,10 @@ class RidgeLeverageSampling(DictionaryRule):
 
         If points never leave, it is 1 for those that are there.
         """
+        return beside(self._probabilities(played, generator), played.points)
+
+    def _probabilities(self, played: PlayedPoints, generator: torch.Generator | None) -> Tensor:
+        """Return the same, on the host where that knows what they depend on."""
         return self._chances(played, generator, played.in_dictionary if self.resampling == "growth" else None)
 
     def select(self, played: PlayedPoints, generator: torch.Generator | None = None) -> Selection:
@@ -104,10 +108,11 @@ class RidgeLeverageSampling(DictionaryRule):
         played.require_some()
         # Before scores are estimated, which may draw as well.
         uniforms = _uniforms_of(played, generator) if self.is_coupled else None
-        probabilities = self.probabilities(played, generator)
+        probabilities = self._probabilities(played, generator)
         chosen = draw(probabilities, generator) if uniforms is None else included(uniforms, probabilities)
+        probabilities, rows = beside(probabilities[chosen], played.points), beside(chosen, played.points)
         # They are in order: no need to sort.
-        return Selection(played.points[..., chosen, :], probabilities[chosen], chosen)
+        return Selection(played.points[..., rows, :], probabilities, rows)
 
     def uniforms(self, number: int, generator: torch.Generator | None) -> Array:
         """Return the uniforms that so many points keep for good, or some more points, (n,), where draws are coupled."""
@@ -133,14 +138,16 @@ class RidgeLeverageSampling(DictionaryRule):
         played.require_some()
         probabilities = self._chances(played, generator)
         weights = probabilities.double().clamp_min(torch.finfo(torch.float64).tiny).cpu()
-        chosen = torch.multinomial(weights, min(size, played.size), generator=generator).to(probabilities.device)
-        return Selection.rows(played, chosen, probabilities[chosen])
+        chosen = torch.multinomial(weights, min(size, played.size), generator=generator)
+        return Selection.rows(played, chosen, probabilities[beside(chosen, probabilities)])
 
     def _chances(self, played: PlayedPoints, generator: torch.Generator | None, kept: Tensor | None = None) -> Tensor:
         """Return min(1, q̄ c τ), (u,), and 1 for the points that are kept, (u,) bool."""
         scores, counts = played.leverage_scores, played.counts
         if scores is None or self._is_stale(scores, played):
             scores = recursive_leverage_scores(played, self.oversampling, generator)
+        if not scores.is_cpu and recalled(scores) is not None and recalled(counts) is not None:
+            scores, counts, kept = on_host(scores), on_host(counts), None if kept is None else on_host(kept)
         if loops_over_each(scores, counts) and loops_over_each(counts):
             is_kept = _NONE if kept is None else kept.contiguous().numpy()
             arrays = scores.contiguous().numpy(), counts.contiguous().numpy(), is_kept
@@ -268,8 +275,7 @@ def included(uniforms: Tensor, probabilities: Tensor) -> Tensor:
         chosen = ridge_loops.included(uniforms.contiguous().numpy(), probabilities.contiguous().numpy())
         return torch.from_numpy(chosen)
     if not probabilities.is_cpu:  # one copy, after which the host knows the indices
-        chosen = included(uniforms.cpu(), probabilities.cpu())
-        return known(chosen.to(probabilities.device), chosen.tolist())
+        return beside(included(uniforms, on_host(probabilities)), probabilities)
     chosen = (uniforms < probabilities).nonzero().squeeze(-1)
     return chosen if len(chosen) else probabilities.argmax().reshape(1)
 
