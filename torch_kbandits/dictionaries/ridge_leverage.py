@@ -97,10 +97,6 @@ class RidgeLeverageSampling(DictionaryRule):
 
         If points never leave, it is 1 for those that are there.
         """
-        return beside(self._probabilities(played, generator), played.points)
-
-    def _probabilities(self, played: PlayedPoints, generator: torch.Generator | None) -> Tensor:
-        """Return the same, on the host where that knows what they depend on."""
         return self._chances(played, generator, played.in_dictionary if self.resampling == "growth" else None)
 
     def select(self, played: PlayedPoints, generator: torch.Generator | None = None) -> Selection:
@@ -108,11 +104,10 @@ class RidgeLeverageSampling(DictionaryRule):
         played.require_some()
         # Before scores are estimated, which may draw as well.
         uniforms = _uniforms_of(played, generator) if self.is_coupled else None
-        probabilities = self._probabilities(played, generator)
+        probabilities = self.probabilities(played, generator)
         chosen = draw(probabilities, generator) if uniforms is None else included(uniforms, probabilities)
-        probabilities, rows = beside(probabilities[chosen], played.points), beside(chosen, played.points)
         # They are in order: no need to sort.
-        return Selection(played.points[..., rows, :], probabilities, rows)
+        return Selection(played.points[..., chosen, :], probabilities[chosen], chosen)
 
     def uniforms(self, number: int, generator: torch.Generator | None) -> Array:
         """Return the uniforms that so many points keep for good, or some more points, (n,), where draws are coupled."""
@@ -147,7 +142,12 @@ class RidgeLeverageSampling(DictionaryRule):
         if scores is None or self._is_stale(scores, played):
             scores = recursive_leverage_scores(played, self.oversampling, generator)
         if not scores.is_cpu and recalled(scores) is not None and recalled(counts) is not None:
-            scores, counts, kept = on_host(scores), on_host(counts), None if kept is None else on_host(kept)
+            kept = None if kept is None else on_host(kept)
+            return beside(self._merged(on_host(scores), on_host(counts), kept), scores)  # which the host knows
+        return self._merged(scores, counts, kept)
+
+    def _merged(self, scores: Tensor, counts: Tensor, kept: Tensor | None) -> Tensor:
+        """Return the same from scores and counts (u,)."""
         if loops_over_each(scores, counts) and loops_over_each(counts):
             is_kept = _NONE if kept is None else kept.contiguous().numpy()
             arrays = scores.contiguous().numpy(), counts.contiguous().numpy(), is_kept

@@ -23,11 +23,6 @@ def recalled(values: Tensor) -> Tensor | None:
     return found[1] if found is not None and found[0] == values._version else None
 
 
-def as_known(values: Tensor) -> Tensor:
-    """Return the values of a tensor on the host if that knows them, else the tensor."""
-    return values if values.is_cpu or (found := recalled(values)) is None else found
-
-
 def on_host(values: Tensor) -> Tensor:
     """Return the values of a tensor on the host, not to be written to, and remember them."""
     found = recalled(values)
@@ -43,8 +38,8 @@ def listed(numbers: Tensor) -> list[int]:
 
 
 def copied(values: Tensor) -> Tensor:
-    """Return a copy, of which the host knows as much."""
-    host, copy = recalled(values), values.clone()
+    """Return a copy without gradients, of which the host knows as much."""
+    host, copy = recalled(values), values.detach().clone()
     return copy if host is None else known(copy, host)
 
 

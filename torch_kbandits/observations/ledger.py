@@ -13,7 +13,7 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.errors import InputError, KernelBanditWarning
-from torch_kbandits.numerics.places import are_equal, beside, known, recalled
+from torch_kbandits.numerics.places import are_equal, beside, copied, known, on_host, recalled
 from torch_kbandits.numerics.shallow import changed
 from torch_kbandits.observations.measured import saved_columns
 
@@ -123,7 +123,9 @@ def real_numbers(y: Any, like: Tensor) -> Tensor:
         InputError: if it is anything else, such as truth values, or not finite, or beyond the range of the dtype.
     """
     if isinstance(y, Tensor) and y.dtype == like.dtype and y.device == like.device:
-        return checks.finite("y", _dense(y)).clone()
+        values = _dense(y)
+        checks.finite("y", on_host(values))
+        return copied(values)
     values = _dense(y).to("cpu", torch.float64) if isinstance(y, Tensor) else torch.from_numpy(_array(y))
     converted = checks.finite("y", values).to(like.dtype)
     if converted is not values and not checks.all_finite(converted):
@@ -310,7 +312,7 @@ class Pending(NamedTuple):
         """
         rows = self.rows_of(told, first)
         is_all = rows == list(range(len(self.ids))) and not first
-        return self.points if is_all else told.detach().clone(), rows
+        return self.points if is_all else copied(told), rows
 
     def rows_at(self, ids: Sequence[int]) -> list[int]:
         """Return the rows of ids, all of which are pending, in the order given."""
