@@ -96,8 +96,9 @@ class ToldOtherwise(BeliefOf):
         if self._known is None:
             sums, counted = self._sums, self._counted
             if counted is not None:
-                values = self._each[1].tensor[counted.numbers] * counted.weights
-                sums = sums.new_zeros(len(self._host.played)).index_add(0, counted.places, values)
+                numbers, weights, places = (beside(e, sums) for e in (counted.numbers, counted.weights, counted.places))
+                values = self._each[1].tensor[numbers] * weights
+                sums = sums.new_zeros(len(self._host.played)).index_add(0, places, values)
             self._known = _Learned(table_of(self._host), sums)
         return self._known
 
@@ -171,7 +172,8 @@ class ToldOtherwise(BeliefOf):
         if counted is None:
             return self.model(told.X, told.Y, self.inducing_points)
         noise = cast(CountedBelief, self._host).noise
-        return self.model(counted.X, self._each[0].tensor[counted.numbers], self.inducing_points, noise)
+        numbers = beside(counted.numbers, counted.X)
+        return self.model(counted.X, self._each[0].tensor[numbers], self.inducing_points, noise)
 
 
 def table_of(host: Host) -> FeatureTable:
