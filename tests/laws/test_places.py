@@ -44,6 +44,15 @@ def test_values_are_known_until_somebody_writes_to_them(there):
     assert recalled(x) is None
 
 
+def test_rows_that_stay_are_known_whatever_is_written_behind_them(there):
+    buffer = torch.zeros(6, device=there.device)
+    rows = known(buffer[:3], torch.zeros(3), stays=True)
+    buffer[3:] = 1.0
+    with there.counted() as counts:
+        assert listed(rows) == [0.0, 0.0, 0.0]
+    assert counts.syncs.total() == 0
+
+
 def test_copies_are_known_as_far_as_what_they_are_of(there):
     x = known(NUMBERS.to(there.device), NUMBERS)
     copy, unknown = copied(x), copied(NUMBERS.to(there.device))

@@ -422,7 +422,7 @@ class FeatureTable(TableBelief):
             dictionary = self._chosen(played_rows, cast(Tensor, selection.indices))
         else:
             dictionary = torch.cat([self._dictionary_rows, played_rows[len(self._rows_played) :]])
-        if are_equal(dictionary, self._dictionary_rows):
+        if torch.equal(on_host(dictionary), on_host(self._dictionary_rows)):
             dictionary = self._dictionary_rows  # the same object, by which others know that nothing changed
         joining, left_out = self._difference(dictionary)
         num_told = len(set(located.positions))

@@ -509,7 +509,7 @@ class TableBelief(Belief):
         rows = self.row_list(located.first_plays(X))
         played = self._rows_played.followed(np.array(rows, dtype=np.int64))
         if not played.tensor.is_cpu:
-            known(played.tensor, torch.tensor([*listed(self._played_rows), *rows]))
+            known(played.tensor, torch.tensor([*listed(self._played_rows), *rows]), stays=True)
         return played
 
     @abstractmethod

@@ -4,14 +4,20 @@ import torch
 from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
 
-#: By tensors off the CPU, how often these had been written to, and their values.
+#: By tensors off the CPU, how often these had been written to, None where nobody writes to them, and their values.
 _KNOWN = WeakIdKeyDictionary()
 
 
-def known(values: Tensor, host: Tensor) -> Tensor:
-    """Return a tensor, and remember that these are its values on the host, which hold until somebody writes to it."""
+def known(values: Tensor, host: Tensor, *, stays: bool = False) -> Tensor:
+    """Return a tensor, and remember that these are its values on the host, which hold until somebody writes to it.
+
+    Args:
+        values: on any device.
+        host: its values.
+        stays: whether nobody does, but maybe beside it in the same memory.
+    """
     if not (values.is_cpu or values.is_inference()):
-        _KNOWN[values] = values._version, host
+        _KNOWN[values] = None if stays else values._version, host
     return values
 
 
@@ -20,7 +26,7 @@ def recalled(values: Tensor) -> Tensor | None:
     if values.is_cpu:
         return values
     found = None if values.is_inference() else _KNOWN.get(values)
-    return found[1] if found is not None and found[0] == values._version else None
+    return found[1] if found is not None and found[0] in (None, values._version) else None
 
 
 def on_host(values: Tensor) -> Tensor:
