@@ -5,12 +5,15 @@ from dataclasses import replace
 
 import pytest
 import torch
+from gpytorch.means import ConstantMean
 from problems import DOUBLE, data, matern, rbf
 from product import SPACES, drawn, heat, reasons, reward
 
 from benchmarks.pretend_device import PretendDevice, is_possible
-from torch_kbandits import Arms, AtMost, InputError, Outcome, Prior
-from torch_kbandits.algorithms import BBKB, BKB, GPTS, IGPUCB, SWGPUCB
+from torch_kbandits import Arms, AtMost, Bandit, InputError, Outcome, Prior
+from torch_kbandits.algorithms import BBKB, BKB, GPTS, IGPUCB, SWGPUCB, WGPUCB
+from torch_kbandits.confidence import ConstantWidth
+from torch_kbandits.dictionaries import KORS
 from torch_kbandits.tables import lazy, store
 
 # Where a linear function vanishes so does its variance, which GPyTorch then floors.
@@ -18,10 +21,20 @@ pytestmark = [
     pytest.mark.skipif(not is_possible(), reason="this PyTorch does not let Python make devices"),
     pytest.mark.filterwarnings("ignore:Negative variance values"),
     pytest.mark.filterwarnings("ignore::torch_kbandits.TheoryWarning"),
+    pytest.mark.filterwarnings("ignore:The dictionary is full"),
 ]
 
 ARMS = data(600, 3, 1)[0]
+
+
+def mean(arms):
+    constant = ConstantMean().to(arms.dtype)
+    constant.constant = 0.3
+    return constant
+
+
 WORDS = {"kernel": rbf(0.5), "regularization": 0.01, "beta": 2.0, "seed": 0}
+PRIOR = {name: WORDS[name] for name in ("kernel", "regularization", "seed")}
 HOT = AtMost(Outcome("heat", Prior(matern(), 0.1)), 0.9, beta=1.0, safe_seed=lambda X: X[:, -1] <= 0.6)
 
 CASES = {
@@ -34,6 +47,9 @@ CASES = {
     "exact, few arms": lambda arms: IGPUCB(candidates=arms[:60], **WORDS),
     "window": lambda arms: SWGPUCB(candidates=arms, window=5, **WORDS),
     "draws": lambda arms: GPTS(candidates=arms, **WORDS),
+    "ages": lambda arms: WGPUCB(candidates=arms, discount=0.9, **WORDS),
+    "offered": lambda arms: Bandit(candidates=Arms(arms), dictionary=KORS(), width=ConstantWidth(2.0), **PRIOR),
+    "exchanged": lambda arms: BKB(candidates=arms, max_dictionary=4, mean=mean(arms), **WORDS),
     "limits": lambda arms: BKB(candidates=arms, constraints=[HOT], **WORDS),
 }
 
@@ -58,6 +74,32 @@ def test_bandits_choose_as_on_the_cpu(case, dtype):
     with there:
         chosen = rounds(CASES[case](arms.to(there.device)), number)
     assert torch.equal(chosen, rounds(CASES[case](arms), number))
+
+
+@pytest.mark.parametrize("case", ["grows", "exact", "exchanged", "window"])
+def test_what_is_told_need_not_be_what_was_asked(case):
+    """Points that are no arms, some asked for and written over since, and a copy; rewards on the device and off it."""
+
+    def played(arms):
+        bandit, chosen = CASES[case](arms), []
+        for turn in range(12):
+            x = bandit.ask()
+            chosen.append(x.cpu().clone())
+            if turn % 4 == 1:
+                x.add_(0.01)
+            if turn % 4 == 2:
+                x = x.clone()
+            y = reward(x.cpu()).to(arms.dtype)
+            bandit.tell(x, y.to(arms.device) if turn % 3 else y)
+            if turn == 5:
+                bandit.tell(torch.cat([x + 0.02, x + 0.03]), reward(chosen[-1]).expand(2))
+        return torch.cat([*chosen, bandit.recommend().cpu(), bandit.inducing_points.cpu(), bandit.history.X.cpu()])
+
+    arms = ARMS.float()
+    there = PretendDevice(len(arms))
+    with there:
+        found = played(arms.to(there.device))
+    assert torch.equal(found, played(arms))
 
 
 def test_bounds_read_less_than_a_pass_and_choose_alike(monkeypatch):
@@ -104,8 +146,14 @@ def test_any_composition_chooses_as_on_the_cpu(seed, tmp_path, monkeypatch):
         assert torch.equal(chosen, played(it, "cpu")), it
 
 
-#: Launches, times that the host waits, and copies from the host, in a round in which the dictionary stays or grows.
-LIMITS = {"stays": (170, 6, 8), "grows": (350, 14, 13)}
+#: Launches, times that the host waits, and copies from the host, in rounds in which the dictionary stays as large or
+#: grows: in three of four, and in any. Once rewards are looked at as a whole; a point may nearly be spanned; or so many
+#: were forgotten that all is computed afresh.
+LIMITS = {
+    "grows": {"stays": ((38, 1, 7), (38, 1, 7)), "grows": ((72, 2, 9), (105, 5, 12))},
+    "window": {"stays": ((86, 2, 11), (155, 7, 19)), "grows": ((72, 2, 7), (90, 5, 7))},
+    "ages": {"stays": ((52, 1, 9), (52, 1, 9)), "grows": ((92, 2, 12), (118, 5, 14))},
+}
 
 
 def _size(bandit):
@@ -113,12 +161,13 @@ def _size(bandit):
     return 0 if points is None else len(points)
 
 
-def test_a_round_has_few_launches_and_synchronisations():
-    worst: dict[str, tuple[int, ...]] = dict.fromkeys(LIMITS, (0, 0, 0))
+@pytest.mark.parametrize("case", LIMITS)
+def test_a_round_has_few_launches_and_synchronisations(case):
+    counted: dict[str, list[tuple[int, ...]]] = {name: [] for name in LIMITS[case]}
     arms = ARMS.float()
     there = PretendDevice(len(arms))
     with there:
-        bandit = BKB(candidates=arms.to(there.device), resampling="growth", **WORDS)
+        bandit = CASES[case](arms.to(there.device))
         for _ in range(40):
             size = _size(bandit)
             with there.counted() as counts:
@@ -131,10 +180,12 @@ def test_a_round_has_few_launches_and_synchronisations():
                 counts.syncs.total() + more.syncs.total(),
                 counts.sent + more.sent,
             )
-            name = "stays" if _size(bandit) == size else "grows"
-            worst[name] = tuple(map(max, worst[name], found))
-    for name, limit in LIMITS.items():
-        assert all(each <= most for each, most in zip(worst[name], limit, strict=True)), (name, worst[name])
+            counted["stays" if _size(bandit) == size else "grows"].append(found)
+    for name, limits in LIMITS[case].items():
+        columns = [sorted(column) for column in zip(*counted[name], strict=True)]
+        for column, *most in zip(columns, *limits, strict=True):
+            assert column[3 * len(column) // 4] <= most[0], (name, columns)
+            assert column[-1] <= most[1], (name, columns)
 
 
 def test_the_device_refuses_what_a_gpu_refuses_and_counts():

@@ -68,6 +68,7 @@ from torch_kbandits.errors import InputError, KernelBanditWarning
 from torch_kbandits.memory import Memory
 from torch_kbandits.models import DictionaryQuality, NystromGP, OnlineGP, dictionary_quality
 from torch_kbandits.numerics.compiled import runs_compiled
+from torch_kbandits.numerics.places import copied
 from torch_kbandits.numerics.random import generator_for, seed_for
 from torch_kbandits.numerics.shallow import changed, shallow_copy
 from torch_kbandits.observations.expiry import Expiry, expiry_of
@@ -296,7 +297,7 @@ class Bandit(Undisturbed):
             raise InputError("return_ids=True needs remember=True: what is not remembered cannot be told by its id.")
         standing, domain = self._now(time, context, candidates)
         X, ahead = self._chosen(standing, domain, q)
-        actions = self.candidates.actions(X.clone())
+        actions = self.candidates.actions(copied(X))
         self._seconds["ask"].append(perf_counter() - start)
         if not remember:
             return actions
@@ -1009,7 +1010,7 @@ class Bandit(Undisturbed):
     def _pulled(self, pull: Callable[[Any], Any], X: Tensor, start: float) -> tuple[Mapping[str, Any], float]:
         """Return what is said of the play of a point (1, d), and when; its choice began at a time in seconds."""
         before, asked = self._known, perf_counter()
-        told = pull(self.candidates.actions(X.clone()))
+        told = pull(self.candidates.actions(copied(X)))
         pulled = perf_counter()
         if self._known is not before:  # who only looked has written it up, or put its history together
             now, then = self._standing, before.standing if isinstance(before, Stretch) else before

@@ -18,6 +18,7 @@ from torch_kbandits.bandit.standing import Round, Standing
 from torch_kbandits.beliefs import Belief, Lookahead, ToldOtherwise
 from torch_kbandits.beliefs.told_otherwise import Host
 from torch_kbandits.dictionaries import Selection
+from torch_kbandits.numerics.places import on_host
 from torch_kbandits.numerics.shallow import changed
 from torch_kbandits.observations.clock import Clock
 from torch_kbandits.observations.experts import Answers
@@ -215,7 +216,7 @@ def _predicted(pieces: Pieces, standing: Standing, X: Tensor, times: Tensor | No
         X = X if X.shape[0] <= MOST_JUDGED else X[:MOST_JUDGED]
     belief, known = standing.belief, standing.predictions if is_known else None
     memory, now, noise = standing.hypothesis.memory, standing.clock.now, belief.regularization
-    if memory is not None and times is not None and times.min().item() < now:
+    if memory is not None and times is not None and on_host(times).min().item() < now:
         noise = memory.noise(times, now, noise)
     return Prediction(*belief.moments(X), belief, standing.num_since_restart, known, noise)
 

@@ -18,6 +18,7 @@ from torch_kbandits.dictionaries import DictionaryRule, Selection
 from torch_kbandits.errors import EmptyHistoryError, NumericalError
 from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.numerics.formulas import frozen
+from torch_kbandits.numerics.places import beside
 from torch_kbandits.numerics.rows import distinct
 from torch_kbandits.observations.ledger import History
 from torch_kbandits.posteriors.dtc import DTCFactors
@@ -147,7 +148,7 @@ class Belief(ABC):
     ) -> None:
         self.exact, self.prior_mean = exact, mean
         self.kernel = frozen(deepcopy(kernel).to(example).requires_grad_(False).eval())
-        self.regularization = example.new_tensor(regularization)
+        self.regularization = beside(torch.tensor(regularization, dtype=example.dtype), example)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Become a copy of a belief, from all that it has."""

@@ -15,6 +15,7 @@ from torch_kbandits.beliefs.table import TableBelief
 from torch_kbandits.dictionaries import DictionaryRule, OnlineRule, OnlineSample, PlayedPoints, Selection
 from torch_kbandits.memory import KeepAll, Memory
 from torch_kbandits.models import NystromGP, OnlineGP
+from torch_kbandits.numerics.places import beside, on_host
 from torch_kbandits.numerics.rows import RowIndex, distinct_in_order, row_keys
 from torch_kbandits.numerics.shallow import shallow_copy
 from torch_kbandits.observations.counted import Counted
@@ -63,7 +64,7 @@ class CountedBelief(BeliefOf):
         super().__init__(example, table.kernel, float(table.regularization), **words)
         self._table, self._memory, self._online = table, KeepAll() if memory is None else memory, online
         self.branches, self._now = table.branches, -torch.inf
-        self._counted, self._num_told = Counted.none(example), 0
+        self._counted, self._num_told = Counted.none(example, table.books), 0
         self._numbers = RowIndex.of({})
         self._dictionary = Selection(example[:0], example.new_ones(0), None)
         self._sample: OnlineSample | None = None
@@ -95,7 +96,8 @@ class CountedBelief(BeliefOf):
     @property
     def observations(self) -> tuple[Tensor, Tensor]:
         """The points (n, d) and the rewards (n,) that count, in the order told."""
-        return self._counted.X, self._counted.Y
+        X = self._counted.X
+        return X, beside(self._counted.Y, X)
 
     @property
     def noise(self) -> Tensor | None:
@@ -103,7 +105,12 @@ class CountedBelief(BeliefOf):
         weights = self._counted.weights
         if self._memory.keeps_noise and bool((weights == 1.0).all()):
             return None
-        return (self.regularization.double() / weights).to(self._counted.Y)
+        return beside((self._level / weights).to(self._counted.Y), self._counted.X)
+
+    @property
+    def _level(self) -> Tensor:
+        """λ in double precision, 0-dim."""
+        return on_host(self.regularization).double()
 
     @property
     def inducing_points(self) -> Tensor:
@@ -160,7 +167,7 @@ class CountedBelief(BeliefOf):
 
     def shown(self, told: History) -> NystromGP | OnlineGP:
         """Return the posterior of what counts as a BoTorch model of its own."""
-        return self.model(self._counted.X, self._counted.Y, self.inducing_points, self.noise)
+        return self.model(*self.observations, self.inducing_points, self.noise)
 
     # ---------------------------------------------------------------- forgetting
 
@@ -175,7 +182,7 @@ class CountedBelief(BeliefOf):
 
     def _weights(self, times: Tensor, now: float) -> Tensor:
         """Return how many fresh observations those of these times (n,) count for, (n,)."""
-        level = self.regularization.double()
+        level = self._level
         return level / self._memory.noise(times, now, level)
 
     def _weigh(self, weights: Tensor) -> None:
@@ -205,7 +212,8 @@ class CountedBelief(BeliefOf):
             return other
         counting = times[counts], new[counts], other._numbered(counts)
         if bool(counts.any()):
-            other._learn(told.X[counts], told.Y[counts], counting, rule, generator)
+            rows = beside(counts.nonzero().squeeze(-1), told.X)
+            other._learn(told.X[rows], told.Y[rows], counting, rule, generator)
         return other
 
     def _numbered(self, counts: Tensor) -> Tensor:
@@ -215,7 +223,8 @@ class CountedBelief(BeliefOf):
         return numbers[counts]
 
     def _times_of(self, told: History) -> Tensor:
-        return told.Y.new_full((len(told.Y),), self._now, dtype=torch.float64) if told.times is None else told.times
+        times = self._counted.times
+        return times.new_full((len(told.Y),), self._now) if told.times is None else beside(told.times, times)
 
     def _learn(
         self,
@@ -293,10 +302,11 @@ class CountedBelief(BeliefOf):
         # The table keeps what a rule wants handed back with played points, and these may be gone.
         self._table = table.updated(X, Y, None if selection is None else selection._replace(weights=None))
         if counting is None:
-            self._counted = self._counted.followed(X, Y)
+            self._counted = self._counted.followed(X, beside(Y, self._counted.Y))
             return
         times, weights, numbers = counting
-        self._counted = self._counted.followed(X, Y, times, weights, self._table.places_of(X), numbers)
+        places = beside(self._table.places_of(X), weights)
+        self._counted = self._counted.followed(X, beside(Y, weights), times, weights, places, numbers)
         if not bool((weights == 1.0).all()):
             self._table = self._table.reweighted(self._counted.plays())
 
@@ -307,10 +317,11 @@ class CountedBelief(BeliefOf):
         """
         if len(answers.X) == 0:
             return self
-        other, level, number = shallow_copy(self), self.regularization.double(), len(self._counted)
+        other, level, number = shallow_copy(self), self._level, len(self._counted)
         if len(self._counted.weights) < number:
-            other._counted = self._counted.in_full(self._table.places_of(self._counted.X))
-        weights = level / answers.variance.double().clamp_min(_LEAST_VARIANCE * level)
+            other._counted = self._counted.in_full(beside(self._table.places_of(self._counted.X), self._counted.Y))
+        variance = beside(answers.variance, self._counted.Y).double()
+        weights = level / variance.clamp_min(_LEAST_VARIANCE * level)
         selection, table = None, self._table.with_points(answers.X)
         if not self.exact:
             points, _ = distinct_in_order(torch.cat([self._dictionary.points, answers.X]))
@@ -329,7 +340,7 @@ class CountedBelief(BeliefOf):
         """
         other = shallow_copy(self)
         other._table = cast(FeatureTable, self._table).followed(X, Y, self._dictionary, dtc, features, prior)
-        other._counted = self._counted.followed(X, Y)
+        other._counted = self._counted.followed(X, beside(Y, self._counted.Y))
         return other
 
     def windowed(
@@ -359,6 +370,7 @@ class CountedBelief(BeliefOf):
         if told.times is not None:
             other._numbers = self._numbers.with_rows(told.X)
         selection = None if self.exact else dictionary
-        counting = times[counts], weights[counts], other._numbered(counts)
-        other._condition(self._table, told.X[counts], told.Y[counts], counting, selection)
+        counting, rows = (times[counts], weights[counts], other._numbered(counts)), counts.nonzero().squeeze(-1)
+        rows = beside(rows, told.X)
+        other._condition(self._table, told.X[rows], told.Y[rows], counting, selection)
         return other

@@ -226,7 +226,7 @@ class CovarianceTable(TableBelief):
     def windowed(self, X: Tensor, Y: Tensor, believed: Gaussian) -> Self:
         """Return the table of rewards Y (q,) of arms X (q, d) alone, which made this of it."""
         after = self._believing(believed)
-        log = PlayedLog(self.no_points)
+        log = PlayedLog(self.no_points, self.books)
         located = log.locate(self._points.keys(X))
         after._rows_played, after._num_observations = Rows(self.rows_of(located.first_plays(X))), X.shape[0]
         after._log, after._last_located = log.with_rewards(X, Y, located), None
@@ -330,6 +330,9 @@ class CovarianceTable(TableBelief):
 
     def _draw_correction(self, prior_at: Callable[[Tensor], Tensor], generator: torch.Generator) -> Tensor:
         return correction(self._covariance, self._played_rows, self._log.counts, self._noise, prior_at, generator)
+
+    def _row_at(self, place: Tensor) -> int:
+        return int(place)
 
     def _extend_rows(self, points: Tensor) -> None:
         """Add rows of the covariance: k − K_U A⁻¹ k_U, where A⁻¹K_U = D⁻¹C_U for the rows that are there."""

@@ -14,6 +14,7 @@ from torch_kbandits.numerics.compiled import runs_compiled
 from torch_kbandits.numerics.formulas import known_formula
 from torch_kbandits.numerics.gram import as_array, gram, prior_variance
 from torch_kbandits.numerics.linalg import require_rounding
+from torch_kbandits.numerics.places import beside
 from torch_kbandits.posteriors.dtc import embed
 from torch_kbandits.posteriors.online_dtc import OnlineDTC
 
@@ -64,9 +65,10 @@ class Embedded:
         if X.shape[0] <= MOST_LOOPED and runs_compiled(X, spanning, dtc.moment):
             return cls._quickly(X, spanning, kernel, dtc)
         with torch.no_grad():
-            prior, values = prior_variance(kernel, X).double(), dtc.moment.new_empty(dtc.size, X.shape[0])
+            prior = beside(prior_variance(kernel, X), dtc.moment).double()
+            values = dtc.moment.new_empty(dtc.size, X.shape[0])
             if dtc.size:
-                values = gram(kernel, spanning, X).double()
+                values = beside(gram(kernel, spanning, X), dtc.moment).double()
         return cls(X, (embed(dtc.factor, values), prior, values))
 
     @classmethod

@@ -21,7 +21,8 @@ from torch_kbandits.dictionaries.greedy import greedy_pivots
 from torch_kbandits.numerics.blocks import points_at_a_time
 from torch_kbandits.numerics.gram import as_array, gram
 from torch_kbandits.numerics.linalg import jittered_cholesky, spanning_pivots
-from torch_kbandits.numerics.rows import Rows, known, listed, selected
+from torch_kbandits.numerics.places import are_equal, beside, known, listed, on_host, sent
+from torch_kbandits.numerics.rows import Rows
 from torch_kbandits.numerics.shallow import shallow_copy
 from torch_kbandits.observations.ledger import History
 from torch_kbandits.observations.played import Located, Plays
@@ -82,7 +83,8 @@ class FeatureTable(TableBelief):
     rounding add no feature.
 
     What concerns the played points and the dictionary alone is kept in double precision, computed from kernel values in
-    the dtype of the arms.
+    the dtype of the arms. Where these are on a device it is on the host all the same, as are the prior variances and
+    means of all arms.
 
     Source: the posterior and the counts are those of Calandriello et al., COLT 2019, §3.1–3.2. Differs: the paper
     embeds all arms afresh in every round; here drift of the low-rank changes is looked for every ``CHECK`` of them and
@@ -104,6 +106,8 @@ class FeatureTable(TableBelief):
         mean: the prior mean; None for zero.
         full_at: the size from which on a dictionary may not grow, and its residual is learned; None for none.
     """
+
+    keeps_books = True
 
     #: Low-rank changes between looks for drift.
     CHECK = 512
@@ -130,7 +134,7 @@ class FeatureTable(TableBelief):
         self._dictionary_rows = self._feature_rows = self._played_rows
         self._listed_dictionary = self._log.points, self._played_rows  # points and rows, where a rule gave no indices
         self._positions: dict[int, int | None] = {}  # of rows among the features; None where spanned without one
-        self._dtc = OnlineDTC.empty(self._prior_variance)
+        self._dtc = OnlineDTC.empty(torch.empty(0, device=self.books))
         self._weights = self._dtc.weights
         #: Σ_s k(x_s, x_s) over what counts, in the order told; None off the host.
         self.prior_told: float | None = 0.0 if self.no_points.is_cpu else None
@@ -141,6 +145,7 @@ class FeatureTable(TableBelief):
         self._known_places: tuple[Tensor, Tensor, Tensor | None] = self._dictionary_rows, self._feature_rows, None
         self._known_columns = self._dtc, self._feature_rows, self._weights  # coordinates of rows, asked for last
         self._known_one = self._dtc, -1, (0.0, 0.0, 0.0)  # of one row, the same
+        self._known_arm = self._dtc.factor, -1, np.empty(0)  # coordinates of one arm that is on a device
         self._lazy_panel = LazyPanel(Panel.prior(self._prior_variance, self._expected), self._dtc, self._weights)
         # Which embedding is meant, and in a list, which nobody restores, which one is in the memory of the features.
         self._embedding = object()
@@ -157,7 +162,7 @@ class FeatureTable(TableBelief):
     def _arms(self) -> LazyPanel:
         """The posterior at the arms; its features are written again if a change that was taken back left others."""
         if self._written_last[0] is not self._embedding:
-            self._embedded(self._feature_rows, self._dtc.factor.to(self._points.dtype))
+            self._embedded(self._feature_rows, *sent(self.no_points, self._dtc.factor))
             self._written_last[0] = self._embedding
         return self._lazy_panel
 
@@ -220,11 +225,35 @@ class FeatureTable(TableBelief):
         """Return the coordinates (m,) of one arm, given its row, in double precision, where loops read them."""
         if number >= self._num_arms or not self._dtc.loops_over(self._weights):
             return None
+        if self._prior_in_books is not None:
+            return self._brought(number)
         return self._arms.features.row(number).astype(np.float64, copy=False)
+
+    def _brought(self, number: int) -> Array:
+        """Return the same of an arm on a device; remembered, so that who tells of what was chosen does not wait."""
+        factor, known_number, point = self._known_arm
+        if factor is not self._dtc.factor or known_number != number:
+            row = beside(torch.tensor([number]), self.no_points)
+            point = self._arms.features.columns(row).squeeze(1).double().cpu().numpy()
+            self._known_arm = self._dtc.factor, number, point
+        return point
+
+    def _row_at(self, place: Tensor) -> int:
+        """Return a row (1,) that was chosen, and remember the arm and its coordinates, all in one copy to the host."""
+        arms = self._points.source.tensor
+        if self._prior_in_books is None or arms is None:
+            return int(place)
+        parts = arms.index_select(0, place), self._arms.features.columns(place).mT
+        together = torch.cat([each.double() for each in (place.unsqueeze(0), *parts)], dim=1).cpu()
+        row, point, coordinates = together.split([1, *(each.shape[1] for each in parts)], dim=1)
+        number = int(row)
+        self._points.hand_out(number, parts[0], point.to(arms.dtype))
+        self._known_arm = self._dtc.factor, number, coordinates.squeeze(0).numpy()
+        return number
 
     def _moments_of_one(self, rows: Tensor) -> tuple[float, float, float] | None:
         """Return what ``OnlineDTC.moments_at`` says of one arm, given its row (1,), where loops do; remembered."""
-        if rows.shape[0] != 1 or not rows.is_cpu:  # elsewhere the row is not known without a wait
+        if rows.shape[0] != 1 or not rows.is_cpu:
             return None
         number, known = cast(int, rows.item()), self._known_one
         if known[0] is not self._dtc or known[1] != number:
@@ -244,7 +273,7 @@ class FeatureTable(TableBelief):
             return variance
         one = self._moments_of_one(rows)
         spanned = self._dtc.spanned(self._coordinates(rows)) if one is None else torch.full_like(variance, one[2])
-        return learned_residual(self._prior_variance[rows], spanned.to(variance), variance)
+        return learned_residual(self._prior_of(rows), spanned.to(variance), variance)
 
     def _mean_at(self, rows: Tensor) -> Tensor:
         one = self._moments_of_one(rows)
@@ -258,7 +287,7 @@ class FeatureTable(TableBelief):
         followed.
         """
         if self._dtc.left_out and self._played.is_known:
-            total = self._log.counts @ self._played_variance.double().clamp_min(0.0) / self.regularization
+            total = self._log.counts @ self._played_variance.double().clamp_min(0.0) / on_host(self.regularization)
         else:
             total = self._dtc.effective_dimension(self._prior_at_all)
         return total.to(self._points.dtype)
@@ -271,8 +300,8 @@ class FeatureTable(TableBelief):
     @property
     def _prior_at_all(self) -> Tensor:
         """Σ_s k(x_s, x_s) / λ_s over what counts, 0-dim, in double precision. Cost: O(u) off the host."""
-        told = self.prior_told
-        return (self._prior_in_log if told is None else self._dtc.log_det.new_full((), told)) / self.regularization
+        total = self._prior_in_log if self.prior_told is None else self._dtc.log_det.new_full((), self.prior_told)
+        return total / on_host(self.regularization)
 
     @property
     def _prior_in_log(self) -> Tensor:
@@ -311,7 +340,7 @@ class FeatureTable(TableBelief):
         if known is not None and known[0] is self._dtc:
             if known[1].points is X:
                 return known[1]
-            if torch.equal(known[1].points, X):
+            if are_equal(known[1].points, X):
                 # Who asks again asks about the same object.
                 self._embedded_last, before = (self._dtc, known[1].renamed(X)), self._known_prior
                 if before is not None and before[0] is known[1].points:
@@ -332,11 +361,11 @@ class FeatureTable(TableBelief):
         """Return the weights (m,) of the mean if other rewards had been told of the same plays.
 
         Args:
-            moments: Σ (y_s − m)/λ_s of these at each of the unique played points, (u,), in double precision.
+            moments: Σ (y_s − m)/λ_s of these at each of the unique played points, (u,), in double precision, anywhere.
 
         Cost: O(u m + m²), and O(u m²) where features of played points are not kept.
         """
-        return self._dtc.weights_of(combined(self._features(self._played_rows), moments))
+        return self._dtc.weights_of(combined(self._features(self._played_rows), beside(moments, self._weights)))
 
     def known_values(self, points: Tensor, X: Tensor) -> tuple[Tensor | None, Tensor | None]:
         """Return the kernel values (m, k) of points (m, d) against X (k, d), and k(x, x), if telling X needs them."""
@@ -382,7 +411,7 @@ class FeatureTable(TableBelief):
         if dtc.left_out:
             dtc, kept = dtc.restricted(), kept[list(dtc.kept)]
         parts = (dtc.factor, dtc.precision_factor, dtc.weights)
-        return kept, DTCFactors(*(part.to(self._points.dtype) for part in parts))
+        return kept, DTCFactors(*sent(self.no_points, *parts))
 
     # ---------------------------------------------------------------- choosing
 
@@ -422,6 +451,7 @@ class FeatureTable(TableBelief):
         return self
 
     def _told(self, X: Tensor, Y: Tensor, selection: Selection | None, located: Located, played: Rows) -> Self:
+        Y = beside(Y, self._weights)
         if (told_once := self._told_once(X, Y, selection, located, played)) is not None:
             return told_once
         played_rows = played.tensor
@@ -431,10 +461,10 @@ class FeatureTable(TableBelief):
                 return listing._told(X, Y, selection, located, played)
             dictionary = self._listed_dictionary[1]
         elif selection is not None:
-            dictionary = selected(played_rows, cast(Tensor, selection.indices))
+            dictionary = self._chosen(played_rows, cast(Tensor, selection.indices))
         else:
             dictionary = torch.cat([self._dictionary_rows, played_rows[len(self._rows_played) :]])
-        if _are_equal(dictionary, self._dictionary_rows):
+        if torch.equal(on_host(dictionary), on_host(self._dictionary_rows)):
             dictionary = self._dictionary_rows  # the same object, by which others know that nothing changed
         joining, left_out = self._difference(dictionary)
         num_told = len(set(located.positions))
@@ -473,6 +503,8 @@ class FeatureTable(TableBelief):
         """
         rows, dictionary = self._played_rows, self._dictionary_rows
         if not self._num_arms or self.exact or self.learns_residual or self._hallucination is not None:
+            return None
+        if self._prior_in_books is not None:  # loops do not read arms there
             return None
         is_double = self.no_points.dtype == torch.float64
         if not is_double or self._played.store is None or not self._dtc.loops_over(self._weights):
@@ -630,14 +662,14 @@ class FeatureTable(TableBelief):
         if place >= len(self._rows_played):
             after._played = self._played.with_row(point)
         if joining.shape[0]:
-            prior, own = self._prior_variance[joining].item(), self._arm_at(cast(int, joining.item()))
+            prior, own = self._prior_at(joining).item(), self._arm_at(cast(int, joining.item()))
             if self._is_fragile or self._dtc.left_out or own is None:
                 return None
             columns, values = self._kernel_values(joining, played_rows)
             if (growth := after._joined(joining, own, prior, values.squeeze(0).numpy(), columns)) is None:
                 return None
             point, after._dictionary_rows = np.append(point, growth.at_played[0, place].item()), dictionary
-        expected = 0.0 if self._expected is None else self._expected[number].item()
+        expected = 0.0 if (means := self._expected_rows) is None else means[number].item()
         if not after._rewarded(point, Y.item() - expected, growth):
             return None
         if self.exact:
@@ -654,7 +686,7 @@ class FeatureTable(TableBelief):
             reward: beyond what was expected.
             growth: of the dictionary.
         """
-        weight, dtc = 1.0 / self.regularization.item(), self._dtc if growth is None else growth.dtc
+        weight, dtc = 1.0 / on_host(self.regularization).item(), self._dtc if growth is None else growth.dtc
         if (told := dtc.told(point, weight, weight * reward)) is None:
             return False
         self._settle(growth, self._played, told, told.last_square(-1.0), told.weights)
@@ -677,7 +709,7 @@ class FeatureTable(TableBelief):
         if store is None or number in self._positions or left <= FRAGILE[self._points.dtype] * prior:
             return None
         log, corner, (seen, sums) = self._log, math.sqrt(left), np.zeros((2, len(values)))
-        known, weight = len(log), 1.0 / self.regularization.item()
+        known, weight = len(log), 1.0 / on_host(self.regularization).item()
         seen[:known] = log.counts.numpy()
         sums[:known] = self._unexpected(log.sums, log.counts, self._played_rows).numpy()
         new, cross, below, moment = joined_by_one(store, own, corner, values, weight * seen, weight * sums)
@@ -713,7 +745,7 @@ class FeatureTable(TableBelief):
     def _listing(self, points: Tensor) -> Self:
         """Return the table that knows the rows of a dictionary (m, d), which are not looked up again while it stays."""
         known, rows = self._listed_dictionary
-        if points is known or torch.equal(points, known):
+        if points is known or are_equal(points, known):
             return self
         if not torch.equal(points[: len(known)], known):
             known, rows = known[:0], rows[:0]
@@ -733,12 +765,22 @@ class FeatureTable(TableBelief):
         rows = listed(dictionary)
         joining = [row for row in rows if row not in self._positions]
         if self.exact or len(rows) - len(joining) == self._dtc.size == len(self._positions):
-            return known(dictionary.new_tensor(joining), joining), ()
+            return self._as_rows(joining), ()
         present = {self._positions.get(row, -1) for row in rows}
         left_out = tuple(position for position in range(self._dtc.size) if position not in present)
         if left_out and None in present:
             return dictionary[:0], None  # what spans such a point may have left
-        return known(dictionary.new_tensor(joining), joining), left_out
+        return self._as_rows(joining), left_out
+
+    def _as_rows(self, numbers: list[int]) -> Tensor:
+        """Return rows in the books, whose numbers the host knows."""
+        return beside(torch.tensor(numbers, dtype=torch.long), self._played_rows)
+
+    def _chosen(self, rows: Tensor, places: Tensor) -> Tensor:
+        """Return rows at places (k,), whose numbers the host knows."""
+        if rows.is_cpu:
+            return rows[on_host(places)]
+        return known(rows[places], on_host(rows)[on_host(places)])
 
     def _is_cheap(
         self, joining: Tensor, left_out: tuple[int, ...], dictionary: Tensor, played_rows: Tensor, num_rewards: int
@@ -791,7 +833,8 @@ class FeatureTable(TableBelief):
 
         Cost: O(u m + m²) and one pass of a row for each point taken back, O(A m²) if they are many.
         """
-        noise, points = self.regularization.double(), self._features(self._played_rows).columns(gone.places)
+        left, gone = self._in_books(left), self._in_books(gone)
+        noise, points = self._noise, self._features(self._played_rows).columns(gone.places)
         after = self._recounted(left)
         if len(left.places) == 0:
             return after
@@ -822,8 +865,18 @@ class FeatureTable(TableBelief):
             after._recount()
         return after
 
+    def _in_books(self, plays: Plays) -> Plays:
+        """Return plays where those are that are known."""
+        return Plays(*(beside(each, self._weights) for each in plays))
+
+    @property
+    def _noise(self) -> Tensor:
+        """λ in double precision, 0-dim."""
+        return on_host(self.regularization).double()
+
     def _recounted(self, plays: Plays) -> Self:
         """Return the table that knows other counts and sums; its posterior is still the old one, or the prior."""
+        plays = self._in_books(plays)
         after, order = shallow_copy(self), plays.places
         if len(order) < len(after._log) or not torch.equal(order, torch.arange(len(order), device=order.device)):
             after._rows_played, after._played = Rows(after._played_rows[order]), after._played.at(order)
@@ -864,7 +917,7 @@ class FeatureTable(TableBelief):
             prior = self._prior_at(rows)
             roots = residual_share(prior, dtc.spanned(at), dtc.quick_variance(prior, at)).sqrt()
         known = dtc.explained(at), None if roots is None else dtc.inside(at)
-        values, noise = self._columns.between(everything, rows).double(), self.regularization.double() / times
+        values, noise = self._between(everything, rows), self._noise / times
         ahead._hallucination = hallucinated.given(
             hallucinated.conditional.given(Seen(at, roots), *known, values, noise), everything
         )
@@ -891,25 +944,25 @@ class FeatureTable(TableBelief):
         played = self._features(self._played_rows)
         if self.exact:
             # The same in terms of the played points, so that a draw does not depend on the order of the features.
-            noise = self.regularization / counts
+            noise = on_host(self.regularization) / counts
             normals = torch.randn(len(noise), generator=generator, dtype=torch.float64, device="cpu").to(noise)
-            values = (prior_at(self._played_rows) + noise.sqrt() * normals) / noise
+            values = (beside(prior_at(self._played_rows), noise) + noise.sqrt() * normals) / noise
             return -self._dtc.solve(combined(played, values))
-        at_features = prior_at(self._feature_rows).double().unsqueeze(-1)
+        at_features = beside(prior_at(self._feature_rows), counts).double().unsqueeze(-1)
         coordinates = torch.linalg.solve_triangular(self._dtc.factor, at_features, upper=False).squeeze(-1)
         positions = [self._positions[row] for row in self._dictionary_rows.tolist()]
         basis = self._dtc.basis([position for position in positions if position is not None])
         normals = torch.randn(len(basis) + len(counts), generator=generator, dtype=torch.float64, device="cpu").to(
             basis
         )
-        noise = (counts / self.regularization).sqrt() * normals[len(basis) :]
+        noise = (counts / on_host(self.regularization)).sqrt() * normals[len(basis) :]
         drawn = normals[: len(basis)] @ basis + combined(played, noise)
         return self._dtc.solve(drawn) - basis.mT @ (basis @ coordinates)
 
     def at_arms(self, weights: Tensor) -> Tensor:
         """Return wᵀz at the arms for weights w (m,), (A,). Cost: O(A m)."""
         store = self._arms.features
-        rows = weights.unsqueeze(0).to(self._points.dtype)
+        (rows,) = sent(self.no_points, weights.unsqueeze(0))
         return store.products(rows, slice(0, store.num_points)).squeeze(0)
 
     # ---------------------------------------------------------------- low-rank changes
@@ -954,8 +1007,7 @@ class FeatureTable(TableBelief):
             points = self._coordinates(played_rows[told.places]) if store is None else store.columns(told.places)
         if growth is not None:
             points, dtc = torch.cat([points, growth.at_played[:, told.places]]), growth.dtc
-        noise = self.regularization.double()
-        moved = None
+        noise, moved = self._noise, None
         if not (through_whole or left_out == dtc.left_out):
             dtc, moved = dtc.leaving_out(left_out)
         dtc, seen = dtc.observed(points, told.counts / noise, told.sums / noise)
@@ -1003,7 +1055,7 @@ class FeatureTable(TableBelief):
         """Return the posterior with rows (a,) spanned, on the data so far; None if all are in the span already."""
         dtc = self._dtc
         own, prior = self._coordinates(joining).mT, self._prior_at(joining)
-        schur = (prior.diag() if len(joining) == 1 else self._columns.between(joining, joining).double()) - own @ own.mT
+        schur = (prior.diag() if len(joining) == 1 else self._between(joining, joining)) - own @ own.mT
         kept, corner, is_fragile = spanning_factor(schur, prior, self._points.dtype)
         self._is_fragile = self._is_fragile or is_fragile
         rows, own = (joining, own) if kept == list(range(len(joining))) else (joining[kept], own[kept])
@@ -1039,16 +1091,22 @@ class FeatureTable(TableBelief):
 
     def _kernel_values(self, rows: Tensor, played_rows: Tensor) -> tuple[Columns, Tensor]:
         """Return the kernel values of rows (a,) against blocks of the arms, and against the played points, (a, u)."""
-        if self._num_arms > _WHOLE_COLUMN or len(self._points) > self._num_arms:
-            values = self._columns.between(rows, played_rows)
-            return lambda block: self._columns.over_arms(rows, block, keep=False), values.double()
+        most = _WHOLE_COLUMN if self._prior_in_books is None else points_at_a_time(self.no_points.device, 0, len(rows))
+        if self._num_arms > most or len(self._points) > self._num_arms:
+            values = self._between(rows, played_rows)
+            return lambda block: self._columns.over_arms(rows, block, keep=False), values
         whole = self._columns.over_arms(rows, slice(0, self._num_arms), keep=False)
-        return lambda block: whole[:, block], whole[:, played_rows].double()
+        values = beside(whole[:, beside(played_rows, whole)], self._weights)
+        return lambda block: whole[:, block], values.double()
+
+    def _between(self, rows: Tensor, others: Tensor) -> Tensor:
+        """Return the kernel values of rows (m,) and others (k,), (m, k), in double precision, in the books."""
+        return beside(self._columns.between(rows, others), self._weights).double()
 
     def _log_weights(self, size: int) -> tuple[Tensor, Tensor]:
         """Return the summed 1/λ and (y − m)/λ of the played points, (u,), 0 for those that are not in the log yet."""
         padding = (0, size - len(self._log))
-        noise, counts = self.regularization.double(), self._log.counts
+        noise, counts = self._noise, self._log.counts
         sums = self._unexpected(self._log.sums, counts, self._played_rows)
         return torch.nn.functional.pad(counts / noise, padding), torch.nn.functional.pad(sums / noise, padding)
 
@@ -1057,22 +1115,28 @@ class FeatureTable(TableBelief):
         if len(self._points) == self._num_arms or (self._num_arms and bool((rows < self._num_arms).all())):
             known_dtc, known_rows, columns = self._known_columns
             if known_dtc is not self._dtc or known_rows is not rows:
-                columns = self._arms.features.columns(rows).double()
+                if self._prior_in_books is None:
+                    columns = self._arms.features.columns(rows).double()
+                elif rows.shape[0] == 1:
+                    columns = torch.from_numpy(self._brought(cast(int, rows.item()))).unsqueeze(1)
+                else:
+                    columns = self._arms.features.columns(beside(rows, self.no_points)).cpu().double()
                 self._known_columns = self._dtc, rows, columns
             return columns
         return self.embedded(self._points.rows(rows)).coordinates
 
     def _prior_at(self, rows: Tensor) -> Tensor:
-        return self._prior_variance[rows].double()
+        return self._prior_of(rows).double()
 
     # ---------------------------------------------------------------- from scratch
 
     def _replace(self, dictionary_rows: Tensor, played_rows: Tensor, X: Tensor, Y: Tensor, located: Located) -> None:
         """Embed all arms at another dictionary, with rewards Y (q,) at X added."""
-        noise = self.regularization.double()
+        noise = self._noise
         counts, sums = self._log.points_with(X, located)[1], self._log.sums_with(Y, located)
         weights, moments = counts / noise, self._unexpected(sums, counts, played_rows) / noise
-        factor = jittered_cholesky(self._columns.between(dictionary_rows, dictionary_rows))
+        gram_of_all = beside(self._columns.between(dictionary_rows, dictionary_rows), self._weights)
+        factor = jittered_cholesky(gram_of_all)
         computed = self._computed(factor.double(), dictionary_rows, played_rows)
         played = self._played.refilled(computed, len(played_rows), len(factor))
         seen = (played.store or computed).blocks()
@@ -1080,7 +1144,7 @@ class FeatureTable(TableBelief):
         require_finite(dtc.weights.to(self._points.dtype))
         self._embedding = object()  # the memory is that of the old features
         self._written_last[0] = None
-        features = self._embedded(dictionary_rows, factor)
+        features = self._embedded(dictionary_rows, beside(factor, self.no_points))
         self._refit(dtc, played, features)
         self._feature_rows = dictionary_rows
         self._positions = {row: position for position, row in enumerate(dictionary_rows.tolist())}
@@ -1121,7 +1185,8 @@ class FeatureTable(TableBelief):
         if self._played.is_known or bool(listed.any()):
             prior, seen = self._prior_at(played_rows), self._features(played_rows).blocks()
             fresh = torch.cat([dtc.variance(prior[block], each) for block, each in seen])
-            at_arms = self._arms.up_to_date().variance[played_rows[listed]].double() - fresh[listed]
+            variance = self._arms.up_to_date().variance
+            at_arms = beside(variance[beside(played_rows[listed], variance)], fresh).double() - fresh[listed]
             at_played = self._followed_variance(played_rows) - fresh
             drift = torch.maximum(drift, torch.cat([at_arms, at_played]).abs().max() / self._kernel_bound)
         if bool(drift > self.DRIFT[self._points.dtype]):
@@ -1133,15 +1198,12 @@ class FeatureTable(TableBelief):
         In this order, that of pivoted Cholesky, rounding is not amplified however close points are.
         """
         if len(rows) <= _WHOLE_GRAM:
-            return rows[spanning_pivots(self._columns.between(rows, rows), SPAN_TOLERANCE[self._points.dtype])]
-        points = PlayedPoints(self._points.rows(rows), self.kernel, self.regularization, torch.ones_like(rows))
+            values = beside(self._columns.between(rows, rows), self._weights)
+            return rows[spanning_pivots(values, SPAN_TOLERANCE[self._points.dtype])]
+        points, ones = self._points.rows(rows), self.no_points.new_ones(len(rows), dtype=torch.long)
         with torch.no_grad():
-            return rows[greedy_pivots(points, len(rows), SPAN_TOLERANCE[self._points.dtype])]
+            played = PlayedPoints(points, self.kernel, self.regularization, ones)
+            return rows[beside(greedy_pivots(played, len(rows), SPAN_TOLERANCE[self._points.dtype]), rows)]
 
     def _extend_rows(self, points: Tensor) -> None:
         self._columns = self._columns.extended(self._points)
-
-
-def _are_equal(rows: Tensor, others: Tensor) -> bool:
-    """Say whether rows (k,) and others (m,) are the same."""
-    return torch.equal(rows, others) if rows.is_cpu else listed(rows) == listed(others)

@@ -351,7 +351,7 @@ def best_of(
             return row, partial(float, best)
     ranks = _lots(len(scores), seed).to(scores.device) if tie_rank is None else tie_rank
     best = scores.max()
-    return highest(scores, ranks, tie_width(best, beta, kernel_bound)), best.item
+    return int(highest(scores, ranks, tie_width(best, beta, kernel_bound))), best.item
 
 
 def _lots(number: int, seed: int) -> Tensor:

@@ -21,9 +21,10 @@ from torch_kbandits.errors import InputError
 from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.numerics.compiled import runs_compiled
 from torch_kbandits.numerics.gram import prior_mean, prior_variance
+from torch_kbandits.numerics.places import beside, known, listed, on_host, sent
 from torch_kbandits.numerics.prior_draws import LowRankDraws, PriorDraws, prior_draws
 from torch_kbandits.numerics.random import ROUNDING_SHARE, highest, tie_rank, tie_width
-from torch_kbandits.numerics.rows import Rows, distinct, known, listed, row_keys
+from torch_kbandits.numerics.rows import Rows, distinct, row_keys
 from torch_kbandits.numerics.shallow import shallow_copy
 from torch_kbandits.numerics.waves import WavePrior
 from torch_kbandits.observations.ledger import History
@@ -74,6 +75,9 @@ class TableBelief(Belief):
     #: Whether there are arms that another table has, so that draws of the prior must be functions of the point alone.
     is_part: ClassVar[bool] = False
 
+    #: Whether what concerns the points played alone is on the host where there are arms on a device.
+    keeps_books: ClassVar[bool] = False
+
     #: What the dictionary rule wants handed back, (u,) over the unique played points; None if nothing.
     _rule_weights: Tensor | None = None
 
@@ -94,8 +98,15 @@ class TableBelief(Belief):
         self._prior_variances, means = Rows(prior_variances(self.kernel, self._points)), prior_means(mean, self._points)
         self._prior_means = None if means is None else Rows(means)
         self._kernel_bound = self._prior_variance.max() if self._num_arms else self._prior_variance.sum()
-        self._log = PlayedLog(self.no_points)
-        self._rows_played = Rows(torch.zeros(0, dtype=torch.long, device=self.no_points.device))
+        #: Device of rows and of what is kept of the points played.
+        self.books = torch.device("cpu") if self.keeps_books and self._num_arms else self.no_points.device
+        # Prior variances and means of all rows in the books, where these are elsewhere; else None.
+        self._prior_in_books: tuple[Rows, Rows | None] | None = None
+        if self.books != self.no_points.device:
+            self._prior_in_books = Rows(self._prior_variance.cpu()), None if means is None else Rows(means.cpu())
+            self._kernel_bound = self._kernel_bound.cpu()
+        self._log = PlayedLog(self.no_points, self.books)
+        self._rows_played = Rows(torch.zeros(0, dtype=torch.long, device=self.books))
         self._dictionary_rows = self._played_rows
         self._last_located: tuple[Tensor, Located, Rows] | None = None
         self._known_held = (self._played_rows, self._dictionary_rows, self._played_rows.bool())
@@ -134,16 +145,16 @@ class TableBelief(Belief):
     @property
     @abstractmethod
     def _played_mean(self) -> Tensor:
-        """Posterior means of the unique played points, (u,)."""
+        """Posterior means of the unique played points, (u,), in the books."""
 
     @property
     @abstractmethod
     def _played_variance(self) -> Tensor:
-        """Posterior variances of the unique played points, (u,); rounding may have made them slightly negative."""
+        """Posterior variances of the unique played points, (u,), in the books; rounding may have made them negative."""
 
     @abstractmethod
     def _variance_at(self, rows: Tensor) -> Tensor:
-        """Return the posterior variances of a few rows (k,), (k,); rounding may have made them slightly negative."""
+        """Return the posterior variances of a few rows (k,), (k,), in the books; some < 0 by rounding."""
 
     def _learned_variance_at(self, rows: Tensor) -> Tensor:
         """Return the same with what a full dictionary does not span learned, see ``learned_residual``, (k,), >= 0."""
@@ -151,7 +162,7 @@ class TableBelief(Belief):
 
     @abstractmethod
     def _mean_at(self, rows: Tensor) -> Tensor:
-        """Return the posterior means of a few rows (k,), (k,)."""
+        """Return the posterior means of a few rows (k,), (k,), in the books."""
 
     @property
     def num_observations(self) -> int:
@@ -162,7 +173,7 @@ class TableBelief(Belief):
     def incumbent(self) -> Tensor:
         """The largest posterior mean of a played point, 0-dim; 0 before any."""
         means = self._played_mean
-        return means.max() if len(means) else means.new_zeros(())
+        return self._shown(means.max() if len(means) else means.new_zeros(()))[0]
 
     @property
     def played(self) -> Tensor:
@@ -193,7 +204,12 @@ class TableBelief(Belief):
         """Return the posterior means and variances at points X (q, d), each (q,)."""
         table = self.with_points(X)
         rows = table.rows_of(X)
-        return table._mean_at(rows), table._learned_variance_at(rows)
+        mean, variance = self._shown(table._mean_at(rows), table._learned_variance_at(rows))
+        return mean, variance
+
+    def _shown(self, *values: Tensor) -> tuple[Tensor, ...]:
+        """Return numbers in the books where the points are, in their dtype."""
+        return values if values[0].is_cpu == self.no_points.is_cpu else sent(self.no_points, *values)
 
     # ---------------------------------------------------------------- telling
 
@@ -214,13 +230,15 @@ class TableBelief(Belief):
         variance = self._played_variance.to(points.dtype)
         if fresh.shape[0]:
             variance = torch.cat([variance, self._variance_at(fresh)])
-        scores = variance.clamp_min(0.0) / self.regularization
+        scores = variance.clamp_min(0.0) / on_host(self.regularization)
         held = None if self.exact else self._held(rows)
         new = self._log.new_counts(X, located)
-        counts, new = counts.to(points), new.to(points)
+        counts, new, scores = self._shown(counts.to(points.dtype), new.to(points.dtype), scores)
+        if held is not None and not points.is_cpu and held.is_cpu:
+            held = known(self._shown(held)[0].bool(), held)
         weights = padded(self._rule_weights, points.shape[0])
-        known = (self.kernel, self.regularization, counts, scores, held, new, weights)
-        return PlayedPoints(points, *known, most_new=X.shape[0])
+        others = (self.kernel, self.regularization, counts, scores, held, new, weights)
+        return PlayedPoints(points, *others, most_new=X.shape[0])
 
     def _held(self, rows: Tensor) -> Tensor:
         """Return which rows (u,) are in the dictionary, (u,); remembered while neither changes."""
@@ -236,7 +254,7 @@ class TableBelief(Belief):
 
     def leverage_scores(self, rows: Tensor) -> Tensor:
         """Return the ridge leverage scores of rows (k,) under the current posterior, (k,)."""
-        return self._variance_at(rows).clamp_min(0.0) / self.regularization
+        return self._shown(self._variance_at(rows).clamp_min(0.0) / on_host(self.regularization))[0]
 
     def updated(self, X: Tensor, Y: Tensor, selection: Selection | None) -> Self:
         """Return the table conditioned on rewards Y (q,) at X (q, d), at the dictionary selected from ``preview(X)``.
@@ -261,7 +279,8 @@ class TableBelief(Belief):
         self._rows_played = played
         is_known = self._known_held[0] is played.tensor and self._known_held[1] is self._dictionary_rows
         if selection is not None and selection.indices is not None and not is_known:
-            held = torch.zeros_like(played.tensor, dtype=torch.bool).index_fill_(0, selection.indices, True)
+            chosen = beside(selection.indices, played.tensor)
+            held = torch.zeros_like(played.tensor, dtype=torch.bool).index_fill_(0, chosen, True)
             self._known_held = played.tensor, self._dictionary_rows, held
         self._last_located = X, Located(located.positions, [], located.keys), played
         self._num_observations += X.shape[0]
@@ -328,7 +347,11 @@ class TableBelief(Belief):
             if is_alone:
                 return number if rows is None else int(rows[number])
         ranks = self.tie_rank if rows is None else self.tie_rank[rows]
-        return highest(scores, ranks, self.tie_width(scores.max(), beta), rows)
+        return self._row_at(highest(scores, ranks, self.tie_width(scores.max(), beta), rows))
+
+    @abstractmethod
+    def _row_at(self, place: Tensor) -> int:
+        """Return a row (1,) that was chosen."""
 
     def tie_width(self, best: Tensor, beta: Tensor) -> Tensor:
         """Return by how much a score may lie below the best one and be its equal but for rounding, 0-dim."""
@@ -414,8 +437,8 @@ class TableBelief(Belief):
         return cast(list[int], self._points.find(points))
 
     def rows_of(self, points: Tensor) -> Tensor:
-        """Return the same as a tensor, (k,)."""
-        return torch.from_numpy(np.array(self.row_list(points), dtype=np.int64)).to(points.device)
+        """Return the same as a tensor, (k,), in the books."""
+        return beside(torch.from_numpy(np.array(self.row_list(points), dtype=np.int64)), self._played_rows)
 
     def with_points(self, points: Tensor, prior: Tensor | None = None) -> Self:
         """Return a table that has rows for points (k, d), whose prior variances (k,) may be known: itself if it has."""
@@ -438,13 +461,32 @@ class TableBelief(Belief):
             other._kernel_bound = torch.maximum(self._kernel_bound, known[1].max())
         if self._prior_means is not None and self.prior_mean is not None:
             other._prior_means = self._prior_means.followed(prior_mean(self.prior_mean, points))
+        if self._prior_in_books is not None:
+            (variances, means), new = self._prior_in_books, slice(len(self._points), None)
+            if means is not None and other._expected is not None:
+                means = means.followed(other._expected[new].cpu())
+            other._prior_in_books = variances.followed(other._prior_variance[new].cpu()), means
         other._prior_draws = None
         other._extend_rows(points)
         return other
 
     def _expected_at(self, rows: Tensor) -> Tensor | float:
-        """Return the prior means of rows (k,), in double precision, (k,)."""
-        return 0.0 if self._expected is None else self._expected[rows].double()
+        """Return the prior means of rows (k,), in double precision, (k,), in the books."""
+        means = self._expected_rows
+        return 0.0 if means is None else means[rows].double()
+
+    @property
+    def _expected_rows(self) -> Tensor | None:
+        """The prior means of all rows, (N,), in the books; None where they are zero."""
+        if self._prior_in_books is None:
+            return self._expected
+        means = self._prior_in_books[1]
+        return None if means is None else means.tensor
+
+    def _prior_of(self, rows: Tensor) -> Tensor:
+        """Return the prior variances of rows (k,), (k,), in the books."""
+        prior = self._prior_variances if self._prior_in_books is None else self._prior_in_books[0]
+        return prior.tensor[rows]
 
     def is_played(self, points: Tensor) -> Tensor:
         """Return which of points (k, d) are among those played that count, (k,) bool."""
@@ -453,7 +495,7 @@ class TableBelief(Belief):
 
     def places_of(self, X: Tensor) -> Tensor:
         """Return where points (q, d), all of which were played, stand among the unique played ones, (q,)."""
-        return torch.from_numpy(np.array(self._located(X)[0].positions, np.int64)).to(X.device)
+        return beside(torch.from_numpy(np.array(self._located(X)[0].positions, np.int64)), X)
 
     def _located(self, X: Tensor) -> tuple[Located, Rows]:
         """Return where points (q, d) stand in the log, and the rows of the played points as they will be."""
@@ -468,8 +510,8 @@ class TableBelief(Belief):
             return self._rows_played
         rows = self.row_list(located.first_plays(X))
         played = self._rows_played.followed(np.array(rows, dtype=np.int64))
-        if not X.is_cpu:
-            known(played.tensor, [*listed(self._played_rows), *rows])
+        if not played.tensor.is_cpu:
+            known(played.tensor, torch.tensor([*listed(self._played_rows), *rows]), stays=True)
         return played
 
     @abstractmethod
@@ -557,7 +599,7 @@ class ArmLookahead(Lookahead):
 
     def pending_scores(self) -> Tensor:
         """Return the scores of the pending points without anything pending, (k,)."""
-        return self._table.leverage_scores(torch.tensor(self._rows, device=self._table.tie_rank.device))
+        return self._table.leverage_scores(torch.tensor(self._rows, device=self._table.books))
 
     def variance_ratio(self) -> Tensor:
         """Return the largest ratio over the arms of the variance without and with pending points, 0-dim."""
@@ -568,7 +610,7 @@ class ArmLookahead(Lookahead):
         """Return the table with the pending points hallucinated."""
         if len(self._waiting):
             runs = [[row, len(list(run))] for row, run in groupby(self._waiting)]
-            rows, times = torch.tensor(runs, device=self._table.tie_rank.device).unbind(-1)
+            rows, times = torch.tensor(runs, device=self._table.books).unbind(-1)
             self._hallucinated = self._hallucinated.hallucinated(rows, times)
             self._waiting = []
         return self._hallucinated

@@ -16,6 +16,7 @@ from torch_kbandits.beliefs.table import ArmLookahead
 from torch_kbandits.dictionaries import DictionaryRule, Selection
 from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.numerics.gram import prior_mean
+from torch_kbandits.numerics.places import beside
 from torch_kbandits.numerics.rows import Rows
 from torch_kbandits.numerics.shallow import shallow_copy
 from torch_kbandits.observations.counted import Counted
@@ -48,7 +49,7 @@ class ToldOtherwise(BeliefOf):
         table = table_of(host)
         super().__init__(table.no_points, host.kernel, float(host.regularization), exact=host.exact, mean=mean)
         self._host, self._expected = host, table.means_under(mean)
-        nothing = table.posterior.moment.new_zeros(0)
+        nothing = table.no_points.new_zeros(0, dtype=torch.float64)
         self._sums = nothing  # of what was told less its prior mean, by point, where nothing is forgotten
         # What was told, and the same less its prior mean, where something is forgotten.
         self._each = Rows(table.no_points.new_zeros(0)), Rows(nothing)
@@ -95,8 +96,9 @@ class ToldOtherwise(BeliefOf):
         if self._known is None:
             sums, counted = self._sums, self._counted
             if counted is not None:
-                values = self._each[1].tensor[counted.numbers] * counted.weights
-                sums = sums.new_zeros(len(self._host.played)).index_add(0, counted.places, values)
+                numbers, weights, places = (beside(e, sums) for e in (counted.numbers, counted.weights, counted.places))
+                values = self._each[1].tensor[numbers] * weights
+                sums = sums.new_zeros(len(self._host.played)).index_add(0, places, values)
             self._known = _Learned(table_of(self._host), sums)
         return self._known
 
@@ -143,7 +145,7 @@ class ToldOtherwise(BeliefOf):
     def mean_at(self, X: Tensor) -> Tensor:
         """Return posterior means at points X (k, d), (k,)."""
         with torch.no_grad():
-            mean = self._learned.weights @ self._learned.table.coordinates(X)
+            mean = beside(self._learned.weights @ self._learned.table.coordinates(X), X)
             if self.prior_mean is not None:
                 mean = mean + prior_mean(self.prior_mean, X).double()
             return mean.to(X)
@@ -170,7 +172,8 @@ class ToldOtherwise(BeliefOf):
         if counted is None:
             return self.model(told.X, told.Y, self.inducing_points)
         noise = cast(CountedBelief, self._host).noise
-        return self.model(counted.X, self._each[0].tensor[counted.numbers], self.inducing_points, noise)
+        numbers = beside(counted.numbers, counted.X)
+        return self.model(counted.X, self._each[0].tensor[numbers], self.inducing_points, noise)
 
 
 def table_of(host: Host) -> FeatureTable:

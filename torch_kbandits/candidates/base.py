@@ -9,6 +9,7 @@ from torch import Tensor
 from torch_kbandits import checks
 from torch_kbandits.acquisition import Domain
 from torch_kbandits.errors import InputError
+from torch_kbandits.numerics.places import on_host
 
 
 class Candidates(ABC):
@@ -116,7 +117,8 @@ class LastingCandidates(Candidates):
         """
         if context is not None:
             raise _no_context(self)
-        X = checks.points("x", x, dimension=self.example.shape[-1], like=self.example)
+        X = checks.rows_of_points("x", x, dimension=self.example.shape[-1], like=self.example)
+        checks.finite("x", on_host(X))
         if X.dim() != 2 or X.shape[0] == 0:
             raise InputError(f"x must be (q, d) with q >= 1, got {checks.describe(x)}.")
         return X

@@ -1,4 +1,4 @@
-"""Rows that grow; which rows are the same point, 0 and -0 being one; and numbers that the host knows."""
+"""Rows that grow, and which rows are the same point, 0 and -0 being one."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,10 +7,8 @@ from typing import Self
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.weak import WeakIdKeyDictionary
 
-#: Numbers that the host knows, by tensors off the CPU that nobody writes to.
-_KNOWN = WeakIdKeyDictionary()
+from torch_kbandits.numerics.places import on_host
 
 
 class Rows:
@@ -83,7 +81,7 @@ class Rows:
 
 def row_keys(points: Tensor) -> list[bytes]:
     """Return a hashable key for each row of points (n, d); equal points have equal keys. Cost: O(n d)."""
-    numbers = points.detach().cpu().numpy() + 0.0
+    numbers = on_host(points.detach() if points.is_cpu else points).numpy() + 0.0
     return [numbers.tobytes()] if len(numbers) == 1 else [row.tobytes() for row in numbers]
 
 
@@ -151,29 +149,3 @@ class RowIndex:
     def entries(self) -> dict[bytes, int]:
         """Return all entries. Cost: O(n)."""
         return {**self.earlier, **self.latest}
-
-
-def known(numbers: Tensor, values: list[int]) -> Tensor:
-    """Return numbers (k,) that nobody may write to, and remember that these are their values."""
-    if not numbers.is_cpu:
-        _KNOWN[numbers] = values
-    return numbers
-
-
-def listed(numbers: Tensor) -> list[int]:
-    """Return the values of numbers (k,) that nobody may write to."""
-    if numbers.is_cpu:
-        return numbers.tolist()
-    values = _KNOWN.get(numbers)
-    if values is None:
-        values = _KNOWN[numbers] = numbers.tolist()
-    return values
-
-
-def selected(numbers: Tensor, places: Tensor) -> Tensor:
-    """Return numbers at places (k,), all of which nobody may write to and whose values the host is to know."""
-    chosen = numbers[places]
-    if numbers.is_cpu:
-        return chosen
-    values = listed(numbers)
-    return known(chosen, [values[place] for place in listed(places)])

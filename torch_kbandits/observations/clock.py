@@ -12,6 +12,7 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.errors import InputError
+from torch_kbandits.numerics.places import known
 from torch_kbandits.observations.times import Kind, read_time, read_times
 
 
@@ -82,12 +83,12 @@ class Clock:
             if not self.matters:
                 return clock, None
             times = [clock.now if math.isnan(each) else each for each in asked]
-            return clock, torch.from_numpy(np.array(times, np.float64)).to(device)
+            return clock, _sent(torch.from_numpy(np.array(times, np.float64)), device)
         if not self.matters:
             return self.moved_to(time, round_number), None
         kind, times = read_times(time, len(asked))
         self._require(kind, time)
-        return type(self)(max(self.now, float(times.max())), kind), times.to(device)
+        return type(self)(max(self.now, float(times.max())), kind), _sent(times, device)
 
     def _require(self, kind: Kind, time: Any) -> None:
         """Refuse a time of another kind than those before it."""
@@ -150,3 +151,8 @@ class Clock:
 
 def _words(kind: Kind, now: float) -> str:
     return datetime.fromtimestamp(now, UTC).isoformat() if kind.startswith("dates") else f"{now:.10g}"
+
+
+def _sent(times: Tensor, device: torch.device) -> Tensor:
+    """Return times on a device, where the host knows them."""
+    return known(times.to(device, non_blocking=True), times)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from torch_kbandits.numerics.compiled import runs_compiled
+from torch_kbandits.numerics.places import beside
 from torch_kbandits.numerics.rows import Rows
 from torch_kbandits.observations import played_loops
 from torch_kbandits.observations.played import Plays
@@ -36,10 +37,10 @@ class Counted:
         self._columns = tuple(map(Rows, (X, Y, times, weights, places, numbers)))
 
     @classmethod
-    def none(cls, example: Tensor) -> Self:
-        """Return no observations, at points of the kind of an example (1, d) or (0, d)."""
-        nothing = example.new_zeros(0, dtype=torch.float64)
-        return cls(example[:0], example.new_zeros(0), nothing, nothing, nothing.long(), nothing.long())
+    def none(cls, example: Tensor, device: torch.device) -> Self:
+        """Return no observations, at points of the kind of an example (1, d) or (0, d); all else is on a device."""
+        nothing = torch.zeros(0, dtype=torch.float64, device=device)
+        return cls(example[:0], nothing.to(example.dtype), nothing, nothing, nothing.long(), nothing.long())
 
     def __len__(self) -> int:
         return len(self._columns[0])
@@ -80,7 +81,7 @@ class Counted:
     def rows(self, which: Tensor) -> "Counted":
         """Return some of them: (n,) bool, or numbers in another order."""
         index = which.nonzero().squeeze(-1) if which.dtype == torch.bool else which
-        return Counted(*[part.index_select(0, index) for part in self])
+        return Counted(*[part.index_select(0, beside(index, part)) for part in self])
 
     def weighed(self, weights: Tensor) -> "Weighed":
         """Return what is left with other weights (n,), of which some may be 0. Cost: O(n)."""

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.errors import InputError, KernelBanditWarning
+from torch_kbandits.numerics.places import are_equal, beside, copied, known, on_host, recalled
 from torch_kbandits.numerics.shallow import changed
 from torch_kbandits.observations.measured import saved_columns
 
@@ -122,7 +123,9 @@ def real_numbers(y: Any, like: Tensor) -> Tensor:
         InputError: if it is anything else, such as truth values, or not finite, or beyond the range of the dtype.
     """
     if isinstance(y, Tensor) and y.dtype == like.dtype and y.device == like.device:
-        return checks.finite("y", _dense(y)).clone()
+        values = _dense(y)
+        checks.finite("y", on_host(values))
+        return copied(values)
     values = _dense(y).to("cpu", torch.float64) if isinstance(y, Tensor) else torch.from_numpy(_array(y))
     converted = checks.finite("y", values).to(like.dtype)
     if converted is not values and not checks.all_finite(converted):
@@ -130,7 +133,7 @@ def real_numbers(y: Any, like: Tensor) -> Tensor:
             f"y must be within ±{torch.finfo(like.dtype).max:.3g}, the range of the points' {like.dtype}; got "
             f"{float(values[~torch.isfinite(converted)][0])!r}."
         )
-    return converted.to(like.device)  # looked at before, without waiting for a device
+    return beside(converted if like.is_cpu else converted.clone(), like)  # looked at before, without waiting
 
 
 def _dense(y: Tensor) -> Tensor:
@@ -182,7 +185,13 @@ def rewards(y: Any, X: Tensor, *, missing: bool = False) -> Tensor:
     number = X.shape[0]
     if tuple(Y.shape) not in ((number,), (number, 1)) and not (number == 1 and Y.dim() == 0):
         raise InputError(f"y must have a reward for each of the {number} point(s), got {checks.describe(y)}.")
-    return Y.reshape(-1)
+    return Y.reshape(-1) if Y.is_cpu else _flat(Y)
+
+
+def _flat(Y: Tensor) -> Tensor:
+    """Return rewards as (q,), of which the host knows as much."""
+    host, Y = recalled(Y), Y.reshape(-1)
+    return Y if host is None else known(Y, host.reshape(-1))
 
 
 def check_rounds(history: History) -> None:
@@ -288,7 +297,7 @@ class Pending(NamedTuple):
 
     def rows_of(self, told: Tensor, first: int = 0) -> list[int]:
         """Return which row each row of ``told`` (q, d) is, as ``without`` finds them; -1 for what is not pending."""
-        if torch.equal(self.points, told) if not first else torch.equal(self.points[:, first:], told[:, first:]):
+        if are_equal(self.points, told) if not first else torch.equal(self.points[:, first:], told[:, first:]):
             return list(range(told.shape[0]))
         left, rows = list(range(len(self.ids))), []
         for row in told[:, first:] if left else ():
@@ -303,7 +312,7 @@ class Pending(NamedTuple):
         """
         rows = self.rows_of(told, first)
         is_all = rows == list(range(len(self.ids))) and not first
-        return self.points if is_all else told.detach().clone(), rows
+        return self.points if is_all else copied(told), rows
 
     def rows_at(self, ids: Sequence[int]) -> list[int]:
         """Return the rows of ids, all of which are pending, in the order given."""

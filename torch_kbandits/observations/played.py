@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from torch_kbandits.numerics.places import beside
 from torch_kbandits.numerics.rows import RowIndex, Rows
 from torch_kbandits.numerics.shallow import shallow_copy
 
@@ -74,19 +75,18 @@ _ONE = np.ones(1)
 _ONE_TENSOR = torch.from_numpy(_ONE)
 
 
-def _ones(X: Tensor) -> Tensor:
-    """Return how many rewards each of points (q, d) has, (q,), in double precision."""
-    return _ONE_TENSOR if X.is_cpu and X.shape[0] == 1 else X.new_ones(X.shape[0], dtype=torch.float64)
-
-
 class PlayedLog:
     """The unique played points with how often each was played and the sum of its rewards, in order of first play.
 
     Counts and sums are in double precision, so that a million plays add up.
+
+    Args:
+        example: no points, (0, d), whose dtype and device those have that are told.
+        device: of counts and sums.
     """
 
-    def __init__(self, example: Tensor) -> None:
-        nothing = example.new_zeros(0, dtype=torch.float64)
+    def __init__(self, example: Tensor, device: torch.device) -> None:
+        nothing = torch.zeros(0, dtype=torch.float64, device=device)
         self._points, self._counts, self._sums = Rows(example[:0]), Rows(nothing), Rows(nothing)
         self._positions = RowIndex.of({})
         self._known: tuple[Located, Rows, Rows] | None = None  # points and counts with some added, asked for last
@@ -131,22 +131,22 @@ class PlayedLog:
 
     def sums_with(self, Y: Tensor, located: Located) -> Tensor:
         """Return the sums of rewards as they will be once rewards Y (q,) are added."""
-        return self._added(self._sums, Y.double(), located).tensor
+        return self._added(self._sums, self._summable(Y), located).tensor
 
     def new_counts(self, X: Tensor, located: Located) -> Tensor:
         """Return how many rows of X (q, d) are each of the unique points as they will be once X is added, (u,)."""
-        if X.is_cpu and X.shape[0] == 1:
+        if self.counts.is_cpu and X.shape[0] == 1:
             place, size = located.positions[0], len(self)
             counts = np.zeros(max(size, place + 1))
             counts[place] = 1.0
             return torch.from_numpy(counts)
-        return self._added(Rows(torch.zeros_like(self.counts)), _ones(X), located).tensor
+        return self._added(Rows(torch.zeros_like(self.counts)), self._ones(X), located).tensor
 
     def with_rewards(self, X: Tensor, Y: Tensor, located: Located) -> Self:
         """Return the log with rewards Y (q,) at X (q, d) added; this one stays as it is. Cost: O(u)."""
         other = shallow_copy(self)
         other._points, other._counts = self._with(X, located)
-        other._sums = self._added(self._sums, Y.double(), located)
+        other._sums = self._added(self._sums, self._summable(Y), located)
         other._known = None
         if located.fresh:
             entries = {located.keys[row]: located.positions[row] for row in located.fresh}
@@ -156,7 +156,8 @@ class PlayedLog:
     def recounted(self, places: Tensor, counts: Tensor, sums: Tensor) -> Self:
         """Return the log of the points at these places alone, in this order, with other rewards. Cost: O(u)."""
         other = shallow_copy(self)
-        other._points, other._counts, other._sums = Rows(self.points[places]), Rows(counts), Rows(sums)
+        points = self.points[beside(places, self.points)]
+        other._points, other._counts, other._sums = Rows(points), Rows(counts), Rows(sums)
         other._known = None
         keys = list(self._positions.entries())  # in the order in which they came, which is that of the positions
         other._positions = RowIndex.of({keys[old]: new for new, old in enumerate(places.tolist())})
@@ -167,8 +168,17 @@ class PlayedLog:
         known = self._known
         if known is None or known[0] is not located:
             points = self._points.followed(located.first_plays(X)) if located.fresh else self._points
-            known = self._known = located, points, self._added(self._counts, _ones(X), located)
+            known = self._known = located, points, self._added(self._counts, self._ones(X), located)
         return known[1:]
+
+    def _ones(self, X: Tensor) -> Tensor:
+        """Return how many rewards each of points (q, d) has, (q,), in double precision."""
+        counts = self.counts
+        return _ONE_TENSOR if counts.is_cpu and X.shape[0] == 1 else counts.new_ones(X.shape[0])
+
+    def _summable(self, Y: Tensor) -> Tensor:
+        """Return rewards (q,) as they are added to sums."""
+        return beside(Y, self.sums).double()
 
     def _added(self, old: Rows, new: Tensor, located: Located) -> Rows:
         """Return numbers (u,) with others (q,), in double precision, added to those of their points."""

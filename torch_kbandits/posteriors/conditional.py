@@ -12,6 +12,7 @@ from torch import Tensor
 
 from torch_kbandits.numerics.compiled import runs_compiled
 from torch_kbandits.numerics.linalg import bordered, schur_factor
+from torch_kbandits.numerics.places import sent
 from torch_kbandits.numerics.rows import Rows
 from torch_kbandits.numerics.shallow import made
 from torch_kbandits.posteriors import conditional_loops
@@ -185,12 +186,13 @@ class Conditional:
         return Rows(own), Rows(inside), Rows(cast(Tensor, roots)), _with_room(self.factor)
 
     def to(self, like: Tensor) -> "Conditional":
-        """Return the same in the dtype of another tensor."""
-        if self.own.dtype == like.dtype:
+        """Return the same in the dtype of another tensor, and on its device."""
+        if self.own.dtype == like.dtype and self.own.is_cpu == like.is_cpu:
             return self
-        parts = (self.own, self.inside, self.roots, self.factor)
-        own, inside, roots, factor = (each if each is None else each.to(like) for each in parts)
-        return Conditional(cast(Tensor, own), inside, roots, cast(Tensor, factor))
+        if self.inside is None or self.roots is None:
+            own, factor = sent(like, self.own, self.factor)
+            return Conditional(own, None, None, factor)
+        return Conditional(*sent(like, self.own, self.inside, self.roots, self.factor))
 
 
 def _with_room(factor: Tensor) -> Rows:

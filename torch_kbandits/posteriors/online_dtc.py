@@ -13,6 +13,7 @@ from torch import Tensor
 
 from torch_kbandits.numerics.compiled import runs_compiled
 from torch_kbandits.numerics.linalg import LEAST_SHARE, jittered_cholesky, lower_inverse
+from torch_kbandits.numerics.places import sent
 from torch_kbandits.numerics.shallow import changed, made
 from torch_kbandits.posteriors import online_loops
 from torch_kbandits.posteriors.squares import (
@@ -220,9 +221,10 @@ class OnlineDTC:
     def variance(self, prior_variance: Tensor, embedding: Tensor) -> Tensor:
         """Return the variance at points of prior variance (n,) and coordinates (m, n), (n,), from M itself.
 
-        In the dtype of the coordinates. Cost: O(n m²), and that of ``precision_factor``.
+        In the dtype of the coordinates, and where they are. Cost: O(n m²), and that of ``precision_factor``.
         """
-        whitened = torch.linalg.solve_triangular(self.precision_factor.to(embedding.dtype), embedding, upper=False)
+        (factor,) = sent(embedding, self.precision_factor)
+        whitened = torch.linalg.solve_triangular(factor, embedding, upper=False)
         return prior_variance - embedding.square().sum(0) + whitened.square().sum(0)
 
     def quick_variance(self, prior_variance: Tensor, embedding: Tensor) -> Tensor:
@@ -238,8 +240,11 @@ class OnlineDTC:
 
     def spanned(self, embedding: Tensor) -> Tensor:
         """Return what the dictionary spans of the prior variance of points of coordinates (m, n), (n,): zᵀPz."""
-        spanned, N = embedding.square().sum(0), self.complement.to(embedding.dtype)
-        return spanned - (N.mT @ embedding).square().sum(0) if N.shape[1] else spanned
+        spanned = embedding.square().sum(0)
+        if not self.complement.shape[1]:
+            return spanned
+        (N,) = sent(embedding, self.complement)
+        return spanned - (N.mT @ embedding).square().sum(0)
 
     def inside(self, columns: Tensor) -> Tensor:
         """Return P times columns (m, k): what the dictionary spans of them. Cost: O(m r k)."""

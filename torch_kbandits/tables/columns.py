@@ -7,7 +7,7 @@ from torch import Tensor
 
 from torch_kbandits.numerics.blocks import points_at_a_time
 from torch_kbandits.numerics.gram import gram, prior_mean, prior_variance
-from torch_kbandits.numerics.rows import listed
+from torch_kbandits.numerics.places import beside, listed
 from torch_kbandits.numerics.shallow import shallow_copy
 from torch_kbandits.tables.points import PointList
 
@@ -21,7 +21,8 @@ _NUMBERS = 2**18
 class KernelColumns:
     """Kernel values of chosen points against all arms, kept within a memory budget.
 
-    All methods may raise ``ArmsChangedError``; then nothing has changed.
+    All methods may raise ``ArmsChangedError``; then nothing has changed. Rows may be on the host; values are where the
+    arms are.
 
     Args:
         kernel: the prior covariance.
@@ -58,7 +59,7 @@ class KernelColumns:
         """Return the kernel values of points ``rows`` (m,) against points ``others`` (k,), (m, k); nothing is kept."""
         slots = self._kept(rows) if len(self._points) == self._points.num_arms else None
         if slots is not None:
-            return self._buffer[slots.unsqueeze(-1), others]
+            return self._buffer[slots.unsqueeze(-1), beside(others, slots)]
         with torch.no_grad():
             return gram(self._kernel, self._points.rows(rows), self._points.rows(others))
 
@@ -77,7 +78,7 @@ class KernelColumns:
         if -1 in slots:
             return None
         self._points.verify()  # as reading would
-        return torch.tensor(slots, dtype=torch.long, device=self._points.device)
+        return beside(torch.tensor(slots, dtype=torch.long), self._buffer)
 
     def _keep(self, rows: Tensor) -> None:
         """Compute and keep the columns of ``rows`` that are not kept yet, as far as the budget goes."""

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from torch_kbandits.numerics.compiled import runs_compiled
+from torch_kbandits.numerics.places import sent
 from torch_kbandits.numerics.shallow import changed, shallow_copy
 from torch_kbandits.posteriors.online_dtc import OnlineDTC
 from torch_kbandits.posteriors.squares import Squares, joined
@@ -85,8 +86,8 @@ class LazyPanel:
     Values are replaced, never changed: what is done late is remembered.
 
     Args:
-        panel: the posterior at all arms.
-        dtc: what it was computed from.
+        panel: the posterior at all arms, which may be on a device.
+        dtc: what it was computed from, on the host or there.
         weights: those of its mean.
     """
 
@@ -209,7 +210,7 @@ class LazyPanel:
             parts = panel_loops.bounds(mean.numpy(), variance.numpy(), distance.item(), rise.item())
             upper, most = map(torch.from_numpy, parts)
         else:
-            least = variance.clamp_min(0.0)
+            (distance, rise), least = sent(mean, distance, rise), variance.clamp_min(0.0)
             upper, most = torch.addcmul(mean, distance, least.sqrt()), least * rise
         return score(upper, most, None)
 

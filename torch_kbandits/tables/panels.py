@@ -11,6 +11,7 @@ from torch import Tensor
 
 from torch_kbandits.numerics.blocks import points_at_a_time
 from torch_kbandits.numerics.compiled import in_parts, runs_compiled
+from torch_kbandits.numerics.places import beside, sent
 from torch_kbandits.numerics.shallow import changed
 from torch_kbandits.posteriors.online_dtc import OnlineDTC
 from torch_kbandits.posteriors.squares import Squares
@@ -51,7 +52,7 @@ class Change(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Panel:
-    """The posterior at n points.
+    """The posterior at n points, which may be on a device; what it follows from may be on the host.
 
     Attributes:
         features: their coordinates.
@@ -88,6 +89,7 @@ class Panel:
 
     def at(self, index: Tensor) -> Self:
         """Return the posterior at some of the points, given their numbers (q,)."""
+        index = beside(index, self.mean)
         return self._with_parts(self.features.selected(index), lambda name: getattr(self, name)[index])
 
     def shortened(self, size: int) -> "Panel":
@@ -141,23 +143,27 @@ class Panel:
 
     def _follow(self, old: "Panel", applied: "_Applied") -> None:
         """Write what comes of a change of another posterior."""
-        squares, columns, corner, old_rows, new_rows = applied
-        store, first = self.features, old_rows.shape[1]
+        (_, *given), columns, corner, old_rows, new_rows = applied
+        store, first, rows = self.features, old_rows.shape[1], old_rows[:0] if corner is None else corner
+        numbers = (torch.from_numpy(each).to(rows) for each in given)
+        old_rows, new_rows, rows, signs, spans = sent(self.variance, old_rows, new_rows, rows, *numbers)
         size = points_at_a_time(old_rows.device, min(_BLOCK, _PRODUCTS // len(old_rows)), len(old_rows))
         for start in range(0, store.num_points, size):
             block = slice(start, min(start + size, store.num_points))
             products = store.products(old_rows, block)
-            new = products[:0]
+            variance, spanned = old.variance[block], None if old.spanned is None else old.spanned[block]
             if corner is not None and columns is not None:
-                added = len(corner)
-                new = torch.linalg.solve_triangular(corner, columns(block) - products[:added], upper=False)
+                added = len(rows)
+                new = torch.linalg.solve_triangular(rows, columns(block) - products[:added], upper=False)
                 store.write(new, block, first)
                 products = products[added:].addmm_(new_rows, new)
-            gone, changed = new.square().sum(0), products[:-1]
-            self.variance[block] = old.variance[block] - gone + squares.change(squares.signs, changed)
+                gone = new.square().sum(0)
+                variance, spanned = variance - gone, None if spanned is None else spanned + gone
+            changes = products[:-1].square()
+            torch.add(variance, signs @ changes, out=self.variance[block])
             self.mean[block] = products[-1] if self.prior_mean is None else products[-1] + self.prior_mean[block]
-            if self.spanned is not None and old.spanned is not None:
-                self.spanned[block] = old.spanned[block] + gone + squares.change(squares.spans, changed)
+            if self.spanned is not None and spanned is not None:
+                self.spanned[block] = spanned + spans @ changes
 
     def _follow_by_loop(self, old: "Panel", applied: "_Applied") -> None:
         """Do what ``_follow`` does."""

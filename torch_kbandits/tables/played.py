@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from torch_kbandits.numerics.compiled import runs_compiled
+from torch_kbandits.numerics.places import beside
 from torch_kbandits.numerics.shallow import shallow_copy
 from torch_kbandits.posteriors import online_loops
 from torch_kbandits.posteriors.dtc import embed
@@ -45,7 +46,7 @@ class ComputedFeatures:
 
     def columns(self, index: Tensor) -> Tensor:
         """Return the features (m, q) of some points, given their numbers (q,)."""
-        return embed(self._factor, self._values(index).to(self._factor))
+        return embed(self._factor, beside(self._values(index), self._factor).to(self._factor))
 
     def products(self, rows: Tensor, block: slice) -> Tensor:
         """Return rows (k, m') times the first m' features of a block of points, (k, |block|)."""

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from torch_kbandits.candidates.sources import ArmSource
+from torch_kbandits.numerics.places import beside, known
 from torch_kbandits.numerics.rows import RowIndex, Rows, row_keys
 from torch_kbandits.numerics.shallow import shallow_copy
 
@@ -68,14 +69,16 @@ class PointList:
     def rows(self, index: Tensor) -> Tensor:
         """Return the points of rows ``index`` (k,), (k, d), as a new tensor."""
         if not len(self._strangers):
-            return self.source.rows(index)
+            return self.source.rows(beside(index, self._others))
         if self.num_arms == 0:
             return self._others[index]
-        points = self._others.new_empty(len(index), self.dimension)
         arms = index < self.num_arms
-        points[~arms] = self._others[index[~arms] - self.num_arms]
+        if bool(arms.all()):
+            return self.source.rows(beside(index, self._others))
+        points, others = self._others.new_empty(len(index), self.dimension), ~arms
+        points[others] = self._others[index[others] - self.num_arms]
         if bool(arms.any()):
-            points[arms] = self.source.rows(index[arms])
+            points[arms] = self.source.rows(beside(index[arms], self._others))
         return points
 
     def block(self, start: int, stop: int) -> Tensor:
@@ -160,16 +163,25 @@ class PointList:
 
     def arm(self, row: int) -> Tensor:
         """Return the arm of a row, (1, d), not to be written to, and remember it, so that nobody looks for it."""
-        known = self._handed_out.get(row)
-        if known is None:
+        found = self._handed_out.get(row)
+        if found is None:
             arms = self.source.tensor
             point = self.rows(torch.tensor([row], device=self.device)) if arms is None else arms[row : row + 1].clone()
-            keys = row_keys(point)
-            known = self._handed_out[row] = point, keys, [self._rows_of_arms.setdefault(keys[0], row)]
+            found = self._remembered(row, point)
         else:
             self.source.verify()  # as reading would
-        self._keyed = known
-        return known[0]
+        self._keyed = found
+        return found[0]
+
+    def hand_out(self, row: int, point: Tensor, host: Tensor) -> None:
+        """Remember the arm of a row, (1, d), and its numbers on the host, (1, d), so that ``arm`` need not read it."""
+        if row not in self._handed_out:
+            self._remembered(row, known(point, host))
+
+    def _remembered(self, row: int, point: Tensor) -> _Keyed:
+        keys = row_keys(point)
+        found = self._handed_out[row] = point, keys, [self._rows_of_arms.setdefault(keys[0], row)]
+        return found
 
     def _look_up(self, wanted: set[bytes]) -> None:
         """Find the first rows of those of many points that are arms."""

@@ -113,16 +113,20 @@ class FeatureStore:
         """Return the features (m, q) of some points, given their numbers (q,)."""
         if len(self._segments) == 1:
             return self._segments[0].index_select(0, index)[:, : self.size].mT
-        columns, numbers = self._like.new_empty(len(index), self.size), index // self._longest
         if not self._like.is_cpu:  # where knowing which of the few segments have some means to wait
-            for number, segment in enumerate(self._segments):
-                rows = (index - number * self._longest).clamp(0, len(segment) - 1)
-                columns = torch.where((numbers == number).unsqueeze(-1), segment[rows, : self.size], columns)
-            return columns.mT
+            return self._columns_of_few_segments(index)
+        columns, numbers = self._like.new_empty(len(index), self.size), index // self._longest
         for number in numbers.unique().tolist():
             there = (numbers == number).nonzero().squeeze(-1)
             columns[there] = self._segments[number][index[there] - number * self._longest, : self.size]
         return columns.mT
+
+    def _columns_of_few_segments(self, index: Tensor) -> Tensor:
+        """Return what ``columns`` does, reading as many points of each segment."""
+        places = torch.arange(len(self._segments), device=index.device).unsqueeze(-1)
+        rows = torch.sub(index, places, alpha=self._longest).clamp(0, self._longest - 1)  # of the last there are fewer
+        parts = [each.index_select(0, some)[:, : self.size] for each, some in zip(self._segments, rows, strict=True)]
+        return torch.stack(parts).take_along_dim((index // self._longest).view(1, -1, 1), 0).squeeze(0).mT
 
     def row(self, number: int) -> np.ndarray:
         """Return the features (m,) of a point, of a store on the host; not to be written to."""

@@ -174,5 +174,5 @@ def overall_best(answer: LocalBest, beta: Tensor, kernel_bound: Tensor) -> Tenso
         kernel_bound: the largest prior variance of all arms, 0-dim.
     """
     scores, ranks, points = map(torch.from_numpy, (answer.scores, answer.ranks, answer.points))
-    place = highest(scores, ranks, tie_width(scores.max(), beta, kernel_bound))
+    place = int(highest(scores, ranks, tie_width(scores.max(), beta, kernel_bound)))
     return points[place].unsqueeze(0)
