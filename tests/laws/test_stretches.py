@@ -14,11 +14,11 @@ from interrupts import Interrupt, swaps
 from problems import DOUBLE, data, difference, rbf, reward
 
 from torch_kbandits import Bandit, InputError, algorithms, use_compiled
-from torch_kbandits.acquisition import ThompsonRule
+from torch_kbandits.acquisition import ThompsonRule, UpperConfidenceRule
 from torch_kbandits.bandit.stretch import PATIENCE, Stretch
 from torch_kbandits.candidates import Arms
 from torch_kbandits.confidence import ConstantWidth
-from torch_kbandits.dictionaries import RidgeLeverageSampling
+from torch_kbandits.dictionaries import CappedDictionary, RidgeLeverageSampling
 from torch_kbandits.memory import SlidingWindow
 from torch_kbandits.numerics.compiled import runs_compiled
 
@@ -191,6 +191,21 @@ def test_rounds_are_plain_while_the_dictionary_stays(case):
     assert all(row[1] for row in stretched) == ("full" in case)
     assert any(row[2] for row in stretched) == ("full" in case)
     assert any(row[3] for row in stretched) or "close" not in case
+
+
+@pytest.mark.parametrize("is_capped", [False, True])
+def test_a_rule_made_of_ours_selects_in_every_round(is_capped):
+    numbers = []
+
+    class Ours(CappedDictionary if is_capped else RidgeLeverageSampling):
+        def select(self, played, generator=None):
+            numbers.append(played.size)
+            return super().select(played, generator)
+
+    words = {"kernel": rbf(), "regularization": LAMBDA, "width": ConstantWidth(2.0), "seed": 0}
+    rule = Ours(RidgeLeverageSampling(3.0, "growth"), 12, "stop") if is_capped else Ours(3.0, "growth")
+    Player(Bandit(candidates=Arms(ARMS), acquisition=UpperConfidenceRule(), dictionary=rule, **words)).play(30)
+    assert len(numbers) == 30
 
 
 @pytest.mark.parametrize("case", ["igp-ucb", "sw-gp-ucb", "bkb, growth", "ek-ucb"])

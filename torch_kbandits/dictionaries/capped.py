@@ -73,7 +73,7 @@ class CappedDictionary(DictionaryRule):
         checks.one_of("when_full", self.when_full, get_args(WhenFull))
         object.__setattr__(self, "is_coupled", self.rule.is_coupled)
         object.__setattr__(self, "is_online", self.rule.is_online)
-        if (draws := self.rule.kept_draws) is not None:
+        if (draws := self.rule.kept_draws) is not None and type(self) is CappedDictionary:
             object.__setattr__(self, "kept_draws", replace(draws, max_size=self.max_size))
         object.__setattr__(self, "full_at", self.max_size if self.learns_residual else None)
 

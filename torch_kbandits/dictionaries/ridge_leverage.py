@@ -86,7 +86,8 @@ class RidgeLeverageSampling(DictionaryRule):
         checks.one_of("resampling", self.resampling, get_args(Resampling))
         if self.resampling != "fresh":
             object.__setattr__(self, "is_coupled", True)
-            object.__setattr__(self, "kept_draws", KeptDraws(self.oversampling, self.resampling == "growth"))
+            if type(self) is RidgeLeverageSampling:  # another may choose otherwise
+                object.__setattr__(self, "kept_draws", KeptDraws(self.oversampling, self.resampling == "growth"))
 
     def probabilities(self, played: PlayedPoints, generator: torch.Generator | None = None) -> Tensor:
         """Return the probability (u,) in [0, 1] with which the next dictionary holds each played point.
