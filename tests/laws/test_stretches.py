@@ -1,5 +1,6 @@
 """A stretch of plain rounds is another form of what a bandit knows: who looks, and when, changes nothing."""
 
+import warnings
 from copy import deepcopy
 from itertools import count
 
@@ -58,6 +59,12 @@ CASES = {
     "bkb, coupled": lambda: on_arms("bkb", beta=2.0, resampling="coupled", mean=0.3),
     "bkb, theorem": lambda: on_arms("bkb", resampling="coupled", oversampling=1.0, **THEOREM),
     "bkb, cap": lambda: on_arms("bkb", beta=2.0, resampling="growth", max_dictionary=12, when_full="stop"),
+    "bkb, full": lambda: on_arms("bkb", beta=2.0, resampling="growth", max_dictionary=8, when_full="stop"),
+    "bkb, full, mean": lambda: on_arms(
+        "bkb", beta=2.0, resampling="growth", max_dictionary=5, mean=0.3, when_full="stop"
+    ),
+    "bkb, full, warns": lambda: on_arms("bkb", beta=2.0, resampling="growth", max_dictionary=6),
+    "bkb, full, theorem": lambda: on_arms("bkb", resampling="growth", max_dictionary=6, when_full="stop", **THEOREM),
     "bkb, draws": lambda: draws_at_a_dictionary(),
     "ek-ucb": in_contexts,
     "ek-ucb, theorem": lambda: make_contextual("ek-ucb", changing(), beta=None, **THEOREM),
@@ -166,6 +173,7 @@ def plain(monkeypatch):
     return made
 
 
+@pytest.mark.filterwarnings("ignore:The dictionary is full")
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("way", ["play", "run"])
 def test_a_stretch_changes_nothing(case, way, plain):
@@ -191,6 +199,28 @@ def test_rounds_are_plain_while_the_dictionary_stays(case):
     assert all(row[1] for row in stretched) == ("full" in case)
     assert any(row[2] for row in stretched) == ("full" in case)
     assert any(row[3] for row in stretched) or "close" not in case
+
+
+def test_a_full_dictionary_says_so_in_the_same_round(plain):
+    case, rounds = "bkb, full, warns", ([], [])
+    for said, player in zip(rounds, (Player(CASES[case]()), plain(case)), strict=True):
+        for number in range(60):
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                player.play(1)
+            said.extend([number] * len(caught))
+    assert rounds[0] == rounds[1]
+    assert len(rounds[0]) == 1
+
+
+@pytest.mark.parametrize("case", ["bkb, full", "bkb, full, mean"])
+def test_rounds_on_arms_are_plain_while_a_full_dictionary_stays(case):
+    player, seen = Player(CASES[case]()).play(60), 0
+    for _ in range(60):
+        player.play(1)
+        seen += is_stretched(player)
+        assert player.bandit._belief.learns_residual
+    assert seen > 30
 
 
 @pytest.mark.parametrize("is_capped", [False, True])

@@ -35,6 +35,7 @@ DEFAULTS = {
     | {"JointCourse.mean_norm", "JointCourse.projection_error"}
     | {f"ToldOtherwise.{name}" for name in ("mean_norm", "moments", "recommend")},
     "confidence": {"RandomizedWidth.smallest"},
+    "dictionaries": {"CappedDictionary.kept_draws", "RidgeLeverageSampling.kept_draws"},
     "memory": {
         "BackToPrior.prior",
         *(f"{kind}.with_horizon" for kind in ("BackToPrior", "Discount", "Restart", "SlidingWindow")),

@@ -17,6 +17,7 @@ from torch_kbandits.dictionaries.kept_draws import KeptDraws
 from torch_kbandits.numerics.random import ROUNDING_SHARE
 from torch_kbandits.numerics.shallow import changed
 from torch_kbandits.posteriors.online_dtc import Rewarded
+from torch_kbandits.posteriors.residual import learned_residual
 from torch_kbandits.tables.panels import FALLS, observed
 from torch_kbandits.tables.played import PlayedPanel, variances_after
 from torch_kbandits.tables.store import FeatureStore
@@ -82,7 +83,10 @@ class ArmsCourse(Course):
         # reward, and, once somebody asked, after it.
         self._posterior, self._before, self._passed = dtc.rewarded, cast(Passed | None, None), cast(Passed | None, None)
         (self._prior, self._expected), self._makes_passes = table.prior, self._arms.is_small
-        self._prior_told = table.prior_told or 0.0
+        self._prior_told, size = table.prior_told or 0.0, int(held.sum())
+        self._is_full = size == draws.max_size
+        # What the dictionary spans of the prior variances, where what it does not is learned.
+        self._spanned = self._arms.spanned.numpy() if table.learns_residual else None
         self._noise, self._bound = table.regularization.item(), table.kernel_bound().item()
 
     @classmethod
@@ -165,9 +169,14 @@ class ArmsCourse(Course):
             best, share = table.highest(scores, beta, rows), table.visited_share
         point = table.arm(best)
         (row,) = table.row_list(point)
-        learned, change = self._posterior.moments_at(features.row(row))
+        learned, change, spanned = self._posterior.moments_at(features.row(row))
         mean = learned if self._expected is None else learned + float(self._expected[row])
-        return Choice(point, row, mean, max(float(self._prior[row]) + change, 0.0), share=share)
+        prior = self._prior[row : row + 1]
+        variance = prior + change
+        known = np.maximum(variance, 0.0)
+        if self._spanned is not None:
+            known = _learned(prior, np.array([spanned]), known)
+        return Choice(point, row, mean, float(known[0]), seen=float(variance[0]), share=share)
 
     def _highest_bound(self, beta: Tensor, features: FeatureStore) -> int | None:
         """Return the row of the highest upper confidence bound, after a pass; None where another may be its equal."""
@@ -179,7 +188,10 @@ class ArmsCourse(Course):
                 now = self._posterior
                 found = observed(features, now.fallen, now.weights, self._expected, before.variance)
             self._passed = Passed(*found, self._posterior)
-        known = *self._passed[:2], beta.item(), MIN_VARIANCE, self._bound, ROUNDING_SHARE[torch.float64]
+        mean, variance = self._passed[:2]
+        if self._spanned is not None:
+            variance = _learned(self._prior[: len(variance)], self._spanned, variance)
+        known = mean, variance, beta.item(), MIN_VARIANCE, self._bound, ROUNDING_SHARE[torch.float64]
         row, _, is_alone = rule_loops.highest_upper_confidence(*known)
         return row if is_alone else None
 
@@ -197,8 +209,10 @@ class ArmsCourse(Course):
             counts = counts.copy()
             counts[place] += 1.0
         else:
-            scored, held, counts = np.append(variance, choice.variance), np.append(held, False), np.append(counts, 1.0)
-        if not self._draws.again(held, scored, counts, self._noise, self._uniforms):
+            scored = np.append(variance, cast(float, choice.seen))
+            held, counts = np.append(held, False), np.append(counts, 1.0)
+        played = held, scored, counts, self._noise, self._uniforms
+        if not self._draws.again(*played, place if self._is_full else None):
             return None
         weight, expected, point = 1.0 / self._noise, 0.0, features.row(row)
         if self._expected is not None:
@@ -228,3 +242,8 @@ class ArmsCourse(Course):
         """Let the table make the pass that it took to choose."""
         if self._makes_passes:
             self.belief.known.arms.up_to_date()
+
+
+def _learned(prior: Array, spanned: Array, variance: Array) -> Array:
+    """Return variances whose residual is learned, (k,); see ``learned_residual``."""
+    return learned_residual(*map(torch.from_numpy, (prior, spanned, variance))).numpy()

@@ -502,7 +502,7 @@ class FeatureTable(TableBelief):
         Those of arms, by ``followed_alone``, while the dictionary stays; None where they may not.
         """
         rows, dictionary = self._played_rows, self._dictionary_rows
-        if not self._num_arms or self.exact or self.learns_residual or self._hallucination is not None:
+        if not self._num_arms or self.exact or self._hallucination is not None:
             return None
         if self._prior_in_books is not None:  # loops do not read arms there
             return None

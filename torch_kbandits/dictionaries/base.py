@@ -111,14 +111,16 @@ class DictionaryRule(InducingPointAllocator):
     #: Whether the rule draws the same numbers in every round: then each round must hand it an equal generator.
     is_coupled: bool = False
 
-    #: How the rule would draw the dictionary that there is again; None where that is not known without selecting.
-    kept_draws: KeptDraws | None = None
-
     #: Whether the rule decides about each point once, when it is played; see ``OnlineRule``.
     is_online: bool = False
 
     #: The size from which on a dictionary may not grow, however much it leaves unspanned; None where it always may.
     full_at: int | None = None
+
+    @property
+    def kept_draws(self) -> KeptDraws | None:
+        """How the rule would draw the dictionary that there is again; None where it has to select to know that."""
+        return None
 
     @abstractmethod
     def select(self, played: PlayedPoints, generator: torch.Generator | None = None) -> Selection:

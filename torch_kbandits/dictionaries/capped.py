@@ -12,6 +12,7 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.dictionaries.base import DictionaryRule, PlayedPoints, Selection
+from torch_kbandits.dictionaries.kept_draws import KeptDraws
 from torch_kbandits.dictionaries.online_rule import OnlineRule
 from torch_kbandits.dictionaries.online_sample import OnlineSample
 from torch_kbandits.dictionaries.swaps import SwapTable, factors_of_one
@@ -73,9 +74,15 @@ class CappedDictionary(DictionaryRule):
         checks.one_of("when_full", self.when_full, get_args(WhenFull))
         object.__setattr__(self, "is_coupled", self.rule.is_coupled)
         object.__setattr__(self, "is_online", self.rule.is_online)
-        if (draws := self.rule.kept_draws) is not None and type(self) is CappedDictionary:
-            object.__setattr__(self, "kept_draws", replace(draws, max_size=self.max_size))
         object.__setattr__(self, "full_at", self.max_size if self.learns_residual else None)
+
+    @property
+    def kept_draws(self) -> KeptDraws | None:
+        """How the other rule draws the dictionary again; None for a class of another's."""
+        draws, has_said = self.rule.kept_draws, self.when_full == "stop" or self in _warned
+        if draws is None or type(self) is not CappedDictionary:
+            return None
+        return replace(draws, max_size=self.max_size, may_be_full=draws.stay and has_said)
 
     def online_sample(self, kernel: Kernel, noise: float, points: Tensor, weights: Tensor) -> OnlineSample:
         """Return the dictionary of an online rule; see ``OnlineRule``."""

@@ -86,8 +86,12 @@ class RidgeLeverageSampling(DictionaryRule):
         checks.one_of("resampling", self.resampling, get_args(Resampling))
         if self.resampling != "fresh":
             object.__setattr__(self, "is_coupled", True)
-            if type(self) is RidgeLeverageSampling:  # another may choose otherwise
-                object.__setattr__(self, "kept_draws", KeptDraws(self.oversampling, self.resampling == "growth"))
+
+    @property
+    def kept_draws(self) -> KeptDraws | None:
+        """How the dictionary is drawn again; None for one that is drawn afresh, or by a class of another's."""
+        is_known = self.is_coupled and type(self) is RidgeLeverageSampling
+        return KeptDraws(self.oversampling, self.resampling == "growth") if is_known else None
 
     def probabilities(self, played: PlayedPoints, generator: torch.Generator | None = None) -> Tensor:
         """Return the probability (u,) in [0, 1] with which the next dictionary holds each played point.

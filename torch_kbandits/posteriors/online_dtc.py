@@ -81,9 +81,9 @@ class Rewarded(NamedTuple):
         inverse, precision = (base, fallen, with_sign(signs, -1.0)), (other, came, with_sign(others, 1.0))
         return Rewarded(self.start, inverse, precision, sums, weights, self.log_det + math.log(share))
 
-    def moments_at(self, point: Array) -> tuple[float, float]:
-        """Return wᵀz and what ``quick_variance`` adds to the prior variance, for coordinates z (m,)."""
-        return online_loops.moments(self.inverse, self.start.arrays[2], self.weights, point)[:2]
+    def moments_at(self, point: Array) -> tuple[float, float, float]:
+        """Return the same of coordinates z (m,) as ``OnlineDTC.moments_at``."""
+        return online_loops.moments(self.inverse, self.start.arrays[2], self.weights, point)
 
     @property
     def fallen(self) -> Array:
