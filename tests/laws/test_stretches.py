@@ -14,7 +14,7 @@ from contextual import reward as contextual_reward
 from interrupts import Interrupt, swaps
 from problems import DOUBLE, data, difference, rbf, reward
 
-from torch_kbandits import Bandit, InputError, algorithms, use_compiled
+from torch_kbandits import Bandit, DictionaryFullError, InputError, algorithms, use_compiled
 from torch_kbandits.acquisition import ThompsonRule, UpperConfidenceRule
 from torch_kbandits.bandit.stretch import PATIENCE, Stretch
 from torch_kbandits.candidates import Arms
@@ -221,6 +221,33 @@ def test_rounds_on_arms_are_plain_while_a_full_dictionary_stays(case):
         seen += is_stretched(player)
         assert player.bandit._belief.learns_residual
     assert seen > 30
+
+
+@pytest.mark.parametrize("name", ["ek-ucb", "bkb"])
+def test_a_full_dictionary_that_refuses_leaves_all_as_it_was(name):
+    """The reward may be told again, or the point be forgotten; both forms refuse the same one."""
+    words = {"max_dictionary": 6, "when_full": "raise"}
+
+    def made():
+        return Player(
+            in_contexts(**words) if name == "ek-ucb" else on_arms(name, beta=2.0, resampling="growth", **words)
+        )
+
+    players = [made(), made()]
+    players[1].bandit._pieces.__dict__["is_plain"] = False
+    told = []
+    for player in players:
+        with pytest.raises(DictionaryFullError):
+            player.play(200)
+        bandit, number = player.bandit, player.number
+        assert (bandit.round, len(bandit.pending), len(bandit.history.X)) == (number, 1, number)
+        with pytest.raises(DictionaryFullError):
+            bandit.tell(ids=bandit.pending_ids[0], y=0.1)
+        assert len(bandit.pending) == 1
+        bandit.forget()
+        told.append(number)
+    assert told[0] == told[1] > 5
+    agree(*players)
 
 
 @pytest.mark.parametrize("is_capped", [False, True])

@@ -132,8 +132,8 @@ class JointCourse(Course):
             return None
         posterior, share = self._posterior, ROUNDING_SHARE[torch.float64]
         factors = posterior.factor_rows, *posterior.tracked_inverse.arrays, posterior.weights.numpy()
-        at = self._formula, arms.numpy(), self._Z, False, embedded_loops.NOTHING, embedded_loops.NONE
-        *parts, worst = embedded_loops.embedded(*at, *factors, posterior.arrays[2])
+        given = self._formula, arms.numpy(), self._Z, False, embedded_loops.NOTHING, embedded_loops.NONE
+        *parts, worst = embedded_loops.embedded(*given, *factors, posterior.arrays[2])
         if worst < 0.0:  # which may be beyond rounding
             return None
         found = Arrays(*parts)
