@@ -250,6 +250,26 @@ def test_a_full_dictionary_that_refuses_leaves_all_as_it_was(name):
     agree(*players)
 
 
+def test_a_memory_made_of_ours_counts_as_its_own_noise_says():
+    class Fading(SlidingWindow):
+        keeps_noise = False
+
+        def noise(self, times, now, regularization):
+            return super().noise(times, now, regularization) * (1.0 + now - times)
+
+    player = Player(on_arms("gp-ts", beta=1.0, memory=Fading(12.0))).play(30)
+    bandit = player.bandit
+    assert not is_stretched(player)
+    history = bandit.history
+    ages = bandit._belief.now - history.times
+    counts = ages <= 12.0
+    X, Y, noise = (each[counts].numpy() for each in (history.X, history.Y, LAMBDA * (1.0 + ages)))
+    K, k = oracles.rbf(0.4)(X, X), oracles.rbf(0.4)(X, ARMS.numpy())
+    mean = k.T @ np.linalg.solve(K + np.diag(noise), Y)
+    assert 0 < len(X) < 30
+    assert difference(bandit._belief.moments(ARMS)[0], mean) < 1e-9  # a condition number below 1e3
+
+
 @pytest.mark.parametrize("is_capped", [False, True])
 def test_a_rule_made_of_ours_selects_in_every_round(is_capped):
     numbers = []

@@ -30,7 +30,8 @@ from torch_kbandits.confidence.guarantee import Hypothesis as Assumption
 from torch_kbandits.dictionaries import DictionaryRule
 from torch_kbandits.errors import InputError, KernelBanditWarning, TheoryWarning
 from torch_kbandits.kernels import ForgettingKernel, SpaceTimeKernel
-from torch_kbandits.memory import KeepAll, LeavesInOrder, Memory
+from torch_kbandits.memory import KeepAll, Memory
+from torch_kbandits.memory.base import leaves_in_order
 from torch_kbandits.memory.windows import Latest
 from torch_kbandits.models import DictionaryQuality
 from torch_kbandits.numerics.gram import check_kernel, prior_mean, prior_variance
@@ -378,7 +379,7 @@ class Pieces:
         if any(each is not None for each in (*others, self.learning)) or self.declared or self.num_stages:
             return False
         memory = self.memory
-        is_window = isinstance(memory, LeavesInOrder) and memory.num_latest is None
+        is_window = memory is not None and leaves_in_order(memory) is not None and memory.num_latest is None
         stays = not self.has_clock or (is_window and not self.candidates.is_timed)
         return stays and self.start.floor == -math.inf
 

@@ -29,7 +29,8 @@ from torch_kbandits.candidates.sources import UnsearchedArms
 from torch_kbandits.candidates.timed import untimed
 from torch_kbandits.dictionaries import DictionaryRule, OnlineRule
 from torch_kbandits.errors import InputError
-from torch_kbandits.memory import LeavesInOrder, Memory
+from torch_kbandits.memory import Memory
+from torch_kbandits.memory.base import leaves_in_order
 from torch_kbandits.numerics.random import tie_rank
 
 T = TypeVar("T", bound=TableBelief)
@@ -146,8 +147,8 @@ def course_of(
         return CovarianceCourse.of(belief)
     if type(belief) is FeatureTable and rule is not None:
         return ArmsCourse.of(belief, rule, generator)
-    if type(belief) is CountedBelief and isinstance(belief.memory, LeavesInOrder):
-        return WindowCourse.of(belief, belief.memory)
+    if type(belief) is CountedBelief and (memory := leaves_in_order(belief.memory)) is not None:
+        return WindowCourse.of(belief, memory)
     if type(belief) is CountedBelief and rule is not None and rule.is_online:
         return JointCourse.of(belief, cast(OnlineRule, rule), generator)
     return None

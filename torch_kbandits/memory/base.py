@@ -85,6 +85,14 @@ class LeavesInOrder(Protocol):
         ...
 
 
+def leaves_in_order(memory: Memory | None) -> LeavesInOrder | None:
+    """Return a memory that says by ``keeps`` what its noise is; None for another, or whose class says but one anew."""
+    if not isinstance(memory, LeavesInOrder):
+        return None
+    keeps, noise = (next(k for k in type(memory).__mro__ if name in vars(k)) for name in ("keeps", "noise"))
+    return memory if keeps is noise else None
+
+
 @dataclass(frozen=True)
 class KeepAll(Memory):
     """All observations count alike for ever, as if nothing changed."""
