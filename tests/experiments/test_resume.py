@@ -66,6 +66,9 @@ def test_a_run_that_was_stopped_goes_on_and_comes_out_the_same(name, tmp_path, m
                 raise StopError
 
         def counted(pull):
+            if not callable(pull):  # rewards of all arms, of rounds that are played together
+                count(pull)
+                return pull
             return lambda x: (count(x), pull(x))[1]
 
         def told(x, *given, **named):

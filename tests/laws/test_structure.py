@@ -32,7 +32,7 @@ DEFAULTS = {
     "beliefs": {f"{name}.learns_residual" for name in ("BeliefOf", "FeatureTable")}
     | {"FeatureTable._learned_variance_at", "CountedBelief.moments"}
     | {f"{name}.{what}" for name in ("ArmsCourse", "JointCourse") for what in ("effective_dimension", "kernel_bound")}
-    | {"JointCourse.mean_norm", "JointCourse.projection_error"}
+    | {"CovarianceCourse.played", "JointCourse.mean_norm", "JointCourse.projection_error", "WindowCourse.played"}
     | {f"ToldOtherwise.{name}" for name in ("mean_norm", "moments", "recommend")},
     "confidence": {"RandomizedWidth.smallest"},
     "dictionaries": {"CappedDictionary.kept_draws", "RidgeLeverageSampling.kept_draws"},

@@ -22,16 +22,20 @@ from torch_kbandits.confidence import (
     GuessAndDouble,
     IGPUCBWidth,
     KUCBWidth,
+    MemoryWidth,
+    NystromGain,
     RandomizedWidth,
     RateGain,
     RealizedGain,
     SelfNormalizedWidth,
     SumGain,
     TheoremWidth,
+    by_gain,
     effective_dimension,
     greedy_information_gain,
     information_gain,
 )
+from torch_kbandits.confidence.gain import by_count
 
 
 @dataclass
@@ -532,3 +536,68 @@ def test_values_print_and_compare():
 def test_bad_settings_are_named(make, message):
     with pytest.raises(InputError, match=message):
         make()
+
+
+# ---------------------------------------------------------------- widths by the information gain alone
+
+GAINS = {
+    "realised": RealizedGain(),
+    "rate": RateGain("rbf", 2),
+    "matern": RateGain("matern", 1, 2.5, 0.3),
+    "constant": ConstantGain(1.5),
+    "sum": SumGain((RateGain("linear", 2), ConstantGain(0.5))),
+    "greedy": GreedyGain(rbf(), data(9, 2)[0], 130, 0.25, certified=True),
+}
+BY_GAIN = {
+    "constant": lambda gain: ConstantWidth(2.0),
+    "scaled": lambda gain: ScaledWidth(IGPUCBWidth(0.1, 2.0, 0.1, gain), 0.3),
+    "igp-ucb": lambda gain: IGPUCBWidth(0.1, 2.0, 0.1, gain),
+    "gp-ucb": lambda gain: GPUCBWidth(2.0, 0.1, gain),
+    "gp-ts": lambda gain: GPTSWidth(0.1, 2.0, 0.1, gain),
+    "self-normalised": lambda gain: SelfNormalizedWidth(0.1, 2.0, 0.1, gain),
+    "memory": lambda gain: MemoryWidth(0.1, 2.0, 0.1, 7, gain),
+    "bayesian": lambda gain: BayesianGPUCBWidth(30, 0.1),
+}
+
+
+@pytest.mark.parametrize("gain", GAINS)
+@pytest.mark.parametrize("name", BY_GAIN)
+def test_a_width_by_the_gain_is_what_a_call_returns(name, gain):
+    width, counts = BY_GAIN[name](GAINS[gain]), range(0, 130, 7)
+    known = by_gain(width, counts, 0.25)
+    for number, constant, slope in zip(counts, known.constants, known.slopes, strict=True):
+        for realised in (0.0, 0.01, 3.0, 40.0):
+            called = float(width(Known(number, gain=realised)))
+            assert known.offset + known.scale * math.sqrt(constant + slope * realised) == pytest.approx(
+                called, rel=1e-12
+            )
+
+
+def test_a_width_or_gain_made_of_ours_is_not_taken_for_it():
+    @dataclass(frozen=True)
+    class Falling(ConstantWidth):
+        def __call__(self, evidence):
+            return super().__call__(evidence) / (1 + evidence.num_observations)
+
+    class Halved(RealizedGain):
+        def __call__(self, evidence):
+            return 0.5 * super().__call__(evidence)
+
+    @dataclass(frozen=True)
+    class Named(ConstantWidth):
+        name: str = "ours"
+
+    counts = range(3)
+    assert by_gain(Falling(2.0), counts, 0.25) is None
+    assert by_gain(ScaledWidth(Falling(2.0), 0.5), counts, 0.25) is None
+    assert by_gain(IGPUCBWidth(0.1, 2.0, 0.1, Halved()), counts, 0.25) is None
+    assert by_gain(GPTSWidth(0.1, 2.0, 0.1, SumGain((RateGain("rbf", 1), NystromGain()))), counts, 0.25) is None
+    assert by_gain(Named(2.0), counts, 0.25).offset == 2.0
+
+
+def test_what_says_nothing_of_so_many_has_no_such_form():
+    gain = GAINS["greedy"]
+    assert by_count(gain, range(131), 0.25) is not None
+    assert by_count(gain, range(132), 0.25) is None
+    assert by_count(gain, range(9), 0.3) is None
+    assert by_gain(KUCBWidth(0.1, 2.0, 0.1), range(3), 0.25) is None

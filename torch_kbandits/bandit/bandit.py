@@ -5,10 +5,12 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from os import PathLike
 from time import perf_counter
 from typing import Any, Literal, NamedTuple, Self, cast, overload
 
+import numpy as np
 import torch
 from botorch.acquisition import AcquisitionFunction
 from gpytorch.kernels import Kernel
@@ -28,6 +30,7 @@ from torch_kbandits.bandit.advice import Advice
 from torch_kbandits.bandit.batches import BatchRule
 from torch_kbandits.bandit.goals import all_settled, are_fitted, goals_of
 from torch_kbandits.bandit.health import LAST_CALLS, Health, HealthLog, examined, health_log
+from torch_kbandits.bandit.known_rewards import KnownRewards
 from torch_kbandits.bandit.learning import (
     before_any,
     consulted,
@@ -392,9 +395,13 @@ class Bandit(Undisturbed):
         self._learn(standing, told, pending, start)
 
     def run(
-        self, pull: Callable[[Any], Any], rounds: int, *, offered: Callable[[int], Mapping[str, Any]] | None = None
-    ) -> None:
-        """Play rounds: ask for a point, get its reward from ``pull``, and tell it.
+        self,
+        pull: Callable[[Any], Any] | Tensor | np.ndarray,
+        rounds: int | None = None,
+        *,
+        offered: Callable[[int], Mapping[str, Any]] | None = None,
+    ) -> Any:
+        """Play rounds: ask for a point, get its reward from ``pull``, and tell it; return what was played.
 
         What comes of it is what so many calls of ``ask`` and ``tell`` would give. What the bandit itself asked for is
         not looked for and checked again, which is a part of a round where rounds are short.
@@ -402,36 +409,57 @@ class Bandit(Undisturbed):
         Args:
             pull: given what ``ask`` would return, returns its reward; or by name the words of ``tell`` but for x,
                 context, time and ids: ``{"y": 1.0, "outcomes": {"cost": 2.0}}``, ``{"failed": True}``. It may look at
-                the bandit, and ask and tell nothing.
-            rounds: how many.
+                the bandit, and ask and tell nothing. Or the rewards of all arms in each round, (r, A), where they are
+                known beforehand: of arms in memory, of equal ones the first one's. Then rounds of an exact posterior
+                on up to 512 arms take microseconds; see ``docs/scale.md``.
+            rounds: how many; None for as many as have known rewards.
             offered: given the number of a round, returns by name the words of its ``ask``: context, candidates, time.
+
+        Returns:
+            What ``ask`` returned in each round, together: points (rounds, d), actions, or a list of mappings.
 
         Raises:
             InputError: if an argument or what is returned does not fit.
 
         After an error, also one of ``pull``, the rounds before it were played, and the bandit is as it was then.
         """
-        for _ in range(checks.positive_integer("rounds", rounds)):
+        if callable(pull):
+            rewards, number = None, checks.positive_integer("rounds", rounds)
+        else:
+            rewards = KnownRewards(self.candidates, pull, rounds)
+            number = rewards.rounds
+            if offered is not None:
+                raise InputError("offered= goes with a function that returns rewards, not with a table of them.")
+        played = list[Tensor]()
+        while (turn := len(played)) < number:
             start, ahead = perf_counter(), None
             words = {} if offered is None else _named(offered(self._known.round), _BROUGHT)
             time, context, candidates = (words.get(name) for name in _BROUGHT)
             known, choice = self._stretch if time is None else None, None
+            if known is not None and rewards is not None:
+                came = known.played(self._acquisition, self.width, self._seed_after(known), rewards.after(turn))
+                if came is not None:
+                    (self._known, choices), self._visited_share = came, 1.0
+                    played += [each.point for each in choices]
+                    continue
+            gives = cast(Callable[[Any], Any], pull) if rewards is None else partial(rewards.of, turn)
             if known is not None:
                 self._known, choice = known, self._plainly_chosen(known, context, candidates)
             if known is None or choice is None:
                 standing, domain = self._now(time, context, candidates)
                 X, ahead = self._chosen(standing, domain, 1)
                 standing = self._asked_for(X, standing, ahead)
-                words, pulled = self._pulled(pull, X, start)
+                words, pulled = self._pulled(gives, X, start)
             else:
                 X = choice.point
-                words, pulled = self._pulled(pull, X, start)
+                words, pulled = self._pulled(gives, X, start)
                 known = known if self._known is known else known.begun_anew  # as who looked has it
                 asking = known.asking(choice)
                 after = asking.told(words["y"]) if words.keys() == {"y"} else None
                 if after is not None:
                     self._seconds["tell"].append(perf_counter() - pulled)
                     self._known, self._visited_share = after, choice.share
+                    played.append(X)
                     continue
                 self._known, standing = known.standing, asking.standing
             pending, last = standing.ledger.pending, [len(standing.ledger.pending.ids) - 1]
@@ -441,6 +469,8 @@ class Bandit(Undisturbed):
             elif choice is not None:
                 self._visited_share = choice.share
             self._learn(standing, told, pending.without_rows(last) if is_over else pending, pulled)
+            played.append(X)
+        return self.candidates.actions(torch.cat(played))
 
     def forget(self, x: Any = None, *, context: Any = None, ids: int | Sequence[int] | None = None) -> None:
         """Drop pending points that will not be told; all of them if none are given.
@@ -979,6 +1009,11 @@ class Bandit(Undisturbed):
         if known is None or known.asked is not None or self._health_log is not None:
             return None
         return known if runs_compiled(known.course.regularization) else None
+
+    def _seed_after(self, known: Stretch) -> Callable[[int], int]:
+        """Return what gives the seed of a choice in so many rounds after the present one."""
+        seed, first = self.seed, known.round
+        return lambda number: seed_for(seed, first + number, "ask 0")
 
     def _plainly_chosen(self, known: Stretch, context: Any, candidates: Any) -> Choice | None:
         """Return what is asked for in a stretch of plain rounds; None if that is to be left to the belief."""

@@ -1,15 +1,19 @@
 """A stretch of plain rounds: what was told of them is written up when somebody looks."""
 
 import math
+from collections.abc import Callable
 from typing import Any, Self, cast
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from torch_kbandits.acquisition import AcquisitionRule
 from torch_kbandits.bandit.pieces import FIRST_REWARDS, Pieces
 from torch_kbandits.bandit.residuals import residual
 from torch_kbandits.bandit.standing import Standing
 from torch_kbandits.beliefs import Choice, Course, course_of
+from torch_kbandits.confidence import Width
 from torch_kbandits.numerics.shallow import changed
 from torch_kbandits.observations.clock import Clock
 from torch_kbandits.observations.ledger import History
@@ -91,6 +95,26 @@ class Stretch:
         self.residuals.append([] if z is None else [z])
         after = Stretch(self.before, course, self.residuals)
         return after if number + 1 < _LONGEST else after.begun_anew
+
+    def played(
+        self, rule: AcquisitionRule, width: Width, seed: Callable[[int], int], rewards: np.ndarray
+    ) -> "tuple[Stretch, list[Choice]] | None":
+        """Return what is known after rounds of which the rewards of all arms are known, (r, A), and what was chosen.
+
+        Of as many rounds as it can; None of none. See ``Course.played``.
+        """
+        number = self.course.record.number
+        course = self.course.played(rule, width, seed, rewards[: _LONGEST - number])
+        if course is None:
+            return None
+        del self.residuals[number:]
+        noise, record = self.course.regularization.item(), course.record
+        choices = record.choices(number)
+        for choice, y in zip(choices, record.rewards(number), strict=True):
+            z = residual(y, choice.mean, choice.variance, noise)
+            self.residuals.append([] if z is None else [z])
+        after = Stretch(self.before, course, self.residuals)
+        return after if record.number < _LONGEST else after.begun_anew, choices
 
     @property
     def begun_anew(self) -> "Stretch":

@@ -1,14 +1,16 @@
 """A posterior in the course of plain rounds: each asks for one point and is told its reward before the next."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Self
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from torch_kbandits.acquisition import AcquisitionRule, Domain
 from torch_kbandits.beliefs.base import Belief
+from torch_kbandits.confidence import Width
 
 
 class Choice(NamedTuple):
@@ -44,11 +46,15 @@ class Record:
 
     def followed(self, choice: Choice, y: float) -> "Record":
         """Return these and one more."""
+        return self.extended((choice,), (y,))
+
+    def extended(self, choices: Sequence[Choice], rewards: Sequence[float]) -> "Record":
+        """Return these and more."""
         after, number = Record(), self.number
         del self._choices[number:], self._rewards[number:]
-        self._choices.append(choice)
-        self._rewards.append(y)
-        after._choices, after._rewards, after.number = self._choices, self._rewards, number + 1
+        self._choices.extend(choices)
+        self._rewards.extend(rewards)
+        after._choices, after._rewards, after.number = self._choices, self._rewards, number + len(rewards)
         return after
 
     def choices(self, first: int = 0) -> list[Choice]:
@@ -114,6 +120,21 @@ class Course(ABC):
     @abstractmethod
     def told(self, choice: Choice, y: float) -> Self | None:
         """Return the course after the reward of what was chosen; None if more changes than a course follows."""
+
+    def played(
+        self, rule: AcquisitionRule, width: Width, seed: Callable[[int], int], rewards: np.ndarray
+    ) -> "Course | None":
+        """Return the course after rounds of which the rewards of all arms are known, (r, A), of as many as it can.
+
+        None of none; then it has no such way, or more changes than it follows.
+
+        Args:
+            rule: by which arms are chosen.
+            width: read before each choice.
+            seed: that of a round, of so many after the present one.
+            rewards: one row a round; where that of the one chosen is not finite rounds end before.
+        """
+        return None
 
     @abstractmethod
     def remember(self, choice: Choice) -> None:

@@ -3,12 +3,15 @@
 from collections.abc import Callable
 from typing import Self
 
+import numpy as np
 from torch import Tensor
 
 from torch_kbandits.acquisition import AcquisitionRule, Domain
 from torch_kbandits.beliefs.course import Choice, Course, Record
 from torch_kbandits.beliefs.covariances import CovarianceTable
 from torch_kbandits.beliefs.few_arms import FewArms
+from torch_kbandits.beliefs.few_rounds import Counting, rounds_of
+from torch_kbandits.confidence import Width
 from torch_kbandits.numerics.shallow import changed
 
 
@@ -68,6 +71,14 @@ class CovarianceCourse(Course):
         """Return the course after the reward of an arm; None where the posterior would not be finite."""
         arms = self._arms.told(choice.place, y)
         return None if arms is None else changed(self, _arms=arms, record=self.record.followed(choice, y))
+
+    def played(
+        self, rule: AcquisitionRule, width: Width, seed: Callable[[int], int], rewards: np.ndarray
+    ) -> Self | None:
+        """Return the course after rounds of which all rewards are known; see ``Course``."""
+        gone = [0] * len(rewards)
+        came = rounds_of(self._arms, rule, width, seed, rewards, Counting((), (), gone, self.num_observations))
+        return came and changed(self, _arms=came.arms, record=self.record.extended(came.choices, came.rewards))
 
     def remember(self, choice: Choice) -> None:
         """Do nothing: the table knows its arms."""

@@ -1,8 +1,8 @@
 """Few arms with all their covariances."""
 
 import math
-from collections.abc import Callable
-from typing import NamedTuple, Self
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Self, cast
 
 import numpy as np
 import torch
@@ -19,6 +19,7 @@ from torch_kbandits.candidates.sources import ArmSource
 from torch_kbandits.dictionaries import Selection
 from torch_kbandits.numerics.compiled import runs_compiled
 from torch_kbandits.numerics.gram import gram
+from torch_kbandits.numerics.prior_draws import JointDraws
 from torch_kbandits.numerics.rows import Rows
 from torch_kbandits.numerics.shallow import shallow_copy
 from torch_kbandits.observations.ledger import History
@@ -209,6 +210,25 @@ class CovarianceTable(TableBelief):
     def counts(self) -> dict[int, float]:
         """How often each row that was played was, in the order of first play."""
         return dict(zip(self._played_rows.tolist(), self._log.counts.tolist(), strict=True))
+
+    def draws(self, seeds: Sequence[int], number: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return what ``corrected`` draws by each seed, for so many played rows.
+
+        Returns:
+            The draws of the prior at all rows, (k, n); normals, (k, number); and for each row the first that is its
+            equal, (n,).
+        """
+        prior, generator = cast(JointDraws, self._draws_of_prior()), torch.Generator()
+        of_prior, normals = (
+            torch.empty(len(seeds), size, dtype=torch.float64, device="cpu")
+            for size in (len(self._distinct_points), number)
+        )
+        for seed, *parts in zip(seeds, of_prior, normals, strict=True):
+            generator.manual_seed(seed)
+            for part in parts:
+                part.normal_(generator=generator)
+        draws = prior.of_normals(of_prior)[:, self._distinct_rows]
+        return draws.numpy(), normals.numpy(), self._twins.numpy()
 
     def followed(self, X: Tensor, Y: Tensor, believed: Gaussian) -> Self:
         """Return the table after rewards Y (q,) of arms X (q, d), told one after another, which made this of it."""

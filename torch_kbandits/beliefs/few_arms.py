@@ -50,7 +50,8 @@ class FewArms:
         return self.table.corrected(seed, self._correction)
 
     def _correction(self, prior_at: Callable[[Tensor], Tensor], generator: torch.Generator) -> Tensor:
-        rows, counts = torch.tensor([*self.counts]), torch.tensor([*self.counts.values()], dtype=torch.float64)
+        rows = torch.tensor([*self.counts], dtype=torch.long)
+        counts = torch.tensor([*self.counts.values()], dtype=torch.float64)
         return correction(torch.from_numpy(self.believed.covariance), rows, counts, self._noise, prior_at, generator)
 
     def information_gain(self) -> Tensor:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import NamedTuple, Self
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -11,6 +12,8 @@ from torch_kbandits.beliefs.counted import CountedBelief
 from torch_kbandits.beliefs.course import Choice, Course, Record
 from torch_kbandits.beliefs.covariances import MOST_WEAR, CovarianceTable
 from torch_kbandits.beliefs.few_arms import FewArms
+from torch_kbandits.beliefs.few_rounds import Counting, rounds_of
+from torch_kbandits.confidence import Width
 from torch_kbandits.memory import LeavesInOrder
 from torch_kbandits.numerics.shallow import changed
 
@@ -116,6 +119,28 @@ class WindowCourse(Course):
                 return None
         new = {"_arms": arms, "_first": first, "_last": last + 1, "_now": now, "_num_told": self._num_told + 1}
         return changed(self, record=self.record.followed(choice, y), **new)
+
+    def played(
+        self, rule: AcquisitionRule, width: Width, seed: Callable[[int], int], rewards: np.ndarray
+    ) -> Self | None:
+        """Return the course after rounds of which all rewards are known; see ``Course``."""
+        told, number, gone = self._told[self._first : self._last], len(rewards), list[int]()
+        times, first = [each.time for each in told] + [self._now + number for number in range(number)], 0
+        for j in range(1, number + 1):
+            while first < len(told) + j and not self._memory.keeps(times[first], self._now + j):
+                first += 1
+            gone.append(first)
+        counting = Counting([each.row for each in told], [each.reward for each in told], gone, len(told))
+        came = rounds_of(self._arms, rule, width, seed, rewards, counting)
+        if came is None:
+            return None
+        del self._told[self._last :]  # what an interrupted call left
+        for number, (choice, y) in enumerate(zip(came.choices, came.rewards, strict=True)):
+            self._told.append(Told(choice.place, choice.point, y, self._now + number, self._num_told + number))
+        number = len(came.choices)
+        new = {"_first": self._first + gone[number - 1], "_last": self._last + number, "_now": self._now + number}
+        record = self.record.extended(came.choices, came.rewards)
+        return changed(self, _arms=came.arms, _num_told=self._num_told + number, record=record, **new)
 
     def _forgetting(self, arms: FewArms, gone: list[Told], left: list[Told]) -> FewArms | None:
         """Return the arms without rewards that are gone; None where something is not finite."""

@@ -1,6 +1,15 @@
 """Confidence widths: the multiplier of the posterior standard deviation, one theorem a file."""
 
-from torch_kbandits.confidence.base import ConstantWidth, Evidence, ScaledWidth, TheoremWidth, Width
+from torch_kbandits.confidence.base import (
+    ConstantWidth,
+    Evidence,
+    KnownByGain,
+    RootOfGain,
+    ScaledWidth,
+    TheoremWidth,
+    Width,
+    by_gain,
+)
 from torch_kbandits.confidence.bayesian_gp_ucb import BayesianGPUCBWidth
 from torch_kbandits.confidence.bkb import BKBWidth
 from torch_kbandits.confidence.ek_ucb import EKUCBWidth
@@ -46,12 +55,14 @@ __all__ = [
     "IGPUCBWidth",
     "InformationGain",
     "KUCBWidth",
+    "KnownByGain",
     "MemoryWidth",
     "NystromGain",
     "NystromWidth",
     "RandomizedWidth",
     "RateGain",
     "RealizedGain",
+    "RootOfGain",
     "ScaledWidth",
     "SelfNormalizedWidth",
     "SparQWidth",
@@ -59,6 +70,7 @@ __all__ = [
     "TVGPUCBWidth",
     "TheoremWidth",
     "Width",
+    "by_gain",
     "effective_dimension",
     "greedy_information_gain",
     "information_gain",

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -46,6 +47,46 @@ class Evidence(Protocol):
     def mean_norm(self) -> Tensor:
         """‖μ_t‖_k, the RKHS norm of the posterior mean, 0-dim, in reward units."""
         ...
+
+
+class RootOfGain(NamedTuple):
+    """Widths that are a + s √(c + b I) for an information gain I, of posteriors that differ in it and in their number.
+
+    Attributes:
+        offset: a.
+        scale: s.
+        constants: c, (k,), one for each number of observations.
+        slopes: b, (k,).
+    """
+
+    offset: float
+    scale: float
+    constants: np.ndarray
+    slopes: np.ndarray
+
+    @classmethod
+    def constant(cls, value: float, number: int) -> "RootOfGain":
+        """Return the same width for so many numbers of observations."""
+        return cls(value, 0.0, np.zeros(number), np.zeros(number))
+
+
+@runtime_checkable
+class KnownByGain(Protocol):
+    """A width that reads nothing of an exact posterior but its information gain and the number of observations."""
+
+    def by_gain(self, counts: range, regularization: float) -> RootOfGain | None:
+        """Return β_t for so many observations, to rounding what calls return; None where there is nothing to say."""
+        ...
+
+
+def by_gain(width: "Width", counts: range, regularization: float) -> RootOfGain | None:
+    """Return what a width is as a function of the information gain alone, for so many observations of noise λ.
+
+    None where it reads more, or says nothing of so many; or where a class has calls of its own, and no ``by_gain``.
+    """
+    if not isinstance(width, KnownByGain) or not checks.come_together(width, "__call__", "by_gain"):
+        return None
+    return width.by_gain(counts, regularization)
 
 
 class Width(ABC):
@@ -153,6 +194,10 @@ class ConstantWidth(Width):
         """Return ``value``."""
         return evidence.regularization.new_full((), self.value)
 
+    def by_gain(self, counts: range, regularization: float) -> RootOfGain:
+        """Return ``value``."""
+        return RootOfGain.constant(self.value, len(counts))
+
 
 def _scaled(known: Circumstances, width: Any) -> tuple[Hypothesis, ...]:
     """With a factor of √C a theorem covers batches, too, and below 1 it says nothing."""
@@ -186,6 +231,11 @@ class ScaledWidth(Width):
     def __call__(self, evidence: Evidence) -> Tensor:
         """Return ``factor`` times the width."""
         return self.factor * self.width(evidence)
+
+    def by_gain(self, counts: range, regularization: float) -> RootOfGain | None:
+        """Return ``factor`` times the width."""
+        width = by_gain(self.width, counts, regularization)
+        return width and width._replace(offset=self.factor * width.offset, scale=self.factor * width.scale)
 
 
 def multiplier(beta: float | Tensor | Width, model: object) -> Tensor:

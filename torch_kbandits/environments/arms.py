@@ -61,6 +61,14 @@ class FiniteArms(Environment):
         """
         return rows_of(self.means, self.indices(X))
 
+    def rewards_of_arms(self, rounds: range) -> Tensor | None:
+        """Return the reward that each arm would have if it were the one that is played in a round, (r, A).
+
+        None where that is not known beforehand: where the noise is of another kind, and in a class that has its own
+        ``pull``, ``mean`` or ``rewards``.
+        """
+        return self._with_noise(self.means, rounds) if self._has_methods_of(FiniteArms) else None
+
 
 def gaussian_bumps(
     num_arms: int = 1000,

@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Unpack
 
+import torch
 from torch import Tensor
 
 from torch_kbandits import checks
@@ -91,6 +92,16 @@ class DynamicEnvironment(Problem, ABC):
             InputError: as ``mean``.
         """
         return self.rewards(X, self.mean(X, round), round)
+
+    def rewards_of_arms(self, rounds: range) -> Tensor | None:
+        """Return the reward that each arm would have if it were the one that is played in a round, (r, A).
+
+        None where that is not known beforehand: where the noise is of another kind, and in a class that has its own
+        ``pull``, ``mean`` or ``rewards``.
+        """
+        if not self._has_methods_of(DynamicEnvironment):
+            return None
+        return self._with_noise(torch.stack([self._all_means(round) for round in rounds]), rounds)
 
     def best_mean(self, round: int) -> Tensor:
         """Return the largest mean reward of a round, 0-dim."""

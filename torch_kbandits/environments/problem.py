@@ -79,6 +79,19 @@ class Problem:
         )
         return means + self.noise_scale * noise.to(means)
 
+    def _with_noise(self, means: Tensor, rounds: range) -> Tensor | None:
+        """Return the rewards (r, A) of arms of which one is played in each round, given their means, (A,) or (r, A)."""
+        if self._noise is noiseless:
+            return means.expand(len(rounds), -1)
+        if self._noise is not None:
+            return None
+        noise = [self._noise_of_one(round, means.dtype) for round in rounds]
+        return means + torch.tensor(noise, dtype=means.dtype, device=means.device).unsqueeze(-1)
+
+    def _has_methods_of(self, kind: type["Problem"]) -> bool:
+        """Say whether what decides rewards is that of a class."""
+        return all(getattr(type(self), name) is getattr(kind, name) for name in ("pull", "mean", "rewards"))
+
     def _noise_of_one(self, round: int, dtype: torch.dtype) -> float:
         """Return the noise of a round with one play; that of the next ones is drawn with it if rounds come in a row."""
         source, drawn = (self.seed, self.noise_scale, dtype), self._drawn

@@ -8,6 +8,7 @@ import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
+from torch_kbandits import checks
 from torch_kbandits.errors import InputError
 
 
@@ -87,10 +88,7 @@ class LeavesInOrder(Protocol):
 
 def leaves_in_order(memory: Memory | None) -> LeavesInOrder | None:
     """Return a memory that says by ``keeps`` what its noise is; None for another, or whose class says but one anew."""
-    if not isinstance(memory, LeavesInOrder):
-        return None
-    keeps, noise = (next(k for k in type(memory).__mro__ if name in vars(k)) for name in ("keeps", "noise"))
-    return memory if keeps is noise else None
+    return memory if isinstance(memory, LeavesInOrder) and checks.come_together(memory, "keeps", "noise") else None
 
 
 @dataclass(frozen=True)
