@@ -103,10 +103,13 @@ def _timed(make: Callable[[], Player], sizes: Sizes) -> dict[str, Any]:
     bandit, brings = players[True]
     size = len(bandit.inducing_points)
     by_run = [_run(bandit, brings, sizes.rounds) for _ in range(sizes.blocks)]
+    arms = None if bandit.candidates.is_contextual else torch.cat(list(bandit.candidates.domain.parts()))
+    ahead = [] if arms is None else [_run_ahead(bandit, arms, sizes.rounds) for _ in range(sizes.blocks)]
     return {
         "loops_us": seconds[True],
         "loops_mean_us": means,
         "run_us": by_run,
+        "ahead_us": ahead,
         "plain_us": seconds[False],
         "same_choices": same,
         "dictionary": size,
@@ -148,6 +151,14 @@ def _run(bandit: Bandit, brings: Callable[[int], dict[str, Any]], rounds: int) -
     return 1e6 * (time.perf_counter() - started - elsewhere) / rounds
 
 
+def _run_ahead(bandit: Bandit, arms: Tensor, rounds: int) -> float:
+    """Return microseconds a round that ``run`` takes where the rewards of all arms are known, on average."""
+    rewards = torch.sin(5.0 * arms).sum(-1).expand(rounds, -1).clone()
+    started = time.perf_counter()
+    bandit.run(rewards)
+    return 1e6 * (time.perf_counter() - started) / rounds
+
+
 def _mean(x: Tensor, context: Tensor | None) -> Tensor:
     return torch.sin(5.0 * x).sum() if context is None else torch.exp(-(context - x).square().sum())
 
@@ -177,6 +188,7 @@ def _tables(measurements: list[dict[str, Any]], sizes: Sizes) -> list[Table]:
         "loops, µs",
         "mean, µs",
         "run, µs",
+        "rewards known, µs",
         "PyTorch, µs",
         "ratio",
         "rounds a second",
@@ -192,6 +204,7 @@ def _tables(measurements: list[dict[str, Any]], sizes: Sizes) -> list[Table]:
                 spread(loops.tolist(), 0),
                 spread(each["loops_mean_us"], 0),
                 spread(each["run_us"], 0),
+                spread(each["ahead_us"], 0) if each["ahead_us"] else "",
                 spread(plain.tolist(), 0),
                 f"{np.median(plain) / np.median(loops):.1f}",
                 f"{1e6 / np.median(loops):,.0f}",
