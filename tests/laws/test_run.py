@@ -24,8 +24,10 @@ def test_a_run_is_so_many_asks_and_tells(seed, tmp_path):
     assert combinations
     for it in combinations:
         one, other = Loop(it, it.bandit(tmp_path)), Loop(it, it.bandit(tmp_path))
+        asked = []
         for _ in range(5):
-            one.tell(one.ask())
+            asked.append(one.ask())
+            one.tell(asked[-1])
 
         def offered(number, loop=other):
             loop.turn += 1
@@ -34,7 +36,11 @@ def test_a_run_is_so_many_asks_and_tells(seed, tmp_path):
         def pull(x, loop=other):
             return {"y": reward(x)} | loop.measured(x)
 
-        other.bandit.run(pull, 5, offered=offered)
+        played = other.bandit.run(pull, 5, offered=offered)
+        if isinstance(played, list):
+            assert played == [x for each in asked for x in each], it
+        else:
+            assert torch.equal(played, torch.cat(asked)), it
         one.compare(other)
         for name in ("X", "Y", "rounds", "times", "told_at"):
             ours, theirs = (getattr(each.bandit.history, name) for each in (one, other))
