@@ -35,7 +35,7 @@ from torch_kbandits.memory.base import leaves_in_order
 from torch_kbandits.memory.windows import Latest
 from torch_kbandits.models import DictionaryQuality
 from torch_kbandits.numerics.gram import check_kernel, prior_mean, prior_variance
-from torch_kbandits.numerics.random import generator_for
+from torch_kbandits.numerics.random import first_uniform, generator_for
 from torch_kbandits.observations.clock import Clock
 from torch_kbandits.observations.expiry import Expiry, expiry_of
 from torch_kbandits.observations.ledger import History
@@ -558,8 +558,16 @@ class Pieces:
         """Return the randomness of the dictionary rule after so many rewards learned; None without a rule."""
         if self.dictionary is None:
             return None
+        return generator_for(*self._dictionary_address(self.dictionary, num_learned))
+
+    def dictionary_uniform(self, num_learned: int) -> float:
+        """Return the uniform that a dictionary rule, which there is, draws first by its generator."""
+        return first_uniform(*self._dictionary_address(cast(DictionaryRule, self.dictionary), num_learned))
+
+    def _dictionary_address(self, rule: DictionaryRule, num_learned: int) -> tuple[int, int, str]:
+        """Return what addresses the randomness of a dictionary rule."""
         # Not by round: rewards told one by one or at once must lead to the same dictionary after a batch.
-        return generator_for(self.seed, 0 if self.dictionary.is_coupled else num_learned, "dictionary")
+        return self.seed, 0 if rule.is_coupled else num_learned, "dictionary"
 
     def learned_in_passes(self, belief: Belief, told: History, num_learned: int) -> Belief:
         """Return a belief conditioned on more observations at once.

@@ -64,7 +64,8 @@ class Stretch:
             return None
         if not is_plain or ledger.num_told < FIRST_REWARDS:
             return None
-        course = course_of(standing.told, pieces.dictionary, pieces.dictionary_generator)
+        randomness = pieces.dictionary_generator, pieces.dictionary_uniform
+        course = course_of(standing.told, pieces.dictionary, *randomness)
         return None if course is None else cls(standing, course, [])
 
     @property

@@ -134,7 +134,10 @@ def _over_joint_points(candidates: ContextualActions | Timed | Configurations, t
 
 
 def course_of(
-    belief: Belief, rule: DictionaryRule | None, generator: Callable[[int], torch.Generator | None]
+    belief: Belief,
+    rule: DictionaryRule | None,
+    generator: Callable[[int], torch.Generator | None],
+    uniform: Callable[[int], float],
 ) -> Course | None:
     """Return a belief that was told something in the course of plain rounds; None where it has no such form.
 
@@ -142,6 +145,7 @@ def course_of(
         belief: without a memory, or with one of which observations leave in order, and whose times are rounds.
         rule: which played points span the approximation; None for the exact posterior.
         generator: all randomness of the rule, given how many rewards were told before.
+        uniform: the first that it draws, likewise.
     """
     if type(belief) is CovarianceTable:
         return CovarianceCourse.of(belief)
@@ -150,7 +154,7 @@ def course_of(
     if type(belief) is CountedBelief and (memory := leaves_in_order(belief.memory)) is not None:
         return WindowCourse.of(belief, memory)
     if type(belief) is CountedBelief and rule is not None and rule.is_online:
-        return JointCourse.of(belief, cast(OnlineRule, rule), generator)
+        return JointCourse.of(belief, cast(OnlineRule, rule), generator, uniform)
     return None
 
 

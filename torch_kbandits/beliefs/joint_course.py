@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Self, cast
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -36,6 +37,7 @@ class JointCourse(Course):
         places: where the points of the dictionary stand among those that span.
         rule: decides about them.
         generator: its randomness, given how many rewards were told before.
+        uniform: the first that this draws.
     """
 
     def __init__(
@@ -47,19 +49,25 @@ class JointCourse(Course):
         places: slice | Tensor,
         rule: OnlineRule,
         generator: Callable[[int], torch.Generator | None],
+        uniform: Callable[[int], float],
     ) -> None:
-        self._known, self._rule, self._generator = (belief, 0), rule, generator  # it learned so many of the latest
-        self.record, self._latest = (
-            Record(),
-            Record(),
-        )  # the latter with how each was seen, since the dictionary changed
+        self._known, self._rule, self._randomness = (belief, 0), rule, (generator, uniform)
+        # The latter with how each was seen, since the dictionary changed; the belief knows so many of them.
+        self.record, self._latest = Record(), Record()
         self._before, self._most, self._sample, self._table = belief.num_observations, table.num_followed, sample, table
-        self._posterior, self._bound, self._prior_told = table.posterior, belief.kernel_bound(), table.prior_told or 0.0
-        self._formula, self._Z, self._places = formula, as_array(table.spanning_points), places
+        self._posterior, self._prior_told = table.posterior.rewarded, table.prior_told or 0.0
+        self._noise, self._bound = table.regularization.item(), belief.kernel_bound().item()
+        self._formula, self._Z = formula, as_array(table.spanning_points)
+        self._places = places if isinstance(places, slice) else places.numpy()
+        self._keeps_to_chances = cast(DictionaryRule, rule).keeps_to_chances
 
     @classmethod
     def of(
-        cls, belief: CountedBelief, rule: OnlineRule, generator: Callable[[int], torch.Generator | None]
+        cls,
+        belief: CountedBelief,
+        rule: OnlineRule,
+        generator: Callable[[int], torch.Generator | None],
+        uniform: Callable[[int], float],
     ) -> Self | None:
         """Return the course that begins with a belief that was told something; None if there is none."""
         sample, table = belief.sample, belief.posterior
@@ -68,17 +76,17 @@ class JointCourse(Course):
         places, formula = table.places_of_dictionary(sample.points), known_formula(table.kernel, sample.points.shape[1])
         if places is None or formula is None:
             return None
-        return cls(belief, sample, table, formula, places, rule, generator)
+        return cls(belief, sample, table, formula, places, rule, generator, uniform)
 
     @property
     def belief(self) -> CountedBelief:
         """The belief that learned all rewards told."""
         belief, first = self._known
         if first < self._latest.number:
-            seen = [cast(Embedded, choice.seen) for choice in self._latest.choices(first)]
-            features = torch.cat([each.coordinates for each in seen], dim=1)
-            prior = torch.cat([each.prior_variance for each in seen])
-            belief = belief.followed(*self._latest.columns(first), self._posterior, features, prior)
+            seen = [_arrays_of(choice) for choice in self._latest.choices(first)]
+            features = torch.from_numpy(np.concatenate([each.rows for each in seen])).mT
+            prior = torch.from_numpy(np.concatenate([each.prior for each in seen]))
+            belief = belief.followed(*self._latest.columns(first), self._posterior.dtc, features, prior)
             self._known = belief, self._latest.number
         return belief
 
@@ -101,27 +109,27 @@ class JointCourse(Course):
 
     def information_gain(self) -> Tensor:
         """Return ½ log det V, 0-dim, in nats."""
-        return 0.5 * self._posterior.log_det
+        return self.regularization.new_full((), 0.5 * self._posterior.log_det)
 
     def effective_dimension(self) -> Tensor:
         """Return Σ_s τ(x_s), 0-dim. Cost: O(m), and O(m² r) if r points are left out."""
-        return self._posterior.effective_dimension(self._prior_at_all)
+        return self._posterior.dtc.effective_dimension(self._prior_at_all)
 
     def projection_error(self) -> Tensor:
         """Return what the dictionary does not span of the points played, 0-dim, in units of λ. Cost: as above."""
-        return self._posterior.projection_error(self._prior_at_all)
+        return self._posterior.dtc.projection_error(self._prior_at_all)
 
     @property
     def _prior_at_all(self) -> Tensor:
-        return self._bound.new_full((), self._prior_told) / self.regularization
+        return self.regularization.new_full((), self._prior_told) / self.regularization
 
     def kernel_bound(self) -> Tensor:
         """Return the largest k(x, x) known of, 0-dim."""
-        return self._bound
+        return self.regularization.new_full((), self._bound)
 
     def mean_norm(self) -> Tensor:
         """Return the RKHS norm of the posterior mean less the prior one, 0-dim, in reward units. Cost: O(m)."""
-        return self._posterior.weights.norm()
+        return torch.from_numpy(self._posterior.weights).norm()
 
     def choose(
         self, rule: AcquisitionRule, beta: Tensor, seed: Callable[[], int], domain: Domain | None = None
@@ -131,9 +139,9 @@ class JointCourse(Course):
         if arms is None or arms.shape[0] >= MOST_LOOPED or type(rule) is not UpperConfidenceRule:
             return None
         posterior, share = self._posterior, ROUNDING_SHARE[torch.float64]
-        factors = posterior.factor_rows, *posterior.tracked_inverse.arrays, posterior.weights.numpy()
+        factors = posterior.start.factor_rows, *posterior.inverse, posterior.weights
         given = self._formula, arms.numpy(), self._Z, False, embedded_loops.NOTHING, embedded_loops.NONE
-        *parts, worst = embedded_loops.embedded(*given, *factors, posterior.arrays[2])
+        *parts, worst = embedded_loops.embedded(*given, *factors, posterior.start.arrays[2])
         if worst < 0.0:  # which may be beyond rounding
             return None
         found = Arrays(*parts)
@@ -142,10 +150,10 @@ class JointCourse(Course):
             known = (torch.from_numpy(part) for part in (found.prior, found.spanned, variance))
             variance = learned_residual(*known).numpy()
         scored = learned, variance, float(beta), MIN_VARIANCE
-        row, _, is_alone = rule_loops.highest_upper_confidence(*scored, self._bound.item(), share)
+        row, _, is_alone = rule_loops.highest_upper_confidence(*scored, self._bound, share)
         if not is_alone:
             scores = torch.from_numpy(rule_loops.upper_confidence(*scored))
-            row = best_of(scores, beta, self._bound, seed())[0]
+            row = best_of(scores, beta, self.kernel_bound(), seed())[0]
         point, one = arms[row : row + 1].clone(), slice(row, row + 1)
         at = Embedded(point, None, Arrays(*(part[one] for part in found)))
         return Choice(point, row, float(learned[row]), float(variance[row]), at)
@@ -157,32 +165,35 @@ class JointCourse(Course):
 
     def _followed(self, choice: Choice, y: float) -> Self | None:
         """Return the course after a reward; None where the dictionary changes, or rounding is to be cleared."""
-        at = cast(Embedded, choice.seen)
-        if self._latest.number >= self._most:
+        at = _arrays_of(choice)
+        if self._latest.number >= self._most or not self._stays(choice.point, at):
             return None
-        uniform = torch.rand(1, generator=self._generator(self.num_observations), dtype=torch.float64, device="cpu")
-        offered = self._rule.offered(self._sample, choice.point, uniform, at.values[self._places], at.prior_variance)
-        if offered is not self._sample:
-            return None
-        weight = 1.0 / self.regularization.item()
-        arrays = cast(Arrays, at.arrays)
-        posterior = self._posterior.told(arrays.rows[0], weight, weight * y)
+        weight = 1.0 / self._noise
+        posterior = self._posterior.told(at.rows[0], weight, weight * y)
         if posterior is None:
             return None
-        bound = torch.maximum(self._bound, at.prior_variance.squeeze(0))
         # Copies, since the arrays show a part of those of all actions, which a record would keep.
-        seen = choice._replace(seen=Embedded(choice.point, None, Arrays(*(part.copy() for part in arrays))))
+        seen = choice._replace(seen=Embedded(choice.point, None, Arrays(*(part.copy() for part in at))))
+        prior = float(at.prior[0])
         new = {"record": self._noted(choice, y), "_latest": self._latest.followed(seen, y)}
-        told = self._prior_told + float(arrays.prior[0])
+        told, bound = self._prior_told + prior, max(self._bound, prior)
         return changed(self, _posterior=posterior, _bound=bound, _prior_told=told, **new)
+
+    def _stays(self, point: Tensor, at: Arrays) -> bool:
+        """Say whether the dictionary stays when a point (1, d) is offered to it."""
+        uniform, cross = self._randomness[1](self.num_observations), at.values[:, self._places]
+        if self._keeps_to_chances and self._sample.refuses(cross, at.prior, uniform):
+            return True
+        given = torch.tensor([uniform], dtype=torch.float64), torch.from_numpy(cross).mT, torch.from_numpy(at.prior)
+        return self._rule.offered(self._sample, point, *given) is self._sample
 
     def _learned(self, choice: Choice, y: float) -> Self | None:
         """Return the course that begins with the belief that learned a reward; None if there is none."""
         self.remember(choice)
         number, Y = self.num_observations, torch.tensor([y], dtype=torch.float64)
         told = History(choice.point, Y, torch.tensor([number]))
-        belief = self.belief.learned(told, cast(DictionaryRule, self._rule), self._generator(number))
-        after = type(self).of(belief, self._rule, self._generator)
+        belief = self.belief.learned(told, cast(DictionaryRule, self._rule), self._randomness[0](number))
+        after = type(self).of(belief, self._rule, *self._randomness)
         return None if after is None else changed(after, _before=self._before, record=self._noted(choice, y))
 
     def _noted(self, choice: Choice, y: float) -> Record:
@@ -191,3 +202,8 @@ class JointCourse(Course):
     def remember(self, choice: Choice) -> None:
         """Let the belief find what was chosen as it was seen."""
         cast(FeatureTable, self.belief.posterior).remember(cast(Embedded, choice.seen))
+
+
+def _arrays_of(choice: Choice) -> Arrays:
+    """Return what was found of a point that was chosen."""
+    return cast(Arrays, cast(Embedded, choice.seen).arrays)

@@ -122,6 +122,11 @@ class DictionaryRule(InducingPointAllocator):
         """How the rule would draw the dictionary that there is again; None where it has to select to know that."""
         return None
 
+    @property
+    def keeps_to_chances(self) -> bool:
+        """Whether a point that is offered alone surely changes nothing where ``OnlineSample.refuses`` it."""
+        return False
+
     @abstractmethod
     def select(self, played: PlayedPoints, generator: torch.Generator | None = None) -> Selection:
         """Choose a dictionary from the played points.

@@ -84,6 +84,11 @@ class CappedDictionary(DictionaryRule):
             return None
         return replace(draws, max_size=self.max_size, may_be_full=draws.stay and has_said)
 
+    @property
+    def keeps_to_chances(self) -> bool:
+        """Whether a point that is refused changes nothing; not so for a class of another's."""
+        return type(self) is CappedDictionary and self.rule.keeps_to_chances
+
     def online_sample(self, kernel: Kernel, noise: float, points: Tensor, weights: Tensor) -> OnlineSample:
         """Return the dictionary of an online rule; see ``OnlineRule``."""
         return cast(OnlineRule, self.rule).online_sample(kernel, noise, points, weights)

@@ -206,12 +206,16 @@ class OnlineSample:
         """Return the sample after points were offered, as ``offered`` does, which makes no more of it."""
         if uniforms.shape[0] > 1 or cross is None or prior is None or not self._is_looped(cross, prior):
             return self.offered(points, uniforms, cross, prior).sample
-        row, residual, chance = self._scored(cross, prior)
+        row, residual, chance = self._scored(cross.mT.numpy(), prior.numpy())
         if not uniforms.item() < chance:
             return self
         with torch.no_grad():
             whitened = torch.from_numpy(row).unsqueeze(-1), prior.new_tensor([residual])
             return self._taken(points, cross, prior, prior.new_tensor(chance), whitened)
+
+    def refuses(self, cross: np.ndarray, prior: np.ndarray, uniform: float) -> bool:
+        """Say whether a point is surely not taken, by a loop; arguments as for ``after``, (1, m), (1,) and a number."""
+        return self.size > 0 and not uniform < self._scored(cross, prior)[2]
 
     def exchanged(
         self,
@@ -241,7 +245,7 @@ class OnlineSample:
         sample, first, was_new, number = self, 0, False, uniforms.shape[0]
         with torch.no_grad():
             if number == 1 and cross is not None and prior is not None and self._is_looped(cross, prior):
-                chance = self._scored(cross, prior)[2]
+                chance = self._scored(cross.mT.numpy(), prior.numpy())[2]
                 is_taken = uniforms.item() < chance
                 known = cross, prior, prior.new_tensor(chance)
                 return self._exchanged_one(points, *known, least_gain) if is_taken else (self, False)
@@ -284,7 +288,7 @@ class OnlineSample:
         """Return what becomes of one point (..., 1, d): the case of a bandit's round, without the walk's overhead."""
         whitened: tuple[Tensor, Tensor] | None = None
         if self._is_looped(cross, prior):
-            row, left, share = self._scored(cross, prior)
+            row, left, share = self._scored(cross.mT.numpy(), prior.numpy())
             whitened, chance = (
                 (torch.from_numpy(row).unsqueeze(-1), prior.new_tensor([left])),
                 prior.new_tensor([share]),
@@ -302,13 +306,13 @@ class OnlineSample:
         is_one = self.size > 0 and cross.shape == (self.size, 1) and cross.dtype == torch.float64
         return is_one and runs_compiled(cross, prior, self._factor)
 
-    def _scored(self, cross: Tensor, prior: Tensor) -> tuple[np.ndarray, float, float]:
-        """Return L⁻¹ k_Z(x) (m,), r(x) >= 0 and the probability with which one point is taken."""
+    def _scored(self, cross: np.ndarray, prior: np.ndarray) -> tuple[np.ndarray, float, float]:
+        """Return L⁻¹ k_Z(x) (m,), r(x) >= 0 and the probability with which one point is taken, given (1, m), (1,)."""
         tolerance = -1.0 if self.tolerance is None else self.tolerance
         settings = self.projection, self.accuracy, self.oversampling, tolerance
-        row, left, chance = sample_loops.scored(cross.mT.numpy(), prior.numpy(), self._factor.numpy(), *settings)
+        row, left, chance = sample_loops.scored(cross, prior, self._factor.numpy(), *settings)
         if left < 0.0:
-            self._without_rounding(prior.new_tensor([left]), prior)
+            self._without_rounding(torch.tensor([left], dtype=torch.float64), torch.from_numpy(prior))
             left = 0.0
         return row, left, chance
 

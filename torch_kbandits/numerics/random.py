@@ -4,7 +4,7 @@ import hashlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from threading import RLock
+from threading import RLock, local
 from typing import Any
 
 import torch
@@ -27,6 +27,22 @@ def generator_for(seed: int, round: int, purpose: str) -> torch.Generator:
     unrelated ones. So the randomness of a round depends on nothing that happened in other rounds.
     """
     return torch.Generator().manual_seed(seed_for(seed, round, purpose))
+
+
+class _Drawn(local):
+    """A generator that is seeded for one number, and where that is written: others of each thread."""
+
+    def __init__(self) -> None:
+        self.generator, self.number = torch.Generator(), torch.empty(1, dtype=torch.float64, device="cpu")
+
+
+_DRAWN = _Drawn()
+
+
+def first_uniform(seed: int, round: int, purpose: str) -> float:
+    """Return the uniform in [0, 1) that is drawn first by ``generator_for``; in a third of the time."""
+    generator = _DRAWN.generator.manual_seed(seed_for(seed, round, purpose))
+    return _DRAWN.number.uniform_(generator=generator).item()
 
 
 def first_normals(seed: int, rounds: range, purpose: str) -> list[float]:

@@ -70,16 +70,19 @@ class Rewarded(NamedTuple):
 
     def told(self, point: Array, weight: float, moment: float) -> "Rewarded | None":
         """Return the same after a reward; see ``OnlineDTC.told``."""
-        (base, _, signs), (other, _, others) = self.inverse, self.precision
-        if is_full(signs) or is_full(others):
-            after = self.dtc.told(point, weight, moment)
-            return None if after is None else after.rewarded
-        known = self.inverse, self.precision, self.start.arrays[2], self.moment, self.weights
+        (base, _, signs), (other, _, others), start = self.inverse, self.precision, self.start
+        known = self.inverse, self.precision, start.arrays[2], self.moment, self.weights
         fallen, came, sums, weights, share, size = online_loops.told(*known, point, weight, moment)
         if not (share > 0.0 and math.isfinite(size)):
             return None
+        log_det = self.log_det + math.log(share)
+        if is_full(signs) or is_full(others):
+            before = self.dtc
+            inverse = before.tracked_inverse.followed(fallen, -1.0)
+            precision = before.tracked_precision.followed(came, 1.0)
+            return start.showing(precision, inverse, (sums, weights), log_det).rewarded
         inverse, precision = (base, fallen, with_sign(signs, -1.0)), (other, came, with_sign(others, 1.0))
-        return Rewarded(self.start, inverse, precision, sums, weights, self.log_det + math.log(share))
+        return Rewarded(start, inverse, precision, sums, weights, log_det)
 
     def moments_at(self, point: Array) -> tuple[float, float, float]:
         """Return the same of coordinates z (m,) as ``OnlineDTC.moments_at``."""
@@ -371,7 +374,7 @@ class OnlineDTC:
         )
         return after, squares
 
-    def told(self, point: Array, weight: float, moment: float) -> Self | None:
+    def told(self, point: Array, weight: float, moment: float) -> "OnlineDTC | None":
         """Return the posterior after ``observed`` of one point, whose weights are known then, by a loop.
 
         Variances fall by the square of the last of the rows that K⁻¹ has apart. None where something is not finite.
@@ -381,11 +384,8 @@ class OnlineDTC:
             weight: the summed 1/λ_s of its rewards.
             moment: the summed y_s/λ_s.
         """
-        fallen, came, *vectors, share, size = online_loops.told(*self.arrays, *self.vectors, point, weight, moment)
-        if not (share > 0.0 and math.isfinite(size)):
-            return None
-        precision, inverse = self.tracked_precision.followed(came, 1.0), self.tracked_inverse.followed(fallen, -1.0)
-        return self.showing(precision, inverse, (vectors[0], vectors[1]), self.log_det.item() + math.log(share))
+        after = self.rewarded.told(point, weight, moment)
+        return None if after is None else after.dtc
 
     @property
     def rewarded(self) -> Rewarded:
