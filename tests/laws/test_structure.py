@@ -35,7 +35,8 @@ DEFAULTS = {
     | {"CovarianceCourse.played", "JointCourse.mean_norm", "JointCourse.projection_error", "WindowCourse.played"}
     | {f"ToldOtherwise.{name}" for name in ("mean_norm", "moments", "recommend")},
     "confidence": {"RandomizedWidth.smallest"},
-    "dictionaries": {"CappedDictionary.kept_draws", "RidgeLeverageSampling.kept_draws"},
+    "dictionaries": {"CappedDictionary.kept_draws", "RidgeLeverageSampling.kept_draws"}
+    | {f"{name}.keeps_to_chances" for name in ("CappedDictionary", "KORS", "SpanningDictionary")},
     "memory": {
         "BackToPrior.prior",
         *(f"{kind}.with_horizon" for kind in ("BackToPrior", "Discount", "Restart", "SlidingWindow")),
