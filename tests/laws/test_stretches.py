@@ -408,7 +408,7 @@ def test_what_was_chosen_keeps_nothing_of_the_other_actions():
     course = player.bandit._known.course
     assert course.record.number > course._latest.number > 0
     assert all(choice.seen is None for choice in course.record.choices())
-    assert all(part.base is None for choice in course._latest.choices() for part in choice.seen.arrays)
+    assert all(choice.seen[0].base is None for choice in course._latest.choices())
 
 
 def test_what_is_no_plain_reward_is_refused_or_learned_as_ever(plain):

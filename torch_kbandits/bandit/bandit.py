@@ -1037,9 +1037,10 @@ class Bandit(Undisturbed):
     def _is_point(self, point: Tensor, x: Any, context: Any) -> bool:
         """Say whether this is what was asked for as a point (1, d)."""
         width = self.candidates.context_dim
-        parts = ((x, point[:, width:]), (context, point[0, :width]))[: 1 + (width > 0)]
-        if (context is None) == (width == 0) and all(_is_equal(*part) for part in parts):
-            return True
+        if point.is_cpu and (context is None) == (width == 0):
+            array = point.numpy()
+            if _is_equal(x, array[:, width:]) and (context is None or _is_equal(context, array[0, :width])):
+                return True
         return torch.equal(self.candidates.points(x, context, 0.0), point)
 
     def _pulled(self, pull: Callable[[Any], Any], X: Tensor, start: float) -> tuple[Mapping[str, Any], float]:
@@ -1237,7 +1238,11 @@ def _named(words: Mapping[str, Any], names: Sequence[str]) -> Mapping[str, Any]:
     return words
 
 
-def _is_equal(given: Any, tensor: Tensor) -> bool:
-    """Say whether what is given is a tensor of the same kind and values."""
-    is_kind = isinstance(given, Tensor) and given.dtype == tensor.dtype and given.device == tensor.device
-    return is_kind and torch.equal(given, tensor)
+def _is_equal(given: Any, array: np.ndarray) -> bool:
+    """Say whether what is given is plainly a tensor of the same kind and bits."""
+    if not isinstance(given, Tensor) or given.is_nested or not given.is_cpu or given.requires_grad:
+        return False
+    if given.layout != torch.strided or given.shape != array.shape:
+        return False
+    numbers = given.numpy()
+    return numbers.dtype == array.dtype and numbers.tobytes() == array.tobytes()

@@ -50,7 +50,7 @@ class Record:
 
     def extended(self, choices: Sequence[Choice], rewards: Sequence[float]) -> "Record":
         """Return these and more."""
-        after, number = Record(), self.number
+        after, number = object.__new__(Record), self.number
         del self._choices[number:], self._rewards[number:]
         self._choices.extend(choices)
         self._rewards.extend(rewards)

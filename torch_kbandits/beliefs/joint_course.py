@@ -23,6 +23,9 @@ from torch_kbandits.numerics.shallow import changed
 from torch_kbandits.observations.ledger import History
 from torch_kbandits.posteriors.residual import learned_residual
 
+#: Of a point its coordinates (m,), and its prior variance.
+_Seen = tuple[Array, float]
+
 
 class JointCourse(Course):
     """The posterior of a dictionary, and which rewards made it so since a point that was offered was last taken.
@@ -52,7 +55,7 @@ class JointCourse(Course):
         uniform: Callable[[int], float],
     ) -> None:
         self._known, self._rule, self._randomness = (belief, 0), rule, (generator, uniform)
-        # The latter with how each was seen, since the dictionary changed; the belief knows so many of them.
+        # The latter with coordinates and prior variance of each since the dictionary changed; the belief has so many.
         self.record, self._latest = Record(), Record()
         self._before, self._most, self._sample, self._table = belief.num_observations, table.num_followed, sample, table
         self._posterior, self._prior_told = table.posterior.rewarded, table.prior_told or 0.0
@@ -83,10 +86,9 @@ class JointCourse(Course):
         """The belief that learned all rewards told."""
         belief, first = self._known
         if first < self._latest.number:
-            seen = [_arrays_of(choice) for choice in self._latest.choices(first)]
-            features = torch.from_numpy(np.concatenate([each.rows for each in seen])).mT
-            prior = torch.from_numpy(np.concatenate([each.prior for each in seen]))
-            belief = belief.followed(*self._latest.columns(first), self._posterior.dtc, features, prior)
+            rows, prior = zip(*(cast(_Seen, choice.seen) for choice in self._latest.choices(first)), strict=True)
+            seen = torch.from_numpy(np.stack(rows)).mT, torch.tensor(prior, dtype=torch.float64)
+            belief = belief.followed(*self._latest.columns(first), self._posterior.dtc, *seen)
             self._known = belief, self._latest.number
         return belief
 
@@ -140,7 +142,8 @@ class JointCourse(Course):
             return None
         posterior, share = self._posterior, ROUNDING_SHARE[torch.float64]
         factors = posterior.start.factor_rows, *posterior.inverse, posterior.weights
-        given = self._formula, arms.numpy(), self._Z, False, embedded_loops.NOTHING, embedded_loops.NONE
+        points = arms.numpy()
+        given = self._formula, points, self._Z, False, embedded_loops.NOTHING, embedded_loops.NONE
         *parts, worst = embedded_loops.embedded(*given, *factors, posterior.start.arrays[2])
         if worst < 0.0:  # which may be beyond rounding
             return None
@@ -154,7 +157,8 @@ class JointCourse(Course):
         if not is_alone:
             scores = torch.from_numpy(rule_loops.upper_confidence(*scored))
             row = best_of(scores, beta, self.kernel_bound(), seed())[0]
-        point, one = arms[row : row + 1].clone(), slice(row, row + 1)
+        one = slice(row, row + 1)
+        point = torch.from_numpy(points[one].copy())
         at = Embedded(point, None, Arrays(*(part[one] for part in found)))
         return Choice(point, row, float(learned[row]), float(variance[row]), at)
 
@@ -165,16 +169,16 @@ class JointCourse(Course):
 
     def _followed(self, choice: Choice, y: float) -> Self | None:
         """Return the course after a reward; None where the dictionary changes, or rounding is to be cleared."""
-        at = _arrays_of(choice)
+        at = cast(Arrays, cast(Embedded, choice.seen).arrays)
         if self._latest.number >= self._most or not self._stays(choice.point, at):
             return None
         weight = 1.0 / self._noise
-        posterior = self._posterior.told(at.rows[0], weight, weight * y)
+        row, prior = at.rows[0], float(at.prior[0])
+        posterior = self._posterior.told(row, weight, weight * y)
         if posterior is None:
             return None
-        # Copies, since the arrays show a part of those of all actions, which a record would keep.
-        seen = choice._replace(seen=Embedded(choice.point, None, Arrays(*(part.copy() for part in at))))
-        prior = float(at.prior[0])
+        # A copy, since the row is a part of those of all actions, which a record would keep.
+        seen = choice._replace(seen=(row.copy(), prior))
         new = {"record": self._noted(choice, y), "_latest": self._latest.followed(seen, y)}
         told, bound = self._prior_told + prior, max(self._bound, prior)
         return changed(self, _posterior=posterior, _bound=bound, _prior_told=told, **new)
@@ -202,8 +206,3 @@ class JointCourse(Course):
     def remember(self, choice: Choice) -> None:
         """Let the belief find what was chosen as it was seen."""
         cast(FeatureTable, self.belief.posterior).remember(cast(Embedded, choice.seen))
-
-
-def _arrays_of(choice: Choice) -> Arrays:
-    """Return what was found of a point that was chosen."""
-    return cast(Arrays, cast(Embedded, choice.seen).arrays)

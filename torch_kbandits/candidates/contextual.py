@@ -1,5 +1,6 @@
 """Candidates in a context that each round brings."""
 
+import math
 from collections.abc import Sequence
 from typing import Any, Protocol
 
@@ -8,10 +9,16 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.acquisition import Domain
+from torch_kbandits.candidates import joint_loops
 from torch_kbandits.candidates.base import Candidates, within
 from torch_kbandits.candidates.sources import ArmSource, TensorArms
 from torch_kbandits.errors import InputError
+from torch_kbandits.numerics.compiled import runs_compiled
+from torch_kbandits.numerics.shallow import made
 from torch_kbandits.observations.column_spec import ColumnSpec
+
+#: Of more numbers than this PyTorch makes joint points.
+_MOST_LOOPED = 2**14
 
 #: Bytes that the features of played points may occupy unless told otherwise.
 ROW_MEMORY = 2**30
@@ -133,7 +140,7 @@ class ContextualActions(Candidates):
             return self._box(checks.finite("context", contexts)[0])
         else:
             actions = self.set
-        return Domain(arms=self._joint(contexts, "candidates", actions), context=contexts[0])
+        return made(Domain, {"arms": self._joint(contexts, "candidates", actions), "context": contexts.squeeze(0)})
 
     def points(self, x: Any, context: Any, now: float) -> Tensor:
         """Return the joint points (q, c + a) of actions (q, a) in a context (c,), or each in its own, (q, c)."""
@@ -181,6 +188,10 @@ class ContextualActions(Candidates):
 
     def _joint(self, contexts: Tensor, name: str, actions: Tensor) -> Tensor:
         """Return actions (A, a) beside contexts, (1, c) or (A, c), if all are finite, which is looked for once."""
+        if actions.numel() <= _MOST_LOOPED and runs_compiled(contexts, actions):
+            array, total = joint_loops.joined(contexts.contiguous().numpy(), actions.contiguous().numpy())
+            if math.isfinite(total):
+                return torch.from_numpy(array)
         joint = torch.cat([contexts.expand(actions.shape[0], -1), actions], dim=-1)
         if not checks.all_finite(joint):
             checks.finite("context", contexts)

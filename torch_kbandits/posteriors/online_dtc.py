@@ -304,7 +304,7 @@ class OnlineDTC:
 
     # ---------------------------------------------------------------- rewards
 
-    def observed(self, points: Tensor, weights: Tensor, moments: Tensor) -> tuple[Self, Squares]:
+    def observed(self, points: Tensor, weights: Tensor, moments: Tensor) -> "tuple[OnlineDTC, Squares]":
         """Condition on rewards of k points.
 
         Args:
