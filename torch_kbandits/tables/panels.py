@@ -112,8 +112,12 @@ class Panel:
         """Return the same posterior, which follows from now on what the dictionary of ``dtc`` spans."""
         if self.spanned is not None:
             return self
-        parts = [dtc.spanned(each) for _, each in self.features.blocks()]
-        return replace(self, spanned=torch.cat([self.variance[:0], *parts]))
+        # Written into one piece: small pieces would lie between the large ones that each block needs for a while, and
+        # the C library would keep as much memory as all features take.
+        spanned = torch.empty_like(self.variance)
+        for block, values in self.features.blocks():
+            spanned[block] = dtc.spanned(values)
+        return replace(self, spanned=spanned)
 
     def following(self, change: Change, weights: Tensor, columns: Columns | None = None) -> "Panel":
         """Return the posterior after a change, in one pass over the features.
