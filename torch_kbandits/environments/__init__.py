@@ -16,6 +16,7 @@ from torch_kbandits.environments.logged import LoggedInteractions, read_log
 from torch_kbandits.environments.moving_peak import MovingPeak
 from torch_kbandits.environments.ozone import ozone_grid
 from torch_kbandits.environments.periodic import Periodic
+from torch_kbandits.environments.problem import KnownBeforehand
 from torch_kbandits.environments.registry import AnyEnvironment, build, describe, names
 from torch_kbandits.environments.replay import ReplayedArms
 from torch_kbandits.environments.seattle_weather import SeattleWeather
@@ -34,6 +35,7 @@ __all__ = [
     "DynamicEnvironment",
     "Environment",
     "FiniteArms",
+    "KnownBeforehand",
     "LoggedInteractions",
     "MovingPeak",
     "Periodic",

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypedDict
+from typing import Any, Protocol, TypedDict, runtime_checkable
 
 import torch
 from gpytorch.kernels import Kernel
@@ -40,6 +40,20 @@ class _Noise:
     source: tuple[Any, ...]
     first: int
     values: list[float]
+
+
+@runtime_checkable
+class KnownBeforehand(Protocol):
+    """A problem on fixed arms that says what each of them would return."""
+
+    arms: Tensor
+
+    def rewards_of_arms(self, rounds: range) -> Tensor | None:
+        """Return the reward that each arm would have if it were the one that is played in a round, (r, A).
+
+        None where that is not known beforehand.
+        """
+        ...
 
 
 class Problem:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.candidates import Arms
-from torch_kbandits.environments import AnyEnvironment, ContextualEnvironment, DynamicEnvironment, FiniteArms
+from torch_kbandits.environments import AnyEnvironment, ContextualEnvironment, DynamicEnvironment, KnownBeforehand
 
 #: Of so many rounds the rewards of all arms are looked up ahead, at most, and of so many arms.
 _ROUNDS_AHEAD, _ARMS_AHEAD = 256, 512
@@ -154,9 +154,9 @@ def _runs(bandit: Bandit) -> bool:
     return isinstance(bandit, Bandit) and (kind.ask, kind.tell) == (Bandit.ask, Bandit.tell)
 
 
-def _few_arms_of(bandit: Bandit, environment: object) -> FiniteArms | DynamicEnvironment | None:
+def _few_arms_of(bandit: Bandit, environment: object) -> KnownBeforehand | None:
     """Return an environment on few arms if they are, in their order, what may be played."""
-    if not isinstance(environment, (FiniteArms, DynamicEnvironment)) or not isinstance(bandit.candidates, Arms):
+    if not isinstance(environment, KnownBeforehand) or not isinstance(bandit.candidates, Arms):
         return None
     arms, own = environment.arms, bandit.candidates.source.tensor
     if own is None or len(arms) > _ARMS_AHEAD or type(bandit).run is not Bandit.run:
