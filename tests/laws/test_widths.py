@@ -27,14 +27,15 @@ from torch_kbandits.confidence import (
     RandomizedWidth,
     RateGain,
     RealizedGain,
+    RootOfGain,
     SelfNormalizedWidth,
     SumGain,
     TheoremWidth,
-    by_gain,
     effective_dimension,
     greedy_information_gain,
     information_gain,
 )
+from torch_kbandits.confidence.base import by_gain
 from torch_kbandits.confidence.gain import by_count
 
 
@@ -601,3 +602,20 @@ def test_what_says_nothing_of_so_many_has_no_such_form():
     assert by_count(gain, range(132), 0.25) is None
     assert by_count(gain, range(9), 0.3) is None
     assert by_gain(KUCBWidth(0.1, 2.0, 0.1), range(3), 0.25) is None
+
+
+def test_a_form_that_does_not_fit_is_refused():
+    class TooFew(ConstantWidth):
+        def __call__(self, evidence):
+            return super().__call__(evidence)
+
+        def by_gain(self, counts, regularization):
+            return RootOfGain.constant(self.value, len(counts) - 1)
+
+    with pytest.raises(InputError, match=r"TooFew.by_gain must return 3 constants and slopes.* got 2"):
+        by_gain(TooFew(2.0), range(3), 0.25)
+    with pytest.raises(InputError, match="of one length"):
+        RootOfGain(0.0, 1.0, np.zeros(2), np.zeros(3))
+    for wrong in (2.0, [1.0, 2.0], np.zeros((2, 1))):
+        with pytest.raises(InputError, match=r"slopes must be an array of numbers \(k,\)"):
+            RootOfGain(0.0, 1.0, np.zeros(2), wrong)

@@ -19,7 +19,8 @@ from torch_kbandits.beliefs import covariance_loops as loops
 from torch_kbandits.beliefs.course import Choice
 from torch_kbandits.beliefs.covariances import MOST_WEAR, Gaussian
 from torch_kbandits.beliefs.few_arms import FewArms
-from torch_kbandits.confidence import RootOfGain, Width, by_gain
+from torch_kbandits.confidence import RootOfGain, Width
+from torch_kbandits.confidence.base import by_gain
 from torch_kbandits.numerics.random import ROUNDING_SHARE
 
 #: What each rule is to the loops.
@@ -120,7 +121,7 @@ def _tried(
         (order, often),
         rewards,
         choice,
-        widths,
+        (widths.offset, widths.scale, widths.constants, widths.slopes),
         (table.tie_rank.numpy(), float(table.kernel_bound()), ROUNDING_SHARE[torch.float64]),
         (log_det, wear, float(table.regularization), MIN_VARIANCE, MOST_WEAR),
         (first, size),

@@ -8,7 +8,6 @@ from torch_kbandits.confidence.base import (
     ScaledWidth,
     TheoremWidth,
     Width,
-    by_gain,
 )
 from torch_kbandits.confidence.bayesian_gp_ucb import BayesianGPUCBWidth
 from torch_kbandits.confidence.bkb import BKBWidth
@@ -70,7 +69,6 @@ __all__ = [
     "TVGPUCBWidth",
     "TheoremWidth",
     "Width",
-    "by_gain",
     "effective_dimension",
     "greedy_information_gain",
     "information_gain",

@@ -49,7 +49,8 @@ class Evidence(Protocol):
         ...
 
 
-class RootOfGain(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class RootOfGain:
     """Widths that are a + s √(c + b I) for an information gain I, of posteriors that differ in it and in their number.
 
     Attributes:
@@ -64,10 +65,25 @@ class RootOfGain(NamedTuple):
     constants: np.ndarray
     slopes: np.ndarray
 
+    def __post_init__(self) -> None:
+        checks.keep(
+            self, offset=checks.finite_number, scale=checks.finite_number, constants=_one_each, slopes=_one_each
+        )
+        if len(self.constants) != len(self.slopes):
+            sizes = f"{len(self.constants)} and {len(self.slopes)}"
+            raise InputError(f"constants and slopes must be of one length (k,), got {sizes} numbers.")
+
     @classmethod
     def constant(cls, value: float, number: int) -> "RootOfGain":
         """Return the same width for so many numbers of observations."""
         return cls(value, 0.0, np.zeros(number), np.zeros(number))
+
+
+def _one_each(name: str, value: Any) -> np.ndarray:
+    """Return numbers (k,) as loops take them."""
+    if not isinstance(value, np.ndarray) or value.ndim != 1:
+        raise InputError(f"{name} must be an array of numbers (k,), got {checks.describe(value)}.")
+    return np.ascontiguousarray(value, dtype=np.float64)
 
 
 @runtime_checkable
@@ -86,7 +102,13 @@ def by_gain(width: "Width", counts: range, regularization: float) -> RootOfGain 
     """
     if not isinstance(width, KnownByGain) or not checks.come_together(width, "__call__", "by_gain"):
         return None
-    return width.by_gain(counts, regularization)
+    known = width.by_gain(counts, regularization)
+    if known is not None and len(known.constants) != len(counts):
+        raise InputError(
+            f"{type(width).__name__}.by_gain must return {len(counts)} constants and slopes, one for each of counts, "
+            f"got {len(known.constants)}."
+        )
+    return known
 
 
 class Width(ABC):
@@ -235,7 +257,7 @@ class ScaledWidth(Width):
     def by_gain(self, counts: range, regularization: float) -> RootOfGain | None:
         """Return ``factor`` times the width."""
         width = by_gain(self.width, counts, regularization)
-        return width and width._replace(offset=self.factor * width.offset, scale=self.factor * width.scale)
+        return width and replace(width, offset=self.factor * width.offset, scale=self.factor * width.scale)
 
 
 def multiplier(beta: float | Tensor | Width, model: object) -> Tensor:
