@@ -22,10 +22,9 @@ from torch_kbandits import (
     InputError,
     NystromGP,
     UniformDictionary,
-    use_compiled,
 )
 from torch_kbandits.dictionaries import PlayedPoints, default_num_swaps, k_dpp, sample_k_dpp, theoretical_num_swaps
-from torch_kbandits.dictionaries.swaps import SwapTable, factors_of_one
+from torch_kbandits.dictionaries.swaps import SwapTable
 from torch_kbandits.numerics.random import generator_for
 
 DRAWS = 1_100
@@ -203,21 +202,6 @@ def test_nothing_drifts_in_many_swaps(swaps, kernel, monkeypatch):
     assert np.abs(table.inverse - fresh).max() < 1e-14 * swaps * np.abs(fresh).max()
     assert sorted(table.places) == list(range(40))
     assert_factors_are_those_of_determinants(table, K, 1e-12 * swaps)
-
-
-@pytest.mark.parametrize("enabled", [True, False])
-@pytest.mark.parametrize("m", [1, 7, 40])
-@pytest.mark.parametrize("is_twin", [True, False])
-def test_factors_of_one_candidate_are_those_of_the_table(m, is_twin, enabled):
-    X = np.random.default_rng(m).random((m + 1, 2))
-    X[-1] = X[0] if is_twin else X[-1]
-    K = torch.from_numpy(KERNELS["matern"].dense(X, X))
-    table = SwapTable(K, torch.arange(m + 1), m, 1.7)
-    expected = table.factors(np.arange(m), np.zeros(m, dtype=np.int64))
-    with use_compiled(enabled):
-        factors = factors_of_one(K, 1.7)
-    assert np.abs(factors - expected).max() < 1e-10 * expected.max(initial=1.0)
-    assert np.array_equal(factors == 0.0, expected == 0.0)
 
 
 def test_near_singular_sets_keep_their_factors():

@@ -4,7 +4,7 @@ from abc import abstractmethod
 from collections.abc import Callable
 from functools import cached_property, partial
 from itertools import groupby
-from typing import ClassVar, Self, cast
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 import torch
@@ -111,6 +111,7 @@ class TableBelief(Belief):
         self._last_located: tuple[Tensor, Located, Rows] | None = None
         self._known_held = (self._played_rows, self._dictionary_rows, self._played_rows.bool())
         self._num_observations = 0
+        self._rule_memory: dict[Any, Any] = {}  # what a dictionary rule keeps to be faster, shared by later tables
         self._known_prior: tuple[Tensor, Tensor] | None = None  # of points evaluated last
         self._prior_draws: PriorDraws | None = None
         self.tie_rank: Tensor = tie_rank(self._num_arms, seed).to(self.no_points.device)
@@ -238,7 +239,7 @@ class TableBelief(Belief):
             held = known(self._shown(held)[0].bool(), held)
         weights = padded(self._rule_weights, points.shape[0])
         others = (self.kernel, self.regularization, counts, scores, held, new, weights)
-        return PlayedPoints(points, *others, most_new=X.shape[0])
+        return PlayedPoints(points, *others, most_new=X.shape[0], memory=self._rule_memory)
 
     def _held(self, rows: Tensor) -> Tensor:
         """Return which rows (u,) are in the dictionary, (u,); remembered while neither changes."""

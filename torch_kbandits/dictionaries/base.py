@@ -2,8 +2,8 @@
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NamedTuple, cast
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, cast
 
 import torch
 from botorch.models.utils.inducing_point_allocators import (
@@ -43,6 +43,8 @@ class PlayedPoints:
         max_size: how many points of the dictionary will be kept; None for all. A rule may want more, and need not find
             out how many more.
         most_new: what ``new_counts`` add up to, or more, known without looking; None where it is not.
+        memory: what a rule keeps from one round to the next to be faster, as long as the kernel is the same: what it
+            chooses must not depend on it.
     """
 
     points: Tensor
@@ -56,6 +58,7 @@ class PlayedPoints:
     numbers: Tensor | None = None
     max_size: int | None = None
     most_new: int | None = None
+    memory: dict[Any, Any] = field(default_factory=dict, repr=False)
 
     @property
     def size(self) -> int:

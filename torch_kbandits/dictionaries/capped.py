@@ -5,19 +5,17 @@ from dataclasses import dataclass, replace
 from typing import Literal, cast, get_args
 from weakref import WeakSet
 
-import numpy as np
 import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.dictionaries.base import DictionaryRule, PlayedPoints, Selection
+from torch_kbandits.dictionaries.exchanges import exchanged
 from torch_kbandits.dictionaries.kept_draws import KeptDraws
 from torch_kbandits.dictionaries.online_rule import OnlineRule
 from torch_kbandits.dictionaries.online_sample import OnlineSample
-from torch_kbandits.dictionaries.swaps import SwapTable, factors_of_one
 from torch_kbandits.errors import DictionaryFullError, KernelBanditWarning
-from torch_kbandits.numerics.gram import gram, prior_variance
 from torch_kbandits.numerics.shallow import changed
 
 WhenFull = Literal["stop", "warn", "raise"]
@@ -33,9 +31,10 @@ class CappedDictionary(DictionaryRule):
 
     Of the points wanted, those that are in the dictionary already come first, then those of the highest inclusion
     probability; ties go to the point played first. Then each of the others that is new replaces the one with which
-    det(I + C½ K_ZZ C½ / λ) grows most, if it grows by a tenth, C the numbers of plays: what the plays of the dictionary
-    tell of the function. For an online rule, which is offered each play, it is det K_ZZ. So a full dictionary spreads
-    over what is played, and most where it is played often, with few changes.
+    det(I + C½ K_ZZ C½ / λ) grows most, if it grows by a tenth, C the numbers of plays; of points that are equal in this
+    but for a millionth the one played first leaves. For an online rule, which is offered each play, it is det K_ZZ.
+    Most is then known of the function by the plays of the dictionary: it spreads over what is played, and most where it
+    is played often, with few changes.
 
     From ``max_size`` points on a posterior takes as learned what the dictionary does not span, see ``residual_share``:
     in the DTC variance it stays for good, and a bandit would explore it for ever. Draws of functions keep all of it.
@@ -58,8 +57,8 @@ class CappedDictionary(DictionaryRule):
     However many points are offered at once, an online rule looks no further than the first that is too many before
     exchanges, and leverage scores are estimated at dictionaries that keep to the cap.
 
-    Cost of a selection: that of the other rule, and when it wants w > ``max_size`` points O(w log w), and O(m³) for
-    each m that are new, or fewer. An online rule pays O(m²) for a point offered, O(m³) for an exchange.
+    Cost of a selection: that of the other rule, and when it wants w > ``max_size`` points O(w log w), and O(m²) for
+    each that is new, see ``exchanged``. An online rule pays O(m²) for a point offered, O(m³) for an exchange.
     """
 
     rule: DictionaryRule
@@ -128,7 +127,7 @@ class CappedDictionary(DictionaryRule):
         if wanted.indices is None:
             return Selection(wanted.points[..., kept, :], wanted.probabilities[kept], None)
         rows = wanted.indices[kept]
-        rows = _exchanged(played, rows, self._offered_in_exchange(played, wanted.indices, rows))
+        rows = exchanged(played, rows, self._offered_in_exchange(played, wanted.indices, rows), _LEAST_GAIN)
         probabilities = played.points.new_ones(played.size).index_copy(0, wanted.indices, wanted.probabilities)
         weights = wanted.weights
         if weights is not None:
@@ -176,46 +175,6 @@ class CappedDictionary(DictionaryRule):
         if self.when_full == "warn" and self not in _warned:
             warnings.warn(f'{message}. This is said once; when_full="stop" silences it.', KernelBanditWarning, 3)
             _warned.add(self)
-
-
-def _exchanged(played: PlayedPoints, kept: Tensor, offered: Tensor) -> Tensor:
-    """Return the rows (m,) of a dictionary, given as rows, once others (k,) were offered in exchange, one by one.
-
-    det(I + C½ K C½ / λ) is det(K + λ C⁻¹) times the counts, but for a constant.
-
-    As many are offered with one factorisation as the dictionary has points. With batch dimensions the members share
-    their rows, by the mean of their Gram matrices.
-    """
-    size, slots = kept.shape[0], np.arange(kept.shape[0])
-    noise = (played.noise / played.counts).broadcast_to(*played.noise.shape[:-1], played.size)
-    for block in offered.split(size) if offered.shape[0] else ():
-        rows = torch.cat([kept, block])
-        points = played.points[..., rows, :]
-        with torch.no_grad():
-            values = gram(played.kernel, points).double()
-            values.diagonal(dim1=-2, dim2=-1).copy_(prior_variance(played.kernel, points))
-            if values.dim() == noise.dim() + 1 == 2:
-                values.diagonal().add_(noise[rows])
-            else:
-                values = (values + torch.diag_embed(noise[..., rows])).flatten(end_dim=-3).mean(0)
-            values = values.cpu()
-        scale, counts = float(values.diagonal().max()), played.counts[rows].double().cpu().numpy()
-        if block.shape[0] == 1:  # as in most rounds
-            gains = factors_of_one(values, scale) * counts[size] / counts[:size]
-            leaving = int(gains.argmax())
-            if gains[leaving] >= _LEAST_GAIN:
-                kept = torch.cat([kept[:leaving], block, kept[leaving + 1 :]])
-            continue
-        table = SwapTable(values, torch.arange(len(rows)), size, scale)
-        for candidate in range(len(block)):
-            places = table.places
-            gains = table.factors(slots, np.full(size, candidate)) * counts[places[size + candidate]]
-            gains /= counts[places[:size]]
-            leaving = int(gains.argmax())
-            if gains[leaving] >= _LEAST_GAIN:
-                table.swap(leaving, candidate)
-        kept = rows[torch.from_numpy(table.places[:size].copy()).to(rows.device)]
-    return kept
 
 
 #: The objects that have warned. No part of their values, since no selection depends on it.

@@ -5,18 +5,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from torch_kbandits.dictionaries import swap_loops
-from torch_kbandits.numerics.compiled import runs_compiled
-from torch_kbandits.numerics.linalg import jittered_cholesky, lower_inverse
+from torch_kbandits.numerics.linalg import jittered_cholesky
 
 #: A conditional variance below this fraction of the largest prior variance is rounding: the determinant is 0.
 _ROUNDING = 1e-12
 
 #: Swaps go on until they may have cost this much relative accuracy; then everything is computed afresh.
 _ACCURACY = 1e-6
-
-#: With more points than this products of matrices by all threads are faster than a loop, if cores are free for them.
-_LARGEST_LOOPED = 512
 
 
 class SwapTable:
@@ -109,30 +104,3 @@ class SwapTable:
         prior = self._gram.diagonal()[self._places[m:]]
         self._conditional = np.maximum(prior - whitened[:, m:].square().sum(0).numpy(), 0.0)
         self._spent = 0.0
-
-
-def factors_of_one(gram: Tensor, scale: float) -> NDArray[np.float64]:
-    """Return by which factor det K_ZZ changes if a point of Z gives way to one candidate, for each of them, (m,).
-
-    That is ``SwapTable.factors`` where nothing comes after it, at a third of the cost: it needs the diagonal of K_ZZ⁻¹
-    alone.
-
-    Args:
-        gram: K (m + 1, m + 1), in double precision on the CPU, that of the candidate last.
-        scale: the largest prior variance, which sets the scale of rounding.
-
-    Raises:
-        NotPositiveDefiniteError: if K_ZZ has a clearly negative eigenvalue.
-
-    Cost: O(m³).
-    """
-    is_looped = len(gram) <= _LARGEST_LOOPED and runs_compiled(gram)
-    if not (is_looped and (parts := swap_loops.parts_of_one(gram.contiguous().numpy()))[-1]):
-        factor, column = jittered_cholesky(gram[:-1, :-1]), gram[:-1, -1].numpy()
-        # Not by SciPy's LAPACK: its threads and torch's wait for each other's turn, which takes ten times as long.
-        inverse = lower_inverse(factor).numpy()
-        whitened = inverse @ column
-        parts = np.square(inverse).sum(0), whitened @ inverse, gram[-1, -1].item() - whitened @ whitened, True
-    leaving, seen, left, _ = parts
-    entering = max(left, 0.0) + seen**2 / leaving
-    return np.where(entering > _ROUNDING * scale, leaving * entering, 0.0)

@@ -21,17 +21,17 @@ _LINES = 32
 
 
 @compiled_within
-def solve(factor: Array, rows: Array, first: int = 0) -> None:
-    """Replace rows b (k, m) by L⁻¹b, for L lower triangular (m, m or more), where the first so many numbers are 0."""
+def solve(factor: Array, rows: Array) -> None:
+    """Replace rows b (k, m) by L⁻¹b, for L lower triangular (m, m or more)."""
     k, m = rows.shape
-    for start in range(first, m, _LINES):
+    for start in range(0, m, _LINES):
         stop, a = min(start + _LINES, m), 0
         while a + 4 <= k:
             p, q, r, s = rows[a], rows[a + 1], rows[a + 2], rows[a + 3]
             for i in range(start, stop):
                 line = factor[i]
                 x, y, z, w = 0.0, 0.0, 0.0, 0.0
-                for j in range(first, i):
+                for j in range(i):
                     entry = line[j]
                     x += entry * p[j]
                     y += entry * q[j]
@@ -48,7 +48,7 @@ def solve(factor: Array, rows: Array, first: int = 0) -> None:
             for i in range(start, stop):
                 line = factor[i]
                 x = 0.0
-                for j in range(first, i):
+                for j in range(i):
                     x += line[j] * p[j]
                 p[i] = (p[i] - x) / line[i]
 
