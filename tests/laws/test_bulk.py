@@ -177,11 +177,11 @@ def test_a_long_batch_that_brings_little_is_learned_by_the_scores_of_its_start()
 @pytest.mark.parametrize("batches", [GlobalBatchRule(1.2), LocalBatchRule(1.2)], ids=repr)
 @pytest.mark.parametrize(("domain", "rule"), [("arms", "fresh"), ("contexts", "fresh"), ("contexts", "kors")])
 def test_a_batch_rule_sees_that_many_points_are_a_batch_without_looking_at_all(domain, rule, batches):
-    """So the work is that of the first 256; of all 400 it would be 1.4 and more than 5.5 times their square."""
+    """So the work is that of the first 256; of all 400 it would be 3.1 and 4.9 times the square of 256."""
     plain, work = told(make(RULES[rule], domain), N)
     bandit, with_batches = told(make(RULES[rule], domain, batches=batches), N)
     assert torch.equal(bandit.inducing_points, plain.inducing_points)
-    assert with_batches - work < {"arms": 1.0, "contexts": 4.5}[domain] * 256**2
+    assert with_batches - work < {"arms": 1.5, "contexts": 2.1}[domain] * 256**2
 
 
 @pytest.mark.one_in(5)

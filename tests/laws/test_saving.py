@@ -84,7 +84,9 @@ def same(ours, theirs):
 def test_every_algorithm_goes_on_in_a_new_process(domain, names, tmp_path):
     bandits = {name: make(name, domain) for name in names if (name, domain) in CASES}
     for name, bandit in bandits.items():
-        play(bandit, 6 if domain == "arms" else 3)
+        if domain == "box":  # of fewer rewards improvement is equal all around a point
+            bandit.tell(*data(9, 2, seed=4))
+        play(bandit, 6 if domain == "arms" else 2)
         bandit.save(tmp_path / f"{name}+{domain}.kb")
     paths = [str(HERE), str(HERE.parent)]
     subprocess.run([sys.executable, "-c", IN_A_NEW_PROCESS, tmp_path, *paths], check=True, timeout=300)

@@ -94,9 +94,11 @@ class FeatureStore:
         other = self.copy()
         other.size = size
         for number, segment in enumerate(self._segments):
-            if not size <= segment.shape[1] <= 2 * self._width(size):
+            # An interrupt may have come between the two assignments below, before.
+            length = max(len(segment), min(self.num_points - number * self._longest, self._longest))
+            if len(segment) < length or not size <= segment.shape[1] <= 2 * self._width(size):
                 self._segments[number] = segment.new_empty(0, 0)  # first, so that both are never there
-                self._segments[number] = self._memory(len(segment), self._width(size))
+                self._segments[number] = self._memory(length, self._width(size))
         return other
 
     def write(self, features: Tensor, block: slice, first: int) -> None:
