@@ -124,3 +124,23 @@ def test_taking_back_for_long_leaves_no_rounding(enabled, regularization):
     wanted = oracles.exact(KERNELS["matern"].dense, told_X, told_Y, noise, T)
     assert difference(belief.posterior.mean, wanted.mean) < wanted.rounding
     assert difference(belief.posterior.variance, wanted.variance) < wanted.rounding
+
+
+@pytest.mark.parametrize("regularization", [1e-2, 1e-5, 1e-8])
+@pytest.mark.parametrize("kernel", ["rbf", "matern"])
+def test_points_that_are_no_arms_are_believed_as_accurately_as_arms(kernel, regularization):
+    """However small the noise: the last are asked about once others of them were told."""
+    random, arms = np.random.default_rng(0), data(30, 2)[0]
+    others = torch.tensor(random.random((12, 2)))
+    X = torch.cat([arms[random.integers(12, size=25)], others[:4], arms[:3], others[2:6]])
+    Y = reward(X) + 0.01 * torch.tensor(random.standard_normal(len(X)))
+    table = CovarianceTable(arms, KERNELS[kernel].make(), regularization, 0)
+    for x, y in zip(X.split(5), Y.split(5), strict=True):
+        table = table.learned(told(x, y, 0.0), None, None)
+    noise = np.full(len(X), regularization)
+    T = torch.cat([arms, others])
+    wanted = oracles.exact(KERNELS[kernel].dense, *dense(X, Y), noise, *dense(T))
+    mean, variance = table.moments(T)
+    # Singular to rounding as these are, their condition number allows thousands of times as much.
+    assert difference(mean, wanted.mean) < wanted.rounding
+    assert difference(variance, wanted.variance) < wanted.rounding

@@ -19,6 +19,7 @@ from torch_kbandits.candidates.sources import ArmSource
 from torch_kbandits.dictionaries import Selection
 from torch_kbandits.numerics.compiled import runs_compiled
 from torch_kbandits.numerics.gram import gram
+from torch_kbandits.numerics.linalg import jittered_cholesky
 from torch_kbandits.numerics.prior_draws import JointDraws
 from torch_kbandits.numerics.rows import Rows
 from torch_kbandits.numerics.shallow import shallow_copy
@@ -355,21 +356,22 @@ class CovarianceTable(TableBelief):
         return int(place)
 
     def _extend_rows(self, points: Tensor) -> None:
-        """Add rows of the covariance: k − K_U A⁻¹ k_U, where A⁻¹K_U = D⁻¹C_U for the rows that are there."""
+        """Add rows of the covariance: k − k_U A⁻¹ K_U with A = K_UU + D, and of the mean. Cost: O(u³ + q u N).
+
+        From a factor of A: that A⁻¹ is D⁻¹ − D⁻¹ C_UU D⁻¹ would cost the square of what D is smaller than rounding.
+        """
         rows, old = self._played_rows, len(self._covariance)
         with torch.no_grad():
             prior = gram(self.kernel, points, self._points.block(0, len(self._points)))
-        precision = self._log.counts / self.regularization
-        solved = precision.unsqueeze(-1) * self._covariance[rows]  # A⁻¹ K_U at the old rows, (u, N)
-        cross = prior[:, :old] - prior[:, rows] @ solved
-        inverse = torch.diag(precision) - precision.unsqueeze(-1) * self._covariance[rows][:, rows] * precision
-        corner = prior[:, old:] - prior[:, rows] @ inverse @ prior[:, rows].mT
+        known, expected = self._prior
+        factor = jittered_cholesky(known[rows][:, rows] + torch.diag(self.regularization / self._log.counts))
+        solved = torch.cholesky_solve(prior[:, rows].mT, factor).mT
+        cross, corner = prior[:, :old] - solved @ known[rows], prior[:, old:] - solved @ prior[:, rows].mT
         upper = torch.cat([self._covariance, cross.mT], dim=1)
         self._covariance = torch.cat([upper, torch.cat([cross, corner], dim=1)])
-        means = (self._log.sums - self._log.counts * self._mean[rows]) / self.regularization
+        learned = solved @ (self._log.sums / self._log.counts - expected[rows])
         new = torch.arange(old, old + len(points), device=rows.device)
-        known, expected = self._prior
         wider = torch.cat([torch.cat([known, prior[:, :old].mT], dim=1), prior])
         self._prior = wider, torch.cat([expected, expected.new_zeros(len(points)) + self._expected_at(new)])
         self._variance = self._covariance.diagonal().clamp_min(0.0)
-        self._mean = torch.cat([self._mean, prior[:, rows] @ means + self._expected_at(new)])
+        self._mean = torch.cat([self._mean, learned + self._expected_at(new)])
