@@ -17,9 +17,10 @@ from torch_kbandits.beliefs.base import require_finite
 from torch_kbandits.beliefs.table import TableBelief
 from torch_kbandits.candidates.sources import ArmSource
 from torch_kbandits.dictionaries import Selection
+from torch_kbandits.numerics.bordered import BorderedFactor
 from torch_kbandits.numerics.compiled import runs_compiled
 from torch_kbandits.numerics.gram import gram
-from torch_kbandits.numerics.linalg import jittered_cholesky
+from torch_kbandits.numerics.linalg import schur_factor
 from torch_kbandits.numerics.prior_draws import JointDraws
 from torch_kbandits.numerics.rows import Rows
 from torch_kbandits.numerics.shallow import shallow_copy
@@ -121,6 +122,7 @@ class CovarianceTable(TableBelief):
         self._variance = self._covariance.diagonal().clamp_min(0.0)
         self._log_det, self._wear, self._noise = 0.0, 0.0, float(self.regularization)
         self._prior = self._covariance, self._mean  # from which all may be computed afresh
+        self._known_factor = self._no_factor
 
     @property
     def mean(self) -> Tensor:
@@ -316,7 +318,7 @@ class CovarianceTable(TableBelief):
             self._variance[rows],
             self._mean[rows],
         )
-        after._prior = self._prior[0][rows][:, rows], self._prior[1][rows]
+        after._prior, after._known_factor = (self._prior[0][rows][:, rows], self._prior[1][rows]), self._no_factor
         after._rows_played = Rows(torch.searchsorted(rows, self._played_rows))
         return after
 
@@ -355,17 +357,34 @@ class CovarianceTable(TableBelief):
     def _row_at(self, place: Tensor) -> int:
         return int(place)
 
-    def _extend_rows(self, points: Tensor) -> None:
-        """Add rows of the covariance: k − k_U A⁻¹ K_U with A = K_UU + D, and of the mean. Cost: O(u³ + q u N).
+    @property
+    def _no_factor(self) -> tuple[Tensor, Tensor, BorderedFactor]:
+        return self._played_rows[:0], self._mean[:0], BorderedFactor.of(self._covariance[:0, :0])
 
-        From a factor of A: that A⁻¹ is D⁻¹ − D⁻¹ C_UU D⁻¹ would cost the square of what D is smaller than rounding.
+    def _factor_of_played(self) -> BorderedFactor:
+        """Return the factor of A at the played rows. Cost: O(u²) for each that is new since the last call, or O(u³)."""
+        rows, levels = self._played_rows, self.regularization / self._log.counts
+        known, before, factor = self._known_factor
+        if not (torch.equal(rows[: len(known)], known) and torch.equal(levels[: len(known)], before)):
+            known, _, factor = self._no_factor
+        if len(new := rows[len(known) :]):
+            columns = self._prior[0][:, new]
+            across = factor.solve(columns[known])
+            factor = factor.appended(across, schur_factor(columns[new] + torch.diag(levels[len(known) :]), across))
+        self._known_factor = rows, levels, factor
+        return factor
+
+    def _extend_rows(self, points: Tensor) -> None:
+        """Add rows of the covariance, k − k_U A⁻¹ K_U with A = K_UU + D, and of the mean. Cost: O(u³ + q u N).
+
+        From a factor of A: that A⁻¹ is D⁻¹ − D⁻¹ C_UU D⁻¹, too, would multiply rounding by the square of D⁻¹.
         """
         rows, old = self._played_rows, len(self._covariance)
         with torch.no_grad():
             prior = gram(self.kernel, points, self._points.block(0, len(self._points)))
         known, expected = self._prior
-        factor = jittered_cholesky(known[rows][:, rows] + torch.diag(self.regularization / self._log.counts))
-        solved = torch.cholesky_solve(prior[:, rows].mT, factor).mT
+        factor = self._factor_of_played()
+        solved = factor.solve_transposed(factor.solve(prior[:, rows].mT)).mT
         cross, corner = prior[:, :old] - solved @ known[rows], prior[:, old:] - solved @ prior[:, rows].mT
         upper = torch.cat([self._covariance, cross.mT], dim=1)
         self._covariance = torch.cat([upper, torch.cat([cross, corner], dim=1)])
