@@ -375,9 +375,7 @@ class Bandit(Undisturbed):
         if isinstance(known, Stretch) and outcomes is None and failed is False and time is None:
             after = self._plainly_told(known, x, y, context, ids)
             if after is not None:
-                self._seconds["tell"].append(perf_counter() - start)
-                self._known = after
-                return
+                return self._go_on(after, start)
             self._known = known.standing
         standing = without_expired(self._pieces, self._standing)
         ledger, asked = standing.ledger, standing.ledger.pending
@@ -392,7 +390,7 @@ class Bandit(Undisturbed):
         pending = asked.without_rows(rows) if is_over else asked
         if is_over and ids is None and not self._warned_of_stale_points:
             self._warned_of_stale_points = asked.warn_if_stale(pending, stacklevel=4)
-        self._learn(standing, told, pending, start)
+        return self._learn(standing, told, pending, start)
 
     def run(
         self,
@@ -1020,6 +1018,11 @@ class Bandit(Undisturbed):
         domain = self.candidates.in_round(context, candidates, known.before.clock.now)
         beta, number = self.width(known.course), known.round
         return known.course.choose(self._acquisition, beta, lambda: seed_for(self.seed, number, "ask 0"), domain)
+
+    def _go_on(self, after: Stretch, start: float) -> None:
+        """Take over what is known after a plain round, last of all: an interrupt leaves all of it or nothing."""
+        self._seconds["tell"].append(perf_counter() - start)
+        self._known = after
 
     def _plainly_told(
         self, known: Stretch, x: Any, y: Any, context: Any, ids: int | Sequence[int] | None
