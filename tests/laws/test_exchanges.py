@@ -1,5 +1,7 @@
 """A full dictionary exchanges the same points whatever an inverse remembers of rounds before."""
 
+from itertools import pairwise
+
 import hypothesis.strategies as st
 import numpy as np
 import pytest
@@ -7,7 +9,7 @@ import torch
 from hypothesis import given
 from problems import DOUBLE, KERNELS, dense, examples
 
-from torch_kbandits.dictionaries import PlayedPoints
+from torch_kbandits.dictionaries import PlayedPoints, exchanges
 from torch_kbandits.dictionaries.exchanges import _Inverse, exchanged
 
 GAIN = 1.1
@@ -100,3 +102,22 @@ def test_of_equal_points_the_first_leaves(angle):
     counts = torch.tensor([2.0] * 6 + [50.0], dtype=DOUBLE)
     played = PlayedPoints(X, KERNELS["rbf"].make(), torch.tensor(0.1, dtype=DOUBLE), counts)
     assert exchanged(played, torch.arange(6), torch.tensor([6]), GAIN).tolist() == [1, 2, 3, 4, 5, 6]
+
+
+def test_an_inverse_that_is_computed_afresh_each_time_changes_no_exchange(monkeypatch):
+    """As where a change would cost accuracy, also between two exchanges of one call."""
+    found = []
+    for accuracy in (exchanges._ACCURACY, 0.0):
+        monkeypatch.setattr(exchanges, "_ACCURACY", accuracy)
+        play, memory = rounds(3, "matern", 0.01, "apart", 80, 6), {}
+        given, kept = next(play), [torch.arange(6)]
+        while given is not None:
+            *known, before, offered = given
+            kept.append(exchanged(PlayedPoints(*known, memory=memory), before, offered, GAIN))
+            try:
+                given = play.send(kept[-1])
+            except StopIteration:
+                given = None
+        found.append(kept)
+    assert all(torch.equal(*pair) for pair in zip(*found, strict=True))
+    assert sum(not torch.equal(*pair) for pair in pairwise(found[0])) > 10

@@ -31,10 +31,10 @@ class CappedDictionary(DictionaryRule):
 
     Of the points wanted, those that are in the dictionary already come first, then those of the highest inclusion
     probability; ties go to the point played first. Then each of the others that is new replaces the one with which
-    det(I + C½ K_ZZ C½ / λ) grows most, if it grows by a tenth, C the numbers of plays; of points that are equal in this
-    but for a millionth the one played first leaves. For an online rule, which is offered each play, it is det K_ZZ.
-    Most is then known of the function by the plays of the dictionary: it spreads over what is played, and most where it
-    is played often, with few changes.
+    det(I + C½ K_ZZ C½ / λ) grows most, if it grows by a tenth, C the numbers of plays: what the plays of the dictionary
+    tell of the function. Of points that are equal in this but for a millionth the one played first leaves. For an
+    online rule, which is offered each play, it is det K_ZZ, and of equal points any leaves. So a full dictionary
+    spreads over what is played, and most where it is played often, with few changes.
 
     From ``max_size`` points on a posterior takes as learned what the dictionary does not span, see ``residual_share``:
     in the DTC variance it stays for good, and a bandit would explore it for ever. Draws of functions keep all of it.

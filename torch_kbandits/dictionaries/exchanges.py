@@ -4,11 +4,9 @@ import torch
 from torch import Tensor
 
 from torch_kbandits.dictionaries.base import PlayedPoints
+from torch_kbandits.dictionaries.swaps import ROUNDING
 from torch_kbandits.numerics.gram import gram, prior_variance
 from torch_kbandits.numerics.linalg import jittered_cholesky
-
-#: A conditional variance below this fraction of the largest prior variance is rounding: the determinant is 0.
-_ROUNDING = 1e-12
 
 #: An inverse is changed until that may have cost this much relative accuracy; then it is computed afresh.
 _ACCURACY = 1e-8
@@ -57,6 +55,19 @@ def exchanged(played: PlayedPoints, kept: Tensor, offered: Tensor, gain: float) 
             inverse.reorder(played.points[..., rows, :], order.cpu())
     played.memory[_Inverse] = inverse
     return rows
+
+
+def factors(inverse: Tensor, across: Tensor, own: Tensor) -> Tensor:
+    """Return by which factor det W grows if points give way to others, one of these for one of those, (m, r).
+
+    Args:
+        inverse: W⁻¹ (m, m).
+        across: entries of W for the points against the others, (m, r).
+        own: those of the others on the diagonal, (r,).
+    """
+    seen = inverse @ across
+    left = (own - (across * seen).sum(0)).clamp_min(0.0)
+    return inverse.diagonal().unsqueeze(-1) * left + seen.square()
 
 
 class _Inverse:
@@ -142,18 +153,16 @@ def _offered(
     rows, size, first = torch.cat([kept, block]), kept.shape[0], 0
     values, levels = _covariance(played, rows, block), _levels(played, rows)
     own, counts = _own_covariance(played, block) + levels[size:], played.counts[rows].double().cpu()
-    places, least = torch.arange(size), _ROUNDING * float(torch.maximum(inverse.diagonal.max(), own.max()))
+    places, least = torch.arange(size), ROUNDING * float(torch.maximum(inverse.diagonal.max(), own.max()))
     while first < block.shape[0]:
-        across, leaving = values[places, first:], inverse.matrix.diagonal().unsqueeze(-1)
-        seen = inverse.matrix @ across
-        entering = (own[first:] - (across * seen).sum(0)).clamp_min(0.0) + seen.square() / leaving
-        factors = torch.where(entering > least, leaving * entering, 0.0)
-        factors *= counts[size + first :] / counts[places].unsqueeze(-1)
-        taken = (factors.amax(0) >= gain).nonzero()
+        grown = factors(inverse.matrix, values[places, first:], own[first:])
+        grown = torch.where(grown > least * inverse.matrix.diagonal().unsqueeze(-1), grown, 0.0)
+        grown *= counts[size + first :] / counts[places].unsqueeze(-1)
+        taken = (grown.amax(0) >= gain).nonzero()
         if not len(taken):
             break
         number = first + int(taken[0])
-        found = factors[:, number - first]
+        found = grown[:, number - first]
         equal = (found >= (1.0 - _EQUAL) * found.max()).nonzero().squeeze(-1)
         place = int(equal[rows.cpu()[places[equal]].argmin()])
         given = values[places, number], own[number], levels[size + number]
@@ -165,17 +174,20 @@ def _offered(
 
 def _covariance(played: PlayedPoints, rows: Tensor, others: Tensor) -> Tensor:
     """Return the covariances of the function at rows (n,) with those at others (m,), (n, m)."""
-    values = gram(played.kernel, played.points[..., rows, :], played.points[..., others, :]).double()
-    return values.reshape(-1, *values.shape[-2:]).mean(0).cpu()
+    return _of_members(gram(played.kernel, played.points[..., rows, :], played.points[..., others, :]), 2)
 
 
 def _own_covariance(played: PlayedPoints, rows: Tensor) -> Tensor:
     """Return the variances of the function at rows (n,), (n,)."""
-    values = prior_variance(played.kernel, played.points[..., rows, :]).double()
-    return values.reshape(-1, values.shape[-1]).mean(0).cpu()
+    return _of_members(prior_variance(played.kernel, played.points[..., rows, :]), 1)
 
 
 def _levels(played: PlayedPoints, rows: Tensor) -> Tensor:
     """Return λ / c at rows (n,), (n,)."""
-    noise = played.noise.expand(*played.noise.shape[:-1], played.size)[..., rows] / played.counts[rows]
-    return noise.double().reshape(-1, len(rows)).mean(0).cpu()
+    noise = played.noise.expand(*played.noise.shape[:-1], played.size)
+    return _of_members(noise[..., rows] / played.counts[rows], 1)
+
+
+def _of_members(values: Tensor, dims: int) -> Tensor:
+    """Return the mean over all but the last dimensions, in double precision on the CPU."""
+    return values.double().reshape(-1, *values.shape[-dims:]).mean(0).cpu()

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.dictionaries import sample_loops
+from torch_kbandits.dictionaries.exchanges import factors
 from torch_kbandits.errors import InputError
 from torch_kbandits.numerics.compiled import runs_compiled
 from torch_kbandits.numerics.gram import gram, prior_variance
@@ -437,9 +438,7 @@ class OnlineSample:
         if runs_compiled(inverse, cross, prior):
             leaving, gain = sample_loops.gained(inverse.numpy(), cross.squeeze(-1).contiguous().numpy(), prior.item())
         else:
-            solved = inverse @ cross
-            residual = (prior - (cross * solved).sum(0)).clamp_min(0.0)
-            gains = inverse.diagonal() * residual + solved.squeeze(-1).square()
+            gains = factors(inverse, cross, prior).squeeze(-1)
             leaving = int(gains.argmax())
             gain = gains[leaving].item()
         if gain < least_gain:

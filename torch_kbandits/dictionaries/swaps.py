@@ -8,7 +8,7 @@ from torch import Tensor
 from torch_kbandits.numerics.linalg import jittered_cholesky
 
 #: A conditional variance below this fraction of the largest prior variance is rounding: the determinant is 0.
-_ROUNDING = 1e-12
+ROUNDING = 1e-12
 
 #: Swaps go on until they may have cost this much relative accuracy; then everything is computed afresh.
 _ACCURACY = 1e-6
@@ -37,7 +37,7 @@ class SwapTable:
 
     def __init__(self, gram: Tensor, places: Tensor, size: int, scale: float) -> None:
         self._gram, self._places, self._size = gram.numpy(), places.numpy().copy(), size
-        self._floor = _ROUNDING * scale
+        self._floor = ROUNDING * scale
         self._refresh()
 
     def __len__(self) -> int:
