@@ -17,6 +17,8 @@ from torch_kbandits.errors import InputError
 _LONGEST_SHOWN = 200
 #: Bits of a whole number: so many a float holds.
 LARGEST_BITS = 1023
+#: Whole numbers up to this are the same in double precision.
+LARGEST_EXACT = 2**53
 
 
 def instance(name: str, value: Any, kind: type | tuple[type, ...], hint: str) -> None:

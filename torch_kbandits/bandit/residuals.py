@@ -33,9 +33,6 @@ _BAND = 1.959963984540054
 #: Residuals beyond this say no more. A λ that single precision rounds to zero counts as the least number above it.
 _LARGEST, _TINY = 1e6, sys.float_info.min
 
-#: Numbers up to this are the same in double precision: more residuals nobody sees.
-_MOST = 2**53
-
 
 class Alternative(NamedTuple):
     """What residuals may be if predictions do not hold: N(shift, deviation²) in place of N(0, 1)."""
@@ -145,8 +142,8 @@ class Surprise:
         """
         sizes = {"number": ("logs", "starts"), "num_held": ("held",)}
         for count, columns in sizes.items():
-            if checks.non_negative_integer(count, state[count]) > _MOST:
-                raise InputError(f"{count} must be at most {_MOST}, got {checks.shown(state[count])}.")
+            if checks.non_negative_integer(count, state[count]) > checks.LARGEST_EXACT:
+                raise InputError(f"{count} must be at most {checks.LARGEST_EXACT}, got {checks.shown(state[count])}.")
             for name in columns:
                 if len(state[name]) != (len(self.alternatives) if state[count] else 0):
                     raise InputError(f"{name} has {len(state[name])} numbers, after {state[count]} factors.")
@@ -228,7 +225,7 @@ class Residuals:
         saved = checks.finite("recent", checks.floating_tensor("recent", state["recent"]))
         recent = tuple(saved.double().flatten().tolist())
         number, covered = state["number"], state["covered"]
-        if not 0 <= covered <= number <= _MOST or len(recent) != min(number, RECENT):
+        if not 0 <= covered <= number <= checks.LARGEST_EXACT or len(recent) != min(number, RECENT):
             number, covered = map(checks.shown, (number, covered))
             raise InputError(f"{covered} of {number} residuals were covered, and {len(recent)} kept.")
         if any(abs(z) > _LARGEST for z in recent):

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from torch_kbandits import checks
 from torch_kbandits.acquisition import AcquisitionRule
 from torch_kbandits.bandit.pieces import FIRST_REWARDS, Pieces
 from torch_kbandits.bandit.residuals import residual
@@ -23,9 +24,6 @@ PATIENCE = 8
 
 #: After so many rounds it is written up, though nobody looks.
 _LONGEST = 4096
-
-#: Whole numbers up to this are the same in double precision.
-_EXACT = 2**53
 
 
 class Stretch:
@@ -161,7 +159,7 @@ def plain_reward(y: Any) -> float | None:
         number = float(y)
     elif isinstance(y, Tensor) and y.dtype in (torch.float64, torch.float32) and y.dim() <= 1 and y.numel() == 1:
         number = y.item()
-    elif type(y) is int and -_EXACT <= y <= _EXACT:
+    elif type(y) is int and -checks.LARGEST_EXACT <= y <= checks.LARGEST_EXACT:
         number = float(y)
     else:
         return None
