@@ -616,6 +616,6 @@ def test_a_form_that_does_not_fit_is_refused():
         by_gain(TooFew(2.0), range(3), 0.25)
     with pytest.raises(InputError, match="of one length"):
         RootOfGain(0.0, 1.0, np.zeros(2), np.zeros(3))
-    for wrong in (2.0, [1.0, 2.0], np.zeros((2, 1))):
-        with pytest.raises(InputError, match=r"slopes must be an array of numbers \(k,\)"):
+    for wrong in (2.0, [1.0, 2.0], np.zeros((2, 1)), np.zeros(2, dtype=complex), np.array(["1", "2"])):
+        with pytest.raises(InputError, match=r"slopes must be an array of real numbers \(k,\)"):
             RootOfGain(0.0, 1.0, np.zeros(2), wrong)

@@ -58,6 +58,9 @@ class RootOfGain:
         scale: s.
         constants: c, (k,), one for each number of observations.
         slopes: b, (k,).
+
+    Raises:
+        InputError: if these are no finite numbers a and s, or no arrays of one length.
     """
 
     offset: float
@@ -81,8 +84,8 @@ class RootOfGain:
 
 def _one_each(name: str, value: Any) -> np.ndarray:
     """Return numbers (k,) as loops take them."""
-    if not isinstance(value, np.ndarray) or value.ndim != 1:
-        raise InputError(f"{name} must be an array of numbers (k,), got {checks.describe(value)}.")
+    if not isinstance(value, np.ndarray) or value.ndim != 1 or value.dtype.kind not in "fiu":
+        raise InputError(f"{name} must be an array of real numbers (k,), got {checks.describe(value)}.")
     return np.ascontiguousarray(value, dtype=np.float64)
 
 
@@ -99,6 +102,9 @@ def by_gain(width: "Width", counts: range, regularization: float) -> RootOfGain 
     """Return what a width is as a function of the information gain alone, for so many observations of noise λ.
 
     None where it reads more, or says nothing of so many; or where a class has calls of its own, and no ``by_gain``.
+
+    Raises:
+        InputError: if it says so of another number of them.
     """
     if not isinstance(width, KnownByGain) or not checks.come_together(width, "__call__", "by_gain"):
         return None
