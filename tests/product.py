@@ -412,7 +412,7 @@ class Loop:
         x = self.bandit.ask(q, remember=remember, **self.words())
         assert q is None or len(x) == q
         self.check_playable(x)
-        if remember or not self.date():  # of another time than the present, to which the model shown belongs
+        if remember or not self.date():  # else the model that is shown is of an earlier time
             self.check_limits(x)
         return x
 

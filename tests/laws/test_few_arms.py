@@ -10,7 +10,7 @@ from hypothesis import given
 from problems import DOUBLE, KERNELS, data, dense, difference, examples, reward
 
 from torch_kbandits import use_compiled
-from torch_kbandits.beliefs import CovarianceTable
+from torch_kbandits.beliefs import CovarianceTable, covariances
 from torch_kbandits.beliefs.counted import CountedBelief
 from torch_kbandits.memory import SlidingWindow
 from torch_kbandits.observations.counted import Counted
@@ -141,6 +141,24 @@ def test_points_that_are_no_arms_are_believed_as_accurately_as_arms(kernel, regu
     T = torch.cat([arms, others])
     wanted = oracles.exact(KERNELS[kernel].dense, *dense(X, Y), noise, *dense(T))
     mean, variance = table.moments(T)
-    # Singular to rounding as these are, their condition number allows thousands of times as much.
     assert difference(mean, wanted.mean) < wanted.rounding
     assert difference(variance, wanted.variance) < wanted.rounding
+
+
+@pytest.mark.parametrize(("spare", "window"), [(0, 2), (16, 7)])
+def test_points_that_are_no_arms_come_and_go_and_others_are_believed_by_what_counts(spare, window, monkeypatch):
+    """Each round has a new one, so that rows of those that count no more are given up and others take their numbers."""
+    arms, T, kernel = data(5, 2)[0], data(6, 2, seed=8)[0], KERNELS["rbf"]
+    monkeypatch.setattr(covariances, "_MOST_STRANGERS", spare)
+    belief = CountedBelief(CovarianceTable(arms, kernel.make(), LAMBDA, 0), SlidingWindow(window))
+    most = 0
+    for number, stranger in enumerate(data(80, 2, seed=9)[0].split(1)):
+        X = torch.cat([stranger, arms[: int(number % 3 == 0)]])
+        belief = belief.at(float(number)).learned(told(X, reward(X), float(number)), None, None)
+        counted, rewards = belief.observations
+        noise = np.full(len(counted), LAMBDA)
+        wanted = oracles.exact(kernel.dense, *dense(counted, rewards), noise, *dense(T))
+        for ours, theirs in zip(belief.moments(T), wanted, strict=False):
+            assert difference(ours, theirs) < wanted.rounding
+        most = max(most, len(belief.posterior._points) - len(arms))
+    assert spare < most <= spare + 2 * window + 2  # rows were given up, and only once there were some

@@ -100,7 +100,8 @@ class CovarianceTable(TableBelief):
     stays as small as λ allows, also where a smooth kernel makes the Gram matrix of the arms singular. A reward that is
     taken back changes both by such a term, too, and amplifies rounding: all is computed afresh before that matters.
 
-    Cost of a round: O(A²) time and memory; O(u A²) for u played points where observations age.
+    Cost of a round: O(A²) time and memory; O(u A²) for u played points where observations age. Points that are no arms
+    get rows when they are first seen, at O(u³), or O(u²) each while arms are not played again.
 
     Args:
         arms: (A, d), or a source of them; they are read at once.

@@ -94,7 +94,7 @@ class FeatureStore:
         other = self.copy()
         other.size = size
         for number, segment in enumerate(self._segments):
-            # An interrupt may have come between the two assignments below, before.
+            # Shorter than it was, if an interrupt came between the two assignments below.
             length = max(len(segment), min(self.num_points - number * self._longest, self._longest))
             if len(segment) < length or not size <= segment.shape[1] <= 2 * self._width(size):
                 self._segments[number] = segment.new_empty(0, 0)  # first, so that both are never there
