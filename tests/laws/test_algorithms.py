@@ -6,6 +6,7 @@ from functools import cache
 import oracles
 import pytest
 import torch
+from garbage import left_by
 from problems import DOUBLE, data, dense, difference, play, rbf, reward
 from scipy.stats import kstest
 
@@ -94,6 +95,12 @@ def test_replaying_and_loading_give_the_same_next_points(name, domain):
     tolerance = 0.0 if domain == "arms" else 1e-3
     assert difference(play(replayed, rounds), expected) <= tolerance
     assert difference(play(loaded, rounds), expected) <= tolerance
+
+
+@pytest.mark.one_in(8)
+@pytest.mark.parametrize("name", NAMES)
+def test_nothing_that_is_no_longer_needed_holds_itself(name):
+    assert left_by(lambda: play(make(name), 20)) == []
 
 
 @pytest.mark.one_in(14)

@@ -151,7 +151,9 @@ class CountedBelief(BeliefOf):
     def joint(self) -> JointPosterior:
         """The posterior at points that are no arms."""
         if self._joint is None or self._joint.table is not self._table:
-            self._joint = JointPosterior(self, cast(FeatureTable, self._table), self._place or Place())
+            self._joint = None
+            # Of a copy: what holds itself goes only when Python looks for it, which in long runs it rarely does.
+            self._joint = JointPosterior(shallow_copy(self), cast(FeatureTable, self._table), self._place or Place())
         return self._joint
 
     def moments(self, X: Tensor) -> tuple[Tensor, Tensor]:

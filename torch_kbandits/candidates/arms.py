@@ -1,6 +1,7 @@
 """Finite sets of arms."""
 
-from collections.abc import Iterable
+from collections.abc import Iterator
+from functools import partial
 
 from torch import Tensor
 
@@ -35,7 +36,7 @@ class Arms(LastingCandidates):
             )
         self.is_stored = self.source.tensor is None
         self._example = self.source.block(0, 1).clone()
-        self._domain = Domain(self.source.tensor, blocks=self._blocks if self.is_stored else None)
+        self._domain = Domain(self.source.tensor, blocks=partial(_blocks, self.source) if self.is_stored else None)
 
     @property
     def example(self) -> Tensor:
@@ -47,9 +48,6 @@ class Arms(LastingCandidates):
         """The arms, to maximise BoTorch acquisition functions over; only their blocks if they are not in memory."""
         return self._domain
 
-    def _blocks(self) -> Iterable[Tensor]:
-        return (block for _, block in self.source.blocks())
-
     def offers(self, point: Tensor) -> bool:
         """Say whether a point (1, d) is an arm."""
         return self.source.has(point)
@@ -58,3 +56,7 @@ class Arms(LastingCandidates):
         """Return the shape, dtype and a digest of the arms, the same wherever the arms come from."""
         source = self.source
         return {"arms": f"{(len(source), source.dimension)} {source.dtype} {source.fingerprint()}"}
+
+
+def _blocks(source: ArmSource) -> Iterator[Tensor]:
+    return (block for _, block in source.blocks())
