@@ -240,7 +240,8 @@ def test_an_old_study_is_read_with_one_fit_as_by_one_who_followed_it(words, monk
     monkeypatch.setattr(learned, "fit_evidence", lambda *args, **words: fits.append(args) or fit(*args, **words))
     study = study_with(quick(**words))
     study.add_trials(old)
-    assert next_parameters(study, peak) == last.params
+    # A search amplifies rounding, which depends on what was told at once.
+    assert next_parameters(study, peak) == pytest.approx(last.params, abs=1e-6)
     assert len(fits) == 1
     assert belief_of(study).bandit.num_told == (12 if "failed" in words else 13)
 

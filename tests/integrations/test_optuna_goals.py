@@ -95,12 +95,14 @@ def test_constraints_are_outcomes_that_may_be_at_most_zero():
     played = [trial.params["x"] + trial.params["y"] for trial in study.trials]
     assert bandit.history.outcomes[:, 0].tolist() == pytest.approx([each - 1.0 for each in played[:-1]])
     late = [each for number, each in enumerate(played) if number >= 14 and number % 8]
-    assert max(late) < 1.15
+    # Posterior means keep it, so a trial where little is known may not.
+    assert sum(each > 1.05 for each in late) <= 2
     chosen = study.sampler.recommend(study)
     assert chosen.constraints["sum"] < 0.05
     free = study_with(quick(n_startup_trials=6))
     free.optimize(bounded_without, n_trials=20)
-    assert max(trial.params["x"] + trial.params["y"] for trial in free.trials[10:]) > 1.5  # it is the limit that holds
+    beyond = [trial.params["x"] + trial.params["y"] > 1.05 for trial in free.trials[10:]]
+    assert sum(beyond) > len(beyond) / 2  # it is the limit that holds
 
 
 def bounded_without(trial):

@@ -232,7 +232,7 @@ class Other(Counted):
         ({"cv": 3}, "cv: 2 there, 3 here"),
         ({"scoring": "accuracy"}, "scoring: None there, 'accuracy' here"),
         ({"scoring": len}, "scoring: None there, builtins.len here"),
-        ({"beta": 1.0}, "beta: None there, 1.0 here"),
+        ({"algorithm": "gp-ucb", "beta": 1.0}, "beta: None there, 1.0 here"),
         ({"bandit_options": {"oversampling": 3.0}}, "bandit_options: None there, {'oversampling': 3.0} here"),
         ({"space": SPACE | {"depth": randint(1, 12)}}, "param_distributions depth: .* there, .* here"),
         ({"space": SPACE | {"kind": ["a", "b", "d"]}}, "param_distributions kind: .*'c'.* there, .*'d'.* here"),
