@@ -2,7 +2,9 @@
 
 from abc import abstractmethod
 from collections.abc import Callable
+from contextlib import nullcontext
 from copy import deepcopy
+from dataclasses import replace
 from typing import Any, Self, cast
 
 import torch
@@ -10,6 +12,7 @@ from botorch.cross_validation import CVResults
 from botorch.models import SingleTaskGP
 from botorch.models.transforms.input import InputTransform
 from botorch.models.transforms.outcome import OutcomeTransform
+from botorch.models.utils.assorted import fantasize
 from gpytorch import settings as gpytorch_settings
 from gpytorch.distributions import MultivariateNormal
 from gpytorch.kernels import Kernel
@@ -25,7 +28,7 @@ from torch_kbandits import checks
 from torch_kbandits.errors import InputError, NumericalError
 from torch_kbandits.likelihoods import GivenNoiseLikelihood, UncertaintyInjectionLikelihood
 from torch_kbandits.models.arguments import check_data, check_likelihood, check_variances, fixed_gaussian
-from torch_kbandits.models.cache import Cache, PosteriorFactors
+from torch_kbandits.models.cache import Cache, PosteriorFactors, Source, same_values
 from torch_kbandits.models.hallucinated import Hallucinated
 from torch_kbandits.models.leaving_out import cross_validation, left_out
 from torch_kbandits.models.shapes import concatenate, flatten_t_batch, unrepeated, with_column
@@ -204,20 +207,21 @@ class FactoredGP(SingleTaskGP):
         if self.training or gpytorch_settings.prior_mode.on():
             return super().__call__(X, **kwargs)
         torch.broadcast_shapes(X.shape[:-2], self.train_inputs[0].shape[:-2])  # where they do not fit, torch's words
-        factors, batch_dims = self._factors()
-        flat, unflatten = flatten_t_batch(X, batch_dims)
-        embedding = self.embed(flat)
+        kept = self._current()
+        factors = kept.factors
+        flat, unflatten = flatten_t_batch(X, factors.batch_dims)
+        embedding = factors.embed(gram(self.covar_module, kept.basis, flat))
         mean = prior_mean(self.mean_module, X) + unflatten(factors.mean(embedding))
         if X.shape[-2] == 1:
             variance = self._variance(factors, prior_variance(self.covar_module, flat), embedding)
             if self._pending is not None:
-                variance = (variance - self._taken(flat, embedding).square().sum(-2)).clamp_min(0.0)
+                variance = (variance - self._taken(flat, embedding, factors).square().sum(-2)).clamp_min(0.0)
             variance = unflatten(variance)
             mean, variance = torch.broadcast_tensors(mean, variance)
             return MultivariateNormal(mean, DiagLinearOperator(variance))
         covariance = self._covariance(factors, gram(self.covar_module, X), unflatten(embedding))
         if self._pending is not None:
-            rows = unflatten(self._taken(flat, embedding))
+            rows = unflatten(self._taken(flat, embedding, factors))
             covariance = covariance - rows.mT @ rows
         shape = torch.broadcast_shapes(mean.shape, covariance.shape[:-1])
         # An operator, since MultivariateNormal would factorise a plain tensor without jitter.
@@ -258,7 +262,14 @@ class FactoredGP(SingleTaskGP):
             # Fantasies of a point share its noise, so it comes without their dimension.
             check_variances("noise", noise, "Y", Y[(0,) * (Y.dim() - noise.dim())])
             kwargs["noise"] = noise
-        return cast(Self, super().condition_on_observations(X, Y, **kwargs))
+        # Observations are at points, not at all that a transform such as InputPerturbation makes of one for predictions.
+        one_to_many = getattr(getattr(self, "input_transform", None), "is_one_to_many", False)
+        with fantasize() if one_to_many else nullcontext():
+            conditioned = cast(Self, super().condition_on_observations(X, Y, **kwargs))
+        kept = cast(Cache | None, conditioned.prediction_strategy)
+        if kept is not None:  # BoTorch has noted the points as they were given since the factors were kept
+            conditioned.prediction_strategy = replace(kept, source=conditioned._source().kept())
+        return conditioned
 
     def get_fantasy_model(self, inputs: Tensor, targets: Tensor, noise: Tensor | None = None, **kwargs: Any) -> Self:
         """Return a copy with more observations; all arguments already transformed.
@@ -282,6 +293,16 @@ class FactoredGP(SingleTaskGP):
         self._extend(conditioned, inputs, targets)
         return conditioned
 
+    def subset_output(self, idcs: list[int]) -> Self:
+        """Return the model of some outputs, as in BoTorch, which leaves the points as they were given to all of them."""
+        subset = cast(Self, super().subset_output(idcs))
+        if subset._has_transformed_inputs and self.num_outputs > 1:
+            points = cast(Tensor, subset._original_train_inputs)[..., 0, :, :]  # of all outputs alike
+            if len(idcs) > 1:
+                points = points.unsqueeze(-3).expand(subset.train_inputs[0].shape[:-2] + points.shape[-2:])
+            subset._original_train_inputs = points
+        return subset
+
     # ---------------------------------------------------------------- inside
 
     @abstractmethod
@@ -298,9 +319,9 @@ class FactoredGP(SingleTaskGP):
         covariance = factors.covariance(prior, embedding)
         return learned_residual_covariance(prior, embedding, covariance) if self.learns_residual else covariance
 
-    def _taken(self, points: Tensor, embedding: Tensor) -> Tensor:
+    def _taken(self, points: Tensor, embedding: Tensor, factors: Any) -> Tensor:
         """Return F at points (..., N, d) of these embeddings (..., m, N), (..., k, N); see ``Conditional``."""
-        if self._hallucination is None or self._hallucination.factors is not self.factors:
+        if self._hallucination is None or self._hallucination.factors is not factors:
             with torch.no_grad():
                 pending = self._seen(cast(Tensor, self._pending))
                 self._hallucination = Hallucinated(self, pending, self._fresh_noise(pending))
@@ -332,20 +353,28 @@ class FactoredGP(SingleTaskGP):
             return variance.max() if variance.numel() else variance.new_zeros(())
 
     def _factors(self) -> tuple[Any, int]:
-        """Return the factors of the posterior and their number of batch dimensions, computed once for given data.
+        """Return the factors of the posterior and their number of batch dimensions."""
+        factors = self._current().factors
+        return factors, factors.batch_dims
+
+    def _current(self) -> Cache:
+        """Return the factors of the posterior and what belongs to them, computed once for given data.
 
         They are computed again where gradients through them are asked for and those kept have none. Points observed
         that ask for a gradient, as fantasies do in a search, get all of it: not what is left without the factors'.
         """
-        kept = cast(Cache | None, self.prediction_strategy)
+        kept = self._kept()
         asked = gpytorch_settings.detach_test_caches.off() or self.train_inputs[0].requires_grad
         with_graph = torch.is_grad_enabled() and asked
-        if kept is not None and not kept.is_of(self._now()):
-            kept = None
         if kept is None or (with_graph and not kept.has_graph and self._requires_grad()):
             with torch.set_grad_enabled(with_graph):
                 kept = self._keep(*self._fit())
-        return kept.factors, kept.factors.batch_dims
+        return kept
+
+    def _kept(self) -> Cache | None:
+        """Return what is kept of the posterior, if everything that it follows from has the values it had."""
+        kept = cast(Cache | None, self.prediction_strategy)
+        return kept if kept is not None and kept.source.equals(self._source()) else None
 
     def _keep(self, factors: Any, basis: Tensor) -> Cache:
         """Keep the factors where GPyTorch clears them.
@@ -358,27 +387,42 @@ class FactoredGP(SingleTaskGP):
                 f"The rewards add up to more than the dtype holds ({self.train_targets.dtype}), or a kernel value is "
                 "not finite: choose another unit, or check the kernel."
             )
-        self.prediction_strategy = kept = Cache(factors, basis, has_graph=torch.is_grad_enabled(), now=self._now())
+        self.prediction_strategy = kept = Cache(factors, basis, torch.is_grad_enabled(), self._source().kept())
         return kept
 
-    def _now(self) -> tuple[Tensor, int] | None:
-        """Return the time at which ageing observations are looked at and its version; None if they do not age."""
-        if not isinstance(self.likelihood, UncertaintyInjectionLikelihood):
-            return None
-        return self.likelihood.now, self.likelihood.now._version
+    def _source(self) -> Source:
+        """Return what the factors follow from, as it is."""
+        modules = list(self.modules())
+        settings: list[Any] = []
+        for module in modules[1:]:
+            settings.append(type(module))
+            settings += [value for value in vars(module).values() if type(value) in (int, float)]
+        return Source(self._tensors(modules), settings)
 
     def _requires_grad(self) -> bool:
         """Say whether anything that the factors follow from asks for a gradient."""
-        return any(tensor.requires_grad for tensor in self._tensors())
+        return any(tensor.requires_grad for tensor in self._tensors(list(self.modules())))
 
-    def _tensors(self) -> list[Tensor]:
-        """Return what the factors follow from: parameters, buffers and data."""
-        return [*self.parameters(), *self.buffers(), *self.train_inputs, self.train_targets]
+    def _tensors(self, modules: list[torch.nn.Module]) -> list[Tensor]:
+        """Return the data, and the tensors that modules have as parameters, buffers or attributes."""
+        places = [place for module in modules for place in (module._parameters, module._buffers, vars(module))]
+        found = [value for place in places for value in place.values() if isinstance(value, Tensor)]
+        return [*self.train_inputs, *found]
+
+    def _transform_again(self) -> None:
+        """Let the observed points be what the input transform makes of them now."""
+        given = self._original_train_inputs
+        # GPyTorch's own conditioning, which model lists use, does not have new points as they were given.
+        if not self._has_transformed_inputs or given is None or given.shape[-2] != self.num_observations:
+            return
+        with torch.no_grad():
+            inputs = self._preprocess(given)
+        if not same_values(inputs.expand_as(self.train_inputs[0]), self.train_inputs[0]):
+            self.set_train_data(inputs, strict=False)
 
     def _basis(self) -> Tensor:
         """Return the points (..., m, d) that the factors stand on."""
-        self._factors()
-        return self.prediction_strategy.basis
+        return self._current().basis
 
     @property
     def factors(self) -> PosteriorFactors:
@@ -387,11 +431,12 @@ class FactoredGP(SingleTaskGP):
 
     def embed(self, X: Tensor) -> Tensor:
         """Return the embeddings (..., m, N) of points (..., N, d), already transformed, that ``factors`` work on."""
-        factors, _ = self._factors()
-        return factors.embed(gram(self.covar_module, self._basis(), X))
+        kept = self._current()
+        return kept.factors.embed(gram(self.covar_module, kept.basis, X))
 
     def _points(self) -> Tensor:
         """Return the observed points (..., n, d) as the kernel sees them, once where rewards of a batch share them."""
+        self._transform_again()
         return unrepeated(self.train_inputs[0], 2 if self._num_outputs == 1 else 3)
 
     def _given_inputs(self) -> Tensor:
@@ -479,22 +524,13 @@ class FactoredGP(SingleTaskGP):
             )
         return noise
 
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any) -> None:
-        self.prediction_strategy = None
-        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
-
     def _apply(self, fn: Callable[[Tensor], Tensor], *args: Any, **kwargs: Any) -> Self:
-        # BoTorch's analytic acquisition functions cast themselves and the model, mostly to what it is, at every call.
-        before = self._placement()
         if self._original_train_inputs is not None:
             self._original_train_inputs = fn(self._original_train_inputs)
         super()._apply(fn, *args, **kwargs)
-        kept = cast(Cache | None, self.prediction_strategy)
+        # BoTorch's analytic acquisition functions cast themselves and the model, mostly to what it is, at every call.
         # A graph may be walked backwards once only, so factors that carry one are for one call.
-        if kept is not None and (kept.has_graph or self._placement() != before):
-            self.prediction_strategy = None  # its tensors are neither parameters nor buffers
+        kept = cast(Cache | None, self.prediction_strategy)
+        if kept is not None and kept.has_graph:
+            self.prediction_strategy = None
         return self
-
-    def _placement(self) -> list[tuple[int, int, torch.dtype, torch.device]]:
-        """Return what changes when a tensor that the factors follow from is moved, cast or written to."""
-        return [(tensor.data_ptr(), tensor._version, tensor.dtype, tensor.device) for tensor in self._tensors()]

@@ -52,6 +52,42 @@ class PosteriorFactors(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
+class Source:
+    """What factors follow from, by value: tensors may be written to without a trace.
+
+    Attributes:
+        tensors: parameters, buffers and data, copied if they are to be kept.
+        settings: what else modules are made of: their types, and their numbers.
+    """
+
+    tensors: list[Tensor]
+    settings: list[Any]
+
+    def kept(self) -> "Source":
+        """Return a copy that stays as it is."""
+        return Source([tensor.detach().clone() for tensor in self.tensors], self.settings)
+
+    def equals(self, other: "Source") -> bool:
+        """Say whether another has the same values. Cost: O(n d)."""
+        if self.settings != other.settings or len(self.tensors) != len(other.tensors):
+            return False
+        return all(map(same_values, self.tensors, other.tensors))
+
+
+def same_values(left: Tensor, right: Tensor) -> bool:
+    """Say whether tensors have the same kind and the same values; NaN, for what is not known, is itself."""
+    if left.dtype != right.dtype or left.device != right.device or left.shape != right.shape:
+        return False
+    if torch.equal(left, right):
+        return True
+    return (
+        left.is_floating_point()
+        and torch.equal(left.isnan(), right.isnan())
+        and torch.equal(left.nan_to_num(), right.nan_to_num())
+    )
+
+
+@dataclass(frozen=True, eq=False)
 class Cache:
     """Factors kept where GPyTorch clears them; like its own prediction strategies, never deep-copied.
 
@@ -59,19 +95,13 @@ class Cache:
         factors: of the posterior.
         basis: the points (..., m, d) that they stand on.
         has_graph: whether gradients reach through them.
-        now: the time for which they were computed and its version, where observations age.
+        source: what they follow from.
     """
 
     factors: Any
     basis: Tensor
     has_graph: bool
-    now: tuple[Tensor, int] | None
-
-    def is_of(self, now: tuple[Tensor, int] | None) -> bool:
-        """Say whether they were computed for this time."""
-        if now is None or self.now is None:
-            return now is self.now
-        return now[0] is self.now[0] and now[1] == self.now[1]
+    source: Source
 
     def __deepcopy__(self, memo: dict[int, Any]) -> None:
         return None

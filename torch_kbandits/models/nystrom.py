@@ -302,9 +302,9 @@ class NystromGP(ToldGP):
         """
         data = (*self.train_inputs, self.train_targets, *self._shared_buffers())
         other = deepcopy(self, memo={id(part): part for part in data})
+        other._pending = X if self._pending is None else concatenate(self._pending, X, dim=-2)
         with torch.no_grad():
             other.eval()._keep(*self._state())
-        other._pending = X if self._pending is None else concatenate(self._pending, X, dim=-2)
         return other
 
     # ---------------------------------------------------------------- inside

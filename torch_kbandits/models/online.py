@@ -12,7 +12,6 @@ from gpytorch.likelihoods.gaussian_likelihood import _GaussianLikelihoodBase
 from gpytorch.means import Mean
 from torch import Tensor
 
-from torch_kbandits.models.cache import Cache
 from torch_kbandits.models.merged import Merged, sums
 from torch_kbandits.models.shapes import concatenate
 from torch_kbandits.models.telling import Change, Observations, ToldGP
@@ -88,8 +87,9 @@ class OnlineGP(ToldGP):
 
         With batch dimensions nothing is merged, and every observation counts.
         """
-        if self._merged is not None and self.prediction_strategy is not None:
-            return self._basis().shape[-2]
+        kept = self._kept()
+        if self._merged is not None and kept is not None:
+            return kept.basis.shape[-2]
         if self._is_batch():
             return self.num_observations
         (train_X,) = self.train_inputs
@@ -140,8 +140,7 @@ class OnlineGP(ToldGP):
             return self.leverage_scores().sum(-1)
         with torch.no_grad():
             self.eval()
-            self._factors()
-            kept = cast(Cache, self.prediction_strategy)
+            kept = self._current()
             self.prediction_strategy = kept = replace(kept, factors=kept.factors.with_noise_share())
             return kept.factors.effective_dimension()
 
@@ -155,7 +154,7 @@ class OnlineGP(ToldGP):
         Cost: O(n) when first asked for, then nothing until observations are removed or the factor is computed afresh.
         """
         self.eval()
-        if self._merged is None or self.prediction_strategy is None:
+        if self._merged is None or self._kept() is None:
             return self._largest_variance()
         if self._merged.bound is None:
             self._merged = replace(self._merged, bound=self._largest_variance())

@@ -3,7 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,7 +13,6 @@ from torch_kbandits.errors import InputError
 from torch_kbandits.likelihoods import UncertaintyInjectionLikelihood
 from torch_kbandits.models.arguments import check_variances
 from torch_kbandits.models.base import FactoredGP
-from torch_kbandits.models.cache import Cache
 from torch_kbandits.numerics.gram import prior_mean
 
 
@@ -137,14 +136,15 @@ class ToldGP(FactoredGP):
 
     def _state(self) -> tuple[Any, Tensor]:
         """Return factors and basis, without gradients and computed afresh if they were changed often."""
-        kept = cast(Cache | None, self.prediction_strategy)
+        kept = self._kept()
         if kept is not None and (kept.has_graph or self._changes >= self.REFRESH):
             self.prediction_strategy = None
-        factors, _ = self._factors()
-        return factors, self._basis()
+        kept = self._current()
+        return kept.factors, kept.basis
 
     def _observations(self) -> Observations:
         """Return all observations."""
+        self._transform_again()
         (train_X,) = self.train_inputs
         residuals = self.train_targets - prior_mean(self.mean_module, train_X)
         return Observations(train_X, residuals, self._noise(train_X).expand(residuals.shape))
