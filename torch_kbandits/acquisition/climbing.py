@@ -26,6 +26,26 @@ _EQUAL = 1e-9
 _WORTH = 1e-4
 
 
+class Climbed(AcquisitionFunction):
+    """A function as searches are to climb it: less an offset, and in a unit, so that its values are of order 1.
+
+    Searches end by tolerances of values and slopes that are absolute.
+
+    Args:
+        function: of points (b, q, d), (b,).
+        offset: such as its value where a search starts, 0-dim.
+        unit: above 0, 0-dim.
+    """
+
+    def __init__(self, function: AcquisitionFunction, offset: Tensor, unit: Tensor) -> None:
+        super().__init__(model=function.model)
+        self.function, self._offset, self._unit = function, offset, unit
+
+    def forward(self, X: Tensor) -> Tensor:
+        """Return the values at points X (b, q, d), (b,)."""
+        return (self.function(X) - self._offset) / self._unit
+
+
 def climb(
     function: AcquisitionFunction,
     starts: Tensor,

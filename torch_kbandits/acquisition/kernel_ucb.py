@@ -18,12 +18,13 @@ from typing_extensions import override
 from torch_kbandits import checks
 from torch_kbandits.acquisition import rule_loops
 from torch_kbandits.acquisition.outcome_constraints import OutcomeConstraints, Scales, scored_part
-from torch_kbandits.acquisition.pending import hallucinate, has_changed, kept_posteriors
-from torch_kbandits.acquisition.rules import MIN_VARIANCE, ArmPosterior, Domain, OptimisticRule
+from torch_kbandits.acquisition.pending import hallucinate, has_changed, kept_posteriors, require_one_to_one
+from torch_kbandits.acquisition.rules import MIN_VARIANCE, ArmPosterior, Domain, OptimisticRule, deviation_of
 from torch_kbandits.confidence import Width
 from torch_kbandits.confidence.base import multiplier
 from torch_kbandits.confidence.modes import DEFAULT_BETA, Mode
 from torch_kbandits.errors import InputError
+from torch_kbandits.models.normal import posterior_variance
 from torch_kbandits.numerics.compiled import loops_over_each
 
 
@@ -65,8 +66,8 @@ class KernelUCB(AcquisitionFunction):
 
     Raises:
         InputError: if beta is negative or not a number, or a constraint is no such callable.
-        UnsupportedError: if the model has several outputs and there is no ``posterior_transform``, or has too many
-            outputs or no points for constraints.
+        UnsupportedError: if the model has several outputs, or an input transform that makes several points of one, and
+            there is no ``posterior_transform``; if it has too many outputs or no points for constraints.
     """
 
     def __init__(
@@ -85,6 +86,8 @@ class KernelUCB(AcquisitionFunction):
             raise UnsupportedError(
                 f"KernelUCB scores one output and the model has {model.num_outputs}: give a posterior_transform."
             )
+        if posterior_transform is None:
+            require_one_to_one(model)
         self.register_buffer("beta", multiplier(beta, scored_part(model, posterior_transform)))
         self.beta: Tensor
         self.posterior_transform = posterior_transform
@@ -103,7 +106,7 @@ class KernelUCB(AcquisitionFunction):
     @staticmethod
     def score(mean: Tensor, variance: Tensor, beta: Tensor) -> Tensor:
         """Return μ + β σ from posterior marginals of equal shape."""
-        return mean + beta * variance.clamp_min(MIN_VARIANCE).sqrt()
+        return mean + beta * deviation_of(variance)
 
     @override
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:
@@ -136,7 +139,7 @@ class KernelUCB(AcquisitionFunction):
         if self._constraints is None:
             raise InputError("There are no constraints: give constraints=[...] when the acquisition function is made.")
         posterior = cast(GPyTorchPosterior, self.model.posterior(X.unsqueeze(-2)))
-        return self._constraints.excess(posterior.mean.squeeze(-2), posterior.variance.squeeze(-2))
+        return self._constraints.excess(posterior.mean.squeeze(-2), posterior_variance(posterior).squeeze(-2))
 
     def nonlinear_inequality_constraints(self) -> list[tuple[Callable[[Tensor], Tensor], bool]]:
         """Return the constraints as ``optimize_acqf`` takes them, of any acquisition function: >= 0 is within.
@@ -174,7 +177,7 @@ class KernelUCB(AcquisitionFunction):
             return bound
         if has_changed(self.model, self._scales[1]):
             self._measure()
-        excess = self._constraints.excess(posterior.mean.squeeze(-2), posterior.variance.squeeze(-2))
+        excess = self._constraints.excess(posterior.mean.squeeze(-2), posterior_variance(posterior).squeeze(-2))
         return self._scales[0].within(bound, excess)
 
     def _objective(self, posterior: Any, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -182,7 +185,7 @@ class KernelUCB(AcquisitionFunction):
         if self.posterior_transform is not None:
             posterior = self.posterior_transform(posterior, x)
         mean = posterior.mean.squeeze(-1).squeeze(-1)
-        return mean if self.maximize else -mean, posterior.variance.squeeze(-1).squeeze(-1)
+        return mean if self.maximize else -mean, posterior_variance(posterior).squeeze(-1).squeeze(-1)
 
 
 @dataclass(frozen=True)

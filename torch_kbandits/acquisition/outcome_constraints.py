@@ -22,6 +22,7 @@ from torch_kbandits.confidence import Width
 from torch_kbandits.confidence.base import multiplier
 from torch_kbandits.confidence.modes import Mode
 from torch_kbandits.errors import InputError
+from torch_kbandits.models.normal import posterior_variance
 
 #: The most outputs of a model: a constraint is evaluated at 2ᵐ corners.
 MOST_OUTPUTS = 8
@@ -144,7 +145,7 @@ class Scales:
             mean, _ = score(model.posterior(X), X)
             prior = _prior(model, X)
             prior_mean, prior_variance = score(prior, X)
-            marginals = prior.mean.squeeze(-2), prior.variance.squeeze(-2)
+            marginals = prior.mean.squeeze(-2), posterior_variance(prior).squeeze(-2)
             ones = torch.ones_like(constraints.beta)
             worse, better = (constraints.excess(*marginals, surely=surely, beta=ones) for surely in (True, False))
         unit = _or_one(prior_variance.clamp_min(0.0).sqrt().max())

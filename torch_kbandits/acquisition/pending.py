@@ -2,8 +2,10 @@
 
 from typing import Any, cast
 
+from botorch.exceptions.errors import UnsupportedError
 from botorch.models import ModelListGP
 from botorch.models.model import Model
+from botorch.models.transforms.input import InputTransform
 from botorch.posteriors import GPyTorchPosterior
 from gpytorch.likelihoods import FixedNoiseGaussianLikelihood
 from gpytorch.models import ExactGP
@@ -26,6 +28,20 @@ def hallucinate(model: Model, X: Tensor) -> Model:
     if isinstance(model, ModelListGP):
         return model.condition_on_observations([X] * model.num_outputs, mean, **kwargs)
     return model.condition_on_observations(X, mean, **kwargs)
+
+
+def require_one_to_one(model: Model) -> None:
+    """Refuse a model whose posterior at a point is that of several, which an input transform makes of it.
+
+    Raises:
+        UnsupportedError: if it is one.
+    """
+    for part in model.modules():
+        if isinstance(part, InputTransform) and part.is_one_to_many and part.transform_on_eval:
+            raise UnsupportedError(
+                f"{type(part).__name__} makes several points of one, and one is scored: give a posterior_transform "
+                "that joins them, such as BoTorch's ExpectationPosteriorTransform, or leave the input transform out."
+            )
 
 
 def kept_posteriors(model: Model) -> list[Any]:

@@ -4,11 +4,12 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import ClassVar, Protocol, cast
+from typing import Any, ClassVar, Protocol, Self, cast
 
 import torch
 from botorch.acquisition import AcquisitionFunction
 from botorch.acquisition.analytic import (
+    AnalyticAcquisitionFunction,
     LogExpectedImprovement,
     LogProbabilityOfImprovement,
     _log_ei_helper,  # what LogExpectedImprovement computes, without a model around it
@@ -22,15 +23,31 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.acquisition import rule_loops
+from torch_kbandits.acquisition.climbing import Climbed
 from torch_kbandits.acquisition.cubes import Cube, looked_at
 from torch_kbandits.acquisition.pending import hallucinate
 from torch_kbandits.acquisition.thompson import DiscretizedThompsonSampling
 from torch_kbandits.errors import InputError
+from torch_kbandits.models import FactoredGP
 from torch_kbandits.numerics.compiled import loops_over_each
+from torch_kbandits.numerics.gram import prior_variance
 from torch_kbandits.numerics.random import seeded
 
 #: Keeps the gradient of the square root finite, and is far below any variance that matters in any units.
-MIN_VARIANCE = 1e-30
+MIN_VARIANCE = 1e-60
+
+#: A margin that is not given is this share of the largest prior deviation.
+_MARGIN = 0.01
+
+
+def deviation_of(variance: Tensor) -> Tensor:
+    """Return the deviations of variances, with a finite gradient."""
+    return variance.clamp_min(least_variance(variance.dtype)).sqrt()
+
+
+def least_variance(dtype: torch.dtype) -> float:
+    """Return ``MIN_VARIANCE``, or what is representable in its place."""
+    return max(MIN_VARIANCE, 100.0 * torch.finfo(dtype).tiny)
 
 
 class ArmPosterior(Protocol):
@@ -202,6 +219,13 @@ class AcquisitionRule(ABC):
     #: Whether the rule looks for what is better than an incumbent.
     needs_incumbent: ClassVar[bool] = False
 
+    #: Whether the values of ``function`` are in units of rewards; else they are logarithms.
+    is_in_reward_units: ClassVar[bool] = False
+
+    def scaled_to(self, belief: Any) -> Self:
+        """Return the rule with what depends on how large rewards are, by the ``kernel_bound`` of a belief."""
+        return self
+
     def drawn_row(self, num_arms: int, seed: int) -> int | None:
         """Return the row of the arm that is chosen whatever is believed of the arms; None where that matters."""
         return None
@@ -216,6 +240,15 @@ class AcquisitionRule(ABC):
     ) -> AcquisitionFunction:
         """Return the BoTorch acquisition function that the rule maximises, with points (k, d) pending."""
 
+    def climbed(
+        self, model: Model, beta: Tensor, X_pending: Tensor | None, domain: Domain, seed: int
+    ) -> AcquisitionFunction:
+        """Return what a search climbs in the place of ``function``: values of order 1, whatever the units of rewards.
+
+        Searches end by tolerances of values and slopes that are absolute.
+        """
+        return self._in_order_1(self.function(model, beta, X_pending, domain, seed), domain)
+
     def on_box(self, model: Model, beta: Tensor, X_pending: Tensor | None, domain: Domain, seed: int) -> Tensor:
         """Return the maximiser (1, d) over a box; torch's global generator is left as it was.
 
@@ -229,6 +262,7 @@ class AcquisitionRule(ABC):
             function = self.function(model, beta, X_pending, domain, seed)
             if isinstance(function, DiscretizedThompsonSampling):
                 return function.maximizers(1)
+            function = self._in_order_1(function, domain)
             X, _ = optimize_acqf(
                 function,
                 domain.bounds,
@@ -240,9 +274,22 @@ class AcquisitionRule(ABC):
             )
         return domain.in_context(X.detach())
 
+    def _in_order_1(self, function: AcquisitionFunction, domain: Domain) -> Climbed:
+        """Return a function less its value at a start, in prior deviations if it is in units of rewards."""
+        unit = offset = torch.ones(())
+        if self.is_in_reward_units and isinstance(function.model, FactoredGP):
+            largest = function.model.kernel_bound()
+            unit = torch.where(largest > 0.0, largest, 1.0).sqrt()
+        start = domain.starts if domain.incumbent is None else domain.incumbent
+        with torch.no_grad():
+            value = offset if start is None else function(domain.in_context(start[:1]).unsqueeze(-2)).squeeze(0)
+        return Climbed(function, torch.where(value.isfinite(), value, 0.0), unit)
+
 
 class OptimisticRule(AcquisitionRule):
     """Scores a candidate by a value that the function may have there: so those of several functions can be weighed."""
+
+    is_in_reward_units = True
 
     @abstractmethod
     def signed(
@@ -277,14 +324,14 @@ class ExpectedImprovementRule(AcquisitionRule):
         if loops_over_each(mean, variance):
             scores = rule_loops.log_expected_improvement(mean.numpy(), variance.numpy(), float(best), MIN_VARIANCE)
             return torch.from_numpy(scores)
-        deviation = variance.clamp_min(MIN_VARIANCE).sqrt()
+        deviation = deviation_of(variance)
         return _log_ei_helper((mean - best) / deviation) + deviation.log()
 
     def function(
         self, model: Model, beta: Tensor, X_pending: Tensor | None, domain: Domain, seed: int
     ) -> AcquisitionFunction:
-        """Return BoTorch's ``LogExpectedImprovement``."""
-        return LogExpectedImprovement(_with_pending(model, X_pending), best_f=_incumbent(model, domain))
+        """Return BoTorch's ``LogExpectedImprovement``, with variances as they are."""
+        return _LogExpectedImprovement(_with_pending(model, X_pending), best_f=_incumbent(model, domain))
 
 
 @dataclass(frozen=True)
@@ -299,27 +346,36 @@ class ProbabilityOfImprovementRule(AcquisitionRule):
 
     Args:
         margin: improvements count above this many units of reward; at 0 the best point so far would be played for ever.
+            Unless given it is 0.01 of the largest prior deviation, of an arm or, without arms, of a point played; so
+            units of rewards do not matter.
     """
 
-    margin: float = 0.01
+    margin: float | None = None
 
     needs_incumbent = True
     scores_arms_apart = True
 
     def __post_init__(self) -> None:
-        checks.keep(self, margin=checks.non_negative)
+        if self.margin is not None:
+            checks.keep(self, margin=checks.non_negative)
+
+    def scaled_to(self, belief: Any) -> Self:
+        """Return the rule with a margin."""
+        return self if self.margin is not None else replace(self, margin=float(_MARGIN * belief.kernel_bound().sqrt()))
 
     def on_arms(self, posterior: ArmPosterior, beta: Tensor, seed: int) -> Tensor:
-        """Return (μ − best − margin) / σ, (A,)."""
-        improvement = posterior.mean - posterior.incumbent - self.margin
-        return improvement / posterior.variance.clamp_min(MIN_VARIANCE).sqrt()
+        """Return (μ − best − margin) / σ, (A,), of a rule with a margin."""
+        improvement = posterior.mean - posterior.incumbent - cast(float, self.margin)
+        return improvement / deviation_of(posterior.variance)
 
     def function(
         self, model: Model, beta: Tensor, X_pending: Tensor | None, domain: Domain, seed: int
     ) -> AcquisitionFunction:
-        """Return BoTorch's ``LogProbabilityOfImprovement``."""
-        best = _incumbent(model, domain)
-        return LogProbabilityOfImprovement(_with_pending(model, X_pending), best_f=best + self.margin)
+        """Return BoTorch's ``LogProbabilityOfImprovement``, with variances as they are."""
+        best, margin = _incumbent(model, domain), self.margin
+        if margin is None:
+            margin = _MARGIN * _largest_variance(model, domain).sqrt()
+        return _LogProbabilityOfImprovement(_with_pending(model, X_pending), best_f=best + margin)
 
 
 @dataclass(frozen=True)
@@ -462,6 +518,23 @@ class UniformRule(BlindRule):
         return domain.in_context(lower + (upper - lower) * uniform)
 
 
+class _Unrounded(AnalyticAcquisitionFunction):
+    """BoTorch's analytic functions without its least variance, which means nothing where units are the user's."""
+
+    def _mean_and_sigma(
+        self, X: Tensor, compute_sigma: bool = True, min_var: float = MIN_VARIANCE
+    ) -> tuple[Tensor, Tensor | None]:
+        return super()._mean_and_sigma(X, compute_sigma, least_variance(X.dtype))
+
+
+class _LogExpectedImprovement(_Unrounded, LogExpectedImprovement):
+    """The logarithm of the expected improvement."""
+
+
+class _LogProbabilityOfImprovement(_Unrounded, LogProbabilityOfImprovement):
+    """The logarithm of the probability of improvement."""
+
+
 def _incumbent(model: Model, domain: Domain) -> Tensor:
     """Return what is to be improved on, 0-dim: the largest posterior mean at an observation, 0 if there are none.
 
@@ -484,6 +557,18 @@ def _incumbent(model: Model, domain: Domain) -> Tensor:
         return X.new_zeros(())
     with torch.no_grad():
         return cast(GPyTorchPosterior, model.posterior(X.unsqueeze(-2))).mean.max()
+
+
+def _largest_variance(model: Model, domain: Domain) -> Tensor:
+    """Return the largest prior variance, 0-dim: of an arm where these are the same in all rounds, or of a point played.
+
+    It is what the ``kernel_bound`` of a belief is.
+    """
+    model = cast(FactoredGP, model)
+    if domain.context is not None or (domain.arms is None and domain.blocks is None):
+        return model.kernel_bound()
+    with torch.no_grad():
+        return torch.stack([prior_variance(model.covar_module, arms).max() for arms in domain.parts()]).max()
 
 
 def _with_pending(model: Model, X_pending: Tensor | None) -> Model:

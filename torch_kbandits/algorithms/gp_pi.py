@@ -26,6 +26,8 @@ class GPPI(Bandit):
         candidates: arms (A, d), or a ``Candidates``.
         bounds: a box (2, d) instead of arms.
         margin: improvements count above this many units of reward; at 0 the best point so far would be played for ever.
+            Unless given it is 0.01 of the largest prior deviation, of an arm or, without arms, of a point played; so
+            units of rewards do not matter.
         memory: which observations count at a time, where the function changes, such as ``SlidingWindow(500)`` or
             ``Discount(0.99)``.
         mean: the prior mean, in reward units: a number, a value for each arm, a GPyTorch mean, or a function of points
@@ -46,7 +48,7 @@ class GPPI(Bandit):
         seed: int,
         candidates: Tensor | Candidates | ParameterSpace | None = None,
         bounds: Tensor | None = None,
-        margin: float = 0.01,
+        margin: float | None = None,
         memory: Memory | None = None,
         mean: PriorMean | None = None,
         prior: Prior | LearnedPrior | None = None,

@@ -67,7 +67,7 @@ class FewArms:
             number, _, is_alone = rule_loops.highest_upper_confidence(*known)
             row = number if is_alone else None
         if row is None:
-            row = self.table.highest(rule.on_arms(self, beta, seed()), beta)
+            row = self.table.highest(rule.scaled_to(self.table).on_arms(self, beta, seed()), beta)
         return Choice(self.table.arm(row), row, float(mean[row]), float(variance[row]))
 
     def observed(self, row: int, count: float, total: float) -> Self | None:

@@ -1,7 +1,7 @@
 """Rounds of few arms in a row, of which the reward of each arm is known beforehand."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -140,7 +140,8 @@ def _tried(
 
 def _choice_by(kind: int, rule: AcquisitionRule, seeds: list[int], arms: FewArms) -> tuple[Any, ...]:
     """Return by what loops choose."""
-    margin = rule.margin if isinstance(rule, ProbabilityOfImprovementRule) else 0.0
+    rule = rule.scaled_to(arms.table)
+    margin = cast(float, rule.margin) if isinstance(rule, ProbabilityOfImprovementRule) else 0.0
     given, draws, normals, twins = np.empty(0, np.int64), np.empty((0, 0)), np.empty((0, 0)), np.empty(0, np.int64)
     if isinstance(rule, UniformRule):
         given = np.array([rule.drawn_row(len(arms.mean), each) for each in seeds], np.int64)

@@ -53,7 +53,7 @@ class JointLookahead(Lookahead):
     def choose(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain | None = None) -> Tensor:
         """Return the joint point (1, d) of the highest score; equals are broken by lot."""
         posterior, place = self._posterior, self._posterior.place
-        search = place.search
+        rule, search = rule.scaled_to(posterior.belief), place.search
         is_listed = domain is not None and (domain.arms is not None or domain.blocks is not None)
         if isinstance(search, CubeSearch) and domain is None:
             domain = Domain(cube=search.cube)
@@ -135,7 +135,7 @@ class JointLookahead(Lookahead):
                 return rule.on_arms(offer(points), beta, seed)
 
         def function() -> AcquisitionFunction:
-            return rule.function(posterior.model, beta, pending, domain, seed)
+            return rule.climbed(posterior.model, beta, pending, domain, seed)
 
         points = found(domain, score, None if rule.draws_functions else function, seed)
         with torch.no_grad():

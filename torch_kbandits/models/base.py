@@ -13,6 +13,7 @@ from botorch.models import SingleTaskGP
 from botorch.models.transforms.input import InputTransform
 from botorch.models.transforms.outcome import OutcomeTransform
 from botorch.models.utils.assorted import fantasize
+from botorch.posteriors import GPyTorchPosterior, TransformedPosterior
 from gpytorch import settings as gpytorch_settings
 from gpytorch.distributions import MultivariateNormal
 from gpytorch.kernels import Kernel
@@ -31,6 +32,7 @@ from torch_kbandits.models.arguments import check_data, check_likelihood, check_
 from torch_kbandits.models.cache import Cache, PosteriorFactors, Source, same_values
 from torch_kbandits.models.hallucinated import Hallucinated
 from torch_kbandits.models.leaving_out import cross_validation, left_out
+from torch_kbandits.models.normal import Normal, unrounded
 from torch_kbandits.models.shapes import concatenate, flatten_t_batch, unrepeated, with_column
 from torch_kbandits.numerics.gram import gram, prior_mean, prior_variance
 from torch_kbandits.posteriors.residual import learned_residual, learned_residual_covariance
@@ -218,14 +220,18 @@ class FactoredGP(SingleTaskGP):
                 variance = (variance - self._taken(flat, embedding, factors).square().sum(-2)).clamp_min(0.0)
             variance = unflatten(variance)
             mean, variance = torch.broadcast_tensors(mean, variance)
-            return MultivariateNormal(mean, DiagLinearOperator(variance))
+            return Normal(mean, DiagLinearOperator(variance))
         covariance = self._covariance(factors, gram(self.covar_module, X), unflatten(embedding))
         if self._pending is not None:
             rows = unflatten(self._taken(flat, embedding, factors))
             covariance = covariance - rows.mT @ rows
         shape = torch.broadcast_shapes(mean.shape, covariance.shape[:-1])
         # An operator, since MultivariateNormal would factorise a plain tensor without jitter.
-        return MultivariateNormal(mean.expand(shape), DenseLinearOperator(covariance.expand(*shape, shape[-1])))
+        return Normal(mean.expand(shape), DenseLinearOperator(covariance.expand(*shape, shape[-1])))
+
+    def posterior(self, X: Tensor, *args: Any, **kwargs: Any) -> GPyTorchPosterior | TransformedPosterior:
+        """Return the posterior at X (..., q, d), as BoTorch does, with variances that are not rounded up."""
+        return cast(GPyTorchPosterior, unrounded(super().posterior(X, *args, **kwargs)))
 
     @property
     def custom_fit(self) -> Callable[..., MarginalLogLikelihood]:
@@ -262,7 +268,7 @@ class FactoredGP(SingleTaskGP):
             # Fantasies of a point share its noise, so it comes without their dimension.
             check_variances("noise", noise, "Y", Y[(0,) * (Y.dim() - noise.dim())])
             kwargs["noise"] = noise
-        # Observations are at points, not at all that a transform such as InputPerturbation makes of one for predictions.
+        # Observations are at points, not at all that a transform such as InputPerturbation makes of one to predict.
         one_to_many = getattr(getattr(self, "input_transform", None), "is_one_to_many", False)
         with fantasize() if one_to_many else nullcontext():
             conditioned = cast(Self, super().condition_on_observations(X, Y, **kwargs))
@@ -294,7 +300,7 @@ class FactoredGP(SingleTaskGP):
         return conditioned
 
     def subset_output(self, idcs: list[int]) -> Self:
-        """Return the model of some outputs, as in BoTorch, which leaves the points as they were given to all of them."""
+        """Return the model of some outputs; BoTorch leaves it the points, as they were given, of all outputs."""
         subset = cast(Self, super().subset_output(idcs))
         if subset._has_transformed_inputs and self.num_outputs > 1:
             points = cast(Tensor, subset._original_train_inputs)[..., 0, :, :]  # of all outputs alike
