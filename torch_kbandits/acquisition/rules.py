@@ -36,6 +36,9 @@ from torch_kbandits.numerics.random import seeded
 #: Keeps the gradient of the square root finite, and is far below any variance that matters in any units.
 MIN_VARIANCE = 1e-60
 
+#: Ends of searches whose values, of order 1, differ by less are as good: searches are not more exact.
+_EQUAL = 1e-6
+
 #: A margin that is not given is this share of the largest prior deviation.
 _MARGIN = 0.01
 
@@ -252,8 +255,8 @@ class AcquisitionRule(ABC):
     def on_box(self, model: Model, beta: Tensor, X_pending: Tensor | None, domain: Domain, seed: int) -> Tensor:
         """Return the maximiser (1, d) over a box; torch's global generator is left as it was.
 
-        Every start is searched from on its own, so the value found is at least that at ``domain.starts``. A function
-        on a discretisation is maximised there.
+        Every start is searched from on its own, so the value found is at least that at ``domain.starts``, within 1e-6
+        prior deviations, or 1e-6 of the improvement. A function on a discretisation is maximised there.
         """
         if domain.bounds is None:
             raise InputError("on_box needs a domain with bounds.")
@@ -263,7 +266,7 @@ class AcquisitionRule(ABC):
             if isinstance(function, DiscretizedThompsonSampling):
                 return function.maximizers(1)
             function = self._in_order_1(function, domain)
-            X, _ = optimize_acqf(
+            ends, values = optimize_acqf(
                 function,
                 domain.bounds,
                 q=1,
@@ -271,8 +274,11 @@ class AcquisitionRule(ABC):
                 raw_samples=domain.raw_samples,
                 batch_initial_conditions=starts,
                 fixed_features=domain.fixed_features,
+                return_best_only=False,
             )
-        return domain.in_context(X.detach())
+            # Of ends that are as good the first: which is higher in the last digits depends on the units of rewards.
+            first = int((values >= values.max() - _EQUAL).nonzero()[0])
+        return domain.in_context(ends[first].detach())
 
     def _in_order_1(self, function: AcquisitionFunction, domain: Domain) -> Climbed:
         """Return a function less its value at a start, in prior deviations if it is in units of rewards."""
