@@ -16,14 +16,13 @@ from botorch.acquisition.analytic import (
 from botorch.acquisition.fixed_feature import FixedFeatureAcquisitionFunction
 from botorch.models.model import Model
 from botorch.optim import optimize_acqf
-from botorch.posteriors import GPyTorchPosterior
 from botorch.utils.sampling import draw_sobol_samples
 from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.acquisition import rule_loops
 from torch_kbandits.acquisition.cubes import Cube, looked_at
-from torch_kbandits.acquisition.pending import hallucinate
+from torch_kbandits.acquisition.improvement import ImprovementFunction
 from torch_kbandits.acquisition.thompson import DiscretizedThompsonSampling
 from torch_kbandits.errors import InputError
 from torch_kbandits.numerics.compiled import loops_over_each
@@ -48,7 +47,7 @@ class ArmPosterior(Protocol):
 
     @property
     def incumbent(self) -> Tensor:
-        """What is to be improved on, 0-dim: the largest posterior mean of a played point, 0 before any.
+        """What is to be improved on, 0-dim: the largest posterior mean of a point played or pending, 0 before any.
 
         With contexts, the largest posterior mean of the arms in this one.
         """
@@ -107,6 +106,7 @@ class Domain:
         cube: points of the unit cube some of which may be played; in a context they come after it.
         allowed: the rows (k,) of the arms that limits on outcomes leave, ascending; None for all.
         avoided: points (k, d) that are not to be chosen while others are left, where nobody has all arms; else None.
+        allows: says of points (n, d) whether limits on outcomes leave them, (n,); None for all.
     """
 
     arms: Tensor | None = None
@@ -120,6 +120,7 @@ class Domain:
     cube: Cube | None = None
     allowed: Tensor | None = None
     avoided: Tensor | None = None
+    allows: Callable[[Tensor], Tensor] | None = None
 
     @property
     def fixed_features(self) -> dict[int, float] | None:
@@ -133,6 +134,11 @@ class Domain:
         if self.context is None:
             return X
         return torch.cat([self.context.expand(*X.shape[:-1], -1), X[..., len(self.context) :]], dim=-1)
+
+    def eligible(self, X: Tensor) -> Tensor:
+        """Return points (n, d) in the context of this round, those that limits on outcomes leave, (m, d)."""
+        X = self.in_context(X)
+        return X if self.allows is None or not len(X) else X[self.allows(X)]
 
     def parts(self) -> Iterable[Tensor]:
         """Return the arms part by part, (k, d) each, in order; none on a box or a cube."""
@@ -262,7 +268,7 @@ class ExpectedImprovementRule(AcquisitionRule):
     """Maximise the expected improvement over the largest posterior mean of a played point.
 
     In a context it is over the largest posterior mean of an action there, which on a box is searched for. Scores are
-    logarithms, which rank alike and do not underflow. Pending points are hallucinated at their mean.
+    logarithms, which rank alike and do not underflow. Pending points count as played, and observed at their mean.
 
     Source: Mockus, 1975; Ament et al., NeurIPS 2023 (BoTorch's logarithm). With noise there is no best observed value;
     the posterior mean takes its place.
@@ -284,15 +290,15 @@ class ExpectedImprovementRule(AcquisitionRule):
         self, model: Model, beta: Tensor, X_pending: Tensor | None, domain: Domain, seed: int
     ) -> AcquisitionFunction:
         """Return BoTorch's ``LogExpectedImprovement``."""
-        return LogExpectedImprovement(_with_pending(model, X_pending), best_f=_incumbent(model, domain))
+        return ImprovementFunction(model, X_pending, domain, LogExpectedImprovement)
 
 
 @dataclass(frozen=True)
 class ProbabilityOfImprovementRule(AcquisitionRule):
     """Maximise the probability of improving on the largest posterior mean of a played point.
 
-    In a context it is that of an action there, as for expected improvement. Pending points are hallucinated at their
-    mean.
+    In a context it is that of an action there, as for expected improvement. Pending points count as played, and
+    observed at their mean.
 
     Source: Kushner, 1964. The score on arms is the standardised improvement, of which the probability is a monotone
     function.
@@ -318,8 +324,7 @@ class ProbabilityOfImprovementRule(AcquisitionRule):
         self, model: Model, beta: Tensor, X_pending: Tensor | None, domain: Domain, seed: int
     ) -> AcquisitionFunction:
         """Return BoTorch's ``LogProbabilityOfImprovement``."""
-        best = _incumbent(model, domain)
-        return LogProbabilityOfImprovement(_with_pending(model, X_pending), best_f=best + self.margin)
+        return ImprovementFunction(model, X_pending, domain, LogProbabilityOfImprovement, self.margin)
 
 
 @dataclass(frozen=True)
@@ -460,34 +465,3 @@ class UniformRule(BlindRule):
         generator = torch.Generator().manual_seed(seed)
         uniform = torch.rand(1, len(lower), generator=generator, dtype=torch.float64, device="cpu").to(lower)
         return domain.in_context(lower + (upper - lower) * uniform)
-
-
-def _incumbent(model: Model, domain: Domain) -> Tensor:
-    """Return what is to be improved on, 0-dim: the largest posterior mean at an observation, 0 if there are none.
-
-    Where there are contexts an observation is of another context than this one. Then it is the largest posterior mean
-    of the actions.
-    """
-    X = cast(tuple[Tensor], model.train_inputs)[0]
-    if domain.incumbent is not None:
-        X = domain.incumbent
-    elif domain.arms is not None and domain.context is not None:
-        X = domain.arms if domain.allowed is None else domain.arms[domain.allowed]
-    elif domain.context is not None and len(X):
-        X = None
-    if X is None:
-        raise InputError(
-            "Improvement on a box of actions beside a context is over the best mean in that context: "
-            "Domain.incumbent is missing. Search for the point (1, d) of the largest posterior mean and give that."
-        )
-    if len(X) == 0:
-        return X.new_zeros(())
-    with torch.no_grad():
-        return cast(GPyTorchPosterior, model.posterior(X.unsqueeze(-2))).mean.max()
-
-
-def _with_pending(model: Model, X_pending: Tensor | None) -> Model:
-    if X_pending is None or len(X_pending) == 0:
-        return model
-    with torch.no_grad():
-        return hallucinate(model, X_pending)
