@@ -9,6 +9,8 @@ from botorch.models.model import Model
 from torch import Tensor
 from typing_extensions import override
 
+from torch_kbandits import checks
+
 
 class CombinedFunction(AcquisitionFunction):
     """An acquisition function made of others, to which points pending are handed on.
@@ -39,7 +41,9 @@ class CombinedFunction(AcquisitionFunction):
     @override
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:
         """Set the points asked for but not yet told, (k, d), of all the functions; None or no rows: there are none."""
-        own = [None] * len(self.functions) if X_pending is None else self.own_points(X_pending)
+        own: list[Tensor | None] = [None] * len(self.functions)
+        if X_pending is not None:
+            own = [*self.own_points(checks.floating_tensor("X_pending", X_pending))]
         for function, points in zip(self.functions, own, strict=True):
             cast(AcquisitionFunction, function).set_X_pending(points)
 
