@@ -133,7 +133,7 @@ def improvement(bandit, kind, points, allows=None):
     if "moved" in kind.known:
         known = torch.cat([CONTEXT.expand(len(known), 1), known[:, 1:]], -1)
     if "offered" in kind.known:
-        fine = torch.linspace(0.0, 1.0, 2001, dtype=DOUBLE).unsqueeze(-1) if kind.is_searched else LINE
+        fine = torch.linspace(0.0, 1.0, 1201, dtype=DOUBLE).unsqueeze(-1) if kind.is_searched else LINE
         fine = torch.cat([CONTEXT.expand(len(fine), 1), fine], -1)
         known = torch.cat([known, fine]) if kind.is_searched else fine
     best = marginals(bandit, kind, known)[0].max()
@@ -452,6 +452,14 @@ def test_what_is_set_from_outside_is_taken_up(name):
         made = {"KernelUCB": lambda m: KernelUCB(m, 2.0, X_pending=P)}
         made["Thompson"] = lambda m: DiscretizedThompsonSampling(m, GRID.squeeze(-2), seed=0, X_pending=P)
         assert torch.equal(function(GRID), made[name.split(",")[0]](function.model)(GRID))
+
+
+def test_what_is_beyond_limits_is_below_all_that_is_sought_now():
+    limits = [lambda Z: Z[..., 0] - 0.9]
+    function = KernelUCB(online(), 2.0, constraints=limits)
+    function(GRID)
+    function.maximize = False
+    assert torch.equal(function(GRID), KernelUCB(online(), 2.0, maximize=False, constraints=limits)(GRID))
 
 
 def test_draws_are_made_anew_for_another_set_transform_or_time():

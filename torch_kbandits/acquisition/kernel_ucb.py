@@ -128,7 +128,8 @@ class KernelUCB(PendingPoints):
     def _measure(self) -> None:
         """Look at how large the model's outcomes are."""
         constraints = cast(OutcomeConstraints, self._constraints)
-        self._scales = Scales.of(self.model, constraints, self._objective), kept_posteriors(self.model)
+        self._scales = Scales.of(self.model, constraints, self._objective)
+        self._measured = self.posterior_transform, self.maximize, kept_posteriors(self.model)
 
     def excess(self, X: Tensor) -> Tensor:
         """Return by how much points X (..., d) are beyond each of k constraints, (..., k); <= 0 is within.
@@ -185,10 +186,11 @@ class KernelUCB(PendingPoints):
         bound = self.score(mean, variance, self.beta.to(x))
         if self._constraints is None:
             return bound
-        if has_changed(self.model, self._scales[1]):
+        transform, maximize, kept = self._measured
+        if (transform, maximize) != (self.posterior_transform, self.maximize) or has_changed(self.model, kept):
             self._measure()
         excess = self._constraints.excess(posterior.mean.squeeze(-2), posterior.variance.squeeze(-2))
-        return self._scales[0].within(bound, excess)
+        return self._scales.within(bound, excess)
 
     def _objective(self, posterior: Any, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return means and variances of what is maximised at single points x (..., 1, d), both (...,)."""

@@ -17,15 +17,17 @@ class CombinedFunction(AcquisitionFunction):
 
     Args:
         functions: at least one; ``model`` and ``X_pending`` are those of the first.
+        dropped: how many columns of points, the first, each does not know; none unless given.
     """
 
-    def __init__(self, functions: Sequence[AcquisitionFunction]) -> None:
+    def __init__(self, functions: Sequence[AcquisitionFunction], dropped: Sequence[int] | None = None) -> None:
         super().__init__(model=cast(Model, functions[0].model))
         self.functions = torch.nn.ModuleList(functions)
+        self._dropped = [0] * len(functions) if dropped is None else dropped
 
     def own_points(self, X: Tensor) -> list[Tensor]:
         """Return points (..., d) as each of the functions takes them."""
-        return [X] * len(self.functions)
+        return [X[..., number:] for number in self._dropped]
 
     @property
     @override

@@ -1,5 +1,6 @@
 """Points pending, models that are conditioned on them, and whether a model has changed since."""
 
+from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any, Self, cast
 
@@ -58,8 +59,9 @@ class PendingPoints(AcquisitionFunction):
         """
         super().set_X_pending(checked_pending(self.model, X_pending))
 
+    @abstractmethod
     def _forget_pending(self) -> None:
-        """Drop what follows from the points pending: they are others now, or elsewhere."""
+        """Drop what followed from points pending: they are others now, or elsewhere."""
 
     def _apply(self, fn: Callable[[Tensor], Tensor], *args: Any, **kwargs: Any) -> Self:
         super()._apply(fn, *args, **kwargs)

@@ -13,6 +13,7 @@ from botorch.sampling.pathwise import draw_matheron_paths
 from botorch.utils.transforms import t_batch_mode_transform
 from gpytorch.models import GP
 from torch import Tensor
+from typing_extensions import override
 
 from torch_kbandits import checks
 from torch_kbandits.acquisition.pending import PendingPoints, has_changed, inputs_of, kept_posteriors
@@ -125,9 +126,9 @@ class DiscretizedThompsonSampling(PendingPoints):
         ]
         return torch.stack(values).sum(0).reshape(X.shape[:-2])
 
-    @property
-    def _num_pending(self) -> int:
-        return 0 if self.X_pending is None else len(self.X_pending)
+    @override
+    def _forget_pending(self) -> None:
+        self._num_pending = 0 if self.X_pending is None else len(self.X_pending)
 
     def _follow(self) -> None:
         """Look again if what draws are made of is not what it was."""

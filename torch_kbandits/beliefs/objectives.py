@@ -9,7 +9,6 @@ from botorch.acquisition import AcquisitionFunction
 from botorch.utils.multi_objective.pareto import is_non_dominated
 from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
-from typing_extensions import override
 
 from torch_kbandits.acquisition import CombinedFunction, Domain
 from torch_kbandits.beliefs.base import Belief
@@ -146,13 +145,8 @@ class Scalarized(CombinedFunction):
     """
 
     def __init__(self, functions: Sequence[AcquisitionFunction], goals: Goals, weights: Tensor) -> None:
-        super().__init__(functions)
+        super().__init__(functions, [aim.dropped for aim in goals.aims])
         self._goals, self._weights = goals, weights
-
-    @override
-    def own_points(self, X: Tensor) -> list[Tensor]:
-        """Return points (..., d) as each of the functions takes them."""
-        return [X[..., aim.dropped :] for aim in self._goals.aims]
 
     @t_batch_mode_transform(expected_q=1)  # pyright: ignore[reportArgumentType]  (it declares self as the base class)
     def forward(self, X: Tensor) -> Tensor:
