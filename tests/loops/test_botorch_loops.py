@@ -99,13 +99,6 @@ def test_kernel_ucb_of_batched_and_ensemble_models_is_botorchs():
     assert difference(KernelUCB(ensemble, 2.0)(T), UpperConfidenceBound(ensemble, 4.0)(T)) < 1e-12
 
 
-def test_kernel_ucb_sums_over_a_joint_batch():
-    T = torch.rand(6, 3, 2, dtype=DOUBLE)
-    acquisition = KernelUCB(model(), beta=2.0)
-    alone = torch.stack([acquisition(T[:, i, None]) for i in range(3)]).sum(0)
-    assert difference(acquisition(T), alone) < 1e-12
-
-
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("make", [exact, model, lambda: model(**KINDS["heteroscedastic"])])
 def test_pending_points_shrink_the_band_and_leave_the_mean(make):

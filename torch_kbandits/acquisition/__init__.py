@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from torch_kbandits.acquisition.climbing import climb
 from torch_kbandits.acquisition.cubes import Cube
 from torch_kbandits.acquisition.kernel_ucb import UpperConfidenceRule
-from torch_kbandits.acquisition.largest import LargestOf
+from torch_kbandits.acquisition.largest import CombinedFunction, LargestOf
 from torch_kbandits.acquisition.pending import hallucinate
 from torch_kbandits.acquisition.rules import (
     AcquisitionRule,
@@ -33,6 +33,7 @@ __all__ = [
     "AcquisitionRule",
     "ArmPosterior",
     "BlindRule",
+    "CombinedFunction",
     "Cube",
     "DiscretizedThompsonSampling",
     "Domain",

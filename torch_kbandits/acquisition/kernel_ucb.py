@@ -6,7 +6,6 @@ from functools import partial
 from typing import Any, cast
 
 import torch
-from botorch.acquisition import AcquisitionFunction
 from botorch.acquisition.objective import PosteriorTransform
 from botorch.exceptions.errors import UnsupportedError
 from botorch.models.model import Model
@@ -18,24 +17,32 @@ from typing_extensions import override
 from torch_kbandits import checks
 from torch_kbandits.acquisition import rule_loops
 from torch_kbandits.acquisition.outcome_constraints import OutcomeConstraints, Scales, scored_part
-from torch_kbandits.acquisition.pending import hallucinate, has_changed, kept_posteriors, require_one_to_one
-from torch_kbandits.acquisition.rules import MIN_VARIANCE, ArmPosterior, Domain, OptimisticRule, deviation_of
+from torch_kbandits.acquisition.pending import (
+    PendingPoints,
+    hallucinate,
+    has_changed,
+    kept_posteriors,
+    one_after_another,
+    require_one_to_one,
+)
+from torch_kbandits.acquisition.rules import ArmPosterior, Domain, OptimisticRule
 from torch_kbandits.confidence import Width
 from torch_kbandits.confidence.base import multiplier
 from torch_kbandits.confidence.modes import DEFAULT_BETA, Mode
 from torch_kbandits.errors import InputError
-from torch_kbandits.models.normal import posterior_variance
+from torch_kbandits.models.normal import MIN_VARIANCE, deviation_of, posterior_variance
 from torch_kbandits.numerics.compiled import loops_over_each
 
 
-class KernelUCB(AcquisitionFunction):
+class KernelUCB(PendingPoints):
     """Upper confidence bound μ(x) + β σ(x) with hallucinated pending points.
 
     ``beta`` multiplies the standard deviation. BoTorch's ``UpperConfidenceBound(beta=b)`` multiplies by √b, so
     ``KernelUCB(model, beta=2.0)`` equals ``UpperConfidenceBound(model, beta=4.0)``.
 
     Pending points shrink σ as if they had been observed at their posterior mean and leave μ alone, so sequential and
-    asynchronous batches spread out. For q > 1 the value is the sum over the q points, each scored on its own.
+    asynchronous batches spread out. For q > 1 the value is the sum of the bounds of the q points, each with those
+    before it pending: so a joint search of a batch spreads out, too.
 
     The bound is that of the model as it is: after ``tell``, ``remove`` or a fit pending points are hallucinated anew.
 
@@ -65,9 +72,10 @@ class KernelUCB(AcquisitionFunction):
             each model of a list; unless given 3 for "safe" and 2 for "optimistic".
 
     Raises:
-        InputError: if beta is negative or not a number, or a constraint is no such callable.
+        InputError: if beta is negative or not a number, a constraint is no such callable, or pending points do not fit.
         UnsupportedError: if the model has several outputs, or an input transform that makes several points of one, and
-            there is no ``posterior_transform``; if it has too many outputs or no points for constraints.
+            there is no ``posterior_transform``; if it has too many outputs or no points for constraints. When evaluated
+            at q > 1: if its posterior is not one Gaussian.
     """
 
     def __init__(
@@ -109,24 +117,24 @@ class KernelUCB(AcquisitionFunction):
         return mean + beta * deviation_of(variance)
 
     @override
-    def set_X_pending(self, X_pending: Tensor | None = None) -> None:
-        """Set the points asked for but not yet told, (k, d); None or no rows: there are none."""
-        super().set_X_pending(X_pending)
-        self._hallucinate()
-
-    def _hallucinate(self) -> None:
-        """Condition the model on the pending points, if there are any."""
+    def _forget_pending(self) -> None:
         # In a tuple, so that the conditioned model stays out of the module tree and the state_dict.
         self._hallucinated: tuple[Model, list[Any]] | None = None
-        if self.X_pending is not None and self.X_pending.shape[-2] > 0:
+
+    def _with_pending(self) -> Model:
+        """Return the model conditioned on the pending points; itself if there are none. Its posterior is known."""
+        if self.X_pending is None:
+            return self.model
+        if self._hallucinated is None or has_changed(self.model, self._hallucinated[1]):
             with torch.no_grad():
-                conditioned = hallucinate(self.model, self.X_pending)
-            self._hallucinated = conditioned, kept_posteriors(self.model)
+                self._hallucinated = hallucinate(self.model, self.X_pending), kept_posteriors(self.model)
+        return self._hallucinated[0]
 
     def _measure(self) -> None:
         """Look at how large the model's outcomes are."""
         constraints = cast(OutcomeConstraints, self._constraints)
-        self._scales = Scales.of(self.model, constraints, self._objective), kept_posteriors(self.model)
+        self._scales = Scales.of(self.model, constraints, self._objective)
+        self._measured = self.posterior_transform, self.maximize, kept_posteriors(self.model)
 
     def excess(self, X: Tensor) -> Tensor:
         """Return by how much points X (..., d) are beyond each of k constraints, (..., k); <= 0 is within.
@@ -161,24 +169,33 @@ class KernelUCB(AcquisitionFunction):
     @t_batch_mode_transform()
     @average_over_ensemble_models  # pyright: ignore[reportArgumentType]  (it declares self as the base class)
     def forward(self, X: Tensor) -> Tensor:
-        """Return the sum over q of the upper confidence bounds at X (b, q, d), (b,)."""
-        return torch.stack([self._score(X[..., i : i + 1, :]) for i in range(X.shape[-2])]).sum(0)
+        """Return the sum over q of the upper confidence bounds at X (b, q, d), those before each pending, (b,)."""
+        points = X.split(1, dim=-2)
+        posteriors = [self.model.posterior(x) for x in points]
+        model, given = self._with_pending(), posteriors
+        if len(points) > 1:
+            given = one_after_another(model, X)
+        elif model is not self.model:
+            given = [model.posterior(X)]
+        return torch.stack([self._score(*each) for each in zip(points, posteriors, given, strict=True)]).sum(0)
 
-    def _score(self, x: Tensor) -> Tensor:
-        """Return the upper confidence bounds at single points x (..., 1, d), (...,)."""
-        posterior = cast(GPyTorchPosterior, self.model.posterior(x))
-        mean, variance = self._objective(posterior, x)
-        if self._hallucinated is not None:
-            if has_changed(self.model, self._hallucinated[1]):
-                self._hallucinate()
-            _, variance = self._objective(self._hallucinated[0].posterior(x), x)
+    def _score(self, x: Tensor, posterior: Any, given: Any) -> Tensor:
+        """Return the upper confidence bounds at single points x (..., 1, d), (...,).
+
+        Args:
+            x: the points.
+            posterior: of the model as it is.
+            given: with other points pending, for the deviation.
+        """
+        (mean, _), (_, variance) = self._objective(posterior, x), self._objective(given, x)
         bound = self.score(mean, variance, self.beta.to(x))
         if self._constraints is None:
             return bound
-        if has_changed(self.model, self._scales[1]):
+        transform, maximize, kept = self._measured
+        if (transform, maximize) != (self.posterior_transform, self.maximize) or has_changed(self.model, kept):
             self._measure()
         excess = self._constraints.excess(posterior.mean.squeeze(-2), posterior_variance(posterior).squeeze(-2))
-        return self._scales[0].within(bound, excess)
+        return self._scales.within(bound, excess)
 
     def _objective(self, posterior: Any, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return means and variances of what is maximised at single points x (..., 1, d), both (...,)."""

@@ -1,4 +1,4 @@
-"""The largest of several acquisition functions, each on a model of its own."""
+"""Acquisition functions made of others, and the largest of several."""
 
 from collections.abc import Sequence
 from typing import cast
@@ -7,18 +7,51 @@ import torch
 from botorch.acquisition import AcquisitionFunction
 from botorch.models.model import Model
 from torch import Tensor
+from typing_extensions import override
+
+from torch_kbandits import checks
 
 
-class LargestOf(AcquisitionFunction):
-    """The pointwise maximum of acquisition functions.
+class CombinedFunction(AcquisitionFunction):
+    """An acquisition function made of others, to which points pending are handed on.
 
     Args:
-        functions: at least one; ``model`` is that of the first.
+        functions: at least one; ``model`` and ``X_pending`` are those of the first.
+        dropped: how many columns of points, the first, each does not know; none unless given.
     """
 
-    def __init__(self, functions: Sequence[AcquisitionFunction]) -> None:
+    def __init__(self, functions: Sequence[AcquisitionFunction], dropped: Sequence[int] | None = None) -> None:
         super().__init__(model=cast(Model, functions[0].model))
         self.functions = torch.nn.ModuleList(functions)
+        self._dropped = [0] * len(functions) if dropped is None else dropped
+
+    def own_points(self, X: Tensor) -> list[Tensor]:
+        """Return points (..., d) as each of the functions takes them."""
+        return [X[..., number:] for number in self._dropped]
+
+    @property
+    @override
+    def X_pending(self) -> Tensor | None:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The points asked for but not yet told, (k, d); None if there are none."""
+        return cast(AcquisitionFunction, self.functions[0]).X_pending
+
+    @X_pending.setter
+    @override
+    def X_pending(self, X_pending: Tensor | None) -> None:
+        self.set_X_pending(X_pending)
+
+    @override
+    def set_X_pending(self, X_pending: Tensor | None = None) -> None:
+        """Set the points asked for but not yet told, (k, d), of all the functions; None or no rows: there are none."""
+        own: list[Tensor | None] = [None] * len(self.functions)
+        if X_pending is not None:
+            own = [*self.own_points(checks.floating_tensor("X_pending", X_pending))]
+        for function, points in zip(self.functions, own, strict=True):
+            cast(AcquisitionFunction, function).set_X_pending(points)
+
+
+class LargestOf(CombinedFunction):
+    """The pointwise maximum of acquisition functions."""
 
     def forward(self, X: Tensor) -> Tensor:
         """Return the largest of the values at X (b, q, d), (b,)."""

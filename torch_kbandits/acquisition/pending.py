@@ -1,17 +1,97 @@
-"""Models with points pending, and whether a model has changed since."""
+"""Points pending, models that are conditioned on them, and whether a model has changed since."""
 
-from typing import Any, cast
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any, Self, cast
 
+import torch
+from botorch.acquisition import AcquisitionFunction
 from botorch.exceptions.errors import UnsupportedError
-from botorch.models import ModelListGP
+from botorch.models import ModelListGP, SingleTaskGP
 from botorch.models.model import Model
 from botorch.models.transforms.input import InputTransform
 from botorch.posteriors import GPyTorchPosterior
+from gpytorch.distributions import MultitaskMultivariateNormal, MultivariateNormal
 from gpytorch.likelihoods import FixedNoiseGaussianLikelihood
 from gpytorch.models import ExactGP
+from linear_operator.operators import DenseLinearOperator
 from torch import Tensor
+from typing_extensions import override
 
+from torch_kbandits import checks
+from torch_kbandits.errors import InputError
 from torch_kbandits.models import NystromGP
+from torch_kbandits.numerics.linalg import jittered_cholesky
+
+
+class PendingPoints(AcquisitionFunction):
+    """An acquisition function with points pending, which are set or, as BoTorch's wrappers do, assigned.
+
+    They follow the function to another dtype or device, and are no part of its ``state_dict``.
+
+    Args:
+        model: without anything pending.
+    """
+
+    def __init__(self, model: Model) -> None:
+        super().__init__(model=model)
+        self.register_buffer("_X_pending", None, persistent=False)
+        self._X_pending: Tensor | None
+
+    @property
+    @override
+    def X_pending(self) -> Tensor | None:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The points asked for but not yet told, (k, d); None if there are none."""
+        return self._X_pending
+
+    @X_pending.setter
+    @override
+    def X_pending(self, X_pending: Tensor | None) -> None:
+        X_pending = checked_pending(self.model, X_pending)
+        self._X_pending = None if X_pending is None else X_pending.detach().clone()
+        self._forget_pending()
+
+    @override
+    def set_X_pending(self, X_pending: Tensor | None = None) -> None:
+        """Set the points asked for but not yet told, (k, d); None or no rows: there are none.
+
+        Raises:
+            InputError: if they do not fit the model, or are not finite.
+        """
+        super().set_X_pending(checked_pending(self.model, X_pending))
+
+    @abstractmethod
+    def _forget_pending(self) -> None:
+        """Drop what followed from points pending: they are others now, or elsewhere."""
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], *args: Any, **kwargs: Any) -> Self:
+        super()._apply(fn, *args, **kwargs)
+        self._forget_pending()
+        return self
+
+
+def checked_pending(model: Model, X_pending: Any) -> Tensor | None:
+    """Return points pending (k, d) that fit a model; None if there are none.
+
+    Raises:
+        InputError: if they do not fit.
+    """
+    if X_pending is None or (isinstance(X_pending, Tensor) and X_pending.dim() and len(X_pending) == 0):
+        return None
+    checks.points("X_pending", X_pending, **inputs_of(model))
+    if X_pending.dim() != 2:
+        raise InputError(f"X_pending must be (k, d), got {checks.describe(X_pending)}.")
+    return X_pending
+
+
+def inputs_of(model: Model) -> dict[str, Any]:
+    """Return what is known of the columns and the dtype of a model's inputs, in the words of ``checks.points``."""
+    for part in model.modules():
+        if isinstance(part, SingleTaskGP):
+            is_moved = bool(getattr(part, "_has_transformed_inputs", False))
+            X = cast(Any, part)._original_train_inputs if is_moved else cast(tuple[Tensor], part.train_inputs)[0]
+            return {"dimension": X.shape[-1], "like": part.train_targets}
+    return {}
 
 
 def hallucinate(model: Model, X: Tensor) -> Model:
@@ -44,11 +124,55 @@ def require_one_to_one(model: Model) -> None:
             )
 
 
+def one_after_another(model: Model, X: Tensor) -> list[GPyTorchPosterior]:
+    """Return the posterior at each of q points X (..., q, d), with those before it observed at their posterior means.
+
+    These are the posteriors of ``hallucinate``, but gradients reach through all points.
+
+    Raises:
+        UnsupportedError: if the posterior is not one Gaussian.
+
+    Cost: that of two joint posteriors, and O(q³) for one output.
+    """
+    posterior = model.posterior(X)
+    if not isinstance(posterior, GPyTorchPosterior):
+        raise UnsupportedError(
+            f"Points of a batch are conditioned on each other by a Gaussian posterior, and that of this "
+            f"{type(model).__name__} is a {type(posterior).__name__}: choose them one by one, as "
+            "optimize_acqf(..., sequential=True) does."
+        )
+    with torch.no_grad():
+        noisy = cast(GPyTorchPosterior, model.posterior(X, observation_noise=True))
+        noise = (_by_point(noisy) - _by_point(posterior)).diagonal(dim1=-2, dim2=-1).clamp_min(0.0)
+    covariance, outputs = _by_point(posterior), posterior.mean.shape[-1]
+    factor = jittered_cholesky(covariance + noise.diag_embed())
+    single = []
+    for start in range(0, covariance.shape[-1], outputs):
+        own = slice(start, start + outputs)
+        taken = factor[..., own, :start]
+        left = DenseLinearOperator(covariance[..., own, own] - taken @ taken.mT)
+        mean = posterior.mean[..., start // outputs, :]
+        kind = MultivariateNormal(mean, left) if outputs == 1 else MultitaskMultivariateNormal(mean.unsqueeze(-2), left)
+        single.append(GPyTorchPosterior(kind))
+    return single
+
+
+def _by_point(posterior: GPyTorchPosterior) -> Tensor:
+    """Return the covariance of q points with m outputs, (..., q m, q m), all outputs of a point next to each other."""
+    distribution, (q, m) = posterior.distribution, posterior.mean.shape[-2:]
+    covariance = distribution.covariance_matrix
+    if m == 1 or cast(MultitaskMultivariateNormal, distribution)._interleaved:
+        return covariance
+    by_output = covariance.unflatten(-1, (m, q)).unflatten(-3, (m, q))
+    return by_output.transpose(-4, -3).transpose(-2, -1).flatten(-4, -3).flatten(-2, -1)
+
+
 def kept_posteriors(model: Model) -> list[Any]:
-    """Return what the parts of a model keep of their posteriors: each is another object once its part has changed."""
-    return [part.prediction_strategy for part in model.modules() if isinstance(part, ExactGP)]
+    """Return a model and what its parts keep of their posteriors: each another object once its part has changed."""
+    return [model, *(part.prediction_strategy for part in model.modules() if isinstance(part, ExactGP))]
 
 
 def has_changed(model: Model, before: list[Any]) -> bool:
-    """Say whether a model was told, fitted or moved since ``kept_posteriors`` was called after a posterior."""
-    return any(now is not then for now, then in zip(kept_posteriors(model), before, strict=True))
+    """Say whether a model was told, fitted, moved or replaced since ``kept_posteriors``, after a posterior of it."""
+    now = kept_posteriors(model)
+    return len(now) != len(before) or any(one is not other for one, other in zip(now, before, strict=True))

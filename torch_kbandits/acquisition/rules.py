@@ -9,15 +9,11 @@ from typing import Any, ClassVar, Protocol, Self, cast
 import torch
 from botorch.acquisition import AcquisitionFunction
 from botorch.acquisition.analytic import (
-    AnalyticAcquisitionFunction,
-    LogExpectedImprovement,
-    LogProbabilityOfImprovement,
     _log_ei_helper,  # what LogExpectedImprovement computes, without a model around it
 )
 from botorch.acquisition.fixed_feature import FixedFeatureAcquisitionFunction
 from botorch.models.model import Model
 from botorch.optim import optimize_acqf
-from botorch.posteriors import GPyTorchPosterior
 from botorch.utils.sampling import draw_sobol_samples
 from torch import Tensor
 
@@ -25,32 +21,20 @@ from torch_kbandits import checks
 from torch_kbandits.acquisition import rule_loops
 from torch_kbandits.acquisition.climbing import Climbed
 from torch_kbandits.acquisition.cubes import Cube, looked_at
-from torch_kbandits.acquisition.pending import hallucinate
+from torch_kbandits.acquisition.improvement import ImprovementFunction, UnroundedLogEI, UnroundedLogPI
 from torch_kbandits.acquisition.thompson import DiscretizedThompsonSampling
 from torch_kbandits.errors import InputError
 from torch_kbandits.models import FactoredGP
+from torch_kbandits.models.normal import MIN_VARIANCE, deviation_of
 from torch_kbandits.numerics.compiled import loops_over_each
 from torch_kbandits.numerics.gram import prior_variance
 from torch_kbandits.numerics.random import seeded
-
-#: Keeps the gradient of the square root finite, and is far below any variance that matters in any units.
-MIN_VARIANCE = 1e-60
 
 #: Ends of searches whose values, of order 1, differ by less are as good: searches are not more exact.
 _EQUAL = 1e-6
 
 #: A margin that is not given is this share of the largest prior deviation.
 _MARGIN = 0.01
-
-
-def deviation_of(variance: Tensor) -> Tensor:
-    """Return the deviations of variances, with a finite gradient."""
-    return variance.clamp_min(least_variance(variance.dtype)).sqrt()
-
-
-def least_variance(dtype: torch.dtype) -> float:
-    """Return ``MIN_VARIANCE``, or what is representable in its place."""
-    return max(MIN_VARIANCE, 100.0 * torch.finfo(dtype).tiny)
 
 
 class ArmPosterior(Protocol):
@@ -68,7 +52,7 @@ class ArmPosterior(Protocol):
 
     @property
     def incumbent(self) -> Tensor:
-        """What is to be improved on, 0-dim: the largest posterior mean of a played point, 0 before any.
+        """What is to be improved on, 0-dim: the largest posterior mean of a point played or pending, 0 before any.
 
         With contexts, the largest posterior mean of the arms in this one.
         """
@@ -127,6 +111,7 @@ class Domain:
         cube: points of the unit cube some of which may be played; in a context they come after it.
         allowed: the rows (k,) of the arms that limits on outcomes leave, ascending; None for all.
         avoided: points (k, d) that are not to be chosen while others are left, where nobody has all arms; else None.
+        allows: says of points (n, d) whether limits on outcomes leave them, (n,); None for all.
     """
 
     arms: Tensor | None = None
@@ -140,6 +125,7 @@ class Domain:
     cube: Cube | None = None
     allowed: Tensor | None = None
     avoided: Tensor | None = None
+    allows: Callable[[Tensor], Tensor] | None = None
 
     @property
     def fixed_features(self) -> dict[int, float] | None:
@@ -153,6 +139,11 @@ class Domain:
         if self.context is None:
             return X
         return torch.cat([self.context.expand(*X.shape[:-1], -1), X[..., len(self.context) :]], dim=-1)
+
+    def eligible(self, X: Tensor) -> Tensor:
+        """Return points (n, d) in the context of this round, those that limits on outcomes leave, (m, d)."""
+        X = self.in_context(X)
+        return X if self.allows is None or not len(X) else X[self.allows(X)]
 
     def parts(self) -> Iterable[Tensor]:
         """Return the arms part by part, (k, d) each, in order; none on a box or a cube."""
@@ -315,7 +306,7 @@ class ExpectedImprovementRule(AcquisitionRule):
     """Maximise the expected improvement over the largest posterior mean of a played point.
 
     In a context it is over the largest posterior mean of an action there, which on a box is searched for. Scores are
-    logarithms, which rank alike and do not underflow. Pending points are hallucinated at their mean.
+    logarithms, which rank alike and do not underflow. Pending points count as played, and observed at their mean.
 
     Source: Mockus, 1975; Ament et al., NeurIPS 2023 (BoTorch's logarithm). With noise there is no best observed value;
     the posterior mean takes its place.
@@ -336,16 +327,16 @@ class ExpectedImprovementRule(AcquisitionRule):
     def function(
         self, model: Model, beta: Tensor, X_pending: Tensor | None, domain: Domain, seed: int
     ) -> AcquisitionFunction:
-        """Return BoTorch's ``LogExpectedImprovement``, with variances as they are."""
-        return _LogExpectedImprovement(_with_pending(model, X_pending), best_f=_incumbent(model, domain))
+        """Return BoTorch's ``LogExpectedImprovement``."""
+        return ImprovementFunction(model, X_pending, domain, UnroundedLogEI)
 
 
 @dataclass(frozen=True)
 class ProbabilityOfImprovementRule(AcquisitionRule):
     """Maximise the probability of improving on the largest posterior mean of a played point.
 
-    In a context it is that of an action there, as for expected improvement. Pending points are hallucinated at their
-    mean.
+    In a context it is that of an action there, as for expected improvement. Pending points count as played, and
+    observed at their mean.
 
     Source: Kushner, 1964. The score on arms is the standardised improvement, of which the probability is a monotone
     function.
@@ -377,11 +368,11 @@ class ProbabilityOfImprovementRule(AcquisitionRule):
     def function(
         self, model: Model, beta: Tensor, X_pending: Tensor | None, domain: Domain, seed: int
     ) -> AcquisitionFunction:
-        """Return BoTorch's ``LogProbabilityOfImprovement``, with variances as they are."""
-        best, margin = _incumbent(model, domain), self.margin
+        """Return BoTorch's ``LogProbabilityOfImprovement``."""
+        margin = self.margin
         if margin is None:
-            margin = _MARGIN * _largest_variance(model, domain).sqrt()
-        return _LogProbabilityOfImprovement(_with_pending(model, X_pending), best_f=best + margin)
+            margin = _MARGIN * float(_largest_variance(model, domain).sqrt())
+        return ImprovementFunction(model, X_pending, domain, UnroundedLogPI, margin)
 
 
 @dataclass(frozen=True)
@@ -524,47 +515,6 @@ class UniformRule(BlindRule):
         return domain.in_context(lower + (upper - lower) * uniform)
 
 
-class _Unrounded(AnalyticAcquisitionFunction):
-    """BoTorch's analytic functions without its least variance, which means nothing where units are the user's."""
-
-    def _mean_and_sigma(
-        self, X: Tensor, compute_sigma: bool = True, min_var: float = MIN_VARIANCE
-    ) -> tuple[Tensor, Tensor | None]:
-        return super()._mean_and_sigma(X, compute_sigma, least_variance(X.dtype))
-
-
-class _LogExpectedImprovement(_Unrounded, LogExpectedImprovement):
-    """The logarithm of the expected improvement."""
-
-
-class _LogProbabilityOfImprovement(_Unrounded, LogProbabilityOfImprovement):
-    """The logarithm of the probability of improvement."""
-
-
-def _incumbent(model: Model, domain: Domain) -> Tensor:
-    """Return what is to be improved on, 0-dim: the largest posterior mean at an observation, 0 if there are none.
-
-    Where there are contexts an observation is of another context than this one. Then it is the largest posterior mean
-    of the actions.
-    """
-    X = cast(tuple[Tensor], model.train_inputs)[0]
-    if domain.incumbent is not None:
-        X = domain.incumbent
-    elif domain.arms is not None and domain.context is not None:
-        X = domain.arms if domain.allowed is None else domain.arms[domain.allowed]
-    elif domain.context is not None and len(X):
-        X = None
-    if X is None:
-        raise InputError(
-            "Improvement on a box of actions beside a context is over the best mean in that context: "
-            "Domain.incumbent is missing. Search for the point (1, d) of the largest posterior mean and give that."
-        )
-    if len(X) == 0:
-        return X.new_zeros(())
-    with torch.no_grad():
-        return cast(GPyTorchPosterior, model.posterior(X.unsqueeze(-2))).mean.max()
-
-
 def _largest_variance(model: Model, domain: Domain) -> Tensor:
     """Return the largest prior variance, 0-dim: of an arm where these are the same in all rounds, or of a point played.
 
@@ -575,10 +525,3 @@ def _largest_variance(model: Model, domain: Domain) -> Tensor:
         return model.kernel_bound()
     with torch.no_grad():
         return torch.stack([prior_variance(model.covar_module, arms).max() for arms in domain.parts()]).max()
-
-
-def _with_pending(model: Model, X_pending: Tensor | None) -> Model:
-    if X_pending is None or len(X_pending) == 0:
-        return model
-    with torch.no_grad():
-        return hallucinate(model, X_pending)

@@ -5,10 +5,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
 import torch
-from botorch.acquisition import AcquisitionFunction
 from botorch.acquisition.objective import PosteriorTransform
 from botorch.exceptions.errors import UnsupportedError
-from botorch.models import SingleTaskGP
 from botorch.models.model import Model
 from botorch.posteriors import GPyTorchPosterior
 from botorch.sampling.pathwise import draw_matheron_paths
@@ -18,7 +16,7 @@ from torch import Tensor
 from typing_extensions import override
 
 from torch_kbandits import checks
-from torch_kbandits.acquisition.pending import has_changed, kept_posteriors
+from torch_kbandits.acquisition.pending import PendingPoints, has_changed, inputs_of, kept_posteriors
 from torch_kbandits.confidence import Width
 from torch_kbandits.confidence.base import multiplier
 from torch_kbandits.errors import InputError
@@ -35,12 +33,12 @@ _BLOCK = 2048
 _DISTANCES = 2**23
 
 
-class DiscretizedThompsonSampling(AcquisitionFunction):
+class DiscretizedThompsonSampling(PendingPoints):
     """Draws of the posterior on a finite set, N(μ, β² cov); the value of any other point is that of its nearest.
 
     Maximise it with ``optimize_acqf_discrete`` over the set, or take ``maximizers``: there is no gradient. Draws are
-    made when first needed and kept while the model stays as it is: a point evaluated twice has one value. The points of
-    a batch, and points chosen after pending ones, have a draw each. Equal points have equal values.
+    made when first needed and kept while model and set stay as they are: a point evaluated twice has one value. The
+    points of a batch, and points chosen after pending ones, have a draw each. Equal points have equal values.
 
     Up to 2,000 distinct points the draws come from the joint covariance. Beyond, for a model of this package with one
     output and without an outcome transform, a prior draw (random Fourier features, or low rank plus independent
@@ -80,7 +78,7 @@ class DiscretizedThompsonSampling(AcquisitionFunction):
         maximize: bool = True,
     ) -> None:
         super().__init__(model=model)
-        checks.points("discretization", discretization, **_inputs(model))
+        checks.points("discretization", discretization, **inputs_of(model))
         if discretization.dim() != 2 or len(discretization) == 0:
             raise InputError(f"discretization must be (N, d) with N >= 1, got {checks.describe(discretization)}.")
         if posterior_transform is None and model.num_outputs != 1:
@@ -92,22 +90,22 @@ class DiscretizedThompsonSampling(AcquisitionFunction):
         self.beta: Tensor
         self.posterior_transform = posterior_transform
         self.maximize = maximize
-        self.discretization = discretization
+        self.register_buffer("discretization", discretization, persistent=False)
+        self.discretization: Tensor
         self._seed = int(torch.randint(2**31, (), device="cpu")) if seed is None else checks.whole_number("seed", seed)
-        self._distinct, self._rows = distinct(discretization)
-        self._row_of = {key: index for index, key in enumerate(row_keys(self._distinct))}
         self._look()
         self.set_X_pending(X_pending)
 
     def draws(self, count: int) -> Tensor:
         """Return the first draws at the discretization, (count, N)."""
         count = checks.positive_integer("count", count)
+        self._follow()
         return torch.stack([self._draw(index) for index in range(count)])[:, self._rows]
 
     def maximizers(self, count: int = 1) -> Tensor:
         """Return the maximisers of the next draws, one each, (count, d); draws of pending points are passed over."""
-        count = checks.positive_integer("count", count)
-        skip = self._num_pending
+        count, skip = checks.positive_integer("count", count), self._num_pending
+        self._follow()
         best = torch.stack([self._draw(index).argmax() for index in range(skip, skip + count)])
         return self._distinct[best]
 
@@ -121,6 +119,7 @@ class DiscretizedThompsonSampling(AcquisitionFunction):
                 "optimize_acqf_discrete(acquisition, q=1, choices=acquisition.discretization), or take "
                 "acquisition.maximizers()."
             )
+        self._follow()
         skip = self._num_pending
         values = [
             self._draw(skip + i).to(X)[self._nearest(X[..., i, :].reshape(-1, X.shape[-1]))] for i in range(X.shape[-2])
@@ -128,30 +127,33 @@ class DiscretizedThompsonSampling(AcquisitionFunction):
         return torch.stack(values).sum(0).reshape(X.shape[:-2])
 
     @override
-    def set_X_pending(self, X_pending: Tensor | None = None) -> None:
-        """Set the points asked for but not yet told, (k, d): the next points have the draws after the first k."""
-        if X_pending is not None:
-            checks.points("X_pending", X_pending, dimension=self.discretization.shape[-1])
-        super().set_X_pending(X_pending)
-        self._num_pending = 0 if self.X_pending is None else self.X_pending.shape[-2]
+    def _forget_pending(self) -> None:
+        self._num_pending = 0 if self.X_pending is None else len(self.X_pending)
+
+    def _follow(self) -> None:
+        """Look again if what draws are made of is not what it was."""
+        self._check_posterior()
+        is_same = self._seen[0] is self.discretization and self._seen[1] is self.posterior_transform
+        if not is_same or has_changed(self.model, self._seen[2]):
+            self._look()
 
     def _look(self) -> None:
-        """Take the posterior of the model as it is now, and no draw yet."""
+        """Take the set, and the posterior of the model on it, as they are now, and no draw yet."""
+        self._distinct, self._rows = distinct(self.discretization)
+        self._row_of = {key: index for index, key in enumerate(row_keys(self._distinct))}
         with torch.no_grad():
             self._mean, self._sampler = self._make_sampler()
-        self._posteriors = kept_posteriors(self.model)
-        self._draws: list[Tensor] = []
+        self._seen = self.discretization, self.posterior_transform, kept_posteriors(self.model)
+        self._deviations: list[Tensor] = []
 
     def _draw(self, index: int) -> Tensor:
         """Return draw ``index`` at the distinct points, (U,)."""
-        if has_changed(self.model, self._posteriors):
-            self._look()
         with torch.no_grad():
-            while len(self._draws) <= index:
-                deviation = self._sampler.draw(generator_for(self._seed, len(self._draws), "thompson"))
-                draw = self._mean + self.beta.to(self._mean) * deviation
-                self._draws.append(draw if self.maximize else -draw)
-        return self._draws[index]
+            while len(self._deviations) <= index:
+                generator = generator_for(self._seed, len(self._deviations), "thompson")
+                self._deviations.append(self._sampler.draw(generator))
+            draw = self._mean + self.beta.to(self._mean) * self._deviations[index]
+        return draw if self.maximize else -draw
 
     def _nearest(self, X: Tensor) -> Tensor:
         """Return the nearest distinct point of each row of X (n, d), (n,); points of the set cost O(1)."""
@@ -187,7 +189,8 @@ class DiscretizedThompsonSampling(AcquisitionFunction):
         return mean, _PathDraws(model, points, mean)
 
     def _check_posterior(self) -> None:
-        posterior = self._posterior(self._distinct[:1])
+        with torch.no_grad():
+            posterior = self._posterior(self.discretization[:1])
         if not isinstance(posterior, GPyTorchPosterior) or posterior.mean.shape != (1, 1):
             raise UnsupportedError(
                 "Thompson sampling on a discretization draws from one Gaussian, and the posterior of this "
@@ -257,14 +260,6 @@ def _path(model: Model, generator: torch.Generator) -> Any:
     """Return one of BoTorch's sample paths of a model."""
     with seeded(int(torch.randint(2**31, (), generator=generator, device="cpu"))):
         return draw_matheron_paths(cast(GP, model), sample_shape=torch.Size())
-
-
-def _inputs(model: Model) -> dict[str, Any]:
-    """Return what is known of the columns and the dtype of a model's inputs, in the words of ``checks.points``."""
-    if not isinstance(model, SingleTaskGP) or hasattr(model, "input_transform"):
-        return {}
-    train_X = cast(tuple[Tensor], model.train_inputs)[0]
-    return {"dimension": train_X.shape[-1], "like": train_X}
 
 
 def theoretical_discretization_size(

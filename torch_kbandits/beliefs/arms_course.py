@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from torch_kbandits.acquisition import AcquisitionRule, Domain, UpperConfidenceRule, rule_loops
-from torch_kbandits.acquisition.rules import MIN_VARIANCE
 from torch_kbandits.beliefs.course import Choice, Course, Record
 from torch_kbandits.beliefs.features import FeatureTable, Known
 from torch_kbandits.dictionaries import DictionaryRule
 from torch_kbandits.dictionaries.kept_draws import KeptDraws
+from torch_kbandits.models.normal import MIN_VARIANCE
 from torch_kbandits.numerics.random import ROUNDING_SHARE
 from torch_kbandits.numerics.shallow import changed
 from torch_kbandits.posteriors.online_dtc import Rewarded

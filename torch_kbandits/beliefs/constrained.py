@@ -119,7 +119,7 @@ def fenced(domain: Domain, fence: Fence) -> tuple[Domain, Fence]:
         likely,
         refusal(fence),
     )
-    return replace(domain, cube=around, bounds=None), fence
+    return replace(domain, cube=around, bounds=None, allows=fence.allows), fence
 
 
 def _fenced_arms(domain: Domain, fence: Fence) -> tuple[Domain, Fence]:
@@ -135,7 +135,7 @@ def _fenced_arms(domain: Domain, fence: Fence) -> tuple[Domain, Fence]:
         allowed, fence = kept if allowed is None else kept & allowed, replace(fence, guard=guard)
     if allowed is None or bool(allowed.all()):
         return domain, fence
-    return replace(domain, allowed=allowed.nonzero().squeeze(-1)), fence
+    return replace(domain, allowed=allowed.nonzero().squeeze(-1), allows=fence.allows), fence
 
 
 def _opened_on_cube(domain: Domain, cube: Cube, likely: Tensor, fence: Fence, guard: Guard) -> tuple[Fence, Tensor]:

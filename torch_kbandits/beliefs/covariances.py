@@ -180,7 +180,7 @@ class CovarianceTable(TableBelief):
         """Return None, for all arms, and their scores (A,)."""
         return None, rule.on_arms(self, beta, seed)
 
-    def hallucinated(self, rows: Tensor, times: Tensor) -> Self:
+    def _hallucinated(self, rows: Tensor, times: Tensor) -> Self:
         """Return the table conditioned on the posterior means at rows (k,), so many times (k,) at each.
 
         Cost: O(k A²).

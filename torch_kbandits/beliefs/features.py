@@ -901,7 +901,7 @@ class FeatureTable(TableBelief):
 
     # ---------------------------------------------------------------- looking ahead
 
-    def hallucinated(self, rows: Tensor, times: Tensor) -> Self:
+    def _hallucinated(self, rows: Tensor, times: Tensor) -> Self:
         """Return the table conditioned on the posterior means at rows (k,), so many times (k,) at each.
 
         Cost: O(k m² + k l (m + l)) for l points in all; what they take from the variances of arms is computed when it

@@ -2,15 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import cast
 
 import torch
 from botorch.acquisition import AcquisitionFunction
-from botorch.models.model import Model
 from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
 
-from torch_kbandits.acquisition import Domain
+from torch_kbandits.acquisition import CombinedFunction, Domain
 from torch_kbandits.beliefs.base import Belief
 from torch_kbandits.beliefs.guard import Guard
 from torch_kbandits.outcomes import KnownSafe, Limit
@@ -131,7 +129,7 @@ class Fence:
         return torch.stack(found).amax(0)
 
 
-class Fenced(AcquisitionFunction):
+class Fenced(CombinedFunction):
     """An acquisition function of single points that is minus infinity where the limits do not allow a point.
 
     Args:
@@ -140,11 +138,11 @@ class Fenced(AcquisitionFunction):
     """
 
     def __init__(self, function: AcquisitionFunction, fence: Fence) -> None:
-        super().__init__(model=cast(Model, function.model))
-        self.function, self._fence = function, fence
+        super().__init__([function])
+        self._fence = fence
 
     @t_batch_mode_transform(expected_q=1)  # pyright: ignore[reportArgumentType]  (it declares self as the base class)
     def forward(self, X: Tensor) -> Tensor:
         """Return the values at points X (b, 1, d), (b,)."""
         allowed = self._fence.allows(X.detach().reshape(-1, X.shape[-1])).reshape(X.shape[:-2])
-        return self.function(X).masked_fill(~allowed, -torch.inf)
+        return self.functions[0](X).masked_fill(~allowed, -torch.inf)

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from torch_kbandits.acquisition import AcquisitionRule, UpperConfidenceRule, rule_loops
-from torch_kbandits.acquisition.rules import MIN_VARIANCE
 from torch_kbandits.beliefs.course import Choice
 from torch_kbandits.beliefs.covariances import CovarianceTable, Gaussian, correction
+from torch_kbandits.models.normal import MIN_VARIANCE
 from torch_kbandits.numerics.random import ROUNDING_SHARE
 from torch_kbandits.numerics.shallow import changed
 

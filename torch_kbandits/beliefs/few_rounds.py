@@ -14,13 +14,13 @@ from torch_kbandits.acquisition import (
     UniformRule,
     UpperConfidenceRule,
 )
-from torch_kbandits.acquisition.rules import MIN_VARIANCE
 from torch_kbandits.beliefs import covariance_loops as loops
 from torch_kbandits.beliefs.course import Choice
 from torch_kbandits.beliefs.covariances import MOST_WEAR, Gaussian
 from torch_kbandits.beliefs.few_arms import FewArms
 from torch_kbandits.confidence import RootOfGain, Width
 from torch_kbandits.confidence.base import by_gain
+from torch_kbandits.models.normal import MIN_VARIANCE
 from torch_kbandits.numerics.random import ROUNDING_SHARE
 
 #: What each rule is to the loops.

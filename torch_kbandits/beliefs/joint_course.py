@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from torch_kbandits.acquisition import AcquisitionRule, Domain, UpperConfidenceRule, rule_loops
-from torch_kbandits.acquisition.rules import MIN_VARIANCE
 from torch_kbandits.beliefs import embedded_loops
 from torch_kbandits.beliefs.counted import CountedBelief
 from torch_kbandits.beliefs.course import Choice, Course, Record
@@ -16,6 +15,7 @@ from torch_kbandits.beliefs.embedded import MOST_LOOPED, Array, Arrays, Embedded
 from torch_kbandits.beliefs.features import FeatureTable
 from torch_kbandits.beliefs.joint_lookahead import best_of
 from torch_kbandits.dictionaries import DictionaryRule, OnlineRule, OnlineSample
+from torch_kbandits.models.normal import MIN_VARIANCE
 from torch_kbandits.numerics.formulas import known_formula
 from torch_kbandits.numerics.gram import as_array
 from torch_kbandits.numerics.random import ROUNDING_SHARE

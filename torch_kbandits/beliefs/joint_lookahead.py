@@ -312,16 +312,15 @@ class _StoredOffer:
 
 
 def _incumbent(offer: _Offer | _StoredOffer) -> Tensor:
-    """Return the largest posterior mean of a played point, or in a context that of the actions in it, 0-dim."""
-    posterior = offer._posterior
-    belief = posterior.belief
-    if offer._domain.incumbent is not None:
-        return posterior.mean_at(posterior.embed(offer._domain.incumbent)).squeeze(0)
-    if offer._domain.context is not None:
+    """Return the largest posterior mean of a point played or pending, or in a context that of its actions, 0-dim."""
+    posterior, domain = offer._posterior, offer._domain
+    known, belief = domain.incumbent, posterior.belief
+    if known is None and domain.context is not None:
         return offer.mean.max()
-    if belief.num_observations == 0:
-        return torch.zeros_like(belief.regularization)
-    return posterior.mean_at(posterior.embed(belief.recommend())).squeeze(0)
+    if known is None:
+        known = belief.recommend() if belief.num_observations else belief.inducing_points[:0]
+    known = torch.cat([known, domain.eligible(offer._ahead.pending)])
+    return posterior.mean_at(posterior.embed(known)).max() if len(known) else torch.zeros_like(belief.regularization)
 
 
 def _among(domain: Domain, rows: Tensor) -> Domain:

@@ -3,15 +3,14 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import cast
 
 import torch
 from botorch.acquisition import AcquisitionFunction
-from botorch.models.model import Model
 from botorch.utils.multi_objective.pareto import is_non_dominated
+from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
 
-from torch_kbandits.acquisition import Domain
+from torch_kbandits.acquisition import CombinedFunction, Domain
 from torch_kbandits.beliefs.base import Belief
 from torch_kbandits.numerics.gram import prior_variance
 from torch_kbandits.numerics.random import seed_for
@@ -136,7 +135,7 @@ class Goals:
         return known[self.value(self.means(known), weights).argmax(), None].clone()
 
 
-class Scalarized(AcquisitionFunction):
+class Scalarized(CombinedFunction):
     """The scalarised values of acquisition functions of single points, one for each objective.
 
     Args:
@@ -146,13 +145,12 @@ class Scalarized(AcquisitionFunction):
     """
 
     def __init__(self, functions: Sequence[AcquisitionFunction], goals: Goals, weights: Tensor) -> None:
-        super().__init__(model=cast(Model, functions[0].model))
-        self.functions = torch.nn.ModuleList(functions)
+        super().__init__(functions, [aim.dropped for aim in goals.aims])
         self._goals, self._weights = goals, weights
 
+    @t_batch_mode_transform(expected_q=1)  # pyright: ignore[reportArgumentType]  (it declares self as the base class)
     def forward(self, X: Tensor) -> Tensor:
         """Return the values at points X (b, 1, d), (b,)."""
-        aims = self._goals.aims
-        parts = zip(self.functions, aims, strict=True)
-        values = [function(X[..., aim.dropped :]) / aim.scale.to(X) for function, aim in parts]
+        parts = zip(self.functions, self.own_points(X), self._goals.aims, strict=True)
+        values = [function(own) / aim.scale.to(X) for function, own, aim in parts]
         return self._goals.value(torch.stack(values), self._weights)

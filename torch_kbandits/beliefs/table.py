@@ -81,6 +81,9 @@ class TableBelief(Belief):
     #: What the dictionary rule wants handed back, (u,) over the unique played points; None if nothing.
     _rule_weights: Tensor | None = None
 
+    #: Rows (k,) that count as observed at their posterior means, in the books; None for none.
+    _hallucinated_rows: Tensor | None = None
+
     def __init__(
         self,
         arms: Tensor | ArmSource,
@@ -172,8 +175,9 @@ class TableBelief(Belief):
 
     @property
     def incumbent(self) -> Tensor:
-        """The largest posterior mean of a played point, 0-dim; 0 before any."""
-        means = self._played_mean
+        """The largest posterior mean of a point played or hallucinated, 0-dim; 0 before any."""
+        means, rows = self._played_mean, self._hallucinated_rows
+        means = means if rows is None else torch.cat([means, self._mean_at(rows)])
         return self._shown(means.max() if len(means) else means.new_zeros(()))[0]
 
     @property
@@ -358,9 +362,15 @@ class TableBelief(Belief):
         """Return by how much a score may lie below the best one and be its equal but for rounding, 0-dim."""
         return tie_width(best, beta, self._kernel_bound)
 
-    @abstractmethod
     def hallucinated(self, rows: Tensor, times: Tensor) -> Self:
         """Return the table conditioned on the posterior means at rows (k,), so many times (k,) at each."""
+        ahead, before = self._hallucinated(rows, times), self._hallucinated_rows
+        ahead._hallucinated_rows = rows if before is None else torch.cat([before, rows])
+        return ahead
+
+    @abstractmethod
+    def _hallucinated(self, rows: Tensor, times: Tensor) -> Self:
+        """Return a copy of the table whose variances are as ``hallucinated`` says."""
 
     @property
     @abstractmethod
@@ -557,8 +567,8 @@ class ArmLookahead(Lookahead):
 
     @property
     def incumbent(self) -> Tensor:
-        """The largest posterior mean of a played point, 0-dim."""
-        return self._table.incumbent
+        """The largest posterior mean of a point played or pending, 0-dim."""
+        return self._with_pending().incumbent
 
     def deviation(self, seed: int) -> Tensor:
         """A draw of f − mean, (A,)."""
@@ -578,8 +588,9 @@ class ArmLookahead(Lookahead):
         """Return the arm (1, d) of the highest score, of those that the domain allows."""
         rule = rule.scaled_to(self._table)
         if domain is not None and domain.allowed is not None:
-            rows, best = domain.allowed, domain.incumbent
-            incumbent = None if best is None else self._table._mean_at(self._table.rows_of(best)).squeeze(0)
+            rows, known = domain.allowed, domain.eligible(self.pending)
+            known = known if domain.incumbent is None else torch.cat([domain.incumbent, known])
+            incumbent = self._table._mean_at(self._table.rows_of(known)).max() if len(known) else None
             scores, self.visited_share = rule.on_arms(SomeOf(self, rows, incumbent), beta, seed), 1.0
         else:
             rows, scores = self.contenders(rule, beta, seed)

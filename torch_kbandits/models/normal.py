@@ -1,10 +1,14 @@
 """Normal distributions whose variances are those that were computed, whatever the units of rewards."""
 
+import torch
 from botorch.models.transforms.outcome import TransformedPosterior
 from botorch.posteriors import GPyTorchPosterior
 from botorch.posteriors.posterior import Posterior
 from gpytorch.distributions import MultitaskMultivariateNormal, MultivariateNormal
 from torch import Tensor
+
+#: Keeps the gradient of the square root finite, and is far below any variance that matters in any units.
+MIN_VARIANCE = 1e-60
 
 
 class Normal(MultivariateNormal):
@@ -56,3 +60,13 @@ def unrounded(posterior: Posterior) -> Posterior:
     if isinstance(given, MultitaskMultivariateNormal):
         return GPyTorchPosterior(MultitaskNormal(mean, covariance, interleaved=given._interleaved))
     return GPyTorchPosterior(Normal(mean, covariance))
+
+
+def deviation_of(variance: Tensor) -> Tensor:
+    """Return the deviations of variances, with a finite gradient."""
+    return variance.clamp_min(least_variance(variance.dtype)).sqrt()
+
+
+def least_variance(dtype: torch.dtype) -> float:
+    """Return ``MIN_VARIANCE``, or what is representable in its place."""
+    return max(MIN_VARIANCE, 100.0 * torch.finfo(dtype).tiny)
