@@ -121,13 +121,6 @@ class Domain:
     allowed: Tensor | None = None
     avoided: Tensor | None = None
 
-    @property
-    def fixed_features(self) -> dict[int, float] | None:
-        """The context as ``optimize_acqf`` takes it; None if there is none."""
-        if self.context is None or len(self.context) == 0:
-            return None
-        return dict(enumerate(self.context.tolist()))
-
     def in_context(self, X: Tensor) -> Tensor:
         """Return points (..., d) with the context in their first columns."""
         if self.context is None:
@@ -167,10 +160,10 @@ class Domain:
 
     def of_action(self, function: AcquisitionFunction, dimension: int) -> AcquisitionFunction:
         """Return a function of points with so many columns as one of what comes after the context."""
-        fixed = self.fixed_features
-        if fixed is None:
+        if self.context is None or len(self.context) == 0:
             return function
-        return FixedFeatureAcquisitionFunction(function, dimension, list(fixed), cast(Tensor, self.context))
+        columns = list(range(len(self.context)))
+        return FixedFeatureAcquisitionFunction(function, dimension, columns, self.context)
 
 
 class AcquisitionRule(ABC):
@@ -219,26 +212,40 @@ class AcquisitionRule(ABC):
     def on_box(self, model: Model, beta: Tensor, X_pending: Tensor | None, domain: Domain, seed: int) -> Tensor:
         """Return the maximiser (1, d) over a box; torch's global generator is left as it was.
 
-        Every start is searched from on its own, so the value found is at least that at ``domain.starts``. A function
+        It is sought in shares of the box, so that no unit of a column matters. Every start is searched from on its own, so the value found is at least that at ``domain.starts``. A function
         on a discretisation is maximised there.
         """
         if domain.bounds is None:
             raise InputError("on_box needs a domain with bounds.")
-        starts = None if domain.starts is None else domain.starts.unsqueeze(-2)
+        before = 0 if domain.context is None else len(domain.context)
+        lower, upper = box = domain.bounds[:, before:]
+        starts = None if domain.starts is None else domain.starts[:, before:].unsqueeze(-2)
         with seeded(seed % 2**31):
             function = self.function(model, beta, X_pending, domain, seed)
             if isinstance(function, DiscretizedThompsonSampling):
                 return function.maximizers(1)
-            X, _ = optimize_acqf(
-                function,
-                domain.bounds,
+            shares, _ = optimize_acqf(
+                _OfShares(function, domain, box),
+                torch.stack([torch.zeros_like(lower), torch.ones_like(upper)]),
                 q=1,
                 num_restarts=domain.num_restarts + (0 if starts is None else len(starts)),
                 raw_samples=domain.raw_samples,
-                batch_initial_conditions=starts,
-                fixed_features=domain.fixed_features,
+                batch_initial_conditions=None if starts is None else (starts - lower) / (upper - lower),
             )
-        return domain.in_context(X.detach())
+        return domain.joint((lower + shares.detach() * (upper - lower)).clamp(*box))
+
+
+class _OfShares(AcquisitionFunction):
+    """A function of points of a domain as one of shares of its box (2, a), from 0 to 1 in each column."""
+
+    def __init__(self, function: AcquisitionFunction, domain: Domain, box: Tensor) -> None:
+        super().__init__(function.model)
+        self._function, self._domain, self._box = function, domain, box
+
+    def forward(self, X: Tensor) -> Tensor:
+        """Return the values (b,) at single points (b, 1, a)."""
+        lower, upper = self._box
+        return self._function(self._domain.joint(lower + X * (upper - lower)))
 
 
 class OptimisticRule(AcquisitionRule):

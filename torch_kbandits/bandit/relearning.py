@@ -3,7 +3,6 @@
 from dataclasses import replace
 from typing import Any, cast
 
-import torch
 from torch import Tensor
 
 from torch_kbandits.bandit.failing import failures_in
@@ -16,6 +15,7 @@ from torch_kbandits.numerics.random import seed_for
 from torch_kbandits.numerics.shallow import changed
 from torch_kbandits.observations.ledger import History
 from torch_kbandits.priors import LearnedPrior
+from torch_kbandits.priors.fitting import column_spans
 from torch_kbandits.priors.learned import NEVER, LastFit, Told
 
 
@@ -97,7 +97,7 @@ def with_prior(pieces: Pieces, standing: Standing, *, early: bool = False) -> St
         X=counting.X if memory is not None and memory.needs_time_column else counting.X[:, hidden:],
         Y=counting.Y,
         expected=None if learning.mean is None else _expected(hypothesis, counting.X),
-        known=torch.cat([history.X[:, hidden:], *pieces.listed]).double(),
+        spans=column_spans(history.X[:, hidden:], pieces.ranges, pieces.groups),
         first=history.Y.new_tensor(first),
         memory=memory,
         times=counting.times,
