@@ -212,8 +212,8 @@ class AcquisitionRule(ABC):
     def on_box(self, model: Model, beta: Tensor, X_pending: Tensor | None, domain: Domain, seed: int) -> Tensor:
         """Return the maximiser (1, d) over a box; torch's global generator is left as it was.
 
-        It is sought in shares of the box, so that no unit of a column matters. Every start is searched from on its own, so the value found is at least that at ``domain.starts``. A function
-        on a discretisation is maximised there.
+        It is sought in shares of the box, so that no unit of a column matters. Every start is searched from on its own,
+        so the value found is at least that at ``domain.starts``. A function on a discretisation is maximised there.
         """
         if domain.bounds is None:
             raise InputError("on_box needs a domain with bounds.")

@@ -100,7 +100,7 @@ class ArmSource(ABC):
         return self._fingerprint
 
     def ranges(self) -> Tensor:
-        """Return the least and the largest value of each column, (2, d), in double precision on the CPU; O(A d) once."""
+        """Return the least and the largest value of each column, (2, d), in double precision. Cost: O(A d), once."""
         if self._ranges is None:
             ends = torch.cat([torch.stack(block.aminmax(dim=0)).cpu().double() for _, block in self.blocks()])
             self._ranges = torch.stack(ends.aminmax(dim=0))

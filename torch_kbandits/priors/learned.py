@@ -228,7 +228,7 @@ class LearnedPrior:
         return prior if self.regularization is None else replace(prior, regularization=self.regularization)
 
     def _divided_by(self, spans: Tensor) -> Tensor | None:
-        """Return what columns are divided by, (d,); None under a kernel that is given, which sees points as they are."""
+        """Return what columns are divided by, (d,); None under a kernel that is given: it sees points as they are."""
         return spans if self.kernel is None else None
 
     def _noise(self, units: Units) -> float | None:
