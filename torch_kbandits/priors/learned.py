@@ -120,7 +120,8 @@ class LearnedPrior:
         num_initial: rewards before the first fit, at least 2. Until then points are spread, unless kernel, λ and mean
             are known or the mean is no number. Then the algorithm plays with units that are fitted to two rewards or
             more and, where it is not known, the kernel to start from.
-        refit_share: the prior is fitted again once the rewards since the last fit are this share of those that counted.
+        refit_share: the prior is fitted again once the rewards since the last fit are this share of those that counted;
+            after a restart once there are ``num_initial`` again. Until then it stays, and no trigger restarts.
 
     Raises:
         InputError: if an argument does not fit, or nothing is left to learn.
@@ -175,9 +176,19 @@ class LearnedPrior:
     def _knows_kernel(self) -> bool:
         return self.kernel is not None and not any(parameter.requires_grad for parameter in self.kernel.parameters())
 
-    def is_due(self, number: int, last: LastFit) -> bool:
-        """Say whether to fit again once so many rewards were learned."""
-        return number >= (last.number + self.refit_share * last.counted if last.number else 2)
+    def is_due(self, number: int, last: LastFit, num_forgotten: int) -> bool:
+        """Say whether to fit again.
+
+        Args:
+            number: how many rewards were learned.
+            last: the fit before.
+            num_forgotten: how many of them, the first, a restart forgot.
+        """
+        if not last.number:
+            return number >= 2
+        if last.number <= num_forgotten:
+            return number >= num_forgotten + self.num_initial
+        return number >= last.number + self.refit_share * last.counted
 
     def started(self, spans: Tensor, groups: Sequence[int] | None) -> Prior:
         """Return the prior before any reward, as if the deviation of rewards were their unit.
