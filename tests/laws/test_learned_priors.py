@@ -116,11 +116,11 @@ def test_the_posterior_is_that_of_the_prior_in_force(space, memory, tmp_path):
 
 
 def test_what_is_fitted_is_what_fit_prior_finds(tmp_path):
-    it = learning("arms")
-    ours = bandit_of(it, tmp_path)
+    it, kernel = learning("arms"), default_kernel(2)  # which sees points as they are
+    ours = bandit_of(it, tmp_path, kernel=kernel)
     played(ours, it, 6)
     X, Y = ours.history.X, ours.history.Y
-    expected = fit_prior(X, Y, seed=3)
+    expected = fit_prior(X, Y, kernel, seed=3)
     assert ours.prior.mean == pytest.approx(expected.mean)
     assert ours.regularization == pytest.approx(expected.regularization, rel=1e-3)
     assert difference(ours.prior.kernel(X).to_dense(), expected.kernel(X).to_dense()) < 1e-3 * float(Y.var())

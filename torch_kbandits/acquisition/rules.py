@@ -127,13 +127,6 @@ class Domain:
     avoided: Tensor | None = None
     allows: Callable[[Tensor], Tensor] | None = None
 
-    @property
-    def fixed_features(self) -> dict[int, float] | None:
-        """The context as ``optimize_acqf`` takes it; None if there is none."""
-        if self.context is None or len(self.context) == 0:
-            return None
-        return dict(enumerate(self.context.tolist()))
-
     def in_context(self, X: Tensor) -> Tensor:
         """Return points (..., d) with the context in their first columns."""
         if self.context is None:
@@ -178,10 +171,10 @@ class Domain:
 
     def of_action(self, function: AcquisitionFunction, dimension: int) -> AcquisitionFunction:
         """Return a function of points with so many columns as one of what comes after the context."""
-        fixed = self.fixed_features
-        if fixed is None:
+        if self.context is None or len(self.context) == 0:
             return function
-        return FixedFeatureAcquisitionFunction(function, dimension, list(fixed), cast(Tensor, self.context))
+        columns = list(range(len(self.context)))
+        return FixedFeatureAcquisitionFunction(function, dimension, columns, self.context)
 
 
 class AcquisitionRule(ABC):
@@ -246,30 +239,31 @@ class AcquisitionRule(ABC):
     def on_box(self, model: Model, beta: Tensor, X_pending: Tensor | None, domain: Domain, seed: int) -> Tensor:
         """Return the maximiser (1, d) over a box; torch's global generator is left as it was.
 
-        Every start is searched from on its own, so the value found is at least that at ``domain.starts``, within 1e-6
-        prior deviations, or 1e-6 of the improvement. A function on a discretisation is maximised there.
+        It is sought in shares of the box, so that no unit of a column matters. Every start is searched from on its own,
+        so the value found is at least that at ``domain.starts``, within 1e-6 prior deviations, or 1e-6 of the
+        improvement. A function on a discretisation is maximised there.
         """
         if domain.bounds is None:
             raise InputError("on_box needs a domain with bounds.")
-        starts = None if domain.starts is None else domain.starts.unsqueeze(-2)
+        before = 0 if domain.context is None else len(domain.context)
+        lower, upper = box = domain.bounds[:, before:]
+        starts = None if domain.starts is None else domain.starts[:, before:].unsqueeze(-2)
         with seeded(seed % 2**31):
             function = self.function(model, beta, X_pending, domain, seed)
             if isinstance(function, DiscretizedThompsonSampling):
                 return function.maximizers(1)
-            function = self._in_order_1(function, domain)
             ends, values = optimize_acqf(
-                function,
-                domain.bounds,
+                _OfShares(self._in_order_1(function, domain), domain, box),
+                torch.stack([torch.zeros_like(lower), torch.ones_like(upper)]),
                 q=1,
                 num_restarts=domain.num_restarts + (0 if starts is None else len(starts)),
                 raw_samples=domain.raw_samples,
-                batch_initial_conditions=starts,
-                fixed_features=domain.fixed_features,
+                batch_initial_conditions=None if starts is None else (starts - lower) / (upper - lower),
                 return_best_only=False,
             )
             # Of ends that are as good the first: which is higher in the last digits depends on the units of rewards.
             first = int((values >= values.max() - _EQUAL).nonzero()[0])
-        return domain.in_context(ends[first].detach())
+        return domain.joint((lower + ends[first].detach() * (upper - lower)).clamp(*box))
 
     def _in_order_1(self, function: AcquisitionFunction, domain: Domain) -> Climbed:
         """Return a function less its value at a start, in prior deviations if it is in units of rewards."""
@@ -281,6 +275,19 @@ class AcquisitionRule(ABC):
         with torch.no_grad():
             value = offset if start is None else function(domain.in_context(start[:1]).unsqueeze(-2)).squeeze(0)
         return Climbed(function, torch.where(value.isfinite(), value, 0.0), unit)
+
+
+class _OfShares(AcquisitionFunction):
+    """A function of points of a domain as one of shares of its box (2, a), from 0 to 1 in each column."""
+
+    def __init__(self, function: AcquisitionFunction, domain: Domain, box: Tensor) -> None:
+        super().__init__(function.model)
+        self._function, self._domain, self._box = function, domain, box
+
+    def forward(self, X: Tensor) -> Tensor:
+        """Return the values (b,) at single points (b, 1, a)."""
+        lower, upper = self._box
+        return self._function(self._domain.joint(lower + X * (upper - lower)))
 
 
 class OptimisticRule(AcquisitionRule):

@@ -42,7 +42,7 @@ from torch_kbandits.bandit.learning import (
 )
 from torch_kbandits.bandit.limits import fence_of
 from torch_kbandits.bandit.pieces import FIRST_REWARDS, Hypothesis, Pieces, warn_of_clipping
-from torch_kbandits.bandit.relearning import settled
+from torch_kbandits.bandit.relearning import recalled, settled
 from torch_kbandits.bandit.restoring import restored, state_of
 from torch_kbandits.bandit.saving import loaded, save
 from torch_kbandits.bandit.standing import Outlook, Round, Standing
@@ -790,7 +790,8 @@ class Bandit(Undisturbed):
 
         Of several objectives it is that of the scalarised means, with equal weights where they are random. With a
         context it is the action (1, a) of the largest posterior mean in it, played or not; on a box the best of
-        a search. Where the prior is learned and was not fitted yet, that is done for this once.
+        a search. Where the prior is learned and was not fitted yet, that is done for this once. Where nothing counts
+        any more, as just after a restart, it is that of what was learned before.
 
         Args:
             context: as in ``ask``.
@@ -798,11 +799,11 @@ class Bandit(Undisturbed):
             time: as in ``ask``; nothing changes for the bandit.
 
         Raises:
-            EmptyHistoryError: if nothing was learned yet, or nothing of it counts any more.
+            EmptyHistoryError: if nothing was learned yet.
         """
         standing, domain = self._now(time, context, candidates)
         settle = settled if self._pieces.objective is None else all_settled
-        standing = settle(self._pieces, standing)
+        standing = recalled(self._pieces, settle(self._pieces, standing))
         where, belief = domain if self.candidates.is_contextual else None, standing.belief
         fence = fence_of(self._pieces, standing, plainly=True) if self._is_fenced(standing) else None
         if self._pieces.objective is not None:

@@ -8,10 +8,19 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from torch_kbandits.bandit.adaptation.restart_trigger import Prediction
+from torch_kbandits.bandit.adaptation.restart_trigger import Prediction, RestartTrigger
 from torch_kbandits.bandit.failing import failures_after
 from torch_kbandits.bandit.pieces import Pieces
-from torch_kbandits.bandit.relearning import hypothesis_after, noted_fit, relearned, to_fit, with_memory, with_prior
+from torch_kbandits.bandit.relearning import (
+    hypothesis_after,
+    is_fit_due,
+    is_prior_known,
+    noted_fit,
+    relearned,
+    to_fit,
+    with_memory,
+    with_prior,
+)
 from torch_kbandits.bandit.residuals import MOST_JUDGED, Predictions, standardized
 from torch_kbandits.bandit.sharing import is_measured_throughout, told_beside
 from torch_kbandits.bandit.standing import Round, Standing
@@ -23,7 +32,6 @@ from torch_kbandits.numerics.shallow import changed
 from torch_kbandits.observations.clock import Clock
 from torch_kbandits.observations.experts import Answers
 from torch_kbandits.observations.ledger import History, Ledger, Pending, joined
-from torch_kbandits.priors import LearnedPrior
 
 #: Of the points of a batch that are told at once so many are looked at first, to see whether it is complete.
 _FIRST_LOOKED_AT = 256
@@ -171,7 +179,8 @@ def _with_rewards(
         X, Y, times = X[there], Y[there], None if times is None else times[there]
     floor, before = standing.hypothesis.prior.floor, _predicted(pieces, standing, X, times)
     residuals = _residuals(before, Y if floor == -math.inf else Y.clamp_min(floor))
-    if pieces.trigger is not None and before is not None and pieces.trigger.is_triggered(Y.clamp_min(floor), before):
+    trigger = _trigger(pieces, standing)
+    if trigger is not None and before is not None and trigger.is_triggered(Y.clamp_min(floor), before):
         standing, residuals = restarted(pieces, standing), []
     told = _as_told(standing, new)
     ahead = ahead if standing.told is known else None
@@ -183,7 +192,7 @@ def _with_rewards(
     if pieces.memories is not None and number % pieces.memories.block_size == 0:
         # Blocks may be judged by the whole history, in which rewards count that a batch rule keeps aside.
         after = with_memory(pieces, after, restarts=not pieces.memories.shares_history)
-    if not held and pieces.learning is not None and pieces.learning.is_due(ledger.num_learned, standing.last_fit):
+    if not held and pieces.learning is not None and is_fit_due(pieces, after):
         after = with_prior(pieces, after)
     judged = standing.predictions.told(residuals, standing.round, is_learned=not held)
     forgot = after.ledger.num_forgotten > ledger.num_forgotten
@@ -203,18 +212,23 @@ def _with_rewards(
     return changed(after, told=belief.at(now), predictions=judged, failures=failures)
 
 
+def _trigger(pieces: Pieces, standing: Standing) -> RestartTrigger | None:
+    """Return what may restart; under a prior that is learned nothing before it was fitted to rewards since the last."""
+    is_known = is_prior_known(pieces, standing, since=standing.ledger.num_forgotten)
+    return pieces.trigger if is_known else None
+
+
 def _predicted(pieces: Pieces, standing: Standing, X: Tensor, times: Tensor | None) -> Prediction | None:
     """Return what is believed of rewards at points (q, d), of many that no trigger asks for at the first of them.
 
     A reward that comes late has the noise that it counts with now, given when the points were played, (q,).
     It is None where nobody asks: nothing is expected of rewards under a prior that is to be fitted and was not yet.
     """
-    is_known = pieces.learning is None or pieces.learning.is_known or standing.last_fit.number > 0
-    if pieces.trigger is None:
-        if not is_known or not X.shape[0]:
+    if _trigger(pieces, standing) is None:
+        if not is_prior_known(pieces, standing) or not X.shape[0]:
             return None
         X = X if X.shape[0] <= MOST_JUDGED else X[:MOST_JUDGED]
-    belief, known = standing.belief, standing.predictions if is_known else None
+    belief, known = standing.belief, standing.predictions
     memory, now, noise = standing.hypothesis.memory, standing.clock.now, belief.regularization
     if memory is not None and times is not None and on_host(times).min().item() < now:
         noise = memory.noise(times, now, noise)
@@ -271,8 +285,7 @@ def _with_rounds(pieces: Pieces, standing: Standing, rounds: Sequence[Round | No
                 continue
             pending = noted.ledger.pending.without(told.X, pieces.own_columns)
             noted = _noted(noted, _as_told(noted, told), (), pending, told.clock)
-            due = cast(LearnedPrior, pieces.learning).is_due(noted.ledger.num_learned, noted.last_fit)
-            if due and (counting := to_fit(pieces, noted)) is not None:
+            if is_fit_due(pieces, noted) and (counting := to_fit(pieces, noted)) is not None:
                 done, start = number, noted
                 noted = replace(noted, last_fit=noted_fit(pieces, noted, counting))
         if done:

@@ -3,6 +3,7 @@
 import torch
 
 from torch_kbandits.bandit.pieces import Pieces
+from torch_kbandits.bandit.relearning import is_prior_known
 from torch_kbandits.bandit.standing import Standing
 from torch_kbandits.beliefs import Fence, Guard, Watched
 from torch_kbandits.numerics.rows import row_keys
@@ -29,7 +30,7 @@ def fence_of(pieces: Pieces, standing: Standing, *, plainly: bool = False) -> Fe
                 belief=known.belief,
                 beta=torch.zeros_like(beta) if plainly and not limit.is_safe else beta,
                 known=safe,
-                is_trusted=own.learning is None or own.learning.is_known or known.last_fit.number > 0,
+                is_trusted=is_prior_known(own, known),
                 dropped=pieces.hidden_columns - own.hidden_columns,
             )
         )

@@ -22,6 +22,7 @@ from torch_kbandits.bandit.state import describe_kernel, describe_value
 from torch_kbandits.beliefs import Belief, EnsembleBelief, Lookahead, StagedBelief, Terms, belief_over
 from torch_kbandits.beliefs.table import wave_prior
 from torch_kbandits.candidates import Candidates, ContextualActions
+from torch_kbandits.candidates.base import unknown_ranges
 from torch_kbandits.candidates.sources import ArmSource
 from torch_kbandits.candidates.timed import timed, untimed
 from torch_kbandits.confidence import ConstantWidth, Guarantee, TheoremWidth, Width
@@ -42,6 +43,7 @@ from torch_kbandits.observations.ledger import History
 from torch_kbandits.outcomes import REWARD, KnownSafe, Limit, Outcome, Scalarization, declared, listed
 from torch_kbandits.outcomes.streaks import among
 from torch_kbandits.priors import Family, LearnedPrior, Prior, given_prior
+from torch_kbandits.priors.fitting import column_spans
 from torch_kbandits.priors.means import depends_on_time, mean_over
 
 #: In single precision a regularization below this fraction of the prior variance drowns in rounding.
@@ -240,7 +242,8 @@ class Pieces:
             object.__setattr__(self, "candidates", timed(own))
         start = self.prior
         if isinstance(start, LearnedPrior):
-            start = start.started(self.candidates.example.shape[-1] - self.hidden_columns, self.groups)
+            example = self.candidates.example[:, self.hidden_columns :]
+            start = start.started(column_spans(example, self.ranges, self.groups), self.groups)
         for memory in self._all_memories:
             self._check_memory(memory, start.regularization)
         if self.dictionary is not None:
@@ -422,12 +425,10 @@ class Pieces:
         return None if self.candidates.is_timed > self.hidden_columns else untimed(self.candidates).names
 
     @property
-    def listed(self) -> list[Tensor]:
-        """Points (k, d) of which some may always be played, as the kernel of the prior sees them, if they are known."""
-        space = untimed(self.candidates)
-        if space.is_contextual or self.candidates.is_timed > self.hidden_columns:
-            return []
-        return [part for part in (space.domain.arms, space.domain.bounds) if part is not None]
+    def ranges(self) -> Tensor:
+        """The ranges (2, d) of the columns that the kernel of the prior sees; see ``Candidates.ranges``."""
+        seen = self.candidates.is_timed - self.hidden_columns
+        return torch.cat([unknown_ranges(seen), self.candidates.ranges], -1)
 
     @property
     def num_stages(self) -> int:

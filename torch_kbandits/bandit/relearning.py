@@ -3,7 +3,6 @@
 from dataclasses import replace
 from typing import Any, cast
 
-import torch
 from torch import Tensor
 
 from torch_kbandits.bandit.failing import failures_in
@@ -16,6 +15,7 @@ from torch_kbandits.numerics.random import seed_for
 from torch_kbandits.numerics.shallow import changed
 from torch_kbandits.observations.ledger import History
 from torch_kbandits.priors import LearnedPrior
+from torch_kbandits.priors.fitting import column_spans
 from torch_kbandits.priors.learned import NEVER, LastFit, Told
 
 
@@ -81,6 +81,21 @@ def settled(pieces: Pieces, standing: Standing) -> Standing:
     return standing if after is standing else relearned(pieces, after, after.hypothesis)
 
 
+def recalled(pieces: Pieces, standing: Standing) -> Standing:
+    """Return what was known when something counted last, if nothing does now: before a restart, or long ago.
+
+    As it is where something counts, or nothing ever did.
+    """
+    ledger = standing.ledger.in_one_part
+    learned = ledger.told[0].rows(slice(ledger.num_learned)).rewarded
+    if standing.belief.num_observations or not len(learned.X):
+        return standing
+    hypothesis, now = standing.hypothesis, standing.clock.now if learned.times is None else float(learned.times.max())
+    told, _ = _believed(pieces, learned, hypothesis, now, (), ledger.num_learned)
+    outcomes = tuple(recalled(*each) for each in zip(pieces.of_outcomes, standing.outcomes, strict=True))
+    return replace(standing, told=told, answers=(), outcomes=outcomes)
+
+
 def with_prior(pieces: Pieces, standing: Standing, *, early: bool = False) -> Standing:
     """Return the same with the prior fitted again; what was learned is to be learned anew under it.
 
@@ -97,7 +112,7 @@ def with_prior(pieces: Pieces, standing: Standing, *, early: bool = False) -> St
         X=counting.X if memory is not None and memory.needs_time_column else counting.X[:, hidden:],
         Y=counting.Y,
         expected=None if learning.mean is None else _expected(hypothesis, counting.X),
-        known=torch.cat([history.X[:, hidden:], *pieces.listed]).double(),
+        spans=column_spans(history.X[:, hidden:], pieces.ranges, pieces.groups),
         first=history.Y.new_tensor(first),
         memory=memory,
         times=counting.times,
@@ -115,13 +130,25 @@ def with_prior(pieces: Pieces, standing: Standing, *, early: bool = False) -> St
     return replace(after, rivals=rivals)
 
 
+def is_prior_known(pieces: Pieces, standing: Standing, since: int = 0) -> bool:
+    """Say whether the prior is given, or was fitted when more rewards than so many, the first, were learned."""
+    learning = pieces.learning
+    return learning is None or learning.is_known or standing.last_fit.number > since
+
+
+def is_fit_due(pieces: Pieces, standing: Standing) -> bool:
+    """Say whether a prior that is learned is to be fitted again."""
+    ledger = standing.ledger
+    return cast(LearnedPrior, pieces.learning).is_due(ledger.num_learned, standing.last_fit, ledger.num_forgotten)
+
+
 def to_fit(pieces: Pieces, standing: Standing) -> History | None:
     """Return what the prior is to be fitted to; None where it stays as it is."""
     learning, ledger = cast(LearnedPrior, pieces.learning), standing.ledger
     learned = ledger.in_one_part.told[0].rows(slice(ledger.num_forgotten, ledger.num_learned)).rewarded
     # What a memory should forget shows in what it would forget.
     counting = learned if learning.learn_memory else _counting(standing.hypothesis, learned, standing.clock.now)
-    stays = learning.is_known or standing.last_fit.number > 0  # after a restart what was fitted does
+    stays = is_prior_known(pieces, standing)  # after a restart what was fitted does
     few = len(counting.X) < learning.num_initial
     return None if len(counting.X) < 2 or (few and stays) else counting
 

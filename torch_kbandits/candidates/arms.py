@@ -44,6 +44,11 @@ class Arms(LastingCandidates):
         return self._example
 
     @property
+    def ranges(self) -> Tensor:
+        """Those of the arms. Cost: a pass through them, once."""
+        return self.source.ranges()
+
+    @property
     def domain(self) -> Domain:
         """The arms, to maximise BoTorch acquisition functions over; only their blocks if they are not in memory."""
         return self._domain

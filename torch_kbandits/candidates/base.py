@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from torch_kbandits import checks
@@ -50,6 +51,14 @@ class Candidates(ABC):
     @abstractmethod
     def example(self) -> Tensor:
         """One point (1, d) that has the dtype, device and dimension of all."""
+
+    @property
+    def ranges(self) -> Tensor:
+        """The least and the largest value of each column of points without the time, (2, d), in double precision.
+
+        ∞ and −∞ in a column that rounds bring; in all of them unless overridden.
+        """
+        return unknown_ranges(self.example.shape[-1] - self.is_timed)
 
     @property
     @abstractmethod
@@ -122,6 +131,16 @@ class LastingCandidates(Candidates):
         if X.dim() != 2 or X.shape[0] == 0:
             raise InputError(f"x must be (q, d) with q >= 1, got {checks.describe(x)}.")
         return X
+
+
+def unknown_ranges(width: int) -> Tensor:
+    """Return the ranges of so many columns of which nothing is known, (2, width), as in ``Candidates.ranges``."""
+    return torch.tensor([[torch.inf], [-torch.inf]], dtype=torch.float64).expand(2, width)
+
+
+def unit_ranges(width: int) -> Tensor:
+    """Return those of columns from 0 to 1."""
+    return torch.tensor([[0.0], [1.0]], dtype=torch.float64).expand(2, width)
 
 
 def within(point: Tensor, bounds: Tensor) -> bool:

@@ -31,6 +31,11 @@ class Box(LastingCandidates):
         return self.bounds[:1]
 
     @property
+    def ranges(self) -> Tensor:
+        """The bounds."""
+        return self.bounds.cpu().double()
+
+    @property
     def domain(self) -> Domain:
         """The bounds and the effort of the search."""
         return Domain(bounds=self.bounds, num_restarts=self.num_restarts, raw_samples=self.raw_samples)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.acquisition import Domain
-from torch_kbandits.candidates.base import Candidates
+from torch_kbandits.candidates.base import Candidates, unit_ranges
 from torch_kbandits.candidates.contextual import ROW_MEMORY, ContextualActions, joint_groups, joint_names
 from torch_kbandits.errors import InputError
 from torch_kbandits.observations.column_spec import ColumnSpec
@@ -64,6 +64,11 @@ class Configurations(Candidates):
     def example(self) -> Tensor:
         """The encoding of a configuration, (1, d), in a context of zeros."""
         return self._example
+
+    @property
+    def ranges(self) -> Tensor:
+        """Those of contexts, as far as they are known, and of encodings, from 0 to 1."""
+        return torch.cat([self._joint.ranges[:, : self.context_dim], unit_ranges(self.space.dimension)], -1)
 
     @property
     def domain(self) -> Domain:

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch_kbandits import checks
 from torch_kbandits.acquisition import Domain
 from torch_kbandits.candidates import joint_loops
-from torch_kbandits.candidates.base import Candidates, within
+from torch_kbandits.candidates.base import Candidates, unknown_ranges, within
 from torch_kbandits.candidates.sources import ArmSource, TensorArms
 from torch_kbandits.errors import InputError
 from torch_kbandits.numerics.compiled import runs_compiled
@@ -109,6 +109,17 @@ class ContextualActions(Candidates):
     def example(self) -> Tensor:
         """A joint point (1, c + a)."""
         return self._example
+
+    @property
+    def ranges(self) -> Tensor:
+        """Those of contexts and actions, as far as they are known: of a column spec, a set that stays or a box."""
+        actions = unknown_ranges(self.action_dim) if self.action_columns is None else self.action_columns.ranges
+        if self.bounds is not None:
+            actions = self.bounds.cpu().double()
+        elif self.source is not None:
+            actions = self.source.ranges()
+        contexts = unknown_ranges(self.context_dim) if self.context_columns is None else self.context_columns.ranges
+        return torch.cat([contexts, actions], -1)
 
     @property
     def domain(self) -> Domain:

@@ -8,7 +8,7 @@ from torch.quasirandom import SobolEngine
 
 from torch_kbandits import checks
 from torch_kbandits.acquisition import Domain
-from torch_kbandits.candidates.base import LastingCandidates
+from torch_kbandits.candidates.base import LastingCandidates, unit_ranges
 from torch_kbandits.errors import InputError
 from torch_kbandits.spaces.near import near
 
@@ -59,6 +59,11 @@ class UnitCube(LastingCandidates):
     def example(self) -> Tensor:
         """What is playable next to the middle, (1, d)."""
         return self._example
+
+    @property
+    def ranges(self) -> Tensor:
+        """From 0 to 1."""
+        return unit_ranges(self.dimension)
 
     @property
     def domain(self) -> Domain:

@@ -29,6 +29,7 @@ class ArmSource(ABC):
     block_length: int | None = None
 
     _fingerprint: str | None = None
+    _ranges: Tensor | None = None
     _asked_about: tuple[Tensor, bool] | None = None
 
     @abstractmethod
@@ -97,6 +98,13 @@ class ArmSource(ABC):
                 digest.update(raw_bytes(block))
             self._fingerprint = digest.hexdigest()[:16]
         return self._fingerprint
+
+    def ranges(self) -> Tensor:
+        """Return the least and the largest value of each column, (2, d), in double precision. Cost: O(A d), once."""
+        if self._ranges is None:
+            ends = torch.cat([torch.stack(block.aminmax(dim=0)).cpu().double() for _, block in self.blocks()])
+            self._ranges = torch.stack(ends.aminmax(dim=0))
+        return self._ranges
 
 
 class TensorArms(ArmSource):

@@ -50,6 +50,11 @@ class Timed(Candidates):
         return self._example
 
     @property
+    def ranges(self) -> Tensor:
+        """Those of the candidates without the time."""
+        return self.untimed.ranges
+
+    @property
     def domain(self) -> Domain:
         """Raise: what may be played is known once there is a time."""
         raise InputError("What may be played depends on the time, which the round brings.")

@@ -52,6 +52,15 @@ class ColumnSpec:
         return tuple(number for number, column in enumerate(self.columns) for _ in column.names)
 
     @property
+    def ranges(self) -> Tensor:
+        """The least and the largest value that is expected of each encoded column, (2, width), in double precision.
+
+        ∞ and −∞ of a ``Number`` without a range.
+        """
+        ends = [end for column in self.columns for end in [column.encoded_range] * len(column.names)]
+        return torch.tensor(ends, dtype=torch.float64).mT
+
+    @property
     def width(self) -> int:
         """The number of encoded columns, d."""
         return len(self.names)

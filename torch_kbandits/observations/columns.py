@@ -58,6 +58,11 @@ class Number:
         """The name of the encoded column."""
         return (self.name,)
 
+    @property
+    def encoded_range(self) -> tuple[float, float]:
+        """The ends of the range once encoded; ∞ and −∞ without one."""
+        return (math.inf, -math.inf) if self.low is None else (0.0, 1.0)
+
     def encode(self, values: Sequence[Any]) -> Tensor:
         """Return n values as (n, 1), in double precision."""
         numbers = [_as_float(value) for value in values]
@@ -124,6 +129,11 @@ class Category:
     def names(self) -> tuple[str, ...]:
         """The names of the encoded columns, such as ``"city=Paris"``."""
         return tuple(f"{self.name}={level}" for level in self.levels)
+
+    @property
+    def encoded_range(self) -> tuple[float, float]:
+        """The least and the largest value of each encoded column."""
+        return 0.0, 1.0
 
     def encode(self, values: Sequence[Any]) -> Tensor:
         """Return n values as (n, number of levels), in double precision."""

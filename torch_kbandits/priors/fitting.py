@@ -26,6 +26,9 @@ from torch_kbandits.priors.prior import Prior
 #: Rewards whose deviation is this fraction of their size are equal to rounding.
 _EQUAL = 1e-12
 
+#: Values of a column that differ by this many units in the last place are equal to rounding.
+_ROUNDING = 4.0
+
 #: Rewards this many times as far below the median as the best is above it are far below. Of 200 designs of ten points
 #: five times as far were 1 to 40 in 100 on Branin and on bowls, on which nothing is to be clipped, and this far none.
 _FAR = 20.0
@@ -144,7 +147,7 @@ def fit_prior(X: Tensor, Y: Any, kernel: Kernel | None = None, *, floor: float |
         X: points (n, d), n >= 2; in single precision they are fitted in double.
         Y: rewards (n,), as in ``Bandit.tell``.
         kernel: any GPyTorch kernel with free parameters, which is copied; its variance is in units of that of Y. Unless
-            given ``default_kernel(d)``, each column divided by its range if it leaves [0, 1].
+            given ``default_kernel(d)``, each column divided by its range.
         floor: a reward below counts as if it were this one; ``floor_below(Y)`` unless given, minus infinity to take
             all as they are.
         seed: of the points from which the fit starts.
@@ -160,13 +163,14 @@ def fit_prior(X: Tensor, Y: Any, kernel: Kernel | None = None, *, floor: float |
     checks.points("X", X)
     if X.dim() != 2 or len(X) < 2:
         raise InputError(f"X must be (n, d) with n >= 2, got {checks.describe(X)}.")
+    spans = None if kernel is not None else column_spans(X)
     X = X.double()
     Y = rewards(Y, X)
     if kernel is not None:
         checks.instance("kernel", kernel, Kernel, "a GPyTorch kernel")
         check_kernel(kernel, X[:1])
     floor = floor_below(Y) if floor is None else float(floor)
-    units = Units.of(Y, floor=floor, spans=None if kernel is not None else column_spans(X))
+    units = Units.of(Y, floor=floor, spans=spans)
     kernel = default_kernel(X.shape[-1]) if kernel is None else kernel
     fit = fit_evidence(Data(units.points(X), units.rewards(Y)), kernel, seed=seed)
     for complaint in fit.complaints:
@@ -247,15 +251,23 @@ class Units:
         return Prior(whole, noise * self.scale**2, self.center if mean is None else mean, self.floor)
 
 
-def column_spans(X: Tensor, groups: Sequence[int] | None = None) -> Tensor:
-    """Return the range of each column of points (n, d) that leaves [0, 1], and 1 for the others, (d,).
+def column_spans(X: Tensor, ranges: Tensor | None = None, groups: Sequence[int] | None = None) -> Tensor:
+    """Return the length of the range of each column, (d,), in double precision.
+
+    A column in which all is equal but for rounding has none: its size takes the place, or 1 if all is 0.
 
     Args:
-        X: the points.
+        X: points (n, d), n >= 1, that say how far columns go of which it is not known.
+        ranges: what is known, (2, d), as in ``Candidates.ranges``; nothing unless given.
         groups: of each column the number of its parameter: columns of one have one range.
     """
+    rounding = _ROUNDING * torch.finfo(X.dtype).eps
     least, largest = X.double().aminmax(dim=0)
-    spans = torch.where((least < 0.0) | (largest > 1.0), largest - least, 1.0)
+    if ranges is not None:
+        is_known = ranges[1].to(X.device) > ranges[0].to(X.device)
+        least, largest = (torch.where(is_known, *ends) for ends in zip(ranges.to(least), (least, largest), strict=True))
+    spans, size = largest - least, torch.maximum(least.abs(), largest.abs())
+    spans = torch.where(spans > rounding * size, spans, size)
     spans = torch.where(spans > 0.0, spans, 1.0)
     if groups is None:
         return spans

@@ -6,7 +6,6 @@ from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-import torch
 from gpytorch.kernels import Kernel
 from gpytorch.means import ConstantMean
 from torch import Tensor
@@ -15,7 +14,7 @@ from torch_kbandits import checks
 from torch_kbandits.errors import InputError
 from torch_kbandits.memory import Memory
 from torch_kbandits.priors.evidence import fit_evidence
-from torch_kbandits.priors.fitting import Units, column_spans, default_kernel, floor_below
+from torch_kbandits.priors.fitting import Units, default_kernel, floor_below
 from torch_kbandits.priors.marginal import Data
 from torch_kbandits.priors.means import PriorMean, own_mean
 from torch_kbandits.priors.prior import Prior
@@ -50,7 +49,7 @@ class Told:
         X: points (n, d) of the rewards that count, in the order told; under a prior on time with the time before them.
         Y: the rewards, (n,).
         expected: a prior mean that is given, at the points, (n,); None where it is fitted.
-        known: points (k, d) that say which range each column has, without the time.
+        spans: what each column without the time is divided by, (d,), unless a kernel is given; see ``column_spans``.
         first: the first different rewards of all, (f,), by which penalties are known.
         memory: which rewards count; None where all do.
         times: when the rewards were made, (n,); None without a memory.
@@ -62,7 +61,7 @@ class Told:
     X: Tensor
     Y: Tensor
     expected: Tensor | None
-    known: Tensor
+    spans: Tensor
     first: Tensor
     memory: Memory | None
     times: Tensor | None
@@ -108,8 +107,7 @@ class LearnedPrior:
         kernel: any GPyTorch kernel, whose free parameters are fitted, with the priors and constraints it has; its
             variance is in units of the variance of rewards. One without free parameters, as after
             ``requires_grad_(False)``, is in reward units squared and stays as it is. ``default_kernel`` unless given,
-            each column divided by its range over all that is known of the candidates; one of which nothing is seen
-            outside [0, 1] is not.
+            each column divided by its range: of what may be played as far as that is known, else of what was told.
         regularization: λ > 0, in reward units squared, where it is known; else it is fitted.
         mean: the prior mean, as in ``Prior``, where it is known; else the mean of the rewards that count.
         learn_memory: whether the number of the bandit's memory is fitted, too: ε of ``BackToPrior`` by the marginal
@@ -122,7 +120,8 @@ class LearnedPrior:
         num_initial: rewards before the first fit, at least 2. Until then points are spread, unless kernel, λ and mean
             are known or the mean is no number. Then the algorithm plays with units that are fitted to two rewards or
             more and, where it is not known, the kernel to start from.
-        refit_share: the prior is fitted again once the rewards since the last fit are this share of those that counted.
+        refit_share: the prior is fitted again once the rewards since the last fit are this share of those that counted;
+            after a restart once there are ``num_initial`` again. Until then it stays, and no trigger restarts.
 
     Raises:
         InputError: if an argument does not fit, or nothing is left to learn.
@@ -177,35 +176,43 @@ class LearnedPrior:
     def _knows_kernel(self) -> bool:
         return self.kernel is not None and not any(parameter.requires_grad for parameter in self.kernel.parameters())
 
-    def is_due(self, number: int, last: LastFit) -> bool:
-        """Say whether to fit again once so many rewards were learned."""
-        return number >= (last.number + self.refit_share * last.counted if last.number else 2)
+    def is_due(self, number: int, last: LastFit, num_forgotten: int) -> bool:
+        """Say whether to fit again.
 
-    def started(self, dimension: int, groups: Sequence[int] | None) -> Prior:
+        Args:
+            number: how many rewards were learned.
+            last: the fit before.
+            num_forgotten: how many of them, the first, a restart forgot.
+        """
+        if not last.number:
+            return number >= 2
+        if last.number <= num_forgotten:
+            return number >= num_forgotten + self.num_initial
+        return number >= last.number + self.refit_share * last.counted
+
+    def started(self, spans: Tensor, groups: Sequence[int] | None) -> Prior:
         """Return the prior before any reward, as if the deviation of rewards were their unit.
 
         Args:
-            dimension: d, of points without the time.
+            spans: as in ``Told``, (d,).
             groups: as in ``default_kernel``.
         """
-        spans = None if self.kernel is not None else torch.ones(dimension, dtype=torch.float64)
-        return self._first(Units(0.0, 1.0, spans=spans), dimension, groups)
+        return self._first(Units(0.0, 1.0, spans=self._divided_by(spans)), len(spans), groups)
 
     def fitted(self, told: Told, seed: int, *, units_only: bool = False) -> Learned:
         """Return the prior that is fitted to two rewards or more, or only brought to their units."""
-        X, Y, known = told.X.double(), told.Y.double(), told.known
-        spans = None if self.kernel is not None else column_spans(known, told.groups)
+        X, Y, dimension = told.X.double(), told.Y.double(), len(told.spans)
         floor, centered = -math.inf, told.expected is not None
         if told.expected is not None:
             Y = Y - told.expected.double()
         elif self.clip and told.memory is None:
             floor = floor_below(told.first.double(), float(Y.min()))
-        units = Units.of(Y, centered=centered, floor=floor, spans=spans)
+        units = Units.of(Y, centered=centered, floor=floor, spans=self._divided_by(told.spans))
         if units_only:
-            return Learned(self._first(units, known.shape[-1], told.groups), told.memory)
+            return Learned(self._first(units, dimension, told.groups), told.memory)
         fit = fit_evidence(
             Data(units.points(X), units.rewards(Y), told.times, None if told.times is None else told.now, told.names),
-            self._kernel(units, known.shape[-1], told.groups),
+            self._kernel(units, dimension, told.groups),
             regularization=self._noise(units),
             memory=None if told.memory is None else told.memory.scaled(units.scale**-2),
             learn_memory=self.learn_memory,
@@ -230,6 +237,10 @@ class LearnedPrior:
         if self._knows_kernel and self.kernel is not None:
             prior = replace(prior, kernel=self.kernel)
         return prior if self.regularization is None else replace(prior, regularization=self.regularization)
+
+    def _divided_by(self, spans: Tensor) -> Tensor | None:
+        """Return what columns are divided by, (d,); None under a kernel that is given: it sees points as they are."""
+        return spans if self.kernel is None else None
 
     def _noise(self, units: Units) -> float | None:
         return None if self.regularization is None else self.regularization / units.scale**2

@@ -21,8 +21,8 @@ class Prediction(NamedTuple):
         variance: posterior variances of the function (q,), in reward units squared.
         evidence: the posterior they are from.
         num_before: how many rewards were told since the last restart.
-        known: what those since the last restart were worth, or since the prior was fitted last; None where the prior
-            is to be fitted and was not yet.
+        known: what those since the last restart were worth, or since the prior was fitted last; None where nobody
+            kept them.
         noise: λ, 0-dim, or where rewards came late the noise variance that each counts with now, (q,), in reward units
             squared, infinite for one that does not count; None where ``known`` is.
     """
@@ -119,7 +119,7 @@ class CumulatedTrigger(RestartTrigger):
     Assumes: the function is a draw from the prior, noise is N(0, λ), the exact posterior of all rewards since the
     restart. A λ above the variance of the noise makes alarms rarer and later. A memory and a dictionary are outside
     the proof. So is what a batch rule holds back, but for the end of each batch. Under a prior that is learned, the
-    residuals count from its last fit, and none does before the first.
+    residuals count from its last fit, and none does before the first since a restart.
 
     Differs from ``ResidualTrigger``: it adds up what single residuals say, so it finds changes below the noise; a large
     jump may take it a few rounds more. Its δ is for residuals that are normal: it has no width for functions of an

@@ -78,6 +78,11 @@ class ShardedArms(LastingCandidates):
         return self._example
 
     @property
+    def ranges(self) -> Tensor:
+        """Those of all arms. Cost: a pass through them in this process, once."""
+        return self.source.ranges()
+
+    @property
     def domain(self) -> Domain:
         """No arms: they are not all in this process."""
         return Domain()
