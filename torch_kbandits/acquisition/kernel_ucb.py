@@ -18,7 +18,7 @@ from typing_extensions import override
 from torch_kbandits import checks
 from torch_kbandits.acquisition import rule_loops
 from torch_kbandits.acquisition.outcome_constraints import OutcomeConstraints, Scales, scored_part
-from torch_kbandits.acquisition.pending import hallucinate, has_changed, kept_posteriors
+from torch_kbandits.acquisition.pending import hallucinate, has_changed, inputs_of, kept_posteriors
 from torch_kbandits.acquisition.rules import MIN_VARIANCE, ArmPosterior, Domain, OptimisticRule
 from torch_kbandits.confidence import Width
 from torch_kbandits.confidence.base import multiplier
@@ -108,6 +108,8 @@ class KernelUCB(AcquisitionFunction):
     @override
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:
         """Set the points asked for but not yet told, (k, d); None or no rows: there are none."""
+        if X_pending is not None:
+            X_pending = checks.points("X_pending", X_pending, **inputs_of(self.model))
         super().set_X_pending(X_pending)
         self._hallucinate()
 

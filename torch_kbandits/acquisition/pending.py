@@ -2,7 +2,7 @@
 
 from typing import Any, cast
 
-from botorch.models import ModelListGP
+from botorch.models import ModelListGP, SingleTaskGP
 from botorch.models.model import Model
 from botorch.posteriors import GPyTorchPosterior
 from gpytorch.likelihoods import FixedNoiseGaussianLikelihood
@@ -26,6 +26,14 @@ def hallucinate(model: Model, X: Tensor) -> Model:
     if isinstance(model, ModelListGP):
         return model.condition_on_observations([X] * model.num_outputs, mean, **kwargs)
     return model.condition_on_observations(X, mean, **kwargs)
+
+
+def inputs_of(model: Model) -> dict[str, Any]:
+    """Return what is known of the columns and the dtype of a model's inputs, in the words of ``checks.points``."""
+    if not isinstance(model, SingleTaskGP) or hasattr(model, "input_transform"):
+        return {}
+    train_X = cast(tuple[Tensor], model.train_inputs)[0]
+    return {"dimension": train_X.shape[-1], "like": train_X}
 
 
 def kept_posteriors(model: Model) -> list[Any]:

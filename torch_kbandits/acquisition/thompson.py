@@ -8,7 +8,6 @@ import torch
 from botorch.acquisition import AcquisitionFunction
 from botorch.acquisition.objective import PosteriorTransform
 from botorch.exceptions.errors import UnsupportedError
-from botorch.models import SingleTaskGP
 from botorch.models.model import Model
 from botorch.posteriors import GPyTorchPosterior
 from botorch.sampling.pathwise import draw_matheron_paths
@@ -18,7 +17,7 @@ from torch import Tensor
 from typing_extensions import override
 
 from torch_kbandits import checks
-from torch_kbandits.acquisition.pending import has_changed, kept_posteriors
+from torch_kbandits.acquisition.pending import has_changed, inputs_of, kept_posteriors
 from torch_kbandits.confidence import Width
 from torch_kbandits.confidence.base import multiplier
 from torch_kbandits.errors import InputError
@@ -80,7 +79,7 @@ class DiscretizedThompsonSampling(AcquisitionFunction):
         maximize: bool = True,
     ) -> None:
         super().__init__(model=model)
-        checks.points("discretization", discretization, **_inputs(model))
+        discretization = checks.points("discretization", discretization, **inputs_of(model))
         if discretization.dim() != 2 or len(discretization) == 0:
             raise InputError(f"discretization must be (N, d) with N >= 1, got {checks.describe(discretization)}.")
         if posterior_transform is None and model.num_outputs != 1:
@@ -131,7 +130,8 @@ class DiscretizedThompsonSampling(AcquisitionFunction):
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:
         """Set the points asked for but not yet told, (k, d): the next points have the draws after the first k."""
         if X_pending is not None:
-            checks.points("X_pending", X_pending, dimension=self.discretization.shape[-1])
+            words = {"dimension": self.discretization.shape[-1], "like": self.discretization}
+            X_pending = checks.points("X_pending", X_pending, **words)
         super().set_X_pending(X_pending)
         self._num_pending = 0 if self.X_pending is None else self.X_pending.shape[-2]
 
@@ -257,14 +257,6 @@ def _path(model: Model, generator: torch.Generator) -> Any:
     """Return one of BoTorch's sample paths of a model."""
     with seeded(int(torch.randint(2**31, (), generator=generator, device="cpu"))):
         return draw_matheron_paths(cast(GP, model), sample_shape=torch.Size())
-
-
-def _inputs(model: Model) -> dict[str, Any]:
-    """Return what is known of the columns and the dtype of a model's inputs, in the words of ``checks.points``."""
-    if not isinstance(model, SingleTaskGP) or hasattr(model, "input_transform"):
-        return {}
-    train_X = cast(tuple[Tensor], model.train_inputs)[0]
-    return {"dimension": train_X.shape[-1], "like": train_X}
 
 
 def theoretical_discretization_size(

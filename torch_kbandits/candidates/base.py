@@ -117,8 +117,8 @@ class LastingCandidates(Candidates):
         """
         if context is not None:
             raise _no_context(self)
-        X = checks.rows_of_points("x", x, dimension=self.example.shape[-1], like=self.example)
-        checks.finite("x", on_host(X))
+        X = checks.rows("x", x, dimension=self.example.shape[-1], like=self.example)
+        checks.within_reach("x", on_host(X))
         if X.dim() != 2 or X.shape[0] == 0:
             raise InputError(f"x must be (q, d) with q >= 1, got {checks.describe(x)}.")
         return X

@@ -12,7 +12,7 @@ from torch_kbandits.acquisition import Domain
 from torch_kbandits.candidates.base import Candidates
 from torch_kbandits.candidates.contextual import ROW_MEMORY, ContextualActions, joint_groups, joint_names
 from torch_kbandits.errors import InputError
-from torch_kbandits.observations.column_spec import ColumnSpec
+from torch_kbandits.observations.column_spec import ColumnSpec, is_pandas
 from torch_kbandits.spaces import LinearConstraint, ParameterSpace
 
 
@@ -100,14 +100,17 @@ class Configurations(Candidates):
         Raises:
             InputError: if they are no configurations of the space, or the context does not fit.
         """
-        if isinstance(x, Tensor):
-            checks.points("x", x, dimension=self.space.dimension, like=self.example)
-            return self._joint.points(self.space.snap(x), self._in(context), now)
+        if is_pandas(x):
+            x = x.to_dict(orient="records") if hasattr(x, "columns") else x.to_dict()
         given = [x] if isinstance(x, Mapping) else x
+        if hasattr(x, "shape") or (isinstance(x, (list, tuple)) and x and isinstance(x[0], (list, tuple))):
+            like = self.example[:, self.context_dim :]
+            X = checks.points("x", x, dimension=self.space.dimension, like=like)
+            return self._joint.points(self.space.snap(X), self._in(context), now)
         if not isinstance(given, Sequence) or not given or not all(isinstance(each, Mapping) for each in given):
             raise InputError(
                 "x must be a configuration, a mapping from names of parameters to values, or a list of them, as ask "
-                f"returns; got {checks.describe(x)}."
+                f"returns, or a data frame; got {checks.describe(x)}."
             )
         return self._joint.points(self.space.encode(given), self._in(context), now)
 

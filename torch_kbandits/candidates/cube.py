@@ -45,7 +45,7 @@ class UnitCube(LastingCandidates):
         continuous: Sequence[int] | None = None,
         neighbours: Callable[[Tensor], Tensor] | None = None,
     ) -> None:
-        self.dimension = checks.positive_integer("dimension", dimension)
+        self.dimension = checks.size("dimension", dimension)
         for name, function in (("snap", snap), ("neighbours", neighbours)):
             if function is not None and not callable(function):
                 raise InputError(f"{name} must be a function of points (n, d), got {checks.describe(function)}.")

@@ -118,6 +118,7 @@ class MappedArms(ArmSource):
                     f"{self.path} must have finite numbers only; in {self._dtype} the first that is not is "
                     f"{float(block[row, column])} in row {start + row}, column {column}."
                 )
+            checks.within_reach(f"{self.path}, rows {start} to {start + len(block) - 1},", block)
 
 
 _ADVICE = (

@@ -3,6 +3,7 @@
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -103,14 +104,14 @@ class TensorArms(ArmSource):
     """Arms in memory.
 
     Args:
-        arms: (A, d), A >= 1, finite, in double or single precision; a copy is kept.
+        arms: (A, d), A >= 1, finite, as ``checks.points`` takes them; a copy is kept.
 
     Raises:
         InputError: if there is no arm or the tensor does not fit.
     """
 
-    def __init__(self, arms: Tensor) -> None:
-        checks.points("candidates", arms)
+    def __init__(self, arms: Any) -> None:
+        arms = checks.points("candidates", arms)
         if arms.dim() != 2 or (self.is_searched and len(arms) == 0):
             raise InputError(f"candidates must be (A, d) with at least one arm, got {checks.describe(arms)}.")
         self.tensor = self._arms = arms.detach().clone()
@@ -155,8 +156,8 @@ class UnsearchedArms(TensorArms):
     is_searched = False
 
 
-def as_source(arms: Tensor | ArmSource) -> ArmSource:
-    """Return a source of arms, whether they are given as one or as a tensor (A, d)."""
+def as_source(arms: Any) -> ArmSource:
+    """Return a source of arms, whether they are given as one or as numbers (A, d)."""
     return arms if isinstance(arms, ArmSource) else TensorArms(arms)
 
 

@@ -24,7 +24,7 @@ from torch import Tensor
 from torch_kbandits import checks
 from torch_kbandits.errors import InputError, NumericalError
 from torch_kbandits.likelihoods import GivenNoiseLikelihood, UncertaintyInjectionLikelihood
-from torch_kbandits.models.arguments import check_data, check_likelihood, check_variances, fixed_gaussian
+from torch_kbandits.models.arguments import check_likelihood, checked_data, checked_variances, fixed_gaussian
 from torch_kbandits.models.cache import Cache, PosteriorFactors
 from torch_kbandits.models.hallucinated import Hallucinated
 from torch_kbandits.models.leaving_out import cross_validation, left_out
@@ -55,7 +55,7 @@ class FactoredGP(SingleTaskGP):
         outcome_transform: OutcomeTransform | None,
         input_transform: InputTransform | None,
     ) -> None:
-        check_data(train_X, train_Y, train_Yvar)
+        train_X, train_Y, train_Yvar = checked_data(train_X, train_Y, train_Yvar)
         check_likelihood(likelihood)
         if likelihood is not None and regularization is not None:
             raise InputError("Give either a likelihood or a regularization, not both: each sets the noise variance.")
@@ -251,13 +251,13 @@ class FactoredGP(SingleTaskGP):
             NumericalError: if rewards add up to more than the dtype holds; at the latest at the first use.
         """
         given = self._given_inputs()
-        checks.points("X", X, dimension=given.shape[-1], like=given)
-        checks.finite("Y", Y)
+        X = checks.points("X", X, dimension=given.shape[-1], like=given)
+        Y = checks.finite("Y", checks.floating_tensor("Y", Y, given))
         self.eval()  # transforms must not learn from the new observations
         if noise is not None:
             # Fantasies of a point share its noise, so it comes without their dimension.
-            check_variances("noise", noise, "Y", Y[(0,) * (Y.dim() - noise.dim())])
-            kwargs["noise"] = noise
+            noise = checks.floating_tensor("noise", noise, given)
+            kwargs["noise"] = checked_variances("noise", noise, "Y", Y[(0,) * (Y.dim() - noise.dim())])
         return cast(Self, super().condition_on_observations(X, Y, **kwargs))
 
     def get_fantasy_model(self, inputs: Tensor, targets: Tensor, noise: Tensor | None = None, **kwargs: Any) -> Self:
