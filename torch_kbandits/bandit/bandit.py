@@ -791,6 +791,9 @@ class Bandit(Undisturbed):
     def recommend(self, *, context: Any = None, candidates: Any = None, time: Any = None) -> Any:
         """Return the point (1, d) to use if the run ended now: of those learned the one of the largest posterior mean.
 
+        It is one that may be played: logged points beyond the candidates are learned from and not recommended. If none
+        of those learned may be played, it is the best of the candidates, played or not.
+
         Of several objectives it is that of the scalarised means, with equal weights where they are random. With a
         context it is the action (1, a) of the largest posterior mean in it, played or not; on a box the best of
         a search. Where the prior is learned and was not fitted yet, that is done for this once.
@@ -806,14 +809,14 @@ class Bandit(Undisturbed):
         standing, domain = self._now(time, context, candidates)
         settle = settled if self._pieces.objective is None else all_settled
         standing = settle(self._pieces, standing)
-        where, belief = domain if self.candidates.is_contextual else None, standing.belief
+        belief, keeps = standing.belief, self.candidates.recommends
         fence = fence_of(self._pieces, standing, plainly=True) if self._is_fenced(standing) else None
         if self._pieces.objective is not None:
-            best = recommended_for(goals_of(self._pieces, standing, self._pieces.objective), where, fence)
+            best = recommended_for(goals_of(self._pieces, standing, self._pieces.objective), domain, fence, keeps)
         elif fence is not None:
-            best = recommended(belief, where, fence)
+            best = recommended(belief, domain, fence, keeps)
         else:
-            best = belief.recommend_in(where)
+            best = belief.recommend_in(domain, keeps)
         found = self.candidates.actions(best)
         return found[0] if isinstance(found, list) else found
 

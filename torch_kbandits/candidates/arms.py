@@ -49,9 +49,9 @@ class Arms(LastingCandidates):
         """The arms, to maximise BoTorch acquisition functions over; only their blocks if they are not in memory."""
         return self._domain
 
-    def offers(self, point: Tensor) -> bool:
-        """Say whether a point (1, d) is an arm."""
-        return self.source.has(point)
+    def offers(self, points: Tensor) -> Tensor:
+        """Say of points (n, d) which are arms, (n,) bool."""
+        return self.source.has(points)
 
     def describe(self) -> dict[str, object]:
         """Return the shape, dtype and a digest of the arms, the same wherever the arms come from."""

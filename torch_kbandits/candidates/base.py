@@ -82,8 +82,12 @@ class Candidates(ABC):
         """Return what is asked for, given the points (q, d) that the kernel sees."""
 
     @abstractmethod
-    def offers(self, point: Tensor) -> bool:
-        """Say whether a point (1, d) may be played in every round. Cost: O(A d) on A arms."""
+    def offers(self, points: Tensor) -> Tensor:
+        """Say of points (n, d) which may be played in every round, (n,) bool. Cost: one pass on arms."""
+
+    def recommends(self, points: Tensor) -> Tensor:
+        """Say of points (n, d) which may be used in the end, in whatever round, (n,) bool."""
+        return self.offers(points)
 
     @abstractmethod
     def describe(self) -> dict[str, object]:
@@ -124,9 +128,9 @@ class LastingCandidates(Candidates):
         return X
 
 
-def within(point: Tensor, bounds: Tensor) -> bool:
-    """Say whether a point (1, d) lies within bounds (2, d), or on them."""
-    return bool(((point >= bounds[0]) & (point <= bounds[1])).all())
+def within(points: Tensor, bounds: Tensor) -> Tensor:
+    """Say of points (n, d) which lie within bounds (2, d), or on them, (n,) bool."""
+    return ((points >= bounds[0]) & (points <= bounds[1])).all(-1)
 
 
 def _no_context(candidates: Candidates) -> InputError:

@@ -104,7 +104,11 @@ class ArmBlocks(ArmSource):
         if self._last[0] != number:
             block = checks.floating_tensor(f"block {number}", self._function(number), self._empty)
             shape = min(self._length, self._size - number * self._length), self.dimension
-            if block.shape != shape or block.dtype != self.dtype or zlib.crc32(raw_bytes(block)) != self._checksums[number]:
+            if (
+                block.shape != shape
+                or block.dtype != self.dtype
+                or zlib.crc32(raw_bytes(block)) != self._checksums[number]
+            ):
                 raise ArmsChangedError(
                     f"Block {number} came out differently from the first time: the function must return the same arms "
                     "whenever it is called with the same number. If it draws them, seed a generator of its own with "

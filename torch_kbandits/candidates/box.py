@@ -37,9 +37,9 @@ class Box(LastingCandidates):
         """The bounds and the effort of the search."""
         return Domain(bounds=self.bounds, num_restarts=self.num_restarts, raw_samples=self.raw_samples)
 
-    def offers(self, point: Tensor) -> bool:
-        """Say whether a point (1, d) lies within the bounds."""
-        return within(point, self.bounds)
+    def offers(self, points: Tensor) -> Tensor:
+        """Say of points (n, d) which lie within the bounds, (n,) bool."""
+        return within(points, self.bounds)
 
     def describe(self) -> dict[str, object]:
         """Return the bounds and the search's settings."""

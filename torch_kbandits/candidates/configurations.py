@@ -12,6 +12,7 @@ from torch_kbandits.acquisition import Domain
 from torch_kbandits.candidates.base import Candidates
 from torch_kbandits.candidates.contextual import ROW_MEMORY, ContextualActions, joint_groups, joint_names
 from torch_kbandits.errors import InputError
+from torch_kbandits.numerics.rows import among
 from torch_kbandits.observations.column_spec import ColumnSpec, is_pandas
 from torch_kbandits.spaces import LinearConstraint, ParameterSpace
 
@@ -118,9 +119,14 @@ class Configurations(Candidates):
         """Return the configurations of points (q, c + d)."""
         return self.space.decode(X[:, self.context_dim :])
 
-    def offers(self, point: Tensor) -> bool:
-        """Say whether a point (1, d) may be played in every round."""
-        return self.is_lasting and torch.equal(self.space.playable(point), point)
+    def offers(self, points: Tensor) -> Tensor:
+        """Say of points (n, c + d) which may be played in every round, (n,) bool: none with contexts."""
+        return self.recommends(points) & self.is_lasting
+
+    def recommends(self, points: Tensor) -> Tensor:
+        """Say of points (n, c + d) which are of configurations that may be played, (n,) bool."""
+        actions = points[:, self.context_dim :]
+        return among(actions, self.space.playable(actions))
 
     def describe(self) -> dict[str, object]:
         """Return the parameters and constraints, as far as they have words, and what is known of contexts."""

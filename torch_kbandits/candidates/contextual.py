@@ -13,6 +13,7 @@ from torch_kbandits.candidates.base import Candidates, within
 from torch_kbandits.candidates.sources import ArmSource, TensorArms
 from torch_kbandits.errors import InputError
 from torch_kbandits.numerics.compiled import runs_compiled
+from torch_kbandits.numerics.rows import among
 from torch_kbandits.numerics.shallow import made
 from torch_kbandits.observations.column_spec import ColumnSpec
 
@@ -157,11 +158,16 @@ class ContextualActions(Candidates):
         """Return the actions (q, a) of joint points (q, c + a)."""
         return X[:, self.context_dim :]
 
-    def offers(self, point: Tensor) -> bool:
-        """Say whether a joint point (1, c + a) may be played in every round: without contexts, an action that stays."""
-        if not self.is_lasting:
-            return False
-        return within(point, self.bounds) if self.set is None else bool((self.set == point).all(-1).any())  # pyright: ignore
+    def offers(self, points: Tensor) -> Tensor:
+        """Say of joint points (n, c + a) which may be played in every round, (n,): without contexts, what stays."""
+        return self.recommends(points) & self.is_lasting
+
+    def recommends(self, points: Tensor) -> Tensor:
+        """Say of joint points (n, c + a) which are of actions that stay, (n,) bool; of all where others come."""
+        actions = points[:, self.context_dim :]
+        if self.set is None and self.bounds is None:
+            return torch.ones(len(points), dtype=torch.bool, device=points.device)
+        return among(actions, self.set) if self.bounds is None else within(actions, self.bounds)  # pyright: ignore
 
     def describe(self) -> dict[str, object]:
         """Return what tells these actions and contexts from others."""

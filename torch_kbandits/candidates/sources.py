@@ -11,6 +11,7 @@ from torch import Tensor
 from torch_kbandits import checks
 from torch_kbandits.errors import InputError
 from torch_kbandits.numerics.blocks import points_at_a_time
+from torch_kbandits.numerics.rows import among
 
 #: Bytes that are read at a time where all arms are gone through.
 _BLOCK_BYTES = 2**22
@@ -30,7 +31,7 @@ class ArmSource(ABC):
     block_length: int | None = None
 
     _fingerprint: str | None = None
-    _asked_about: tuple[Tensor, bool] | None = None
+    _asked_about: tuple[Tensor, Tensor] | None = None
 
     @abstractmethod
     def __len__(self) -> int:
@@ -82,11 +83,14 @@ class ArmSource(ABC):
                 return start + int(matches[0])
         return None
 
-    def has(self, point: Tensor) -> bool:
-        """Say whether a point (1, d) is an arm. Cost: O(A d), unless it is the one that was asked about last."""
+    def has(self, points: Tensor) -> Tensor:
+        """Say of points (n, d) which are arms, (n,) bool. Cost: a pass, unless these were asked about last."""
         last = self._asked_about  # another thread may replace it
-        if last is None or not torch.equal(last[0], point):
-            last = point.clone(), self.find(point[0].to(self.device)) is not None
+        if last is None or not torch.equal(last[0], points):
+            found = torch.zeros(len(points), dtype=torch.bool, device=points.device)
+            for _, block in self.blocks():
+                found |= among(points, block.to(points.device))
+            last = points.clone(), found
             self._asked_about = last
         return last[1]
 
