@@ -93,7 +93,7 @@ def number(name: str, value: Any) -> float:
 
     Texts and booleans are refused, also those that would convert.
     """
-    plain = _scalar(value)
+    plain = scalar(value)
     if isinstance(plain, bool) or not isinstance(plain, (Real, Decimal)):
         raise InputError(f"{name} must be a number, got {describe(value)}.")
     try:
@@ -155,7 +155,7 @@ def share(name: str, value: Any) -> float:
 def whole_number(name: str, value: Any, least: int | None = None) -> int:
     """Return a whole number, of Python or NumPy or a 0-dim tensor, as an int if it is at least ``least``."""
     try:
-        plain = _scalar(value)
+        plain = scalar(value)
         whole = None if isinstance(plain, (bool, Tensor)) else index(plain)
     except TypeError:
         whole = None
@@ -191,9 +191,12 @@ def whole_numbers(name: str, value: Any) -> list[int]:
     try:
         plain = listed(name, value)
         several = isinstance(plain, Iterable) and not isinstance(plain, (str, bytes))
-        return [whole_number(name, each) for each in (islice(plain, LARGEST_SIZE) if several else [plain])]
+        given = list(islice(plain, LARGEST_SIZE + 1)) if several else [plain]
+        if len(given) <= LARGEST_SIZE:
+            return [whole_number(name, each) for each in given]
     except Exception:  # a tensor that has no numbers in memory; other classes may raise what they like
-        raise InputError(f"{name} must be one or more whole numbers, got {describe(value)}.") from None
+        pass
+    raise InputError(f"{name} must be one or more whole numbers, got {describe(value)}.")
 
 
 def one_of(name: str, value: Any, choices: Collection[str]) -> Any:
@@ -207,6 +210,13 @@ def one_of(name: str, value: Any, choices: Collection[str]) -> Any:
 def non_negative_integer(name: str, value: Any) -> int:
     """Return ``value`` as an int if it is a whole number of at least 0."""
     return whole_number(name, value, 0)
+
+
+def precision(name: str, value: Any) -> torch.dtype:
+    """Return ``value`` if it is the dtype of double or single precision."""
+    if not isinstance(value, torch.dtype) or value not in (torch.float64, torch.float32):
+        raise InputError(f"{name} must be torch.float64 or torch.float32, got {describe(value)}.")
+    return value
 
 
 def real_numbers(name: str, value: Any) -> Tensor | np.ndarray:
@@ -236,7 +246,7 @@ def real_numbers(name: str, value: Any) -> Tensor | np.ndarray:
     if array.dtype.kind == "O":
         numbers = np.empty(array.shape)
         for place, entry in np.ndenumerate(array):
-            plain = _scalar(entry)
+            plain = scalar(entry)
             if not isinstance(plain, (Real, Decimal)):
                 raise InputError(f"{hint}; got {describe(entry)}.")
             numbers[place] = number(name, int(plain) if isinstance(plain, bool) else plain)
@@ -424,7 +434,7 @@ def in_memory(name: str, value: Tensor) -> None:
         raise InputError(f"{name} must have its own numbers, got {describe(value)} expanded from fewer.")
 
 
-def _scalar(value: Any) -> Any:
+def scalar(value: Any) -> Any:
     """Return what a single number of another library holds; anything else as it is."""
     if getattr(value, "shape", None) != () or not hasattr(value, "item"):
         return value

@@ -65,9 +65,10 @@ class ContextualActions(Candidates):
         raw_samples: int = 128,
         row_memory: int = ROW_MEMORY,
     ) -> None:
-        if dtype not in (torch.float64, torch.float32):
-            raise InputError(f"dtype must be torch.float64 or torch.float32, got {dtype!r}.")
-        self._dtype, self._device = dtype, torch.device("cpu")
+        self._dtype, self._device = checks.precision("dtype", dtype), torch.device("cpu")
+        for name, columns in (("context_columns", context_columns), ("action_columns", action_columns)):
+            if columns is not None:
+                checks.instance(name, columns, ColumnSpec, "a ColumnSpec")
         self.context_columns, self.action_columns = context_columns, action_columns
         self.context_dim = _width("context", context_dim, context_columns)
         self.source = actions if isinstance(actions, ArmSource) else None

@@ -188,7 +188,7 @@ class FactoredGP(SingleTaskGP):
             means = prior_mean(self.mean_module, train_X) + factors.mean(embedding)
             means, without = left_out(Y, means, reducible, noise)
             variances = factors.variance(prior, embedding) - reducible + without
-            if observation_noise:
+            if checks.flag("observation_noise", observation_noise):
                 variances = variances + noise
             own = None if self._own_noise() is None else noise.expand(Y.shape)
             return cross_validation(self, means, variances.expand(Y.shape), Y, own)
@@ -252,11 +252,13 @@ class FactoredGP(SingleTaskGP):
         """
         given = self._given_inputs()
         X = checks.points("X", X, dimension=given.shape[-1], like=given)
-        Y = checks.finite("Y", checks.floating_tensor("Y", Y, given))
+        Y = checks.finite("Y", checks.rows("Y", Y, dimension=self.num_outputs, like=given))
+        if Y.shape[-2] != X.shape[-2]:
+            raise InputError(f"Y must have a row for each of the {X.shape[-2]} points of X, got {checks.describe(Y)}.")
         self.eval()  # transforms must not learn from the new observations
         if noise is not None:
             # Fantasies of a point share its noise, so it comes without their dimension.
-            noise = checks.floating_tensor("noise", noise, given)
+            noise = checks.rows("noise", noise, dimension=self.num_outputs, like=given)
             kwargs["noise"] = checked_variances("noise", noise, "Y", Y[(0,) * (Y.dim() - noise.dim())])
         return cast(Self, super().condition_on_observations(X, Y, **kwargs))
 

@@ -84,8 +84,7 @@ class ColumnSpec:
 
         Cost: O(n width).
         """
-        if dtype not in (torch.float64, torch.float32):
-            raise InputError(f"dtype must be torch.float64 or torch.float32, got {dtype!r}.")
+        dtype = checks.precision("dtype", dtype)
         records = _records(rows, [column.name for column in self.columns])
         blocks = [column.encode([record[column.name] for record in records]) for column in self.columns]
         points = torch.cat(blocks, dim=-1).to(dtype)
