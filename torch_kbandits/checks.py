@@ -2,12 +2,14 @@
 
 import difflib
 import math
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from decimal import Decimal
+from itertools import islice
 from numbers import Real
 from operator import index
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -19,6 +21,19 @@ _LONGEST_SHOWN = 200
 LARGEST_BITS = 1023
 #: Whole numbers up to this are the same in double precision.
 LARGEST_EXACT = 2**53
+#: The most columns, points or repetitions that a number asks for: of more, memory or time would find no end.
+LARGEST_SIZE = 10**6
+#: Lists in lists are arrays, unless they are deeper.
+_DEEPEST = 8
+#: How far points may lie from 0: squares of what is further, in length scales, and products of them, overflow.
+_REACH = {torch.float64: 1e50, torch.float32: 1e12}
+#: Of an array that repeats fewer numbers, so many entries are copied at most.
+_MOST_EXPANDED = 2**27
+#: Dtypes of real numbers, of which truth values are 0 and 1.
+_REAL = (
+    *(torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.bool),
+    *(torch.int64, torch.int32, torch.int16, torch.int8, torch.uint64, torch.uint32, torch.uint16, torch.uint8),
+)
 
 
 def instance(name: str, value: Any, kind: type | tuple[type, ...], hint: str) -> None:
@@ -34,8 +49,8 @@ def describe(value: Any) -> str:
             return f"a nested tensor of dtype {value.dtype}"
         kind = "meta " if value.is_meta else "" if value.layout == torch.strided else "sparse "
         return f"a {kind}tensor of shape {tuple(value.shape)} and dtype {value.dtype}"
-    if hasattr(value, "shape"):
-        return f"a {type(value).__name__} of shape {tuple(value.shape)}"
+    if hasattr(value, "shape") and not isinstance(value, type):
+        return f"a {type(value).__name__} of shape {value.shape}"
     return f"{shown(value)} of type {type(value).__name__}"
 
 
@@ -62,6 +77,12 @@ def keep(record: Any, **kinds: Callable[[str, Any], Any]) -> None:
         object.__setattr__(record, name, kind(name, getattr(record, name)))
 
 
+def flag(name: str, value: Any) -> bool:
+    """Return ``value``, of Python or NumPy, if it is True or False."""
+    instance(name, value, (bool, np.bool_), "True or False")
+    return bool(value)
+
+
 def optional(kind: Callable[[str, Any], Any]) -> Callable[[str, Any], Any]:
     """Return a check that lets None pass, too."""
     return lambda name, value: None if value is None else kind(name, value)
@@ -72,7 +93,7 @@ def number(name: str, value: Any) -> float:
 
     Texts and booleans are refused, also those that would convert.
     """
-    plain = _scalar(value)
+    plain = scalar(value)
     if isinstance(plain, bool) or not isinstance(plain, (Real, Decimal)):
         raise InputError(f"{name} must be a number, got {describe(value)}.")
     try:
@@ -134,7 +155,7 @@ def share(name: str, value: Any) -> float:
 def whole_number(name: str, value: Any, least: int | None = None) -> int:
     """Return a whole number, of Python or NumPy or a 0-dim tensor, as an int if it is at least ``least``."""
     try:
-        plain = _scalar(value)
+        plain = scalar(value)
         whole = None if isinstance(plain, (bool, Tensor)) else index(plain)
     except TypeError:
         whole = None
@@ -147,6 +168,35 @@ def whole_number(name: str, value: Any, least: int | None = None) -> int:
 def positive_integer(name: str, value: Any) -> int:
     """Return ``value`` as an int if it is a whole number of at least 1."""
     return whole_number(name, value, 1)
+
+
+def size(name: str, value: Any, least: int = 1) -> int:
+    """Return ``value`` as an int if it is a whole number of at least ``least`` of which so many fit into memory."""
+    whole = whole_number(name, value, least)
+    if whole > LARGEST_SIZE:
+        raise InputError(f"{name} must be at most {LARGEST_SIZE:,}, got {shown(value)}.")
+    return whole
+
+
+def listed(name: str, value: Any) -> Any:
+    """Return an array, a series or a tensor as lists in lists; anything else as it is."""
+    try:
+        return value.tolist() if hasattr(value, "tolist") and not isinstance(value, type) else value
+    except Exception:  # a tensor that has no numbers in memory; other classes may raise what they like
+        raise InputError(f"{name} must have its entries in memory, got {describe(value)}.") from None
+
+
+def whole_numbers(name: str, value: Any) -> list[int]:
+    """Return one whole number or several, in a list, an array, a series or a tensor of them, as a list."""
+    try:
+        plain = listed(name, value)
+        several = isinstance(plain, Iterable) and not isinstance(plain, (str, bytes))
+        given = list(islice(plain, LARGEST_SIZE + 1)) if several else [plain]
+        if len(given) <= LARGEST_SIZE:
+            return [whole_number(name, each) for each in given]
+    except Exception:  # a tensor that has no numbers in memory; other classes may raise what they like
+        pass
+    raise InputError(f"{name} must be one or more whole numbers, got {describe(value)}.")
 
 
 def one_of(name: str, value: Any, choices: Collection[str]) -> Any:
@@ -162,11 +212,102 @@ def non_negative_integer(name: str, value: Any) -> int:
     return whole_number(name, value, 0)
 
 
-def floating_tensor(name: str, value: Any) -> Tensor:
-    """Return ``value`` if it is a tensor in double or single precision; factorisations need no less."""
+def precision(name: str, value: Any) -> torch.dtype:
+    """Return ``value`` if it is the dtype of double or single precision."""
+    if not isinstance(value, torch.dtype) or value not in (torch.float64, torch.float32):
+        raise InputError(f"{name} must be torch.float64 or torch.float32, got {describe(value)}.")
+    return value
+
+
+def real_numbers(name: str, value: Any) -> Tensor | np.ndarray:
+    """Return real numbers in any form: tensors as they are, all else as a NumPy array in double or single precision.
+
+    Args:
+        name: of the argument.
+        value: a number of Python, NumPy, ``fractions`` or ``decimal``; or a dense tensor, an array, a list, or a series
+            or data frame of them. Truth values are 0 and 1. What is in single precision stays so.
+
+    Raises:
+        InputError: if it is anything else.
+    """
+    if isinstance(value, Tensor):
+        in_memory(name, value)
+        if value.dtype not in _REAL:
+            raise InputError(f"{name} must have a dtype of real numbers, got {describe(value)}.")
+        return value.detach()
+    if isinstance(value, float):
+        return np.array(float(value))
+    hint = f"{name} must be real numbers: one, or a list, array, series, data frame or tensor of them"
+    if isinstance(value, np.ma.MaskedArray):
+        raise InputError(f"{hint}; got a masked array: give what is not masked.")
+    array = _array(name, value)
+    if array is None or array.dtype.kind not in "biufO":
+        raise InputError(f"{hint}; got {describe(value)}.")
+    if array.dtype.kind == "O":
+        numbers = np.empty(array.shape)
+        for place, entry in np.ndenumerate(array):
+            plain = scalar(entry)
+            if not isinstance(plain, (Real, Decimal)):
+                raise InputError(f"{hint}; got {describe(entry)}.")
+            numbers[place] = number(name, int(plain) if isinstance(plain, bool) else plain)
+        return numbers
+    with np.errstate(over="ignore"):
+        return array.astype(np.float32 if array.dtype.type is np.float32 else np.float64)
+
+
+def _array(name: str, value: Any) -> np.ndarray | None:
+    """Return what is no tensor as an array of anything; None if it is neither one value nor several in rows."""
+    if isinstance(value, Sequence) and not isinstance(value, (str, bytes, list, tuple)):
+        value = list(value) if len(value) <= LARGEST_SIZE else None
+    several = isinstance(value, (list, tuple)) or hasattr(value, "shape")
+    if (hasattr(value, "__len__") and not several) or not _is_shallow(value):
+        return None
+    for take in (np.asarray, lambda given: np.array(_plain(name, given))):
+        try:
+            array = take(value) if several else np.array(value, dtype=object)
+        except InputError:
+            raise
+        except Exception:  # tensors with gradients, lists whose lengths differ; other classes may raise what they like
+            continue
+        return None if _is_expanded(array.size, array.strides) else array
+    return None
+
+
+def _plain(name: str, value: Any) -> Any:
+    """Return what is in lists with tensors as lists."""
+    if isinstance(value, Tensor):
+        return real_numbers(name, value).tolist()
+    return [_plain(name, each) for each in value] if isinstance(value, (list, tuple)) else value
+
+
+def _is_shallow(value: Any) -> bool:
+    """Say whether lists are in lists no deeper than arrays are, as far as their first entries show."""
+    for _ in range(_DEEPEST):
+        if not isinstance(value, (list, tuple)):
+            return not hasattr(value, "__len__") or hasattr(value, "shape")
+        if not value:
+            return True
+        value = value[0]
+    return False
+
+
+def _is_expanded(number: int, strides: Sequence[int]) -> bool:
+    """Say whether so many entries would take memory for the first time if they were copied, and much of it."""
+    return number > _MOST_EXPANDED and 0 in strides
+
+
+def floating_tensor(name: str, value: Any, like: Tensor | None = None) -> Tensor:
+    """Return numbers as a tensor in double or single precision; factorisations need no less.
+
+    A tensor must be that. All else is converted, see ``real_numbers``: to the dtype and the device of ``like``, and
+    without it to single precision what is given in it, to double what is not.
+    """
     if not isinstance(value, Tensor):
-        raise InputError(f"{name} must be a torch tensor, got {describe(value)}; convert it with torch.as_tensor.")
-    _in_memory(name, value)
+        if value is None:
+            raise InputError(f"{name} is missing: give numbers, as a tensor, an array or a list.")
+        numbers = torch.from_numpy(real_numbers(name, value).copy())
+        return numbers if like is None else numbers.to(like)
+    in_memory(name, value)
     if value.dtype not in (torch.float64, torch.float32):
         raise InputError(
             f"{name} must have a floating dtype, float64 or float32, got {value.dtype}; "
@@ -179,7 +320,7 @@ def own_numbers(name: str, value: Any) -> Tensor:
     """Return ``value`` if it is a tensor with a place in memory for each of its numbers, not expanded from fewer."""
     if not isinstance(value, Tensor):
         raise InputError(f"{name} must be a torch tensor, got {describe(value)}.")
-    _in_memory(name, value)
+    in_memory(name, value)
     if value.nbytes > value.untyped_storage().nbytes():
         raise InputError(f"{name} must have its own numbers, got {describe(value)} expanded from fewer.")
     return value
@@ -206,13 +347,30 @@ def all_finite(values: Tensor) -> bool:
 
 
 def points(name: str, value: Any, *, dimension: int | None = None, like: Tensor | None = None) -> Tensor:
-    """Return ``value`` if it is a finite (..., n, d) tensor, of ``dimension`` columns and ``like``'s dtype if given."""
-    return finite(name, rows_of_points(name, value, dimension=dimension, like=like))
+    """Return points (..., n, d) within reach as a tensor, of ``dimension`` columns and ``like``'s dtype if given."""
+    return within_reach(name, rows(name, value, dimension=dimension, like=like))
 
 
-def rows_of_points(name: str, value: Any, *, dimension: int | None = None, like: Tensor | None = None) -> Tensor:
-    """Return the same, which may not be finite."""
-    floating_tensor(name, value)
+def within_reach(name: str, value: Tensor) -> Tensor:
+    """Return coordinates of points if they are finite, and not so large that a posterior would not be."""
+    largest = value.detach().abs().amax().item() if value.numel() else 0.0
+    if not reaches(largest, value.dtype):
+        finite(name, value)
+        raise InputError(
+            f"{name} must be within ±{_REACH[value.dtype]:g}, got {largest:g}: kernels square inputs, which overflow. "
+            "Give it in another unit."
+        )
+    return value
+
+
+def reaches(largest: float, dtype: torch.dtype) -> bool:
+    """Say whether coordinates of a dtype, the largest without its sign being this or NaN, are within reach."""
+    return largest <= _REACH[dtype]
+
+
+def rows(name: str, value: Any, *, dimension: int | None = None, like: Tensor | None = None) -> Tensor:
+    """Return rows (..., n, d) of numbers, which may not be finite, in the same way."""
+    value = floating_tensor(name, value, like)
     if value.dim() < 2:
         raise InputError(
             f"{name} must have a row for each point and a column for each input, shape (n, d); "
@@ -251,11 +409,11 @@ def same_kind(name: str, value: Tensor, like: Tensor) -> Tensor:
 
 
 def bounds(value: Any) -> Tensor:
-    """Return ``value`` if it is a (2, d) tensor of finite lower and upper bounds, lower below upper."""
-    floating_tensor("bounds", value)
+    """Return finite lower and upper bounds as a tensor (2, d), lower below upper."""
+    value = floating_tensor("bounds", value)
     if value.dim() != 2 or value.shape[0] != 2 or value.shape[1] == 0:
         raise InputError(f"bounds must have shape (2, d): lower bounds, then upper bounds; got {describe(value)}.")
-    finite("bounds", value)
+    within_reach("bounds", value)
     upside_down = (value[0] >= value[1]).nonzero().flatten().tolist()
     if upside_down:
         raise InputError(
@@ -265,16 +423,18 @@ def bounds(value: Any) -> Tensor:
     return value
 
 
-def _in_memory(name: str, value: Tensor) -> None:
+def in_memory(name: str, value: Tensor) -> None:
     """Refuse tensors without dense numbers: sparse, nested, meta and quantized ones."""
     if value.is_nested or value.is_meta or value.layout != torch.strided or value.is_quantized:
         raise InputError(
             f"{name} must be a plain tensor of numbers in memory, got {describe(value)}: convert a sparse one with "
             f"{name}.to_dense(), and give rows of equal length."
         )
+    if _is_expanded(value.numel(), value.stride()):
+        raise InputError(f"{name} must have its own numbers, got {describe(value)} expanded from fewer.")
 
 
-def _scalar(value: Any) -> Any:
+def scalar(value: Any) -> Any:
     """Return what a single number of another library holds; anything else as it is."""
     if getattr(value, "shape", None) != () or not hasattr(value, "item"):
         return value

@@ -8,8 +8,10 @@ import stat
 from contextlib import suppress
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
-from torch_kbandits.errors import FileError
+from torch_kbandits import checks
+from torch_kbandits.errors import FileError, InputError
 
 #: What ``write_whole`` calls the file beside that of a name.
 _DRAFT = re.compile(r"\..+\.\d+\.[0-9a-f]{8}")
@@ -27,7 +29,9 @@ def write_whole(path: str | PathLike[str], content: bytes) -> None:
 
     Raises:
         FileError: if it cannot be written; then the old file is as it was, and nothing is left beside it.
+        InputError: if that is no path.
     """
+    path = checked_path(path)
     # Not ``absolute``: replacing a link would leave the file that others read under its own name as it was.
     file = Path(os.path.realpath(path))
     draft = file.with_name(f".{file.name}.{os.getpid()}.{secrets.token_hex(4)}")
@@ -79,13 +83,27 @@ def read_whole(path: str | PathLike[str]) -> bytes:
 
     Raises:
         FileError: if it cannot be read.
+        InputError: if that is no path.
     """
+    path = checked_path(path)
     try:
         if not stat.S_ISREG(mode := os.stat(path).st_mode) and not stat.S_ISDIR(mode):
             raise OSError(errno.EINVAL, "it is a device, a pipe or a socket, which may have no end")
         return Path(path).read_bytes()
     except OSError as error:
         raise file_error("read", path, error) from error
+
+
+def checked_path(path: Any) -> str:
+    """Return the path of a file as a text.
+
+    Raises:
+        InputError: if it is none.
+    """
+    checks.instance("path", path, (str, PathLike), "the path of a file")
+    if not isinstance(text := os.fspath(path), str) or "\0" in text:
+        raise InputError(f"path must be the path of a file as a text, got {checks.describe(path)}.")
+    return text
 
 
 def file_error(done: str, path: str | PathLike[str], error: OSError) -> FileError:

@@ -185,7 +185,7 @@ ID_MISTAKES = {
     "a fraction": (9.0, ("whole numbers", "9.0")),
     "text": ("9", ("whole numbers", "'9'")),
     "a boolean": (True, ("whole numbers", "True")),
-    "a tensor of fractions": (torch.tensor([9.0]), ("whole numbers", "tensor([9.])")),
+    "a tensor of fractions": (torch.tensor([9.0]), ("whole numbers", "torch.float32")),
 }
 
 
@@ -250,7 +250,7 @@ SET_UPS = {
     "nothing": ({"context_dim": 2}, ("action_dim is missing", "actions, bounds or action_columns")),
     "no contexts": ({"actions": ACTIONS}, ("context_dim is missing", "context_columns")),
     "a set and a box": ({"actions": ACTIONS, "bounds": BOUNDS, "context_dim": 2}, ("either a finite set", "not both")),
-    "rows without a spec": ({"actions": [{"price": 3}], "context_dim": 2}, ("tensor (A, a)", "action_columns")),
+    "rows without a spec": ({"actions": [{"price": 3}], "context_dim": 2}, ("real numbers", "price")),
     "no actions": ({"actions": ACTIONS[:0], "context_dim": 2}, ("at least one action", "shape (0, 2)")),
     "one dimension": ({"actions": ACTIONS[0], "context_dim": 2}, ("shape (n, d)", "shape (2,)")),
     "no dimension": ({"actions": ACTIONS[0, 0], "context_dim": 2}, ("shape (n, d)", "shape ()")),

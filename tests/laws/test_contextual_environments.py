@@ -354,7 +354,7 @@ def test_functions_that_return_something_else_are_named(function, message):
     [
         (torch.rand(3), torch.zeros(3).long(), 2, "contexts must have a row"),
         (torch.rand(3, 1), torch.zeros(2).long(), 2, r"labels \(n,\)"),
-        (torch.rand(3, 1), torch.zeros(3), 2, "dtype torch.int64"),
+        (torch.rand(3, 1), torch.zeros(3), 2, "labels must be one or more whole numbers"),
         (torch.rand(3, 1), torch.tensor([0, 1, 2]), 2, "labels must be in 0, …, 1, got 0 to 2"),
         (torch.rand(3, 1), torch.zeros(3).long(), 1, "num_labels must be at least 2"),
         (torch.full((1, 1), float("nan")), torch.zeros(1).long(), 2, "contexts must be finite"),

@@ -190,7 +190,7 @@ def test_a_problem_of_ones_own_may_know_its_budget_and_its_noise():
     [
         (torch.zeros(3, dtype=DOUBLE), r"means\(round\) must return one number an arm, \(2,\)"),
         (torch.zeros(2), "means must have dtype torch.float64"),
-        ([0.0, 1.0], "means must be a torch tensor"),
+        (["a", "b"], "means must be real numbers"),
         (torch.tensor([0.0, float("nan")], dtype=DOUBLE), "the means of round 4 must be finite"),
     ],
 )

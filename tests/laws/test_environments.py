@@ -322,7 +322,7 @@ def test_an_arm_has_one_mean():
     ("X", "message"),
     [
         (torch.rand(1, 2), "X must have dtype torch.float64"),
-        ([[0.0, 0.0]], "X must be a torch tensor"),
+        ([["a", "b"]], "X must be real numbers"),
         (torch.rand(1, 3, dtype=DOUBLE), "d = 2 columns"),
         (torch.rand(1, 1, 2, dtype=DOUBLE), r"shape \(q, 2\)"),
         (torch.rand(2, dtype=DOUBLE), r"\(n, d\)"),

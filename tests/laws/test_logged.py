@@ -137,7 +137,7 @@ PIECES = {
         ({"actions": torch.zeros(2, 1, dtype=DOUBLE)}, r"actions must be \(3, a\)"),
         ({"actions": torch.zeros(3, 1)}, "actions must have dtype torch.float64"),
         ({"actions": torch.zeros(3, 1, dtype=DOUBLE), "action_names": ("a",)}, "action_names are for positions"),
-        ({"actions": [0, 1, 1]}, "actions must be a torch tensor"),
+        ({"actions": ["a", "b", "b"]}, "actions must be real numbers"),
     ],
 )
 def test_bad_logs_are_named(changes, message):

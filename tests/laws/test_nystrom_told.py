@@ -726,8 +726,7 @@ def test_bad_rows_are_named_and_change_nothing(name):
 
 
 BAD_DICTIONARIES = {
-    "a list": ([[0.0, 0.0]], "dictionary must be a torch tensor"),
-    "a class": (RidgeLeverageSampling, "dictionary must be a torch tensor"),
+    "a class": (RidgeLeverageSampling, "dictionary must be real numbers"),
     "NaN": (X * float("nan"), "dictionary must be finite"),
     "other columns": (X[:, :1], "dictionary must have d = 2 columns"),
     "other dtype": (X.float(), "dictionary must have dtype torch.float64"),

@@ -801,7 +801,7 @@ NAN, INF = float("nan"), float("inf")
 BAD_TELLS = {
     "NaN in X": ((X * NAN, Y), {}, "X must be finite"),
     "infinite Y": ((X, Y * INF), {}, "Y must be finite"),
-    "a list": (([[0.0, 0.0]], Y), {}, "X must be a torch tensor"),
+    "a text": (("X", Y), {}, "X must be real numbers"),
     "1-D X": ((X[0], Y[:1]), {}, "X must have a row for each point"),
     "1-D Y": ((X, Y[:, 0]), {}, "Y must have a row for each point"),
     "other columns": ((torch.cat([X, X], -1), Y), {}, "X must have d = 2 columns"),
@@ -818,9 +818,9 @@ BAD_ROWS = {
     "too large": ([0, 8], "distinct rows of the 8 observations"),
     "negative": ([-1], "distinct rows of the 8 observations"),
     "twice": ([1, 1], "distinct rows of the 8 observations"),
-    "a mask": (torch.tensor([True, False]), "rows must be whole numbers.*mask.nonzero"),
-    "fractions": ([0.5], "rows must be whole numbers"),
-    "text": ("first", "rows must be row numbers"),
+    "a mask": (torch.tensor([True, False]), "rows must be one or more whole numbers"),
+    "fractions": ([0.5], "rows must be one or more whole numbers"),
+    "text": ("first", "rows must be one or more whole numbers"),
 }
 
 

@@ -45,11 +45,6 @@ SEVERAL = {
     "tensor (q, 1)": lambda v: torch.tensor(v).unsqueeze(-1),
 }
 NONE = {
-    "truth": True,
-    "NumPy's truth": np.bool_(True),
-    "list with a truth": [True],
-    "array of truths": np.array([True]),
-    "tensor of truths": torch.tensor([True]),
     "complex": 1j,
     "complex array": np.array([1j]),
     "complex tensor": torch.tensor([1j]),

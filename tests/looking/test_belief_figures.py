@@ -368,7 +368,7 @@ def test_texts_are_large_enough_and_legends_hide_nothing():
         ({"bounds": UNIT}, r"bounds must be \(2, 1\)"),
         ({"resolution": 0}, "resolution must be"),
         ({"resolution": 1}, "resolution must be at least 2"),
-        ({"at": [0.0, 0.0, 0.0]}, "at must be"),
+        ({"at": ["a", "b", "c"]}, "at must be"),
         ({"names": ["a"]}, "names must be 3"),
         ({"beta": -1.0}, "beta must be"),
     ],

@@ -78,7 +78,7 @@ def checked_pending(model: Model, X_pending: Any) -> Tensor | None:
     """
     if X_pending is None or (isinstance(X_pending, Tensor) and X_pending.dim() and len(X_pending) == 0):
         return None
-    checks.points("X_pending", X_pending, **inputs_of(model))
+    X_pending = checks.points("X_pending", X_pending, **inputs_of(model))
     if X_pending.dim() != 2:
         raise InputError(f"X_pending must be (k, d), got {checks.describe(X_pending)}.")
     return X_pending

@@ -36,6 +36,9 @@ _EQUAL = 1e-6
 #: A margin that is not given is this share of the largest prior deviation.
 _MARGIN = 0.01
 
+#: Points that stand for all of a cube.
+_SPREAD = 1024
+
 
 class ArmPosterior(Protocol):
     """What a rule may read of the posterior over A arms."""
@@ -149,6 +152,11 @@ class Domain:
         return (
             actions if self.context is None else torch.cat([self.context.expand(*actions.shape[:-1], -1), actions], -1)
         )
+
+    def spread(self) -> "Domain":
+        """Return arms that cover the cube of this domain in its place."""
+        arms = self.joint(cast(Cube, self.cube).sample(_SPREAD, torch.Generator().manual_seed(0)))
+        return replace(self, arms=arms, cube=None)
 
     def without_first(self, columns: int) -> "Domain":
         """Return a domain of arms whose points lack so many first columns, which are of the context."""

@@ -78,7 +78,7 @@ class DiscretizedThompsonSampling(PendingPoints):
         maximize: bool = True,
     ) -> None:
         super().__init__(model=model)
-        checks.points("discretization", discretization, **inputs_of(model))
+        discretization = checks.points("discretization", discretization, **inputs_of(model))
         if discretization.dim() != 2 or len(discretization) == 0:
             raise InputError(f"discretization must be (N, d) with N >= 1, got {checks.describe(discretization)}.")
         if posterior_transform is None and model.num_outputs != 1:

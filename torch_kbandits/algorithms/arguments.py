@@ -72,7 +72,8 @@ def resolve_contextual(
         return resolve_candidates(candidates, bounds)
     if isinstance(candidates, ParameterSpace) and bounds is None and action_dim is None:
         return Configurations(candidates, context_dim=context_dim)
-    return ContextualActions(candidates, context_dim=context_dim or 0, bounds=bounds, action_dim=action_dim)
+    context_dim = 0 if context_dim is None else context_dim
+    return ContextualActions(candidates, context_dim=context_dim, bounds=bounds, action_dim=action_dim)
 
 
 def rounds_to_remember(
@@ -263,7 +264,7 @@ def theorem_at(
     horizon, share = planned(horizon), failure_probability
     if level is None or level < 1.0:
         share = share / 2.0 if width is GPTSWidth and isinstance(share, float) else share
-        if forgets.forgets if isinstance(forgets, Memory) else forgets:
+        if forgets.forgets if isinstance(forgets, Memory) else forgets is True:
             number = horizon if num_bounds is None else num_bounds
             return theorem(MemoryWidth, noise_scale, norm_bound, share, num_bounds=number, gain=gain)
         return theorem(SelfNormalizedWidth, noise_scale, norm_bound, share, gain=gain)

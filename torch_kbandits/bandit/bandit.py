@@ -287,6 +287,7 @@ class Bandit(Undisturbed):
         Cost: that of the candidates for each point; O(A) on arms without pending points.
         """
         start = perf_counter()
+        remember, return_ids = checks.flag("remember", remember), checks.flag("return_ids", return_ids)
         if type(q) is int and q == 1 and remember and time is None and (known := self._stretch) is not None:
             choice = self._plainly_chosen(known, context, candidates)
             if choice is not None:
@@ -295,7 +296,7 @@ class Bandit(Undisturbed):
                 self._known = known.asking(choice)
                 return Asked(actions, (known.asked_id,)) if return_ids else actions
         if q is not None:
-            q = checks.positive_integer("q", q)
+            q = checks.size("q", q)
         if return_ids and not remember:
             raise InputError("return_ids=True needs remember=True: what is not remembered cannot be told by its id.")
         standing, domain = self._now(time, context, candidates)
@@ -421,6 +422,8 @@ class Bandit(Undisturbed):
 
         After an error, also one of ``pull``, the rounds before it were played, and the bandit is as it was then.
         """
+        if offered is not None and not callable(offered):
+            raise InputError(f"offered must be a function of the number of a round, got {checks.describe(offered)}.")
         if callable(pull):
             rewards, number = None, checks.positive_integer("rounds", rounds)
         else:
@@ -431,7 +434,7 @@ class Bandit(Undisturbed):
         played = list[Tensor]()
         while (turn := len(played)) < number:
             start, ahead = perf_counter(), None
-            words = {} if offered is None else _named(offered(self._known.round), _BROUGHT)
+            words = {} if offered is None else _named("offered", offered(self._known.round), _BROUGHT)
             time, context, candidates = (words.get(name) for name in _BROUGHT)
             known, choice = self._stretch if time is None else None, None
             if known is not None and rewards is not None:
@@ -561,7 +564,7 @@ class Bandit(Undisturbed):
         Cost: that of ``pending_ratio``, and of ``dictionary_quality`` if it is measured.
         """
         standing, quality = self._standing, None
-        if check and self.dictionary is not None and standing.belief.num_observations:
+        if checks.flag("check", check) and self.dictionary is not None and standing.belief.num_observations:
             quality = self.dictionary_quality()
         return self._pieces.guarantee(
             self._hypothesis,
@@ -619,7 +622,7 @@ class Bandit(Undisturbed):
         """
         if self.dictionary is None:
             raise InputError("The posterior of this bandit is exact: there is no dictionary to measure.")
-        num_points = checks.positive_integer("num_points", num_points)
+        num_points = checks.size("num_points", num_points)
         standing = self._standing
         if X is None and standing.belief.num_observations:
             generator = generator_for(self.seed, standing.round, "quality")
@@ -788,6 +791,9 @@ class Bandit(Undisturbed):
     def recommend(self, *, context: Any = None, candidates: Any = None, time: Any = None) -> Any:
         """Return the point (1, d) to use if the run ended now: of those learned the one of the largest posterior mean.
 
+        It is one that may be played: logged points beyond the candidates are learned from and not recommended. If none
+        of those learned may be played, it is the best of the candidates, played or not.
+
         Of several objectives it is that of the scalarised means, with equal weights where they are random. With a
         context it is the action (1, a) of the largest posterior mean in it, played or not; on a box the best of
         a search. Where the prior is learned and was not fitted yet, that is done for this once. Where nothing counts
@@ -804,14 +810,14 @@ class Bandit(Undisturbed):
         standing, domain = self._now(time, context, candidates)
         settle = settled if self._pieces.objective is None else all_settled
         standing = recalled(self._pieces, settle(self._pieces, standing))
-        where, belief = domain if self.candidates.is_contextual else None, standing.belief
+        belief, keeps = standing.belief, self.candidates.recommends
         fence = fence_of(self._pieces, standing, plainly=True) if self._is_fenced(standing) else None
         if self._pieces.objective is not None:
-            best = recommended_for(goals_of(self._pieces, standing, self._pieces.objective), where, fence)
+            best = recommended_for(goals_of(self._pieces, standing, self._pieces.objective), domain, fence, keeps)
         elif fence is not None:
-            best = recommended(belief, where, fence)
+            best = recommended(belief, domain, fence, keeps)
         else:
-            best = belief.recommend_in(where)
+            best = belief.recommend_in(domain, keeps)
         found = self.candidates.actions(best)
         return found[0] if isinstance(found, list) else found
 
@@ -834,9 +840,10 @@ class Bandit(Undisturbed):
 
         Cost: that of the posterior at 101 points, and of ``dictionary_quality``.
         """
-        measured = check and self.dictionary is not None and self._standing.belief.num_observations
-        quality = self.dictionary_quality() if measured else None
-        return examined(self._pieces, self._standing, self._seconds, quality)
+        standing, quality = self._standing, None
+        if checks.flag("check", check) and self.dictionary is not None and standing.belief.num_observations:
+            quality = self.dictionary_quality()
+        return examined(self._pieces, standing, self._seconds, quality)
 
     def log_health(
         self, every: int | None = 100, logger: logging.Logger | str | None = None, level: int = logging.INFO
@@ -1058,7 +1065,7 @@ class Bandit(Undisturbed):
             if not (same and (now.round, now.ledger.num_asked) == (then.round, then.ledger.num_asked)):
                 raise InputError("pull must not ask, tell or otherwise change the bandit that runs.")
         self._seconds["ask"].append(asked - start)
-        return _named(told, _TOLD) if isinstance(told, Mapping) else {"y": told}, pulled
+        return _named("pull", told, _TOLD) if isinstance(told, Mapping) else {"y": told}, pulled
 
     def _now(self, time: Any, context: Any, candidates: Any) -> tuple[Standing, Domain]:
         """Return what is known at a time, and what may be played then; who gives advice is asked if not done yet."""
@@ -1234,8 +1241,9 @@ class Bandit(Undisturbed):
         return {"algorithm": type(self).__name__} | self._pieces.config()
 
 
-def _named(words: Mapping[str, Any], names: Sequence[str]) -> Mapping[str, Any]:
-    """Return words by name, of which there are no others than these."""
+def _named(what: str, words: Any, names: Sequence[str]) -> Mapping[str, Any]:
+    """Return words by name that a function of the caller's gave, of which there are no others than these."""
+    checks.instance(f"what {what} returns", words, Mapping, f"a mapping from {', '.join(names)}")
     unknown = [name for name in words if name not in names]
     if unknown:
         raise InputError(f"run takes {', '.join(names)} by name, got {', '.join(map(repr, unknown))}.")

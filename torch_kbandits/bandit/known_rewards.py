@@ -32,13 +32,13 @@ class KnownRewards:
                 "give run a function that returns the reward of what is asked for."
             )
         number = len(arms.source)
-        if not isinstance(table, (Tensor, np.ndarray)):
+        if not isinstance(table, (list, tuple)) and not getattr(table, "shape", ()):
             raise InputError(
                 f"run takes a function that returns rewards, or a table of them (r, {number}); "
                 f"got {checks.describe(table)}."
             )
-        self._table = torch.as_tensor(table).detach()
-        if self._table.dim() != 2 or self._table.shape[1] != number or self._table.is_complex():
+        self._table = torch.as_tensor(checks.real_numbers("the table of rewards", table))
+        if self._table.dim() != 2 or self._table.shape[1] != number:
             raise InputError(f"The table of rewards must be (r, {number}), got {checks.describe(table)}.")
         self.rounds = self._table.shape[0] if rounds is None else checks.positive_integer("rounds", rounds)
         if not 0 < self.rounds <= self._table.shape[0]:

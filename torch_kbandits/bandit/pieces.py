@@ -122,7 +122,7 @@ class Batches(NamedTuple):
 
     def _may_play_first(self, posterior: BatchPosterior) -> bool:
         first = posterior.pending[:1]
-        may = len(first) == 1 and self.candidates.offers(first)
+        may = len(first) == 1 and bool(self.candidates.offers(first))
         return may and not bool(among(first, self.waiting).any())
 
 

@@ -158,6 +158,8 @@ def plain_reward(y: Any) -> float | None:
     if isinstance(y, float):
         number = float(y)
     elif isinstance(y, Tensor) and y.dtype in (torch.float64, torch.float32) and y.dim() <= 1 and y.numel() == 1:
+        if y.is_meta or y.layout != torch.strided:
+            return None
         number = y.item()
     elif type(y) is int and -checks.LARGEST_EXACT <= y <= checks.LARGEST_EXACT:
         number = float(y)

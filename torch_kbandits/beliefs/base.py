@@ -236,23 +236,32 @@ class Belief(ABC):
     def recommend(self) -> Tensor:
         """Return the played point (1, d) of the largest posterior mean."""
 
-    def recommend_in(self, domain: Domain | None) -> Tensor:
+    def recommend_in(self, domain: Domain, keeps: Callable[[Tensor], Tensor] | None = None) -> Tensor:
         """Return the point (1, d) of the largest posterior mean: of a round's domain, or of those played without one.
 
-        On a cube it is one that was played, in whatever context: the best of them in this one.
+        Without a context, and on a cube, it is one that was played, in whatever context: the best of them in this one.
+
+        Args:
+            domain: of the round.
+            keeps: says of points played (n, d) which may be recommended, (n,) bool; None: all. If none may be, it is
+                the best of the domain, of a cube of a spread set.
 
         Raises:
             EmptyHistoryError: if there is no observation.
         """
         if self.num_observations == 0:
             raise EmptyHistoryError("Nothing was learned that counts, so there is no point to recommend: tell first.")
-        if domain is None:
-            return self.recommend()
+        if domain.context is None:
+            best = self.recommend()
+            if keeps is None or bool(keeps(best)):
+                return best
+            known = self.played[keeps(self.played)]
+            if len(known):
+                return known[self.moments(known)[0].argmax(), None].clone()
         if domain.cube is not None:
-            if domain.context is None:
-                return self.recommend()
-            known = torch.cat([self.played[-_PLAYED:], self.recommend()])
-            domain = replace(domain, arms=distinct(domain.in_context(known))[0], cube=None)
+            known = distinct(domain.in_context(torch.cat([self.played[-_PLAYED:], self.recommend()])))[0]
+            known = known if keeps is None else known[keeps(known)]
+            domain = replace(domain, arms=known, cube=None) if len(known) else domain.spread()
         belief, nothing = self.leading or self, torch.zeros_like(self.regularization)
         ahead = belief.lookahead(belief.inducing_points[:0])
         return ahead.choose(UpperConfidenceRule(), nothing, 0, domain)

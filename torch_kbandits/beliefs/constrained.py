@@ -1,5 +1,6 @@
 """What is chosen where outcomes have limits: among what they allow, or what shows whether they allow more."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Protocol, cast
 
@@ -293,30 +294,36 @@ def improving(belief: Belief, within: Domain, fence: Fence, rule: AcquisitionRul
     cube, is_in_context = within.cube, within.context is not None
     if not belief.num_observations or (cube is None and (is_in_context or not rule.needs_incumbent)):
         return belief.in_round(within, rule)
-    best = _best_played(belief, within, fence)
+    known = distinct(within.in_context(belief.played))[0]
+    best = _best_of(belief, known[fence.allows(known)])
     if best is None and cube is not None and is_in_context and rule.needs_incumbent:
-        spread = within.joint(cube.sample(_SPREAD, torch.Generator().manual_seed(0)))
-        best = belief.recommend_in(replace(within, arms=spread, cube=None))
+        best = belief.recommend_in(within.spread())
     if best is None:
         return within
     return replace(within, incumbent=best) if cube is None else replace(within, incumbent=best, starts=best)
 
 
-def recommended(belief: Belief, domain: Domain | None, fence: Fence) -> Tensor:
+def recommended(belief: Belief, domain: Domain, fence: Fence, keeps: Callable[[Tensor], Tensor]) -> Tensor:
     """Return the allowed point (1, d) of the largest posterior mean: of a round's domain, or of those played without.
 
-    On a cube or a box it is one that was played, in whatever context.
+    Without a context, and on a cube or a box, it is one that was played, in whatever context.
+
+    Args:
+        belief: of the reward.
+        domain: of the round.
+        fence: the limits.
+        keeps: says of points played (n, d) which may be recommended, (n,) bool.
 
     Raises:
         EmptyHistoryError: if there is no observation.
         InfeasibleError: if there is none.
     """
     if belief.num_observations == 0:
-        return belief.recommend_in(None)
+        return belief.recommend_in(domain)
     best = None
-    if domain is None or (domain.arms is None and domain.blocks is None):
-        where = Domain() if domain is None else domain
-        best = _best_played(belief, where, opened_at(distinct(where.in_context(belief.played))[0], fence))
+    if domain.context is None or (domain.arms is None and domain.blocks is None):
+        known = distinct(domain.in_context(belief.played))[0]
+        best = _best_of(belief, known[kept_within(known, fence, keeps)])
     elif fence.limits is None or bool(fence.limits.rows(domain).any()):
         return belief.recommend_in(fenced(domain, fence)[0])
     if best is None:
@@ -324,17 +331,22 @@ def recommended(belief: Belief, domain: Domain | None, fence: Fence) -> Tensor:
     return best
 
 
-def refused(fence: Fence, domain: Domain | None) -> InfeasibleError:
+def refused(fence: Fence, domain: Domain) -> InfeasibleError:
     """Return the error of there being nothing to recommend: of a round, or of what was played without one."""
+    which, may = ("played", " and may be played") if domain.context is None else ("offered", "")
     return InfeasibleError(
-        f"Nothing can be recommended: of the points {'played' if domain is None else 'offered'} none is within the "
-        f"limits on {_names(fence)}, surely where it must be, and by the posterior mean where it may be. Tell more "
-        "plays, or relax a limit."
+        f"Nothing can be recommended: of the points {which} none is within the limits on {_names(fence)}, surely where "
+        f"it must be, and by the posterior mean where it may be{may}. Tell more plays, or relax a limit."
     )
 
 
-def _best_played(belief: Belief, domain: Domain, fence: Fence) -> Tensor | None:
-    """Return the allowed point (1, d) of the largest posterior mean of those played, put into the round's context."""
-    known = distinct(domain.in_context(belief.played))[0]
-    known = known[fence.allows(known)]
+def kept_within(X: Tensor, fence: Fence, keeps: Callable[[Tensor], Tensor]) -> Tensor:
+    """Say of points (n, d) which are kept and within limits, (n,) bool; the guard leaves one of these if it can."""
+    kept = keeps(X).nonzero().squeeze(-1)
+    left = kept[opened_at(X[kept], fence).allows(X[kept])]
+    return torch.zeros(len(X), dtype=torch.bool, device=X.device).index_fill(0, left, True)
+
+
+def _best_of(belief: Belief, known: Tensor) -> Tensor | None:
+    """Return the point (1, d) of the largest posterior mean of points (n, d); None of none."""
     return known[belief.moments(known)[0].argmax(), None].clone() if len(known) else None

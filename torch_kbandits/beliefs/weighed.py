@@ -1,6 +1,6 @@
 """What is chosen next for several objectives, with points pending."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
@@ -18,7 +18,7 @@ from torch_kbandits.acquisition import (
     UpperConfidenceRule,
 )
 from torch_kbandits.beliefs.base import Lookahead
-from torch_kbandits.beliefs.constrained import fenced, opened_at, refused
+from torch_kbandits.beliefs.constrained import fenced, kept_within, refused
 from torch_kbandits.beliefs.cube_search import found
 from torch_kbandits.beliefs.fence import Fence
 from torch_kbandits.beliefs.fenced_cube import BoxCube
@@ -230,15 +230,17 @@ class _Promise:
         return self._offer.chosen(row)
 
 
-def recommended_for(goals: Goals, domain: Domain | None, fence: Fence | None) -> Tensor:
+def recommended_for(goals: Goals, domain: Domain, fence: Fence | None, keeps: Callable[[Tensor], Tensor]) -> Tensor:
     """Return the point (1, d) of the largest scalarised mean: of a round's arms or box, or of those played.
 
-    On a cube, or within limits on a box, it is one that was played, in whatever context.
+    Without a context, on a cube, or within limits on a box, it is one that was played, in whatever context.
 
     Args:
         goals: the objectives.
-        domain: of the round; None where that of the points played is wanted.
+        domain: of the round.
         fence: limits on outcomes; None for none.
+        keeps: says of points played (n, d) which may be recommended, (n,) bool; where none may be and there are no
+            limits, it is the best of the domain.
 
     Raises:
         EmptyHistoryError: if there is no observation.
@@ -246,20 +248,21 @@ def recommended_for(goals: Goals, domain: Domain | None, fence: Fence | None) ->
     """
     if goals.reward.num_observations == 0:
         raise EmptyHistoryError("Nothing was learned that counts, so there is no point to recommend: tell first.")
-    weights, where = goals.scalarization.sought(), Domain() if domain is None else domain
-    is_listed = where.arms is not None or where.blocks is not None
-    if is_listed or (where.bounds is not None and fence is None):
-        zero = torch.zeros_like(goals.reward.regularization)
-        plain = replace(goals, aims=[replace(aim, beta=zero, pending=aim.pending[:0]) for aim in goals.aims])
-        ahead = goals.reward.lookahead(goals.reward.played[:0])
-        weighed = replace(Aiming(plain, ahead).weighed(ahead, zero, 0), weights=weights)
+    weights = goals.scalarization.sought()
+    is_searched = domain.arms is not None or domain.blocks is not None or (domain.bounds is not None and fence is None)
+    if domain.context is None or not is_searched:
+        best = goals.best_played(weights, domain, keeps if fence is None else lambda X: kept_within(X, fence, keeps))
+        if best is not None:
+            return best
         if fence is not None:
-            if fence.limits is not None and not bool(fence.limits.rows(where).any()):
-                raise refused(fence, domain)
-            where, _ = fenced(where, fence)
-        return weighed.choose(UpperConfidenceRule(), zero, 0, where)
-    keeps = None if fence is None else lambda X: opened_at(X, fence).allows(X)
-    best = goals.best_played(weights, where, keeps)
-    if best is None:
-        raise refused(cast(Fence, fence), domain)
-    return best
+            raise refused(fence, domain)
+        domain = domain if domain.cube is None else domain.spread()
+    zero = torch.zeros_like(goals.reward.regularization)
+    plain = replace(goals, aims=[replace(aim, beta=zero, pending=aim.pending[:0]) for aim in goals.aims])
+    ahead = goals.reward.lookahead(goals.reward.played[:0])
+    weighed = replace(Aiming(plain, ahead).weighed(ahead, zero, 0), weights=weights)
+    if fence is not None:
+        if fence.limits is not None and not bool(fence.limits.rows(domain).any()):
+            raise refused(fence, domain)
+        domain, _ = fenced(domain, fence)
+    return weighed.choose(UpperConfidenceRule(), zero, 0, domain)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 from torch import Tensor
 
@@ -16,8 +17,8 @@ class Arms(LastingCandidates):
     """A finite set of arms. Duplicate rows are allowed.
 
     Args:
-        arms: (A, d), A >= 1, finite, in double or single precision; or a source of such arms that need not fit into
-            memory, ``MappedArms`` or ``ArmBlocks``.
+        arms: (A, d), A >= 1, finite: a tensor in double or single precision, a list, an array or a data frame; or a
+            source of arms that need not fit into memory, ``MappedArms`` or ``ArmBlocks``.
         column_memory: bytes that kernel columns of played arms may occupy; beyond, they are computed again when the
             dictionary changes. 0 keeps none.
 
@@ -25,7 +26,7 @@ class Arms(LastingCandidates):
         InputError: if there is no arm, the tensor does not fit, or the bytes are not enough for one column.
     """
 
-    def __init__(self, arms: Tensor | ArmSource, column_memory: int = 2**29) -> None:
+    def __init__(self, arms: Any, column_memory: int = 2**29) -> None:
         self.source = as_source(arms)
         self.column_memory = checks.non_negative_integer("column_memory", column_memory)
         column = len(self.source) * self.source.dtype.itemsize
@@ -53,9 +54,9 @@ class Arms(LastingCandidates):
         """The arms, to maximise BoTorch acquisition functions over; only their blocks if they are not in memory."""
         return self._domain
 
-    def offers(self, point: Tensor) -> bool:
-        """Say whether a point (1, d) is an arm."""
-        return self.source.has(point)
+    def offers(self, points: Tensor) -> Tensor:
+        """Say of points (n, d) which are arms, (n,) bool."""
+        return self.source.has(points)
 
     def describe(self) -> dict[str, object]:
         """Return the shape, dtype and a digest of the arms, the same wherever the arms come from."""

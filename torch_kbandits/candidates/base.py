@@ -91,8 +91,12 @@ class Candidates(ABC):
         """Return what is asked for, given the points (q, d) that the kernel sees."""
 
     @abstractmethod
-    def offers(self, point: Tensor) -> bool:
-        """Say whether a point (1, d) may be played in every round. Cost: O(A d) on A arms."""
+    def offers(self, points: Tensor) -> Tensor:
+        """Say of points (n, d) which may be played in every round, (n,) bool. Cost: one pass on arms."""
+
+    def recommends(self, points: Tensor) -> Tensor:
+        """Say of points (n, d) which may be used in the end, in whatever round, (n,) bool."""
+        return self.offers(points)
 
     @abstractmethod
     def describe(self) -> dict[str, object]:
@@ -126,8 +130,8 @@ class LastingCandidates(Candidates):
         """
         if context is not None:
             raise _no_context(self)
-        X = checks.rows_of_points("x", x, dimension=self.example.shape[-1], like=self.example)
-        checks.finite("x", on_host(X))
+        X = checks.rows("x", x, dimension=self.example.shape[-1], like=self.example)
+        checks.within_reach("x", on_host(X))
         if X.dim() != 2 or X.shape[0] == 0:
             raise InputError(f"x must be (q, d) with q >= 1, got {checks.describe(x)}.")
         return X
@@ -143,9 +147,9 @@ def unit_ranges(width: int) -> Tensor:
     return torch.tensor([[0.0], [1.0]], dtype=torch.float64).expand(2, width)
 
 
-def within(point: Tensor, bounds: Tensor) -> bool:
-    """Say whether a point (1, d) lies within bounds (2, d), or on them."""
-    return bool(((point >= bounds[0]) & (point <= bounds[1])).all())
+def within(points: Tensor, bounds: Tensor) -> Tensor:
+    """Say of points (n, d) which lie within bounds (2, d), or on them, (n,) bool."""
+    return ((points >= bounds[0]) & (points <= bounds[1])).all(-1)
 
 
 def _no_context(candidates: Candidates) -> InputError:

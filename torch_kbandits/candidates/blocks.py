@@ -102,10 +102,13 @@ class ArmBlocks(ArmSource):
     def _computed(self, number: int) -> Tensor:
         """Return a block (k, d), that of the last call or computed again."""
         if self._last[0] != number:
-            block = self._function(number)
+            block = checks.floating_tensor(f"block {number}", self._function(number), self._empty)
             shape = min(self._length, self._size - number * self._length), self.dimension
-            like_before = isinstance(block, Tensor) and block.shape == shape and block.dtype == self.dtype
-            if not like_before or zlib.crc32(raw_bytes(block)) != self._checksums[number]:
+            if (
+                block.shape != shape
+                or block.dtype != self.dtype
+                or zlib.crc32(raw_bytes(block)) != self._checksums[number]
+            ):
                 raise ArmsChangedError(
                     f"Block {number} came out differently from the first time: the function must return the same arms "
                     "whenever it is called with the same number. If it draws them, seed a generator of its own with "
@@ -118,7 +121,7 @@ class ArmBlocks(ArmSource):
 def _checked(block: Tensor, number: int, first: Tensor | None) -> Tensor:
     """Return a copy of a block, which the function may overwrite, or refuse it."""
     dimension = None if first is None else first.shape[-1]
-    checks.points(f"block {number}", block, dimension=dimension, like=first)
+    block = checks.points(f"block {number}", block, dimension=dimension, like=first)
     if block.dim() != 2 or len(block) == 0:
         raise InputError(f"block {number} must be (k, d) with at least one arm, got {checks.describe(block)}.")
     return block.detach().clone()

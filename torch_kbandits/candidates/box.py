@@ -1,5 +1,7 @@
 """Boxes, searched by gradients."""
 
+from typing import Any
+
 from torch import Tensor
 
 from torch_kbandits import checks
@@ -13,17 +15,17 @@ class Box(LastingCandidates):
     The search also starts where the last one may have ended; see ``BoxSearch.domain``.
 
     Args:
-        bounds: (2, d), finite lower bounds, then upper bounds above them.
+        bounds: (2, d), finite lower bounds, then upper bounds above them: a tensor, a list, an array or a data frame.
         num_restarts: random starting points of the gradient search, beside the warm ones.
         raw_samples: random points from which they are chosen.
     """
 
     is_finite = False
 
-    def __init__(self, bounds: Tensor, num_restarts: int = 8, raw_samples: int = 128) -> None:
+    def __init__(self, bounds: Any, num_restarts: int = 8, raw_samples: int = 128) -> None:
         self.bounds = checks.bounds(bounds).detach().clone()
-        self.num_restarts = checks.positive_integer("num_restarts", num_restarts)
-        self.raw_samples = checks.positive_integer("raw_samples", raw_samples)
+        self.num_restarts = checks.size("num_restarts", num_restarts)
+        self.raw_samples = checks.size("raw_samples", raw_samples)
 
     @property
     def example(self) -> Tensor:
@@ -40,9 +42,9 @@ class Box(LastingCandidates):
         """The bounds and the effort of the search."""
         return Domain(bounds=self.bounds, num_restarts=self.num_restarts, raw_samples=self.raw_samples)
 
-    def offers(self, point: Tensor) -> bool:
-        """Say whether a point (1, d) lies within the bounds."""
-        return within(point, self.bounds)
+    def offers(self, points: Tensor) -> Tensor:
+        """Say of points (n, d) which lie within the bounds, (n,) bool."""
+        return within(points, self.bounds)
 
     def describe(self) -> dict[str, object]:
         """Return the bounds and the search's settings."""

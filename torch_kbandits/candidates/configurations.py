@@ -12,7 +12,8 @@ from torch_kbandits.acquisition import Domain
 from torch_kbandits.candidates.base import Candidates, unit_ranges
 from torch_kbandits.candidates.contextual import ROW_MEMORY, ContextualActions, joint_groups, joint_names
 from torch_kbandits.errors import InputError
-from torch_kbandits.observations.column_spec import ColumnSpec
+from torch_kbandits.numerics.rows import among
+from torch_kbandits.observations.column_spec import ColumnSpec, is_pandas
 from torch_kbandits.spaces import LinearConstraint, ParameterSpace
 
 
@@ -105,14 +106,17 @@ class Configurations(Candidates):
         Raises:
             InputError: if they are no configurations of the space, or the context does not fit.
         """
-        if isinstance(x, Tensor):
-            checks.points("x", x, dimension=self.space.dimension, like=self.example)
-            return self._joint.points(self.space.snap(x), self._in(context), now)
+        if is_pandas(x):
+            x = x.to_dict(orient="records") if hasattr(x, "columns") else x.to_dict()
         given = [x] if isinstance(x, Mapping) else x
+        if hasattr(x, "shape") or (isinstance(x, (list, tuple)) and x and isinstance(x[0], (list, tuple))):
+            like = self.example[:, self.context_dim :]
+            X = checks.points("x", x, dimension=self.space.dimension, like=like)
+            return self._joint.points(self.space.snap(X), self._in(context), now)
         if not isinstance(given, Sequence) or not given or not all(isinstance(each, Mapping) for each in given):
             raise InputError(
                 "x must be a configuration, a mapping from names of parameters to values, or a list of them, as ask "
-                f"returns; got {checks.describe(x)}."
+                f"returns, or a data frame; got {checks.describe(x)}."
             )
         return self._joint.points(self.space.encode(given), self._in(context), now)
 
@@ -120,9 +124,14 @@ class Configurations(Candidates):
         """Return the configurations of points (q, c + d)."""
         return self.space.decode(X[:, self.context_dim :])
 
-    def offers(self, point: Tensor) -> bool:
-        """Say whether a point (1, d) may be played in every round."""
-        return self.is_lasting and torch.equal(self.space.playable(point), point)
+    def offers(self, points: Tensor) -> Tensor:
+        """Say of points (n, c + d) which may be played in every round, (n,) bool: none with contexts."""
+        return self.recommends(points) & self.is_lasting
+
+    def recommends(self, points: Tensor) -> Tensor:
+        """Say of points (n, c + d) which are of configurations that may be played, (n,) bool."""
+        actions = points[:, self.context_dim :]
+        return among(actions, self.space.playable(actions))
 
     def describe(self) -> dict[str, object]:
         """Return the parameters and constraints, as far as they have words, and what is known of contexts."""

@@ -1,8 +1,7 @@
 """Candidates in a context that each round brings."""
 
-import math
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import torch
 from torch import Tensor
@@ -14,6 +13,7 @@ from torch_kbandits.candidates.base import Candidates, unknown_ranges, within
 from torch_kbandits.candidates.sources import ArmSource, TensorArms
 from torch_kbandits.errors import InputError
 from torch_kbandits.numerics.compiled import runs_compiled
+from torch_kbandits.numerics.rows import among
 from torch_kbandits.numerics.shallow import made
 from torch_kbandits.observations.column_spec import ColumnSpec
 
@@ -31,8 +31,9 @@ class ContextualActions(Candidates):
     ``bounds`` and, for sets that differ by round, ``action_dim`` (or ``action_columns``).
 
     Args:
-        actions: the set that stays, (A, a), A >= 1; rows that ``action_columns`` understands if those are given; or a
-            source such as ``MappedArms``, which is read once: saved bandits have the path and not the actions.
+        actions: the set that stays, (A, a), A >= 1, as a tensor, a list, an array or a data frame; rows that
+            ``action_columns`` understands if those are given; or a source such as ``MappedArms``, which is read once:
+            saved bandits have the path and not the actions.
         context_dim: c, the number of context columns; 0 if only the actions differ from round to round.
         bounds: a box of actions, (2, a), lower bounds, then upper bounds above them.
         action_dim: a, if each round brings its own actions.
@@ -55,7 +56,7 @@ class ContextualActions(Candidates):
         actions: Any = None,
         *,
         context_dim: int | None = None,
-        bounds: Tensor | None = None,
+        bounds: Any = None,
         action_dim: int | None = None,
         context_columns: ColumnSpec | None = None,
         action_columns: ColumnSpec | None = None,
@@ -64,9 +65,10 @@ class ContextualActions(Candidates):
         raw_samples: int = 128,
         row_memory: int = ROW_MEMORY,
     ) -> None:
-        if dtype not in (torch.float64, torch.float32):
-            raise InputError(f"dtype must be torch.float64 or torch.float32, got {dtype!r}.")
-        self._dtype, self._device = dtype, torch.device("cpu")
+        self._dtype, self._device = checks.precision("dtype", dtype), torch.device("cpu")
+        for name, columns in (("context_columns", context_columns), ("action_columns", action_columns)):
+            if columns is not None:
+                checks.instance(name, columns, ColumnSpec, "a ColumnSpec")
         self.context_columns, self.action_columns = context_columns, action_columns
         self.context_dim = _width("context", context_dim, context_columns)
         self.source = actions if isinstance(actions, ArmSource) else None
@@ -75,15 +77,14 @@ class ContextualActions(Candidates):
         if bounds is not None:
             bounds = checks.bounds(bounds).detach().clone()
             self._dtype, self._device = bounds.dtype, bounds.device
-        elif isinstance(actions, Tensor):
+        elif actions is not None and (action_columns is None or isinstance(actions, Tensor)):
+            actions = checks.points("actions", actions)
             self._dtype, self._device = actions.dtype, actions.device
         if sum(given is not None for given in (actions, bounds)) == 2:
             raise InputError("Give either a finite set of actions or bounds of a box, not both.")
         if isinstance(actions, Tensor) or bounds is not None:
-            known = checks.points("actions", actions) if bounds is None else bounds
+            known = cast(Tensor, actions) if bounds is None else bounds
             self.action_dim = _agreeing(known.shape[-1], action_dim, action_columns)
-        elif actions is not None and action_columns is None:
-            raise InputError("actions must be a tensor (A, a); rows of a data frame need action_columns.")
         else:
             self.action_dim = _width("action", action_dim, action_columns)
         checks.positive_integer("action_dim", self.action_dim)
@@ -91,7 +92,7 @@ class ContextualActions(Candidates):
         self._example = torch.zeros(1, self.context_dim + self.action_dim, dtype=self._dtype, device=self._device)
         self.set: Tensor | None = None
         if actions is not None:
-            tensors = TensorArms(checks.finite("actions", self._checked_actions("actions", actions)))
+            tensors = TensorArms(self._checked_actions("actions", actions))
             self.set, self.source = tensors.tensor, self.source or tensors
         if self.set is not None or bounds is not None:
             first = (self.set if self.set is not None else bounds)[:1]  # pyright: ignore[reportOptionalSubscript]
@@ -101,8 +102,8 @@ class ContextualActions(Candidates):
         parts = (self.context_columns, self.context_dim), (self.action_columns, self.action_dim)
         if context_columns is not None or action_columns is not None:
             self.groups, self.names = joint_groups(*parts), joint_names(*parts)
-        self.num_restarts = checks.positive_integer("num_restarts", num_restarts)
-        self.raw_samples = checks.positive_integer("raw_samples", raw_samples)
+        self.num_restarts = checks.size("num_restarts", num_restarts)
+        self.raw_samples = checks.size("raw_samples", raw_samples)
         self.row_memory = checks.non_negative_integer("row_memory", row_memory)
 
     @property
@@ -130,7 +131,7 @@ class ContextualActions(Candidates):
         """Return what may be played in a round: joint points (A, c + a), or a box beside the context.
 
         Args:
-            context: (c,) or (1, c), or a row that ``context_columns`` understands.
+            context: (c,) or (1, c), as a tensor, a list or an array, or a row that ``context_columns`` understands.
             candidates: (A, a), A >= 1, if the actions differ from round to round, else None.
             now: the time, which these points do not know.
 
@@ -148,7 +149,7 @@ class ContextualActions(Candidates):
         elif candidates is not None:
             raise InputError("The actions of this bandit are always the same: leave out candidates.")
         elif self.set is None:
-            return self._box(checks.finite("context", contexts)[0])
+            return self._box(checks.within_reach("context", contexts)[0])
         else:
             actions = self.set
         return made(Domain, {"arms": self._joint(contexts, "candidates", actions), "context": contexts.squeeze(0)})
@@ -169,11 +170,16 @@ class ContextualActions(Candidates):
         """Return the actions (q, a) of joint points (q, c + a)."""
         return X[:, self.context_dim :]
 
-    def offers(self, point: Tensor) -> bool:
-        """Say whether a joint point (1, c + a) may be played in every round: without contexts, an action that stays."""
-        if not self.is_lasting:
-            return False
-        return within(point, self.bounds) if self.set is None else bool((self.set == point).all(-1).any())  # pyright: ignore
+    def offers(self, points: Tensor) -> Tensor:
+        """Say of joint points (n, c + a) which may be played in every round, (n,): without contexts, what stays."""
+        return self.recommends(points) & self.is_lasting
+
+    def recommends(self, points: Tensor) -> Tensor:
+        """Say of joint points (n, c + a) which are of actions that stay, (n,) bool; of all where others come."""
+        actions = points[:, self.context_dim :]
+        if self.set is None and self.bounds is None:
+            return torch.ones(len(points), dtype=torch.bool, device=points.device)
+        return among(actions, self.set) if self.bounds is None else within(actions, self.bounds)  # pyright: ignore
 
     def describe(self) -> dict[str, object]:
         """Return what tells these actions and contexts from others."""
@@ -198,16 +204,13 @@ class ContextualActions(Candidates):
         return Domain(bounds=bounds, num_restarts=self.num_restarts, raw_samples=self.raw_samples, context=context)
 
     def _joint(self, contexts: Tensor, name: str, actions: Tensor) -> Tensor:
-        """Return actions (A, a) beside contexts, (1, c) or (A, c), if all are finite, which is looked for once."""
+        """Return actions (A, a) beside contexts, (1, c) or (A, c), if all are within reach, which is looked at once."""
         if actions.numel() <= _MOST_LOOPED and runs_compiled(contexts, actions):
-            array, total = joint_loops.joined(contexts.contiguous().numpy(), actions.contiguous().numpy())
-            if math.isfinite(total):
+            array, largest = joint_loops.joined(contexts.contiguous().numpy(), actions.contiguous().numpy())
+            if checks.reaches(largest, actions.dtype):
                 return torch.from_numpy(array)
-        joint = torch.cat([contexts.expand(actions.shape[0], -1), actions], dim=-1)
-        if not checks.all_finite(joint):
-            checks.finite("context", contexts)
-            checks.finite(name, actions)
-        return joint
+        checks.within_reach("context", contexts)
+        return torch.cat([contexts.expand(actions.shape[0], -1), checks.within_reach(name, actions)], dim=-1)
 
     def _checked_contexts(self, context: Any) -> Tensor:
         """Return contexts as rows, (k, c), which may not be finite."""
@@ -218,7 +221,7 @@ class ContextualActions(Candidates):
             return self._example[:, :0]
         if self.context_columns is not None and not isinstance(context, Tensor):
             context = self.context_columns.encode(context, dtype=self._dtype).to(self._device)
-        checks.floating_tensor("context", context)
+        context = checks.floating_tensor("context", context, self._example)
         if context.dim() not in (1, 2) or context.shape[-1] != dim:
             raise InputError(
                 f"context must have {dim} column(s), as in every round of this bandit, shape ({dim},); got "
@@ -232,7 +235,7 @@ class ContextualActions(Candidates):
         """Return actions as rows, (A, a), at least one, which may not be finite."""
         if self.action_columns is not None and not isinstance(actions, Tensor):
             actions = self.action_columns.encode(actions, dtype=self._dtype).to(self._device)
-        checks.rows_of_points(name, actions, dimension=self.action_dim, like=self._example)
+        actions = checks.rows(name, actions, dimension=self.action_dim, like=self._example)
         if actions.dim() != 2 or actions.shape[0] == 0:
             raise InputError(
                 f"{name} must be (A, {self.action_dim}) with at least one action, got {checks.describe(actions)}."
@@ -282,7 +285,7 @@ def _width(what: str, dim: int | None, columns: ColumnSpec | None) -> int:
     if dim is None:
         hint = "context_columns" if what == "context" else "actions, bounds or action_columns"
         raise InputError(f"{what}_dim is missing: give the number of {what} columns, or {hint}.")
-    return checks.non_negative_integer(f"{what}_dim", dim)
+    return checks.size(f"{what}_dim", dim, least=0)
 
 
 def _agreeing(width: int, dim: int | None, columns: ColumnSpec | None) -> int:

@@ -10,6 +10,7 @@ from torch_kbandits import checks
 from torch_kbandits.acquisition import Domain
 from torch_kbandits.candidates.base import LastingCandidates, unit_ranges
 from torch_kbandits.errors import InputError
+from torch_kbandits.numerics.rows import among
 from torch_kbandits.spaces.near import near
 
 #: Points of each kind near one that may take its place where nobody says which.
@@ -45,7 +46,7 @@ class UnitCube(LastingCandidates):
         continuous: Sequence[int] | None = None,
         neighbours: Callable[[Tensor], Tensor] | None = None,
     ) -> None:
-        self.dimension = checks.positive_integer("dimension", dimension)
+        self.dimension = checks.size("dimension", dimension)
         for name, function in (("snap", snap), ("neighbours", neighbours)):
             if function is not None and not callable(function):
                 raise InputError(f"{name} must be a function of points (n, d), got {checks.describe(function)}.")
@@ -75,9 +76,9 @@ class UnitCube(LastingCandidates):
         """Whether a search should look at ``exchanges``: not all coordinates are continuous, or somebody says which."""
         return self.neighbours is not None or len(self.continuous) < self.dimension
 
-    def offers(self, point: Tensor) -> bool:
-        """Say whether a point (1, d) is playable."""
-        return torch.equal(self.playable(point), point)
+    def offers(self, points: Tensor) -> Tensor:
+        """Say of points (n, d) which are playable, (n,) bool."""
+        return among(points, self.playable(points))
 
     def describe(self) -> dict[str, object]:
         """Return the dimension, and which coordinates are continuous; functions are not known by what they do."""

@@ -118,6 +118,7 @@ class MappedArms(ArmSource):
                     f"{self.path} must have finite numbers only; in {self._dtype} the first that is not is "
                     f"{float(block[row, column])} in row {start + row}, column {column}."
                 )
+            checks.within_reach(f"{self.path}, rows {start} to {start + len(block) - 1},", block)
 
 
 _ADVICE = (
@@ -140,8 +141,7 @@ def _numpy_dtype(dtype: torch.dtype) -> np.dtype:
 def _resolve_dtype(path: Path, found: np.dtype, wanted: torch.dtype | None) -> torch.dtype:
     """Return the dtype of blocks of a file, or refuse it."""
     if wanted is not None:
-        if wanted not in _DTYPES.values():
-            raise InputError(f"dtype must be torch.float64 or torch.float32, got {checks.describe(wanted)}.")
+        checks.precision("dtype", wanted)
         if found.kind not in "fiu":
             raise InputError(f"{path} must have real numbers, got the NumPy dtype {found}.")
         return wanted

@@ -3,6 +3,7 @@
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -10,6 +11,7 @@ from torch import Tensor
 from torch_kbandits import checks
 from torch_kbandits.errors import InputError
 from torch_kbandits.numerics.blocks import points_at_a_time
+from torch_kbandits.numerics.rows import among
 
 #: Bytes that are read at a time where all arms are gone through.
 _BLOCK_BYTES = 2**22
@@ -30,7 +32,7 @@ class ArmSource(ABC):
 
     _fingerprint: str | None = None
     _ranges: Tensor | None = None
-    _asked_about: tuple[Tensor, bool] | None = None
+    _asked_about: tuple[Tensor, Tensor] | None = None
 
     @abstractmethod
     def __len__(self) -> int:
@@ -82,11 +84,14 @@ class ArmSource(ABC):
                 return start + int(matches[0])
         return None
 
-    def has(self, point: Tensor) -> bool:
-        """Say whether a point (1, d) is an arm. Cost: O(A d), unless it is the one that was asked about last."""
+    def has(self, points: Tensor) -> Tensor:
+        """Say of points (n, d) which are arms, (n,) bool. Cost: a pass, unless these were asked about last."""
         last = self._asked_about  # another thread may replace it
-        if last is None or not torch.equal(last[0], point):
-            last = point.clone(), self.find(point[0].to(self.device)) is not None
+        if last is None or not torch.equal(last[0], points):
+            found = torch.zeros(len(points), dtype=torch.bool, device=points.device)
+            for _, block in self.blocks():
+                found |= among(points, block.to(points.device))
+            last = points.clone(), found
             self._asked_about = last
         return last[1]
 
@@ -111,14 +116,14 @@ class TensorArms(ArmSource):
     """Arms in memory.
 
     Args:
-        arms: (A, d), A >= 1, finite, in double or single precision; a copy is kept.
+        arms: (A, d), A >= 1, finite, as ``checks.points`` takes them; a copy is kept.
 
     Raises:
         InputError: if there is no arm or the tensor does not fit.
     """
 
-    def __init__(self, arms: Tensor) -> None:
-        checks.points("candidates", arms)
+    def __init__(self, arms: Any) -> None:
+        arms = checks.points("candidates", arms)
         if arms.dim() != 2 or (self.is_searched and len(arms) == 0):
             raise InputError(f"candidates must be (A, d) with at least one arm, got {checks.describe(arms)}.")
         self.tensor = self._arms = arms.detach().clone()
@@ -163,8 +168,8 @@ class UnsearchedArms(TensorArms):
     is_searched = False
 
 
-def as_source(arms: Tensor | ArmSource) -> ArmSource:
-    """Return a source of arms, whether they are given as one or as a tensor (A, d)."""
+def as_source(arms: Any) -> ArmSource:
+    """Return a source of arms, whether they are given as one or as numbers (A, d)."""
     return arms if isinstance(arms, ArmSource) else TensorArms(arms)
 
 

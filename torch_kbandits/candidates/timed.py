@@ -83,9 +83,13 @@ class Timed(Candidates):
         """Return what is asked for, given points (q, 1 + d)."""
         return self.untimed.actions(X[:, 1:])
 
-    def offers(self, point: Tensor) -> bool:
-        """Say that no point may be played in every round: the time of one is over."""
-        return False
+    def offers(self, points: Tensor) -> Tensor:
+        """Say of points (n, 1 + d) that none may be played in every round, (n,) bool: the time of one is over."""
+        return torch.zeros(len(points), dtype=torch.bool, device=points.device)
+
+    def recommends(self, points: Tensor) -> Tensor:
+        """Say of points (n, 1 + d) which may be used in the end, at another time, (n,) bool."""
+        return self.untimed.recommends(points[:, 1:])
 
     def describe(self) -> dict[str, object]:
         """Return what tells these candidates from others: the time is a column of the context."""

@@ -121,7 +121,7 @@ class GreedyGain(InformationGain):
 
     def __post_init__(self) -> None:
         checks.instance("kernel", self.kernel, Kernel, "a GPyTorch kernel")
-        checks.points("candidates", self.candidates)
+        checks.keep(self, candidates=checks.points)
         if self.candidates.dim() != 2 or len(self.candidates) == 0:
             raise InputError(f"candidates must be (A, d) with A >= 1, got {checks.describe(self.candidates)}.")
         checks.keep(self, horizon=checks.positive_integer, regularization=checks.positive)

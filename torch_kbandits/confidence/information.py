@@ -64,7 +64,7 @@ def greedy_information_gain(kernel: Kernel, candidates: Tensor, n: int, regulari
     Cost: O(A n²) time, O(A n) memory.
     """
     checks.instance("kernel", kernel, Kernel, "a GPyTorch kernel")
-    checks.points("candidates", candidates)
+    candidates = checks.points("candidates", candidates)
     n = checks.positive_integer("n", n)
     noise = checks.positive("regularization", regularization)
     variance = prior_variance(kernel, candidates).clone()
@@ -81,5 +81,5 @@ def greedy_information_gain(kernel: Kernel, candidates: Tensor, n: int, regulari
 
 def _regularized_gram(kernel: Kernel, X: Tensor, regularization: float) -> Tensor:
     checks.instance("kernel", kernel, Kernel, "a GPyTorch kernel")
-    checks.points("X", X)
+    X = checks.points("X", X)
     return gram(kernel, X) + regularization * torch.eye(len(X), dtype=X.dtype, device=X.device)

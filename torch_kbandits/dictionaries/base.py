@@ -166,7 +166,7 @@ class DictionaryRule(InducingPointAllocator):
         Returns:
             ``(*input_batch_shape, num_inducing, d)``.
         """
-        checks.points("inputs", inputs)
+        inputs = checks.points("inputs", inputs)
         num_inducing = checks.positive_integer("num_inducing", num_inducing)
         kernel = cast(Kernel, covar_module).to(inputs.device)
         inputs = inputs.expand(*input_batch_shape, *inputs.shape[-2:])

@@ -21,13 +21,14 @@ class FixedDictionary(DictionaryRule):
     points: Tensor
 
     def __post_init__(self) -> None:
-        if checks.points("points", self.points).dim() != 2 or len(self.points) == 0:
+        checks.keep(self, points=checks.points)
+        if self.points.dim() != 2 or len(self.points) == 0:
             raise InputError(f"points must be (m, d) with m >= 1, got {checks.describe(self.points)}.")
 
     def select(self, played: PlayedPoints, generator: torch.Generator | None = None) -> Selection:
         """Return the given points; the generator is not used."""
         words = {"dimension": played.points.shape[-1], "like": played.points}
-        checks.rows_of_points("the fixed dictionary", self.points, **words)
+        checks.rows("the fixed dictionary", self.points, **words)
         batch = played.points.shape[:-2]  # without one the same object, by which others know that nothing changed
         points = self.points.expand(*batch, *self.points.shape) if batch else self.points
         return Selection(points, self.points.new_ones(len(self.points)), None)

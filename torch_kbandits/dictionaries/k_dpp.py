@@ -97,7 +97,7 @@ def sample_k_dpp(
     Cost: O(n m²) time and O(n m) memory for the start, then O(m²) time and O(m) kernel values a step. Half the steps or
     more change nothing; such a step costs little beside its share of a block's factorisation.
     """
-    checks.points("points", points)
+    points = checks.points("points", points)
     size = checks.positive_integer("size", size)
     if num_swaps is not None:
         num_swaps = checks.non_negative_integer("num_swaps", num_swaps)

@@ -1,5 +1,7 @@
 """Where rows stand among the arms, found by value."""
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -23,7 +25,7 @@ class ArmIndex:
     """
 
     def __init__(self, arms: Tensor) -> None:
-        self.arms = checks.points("arms", arms)
+        self.arms = arms = checks.points("arms", arms)
         if arms.dim() != 2 or len(arms) == 0:
             raise InputError(f"arms must be (A, d) with A >= 1, got {checks.describe(arms)}.")
         # Rows as tuples of Python floats: the look-up of a single row costs less than any tensor operation.
@@ -40,8 +42,10 @@ class ArmIndex:
         Raises:
             InputError: if a row is no arm.
         """
-        if not (isinstance(X, Tensor) and X.dtype == self.arms.dtype and X.dim() == 2):
-            checks.points("X", X, like=self.arms)
+        if not (isinstance(X, Tensor) and X.dtype == self.arms.dtype):
+            X = checks.points("X", X, like=self.arms)
+        if X.dim() != 2:
+            checks.rows("X", X)
             raise InputError(f"X must have shape (q, {self.arms.shape[1]}), got {checks.describe(X)}.")
         try:
             return [self._first[tuple(row)] for row in X.tolist()]
@@ -50,13 +54,14 @@ class ArmIndex:
             unknown = [i for i, row in enumerate(X.tolist()) if tuple(row) not in self._first]
             raise InputError(f"Row(s) {unknown} of X are no arms.") from None
 
-    def check_means(self, means: Tensor) -> None:
-        """Refuse means unless they are (A,), finite and equal where arms are.
+    def checked_means(self, means: Any) -> Tensor:
+        """Return means as a tensor if they are (A,), finite and equal where arms are.
 
         Raises:
             InputError: if they do not fit.
         """
-        checks.finite("means", checks.same_kind("means", checks.floating_tensor("means", means), self.arms))
+        means = checks.floating_tensor("means", means, self.arms)
+        checks.finite("means", checks.same_kind("means", means, self.arms))
         if means.shape != self.arms.shape[:1]:
             raise InputError(
                 "arms must be (A, d) with A >= 1 and means (A,); "
@@ -68,6 +73,7 @@ class ArmIndex:
                     f"Arms {first} and {later} are the same point but have means {float(means[first])} and "
                     f"{float(means[later])}."
                 )
+        return means
 
 
 def rows_of(values: Tensor, indices: list[int]) -> Tensor:

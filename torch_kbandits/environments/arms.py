@@ -42,8 +42,8 @@ class FiniteArms(Environment):
     ) -> None:
         super().__init__(noise_scale, seed, **known)
         self._index = ArmIndex(arms)
-        self._index.check_means(means)
-        self.arms, self.means, self.best_mean = arms, means, means.max()
+        means = self._index.checked_means(means)
+        self.arms, self.means, self.best_mean = self._index.arms, means, means.max()
 
     def indices(self, X: Tensor) -> list[int]:
         """Return the positions among the arms of the rows of X (q, d); of equal arms, the first.

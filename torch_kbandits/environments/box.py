@@ -51,7 +51,7 @@ class BoxFunction(Environment):
         Raises:
             InputError: if a row lies outside the box, or the function does not return a finite (q,).
         """
-        checks.points("X", X, dimension=self.bounds.shape[1], like=self.bounds)
+        X = checks.points("X", X, dimension=self.bounds.shape[1], like=self.bounds)
         if X.dim() != 2:
             raise InputError(f"X must have shape (q, {self.bounds.shape[1]}), got {checks.describe(X)}.")
         lower, upper = self.bounds

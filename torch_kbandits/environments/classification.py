@@ -45,11 +45,11 @@ class Classification(ContextualEnvironment):
         **known: Unpack[Known],
     ) -> None:
         super().__init__(noise_scale, seed, noise=noiseless, **known)
-        self.contexts = checks.points("contexts", contexts)
-        whole = isinstance(labels, Tensor) and labels.dtype == torch.long and labels.device == contexts.device
-        if not whole or contexts.dim() != 2 or len(contexts) == 0 or labels.shape != contexts.shape[:1]:
+        self.contexts = contexts = checks.points("contexts", contexts)
+        labels = torch.tensor(checks.whole_numbers("labels", labels), dtype=torch.long, device=contexts.device)
+        if contexts.dim() != 2 or len(contexts) == 0 or labels.shape != contexts.shape[:1]:
             raise InputError(
-                "contexts must be (n, c) with n >= 1 and labels (n,) of dtype torch.int64 beside them; "
+                "contexts must be (n, c) with n >= 1 and labels (n,), whole numbers; "
                 f"got {checks.describe(contexts)} and {checks.describe(labels)}."
             )
         if (num_labels := checks.positive_integer("num_labels", num_labels)) < 2:

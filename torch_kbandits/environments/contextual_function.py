@@ -44,7 +44,7 @@ class ContextualFunction(ContextualEnvironment):
             raise InputError(f"function must be callable, got {checks.describe(function)}.")
         self.function = function
         self.context_dim = checks.positive_integer("context_dim", context_dim)
-        self.actions = checks.points("actions", actions)
+        self.actions = actions = checks.points("actions", actions)
         if actions.dim() != 2 or len(actions) == 0:
             raise InputError(f"actions must be (A, a) with A >= 1, got {checks.describe(actions)}.")
 

@@ -54,7 +54,7 @@ class DynamicEnvironment(Problem, ABC):
         if self._index.repeated:
             first, later = self._index.repeated[0]
             raise InputError(f"Arms {first} and {later} are the same point; every arm needs a point of its own.")
-        self.arms = arms
+        self.arms = self._index.arms
         self.rounds = None if rounds is None else checks.positive_integer("rounds", rounds)
         self._variation_budget = variation_budget
 

@@ -36,12 +36,14 @@ class LoggedInteractions:
     action_names: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
-        contexts = checks.points("contexts", self.contexts)
+        checks.keep(self, contexts=checks.points)
+        contexts = self.contexts
         if contexts.dim() != 2 or len(contexts) == 0:
             raise InputError(f"contexts must be (n, c) with n >= 1, got {checks.describe(contexts)}.")
         n = len(contexts)
         for name in ("rewards", "propensities"):
-            value = checks.same_kind(name, checks.floating_tensor(name, getattr(self, name)), contexts)
+            value = checks.floating_tensor(name, getattr(self, name), contexts)
+            object.__setattr__(self, name, checks.same_kind(name, value, contexts))
             if value.shape != (n,):
                 raise InputError(f"{name} must be ({n},) like the contexts, got {checks.describe(value)}.")
         checks.finite("rewards", self.rewards)
@@ -72,6 +74,9 @@ class LoggedInteractions:
         return self.actions if self.actions.dim() == 2 else self.action_set[self.actions]
 
     def _check_actions(self, n: int) -> None:
+        given = None if isinstance(self.actions, Tensor) else checks.listed("actions", self.actions)
+        if isinstance(given, list) and all(type(each) is int for each in given):
+            object.__setattr__(self, "actions", torch.tensor(given, dtype=torch.int64, device=self.contexts.device))
         if isinstance(self.actions, Tensor) and self.actions.dtype == torch.int64:
             known = None if self.action_names is None else len(self.action_names)
             if self.actions.shape != (n,) or self.actions.device != self.contexts.device:
@@ -82,7 +87,7 @@ class LoggedInteractions:
                 end = "" if known is None else f" and below {known}, the number of names"
                 raise InputError(f"positions must be at least 0{end}; row {row} has {int(self.actions[row])}.")
             return
-        checks.points("actions", self.actions, like=self.contexts)
+        object.__setattr__(self, "actions", checks.points("actions", self.actions, like=self.contexts))
         if self.actions.dim() != 2 or len(self.actions) != n:
             raise InputError(
                 f"actions must be ({n}, a), or ({n},) of dtype torch.int64, got {checks.describe(self.actions)}."

@@ -44,7 +44,7 @@ class ReplayedArms(Environment):
         noise_scale: float | None = None,
         **known: Unpack[Known],
     ) -> None:
-        checks.points("records", records)
+        records = checks.finite("records", checks.rows("records", records))
         if records.dim() != 2:
             raise InputError(f"records must be (A, S), got {checks.describe(records)}.")
         means = records.mean(1)
@@ -52,8 +52,8 @@ class ReplayedArms(Environment):
             noise_scale = float(records.var(1, correction=0).mean().sqrt())
         super().__init__(noise_scale, seed, noise=self._recorded, **known)
         self._index = ArmIndex(arms)
-        self._index.check_means(means)
-        self.arms, self.means, self.best_mean = arms, means, means.max()
+        self._index.checked_means(means)
+        self.arms, self.means, self.best_mean = self._index.arms, means, means.max()
         self.records, self.simultaneous = records, simultaneous
 
     def indices(self, X: Tensor) -> list[int]:

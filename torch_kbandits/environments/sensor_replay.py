@@ -41,14 +41,15 @@ class SensorReplay(DynamicEnvironment):
         noise_scale: float = 0.0,
         **known: Unpack[Known],
     ) -> None:
-        checks.points("readings", readings)
+        readings = checks.finite("readings", checks.rows("readings", readings))
         if readings.dim() != 2 or len(readings) == 0:
             raise InputError(f"readings must be (T, A) with T >= 1, got {checks.describe(readings)}.")
         super().__init__(arms, noise_scale, seed, rounds=len(readings), noise=noiseless, **known)
-        checks.same_kind("readings", readings, arms)
-        if readings.shape[1] != len(arms):
+        checks.same_kind("readings", readings, self.arms)
+        if readings.shape[1] != len(self.arms):
             raise InputError(
-                f"arms must be (A, d) and readings (T, A); got {checks.describe(arms)} and {checks.describe(readings)}."
+                f"arms must be (A, d) and readings (T, A); got {checks.describe(self.arms)} and "
+                f"{checks.describe(readings)}."
             )
         self.readings = readings
 

@@ -43,7 +43,7 @@ class PrecomputedKernel(Kernel):
     def __init__(
         self, covariance: Tensor, batch_shape: torch.Size | tuple[int, ...] | None = None, **kwargs: Any
     ) -> None:
-        checks.finite("covariance", checks.floating_tensor("covariance", covariance))
+        covariance = checks.finite("covariance", checks.floating_tensor("covariance", covariance))
         if covariance.dim() < 2 or covariance.shape[-2] != covariance.shape[-1] or covariance.numel() == 0:
             raise InputError(f"covariance must be (A, A) with A >= 1, got {checks.describe(covariance)}.")
         covariance = covariance.detach()

@@ -40,7 +40,7 @@ def moments(bandit: Bandit, X: Tensor) -> Moments:
 
 
 def recommended_point(bandit: Bandit, context: Any = None, candidates: Any = None) -> Tensor | None:
-    """Return the point (1, d) of the largest posterior mean now; None if nothing was learned that counts.
+    """Return the point (1, d) of the largest posterior mean now; None if nothing was learned that may be played.
 
     It is what ``recommend`` returns, but for boxes with contexts: there it is the best of the actions played and of
     1,024 spread over the box. Where actions differ from round to round and none are given, it is the best of those
@@ -77,6 +77,7 @@ def recommended_point(bandit: Bandit, context: Any = None, candidates: Any = Non
     else:
         kinds.in_round(context, candidates, now)
         offered = distinct(played)[0]
-    if len(played) == 0:
+        offered = offered[kinds.recommends(offered)]
+    if len(played) == 0 or len(offered) == 0:
         return None
     return offered[moments(bandit, offered).mean.argmax(), None].clone()

@@ -155,7 +155,7 @@ def _values(
             raise InputError("The kernel knows arms by their number: they must be in memory, and bounds left out.")
         return (arms[:, 0].unique(),)
     if bounds is not None:
-        checks.bounds(bounds)
+        bounds = checks.bounds(bounds)
         if bounds.shape[-1] != len(columns):
             raise InputError(
                 f"bounds must be (2, {len(columns)}), for the coordinates that vary; got {checks.describe(bounds)}."

@@ -28,7 +28,7 @@ from torch import Tensor
 from torch_kbandits import checks
 from torch_kbandits.errors import InputError, NumericalError
 from torch_kbandits.likelihoods import GivenNoiseLikelihood, UncertaintyInjectionLikelihood
-from torch_kbandits.models.arguments import check_data, check_likelihood, check_variances, fixed_gaussian
+from torch_kbandits.models.arguments import check_likelihood, checked_data, checked_variances, fixed_gaussian
 from torch_kbandits.models.cache import Cache, PosteriorFactors, Source, same_values
 from torch_kbandits.models.hallucinated import Hallucinated
 from torch_kbandits.models.leaving_out import cross_validation, left_out
@@ -60,7 +60,7 @@ class FactoredGP(SingleTaskGP):
         outcome_transform: OutcomeTransform | None,
         input_transform: InputTransform | None,
     ) -> None:
-        check_data(train_X, train_Y, train_Yvar)
+        train_X, train_Y, train_Yvar = checked_data(train_X, train_Y, train_Yvar)
         check_likelihood(likelihood)
         if likelihood is not None and regularization is not None:
             raise InputError("Give either a likelihood or a regularization, not both: each sets the noise variance.")
@@ -193,7 +193,7 @@ class FactoredGP(SingleTaskGP):
             means = prior_mean(self.mean_module, train_X) + factors.mean(embedding)
             means, without = left_out(Y, means, reducible, noise)
             variances = factors.variance(prior, embedding) - reducible + without
-            if observation_noise:
+            if checks.flag("observation_noise", observation_noise):
                 variances = variances + noise
             own = None if self._own_noise() is None else noise.expand(Y.shape)
             return cross_validation(self, means, variances.expand(Y.shape), Y, own)
@@ -261,13 +261,15 @@ class FactoredGP(SingleTaskGP):
             NumericalError: if rewards add up to more than the dtype holds; at the latest at the first use.
         """
         given = self._given_inputs()
-        checks.points("X", X, dimension=given.shape[-1], like=given)
-        checks.finite("Y", Y)
+        X = checks.points("X", X, dimension=given.shape[-1], like=given)
+        Y = checks.finite("Y", checks.rows("Y", Y, dimension=self.num_outputs, like=given))
+        if Y.shape[-2] != X.shape[-2]:
+            raise InputError(f"Y must have a row for each of the {X.shape[-2]} points of X, got {checks.describe(Y)}.")
         self.eval()  # transforms must not learn from the new observations
         if noise is not None:
             # Fantasies of a point share its noise, so it comes without their dimension.
-            check_variances("noise", noise, "Y", Y[(0,) * (Y.dim() - noise.dim())])
-            kwargs["noise"] = noise
+            noise = checks.rows("noise", noise, dimension=self.num_outputs, like=given)
+            kwargs["noise"] = checked_variances("noise", noise, "Y", Y[(0,) * (Y.dim() - noise.dim())])
         # Observations are at points, not at all that a transform such as InputPerturbation makes of one to predict.
         one_to_many = getattr(getattr(self, "input_transform", None), "is_one_to_many", False)
         with fantasize() if one_to_many else nullcontext():

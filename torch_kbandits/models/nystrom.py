@@ -19,6 +19,7 @@ from torch import Tensor
 from torch_kbandits import checks
 from torch_kbandits.dictionaries import DictionaryRule, PlayedPoints, RidgeLeverageSampling, Selection
 from torch_kbandits.errors import EmptyHistoryError, InputError
+from torch_kbandits.models.arguments import checked_data
 from torch_kbandits.models.choosing import played_points, unspanned
 from torch_kbandits.models.collapsed_bound import LowRankNormal, TraceTerm
 from torch_kbandits.models.shapes import concatenate
@@ -95,6 +96,7 @@ class NystromGP(ToldGP):
             raise InputError("Give either inducing_points or a dictionary rule, not both.")
         if dictionary is not None:
             checks.instance("dictionary", dictionary, DictionaryRule, "a rule such as RidgeLeverageSampling()")
+        train_X, train_Y, train_Yvar = checked_data(train_X, train_Y, train_Yvar)
         super().__init__(
             train_X,
             train_Y,
@@ -109,7 +111,7 @@ class NystromGP(ToldGP):
         self.register_added_loss_term(_TRACE_TERM)
         if inducing_points is None:
             inducing_points = self._choose(train_X, dictionary or RidgeLeverageSampling(), generator)
-        checks.points("inducing_points", inducing_points, dimension=train_X.shape[-1], like=train_X)
+        inducing_points = checks.points("inducing_points", inducing_points, dimension=train_X.shape[-1], like=train_X)
         if inducing_points.shape[-2] == 0 < train_X.shape[-2]:
             raise InputError("inducing_points must have at least one row when there are observations.")
         self.register_buffer("inducing_points", inducing_points.detach().clone())
@@ -214,7 +216,8 @@ class NystromGP(ToldGP):
         O(n m² + m³) if the dictionary leaves less than 1e-4 of the prior variance of one, and once in ``REFRESH``
         changes, to clear rounding.
         """
-        self._tell(X, Y, Yvar, lambda new: self._with(new, X if add_to_dictionary else None))
+        joins = checks.flag("add_to_dictionary", add_to_dictionary)
+        self._tell(X, Y, Yvar, lambda X, new: self._with(new, X if joins else None))
 
     def remove(self, rows: Tensor | list[int]) -> None:
         """Forget observations of this model, whose dictionary stays; after an error it is as it was.
@@ -258,7 +261,7 @@ class NystromGP(ToldGP):
                 points = self._chosen(dictionary, generator)
             learns_residual, dictionary = _is_full(dictionary, points), points
         train_X = self._original_inputs()
-        checks.points("dictionary", dictionary, dimension=train_X.shape[-1], like=train_X)
+        dictionary = checks.points("dictionary", dictionary, dimension=train_X.shape[-1], like=train_X)
         if dictionary.dim() != 2 or len(dictionary) == 0 < self.num_observations:
             raise InputError(f"dictionary must be points (m, d), at least one; got {checks.describe(dictionary)}.")
         self.eval()

@@ -112,7 +112,7 @@ class OnlineGP(ToldGP):
 
         Cost: O(u²) for each distinct point of X but no more than O((u + k)³), and a copy of the n observations.
         """
-        self._tell(X, Y, Yvar, self._with)
+        self._tell(X, Y, Yvar, lambda _, new: self._with(new))
 
     def remove(self, rows: Tensor | list[int]) -> None:
         """Forget observations of this model; after an error it is as it was.

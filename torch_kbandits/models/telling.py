@@ -11,7 +11,7 @@ from torch import Tensor
 from torch_kbandits import checks
 from torch_kbandits.errors import InputError
 from torch_kbandits.likelihoods import UncertaintyInjectionLikelihood
-from torch_kbandits.models.arguments import check_variances
+from torch_kbandits.models.arguments import checked_variances
 from torch_kbandits.models.base import FactoredGP
 from torch_kbandits.numerics.gram import prior_mean
 
@@ -70,16 +70,16 @@ class ToldGP(FactoredGP):
 
     # ---------------------------------------------------------------- the order of a change
 
-    def _tell(self, X: Tensor, Y: Tensor, Yvar: Tensor | None, after: Callable[[Observations], Change]) -> None:
-        """Condition this model on observations, by what ``after`` says comes of them."""
+    def _tell(self, X: Any, Y: Any, Yvar: Any, after: Callable[[Tensor, Observations], Change]) -> None:
+        """Condition this model on observations, by what ``after`` says comes of the points, as told, and of these."""
         self._require_no_batch()
         self._require_own_times()
-        self._check_told(X, Y, Yvar)
+        X, Y, Yvar = self._checked(X, Y, Yvar)
         self.eval()
         with torch.no_grad():
             targets, noise = self._as_targets(X, Y, Yvar)
             new, noise = self._observed(X, targets, noise)
-            change = after(new)
+            change = after(X, new)
             everything = torch.cat([self._original_inputs(), X])
             self._commit(change, (everything, torch.cat([self.train_targets, targets], dim=-1), noise))
 
@@ -194,28 +194,21 @@ class ToldGP(FactoredGP):
                 "time_column instead of times."
             )
 
-    def _check_told(self, X: Tensor, Y: Tensor, Yvar: Tensor | None) -> None:
-        """Refuse observations whose shapes, dtypes or values do not fit."""
+    def _checked(self, X: Any, Y: Any, Yvar: Any) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Return observations as tensors, or refuse them if shapes, dtypes or values do not fit."""
         train_X = self._original_inputs()
-        checks.points("X", X, dimension=train_X.shape[-1], like=train_X)
-        checks.points("Y", Y, like=train_X)
+        X = checks.points("X", X, dimension=train_X.shape[-1], like=train_X)
+        Y = checks.finite("Y", checks.rows("Y", Y, like=train_X))
         if X.dim() != 2 or tuple(Y.shape) != (len(X), self.num_outputs):
             raise InputError(
                 f"X must be (k, d) and Y (k, {self.num_outputs}); got {checks.describe(X)} and {checks.describe(Y)}."
             )
-        if Yvar is not None:
-            check_variances("Yvar", Yvar, "Y", Y)
+        return X, Y, None if Yvar is None else checked_variances("Yvar", Yvar, "Y", Y)
 
 
 def _rows(rows: Tensor | list[int], n: int) -> Tensor:
     """Return distinct row numbers below n as a tensor (k,)."""
-    try:
-        numbers = torch.as_tensor(rows).flatten()
-    except (TypeError, ValueError, RuntimeError):
-        raise InputError(f"rows must be row numbers, got {checks.describe(rows)}.") from None
-    if len(numbers) and (numbers.is_floating_point() or numbers.is_complex() or numbers.dtype == torch.bool):
-        raise InputError(f"rows must be whole numbers, got {checks.describe(rows)}; of a mask take mask.nonzero().")
-    numbers = numbers.long()
+    numbers = torch.tensor(checks.whole_numbers("rows", rows), dtype=torch.long)
     if len(numbers) != len(numbers.unique()) or bool(((numbers < 0) | (numbers >= n)).any()):
         raise InputError(f"rows must be distinct rows of the {n} observations, got {numbers.tolist()}.")
     return numbers

@@ -20,6 +20,9 @@ from torch_kbandits.numerics.formulas import known_formula
 #: So many kernel values are computed by a loop at most: for more, PyTorch's threads pay.
 _MOST_VALUES = 2**18
 
+#: Of points within this distance from 0 none is looked at, and one so many times as far from most is apart from them.
+_NEAR = _APART = 1e4
+
 
 def gram(kernel: Kernel, X: Tensor, other: Tensor | None = None) -> Tensor:
     """Return k(x, x') for the rows of X (..., n, d) against those of ``other`` (..., m, d), (..., n, m).
@@ -33,6 +36,9 @@ def gram(kernel: Kernel, X: Tensor, other: Tensor | None = None) -> Tensor:
     if known is not None and X.shape[0] * others.shape[0] <= _MOST_VALUES and runs_compiled(X, others):
         values = formula_loops.values(known, as_array(X), as_array(others))
         return torch.from_numpy(values).to(X.dtype)
+    if X.shape[0] > 1 and (apart := _apart(X)) is not None:
+        values = [gram(kernel, X[rows], others) for rows in (~apart, apart)]
+        return torch.cat(values)[torch.cat([(~apart).nonzero(), apart.nonzero()]).squeeze(-1).argsort()]
     if not _is_plain(kernel):
         return to_dense(cast(Tensor, kernel(X, other)))
     # What the call ends up with, without the lazy tensor on the way, which takes longer than few points do.
@@ -40,6 +46,19 @@ def gram(kernel: Kernel, X: Tensor, other: Tensor | None = None) -> Tensor:
     if columns is not None:
         X, others = X[:, columns], others[:, columns]
     return _evaluated(kernel, X, others)
+
+
+def _apart(X: Tensor) -> Tensor | None:
+    """Say which rows of points (n, d) are so far from most that these had better be without them; None if none is.
+
+    GPyTorch's kernels shift points by their mean, which one that is far away moves to where the others are the same.
+    """
+    largest = X.detach().abs().amax()
+    if not bool(largest > _NEAR):
+        return None
+    distances = (X.detach() - X.detach().median(0).values).abs().amax(-1)
+    apart = distances > _APART * distances.median().clamp_min(1.0)
+    return apart if bool(apart.any()) and not bool(apart.all()) else None
 
 
 def _evaluated(kernel: Kernel, X: Tensor, others: Tensor) -> Tensor:

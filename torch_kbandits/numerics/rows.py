@@ -85,6 +85,14 @@ def row_keys(points: Tensor) -> list[bytes]:
     return [numbers.tobytes()] if len(numbers) == 1 else [row.tobytes() for row in numbers]
 
 
+def among(points: Tensor, others: Tensor) -> Tensor:
+    """Say of points (n, d) which are rows of others (m, d), (n,) bool. Cost: O(m d), more for several points."""
+    if len(points) == 1:
+        return (others == points).all(-1).any().unsqueeze(0)
+    known = {*row_keys(points)} & {*row_keys(others)} if len(others) else set()
+    return torch.tensor([key in known for key in row_keys(points)], dtype=torch.bool, device=points.device)
+
+
 def distinct(points: Tensor) -> tuple[Tensor, Tensor]:
     """Return the distinct rows (U, d) of points (N, d) and for each row which of them it is, (N,)."""
     return torch.unique(points + 0.0, dim=0, return_inverse=True)

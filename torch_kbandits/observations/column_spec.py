@@ -93,8 +93,7 @@ class ColumnSpec:
 
         Cost: O(n width).
         """
-        if dtype not in (torch.float64, torch.float32):
-            raise InputError(f"dtype must be torch.float64 or torch.float32, got {dtype!r}.")
+        dtype = checks.precision("dtype", dtype)
         records = _records(rows, [column.name for column in self.columns])
         blocks = [column.encode([record[column.name] for record in records]) for column in self.columns]
         points = torch.cat(blocks, dim=-1).to(dtype)
@@ -125,10 +124,10 @@ class ColumnSpec:
 
 def _records(rows: Any, names: list[str]) -> list[Mapping[str, Any]]:
     """Return rows as mappings that have the named columns."""
-    if _is_pandas(rows) and hasattr(rows, "columns"):
+    if is_pandas(rows) and hasattr(rows, "columns"):
         _check_labels("the DataFrame", list(rows.columns), names)
         return rows[names].to_dict(orient="records")
-    if isinstance(rows, Mapping) or _is_pandas(rows):
+    if isinstance(rows, Mapping) or is_pandas(rows):
         rows = [rows]
     if not isinstance(rows, Sequence) or isinstance(rows, (str, bytes)):
         raise InputError(
@@ -139,13 +138,13 @@ def _records(rows: Any, names: list[str]) -> list[Mapping[str, Any]]:
 
 
 def _record(index: int, row: Any, names: list[str]) -> Mapping[str, Any]:
-    if not isinstance(row, Mapping) and (not _is_pandas(row) or hasattr(row, "columns")):
+    if not isinstance(row, Mapping) and (not is_pandas(row) or hasattr(row, "columns")):
         raise InputError(f"row {index} must be a mapping or a pandas Series, got {checks.describe(row)}.")
     _check_labels(f"row {index}", list(row if isinstance(row, Mapping) else row.index), names)
     return row if isinstance(row, Mapping) else row.to_dict()
 
 
-def _is_pandas(rows: Any) -> bool:
+def is_pandas(rows: Any) -> bool:
     """Whether this is a DataFrame or a Series; lists and tuples also have an ``index``, but no ``to_dict``."""
     return hasattr(rows, "to_dict") and hasattr(rows, "index")
 

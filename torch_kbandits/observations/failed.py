@@ -52,7 +52,7 @@ def _which(failed: Any, number: int) -> Tensor:
     """Return which of so many plays failed, (q,)."""
     if isinstance(failed, (bool, np.bool_)):
         return torch.full((number,), bool(failed), dtype=torch.bool, device="cpu")
-    given = failed.tolist() if isinstance(failed, (Tensor, np.ndarray)) else failed
+    given = checks.listed("failed", failed)
     if not isinstance(given, (list, tuple)) or not all(isinstance(each, (bool, np.bool_)) for each in given):
         raise InputError(
             f"failed must be True or False, or a list of them for the points, got {checks.describe(failed)}."
@@ -64,7 +64,7 @@ def _which(failed: Any, number: int) -> Tensor:
 
 def _listed(y: Any) -> list[Any]:
     """Return rewards as a list of them."""
-    plain = y.detach().cpu().tolist() if isinstance(y, Tensor) else y.tolist() if isinstance(y, np.ndarray) else y
+    plain = checks.listed("y", y)
     if not isinstance(plain, (list, tuple)):
         return [plain]
     return [each[0] if isinstance(each, (list, tuple)) and len(each) == 1 else each for each in plain]

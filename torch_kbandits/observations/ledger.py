@@ -2,12 +2,10 @@
 
 import math
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from operator import index
 from typing import Any, NamedTuple, Self
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -19,12 +17,6 @@ from torch_kbandits.observations.measured import saved_columns
 
 #: What was told is put into one tensor after so many rounds: small tensors take more memory than their numbers.
 _SEPARATE_TELLS = 1000
-
-#: Dtypes of real numbers.
-_REAL = (
-    *(torch.float64, torch.float32, torch.float16, torch.bfloat16),
-    *(torch.int64, torch.int32, torch.int16, torch.int8, torch.uint64, torch.uint32, torch.uint16, torch.uint8),
-)
 
 #: So many points pending, none of which is what is told, look like a mistake.
 _STALE_POINTS = 50
@@ -115,18 +107,17 @@ def real_numbers(y: Any, like: Tensor) -> Tensor:
     """Return rewards in any form as a tensor of the dtype and on the device of ``like``, of the shape they came in.
 
     Args:
-        y: a real number of Python, NumPy, ``fractions`` or ``decimal``; or an array, a list or a dense tensor of them,
-            of any real dtype and on any device.
+        y: as ``checks.real_numbers`` takes it.
         like: whatever has the dtype and the device.
 
     Raises:
-        InputError: if it is anything else, such as truth values, or not finite, or beyond the range of the dtype.
+        InputError: if it is anything else, or not finite, or beyond the range of the dtype.
     """
-    if isinstance(y, Tensor) and y.dtype == like.dtype and y.device == like.device:
-        values = _dense(y)
-        checks.finite("y", on_host(values))
-        return copied(values)
-    values = _dense(y).to("cpu", torch.float64) if isinstance(y, Tensor) else torch.from_numpy(_array(y))
+    given = checks.real_numbers("y", y)
+    if isinstance(given, Tensor) and given.dtype == like.dtype and given.device == like.device:
+        checks.finite("y", on_host(given))
+        return copied(given)
+    values = (given.cpu() if isinstance(given, Tensor) else torch.from_numpy(given)).double()
     converted = checks.finite("y", values).to(like.dtype)
     if converted is not values and not checks.all_finite(converted):
         raise InputError(
@@ -134,38 +125,6 @@ def real_numbers(y: Any, like: Tensor) -> Tensor:
             f"{float(values[~torch.isfinite(converted)][0])!r}."
         )
     return beside(converted if like.is_cpu else converted.clone(), like)  # looked at before, without waiting
-
-
-def _dense(y: Tensor) -> Tensor:
-    """Return a tensor if its entries are real numbers that can be read."""
-    if y.is_nested or y.is_meta or y.layout != torch.strided:
-        kind = "nested" if y.is_nested else "meta" if y.is_meta else str(y.layout)
-        raise InputError(f"y must be a dense tensor with a reward for each point, got a {kind} one; convert it first.")
-    if y.dtype not in _REAL:
-        raise InputError(f"y must have a dtype of real numbers, got {checks.describe(y)}.")
-    return y.detach()
-
-
-def _array(y: Any) -> np.ndarray:
-    """Return rewards that are no tensor as an array in double precision."""
-    if isinstance(y, float):
-        return np.array(y)
-    hint = "y must be a reward, a real number, for each point, or an array, list or tensor of them"
-    if isinstance(y, np.ma.MaskedArray):
-        raise InputError(f"{hint}; got a masked array: give what is not masked.")
-    if isinstance(y, np.ndarray) and y.dtype.kind in "fiu":
-        with np.errstate(over="ignore"):
-            return y.astype(np.float64)
-    if isinstance(y, (list, tuple)):
-        y = [_dense(each).tolist() if isinstance(each, Tensor) else each for each in y]
-    try:
-        entries = np.array(y, dtype=object)
-    except ValueError:  # lists of arrays whose lengths differ
-        raise InputError(f"{hint}; got {checks.describe(y)}.") from None
-    numbers = np.empty(entries.shape)
-    for place, entry in np.ndenumerate(entries):
-        numbers[place] = checks.number("y", entry)
-    return numbers
 
 
 def rewards(y: Any, X: Tensor, *, missing: bool = False) -> Tensor:
@@ -197,14 +156,14 @@ def _flat(Y: Tensor) -> Tensor:
 def check_rounds(history: History) -> None:
     """Refuse a history whose parts do not belong together."""
     checks.instance("history", history, History, "a History, as bandit.history is")
-    for name, column in zip(("X", "Y", "rounds"), history, strict=False):
-        checks.instance(f"history.{name}", column, Tensor, "a torch tensor")
+    for name, column in history._asdict().items():
+        if column is not None or name in ("X", "Y", "rounds"):
+            checks.instance(f"history.{name}", column, Tensor, "a torch tensor")
+            checks.in_memory(f"history.{name}", column)
     if history.rounds.dim() != 1 or history.rounds.dtype != torch.long:
         raise InputError(f"The rounds of a history must be whole numbers, (n,), got {checks.describe(history.rounds)}.")
-    if not len(history.X) == len(history.Y) == len(history.rounds):
-        raise InputError("The history must have as many points as rewards and rounds.")
-    if history.stages is not None and len(history.stages) != len(history.X):
-        raise InputError(f"The history must have a stage for each point, got {checks.describe(history.stages)}.")
+    if any(column is not None and (not column.dim() or len(column) != len(history.rounds)) for column in history):
+        raise InputError("The history must have as many points as rewards, rounds and whatever else it has of them.")
     if bool((history.rounds.diff() < 0).any()):
         raise InputError("The rounds of a history must not decrease.")
     for name, times in (("times", history.times), ("told_at", history.told_at)):
@@ -369,17 +328,11 @@ class Pending(NamedTuple):
 
 
 def as_ids(ids: Any) -> list[int]:
-    """Return one id or several as a list; numbers of NumPy, pandas and PyTorch are taken like Python's."""
-    plain = ids.tolist() if hasattr(ids, "tolist") else ids
-    try:
-        given = list(plain) if isinstance(plain, Iterable) else [plain]
-        if not given or isinstance(plain, (str, bytes)) or any(isinstance(each, bool) for each in given):
-            raise TypeError
-        return [index(each) for each in given]
-    except TypeError:
-        raise InputError(
-            f"ids must be one or more whole numbers, as ask(return_ids=True) returns; got {ids!r}."
-        ) from None
+    """Return one id or several, as ``ask(return_ids=True)`` returns them, as a list."""
+    numbers = checks.whole_numbers("ids", ids)
+    if not numbers:
+        raise InputError(f"ids must be one or more whole numbers, as ask returns; got {checks.describe(ids)}.")
+    return numbers
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,9 +1,9 @@
 """What was measured of plays beside their rewards, as columns of numbers."""
 
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -62,21 +62,14 @@ def saved_columns(outcomes: Tensor | None, X: Tensor, number: int) -> Tensor | N
 
 def _column(name: str, values: Any, number: int) -> Tensor:
     """Return the values (q,) of an outcome, in double precision."""
+    what = f"outcome {name!r}"
     if values is None:
         return torch.full((number,), torch.nan, dtype=torch.float64)
-    if isinstance(values, Tensor):
-        values = values.detach().cpu().tolist() if values.dtype != torch.bool else values
-    plain = values.tolist() if isinstance(values, np.ndarray) else values
-    several = isinstance(plain, Iterable) and not isinstance(plain, (str, bytes, Tensor))
-    numbers = [_number(name, each) for each in (plain if several else [plain])]  # pyright: ignore
-    if len(numbers) != number:
-        raise InputError(f"outcome {name!r} must have a number for each of {number} play(s), got {len(numbers)}.")
-    return torch.tensor(numbers, dtype=torch.float64)
-
-
-def _number(name: str, value: Any) -> float:
-    if isinstance(value, (list, tuple)) and len(value) == 1:
-        value = value[0]
-    if value is None or (isinstance(value, (float, np.floating)) and value != value):
-        return float("nan")
-    return checks.finite_number(f"outcome {name!r}", value)
+    if isinstance(values, (list, tuple)):
+        values = [math.nan if each is None else each for each in values]
+    column = torch.as_tensor(checks.real_numbers(what, values)).to("cpu", torch.float64)
+    if tuple(column.shape) not in ((number,), (number, 1)) and not (number == 1 and column.dim() == 0):
+        raise InputError(f"{what} must have a number for each of {number} play(s), got {checks.describe(values)}.")
+    if bool(column.isinf().any()):
+        raise InputError(f"{what} must be a finite number, or NaN where it was not measured.")
+    return column.reshape(-1)

@@ -41,11 +41,9 @@ def read_time(time: Any) -> tuple[Kind, float]:
         if time.tzinfo is None:
             return "dates", time.replace(tzinfo=UTC).timestamp()
         return "dates with a time zone", time.timestamp()
-    if isinstance(time, Tensor) and time.dim() == 0:
-        time = time.item()
-    if isinstance(time, bool) or not isinstance(time, Real):
+    if isinstance(time, bool) or not isinstance(checks.scalar(time), Real):
         raise InputError(f"time must be a number or a date, got {checks.describe(given)}.")
-    return "numbers", checks.finite_number("time", time)  # pyright: ignore[reportArgumentType]
+    return "numbers", checks.finite_number("time", time)
 
 
 def read_times(time: Any, number: int) -> tuple[Kind, Tensor]:

@@ -1,6 +1,6 @@
 """An outcome of a play, and which outcomes are declared."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -68,6 +68,6 @@ def listed(name: str, values: object) -> tuple[Any, ...]:
     Raises:
         InputError: if it is none.
     """
-    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
+    if not isinstance(values, Sequence) or isinstance(values, (str, bytes)) or len(values) > checks.LARGEST_SIZE:
         raise InputError(f"{name} must be a list, got {checks.describe(values)}.")
     return tuple(values)

@@ -59,7 +59,6 @@ class KnownSafe:
             given = own.space.encode([given] if isinstance(given, dict) else given).to(example)
         if callable(given):
             return replace(nothing, rule=cast(Callable[[Tensor], Tensor], given))
-        checks.floating_tensor("safe_seed", given)
         actions = checks.points("safe_seed", given, dimension=none.shape[-1], like=example).detach().clone()
         if actions.dim() != 2 or not len(actions):
             raise InputError(f"safe_seed must be (k, {none.shape[-1]}) with k >= 1, got {checks.describe(given)}.")

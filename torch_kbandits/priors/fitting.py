@@ -137,14 +137,15 @@ def floor_below(Y: Tensor, lowest: float | None = None) -> float:
     return median - _FAR_COUNTS * (best - median) if lowest < floor else floor
 
 
-def fit_prior(X: Tensor, Y: Any, kernel: Kernel | None = None, *, floor: float | None = None, seed: int = 0) -> Prior:
+def fit_prior(X: Any, Y: Any, kernel: Kernel | None = None, *, floor: float | None = None, seed: int = 0) -> Prior:
     """Fit kernel, noise and mean to rewards by their marginal posterior; a ``Bandit`` takes the result as ``prior``.
 
     The fit is in units in which rewards have mean 0 and variance 1, and what it returns in theirs. The mean is that of
     the rewards.
 
     Args:
-        X: points (n, d), n >= 2; in single precision they are fitted in double.
+        X: points (n, d), n >= 2: a tensor, a list, an array or a data frame; what is in single precision is fitted in
+            double.
         Y: rewards (n,), as in ``Bandit.tell``.
         kernel: any GPyTorch kernel with free parameters, which is copied; its variance is in units of that of Y. Unless
             given ``default_kernel(d)``, each column divided by its range.
@@ -160,7 +161,7 @@ def fit_prior(X: Tensor, Y: Any, kernel: Kernel | None = None, *, floor: float |
 
     Cost: see ``fit_evidence``: O(n³) for each of some hundred evaluations, n at most 400 of the rewards.
     """
-    checks.points("X", X)
+    X = checks.points("X", X)
     if X.dim() != 2 or len(X) < 2:
         raise InputError(f"X must be (n, d) with n >= 2, got {checks.describe(X)}.")
     spans = None if kernel is not None else column_spans(X)
@@ -169,7 +170,7 @@ def fit_prior(X: Tensor, Y: Any, kernel: Kernel | None = None, *, floor: float |
     if kernel is not None:
         checks.instance("kernel", kernel, Kernel, "a GPyTorch kernel")
         check_kernel(kernel, X[:1])
-    floor = floor_below(Y) if floor is None else float(floor)
+    floor = floor_below(Y) if floor is None else checks.number("floor", floor)
     units = Units.of(Y, floor=floor, spans=spans)
     kernel = default_kernel(X.shape[-1]) if kernel is None else kernel
     fit = fit_evidence(Data(units.points(X), units.rewards(Y)), kernel, seed=seed)

@@ -1,11 +1,10 @@
 """Prior means: what is expected of a function before any reward."""
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from copy import deepcopy
 from typing import Any, cast
 
-import numpy as np
 import torch
 from gpytorch.means import ConstantMean, Mean
 from torch import Tensor
@@ -116,14 +115,8 @@ def own_mean(mean: PriorMean) -> PriorMean | None:
         return deepcopy(mean)
     if callable(mean):
         return mean
-    if isinstance(mean, Tensor) and (mean.is_complex() or mean.dtype == torch.bool):
-        raise InputError(f"mean must be real numbers, got {checks.describe(mean)}.")
-    if isinstance(mean, (Tensor, Sequence, np.ndarray)) and not isinstance(mean, str) and np.ndim(mean):
-        try:
-            values = mean.detach() if isinstance(mean, Tensor) else torch.from_numpy(np.asarray(mean, dtype=float))
-            return checks.finite("mean", values.to(torch.float64, copy=True))
-        except (TypeError, ValueError, RuntimeError) as error:
-            raise InputError(f"mean must be numbers, got {checks.describe(mean)}: {error}") from None
+    if isinstance(mean, (list, tuple)) or getattr(mean, "shape", ()):
+        return checks.finite("mean", torch.as_tensor(checks.real_numbers("mean", mean)).to(torch.float64, copy=True))
     return checks.finite_number("mean", mean) or None
 
 
@@ -149,8 +142,13 @@ def mean_over(candidates: Candidates, mean: PriorMean) -> Mean:
         module.initialize(constant=torch.tensor(mean, dtype=torch.float64))
     module = module.to(example).requires_grad_(False).eval()
     module = UntimedMean(module) if candidates is not kind and not depends_on_time(mean) else module
-    with torch.no_grad():
-        values = prior_mean(module, example)
+    try:
+        with torch.no_grad():
+            values = prior_mean(module, example)
+    except InputError:
+        raise
+    except Exception as error:
+        raise InputError(f"mean cannot be evaluated at points of {example.shape[-1]} columns: {error!r}") from error
     if values.shape != example.shape[:-1] or not checks.all_finite(values):
         raise InputError(f"mean must give a finite number for each point (n, d), got {checks.describe(values)}.")
     return module

@@ -56,11 +56,10 @@ class BanditOverBandit(MemoryChoice):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "memories", checked_memories(self.memories))
-        checks.keep(self, block_size=checks.positive_integer, exploration=checks.finite_number)
+        kinds = {"block_size": checks.positive_integer, "exploration": checks.finite_number}
+        checks.keep(self, shares_history=checks.flag, **kinds)
         if not 0.0 <= self.exploration <= 1.0:
             raise InputError(f"exploration must be from 0 to 1, got {self.exploration!r}.")
-        if not isinstance(self.shares_history, bool):
-            raise InputError(f"shares_history must be True or False, got {self.shares_history!r}.")
         if self.reward_bounds is not None:
             object.__setattr__(self, "reward_bounds", _checked_bounds(self.reward_bounds))
 

@@ -4,7 +4,7 @@ import hashlib
 import io
 import json
 from collections.abc import Mapping
-from os import PathLike, fspath
+from os import PathLike
 from typing import Any
 
 import torch
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from torch_kbandits.bandit.saving.schema import check_archive, check_content
 from torch_kbandits.errors import DamagedFileError, InputError, StateMismatchError
-from torch_kbandits.files import read_whole, write_whole
+from torch_kbandits.files import checked_path, read_whole, write_whole
 from torch_kbandits.version import __version__
 
 #: Version of the layout of these files, and of what they hold.
@@ -60,7 +60,8 @@ def read(path: str | PathLike[str], kind: str) -> dict[str, Any]:
         DamagedFileError: if it is of another kind, cut or changed.
         StateMismatchError: if it is of a newer format.
     """
-    found, (first, _, rest) = fspath(path), read_whole(path).partition(b"\n")
+    found = checked_path(path)
+    first, _, rest = read_whole(found).partition(b"\n")
     if not first.startswith(_FIRST_WORDS):
         raise DamagedFileError(f"{found!r} {_what_it_is(first, rest)}")
     if first != _FIRST_WORDS + kind.encode():

@@ -91,9 +91,9 @@ class ShardedArms(LastingCandidates):
         """End the workers and free what they hold. What was learned is not lost: the next ``ask`` starts others."""
         self.workers.close()
 
-    def offers(self, point: Tensor) -> bool:
-        """Say whether a point (1, d) is an arm; they are looked through in this process."""
-        return self.source.has(point)
+    def offers(self, points: Tensor) -> Tensor:
+        """Say of points (n, d) which are arms, (n,) bool; they are looked through in this process."""
+        return self.source.has(points)
 
     def describe(self) -> dict[str, object]:
         """Return what ``Arms`` says of the same arms, so that saved states go from one to the other."""

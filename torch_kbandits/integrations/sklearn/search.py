@@ -12,14 +12,13 @@ from sklearn.utils import check_random_state
 
 from torch_kbandits import checks
 from torch_kbandits.bandit import Bandit
-from torch_kbandits.candidates import UnitCube
 from torch_kbandits.confidence import Width
 from torch_kbandits.errors import InputError, KernelBanditWarning
 from torch_kbandits.integrations.sklearn.checkpoint import Batch, SearchCheckpoint
 from torch_kbandits.integrations.sklearn.distributions import SearchSpace
 from torch_kbandits.integrations.sklearn.identity import classes_in, described, described_data
 from torch_kbandits.integrations.sklearn.sequential import Evaluate, FixedSplits, SequentialSearchCV
-from torch_kbandits.integrations.sklearn.untried import Untried
+from torch_kbandits.integrations.sklearn.untried import Untried, UntriedCube
 from torch_kbandits.integrations.tuning import is_spread, tuning_bandit
 from torch_kbandits.priors import LearnedPrior, default_kernel
 
@@ -227,7 +226,7 @@ class KernelBanditSearchCV(SequentialSearchCV):
         options: dict[str, Any] = {"kernel": None, "clip": True, **(self.bandit_options or {})}
         kernel, clip = options.pop("kernel"), options.pop("clip")
         kernel = default_kernel(space.dimension, space.groups) if kernel is None else kernel
-        cube = UnitCube(space.dimension, snap=untried, continuous=space.continuous, neighbours=space.neighbours)
+        cube = UntriedCube(space.dimension, snap=untried, continuous=space.continuous, neighbours=space.neighbours)
         prior = LearnedPrior(kernel, clip=clip, num_initial=num_initial)
         return tuning_bandit(self.algorithm, cube, prior, seed=seed, beta=self.beta, **options)
 

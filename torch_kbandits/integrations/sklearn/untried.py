@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torch_kbandits.candidates import UnitCube
 from torch_kbandits.numerics.random import generator_for
 from torch_kbandits.spaces import Categorical, Float, Integer, Parameter, ParameterSpace
 
@@ -68,6 +69,14 @@ class Untried:
         """Return the encodings of all configurations, each once."""
         encodings = self.space.encode(list(_configurations(list(self.space.parameters.items()), {})))
         return encodings.unique(dim=0) if self.space.dimension else encodings[:1]
+
+
+class UntriedCube(UnitCube):
+    """A cube whose ``snap`` is ``Untried``: what was tried is not played again, and may be recommended."""
+
+    def recommends(self, points: Tensor) -> Tensor:
+        """Say of points (n, d) that all may be used in the end, (n,) bool: each is of a configuration."""
+        return torch.ones(len(points), dtype=torch.bool)
 
 
 def _count(space: ParameterSpace) -> float:
