@@ -259,7 +259,8 @@ def column_spans(X: Tensor, groups: Sequence[int] | None = None) -> Tensor:
     spans = torch.where(spans > 0.0, spans, 1.0)
     if groups is None:
         return spans
-    return torch.stack([spans[[each == group for each in groups]].max() for group in groups])
+    own = torch.tensor(groups, device=spans.device)
+    return spans.new_zeros(max(groups) + 1).scatter_reduce(0, own, spans, "amax")[own]
 
 
 def _spanning(base: Kernel, spans: Tensor) -> Kernel:
