@@ -75,6 +75,11 @@ class Parameter(ABC):
     def uniform(self, block: Tensor) -> Tensor:
         """Return numbers (n,) in [0, 1] from which ``spread`` makes these encodings (n, columns), columns >= 1."""
 
+    def numbers(self, name: str, values: Sequence[Any]) -> Tensor:
+        """Return numbers (n,) by which n values are told apart, those of ``uniform``; none of a single value."""
+        codes = self.encode(name, values)
+        return self.uniform(codes) if self.columns else codes.flatten()
+
     @abstractmethod
     def others(self, code: Tensor) -> Tensor:
         """Return numbers (k,) from which ``spread`` makes other values than an encoding (columns,), columns >= 1.
@@ -383,9 +388,11 @@ class Categorical(Parameter):
 
     def encode(self, name: str, values: Sequence[Any]) -> Tensor:
         """Return the encodings (n, columns) of n values, all of them choices."""
-        places = {id(choice): index for index, choice in reversed([*enumerate(self.choices)])}
-        found = [places[id(value)] if id(value) in places else self._index(name, value) for value in values]
-        return self._codes(torch.tensor(found, dtype=torch.long))
+        return self._codes(self._places(name, values))
+
+    def numbers(self, name: str, values: Sequence[Any]) -> Tensor:
+        """Return the numbers (n,) of n choices, whose encodings would have the square of so many."""
+        return _centres(self._places(name, values).double(), len(self.choices))
 
     def decode(self, block: Tensor) -> list[Any]:
         """Return the choices nearest to n points."""
@@ -424,6 +431,12 @@ class Categorical(Parameter):
         if len(self.choices) == 1:
             return torch.zeros(len(block), dtype=torch.long)
         return (block[:, 0] >= 0.5).long() if len(self.choices) == 2 else block.max(-1).indices
+
+    def _places(self, name: str, values: Sequence[Any]) -> Tensor:
+        """Return the places (n,) of values among the choices."""
+        known = {id(choice): index for index, choice in reversed([*enumerate(self.choices)])}
+        found = [known[id(value)] if id(value) in known else self._index(name, value) for value in values]
+        return torch.tensor(found, dtype=torch.long)
 
     def _index(self, name: str, value: Any) -> int:
         """Return the place of the choice that equals a value, which is none of them itself."""

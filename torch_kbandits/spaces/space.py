@@ -349,9 +349,7 @@ def _conditions(name: str, parameter: Parameter, before: Mapping[str, Slot]) -> 
             )
         if before[other].is_continuous:
             raise InputError(f"parameter {name!r} depends on {other!r}, which must be a choice or a number on steps.")
-        known = before[other].parameter
-        codes = known.encode(other, values)
-        found.append((before[other], known.uniform(codes) if known.columns else codes.flatten()))
+        found.append((before[other], before[other].parameter.numbers(other, values)))
     return tuple(found)
 
 
