@@ -34,12 +34,12 @@ _PROBLEMS: dict[str, Callable[[], MultiObjectiveTestProblem]] = {
     "constrained Branin and Currin": lambda: ConstrainedBraninCurrin(),
 }
 
-_SAMPLERS: dict[str, Callable[[int, Any], BaseSampler]] = {
-    "KernelBanditSampler": lambda seed, limits: KernelBanditSampler(seed=seed, constraints_func=limits),
-    "GPSampler": lambda seed, limits: GPSampler(seed=seed, constraints_func=limits),
-    "TPESampler": lambda seed, limits: TPESampler(seed=seed, constraints_func=limits),
-    "NSGAIISampler": lambda seed, limits: NSGAIISampler(seed=seed, constraints_func=limits, population_size=10),
-    "random": lambda seed, limits: RandomSampler(seed=seed),
+_SAMPLERS: dict[str, Callable[[int], BaseSampler]] = {
+    "KernelBanditSampler": lambda seed: KernelBanditSampler(seed=seed),
+    "GPSampler": lambda seed: GPSampler(seed=seed),
+    "TPESampler": lambda seed: TPESampler(seed=seed),
+    "NSGAIISampler": lambda seed: NSGAIISampler(seed=seed, population_size=10),
+    "random": lambda seed: RandomSampler(seed=seed),
 }
 
 #: BoTorch's own loop, on problems without constraints alone, and so many trials at most: they are dear.
@@ -93,19 +93,18 @@ def _names(problem: str) -> list[str]:
 def _studied(problem: MultiObjectiveTestProblem, name: str, seed: int, trials: int) -> Tensor:
     """Return the points (n, d) that a sampler tried."""
     lower, upper = cast(Tensor, problem.bounds).tolist()
-    has_limits = _has_limits(problem)
     tried: list[Tensor] = []
 
     def objective(trial: optuna.Trial) -> tuple[float, ...]:
         bounds = enumerate(zip(lower, upper, strict=True))
         x = torch.tensor([[trial.suggest_float(f"x{number}", low, high) for number, (low, high) in bounds]]).double()
         tried.append(x)
-        if has_limits:
-            trial.set_user_attr("excess", (-_slack(problem, x)[0]).tolist())
+        if _has_limits(problem):
+            for number, slack in enumerate(_slack(problem, x)[0].tolist()):
+                trial.set_constraint(str(number), -slack)
         return tuple(problem.evaluate_true(x)[0].tolist())
 
-    limits = (lambda trial: trial.user_attrs["excess"]) if has_limits else None
-    sampler = _SAMPLERS[name](seed, limits)
+    sampler = _SAMPLERS[name](seed)
     directions: list[Any] = ["minimize"] * problem.num_objectives
     study = optuna.create_study(directions=directions, sampler=sampler)
     study.optimize(objective, n_trials=trials)

@@ -1,10 +1,21 @@
 """Arms to cut into shards, and rounds in which several bandits must choose the same of them."""
 
 import torch
-from problems import data, reward
+from problems import data, difference, matern, reward
+
+from torch_kbandits import algorithms
+
+LAMBDA = 0.02
 
 #: Where 160 arms are cut: shards of very different sizes.
 CUTS = {1: None, 2: [23], 3: [7, 90], 7: [1, 3, 40, 41, 99, 150]}
+
+
+def make(candidates, name="bkb", **settings):
+    words = {"kernel": matern(0.4), "regularization": LAMBDA, "seed": 0}
+    if name not in ("gp-ei", "gp-pi", "random") and "prior" not in settings:
+        words["beta"] = 2.0
+    return algorithms.build(name, candidates=candidates, **(words | settings))
 
 
 def some_arms(count=160, d=2):
@@ -31,3 +42,16 @@ def rounds(bandits, count, first=0):
             if number % 4 != 2 and len(bandit.pending):  # else told a round later
                 X = bandit.pending
                 bandit.tell(X, noisy(X, number))
+
+
+def posterior(bandit):
+    """Means and variances at the arms, as the shards have them: no public call reads all of them there."""
+    belief = bandit._belief
+    belief = getattr(belief, "_table", belief) if bandit.memory is not None else belief
+    return belief.mean, belief.variance
+
+
+def assert_equal_posteriors(ours, theirs, tolerance=1e-9):
+    for mine, other in zip(posterior(ours), posterior(theirs), strict=True):
+        assert difference(mine, other) < tolerance
+    assert torch.equal(ours.inducing_points, theirs.inducing_points)

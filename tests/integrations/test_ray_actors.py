@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 import ray
 import torch
-from problems import data, difference, matern
-from sharded_play import noisy
+from problems import data
+from sharded_play import assert_equal_posteriors, make, rounds
 
-from torch_kbandits import ArmBlocks, Arms, InputError, algorithms
+from torch_kbandits import ArmBlocks, Arms, InputError
 from torch_kbandits.errors import KernelBanditWarning
 from torch_kbandits.integrations.ray import ShardedArms, ShardLostError
 from torch_kbandits.memory import Restart, SlidingWindow
@@ -25,8 +25,6 @@ pytestmark = pytest.mark.slow
 
 # Workers cannot import test modules.
 ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
-
-LAMBDA = 0.02
 
 
 def start_ray():
@@ -46,24 +44,16 @@ def _ray_ends():
     ray.shutdown()
 
 
-def make(candidates, **settings):
-    words = {"kernel": matern(0.4), "regularization": LAMBDA, "beta": 2.0, "seed": 0, "resampling": "coupled"}
-    return algorithms.BKB(candidates=candidates, **(words | settings))
+GROUPS = pytest.mark.parametrize("groups", [[range(1), range(1, 2)], [range(2)]], ids=["apart", "one-leads"])
 
 
-def rounds(bandits, count, first=0):
-    for number in range(first, first + count):
-        asked = [bandit.ask(1 + number % 2) for bandit in bandits]
-        for bandit, X in zip(bandits, asked, strict=True):
-            assert torch.equal(X, asked[0]), number
-            if number % 3 != 1:  # else told a round later
-                X = bandit.pending
-                bandit.tell(X, noisy(X, number))
-
-
-def assert_equal_posteriors(ours, theirs):
-    assert difference(ours._belief.mean, theirs._belief.mean) < 1e-10
-    assert difference(ours._belief.variance, theirs._belief.variance) < 1e-10
+def pair(arms, groups=None, name="bkb", **settings):
+    """A bandit on one table of arms, one on shards of the same, and these."""
+    candidates = ShardedArms(arms, num_shards=2)
+    candidates.workers.groups = candidates.workers.groups if groups is None else groups
+    words = {"resampling": "coupled"} | settings if name == "bkb" else settings
+    whole = arms if isinstance(arms, torch.Tensor) else candidates.source
+    return [make(each, name, **words) for each in (Arms(whole), candidates)], candidates
 
 
 def kill(candidates, number):
@@ -72,60 +62,36 @@ def kill(candidates, number):
 
 
 @pytest.mark.usefixtures("_ray")
-@pytest.mark.parametrize("groups", [[range(1), range(1, 2)], [range(2)]], ids=["apart", "one-leads"])
-def test_two_hundred_rounds_with_workers_killed_on_the_way(groups):
-    arms = data(2000, 2, 1)[0]
-    candidates = ShardedArms(torch.cat([arms, arms[::7]]), num_shards=2)
-    candidates.workers.groups = groups
-    bandits = [make(Arms(candidates.source)), make(candidates)]
-    rounds(bandits, 70)
-    kill(candidates, 1)
-    rounds(bandits, 60, 70)
-    assert_equal_posteriors(bandits[1], bandits[0])
-    kill(candidates, 0)
-    kill(candidates, 1)
-    rounds(bandits, 70, 130)
-    assert_equal_posteriors(bandits[1], bandits[0])
-    candidates.close()
-
-
-@pytest.mark.usefixtures("_ray")
-@pytest.mark.parametrize("memory", [SlidingWindow(40), Restart(45.0)], ids=["window", "restart"])
-def test_two_hundred_rounds_with_a_memory_and_workers_killed_on_the_way(memory):
-    arms = data(2000, 2, 1)[0]
-    candidates = ShardedArms(torch.cat([arms, arms[::7]]), num_shards=2)
-    bandits = [make(Arms(candidates.source), memory=memory), make(candidates, memory=memory)]
+@pytest.mark.parametrize(
+    ("groups", "name", "memory"),
+    [
+        (None, "bkb", None),
+        ([range(2)], "bkb", None),
+        (None, "bkb", SlidingWindow(40)),
+        (None, "bkb", Restart(45.0)),
+        (None, "gp-pi", None),
+        (None, "random", None),
+    ],
+    ids=["apart", "one-leads", "window", "restart", "gp-pi", "random"],
+)
+def test_rounds_with_workers_killed_on_the_way(groups, name, memory):
+    arms, settings = data(2000 if name == "bkb" else 700, 2, 1)[0], {} if memory is None else {"memory": memory}
+    bandits, candidates = pair(torch.cat([arms, arms[::7]]), groups, name, **settings)
     for first, killed in [(0, ()), (70, (1,)), (130, (0, 1))]:
         for number in killed:
             kill(candidates, number)
-        rounds(bandits, 70, first)
-        ours, theirs = (bandit._belief._table for bandit in bandits)
-        assert difference(ours.mean, theirs.mean) < 1e-9
-        assert difference(ours.variance, theirs.variance) < 1e-9
+        rounds(bandits, 70 if name == "bkb" else 15, first)
+        if name == "bkb":
+            assert_equal_posteriors(bandits[1], bandits[0])
     candidates.close()
 
 
 @pytest.mark.usefixtures("_ray")
-@pytest.mark.parametrize("name", ["gp-pi", "random"])
-def test_other_rules_with_a_worker_killed_on_the_way(name):
-    arms = data(700, 2, 1)[0]
-    candidates = ShardedArms(arms, num_shards=2)
-    words = {"kernel": matern(0.4), "regularization": LAMBDA, "seed": 0}
-    bandits = [algorithms.build(name, candidates=given, **words) for given in (Arms(arms), candidates)]
-    rounds(bandits, 20)
-    kill(candidates, 1)
-    rounds(bandits, 20, 20)
-    candidates.close()
-
-
-@pytest.mark.usefixtures("_ray")
-@pytest.mark.parametrize("groups", [[range(1), range(1, 2)], [range(2)]], ids=["apart", "one-leads"])
+@GROUPS
 def test_a_worker_that_dies_while_it_works(groups):
     """Its process is ended from within, by the question itself, so that its reply never comes."""
     arms = data(300, 2, 1)[0]
-    candidates = ShardedArms(arms, num_shards=2)
-    candidates.workers.groups = groups
-    bandits = [make(Arms(arms)), make(candidates)]
+    bandits, candidates = pair(arms, groups)
     rounds(bandits, 8)
     ours = bandits[1]
     original = candidates.workers.send
@@ -182,7 +148,7 @@ def test_a_rebuild_that_fails_says_why_and_a_later_one_goes_on(tmp_path):
 
 
 @pytest.mark.usefixtures("_ray")
-@pytest.mark.parametrize("groups", [[range(1), range(1, 2)], [range(2)]], ids=["apart", "one-leads"])
+@GROUPS
 def test_arms_computed_by_the_workers_and_an_error_of_theirs(groups):
     arms = data(400, 2, 1)[0]
     blocks = arms.split(150)
@@ -214,8 +180,7 @@ class Locked(Failing):
 @pytest.mark.usefixtures("_ray")
 def test_an_interrupt_while_workers_work():
     arms = data(3000, 2, 1)[0]
-    candidates = ShardedArms(arms, num_shards=2)
-    bandits = [make(Arms(arms)), make(candidates)]
+    bandits, candidates = pair(arms)
     rounds(bandits, 8)
     ours = bandits[1]
     expected = bandits[0].ask(3)

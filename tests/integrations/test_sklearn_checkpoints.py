@@ -85,9 +85,10 @@ def test_a_search_interrupted_anywhere_goes_on_as_if_it_was_not(settings, tmp_pa
         warnings.simplefilter("ignore", FitFailedWarning)
         whole = searched(None, **settings)
         total = Counted.fits
-        for fits in [total // 2 + 1, total - 2] if settings == {} else [total - 3]:
-            path = tmp_path / f"{fits}.search"
-            stopped(path, fits, **settings)
+        for stops in [(total - 3, 1), (total - 2,)] if settings == {} else [(total - 3,)]:
+            path, fits = tmp_path / f"{stops}.search", sum(stops)
+            for each in stops:  # also again and again
+                stopped(path, each, **settings)
             found = searched(path, **settings)
             assert table(found) == table(whole)
             assert found.multimetric_ == whole.multimetric_
@@ -96,12 +97,6 @@ def test_a_search_interrupted_anywhere_goes_on_as_if_it_was_not(settings, tmp_pa
             if "best_index_" in vars(whole):
                 assert found.best_index_ == whole.best_index_
             assert Counted.fits <= total - fits + 2 * settings.get("batch_size", 1)
-
-
-def test_a_search_interrupted_again_and_again(tmp_path):
-    for fits in (7, 1):
-        stopped(tmp_path / "search", fits)
-    assert table(searched(tmp_path / "search")) == table(searched(None))
 
 
 def test_a_search_that_had_ended_evaluates_the_quickest_configuration_once_more(tmp_path):
@@ -160,11 +155,8 @@ def test_choices_that_come_out_otherwise_are_passed_by_with_a_warning(tmp_path):
 SCRIPT = """
 import sys
 sys.path[:0] = {paths!r}
-from test_sklearn_checkpoints import SPACE, X, Y, Slow
-from torch_kbandits.integrations.sklearn import KernelBanditSearchCV
-
-words = dict(n_iter=14, num_initial=4, cv=2, random_state=0, checkpoint={checkpoint!r})
-KernelBanditSearchCV(Slow(), SPACE, **words).fit(X, Y)
+from test_sklearn_checkpoints import Slow, searched
+searched({checkpoint!r}, Slow(), **{words!r})
 """
 
 
@@ -183,17 +175,15 @@ def number_kept(path):
 @pytest.mark.slow
 def test_a_search_that_is_killed_goes_on_in_another_process(tmp_path):
     """SIGKILL at moments that are spread over the search, until it has ended."""
-    here = Path(__file__).parent
-    paths = [str(here), str(here.parents[1])]
-    checkpoint = str(tmp_path / "search")
-    code = SCRIPT.format(paths=paths, checkpoint=checkpoint)
-    sizes, generator = [], np.random.default_rng(0)
-    for _ in range(8):
+    paths = [str(Path(__file__).parents[place]) for place in (0, 2)]
+    checkpoint, words = str(tmp_path / "search"), {"n_iter": 14, "num_initial": 4, "refit": True}
+    code, sizes = SCRIPT.format(paths=paths, checkpoint=checkpoint, words=words), []
+    for pause in np.random.default_rng(0).uniform(0.0, 0.4, 8):
         process = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True)
         wanted = sizes[-1] + 2 if sizes else 1
         while process.poll() is None and number_kept(checkpoint) < wanted:
             time.sleep(0.05)
-        time.sleep(float(generator.uniform(0.0, 0.4)))
+        time.sleep(float(pause))
         process.send_signal(signal.SIGKILL)
         _, error = process.communicate()
         assert process.returncode in (0, -signal.SIGKILL), error
@@ -202,9 +192,7 @@ def test_a_search_that_is_killed_goes_on_in_another_process(tmp_path):
             break
     assert sizes == sorted(sizes)
     assert len(sizes) > 3
-    words = {"n_iter": 14, "num_initial": 4, "refit": True}
-    found = searched(checkpoint, Slow(), **words)
-    assert table(found) == table(searched(None, Slow(), **words))
+    assert table(searched(checkpoint, Slow(), **words)) == table(searched(None, Slow(), **words))
 
 
 # ---------------------------------------------------------------- what is refused

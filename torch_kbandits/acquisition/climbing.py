@@ -19,6 +19,9 @@ _TURNS, _EXCHANGES = 4, 8
 #: The way of a point that climbed to where nothing may be played is halved so often.
 _HALVINGS = 20
 
+#: A function is evaluated at points of so many numbers at once: of thousands of choices each has thousands.
+_AT_ONCE = 2**22
+
 #: Scores that differ by less than this share of the largest in size are equal: below it a search would go on for ever.
 _EQUAL = 1e-9
 
@@ -148,8 +151,11 @@ def _exchanged(
 
 def _scores(function: AcquisitionFunction, points: Tensor) -> Tensor:
     """Return the scores (n,) of points (n, d)."""
+    if not len(points):
+        return points.new_zeros(0)
     with torch.no_grad():
-        return function(points.unsqueeze(-2)) if len(points) else points.new_zeros(0)
+        blocks = points.split(max(1, _AT_ONCE // points.shape[-1]))
+        return torch.cat([function(block.unsqueeze(-2)) for block in blocks])
 
 
 def _better(points: Tensor, scores: Tensor, others: Tensor, theirs: Tensor) -> tuple[Tensor, Tensor]:

@@ -10,6 +10,9 @@ from torch import Tensor
 #: Points that cover the cube, and of each of three kinds near the best point known.
 _SPREAD, _NEAR = 2048, 256
 
+#: Of more columns than this, as of thousands of choices, points are fewer, so that all have as many numbers.
+_COLUMNS = 2048
+
 #: Deviation of the points near the best one, step by step, in units of the cube.
 _RADII = (0.1, 0.03, 0.01, 0.003)
 
@@ -75,8 +78,17 @@ def looked_at(cube: Cube, best: Tensor | None, seed: int) -> list[Tensor]:
         seed: all randomness.
     """
     generator = torch.Generator().manual_seed(seed)
-    parts = [cube.sample(_SPREAD, generator)]
+    spread, near = (-(-size * _COLUMNS // max(_COLUMNS, cube.dimension)) for size in (_SPREAD, _NEAR))
+    parts = [cube.sample(spread, generator)]
     if best is not None:
-        parts.append(cube.playable(torch.cat([best, cube.near(best, _RADII, _NEAR, generator)])))
-    # torch's takes four times as long.
-    return [torch.from_numpy(np.unique(part.cpu().numpy(), axis=0)).to(part.device) for part in parts]
+        parts.append(cube.playable(torch.cat([best, cube.near(best, _RADII, near, generator)])))
+    return [_distinct(part) for part in parts]
+
+
+def _distinct(points: Tensor) -> Tensor:
+    """Return points (n, d) of the unit cube in their order, each once, (k, d)."""
+    # The bytes of numbers that are not negative, the largest first, are in the order of the numbers: so rows are
+    # compared at once. torch's takes four times as long, and NumPy's by columns twenty times where they are many.
+    rows = np.ascontiguousarray((points + 0.0).cpu().numpy().astype(">f8"))
+    _, first = np.unique(rows.view(f"V{rows.shape[1] * rows.itemsize}").ravel(), return_index=True)
+    return points[torch.from_numpy(first).to(points.device)]

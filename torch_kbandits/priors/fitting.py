@@ -272,7 +272,8 @@ def column_spans(X: Tensor, ranges: Tensor | None = None, groups: Sequence[int] 
     spans = torch.where(spans > 0.0, spans, 1.0)
     if groups is None:
         return spans
-    return torch.stack([spans[[each == group for each in groups]].max() for group in groups])
+    own = torch.tensor(groups, device=spans.device)
+    return spans.new_zeros(max(groups) + 1).scatter_reduce(0, own, spans, "amax")[own]
 
 
 def _spanning(base: Kernel, spans: Tensor) -> Kernel:

@@ -24,8 +24,17 @@ _MOST_CELLS = 2**50
 #: And so many on an arc, where numbers lie that are not always there.
 _MOST_ROLLED = 2**44
 
-#: Of more values than this those 1, 2, 4, … steps away are tried in the place of one.
+#: Of more numbers than this those 1, 2, 4, … steps away are tried in the place of one.
 _FEW = 32
+
+#: Of more choices than this so many, spread evenly over all, are tried in the place of one.
+_MOST_CHOICES = 256
+
+#: The golden section: its multiples are spread evenly over a range, however many they are.
+_GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
+
+#: A logarithm of a range whose ends differ by a smaller share is a line, to rounding.
+_NARROW = 2.0**-26
 
 #: The cells of larger integers are lost to rounding in the logarithm.
 _LARGEST_LOG_INTEGER = 2**40
@@ -66,12 +75,17 @@ class Parameter(ABC):
     def uniform(self, block: Tensor) -> Tensor:
         """Return numbers (n,) in [0, 1] from which ``spread`` makes these encodings (n, columns), columns >= 1."""
 
+    def numbers(self, name: str, values: Sequence[Any]) -> Tensor:
+        """Return numbers (n,) by which n values are told apart, those of ``uniform``; none of a single value."""
+        codes = self.encode(name, values)
+        return self.uniform(codes) if self.columns else codes.flatten()
+
     @abstractmethod
     def others(self, code: Tensor) -> Tensor:
-        """Return encodings (k, columns) of other values than that of one encoding (columns,), to try in its place.
+        """Return numbers (k,) from which ``spread`` makes other values than an encoding (columns,), columns >= 1.
 
-        All others where they are few, those 1, 2, 4, … steps away where they are many, and none where there are no
-        steps.
+        They are to be tried in its place: all others where they are few; of many numbers those 1, 2, 4, … steps away,
+        of many choices some; none where there are no steps.
         """
 
 
@@ -138,7 +152,7 @@ class Float(Parameter):
         if self.step is not None:
             return _centres(torch.tensor(numbers, dtype=torch.float64), self._steps).unsqueeze(-1)
         start, stop = self._line
-        scaled = [math.log(number) if self.log else number for number in numbers]
+        scaled = [math.log(number) if self._is_bent else number for number in numbers]
         return self._on_grid((torch.tensor(scaled, dtype=torch.float64).unsqueeze(-1) - start) / (stop - start))
 
     def decode(self, block: Tensor) -> list[float]:
@@ -164,9 +178,9 @@ class Float(Parameter):
         return block.squeeze(-1)
 
     def others(self, code: Tensor) -> Tensor:
-        """Return the other values on steps to try; none without a step."""
-        if not self.columns or self.step is None:
-            return code.new_zeros(0, self.columns)
+        """Return the numbers (k,) of other values on steps to try; none without a step."""
+        if self.step is None:
+            return code.new_zeros(0)
         return _centres(_other_cells(int(_cells(code, self._steps)), self._steps), self._steps)
 
     def _number(self, name: str, value: Any) -> float:
@@ -196,8 +210,13 @@ class Float(Parameter):
         return round((self.high - self.low) / (self.step or 1.0)) + 1
 
     @property
+    def _is_bent(self) -> bool:
+        """Whether coordinates are those of logarithms, which differ from those of numbers."""
+        return self.log and self.high - self.low > _NARROW * self.low
+
+    @property
     def _line(self) -> tuple[float, float]:
-        return (math.log(self.low), math.log(self.high)) if self.log else (self.low, self.high)
+        return (math.log(self.low), math.log(self.high)) if self._is_bent else (self.low, self.high)
 
     def _at(self, place: float) -> float:
         """Return the number at a coordinate of the grid; the ends are exact."""
@@ -205,12 +224,12 @@ class Float(Parameter):
             return self.high if place else self.low
         start, stop = self._line
         number = start * (1.0 - place) + stop * place
-        return min(max(math.exp(number) if self.log else number, self.low), self.high)
+        return min(max(math.exp(number) if self._is_bent else number, self.low), self.high)
 
     def _on_grid(self, block: Tensor) -> Tensor:
         """Return coordinates rounded to a grid whose spacing is far above what rounding does to them."""
         start, stop = self._line
-        rounding = 4.0 * math.ulp(max(abs(start), abs(stop), float(self.log))) / (stop - start)
+        rounding = 4.0 * math.ulp(max(abs(start), abs(stop), float(self._is_bent))) / (stop - start)
         size = 2.0 ** max(0, min(_GRID_BITS, math.floor(-math.log2(8.0 * rounding))))
         return (block.clamp(0.0, 1.0) * size).round() / size
 
@@ -294,12 +313,10 @@ class Integer(Parameter):
         return block.squeeze(-1)
 
     def others(self, code: Tensor) -> Tensor:
-        """Return the other whole numbers to try."""
-        if not self.columns:
-            return code.new_zeros(0, 0)
+        """Return the numbers (k,) of other whole numbers to try."""
         if self.log:
             cells = _other_cells(self._log_values(code)[0] - self.low, self._count)
-            return self._log_centres([self.low + int(cell) for cell in cells.flatten().tolist()])
+            return self._log_centres([self.low + int(cell) for cell in cells.tolist()]).squeeze(-1)
         return _centres(_other_cells(int(_cells(code, self._count)), self._count), self._count)
 
     def _number(self, name: str, value: Any) -> int:
@@ -371,7 +388,11 @@ class Categorical(Parameter):
 
     def encode(self, name: str, values: Sequence[Any]) -> Tensor:
         """Return the encodings (n, columns) of n values, all of them choices."""
-        return self._codes[[self._index(name, value) for value in values]]
+        return self._codes(self._places(name, values))
+
+    def numbers(self, name: str, values: Sequence[Any]) -> Tensor:
+        """Return the numbers (n,) of n choices, whose encodings would have the square of so many."""
+        return _centres(self._places(name, values).double(), len(self.choices))
 
     def decode(self, block: Tensor) -> list[Any]:
         """Return the choices nearest to n points."""
@@ -379,36 +400,47 @@ class Categorical(Parameter):
 
     def snap(self, block: Tensor) -> Tensor:
         """Return the encodings of the choices nearest to n points."""
-        return self._codes[self._nearest(block)]
+        return self._codes(self._nearest(block))
 
     def spread(self, uniform: Tensor) -> Tensor:
         """Return encodings (n, columns) of choices that are uniform where numbers (n,) in [0, 1) are."""
-        return self._codes[_cells(uniform, len(self.choices)).long()]
+        return self._codes(_cells(uniform, len(self.choices)).long())
 
     def uniform(self, block: Tensor) -> Tensor:
         """Return the middle (n,) of the numbers from which ``spread`` makes each."""
-        return (self._nearest(block).double() + 0.5) / len(self.choices)
+        return _centres(self._nearest(block).double(), len(self.choices))
 
     def others(self, code: Tensor) -> Tensor:
-        """Return all other choices."""
-        return self._codes[torch.arange(len(self.choices)) != self._nearest(code.unsqueeze(0))]
+        """Return the numbers (k,) of all other choices where they are few, else of some spread evenly over them."""
+        number, index = len(self.choices), self._nearest(code.unsqueeze(0))
+        if number > _MOST_CHOICES:
+            steps = torch.arange(1, _MOST_CHOICES, dtype=torch.float64) * _GOLDEN % 1.0
+            others = (index + (steps * number).long()).remainder(number).unique()
+        else:
+            others = torch.arange(number)
+        return _centres(others[others != index].double(), number)
 
-    @property
-    def _codes(self) -> Tensor:
-        """The encodings of all choices, (number of choices, columns)."""
-        number = len(self.choices)
-        if number > 2:
-            return torch.eye(number, dtype=torch.float64) * math.sqrt(0.5)
-        return torch.arange(number, dtype=torch.float64).unsqueeze(-1)[:, : self.columns]
+    def _codes(self, indices: Tensor) -> Tensor:
+        """Return the encodings (n, columns) of choices (n,), by their places."""
+        if len(self.choices) <= 2:
+            return indices.double().unsqueeze(-1)[:, : self.columns]
+        rows = torch.zeros(len(indices), self.columns, dtype=torch.float64)
+        return rows.scatter_(1, indices.unsqueeze(-1), math.sqrt(0.5))
 
     def _nearest(self, block: Tensor) -> Tensor:
         if len(self.choices) == 1:
             return torch.zeros(len(block), dtype=torch.long)
         return (block[:, 0] >= 0.5).long() if len(self.choices) == 2 else block.max(-1).indices
 
+    def _places(self, name: str, values: Sequence[Any]) -> Tensor:
+        """Return the places (n,) of values among the choices."""
+        known = {id(choice): index for index, choice in reversed([*enumerate(self.choices)])}
+        found = [known[id(value)] if id(value) in known else self._index(name, value) for value in values]
+        return torch.tensor(found, dtype=torch.long)
+
     def _index(self, name: str, value: Any) -> int:
+        """Return the place of the choice that equals a value, which is none of them itself."""
         alike = (
-            lambda choice: choice is value,
             lambda choice: type(choice) is type(value) and _equal(choice, value),
             lambda choice: _equal(choice, value),
         )
@@ -452,13 +484,13 @@ def _cells(block: Tensor, count: int) -> Tensor:
 
 
 def _other_cells(cell: int, count: int) -> Tensor:
-    """Return the cells (k, 1) of ``count`` to try in the place of one: all others, or those 1, 2, 4, … away."""
+    """Return the cells (k,) of ``count`` to try in the place of one: all others, or those 1, 2, 4, … away."""
     if count <= _FEW:
         near = range(count)
     else:
         near = [cell + side * 2**power for power in range(count.bit_length()) for side in (-1, 1)]
     others = [other for other in near if other != cell and 0 <= other < count]
-    return torch.tensor(others, dtype=torch.float64).unsqueeze(-1)
+    return torch.tensor(others, dtype=torch.float64)
 
 
 def _centres(cells: Tensor, count: int) -> Tensor:

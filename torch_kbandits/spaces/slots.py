@@ -23,7 +23,8 @@ class Slot:
         parameter: the values that it may take.
         start: its first column.
         latent: its number among the parameters of several values; None if it has a single one.
-        conditions: slots that it depends on, and the encodings (v, columns) with which it is there.
+        conditions: slots that it depends on, and the numbers (v,) of the values with which it is there; none of a
+            parameter of a single value.
     """
 
     name: str
@@ -82,7 +83,8 @@ class Slot:
             number: n.
         """
         found = torch.ones(number, dtype=torch.bool)
-        for slot, codes in self.conditions:
-            met = (owns[slot.name].unsqueeze(1) == codes).all(-1).any(-1)
-            found = found & met & there[slot.name]
+        for slot, numbers in self.conditions:
+            found = found & there[slot.name]
+            if slot.parameter.columns:
+                found = found & torch.isin(slot.parameter.uniform(owns[slot.name]), numbers)
         return found

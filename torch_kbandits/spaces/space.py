@@ -211,9 +211,10 @@ class ParameterSpace:
     def neighbours(self, points: Tensor) -> Tensor:
         """Return encodings (k, d) of configurations that differ from one of the points (n, d) in one parameter.
 
-        Choices are exchanged for any other, numbers on steps for any other where they are few and for those 1, 2, 4, …
-        steps away where they are many. Continuous parameters stay. Parameters that are there only since another was
-        exchanged take several values. For a local search over what has no gradient. What is not allowed is left out.
+        Choices are exchanged for any other, of more than 256 for so many, spread evenly over them; numbers on steps for
+        any other where they are few and for those 1, 2, 4, … steps away where they are many. Continuous parameters
+        stay. Parameters that are there only since another was exchanged take several values. For a local search over
+        what has no gradient. What is not allowed is left out.
         """
         return self._allowed(self._placed(self._exchanged(points)))
 
@@ -305,7 +306,7 @@ class ParameterSpace:
                 if slot.latent is not None and there[row]:
                     others = slot.parameter.others(own[row])
                     moved = numbers.repeat(len(others), 1)
-                    moved[:, slot.latent] = slot.parameter.uniform(others)
+                    moved[:, slot.latent] = others
                     parts.append(moved)
         moved = torch.cat(parts)
         missing = moved.isnan()
@@ -348,8 +349,7 @@ def _conditions(name: str, parameter: Parameter, before: Mapping[str, Slot]) -> 
             )
         if before[other].is_continuous:
             raise InputError(f"parameter {name!r} depends on {other!r}, which must be a choice or a number on steps.")
-        codes = before[other].parameter.encode(other, values)
-        found.append((before[other], codes))
+        found.append((before[other], before[other].parameter.numbers(other, values)))
     return tuple(found)
 
 

@@ -2,10 +2,10 @@
 
 import bisect
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 import torch
 from optuna.trial import FrozenTrial, TrialState
@@ -19,13 +19,14 @@ from torch_kbandits.integrations.tuning import is_spread
 from torch_kbandits.numerics.random import generator_for
 from torch_kbandits.observations.clock import Clock
 from torch_kbandits.observations.ledger import History
+from torch_kbandits.outcomes import Scalarization
 from torch_kbandits.spaces import ParameterSpace
 
 #: So many of the latest failed trials stay pending, each at the cost of a hallucination in every suggestion.
 _FAILED = 20
 
-#: What stands for a finished trial: its number, and when it ended, which differs from one study to the next.
-Mark = tuple[int, datetime | None]
+#: By so much of the range of the front the reference of its scalarisation lies below the worst of it.
+_MARGIN = 0.1
 
 
 @dataclass(frozen=True)
@@ -43,11 +44,6 @@ class Reading:
     pruned: Literal["learn", "ignore"]
     failed: Literal["learn", "ignore"]
     dates: bool
-
-
-def mark(trial: FrozenTrial) -> Mark:
-    """Return what stands for a finished trial."""
-    return trial.number, trial.datetime_complete
 
 
 class StudyBelief:
@@ -83,17 +79,27 @@ class StudyBelief:
         self.num_initial = num_initial
         self.seed = seed
         self.keeping = keeping
-        self.read: set[Mark] = set()
+        self._read: dict[int, FrozenTrial] = {}
         self._numbers: list[int] = []
         self._completed: list[float] = []
         self._ranges: dict[str, Range] = {}
+
+    @property
+    def num_read(self) -> int:
+        """How many trials were read."""
+        return len(self._read)
+
+    def follows(self, finished: Mapping[int, FrozenTrial]) -> bool:
+        """Whether the trials that were read are all among those of a study, by their numbers, and as they were."""
+        found = ((trial, finished.get(number)) for number, trial in self._read.items())
+        return all(other is trial or other == trial for trial, other in found)
 
     def learn(self, finished: Iterable[FrozenTrial]) -> None:
         """Tell the bandit the finished trials that it does not know.
 
         Those of an old study are replayed, which makes of all fits the last alone; see ``Bandit.replay``.
         """
-        new = [trial for trial in finished if mark(trial) not in self.read]
+        new = [trial for trial in finished if trial.number not in self._read]
         found = self._found(sorted(new, key=lambda trial: (trial.datetime_complete or datetime.min, trial.number)))
         if self.bandit.num_told or len(found) < 2:
             for each in found:
@@ -103,7 +109,7 @@ class StudyBelief:
         else:
             self.bandit.replay(self._history(found))
             self._note(found)
-        self.read.update(map(mark, new))
+        self._read |= {trial.number: trial for trial in new}
 
     def suggest(
         self, trial: FrozenTrial, trials: Sequence[FrozenTrial], suggested: Mapping[int, Mapping[str, Any]]
@@ -141,13 +147,31 @@ class StudyBelief:
         first = self.space.sample(1, generator_for(self.seed, 0, "first trials"), first=trial.number)
         return self.space.decode(first)[0]
 
-    def recommend(self) -> int:
-        """Return the number of the trial of the largest posterior mean, the first of those that are equal."""
-        best = self.bandit.recommend(time=self._not_before_the_last(datetime.now()))
+    def recommend(self, front: Collection[int] = ()) -> int:
+        """Return the number of the trial of the largest posterior mean, the first of those that are equal.
+
+        Args:
+            front: the trials to choose from, of several objectives; all where none of them was learned.
+        """
         history = self.bandit.history
-        played, failed = self.bandit.candidates.actions(history.X), history.Y.isnan().tolist()
-        rows = zip(self._numbers, played, failed, strict=True)
-        return next(number for number, x, lost in rows if x == best and not lost)
+        failed = history.Y.isnan().tolist()
+        rows = [row for row, number in enumerate(self._numbers) if number in front and not failed[row]]
+        if rows:
+            return self._numbers[rows[int(self._worth(history.X[rows]).argmax())]]
+        best = self.bandit.recommend(time=self._not_before_the_last(datetime.now()))
+        played = zip(self._numbers, self.bandit.candidates.actions(history.X), failed, strict=True)
+        return next(number for number, x, lost in played if x == best and not lost)
+
+    def _worth(self, X: Tensor) -> Tensor:
+        """Return the posterior means of several objectives at points (n, d), scalarised with equal weights, (n,)."""
+        goals = cast(Scalarization, self.bandit.objective)
+        models = [self.bandit.model, *map(self.bandit.outcome_model, goals.outcomes)]
+        with torch.no_grad():
+            scales = [model.covar_module(X, diag=True).max().sqrt() for model in models]
+            means = [model.posterior(X).mean.squeeze(-1) for model in models]
+        values = torch.stack([mean / scale for mean, scale in zip(means, scales, strict=True)])
+        worst, best = values.amin(-1), values.amax(-1)
+        return goals.value(values, goals.sought(), worst - _MARGIN * (best - worst))
 
     def _found(self, ended: Sequence[FrozenTrial]) -> list["_Found"]:
         """Return what there is to learn of trials, in the order in which they ended."""
@@ -158,7 +182,7 @@ class StudyBelief:
                 outcomes = self.reading.sought.outcomes(trial, ranges)
                 found.append(_Found(trial, point, reward, outcomes))
                 _widen(ranges, outcomes)
-                if trial.state == TrialState.COMPLETE:
+                if trial.state == TrialState.COMPLETE and not found[-1].failed:
                     bisect.insort(completed, reward)
         return found
 
@@ -175,9 +199,9 @@ class StudyBelief:
         for each in found:
             self._numbers.append(each.trial.number)
             _widen(self._ranges, each.outcomes)
-            if each.trial.state == TrialState.COMPLETE:
+            if each.trial.state == TrialState.COMPLETE and not each.failed:
                 bisect.insort(self._completed, each.reward)
-            self.read.add(mark(each.trial))
+            self._read[each.trial.number] = each.trial
 
     def _time(self, trial: FrozenTrial) -> datetime | None:
         """Return when a trial ended; None where time is counted in trials."""
@@ -204,7 +228,7 @@ class StudyBelief:
             return None
 
     def _reward(self, trial: FrozenTrial, completed: Sequence[float]) -> float | None:
-        """Return the reward of a finished trial, NaN of one that failed, or None if it is not to be learned.
+        """Return the reward of a finished trial, NaN of a failure, or None if it is not to be learned.
 
         Args:
             trial: that ended.
@@ -216,6 +240,8 @@ class StudyBelief:
         reward = self.reading.sought.reward(trial)
         if reward is None or (trial.state == TrialState.PRUNED and self.reading.pruned == "ignore"):
             return None
+        if self.reading.sought.is_broken_without_end(trial):
+            return math.nan
         if trial.state == TrialState.COMPLETE and math.isfinite(reward):
             return reward
         if worst is None:
@@ -228,11 +254,12 @@ class StudyBelief:
         """Return a time, but not before the last reward; None where time is counted in trials."""
         if not self.reading.dates:
             return None
-        return max((ended for _, ended in self.read if ended is not None and ended > time), default=time)
+        ends = (trial.datetime_complete for trial in self._read.values())
+        return max((end for end in ends if end is not None and end > time), default=time)
 
 
 class _Found(NamedTuple):
-    """What there is to learn of a trial: point (1, d), reward, NaN if it failed, what else was measured, by name."""
+    """What there is to learn of a trial: point (1, d), reward, NaN of a failure, what else was measured, by name."""
 
     trial: FrozenTrial
     point: Tensor
@@ -241,7 +268,7 @@ class _Found(NamedTuple):
 
     @property
     def failed(self) -> bool:
-        """Whether the trial failed."""
+        """Whether the trial failed, or broke a limit without end."""
         return math.isnan(self.reward)
 
 

@@ -1,5 +1,6 @@
 """A sampler of Optuna that plays a kernelized bandit."""
 
+import math
 import secrets
 import threading
 import warnings
@@ -20,7 +21,7 @@ from torch_kbandits.bandit import Bandit
 from torch_kbandits.candidates import Configurations
 from torch_kbandits.confidence import Width
 from torch_kbandits.errors import EmptyHistoryError, InputError, KernelBanditWarning
-from torch_kbandits.integrations.optuna.belief import Reading, StudyBelief, mark
+from torch_kbandits.integrations.optuna.belief import Reading, StudyBelief
 from torch_kbandits.integrations.optuna.distributions import space_of
 from torch_kbandits.integrations.optuna.sought import ConstraintMode, Keeping, Sought
 from torch_kbandits.integrations.optuna.trees import Tree, tree_of
@@ -55,7 +56,7 @@ class KernelBanditSampler(BaseSampler):
     processes with the same storage, count as if they had returned their posterior mean.
 
     What is believed follows from the trials of the study alone. So a study in a storage goes on after a crash, with a
-    new sampler of the same seed, as it would have gone on without. That is exact where trials run one by one.
+    new sampler of the same seed, as it would have gone on without. That holds to rounding where trials run one by one.
 
     Of several objectives each trial seeks the best of their upper bounds, weighed at random and in units of each one's
     prior deviation, so that trials cover the Pareto front; see ``Scalarization``. Constraints, of ``constraints_func``
@@ -63,7 +64,8 @@ class KernelBanditSampler(BaseSampler):
     by these, or, where that is nowhere so, where it covers the space.
 
     Values may be noisy, and a configuration may come again. Infinite values count as the worst (or best) finite value
-    so far. NaN fails its trial, as always in Optuna.
+    so far. NaN fails its trial, as always in Optuna. A constraint of infinity is a failure, whatever ``failed`` says:
+    such a trial is never recommended.
 
     Args:
         algorithm: a registry name of the bandit, such as "gp-ei", "ek-ucb" or "gp-ts"; "gp-ei" unless given, and of
@@ -230,12 +232,13 @@ class KernelBanditSampler(BaseSampler):
     def recommend(self, study: Study) -> FrozenTrial:
         """Return the trial to use in the end: that of the largest posterior mean, of those that are likely feasible.
 
-        Of several objectives it is one point of the front: the best by equal weights, see ``Scalarization``.
+        With noise ``study.best_trial`` is the luckiest one, and this one the better guess. Of several objectives it is
+        one of ``study.best_trials``, without infinitely bad ones if there are others: the best by posterior means with
+        equal weights, see ``Scalarization``. Where no trial is known to be feasible it is the best of all by these.
 
-        With noise ``study.best_trial`` is the luckiest one, and this one the better guess. Where completed trials
-        differ in their parameters or ranges, those with the parameters of ``study.best_trial``, or of the first of
-        ``study.best_trials``, are compared, and no others: what only some trials have would be noise to the rest. A
-        warning says so, once.
+        Where completed trials differ in their parameters or ranges, those with the parameters of ``study.best_trial``,
+        or of the first of ``study.best_trials``, are compared, and no others: what only some trials have would be noise
+        to the rest. A warning says so, once.
 
         Raises:
             EmptyHistoryError: if no trial is completed, or they have no parameters in common.
@@ -245,11 +248,12 @@ class KernelBanditSampler(BaseSampler):
         tree = tree_of(_completed(study))
         finished = [trial for trial in trials if trial.state.is_finished()]
         completed = [trial for trial in finished if trial.state == TrialState.COMPLETE]
+        front = _front(study)
         with self._lock:
             if all(map(tree.has_all_of, completed)):
                 belief = self._belief(study, tree, trials) if tree.distributions else None
             else:
-                space = _searched(_leading(study, completed))
+                space = _searched(_leading(study, front, completed))
                 finished = [trial for trial in finished if _searched(trial) == space]
                 self._warn_of_kinds(len(finished), len(completed))
                 belief = self._new_belief(Sought.by(study, trials), Tree(space, {})) if space else None
@@ -257,18 +261,19 @@ class KernelBanditSampler(BaseSampler):
                 belief.learn(finished)
             if belief is None or not belief.bandit.num_told:
                 raise EmptyHistoryError("No completed trials have parameters in common, so there is none to recommend.")
-            number = belief.recommend()
+            number = belief.recommend([trial.number for trial in front])
         return next(trial for trial in study.get_trials() if trial.number == number)
 
     def _belief(self, study: Study, tree: Tree, trials: Sequence[FrozenTrial]) -> StudyBelief:
         """Return the belief about a space that follows these trials the furthest; a new one if none does."""
-        finished, sought = {mark(trial) for trial in trials if trial.state.is_finished()}, Sought.by(study, trials)
+        finished = {trial.number: trial for trial in trials if trial.state.is_finished()}
+        sought = Sought.by(study, trials)
         following = [
             belief
             for belief in self._beliefs
-            if belief.tree == tree and belief.reading.sought == sought and belief.read <= finished
+            if belief.tree == tree and belief.reading.sought == sought and belief.follows(finished)
         ]
-        found = max(following, key=lambda belief: len(belief.read)) if following else self._new_belief(sought, tree)
+        found = max(following, key=lambda belief: belief.num_read) if following else self._new_belief(sought, tree)
         others = [belief for belief in self._beliefs if belief is not found]
         self._beliefs = [*others, found][-_REMEMBERED:]
         return found
@@ -341,12 +346,20 @@ class KernelBanditSampler(BaseSampler):
         self._forget_studies()
 
 
-def _leading(study: Study, completed: Sequence[FrozenTrial]) -> FrozenTrial:
+def _front(study: Study) -> list[FrozenTrial]:
+    """Return the Pareto front of several objectives, without trials that are infinitely bad if there are others."""
+    if len(study.directions) == 1:
+        return []
+    signs, front = Sought.by(study, ()).signs, study.best_trials
+    return [t for t in front if -math.inf not in (s * v for s, v in zip(signs, t.values, strict=True))] or front
+
+
+def _leading(study: Study, front: Sequence[FrozenTrial], completed: Sequence[FrozenTrial]) -> FrozenTrial:
     """Return the best completed trial; of several objectives the first on the Pareto front."""
     if len(study.directions) == 1:
         sought = Sought.by(study, ())
         return max(completed, key=lambda trial: sought.reward(trial) or 0.0)
-    return (study.best_trials or completed)[0]
+    return (front or completed)[0]
 
 
 def _completed(study: Study) -> list[FrozenTrial]:

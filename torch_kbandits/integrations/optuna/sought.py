@@ -52,23 +52,46 @@ class Sought:
     def outcomes(self, trial: FrozenTrial, known: Mapping[str, Range]) -> dict[str, float]:
         """Return what else a trial measured, by the names of outcomes: values of which much is sought, and constraints.
 
-        What is infinite counts as the nearest finite one so far; where there is none it was not measured. A trial that
-        failed has constraints alone.
+        An infinite value counts as the nearest finite one so far, an infinite constraint as one of its sign and of the
+        largest size so far; where there is none it was not measured. A trial that failed has constraints alone.
 
         Args:
             trial: that is finished.
             known: the ranges so far.
         """
-        found = {f"constraint {name}": value for name, value in trial.constraints.items() if name in self.limits}
+        found = {f"constraint {name}": value for name, value in self.constraints(trial).items()}
+        for name in found.keys() & known.keys():
+            size = max(map(abs, known[name]))
+            if not math.isfinite(found[name]) and size:  # 0 has no sign
+                found[name] = math.copysign(size, found[name])
         for number, sign in list(enumerate(self.signs))[1:] if trial.state != TrialState.FAIL else ():
-            found[f"objective {number}"] = sign * trial.values[number] if trial.values else -math.inf
-        finite = {
-            name: value
-            if math.isfinite(value) or name not in known
-            else min(max(value, known[name][0]), known[name][1])
-            for name, value in found.items()
-        }
-        return {name: value for name, value in finite.items() if math.isfinite(value)}
+            name, value = f"objective {number}", sign * trial.values[number] if trial.values else -math.inf
+            found[name] = (
+                min(max(value, known[name][0]), known[name][1]) if math.isinf(value) and name in known else value
+            )
+        return {name: value for name, value in found.items() if math.isfinite(value)}
+
+    def constraints(self, trial: FrozenTrial) -> dict[str, float]:
+        """Return the constraints of a finished trial that are limits, by name; infinite where one is not a number.
+
+        Raises:
+            InputError: if one is none; the message names it.
+        """
+        found = {}
+        for name in trial.constraints.keys() & {*self.limits}:
+            try:
+                value = float(trial.constraints[name])
+            except (TypeError, ValueError):
+                raise InputError(
+                    f"constraint {name!r} of trial {trial.number} must be a number, at most 0 where it is kept; got "
+                    f"{checks.describe(trial.constraints[name])}."
+                ) from None
+            found[name] = math.inf if math.isnan(value) else value
+        return found
+
+    def is_broken_without_end(self, trial: FrozenTrial) -> bool:
+        """Say whether a constraint of a finished trial is infinite: then no value stands for how much it is broken."""
+        return math.inf in self.constraints(trial).values()
 
     def words(
         self, prior: LearnedPrior, bare: LearnedPrior, keeping: "Keeping", names: Iterable[str]

@@ -18,11 +18,11 @@ class Tree:
     Attributes:
         distributions: by name, each after what it depends on.
         conditions: of those that not all trials have, the parameter on which it depends, and its values with which they
-            have it.
+            have it, as Optuna stores them: of a choice its number, since choices may be lists.
     """
 
     distributions: Mapping[str, BaseDistribution]
-    conditions: Mapping[str, tuple[str, tuple[Any, ...]]]
+    conditions: Mapping[str, tuple[str, tuple[float, ...]]]
 
     def values_of(self, known: Mapping[str, Any], distributions: Mapping[str, BaseDistribution]) -> dict[str, Any]:
         """Return the part of a trial's parameters that the tree has and that were drawn from these distributions."""
@@ -64,7 +64,7 @@ def tree_of(trials: Sequence[FrozenTrial], names: Mapping[str, BaseDistribution]
     }
     having = {name: {row for row, trial in enumerate(trials) if name in trial.params} for name in several}
     found = {name: several[name] for name in sorted(several) if len(having[name]) == len(trials)}
-    conditions: dict[str, tuple[str, tuple[Any, ...]]] = {}
+    conditions: dict[str, tuple[str, tuple[float, ...]]] = {}
     left = [name for name in several if name not in found]
     while left:
         added = []
@@ -82,7 +82,7 @@ def tree_of(trials: Sequence[FrozenTrial], names: Mapping[str, BaseDistribution]
 
 def _fitting(
     name: str, found: Mapping[str, BaseDistribution], having: Mapping[str, set[int]], trials: Sequence[FrozenTrial]
-) -> Iterator[tuple[int, int, str, tuple[str, tuple[Any, ...]]]]:
+) -> Iterator[tuple[int, int, str, tuple[str, tuple[float, ...]]]]:
     """Yield the conditions that a parameter may have, the likeliest the least."""
     rows = having[name]
     order = list(trials[min(rows)].params)
@@ -90,8 +90,9 @@ def _fitting(
         if not rows <= having[other] or not _has_few_values(distribution):
             continue
         distance = order.index(name) - order.index(other)
-        within = {trials[row].params[other] for row in rows}
-        without = {trials[row].params[other] for row in having[other] - rows}
+        stored = {row: distribution.to_internal_repr(trials[row].params[other]) for row in having[other]}
+        within = {stored[row] for row in rows}
+        without = {stored[row] for row in having[other] - rows}
         if distance > 0 and not within & without:
             yield len(having[other]), distance, other, (other, _values(distribution, within, without))
 
@@ -102,10 +103,10 @@ def _has_few_values(distribution: BaseDistribution) -> bool:
     return isinstance(distribution, CategoricalDistribution)
 
 
-def _values(distribution: BaseDistribution, within: set[Any], without: set[Any]) -> tuple[Any, ...]:
+def _values(distribution: BaseDistribution, within: set[float], without: set[float]) -> tuple[float, ...]:
     """Return the values of a parameter with which trials have another one."""
     if isinstance(distribution, CategoricalDistribution):
-        return tuple(choice for choice in distribution.choices if choice in within)
+        return tuple(sorted(within))
     known, whole = sorted(within | without), cast(IntDistribution, distribution)
     every = range(whole.low, whole.high + 1, whole.step)
     nearest = {value: min(known, key=lambda other: (abs(other - value), other)) for value in every}

@@ -3,10 +3,11 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from numbers import Integral, Real
+from numbers import Rational, Real
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.stats import rv_continuous, rv_discrete
 from torch import Tensor
 
 from torch_kbandits import checks
@@ -16,8 +17,8 @@ from torch_kbandits.spaces import Categorical, Float, Integer, Parameter, Parame
 #: Where a distribution has no end its quantiles at this level, and at 1 less it, are the ends.
 _TAIL = 0.001
 
-#: Of a discrete distribution the values are searched that are quantiles at so many levels.
-_QUANTILES = 64
+#: Of a discrete distribution the values are searched that are quantiles at these levels; by them shapes are compared.
+LEVELS = (np.arange(64) + 0.5) / 64
 
 _WHAT_WORKS = (
     "Use a list of choices, a frozen distribution of scipy.stats, or Float, Integer or Categorical of torch_kbandits."
@@ -30,7 +31,9 @@ class SearchSpace:
 
     Attributes:
         space: the parameters. Lists of numbers are searched by their places in order of size, distributions of other
-            shapes than a range by the probability below; of several dicts a choice says which it is.
+            shapes than a range by the probability below; of several dicts a choice says which it is. A list with a
+            whole number and an equal fraction, such as 1 and 1.0, is one of choices: to scikit-learn they may mean one
+            feature and all features.
         names: what the parameters are called; one that differs from dict to dict is several in the space.
         numbers: the lists, sorted, by name in the space.
         shapes: the distributions, by name in the space.
@@ -125,20 +128,24 @@ def _read(name: str, given: Any, *, ordered: bool) -> _Given:
     if isinstance(given, Parameter):
         return _Given(given)
     if hasattr(given, "rvs"):
-        return _of_scipy(name, given)
+        try:
+            return _of_scipy(given)
+        except InputError as error:
+            raise InputError(f"parameter {name!r} cannot be searched: {error}") from None
     choices = _choices(name, given)
     numbers = _in_order(choices) if ordered else None
     return _Given(Categorical(choices)) if numbers is None else _Given(Integer(0, len(numbers) - 1), numbers)
 
 
 def _same(one: _Given, other: _Given) -> bool:
-    """Say whether two dicts say the same of a parameter."""
+    """Say whether two dicts say the same of a parameter; 1, 1.0 and True are equal, but not the same."""
     try:
         same = bool(one.parameter == other.parameter and one.numbers == other.numbers)
     except ValueError:  # of arrays among choices
         return False
-    shapes = [(each.dist.name, each.args, each.kwds) for each in (one.shape, other.shape) if each is not None]
-    return same and (not shapes or (len(shapes) == 2 and shapes[0] == shapes[1]))
+    shapes = [shape.ppf(LEVELS) for shape in (one.shape, other.shape) if shape is not None]
+    same &= repr((one.parameter, one.numbers)) == repr((other.parameter, other.numbers))
+    return same and (not shapes or (len(shapes) == 2 and np.array_equal(*shapes)))
 
 
 def _choices(name: str, given: Any) -> list[Any]:
@@ -152,14 +159,19 @@ def _choices(name: str, given: Any) -> list[Any]:
     return list(given)
 
 
-def _of_scipy(name: str, given: Any) -> _Given:
+def _of_scipy(given: Any) -> _Given:
     """Return the range of a uniform, log-uniform or discrete uniform distribution, or any other by its quantiles."""
+    if isinstance(given, (rv_continuous, rv_discrete)):
+        try:
+            given = given()
+        except TypeError:
+            raise InputError(f"the distribution {given.name!r} is not frozen: call it with its numbers.") from None
     family = getattr(getattr(given, "dist", None), "name", type(given).__name__)
     if family in ("uniform", "loguniform", "reciprocal", "randint"):
         with np.errstate(invalid="ignore"):
             low, high = given.support()
         if not (math.isfinite(low) and math.isfinite(high)):
-            raise InputError(f"parameter {name!r} must have a range with finite ends, got {low} to {high}.")
+            raise InputError(f"a range must have finite ends, got {low} to {high}.")
         if family == "randint":
             return _Given(Integer(int(low), int(high)))
         if family == "uniform":
@@ -167,30 +179,34 @@ def _of_scipy(name: str, given: Any) -> _Given:
         if low > 0.0 and math.isclose(given.median(), math.sqrt(low) * math.sqrt(high), rel_tol=1e-6):
             return _Given(Float(float(low), float(high), log=True))
     if not (hasattr(given, "ppf") and hasattr(given, "dist")):
-        raise InputError(f"parameter {name!r} has the distribution {family!r}, which has no quantiles. {_WHAT_WORKS}")
+        raise InputError(f"the distribution {family!r} has no quantiles. {_WHAT_WORKS}")
     if hasattr(given, "pmf"):
-        levels = (np.arange(_QUANTILES) + 0.5) / _QUANTILES
-        values = sorted({int(value) for value in _quantiles(name, given, levels)})
+        kind = float if np.asarray(given.rvs(size=1, random_state=0)).dtype.kind == "f" else int  # as scipy draws it
+        values = sorted(set(map(kind, _quantiles(given, LEVELS))))
         return _Given(Integer(0, len(values) - 1), values)
     ends = [end if math.isfinite(given.ppf(end)) else tail for end, tail in ((0.0, _TAIL), (1.0, 1.0 - _TAIL))]
-    _quantiles(name, given, np.array(ends))
+    _quantiles(given, np.array(ends))
     return _Given(Float(ends[0], ends[1]), shape=given)
 
 
-def _quantiles(name: str, given: Any, levels: np.ndarray) -> list[float]:
+def _quantiles(given: Any, levels: np.ndarray) -> list[float]:
     """Return the quantiles of a distribution at some levels."""
     with np.errstate(invalid="ignore"):
         values = np.asarray(given.ppf(levels), dtype=float)
     if values.shape != levels.shape or not np.isfinite(values).all():
-        raise InputError(f"parameter {name!r} must have finite quantiles, got {values.tolist()} at {levels.tolist()}.")
+        raise InputError(f"its quantiles must be finite, got {values.tolist()} at {levels.tolist()}.")
     return values.tolist()
 
 
 def _in_order(choices: Sequence[Any]) -> list[Any] | None:
-    """Return a list of at least three different finite numbers by size; None if it is anything else."""
-    if not all(isinstance(choice, (Integral, Real)) and not isinstance(choice, bool) for choice in choices):
+    """Return a list of at least three different finite numbers by size; None if it is anything else.
+
+    It is something else where a whole number and a fraction are equal, which have no order.
+    """
+    if not all(isinstance(choice, Real) and not isinstance(choice, bool) for choice in choices):
         return None
-    if not all(math.isfinite(choice) for choice in choices):
+    if not all(isinstance(choice, Rational) or math.isfinite(choice) for choice in choices):
         return None
     ordered = sorted(dict.fromkeys(choices))
-    return ordered if len(ordered) > 2 else None
+    kinds = {(isinstance(choice, Rational), choice) for choice in choices}
+    return ordered if 2 < len(ordered) == len(kinds) else None

@@ -15,7 +15,7 @@ from torch_kbandits.bandit import Bandit
 from torch_kbandits.confidence import Width
 from torch_kbandits.errors import InputError, KernelBanditWarning
 from torch_kbandits.integrations.sklearn.checkpoint import Batch, SearchCheckpoint
-from torch_kbandits.integrations.sklearn.distributions import SearchSpace
+from torch_kbandits.integrations.sklearn.distributions import LEVELS, SearchSpace
 from torch_kbandits.integrations.sklearn.identity import classes_in, described, described_data
 from torch_kbandits.integrations.sklearn.sequential import Evaluate, FixedSplits, SequentialSearchCV
 from torch_kbandits.integrations.sklearn.untried import Untried, UntriedCube
@@ -187,7 +187,7 @@ class KernelBanditSearchCV(SequentialSearchCV):
         for name, parameter in self.space_.space.parameters.items():
             choices = getattr(parameter, "choices", parameter)
             shape = self.space_.shapes.get(name)
-            known = None if shape is None else (shape.dist.name, shape.args, shape.kwds)
+            known = None if shape is None else shape.ppf(LEVELS)
             words[f"param_distributions {name}"] = type(parameter), choices, self.space_.numbers.get(name), known
         words["estimator"] = type(self.estimator)
         words |= {f"estimator__{name}": classes_in(value) for name, value in self.estimator.get_params().items()}

@@ -11,8 +11,8 @@ from torch_kbandits.candidates import UnitCube
 from torch_kbandits.numerics.random import generator_for
 from torch_kbandits.spaces import Categorical, Float, Integer, Parameter, ParameterSpace
 
-#: Spaces of at most so many configurations are listed.
-_LISTED = 4096
+#: Spaces of at most so many configurations are listed, if their encodings have no more numbers than so many.
+_LISTED, _NUMBERS = 4096, 2**22
 
 
 class Untried:
@@ -34,7 +34,7 @@ class Untried:
         self._num_sampled = 0
         self.tried = torch.zeros(0, space.dimension, dtype=torch.float64)
         self.count = _count(space)
-        self._listed = self._all() if self.count <= _LISTED else None
+        self._listed = self._all() if self.count <= min(_LISTED, _NUMBERS // max(1, space.dimension)) else None
         if self._listed is not None:
             self.count = len(self._listed)
 
@@ -63,7 +63,10 @@ class Untried:
         return others[[int(torch.cdist(drawn[:1], others).argmin())]]
 
     def _fresh(self, points: Tensor) -> Tensor:
-        return ~(points.unsqueeze(1) == self.tried).all(-1).any(-1)
+        fresh = torch.ones(len(points), dtype=torch.bool)
+        for each in self.tried:
+            fresh &= (points != each).any(-1)
+        return fresh
 
     def _all(self) -> Tensor:
         """Return the encodings of all configurations, each once."""
