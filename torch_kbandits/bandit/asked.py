@@ -8,8 +8,10 @@ import torch
 
 from torch_kbandits import checks
 from torch_kbandits.bandit.bandit import Bandit
+from torch_kbandits.bandit.learning import without_expired
 from torch_kbandits.errors import InputError
 from torch_kbandits.observations.ledger import checked_stages
+from torch_kbandits.priors.learned import LastFit
 
 
 def recorded(bandit: Bandit, number: int) -> dict[str, Any]:
@@ -31,6 +33,8 @@ def ask_again(
 ) -> tuple[int, ...]:
     """Make points pending that this bandit chose before, without choosing anew; return their ids.
 
+    As when they were asked for, points that were pending for too long by then are given up first.
+
     A choice made anew agrees to rounding alone where the posterior was computed afresh; these are what was answered.
 
     Args:
@@ -50,7 +54,16 @@ def ask_again(
         raise InputError("The log is of a bandit with stages and this one has none, or the other way round.")
     if known is not None:
         known = checked_stages(known, X, bandit._pieces.num_stages)
-    standing = standing.at(standing.clock.moved_to(time, standing.round))
+    standing = without_expired(bandit._pieces, standing.at(standing.clock.moved_to(time, standing.round)))
     ledger = standing.ledger.with_asked(X, standing.now, known)
     bandit._become(replace(standing, ledger=ledger))
     return ledger.pending.ids[-len(X) :]
+
+
+def last_fits(bandit: Bandit) -> tuple[LastFit, ...]:
+    """Return when the prior of rewards and those of outcomes were fitted last; nothing where none is learned."""
+    pieces = bandit._pieces
+    if not any(each.learning for each in (pieces, *pieces.of_outcomes)):
+        return ()
+    standing = bandit._standing
+    return tuple(each.last_fit for each in (standing, *standing.outcomes))

@@ -189,8 +189,9 @@ def replayed_rounds(
     Raises:
         InputError: if those of a round do not fit a bandit whose points are like the example (1, d).
     """
-    for number in history.rounds.unique_consecutive():
-        told = history.rows(history.rounds == number)
+    end = 0
+    for number in history.rounds.unique_consecutive(return_counts=True)[1].tolist():
+        told, end = history.rows(slice(end, end + number)), end + number
         X = checks.points("history.X", told.X, dimension=example.shape[-1], like=example)
         outcomes = saved_columns(told.outcomes, X, num_outcomes)
         times = told.times.to(X.device, torch.float64) if timed and told.times is not None else None

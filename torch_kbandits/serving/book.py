@@ -12,8 +12,9 @@ from torch_kbandits.serving.requests import without_key
 #: Requests with a key, points in their answers, and ids told or forgotten that are remembered: the latest.
 REMEMBERED = 10_000
 
-#: What is remembered of an id that was forgotten, and of one whose point was told without it.
-FORGOTTEN, BY_POINT = "forgotten", "told by its action"
+#: What is remembered of an id that was forgotten, that was given up when another call came, or that a call without ids
+#: settled.
+FORGOTTEN, EXPIRED, BY_POINT = "forgotten", "expired", "told by its action, or expired"
 
 
 class Book:
@@ -50,9 +51,9 @@ class Book:
             oldest = next(iter(self._keys))
             self._points -= _points(self._keys.pop(oldest)[1])
 
-    def settle(self, ids: Iterable[int], values: Iterable[Any]) -> None:
-        """Remember what ids were told, or that they were forgotten."""
-        self._ids.update(zip(ids, values, strict=True))
+    def settle(self, values: Mapping[int, Any]) -> None:
+        """Remember by id what each was told, or what else became of it."""
+        self._ids.update(values)
         while len(self._ids) > REMEMBERED:
             del self._ids[next(iter(self._ids))]
 
@@ -84,11 +85,17 @@ class Book:
 
     @classmethod
     def of(cls, content: Mapping[str, Any]) -> Self:
-        """Return the book of what ``content`` returned."""
+        """Return the book of what ``content`` returned.
+
+        Raises:
+            TypeError, ValueError, KeyError: if it is nothing that this returned.
+        """
         book = cls()
         for key, words, answer in content["keys"]:
+            checks.instance("key", key, str, "a text")
+            checks.instance("answer", answer, dict, "an object")
             book.keep(key, words, answer)
-        book._ids.update((number, value) for number, value in content["ids"])
+        book.settle(dict(content["ids"]))
         return book
 
 

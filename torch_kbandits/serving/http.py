@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -161,6 +161,8 @@ async def _body(request: Request, most: int) -> bytes:
                 parts.append(part)
     except TimeoutError:
         raise SlowRequestError(f"The body did not arrive within {_PATIENCE:g} s: send it at once.") from None
+    except ClientDisconnect:
+        raise MalformedRequestError("The connection broke before all of the body was there: send it again.") from None
     return b"".join(parts)
 
 

@@ -101,6 +101,26 @@ class Journal:
         with self._changed:
             return self._failure
 
+    @property
+    def displaced(self) -> str | None:
+        """What others did to the file under our hands; None while it is there and ours."""
+        with self._changed:
+            if self._failure is not None:
+                return None
+            ours = os.fstat(self._file)
+            try:
+                there = os.stat(self.path)
+            except OSError:
+                return REMOVED
+            if not os.path.samestat(ours, there) or ours.st_size > self.size:
+                return REPLACED
+            return REMOVED if ours.st_size < self.size else None
+
+    def fail(self, reason: str) -> None:
+        """Refuse every later call for a reason."""
+        with self._changed:
+            self._failure = reason
+
     def append(self, record: Mapping[str, Any]) -> None:
         """Write a record behind all others. One thread at a time.
 
@@ -187,11 +207,14 @@ class Journal:
         if self._failure is not None:
             raise NotSavingError(
                 f"{str(self.path)!r} cannot be written ({self._failure}), so nothing is answered any more: make room, "
-                "or look at the disk, and start the server anew. What was answered is kept."
+                "or look at the disk, and start the server anew."
             )
 
 
 _CLOSED = "it is closed"
+
+#: What others do to a file.
+REMOVED, REPLACED = "it was removed or cut by another process", "another process wrote to it or put a file in its place"
 
 
 def read(path: str | PathLike[str]) -> Contents:
@@ -224,7 +247,7 @@ def parsed(content: bytes, file: str) -> Contents:
         after = _chained(digest, payload)
         if end < 0 or length != len(payload) or digits != after.hex().encode():
             raise DamagedFileError(f"{file} is damaged: record {len(records) + 1} was changed. {_ADVICE}")
-        records.append(json.loads(payload))
+        records.append(_record(payload, f"{file} is damaged: record {len(records) + 1}"))
         place, digest = end + 1, after
     if not records:
         raise DamagedFileError(f"{file} is cut: it has no whole record. {_ADVICE}")
@@ -243,6 +266,17 @@ def _parts(line: bytes) -> tuple[int | None, bytes, bytes]:
     digits, blank, payload = rest.partition(b" ")
     known = int(length) if blank and length.isdigit() and len(length) < 20 else None
     return known, digits, payload
+
+
+def _record(payload: bytes, which: str) -> dict[str, Any]:
+    """Return the record that a payload is; it is named in a message."""
+    try:
+        found = json.loads(payload)
+    except (ValueError, RecursionError) as error:
+        raise DamagedFileError(f"{which} is no JSON: {str(error)[:200]}. {_ADVICE}") from error
+    if not isinstance(found, dict):
+        raise DamagedFileError(f"{which} is no JSON object. {_ADVICE}")
+    return found
 
 
 def _line(record: Mapping[str, Any], before: bytes) -> tuple[bytes, bytes]:

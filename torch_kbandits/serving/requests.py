@@ -126,8 +126,8 @@ class Reader:
         if request.get("failed") is not None:
             checks.instance("failed", request["failed"], bool, "true or false")
             words["failed"] = request["failed"]
-        if "y" not in words and "failed" not in words:
-            raise InputError("y is missing: give a reward for each point.")
+        if "y" not in words and not words.get("failed"):
+            raise InputError('y is missing: give a reward for each point, or "failed": true.')
         return words | _when(request)
 
     def forget(self, request: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,11 +1,14 @@
 """The service at an address, until it is told to stop; needs uvicorn."""
 
+import asyncio
 import ipaddress
 import socket
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
+from typing import cast
 
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from torch_kbandits import checks
 from torch_kbandits.errors import InputError
@@ -14,6 +17,12 @@ from torch_kbandits.serving.service import Service
 
 #: Letters of a token, at least.
 _SHORTEST_TOKEN = 16
+#: Seconds for which a connection is kept whose client sends no request, or reads nothing of an answer.
+_PATIENCE = 10.0
+#: Seconds in which answers must be read once the server is told to stop.
+_LAST_SECONDS = 30
+#: Connections at most; also so many are accepted at a time.
+_MOST_CONNECTIONS = 256
 
 
 def serve(
@@ -48,10 +57,72 @@ def serve(
     name, number = where.getsockname()[:2]
     listening(f"http://{f'[{name}]' if ':' in name else name}:{number}")
     config = uvicorn.Config(
-        app, http="h11", ws="none", lifespan="on", access_log=False, log_level="warning", server_header=False
+        app,
+        http=_Connection,
+        ws="none",
+        lifespan="on",
+        access_log=False,
+        log_level="warning",
+        server_header=False,
+        backlog=_most_connections(),
+        timeout_graceful_shutdown=_LAST_SECONDS,
     )
     with suppress(KeyboardInterrupt):
         uvicorn.Server(config).run(sockets=[where])
+
+
+class _Connection(H11Protocol):
+    """HTTP, of which a connection ends whose client is not heard of, or reads nothing, for too long.
+
+    Where there are as many as may be, the one that waits longest for a request makes room for a new one.
+    """
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(cast(asyncio.Transport, transport))
+        self._watch: asyncio.TimerHandle | None = None
+        self._look_later()
+        there = [each for each in cast(set[_Connection], self.connections) if not each.transport.is_closing()]
+        if len(there) > _most_connections():
+            idle = (each for each in there if each.is_idle)  # this one is
+            min(idle, key=lambda each: each.idle_since).transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._watch is not None:
+            self._watch.cancel()
+        super().connection_lost(exc)
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._look_later()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no request is carried out."""
+        return self.cycle is None or self.cycle.response_complete
+
+    def _look_later(self) -> None:
+        """Look at the client after a while, from now on."""
+        if self._watch is not None:
+            self._watch.cancel()
+        self.idle_since, self._left = self.loop.time(), self.transport.get_write_buffer_size()
+        self._watch = self.loop.call_later(_PATIENCE, self._look)
+
+    def _look(self) -> None:
+        """End the connection if it waits for the client, who has read nothing since."""
+        if (self.is_idle or self.flow.write_paused) and self.transport.get_write_buffer_size() >= self._left:
+            self.transport.abort()
+        else:
+            self._look_later()
+
+
+def _most_connections() -> int:
+    """Return how many connections there may be, at most a quarter of the files that this process may have open."""
+    try:
+        import resource
+    except ImportError:  # where there is no such limit
+        return _MOST_CONNECTIONS
+    allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return _MOST_CONNECTIONS if allowed < 0 else min(_MOST_CONNECTIONS, max(1, allowed // 4))
 
 
 def check_address(host: str, port: int, token: str | None) -> None:

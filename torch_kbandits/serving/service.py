@@ -15,11 +15,11 @@ from filelock import FileLock, Timeout
 
 from torch_kbandits import checks
 from torch_kbandits.bandit import Bandit
-from torch_kbandits.bandit.asked import ask_again, recorded
-from torch_kbandits.errors import DamagedFileError, InputError, KernelBanditError, StateMismatchError
+from torch_kbandits.bandit.asked import ask_again, last_fits, recorded
+from torch_kbandits.errors import DamagedFileError, FileError, InputError, StateMismatchError
 from torch_kbandits.files import file_error, put_in_place, read_whole
-from torch_kbandits.serving.book import BY_POINT, FORGOTTEN, Book, fingerprint
-from torch_kbandits.serving.journal import Journal
+from torch_kbandits.serving.book import BY_POINT, EXPIRED, FORGOTTEN, Book, fingerprint
+from torch_kbandits.serving.journal import REMOVED, REPLACED, Journal
 from torch_kbandits.serving.refusals import NotSavingError, UnknownIdError
 from torch_kbandits.serving.requests import Reader, ids_of, key_of, plain, time_of, values_of, without_key
 from torch_kbandits.serving.views import VIEWS
@@ -42,6 +42,9 @@ class Service:
     ``FILE.journal`` names the FILE that it continues by its checksum, and the next one before that takes its place. So
     a crash at any moment leaves a pair of which it is known what to tell again.
 
+    Once a learned prior was fitted, the bandit is saved whole: so no fit is made again after a crash, but for one that
+    the crash came upon.
+
     Threads take turns. Use ``open``.
     """
 
@@ -55,6 +58,8 @@ class Service:
         self._is_between = False
         self._changes = 0
         self._book = Book()
+        self._fits = last_fits(bandit)
+        self._file = _identity(path)
         self._journal = self._recovered()
         self._operations: dict[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
             "ask": self._ask,
@@ -120,13 +125,13 @@ class Service:
         After an error the bandit is as it was.
         """
         with self._turns:
-            self._require_whole()
+            self._require_in_place()
             found = self._operations[checks.one_of("operation", operation, self._operations)](request)
-            if self._changes >= self._compact_after:
+            if self._changes >= self._compact_after or last_fits(self.bandit) != self._fits:
                 try:
                     self.compact()
                 except Exception:  # the change is in the journal, which goes on
-                    self._changes = 0
+                    self._changes, self._fits = 0, last_fits(self.bandit)
                     _log.exception("%s could not be saved whole; its journal goes on.", self.path)
             return found, self._journal.position
 
@@ -151,7 +156,7 @@ class Service:
     @property
     def failure(self) -> str | None:
         """Why nothing is answered any more; None while all is well."""
-        return self._journal.failure
+        return self._journal.failure or self._journal.displaced
 
     def compact(self) -> None:
         """Save the bandit whole and begin a new journal. Cost: O(n) of all that was told.
@@ -161,21 +166,15 @@ class Service:
         """
         with self._turns:
             self._require_whole()
-            self.wait(self._journal.position)
-            draft = _beside(self.path, ".next")
-            self.bandit.save(draft)
-            first = self._beginning(_checksum(draft))
-            self._journal.append(first)  # from here on the journal continues either file
-            self.wait(self._journal.position)
-            put_in_place(draft, self.path)
-            self._journal.renew(first)
-            self._changes = 0
+            if self._displaced == REPLACED:
+                self._require_in_place()
+            self._save_whole()
 
     def close(self) -> None:
         """Save the bandit whole if anything changed, and let others have the file."""
         with self._turns:
             try:
-                if self._changes and self.failure is None and not self._is_between:
+                if (self._changes or self._displaced) and self._journal.failure is None and not self._is_between:
                     self.compact()
             finally:
                 self._journal.close()
@@ -190,7 +189,7 @@ class Service:
         # What a crash needs is the answer, not the candidates of the round.
         about = {"op": "ask", "key": key, "known": known, "time": request.get("time")}
         found = self._saved(
-            lambda: self.bandit.ask(**words, return_ids=True),
+            lambda: self._noted(lambda: self.bandit.ask(**words, return_ids=True), EXPIRED, {}),
             lambda asked: {**about, "ids": list(asked.ids), **recorded(self.bandit, len(asked.ids))},
         )
         answer = {"ids": list(found.ids), "actions": plain(found.actions)}
@@ -228,25 +227,24 @@ class Service:
         values: list[Any],
     ) -> None:
         """Tell or forget, save and remember it."""
-        record = {"op": operation, "key": key_of(request), "request": without_key(request)}
-        settled = self._saved(lambda: self._carry_out(operation, words, ids, values), lambda _: record)
-        self._remember(record, settled)
+        key, asked_for = key_of(request), without_key(request)
+        record = {"op": operation, "key": key, "request": asked_for}
+        self._saved(lambda: self._carry_out(operation, words, ids, values), lambda _: record)
+        self._book.keep(key, fingerprint(operation, asked_for), {})
 
-    def _remember(self, record: Mapping[str, Any], settled: tuple[list[int], list[Any]]) -> None:
-        self._book.settle(*settled)
-        self._book.keep(record["key"], fingerprint(record["op"], record["request"]), {})
+    def _carry_out(self, operation: str, words: Mapping[str, Any], ids: list[int] | None, values: list[Any]) -> None:
+        """Tell or forget, and note what became of the points."""
+        others = FORGOTTEN if operation == "forget" else BY_POINT if ids is None else EXPIRED
+        told = dict(zip(ids or (), values, strict=False))
+        self._noted(lambda: getattr(self.bandit, operation)(**words), others, told)
 
-    def _carry_out(
-        self, operation: str, words: Mapping[str, Any], ids: list[int] | None, values: list[Any]
-    ) -> tuple[list[int], list[Any]]:
-        """Tell or forget; return the ids that are pending no more, and what to remember of them."""
-        before = self.bandit.pending_ids if ids is None else ids
-        getattr(self.bandit, operation)(**words)
+    def _noted(self, change: Callable[[], _Found], others: str, told: Mapping[int, Any]) -> _Found:
+        """Carry out a change; note what ids were told by it, and what became of others that are pending no more."""
+        before = self.bandit.pending_ids
+        found = change()
         left = set(self.bandit.pending_ids)
-        gone = [number for number in before if number not in left]
-        if operation == "forget":
-            return gone, [FORGOTTEN] * len(gone)
-        return gone, [BY_POINT] * len(gone) if ids is None else values
+        self._book.settle({each: told.get(each, others) for each in before if each not in left})
+        return found
 
     def _was_done(self, ids: list[int], values: list[Any]) -> bool:
         for number in ids:
@@ -280,6 +278,44 @@ class Service:
         if self._is_between:
             raise NotSavingError("A change was interrupted before it was saved: open the file again.")
 
+    def _require_in_place(self) -> None:
+        """Raise if nothing is answered any more, also because others removed or replaced a file.
+
+        Then what was answered is saved first: whole, in the place of what is missing, or beside what others put there.
+        """
+        self._require_whole()
+        if (reason := self._displaced) is None:
+            return
+        place = self.path if reason == REMOVED else _beside(self.path, ".rescued")
+        try:
+            self._save_whole() if reason == REMOVED else self.bandit.save(place)
+            reason += f"; all that was answered is saved in {str(place)!r}"
+        except FileError as error:
+            reason += f"; and what was answered could not be saved: {error}"
+        self._journal.fail(reason)
+        self._require_whole()
+
+    @property
+    def _displaced(self) -> str | None:
+        """What others did to the journal or the file; None while both are there and ours."""
+        if (reason := self._journal.displaced) is not None:
+            return reason
+        there = _identity(self.path)
+        return None if there == self._file else REMOVED if there is None else REPLACED
+
+    def _save_whole(self) -> None:
+        """Save the bandit whole and begin a new journal."""
+        self.wait(self._journal.position)
+        draft = _beside(self.path, ".next")
+        self.bandit.save(draft)
+        first = self._beginning(_checksum(draft))
+        self._journal.append(first)  # from here on the journal continues either file
+        self.wait(self._journal.position)
+        put_in_place(draft, self.path)
+        self._file = _identity(self.path)
+        self._journal.renew(first)
+        self._changes, self._fits = 0, last_fits(self.bandit)
+
     def _recovered(self) -> Journal:
         """Return the journal, with what it has beyond the bandit's file told to the bandit."""
         place, snapshot = _beside(self.path, ".journal"), _checksum(self.path)
@@ -296,11 +332,13 @@ class Service:
                     "or move the journal away, and what was answered since is lost."
                 )
             return Journal.create(place, self._beginning(snapshot))
-        self._book = Book.of(records[known[-1]]["book"])
-        for number, record in enumerate(records[known[-1] + 1 :], known[-1] + 2):
+        for number, record in enumerate(records[known[-1] :], known[-1] + 1):
             try:
-                self._repeat(record)
-            except (KernelBanditError, AttributeError, LookupError, TypeError, ValueError) as error:
+                if number == known[-1] + 1:
+                    self._book = Book.of(record["book"])
+                else:
+                    self._repeat(record)
+            except Exception as error:
                 journal.close()
                 raise DamagedFileError(
                     f"{str(place)!r}: record {number} does not fit the bandit of {str(self.path)!r}: {error}"
@@ -314,17 +352,20 @@ class Service:
             return
         self._changes += 1
         if operation == "ask":
-            ids = ask_again(self.bandit, record["points"], record["stages"], time_of(record))
+            points, stages, time = record["points"], record["stages"], time_of(record)
+            ids = self._noted(lambda: ask_again(self.bandit, points, stages, time), EXPIRED, {})
             if list(ids) != record["ids"]:
                 raise InputError(f"the points are numbered {list(ids)} here and {record['ids']} there.")
-            points = self._reader.example.new_tensor(record["points"])
-            answer = {"ids": record["ids"], "actions": plain(self.bandit.candidates.actions(points))}
-            self._book.keep(record["key"], record["known"], answer)
+            asked = self._reader.example.new_tensor(points)
+            answer = {"ids": record["ids"], "actions": plain(self.bandit.candidates.actions(asked))}
+            self._book.keep(key_of(record), record["known"], answer)
             return
+        checks.one_of("op", operation, ("tell", "forget"))
         request = record["request"]
         ids, words = ids_of(request), getattr(self._reader, operation)(request)
         values = values_of(words, 1 if ids is None else len(ids)) if operation == "tell" else []
-        self._remember(record, self._carry_out(operation, words, ids, values))
+        self._carry_out(operation, words, ids, values)
+        self._book.keep(key_of(record), fingerprint(operation, request), {})
 
     def _beginning(self, snapshot: str) -> dict[str, Any]:
         return {"op": "begin", "snapshot": snapshot, "book": self._book.content()}
@@ -332,6 +373,15 @@ class Service:
 
 def _beside(path: Path, ending: str) -> Path:
     return path.with_name(path.name + ending)
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Return what tells a file from another of its name; None where there is none."""
+    try:
+        there = os.stat(path)
+    except OSError:
+        return None
+    return there.st_dev, there.st_ino
 
 
 def _checksum(path: Path) -> str:
