@@ -9,16 +9,9 @@ import torch
 from benchmarks import authors_bkb, authors_moving
 from benchmarks.authors_code import Checkout
 from benchmarks.moving_boxes import BOXES
-from torch_kbandits import environments
 
 CHECKOUT = Checkout("AUTHORS_OF_SOME_CODE", "github.com/some/code", "library.py")
 
-LIBRARY = """
-import helper_of_some_code
-
-def answer():
-    return helper_of_some_code.ANSWER
-"""
 
 #: Its trajectory is the rewards that it sees at 0: at the end, of the first points.
 FAKE_UITVBO = """
@@ -49,23 +42,6 @@ def test_a_missing_checkout_is_refused_in_words():
     assert CHECKOUT.missing() == "not played: set AUTHORS_OF_SOME_CODE to a checkout of github.com/some/code"
     with pytest.raises(FileNotFoundError, match="set AUTHORS_OF_SOME_CODE to a checkout of github"):
         CHECKOUT.modules("library")
-
-
-def test_another_folder_is_refused_in_words(monkeypatch, tmp_path):
-    monkeypatch.setenv("AUTHORS_OF_SOME_CODE", str(tmp_path))
-    with pytest.raises(FileNotFoundError, match=r"has no library.py: name a checkout of github"):
-        CHECKOUT.missing()
-
-
-def test_modules_of_a_checkout_leave_no_trace_under_their_names(monkeypatch, tmp_path):
-    (tmp_path / "library.py").write_text(LIBRARY, encoding="utf-8")
-    (tmp_path / "helper_of_some_code.py").write_text("ANSWER = 42", encoding="utf-8")
-    monkeypatch.setenv("AUTHORS_OF_SOME_CODE", str(tmp_path))
-    path = list(sys.path)
-    (library,) = CHECKOUT.modules("library")
-    assert library.answer() == 42
-    assert sys.path == path
-    assert not {"library", "helper_of_some_code"} & set(sys.modules)
 
 
 def test_without_batch_bkb_ours_play_alone_and_the_table_says_so():
@@ -116,23 +92,6 @@ def test_without_the_others_ours_play_the_moving_peak_alone(monkeypatch):
     (regrets, _) = report.tables
     assert "wdbo-algo was not played: pip install" in regrets.title
     assert "uitvbo was not played: set AUTHORS_UITVBO to a checkout" in regrets.title
-
-
-def test_a_checkout_of_uitvbo_without_a_python_is_not_played(monkeypatch, tmp_path):
-    (tmp_path / "src").mkdir()
-    (tmp_path / "src" / "TVBO.py").touch()
-    monkeypatch.setenv("AUTHORS_UITVBO", str(tmp_path))
-    reason = authors_moving.uitvbo_missing()
-    assert reason is not None
-    assert "set AUTHORS_UITVBO_PYTHON to a Python that has torch 1.11" in reason
-
-
-def test_the_box_has_the_means_of_the_environment():
-    environment = environments.build("moving-peak", num_arms=101, seed=0)
-    box = BOXES[authors_moving.BOX]
-    assert box.bounds == ((-50.0, 50.0),)
-    for t in (0, 7, 40):
-        torch.testing.assert_close(box.means(environment.arms, t), environment.means(t))
 
 
 def test_wiener_is_the_covariance_of_sums():

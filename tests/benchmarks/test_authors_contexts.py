@@ -1,7 +1,5 @@
 """EK-UCB and its baselines beside the code of their authors, read as NumPy."""
 
-import json
-
 import numpy as np
 import pytest
 import torch
@@ -12,9 +10,6 @@ from benchmarks.authors_contexts import (
     REGULARIZATION,
     Sizes,
     build,
-    first_action,
-    main,
-    play_ours,
     play_theirs,
 )
 from benchmarks.contextual_players import (
@@ -129,16 +124,6 @@ def test_weights_of_the_dictionary_are_those_of_the_chances():
     assert player.chance(s) == pytest.approx(min(3.0 * score, 1.0), rel=1e-9)
 
 
-def test_their_cbbkb_learns_means_within_a_batch_unless_they_are_kept():
-    points = np.random.default_rng(3).random((50, 6))
-    for keeps_means, changes in ((False, True), (True, False)):
-        player = AuthorsCBBKB(SURROGATE, 30.0, keeps_means=keeps_means)
-        player.tell(points[0], 0.0)
-        player.tell(points[1], 1e6)
-        means = player.surrogate.gram(points, player.dictionary) @ player._mean_weights()
-        assert bool(np.abs(means).max() > 1.0) == changes
-
-
 def test_stages_of_their_sup_kernel_ucb_know_the_rounds_of_one_place():
     """At first a stage knows nothing: 0.1/√λ = 0.032 lies above 2⁻⁵, so stage 5 plays one of all by lot."""
     player = AuthorsSupKernelUCB(SURROGATE, 10_000)
@@ -155,28 +140,6 @@ def test_stages_of_their_sup_kernel_ucb_know_the_rounds_of_one_place():
     settled.tell(points[0], -1.0)
     assert settled.choose(points) == 0
     assert settled.dictionary_size == 0
-
-
-def test_all_players_start_with_the_action_of_their_generator():
-    actions = environments.bump(seed=0).actions.flatten().tolist()
-    assert {make().choose(np.zeros((10, 6))) for make in PLAYERS.values()} == {2}
-    assert actions[2] == pytest.approx(0.82)
-    assert environments.bump(seed=0).function.action == pytest.approx(0.81)
-    assert first_action(environments.chessboard(seed=5)) == 2
-
-
-def test_a_saved_result_is_drawn(tmp_path):
-    rounds = list(range(2))
-    runs = [
-        {"player": player, "whose": whose, "problem": "bump, l = 1", "seed": seed, "regret": [1.0, 2.0 + seed]}
-        for player in ("K-UCB", "EK-UCB", "CBBKB, C = 3")
-        for whose in ("theirs", "ours")
-        for seed in (0, 1)
-    ]
-    saved = {"sizes": {"record_every": 1, "rounds": len(rounds)}, "measurements": runs}
-    (tmp_path / "saved.json").write_text(json.dumps(saved), encoding="utf-8")
-    main([str(tmp_path / "saved.json"), str(tmp_path / "curves.png")])
-    assert (tmp_path / "curves.png").stat().st_size > 10_000
 
 
 @pytest.mark.slow
@@ -203,18 +166,6 @@ def test_our_exact_posterior_is_theirs(problem):
         reward = environment.pull(offered[row, None], t)
         theirs.tell(offered[row].numpy(), float(reward))
         ours.tell(environment.actions[row, None], reward, context=context)
-
-
-@pytest.mark.slow
-def test_on_bump_our_k_ucb_plays_what_theirs_plays():
-    """Where no two upper bounds are equal; elsewhere ours draws among equals and theirs takes the first."""
-    distinct = set()
-    for seed in range(3):
-        environment = environments.bump(problem_seed=seed, seed=seed)
-        rows = play_theirs(AuthorsKUCB(SURROGATE), environment, 300)
-        assert play_ours(build("K-UCB", environment, seed), environment, 300, rows[0]) == rows
-        distinct |= set(rows)
-    assert len(distinct) > 2
 
 
 @pytest.mark.slow
