@@ -182,7 +182,7 @@ PIECES = {
 
 @pytest.mark.one_in(46)
 @pytest.mark.usefixtures("short_searches")
-@pytest.mark.parametrize(("space", "pieces"), zip(SPACES, PIECES, strict=True))
+@pytest.mark.parametrize(("space", "pieces"), [*zip(SPACES, PIECES, strict=True)])
 @pytest.mark.parametrize("choice", CHOICES)
 @pytest.mark.parametrize("rule", RULES)
 def test_with_one_hypothesis_it_is_the_bandit_without_a_family(rule, choice, space, pieces):
