@@ -9,9 +9,8 @@ import torch
 from scipy.optimize import minimize
 
 from benchmarks.parts import Parts
-from benchmarks.tuners import GP, RANDOM, SAMPLER, SEARCH, TPE, TUNERS, Course, played
+from benchmarks.tuners import GP, RANDOM, SAMPLER, SEARCH, TPE, Course, played
 from benchmarks.tuning import Sizes, studies, tables
-from benchmarks.tuning_figure import figure, main
 from benchmarks.tuning_problems import PROBLEMS, Objective
 from torch_kbandits import Float, ParameterSpace
 
@@ -52,15 +51,6 @@ def test_trials_have_noise_and_values_have_none(name):
     if not PROBLEMS[name].moves:
         (shown,) = configurations(objective, 1)
         assert objective.value(shown, 0) == PROBLEMS[name].make(5).value(shown, 1)
-
-
-def test_a_trial_of_a_table_is_one_of_four_trainings_of_which_the_value_is_the_mean():
-    objective = PROBLEMS["slices"].make(5)
-    for each in configurations(objective, 5):
-        records = {objective.told(each, number) for number in range(80)}
-        assert len(records) == 4
-        assert objective.value(each, 0) == pytest.approx(sum(records) / 4.0, abs=1e-12)
-        assert objective.value(each, 0) >= 0.0
 
 
 @pytest.mark.parametrize("number", [0, 31, 59])
@@ -115,13 +105,6 @@ def test_tools_try_configurations_of_the_space_with_what_is_there_alone(tool, na
     for each in course.tried:
         (back,) = space.decode(space.encode([each]))
         assert back == pytest.approx(each) if name == "wells" else back.keys() == each.keys()
-
-
-@pytest.mark.one_in(4)
-@pytest.mark.parametrize("tool", [SAMPLER, TPE, RANDOM])
-def test_a_study_is_the_same_again_whoever_asks_on_the_way(tool):
-    one, other = (played(tool, Course(bowl(), 13, asked), 4) for asked in ((), (10, 11, 12, 13)))
-    assert one.tried == other.tried
 
 
 def test_without_a_word_of_the_tool_it_would_use_the_best_it_was_told():
@@ -189,13 +172,3 @@ def test_tables_say_who_is_ahead(measurements):
     assert cells[TPE][-2:] == ["-1", "9 of 9"]
     assert cells[RANDOM][-3] == "105.0 [103.0, 107.0]"
     assert {name: rest[0] for name, *rest in seconds.rows}[SAMPLER] == "0.5"
-
-
-def test_the_figure_has_a_panel_for_each_problem_and_each_name_once(measurements, tmp_path):
-    panels = figure(measurements).axes
-    assert [panel.get_title() for panel in panels if panel.get_title()] == list(PROBLEMS)
-    (legend,) = [panel.get_legend() for panel in panels if panel.get_legend() is not None]
-    assert [text.get_text() for text in legend.get_texts()] == list(TUNERS)
-    (tmp_path / "tuning.json").write_text(json.dumps({"measurements": measurements}), encoding="utf-8")
-    main([str(tmp_path / "tuning.json"), str(tmp_path / "tuning.png")])
-    assert (tmp_path / "tuning.png").read_bytes().startswith(b"\x89PNG")
