@@ -67,6 +67,11 @@ def examples(number: int) -> hypothesis.settings:
     return hypothesis.settings(max_examples=number * hypothesis.settings.default.max_examples // 30)
 
 
+def seeded(*address: int) -> torch.Generator:
+    """A generator with an address."""
+    return torch.Generator().manual_seed(hash(address))
+
+
 def data(n: int, d: int, seed: int = 0) -> tuple[Tensor, Tensor]:
     """Points in the unit cube (n, d) and rewards (n, 1)."""
     generator = torch.Generator().manual_seed(seed)

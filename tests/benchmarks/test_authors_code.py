@@ -1,42 +1,12 @@
 """What is played beside the code of other authors: where that is missing, and that both sides get the same."""
 
-import sys
-
 import numpy as np
 import pytest
-import torch
 
 from benchmarks import authors_bkb, authors_moving
 from benchmarks.authors_code import Checkout
-from benchmarks.moving_boxes import BOXES
-from torch_kbandits import environments
 
 CHECKOUT = Checkout("AUTHORS_OF_SOME_CODE", "github.com/some/code", "library.py")
-
-LIBRARY = """
-import helper_of_some_code
-
-def answer():
-    return helper_of_some_code.ANSWER
-"""
-
-#: Its trajectory is the rewards that it sees at 0: at the end, of the first points.
-FAKE_UITVBO = """
-import pickle
-import torch
-
-class TimeVaryingBOModel:
-    def __init__(self, objective, model, post, **words):
-        self.reward = objective["objective_function"]
-
-    def run_TVBO(self, number, horizon):
-        self.time_horizon = horizon
-        x, y, rounds = self.generate_initial_data(number, 0)
-        assert (self.reward(x[:, :1], x[:, 1]) == y).all()
-        seen = [self.reward(torch.zeros(1, 1), t[None]) for t in rounds] + [y]
-        with open("results/some.pickle", "wb") as file:
-            pickle.dump({"trajectory": torch.cat(seen)[:, None].numpy()}, file)
-"""
 
 
 @pytest.fixture(autouse=True)
@@ -49,23 +19,6 @@ def test_a_missing_checkout_is_refused_in_words():
     assert CHECKOUT.missing() == "not played: set AUTHORS_OF_SOME_CODE to a checkout of github.com/some/code"
     with pytest.raises(FileNotFoundError, match="set AUTHORS_OF_SOME_CODE to a checkout of github"):
         CHECKOUT.modules("library")
-
-
-def test_another_folder_is_refused_in_words(monkeypatch, tmp_path):
-    monkeypatch.setenv("AUTHORS_OF_SOME_CODE", str(tmp_path))
-    with pytest.raises(FileNotFoundError, match=r"has no library.py: name a checkout of github"):
-        CHECKOUT.missing()
-
-
-def test_modules_of_a_checkout_leave_no_trace_under_their_names(monkeypatch, tmp_path):
-    (tmp_path / "library.py").write_text(LIBRARY, encoding="utf-8")
-    (tmp_path / "helper_of_some_code.py").write_text("ANSWER = 42", encoding="utf-8")
-    monkeypatch.setenv("AUTHORS_OF_SOME_CODE", str(tmp_path))
-    path = list(sys.path)
-    (library,) = CHECKOUT.modules("library")
-    assert library.answer() == 42
-    assert sys.path == path
-    assert not {"library", "helper_of_some_code"} & set(sys.modules)
 
 
 def test_without_batch_bkb_ours_play_alone_and_the_table_says_so():
@@ -116,59 +69,3 @@ def test_without_the_others_ours_play_the_moving_peak_alone(monkeypatch):
     (regrets, _) = report.tables
     assert "wdbo-algo was not played: pip install" in regrets.title
     assert "uitvbo was not played: set AUTHORS_UITVBO to a checkout" in regrets.title
-
-
-def test_a_checkout_of_uitvbo_without_a_python_is_not_played(monkeypatch, tmp_path):
-    (tmp_path / "src").mkdir()
-    (tmp_path / "src" / "TVBO.py").touch()
-    monkeypatch.setenv("AUTHORS_UITVBO", str(tmp_path))
-    reason = authors_moving.uitvbo_missing()
-    assert reason is not None
-    assert "set AUTHORS_UITVBO_PYTHON to a Python that has torch 1.11" in reason
-
-
-def test_the_box_has_the_means_of_the_environment():
-    environment = environments.build("moving-peak", num_arms=101, seed=0)
-    box = BOXES[authors_moving.BOX]
-    assert box.bounds == ((-50.0, 50.0),)
-    for t in (0, 7, 40):
-        torch.testing.assert_close(box.means(environment.arms, t), environment.means(t))
-
-
-def test_wiener_is_the_covariance_of_sums():
-    """With steps of variance 0.5 after a start of variance 1, at times 0, 1, 3."""
-    times = torch.tensor([[0.0], [1.0], [3.0]])
-    steps = torch.tensor([[1.0, 0.0, 0.0, 0.0], [1.0, 1.0, 0.0, 0.0], [1.0, 1.0, 1.0, 1.0]])
-    variances = torch.tensor([1.0, 0.5, 0.5, 0.5])
-    kernel = authors_moving.Wiener(0.5)
-    expected = (steps * variances) @ steps.T
-    torch.testing.assert_close(kernel(times).to_dense(), expected)
-    torch.testing.assert_close(kernel(times, diag=True), expected.diagonal())
-
-
-def test_what_a_bandit_chooses_falls_short_of_nothing_and_a_bad_point_does():
-    box = BOXES[authors_moving.BOX]
-    sizes = authors_moving.Sizes(rounds=8, first=6)
-    given = authors_moving.draw(box, sizes, 1)
-    points, _ = authors_moving.play_ours(box, given, authors_moving.make("TV-GP-UCB", box, 1), sizes.rounds)
-    short = authors_moving.shortfalls(box, given, authors_moving.make("TV-GP-UCB", box, 1), points)
-    assert len(short) == 2
-    assert max(short) < 1e-3
-    played = authors_moving.shortfalls(box, given, authors_moving.make("TV-GP-UCB", box, 1), given.first[:2])
-    assert min(played) > 1e-2
-
-
-@pytest.mark.slow
-def test_uitvbo_is_told_the_same_points_and_rewards_in_its_own_python(monkeypatch, tmp_path):
-    (tmp_path / "src").mkdir()
-    (tmp_path / "src" / "TVBO.py").write_text(FAKE_UITVBO, encoding="utf-8")
-    monkeypatch.setenv("AUTHORS_UITVBO", str(tmp_path))
-    monkeypatch.setenv("AUTHORS_UITVBO_PYTHON", sys.executable)
-    box, sizes = BOXES[authors_moving.BOX], authors_moving.Sizes(rounds=7, first=4)
-    given = authors_moving.draw(box, sizes, 2)
-    seen, seconds = authors_moving.play_uitvbo(given, "UI")
-    origin = torch.zeros(1, 1, dtype=torch.float64)
-    expected = [given.reward(box, origin, t) for t in range(4, 7)]
-    expected += [given.reward(box, x[None], t) for t, x in enumerate(given.first)]
-    np.testing.assert_allclose(seen.flatten().numpy(), expected, rtol=1e-12)
-    assert seconds > 0.0

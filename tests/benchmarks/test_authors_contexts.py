@@ -1,7 +1,5 @@
 """EK-UCB and its baselines beside the code of their authors, read as NumPy."""
 
-import json
-
 import numpy as np
 import pytest
 import torch
@@ -12,20 +10,15 @@ from benchmarks.authors_contexts import (
     REGULARIZATION,
     Sizes,
     build,
-    first_action,
-    main,
-    play_ours,
-    play_theirs,
 )
 from benchmarks.contextual_players import (
     AuthorsCBBKB,
     AuthorsCBKB,
     AuthorsEKUCB,
     AuthorsKUCB,
-    AuthorsSupKernelUCB,
     Surrogate,
 )
-from torch_kbandits import NystromGP, environments
+from torch_kbandits import environments
 
 #: Bump, in six dimensions at length scale 1, where dictionaries of uniform points are far from singular.
 SURROGATE = Surrogate(1.0, REGULARIZATION, MULTIPLIER)
@@ -108,77 +101,6 @@ def test_the_score_of_the_authors_is_what_the_dictionary_explains():
     assert papers.chance(near) < papers.chance(far)
 
 
-def test_weights_of_the_dictionary_are_those_of_the_chances():
-    """τ̃ of equation (41) with the weighted dictionary, dense, after points joined at chances below 1."""
-    player = AuthorsEKUCB(SURROGATE, 3.0, REGULARIZATION, scores_what_is_left=True)
-    random, weights = np.random.default_rng(2), [1.0]
-    for point in random.random((40, 6)):
-        chance = player.chance(point) if len(player._points) else 1.0
-        before = player.dictionary_size if len(player._points) else 1
-        player.tell(point, 0.0)
-        if player.dictionary_size > before:
-            weights.append(1.0 / chance)
-    s = random.random(6)
-    Z = np.concatenate([player.dictionary, s[None]])
-    S = np.sqrt(np.diag([*weights, 1.0]))
-    gram = np.exp(-0.5 * ((Z[:, None] - Z[None]) ** 2).sum(-1))
-    inner = S @ np.linalg.inv(S @ gram @ S + REGULARIZATION * np.eye(len(Z))) @ S
-    score = 1.5 / REGULARIZATION * (1.0 - gram[-1] @ inner @ gram[-1])
-    assert len(weights) == player.dictionary_size > 3
-    assert max(weights) > 2.0
-    assert player.chance(s) == pytest.approx(min(3.0 * score, 1.0), rel=1e-9)
-
-
-def test_their_cbbkb_learns_means_within_a_batch_unless_they_are_kept():
-    points = np.random.default_rng(3).random((50, 6))
-    for keeps_means, changes in ((False, True), (True, False)):
-        player = AuthorsCBBKB(SURROGATE, 30.0, keeps_means=keeps_means)
-        player.tell(points[0], 0.0)
-        player.tell(points[1], 1e6)
-        means = player.surrogate.gram(points, player.dictionary) @ player._mean_weights()
-        assert bool(np.abs(means).max() > 1.0) == changes
-
-
-def test_stages_of_their_sup_kernel_ucb_know_the_rounds_of_one_place():
-    """At first a stage knows nothing: 0.1/√λ = 0.032 lies above 2⁻⁵, so stage 5 plays one of all by lot."""
-    player = AuthorsSupKernelUCB(SURROGATE, 10_000)
-    player.tell(np.zeros(6), 0.0)
-    points = np.random.default_rng(4).random((10, 6))
-    assert player.dictionary_size == 0
-    for number in range(1, 6):
-        player.tell(points[player.choose(points)], 0.0)
-        assert player.dictionary_size == number
-    # At a shorter horizon the width is never above 1/√T: nothing is ever learned.
-    settled = AuthorsSupKernelUCB(SURROGATE, 900)
-    settled.tell(np.zeros(6), 0.0)
-    assert settled.choose(points) == 0
-    settled.tell(points[0], -1.0)
-    assert settled.choose(points) == 0
-    assert settled.dictionary_size == 0
-
-
-def test_all_players_start_with_the_action_of_their_generator():
-    actions = environments.bump(seed=0).actions.flatten().tolist()
-    assert {make().choose(np.zeros((10, 6))) for make in PLAYERS.values()} == {2}
-    assert actions[2] == pytest.approx(0.82)
-    assert environments.bump(seed=0).function.action == pytest.approx(0.81)
-    assert first_action(environments.chessboard(seed=5)) == 2
-
-
-def test_a_saved_result_is_drawn(tmp_path):
-    rounds = list(range(2))
-    runs = [
-        {"player": player, "whose": whose, "problem": "bump, l = 1", "seed": seed, "regret": [1.0, 2.0 + seed]}
-        for player in ("K-UCB", "EK-UCB", "CBBKB, C = 3")
-        for whose in ("theirs", "ours")
-        for seed in (0, 1)
-    ]
-    saved = {"sizes": {"record_every": 1, "rounds": len(rounds)}, "measurements": runs}
-    (tmp_path / "saved.json").write_text(json.dumps(saved), encoding="utf-8")
-    main([str(tmp_path / "saved.json"), str(tmp_path / "curves.png")])
-    assert (tmp_path / "curves.png").stat().st_size > 10_000
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("problem", [*Sizes().problems, *QUICK.problems], ids=str)
 def test_our_exact_posterior_is_theirs(problem):
@@ -203,46 +125,3 @@ def test_our_exact_posterior_is_theirs(problem):
         reward = environment.pull(offered[row, None], t)
         theirs.tell(offered[row].numpy(), float(reward))
         ours.tell(environment.actions[row, None], reward, context=context)
-
-
-@pytest.mark.slow
-def test_on_bump_our_k_ucb_plays_what_theirs_plays():
-    """Where no two upper bounds are equal; elsewhere ours draws among equals and theirs takes the first."""
-    distinct = set()
-    for seed in range(3):
-        environment = environments.bump(problem_seed=seed, seed=seed)
-        rows = play_theirs(AuthorsKUCB(SURROGATE), environment, 300)
-        assert play_ours(build("K-UCB", environment, seed), environment, 300, rows[0]) == rows
-        distinct |= set(rows)
-    assert len(distinct) > 2
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("is_papers", [False, True])
-def test_with_the_same_dictionary_ek_ucb_has_their_posterior(is_papers):
-    environment = environments.bump(seed=2)
-    player = AuthorsEKUCB(SURROGATE, 1.0, REGULARIZATION, scores_what_is_left=is_papers)
-    rows = play_theirs(player, environment, 300)
-    X = torch.cat([environment.joint_points(environment.actions[row, None], t) for t, row in enumerate(rows)])
-    Z = torch.from_numpy(player.dictionary)
-    assert len(Z) > 5
-    model = NystromGP(
-        X,
-        torch.from_numpy(player._rewards).unsqueeze(-1),
-        inducing_points=Z,
-        covar_module=environment.kernel,
-        regularization=REGULARIZATION,
-    )
-    tolerance = 1e-12 * condition(player.dictionary)
-    assert tolerance < 1e-5
-    for t in range(300, 350):
-        offered = environment.joint_points(environment.actions, t)
-        with torch.no_grad():
-            posterior = model.posterior(offered.unsqueeze(-2))
-        values = SURROGATE.gram(offered.numpy(), player.dictionary)
-        np.testing.assert_allclose(posterior.mean.flatten().numpy(), values @ player._mean_weights(), atol=tolerance)
-        np.testing.assert_allclose(
-            posterior.variance.flatten().numpy(), REGULARIZATION * player._scores(values), atol=tolerance
-        )
-        bounds = upper_bounds(posterior.mean.flatten().numpy(), posterior.variance.flatten().numpy())
-        assert bounds[player.choose(offered.numpy())] >= bounds.max() - tolerance

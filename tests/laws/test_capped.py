@@ -3,26 +3,22 @@
 import warnings
 
 import hypothesis.strategies as st
-import numpy as np
 import pytest
 import torch
 from hypothesis import given
-from problems import DOUBLE, data, rbf
+from problems import DOUBLE, data, rbf, seeded
 
 from torch_kbandits import (
     CappedDictionary,
     DictionaryFullError,
     FixedDictionary,
-    GreedyDictionary,
     InputError,
     KernelBanditError,
     RidgeLeverageSampling,
-    UniformDictionary,
     algorithms,
 )
 from torch_kbandits.dictionaries import DictionaryRule, PlayedPoints, Selection
 from torch_kbandits.errors import KernelBanditWarning
-from torch_kbandits.numerics.random import generator_for
 
 ARMS = data(60, 2)[0]
 BOUNDS = torch.tensor([[0.0, -1.0], [1.0, 2.0]], dtype=DOUBLE)
@@ -90,21 +86,14 @@ def test_those_there_come_first_then_the_likeliest(in_dictionary, kept):
     assert torch.equal(selection.points, played(8).points[kept])
 
 
-def test_ties_go_to_the_point_played_first():
-    rule = Wants(list(range(30)), [0.5] * 30)
-    assert CappedDictionary(rule, 4, "stop").select(played(30)).indices.tolist() == [0, 1, 2, 3]
-    held = CappedDictionary(rule, 4, "stop").select(played(30, [29, 17, 11]))
-    assert held.indices.tolist() == [0, 11, 17, 29]
-
-
 @given(
     n=st.integers(1, 40), cap=st.integers(1, 20), held=st.sets(st.integers(0, 39)), seed=st.integers(0, 10_000),
     resampling=st.sampled_from(["fresh", "coupled", "growth"]),
 )  # fmt: skip
 def test_a_cap_keeps_the_foremost_of_what_is_wanted_and_nothing_else(n, cap, held, seed, resampling):
     rule, points = RidgeLeverageSampling(1.5, resampling), played(n, held)
-    wanted = rule.select(points, generator_for(seed, 0, "test"))
-    ours = CappedDictionary(rule, cap, "stop").select(points, generator_for(seed, 0, "test"))
+    wanted = rule.select(points, seeded(seed, 0))
+    ours = CappedDictionary(rule, cap, "stop").select(points, seeded(seed, 0))
     probability = dict(zip(wanted.indices.tolist(), wanted.probabilities.tolist(), strict=True))
     order = sorted(probability, key=lambda row: (row not in held, -probability[row], row))
     assert ours.indices.tolist() == sorted(order[:cap])
@@ -116,25 +105,6 @@ def test_points_that_were_not_played_are_cut_as_well():
     selection = CappedDictionary(FixedDictionary(Z), 4, "stop").select(played(9, [1]))
     assert torch.equal(selection.points, Z[:4])
     assert selection.indices is None
-
-
-def test_batch_members_share_the_points_kept():
-    X = torch.stack([data(15, 2, seed)[0] for seed in range(3)])
-    points = PlayedPoints(X, rbf(), torch.tensor(0.1, dtype=DOUBLE), X.new_ones(15))
-    selection = CappedDictionary(GreedyDictionary(9), 4, "stop").select(points)
-    assert torch.equal(selection.points, X[:, selection.indices])
-    assert selection.points.shape == (3, 4, 2)
-
-
-@pytest.mark.parametrize("rule", [GreedyDictionary(3), UniformDictionary(3), RidgeLeverageSampling(1e-9)])
-def test_below_the_cap_it_is_the_other_rule(rule):
-    points = played(20)
-    ours, theirs = (
-        each.select(points, generator_for(1, 0, "t")) for each in (CappedDictionary(rule, 3, "raise"), rule)
-    )
-    assert torch.equal(ours.indices, theirs.indices)
-    sized = CappedDictionary(rule, 3, "raise").select_sized(points, 3, generator_for(1, 0, "t"))
-    assert torch.equal(sized.indices, rule.select_sized(points, 3, generator_for(1, 0, "t")).indices)
 
 
 # ------------------------------------------------------------------------------------------------ when it is full
@@ -212,12 +182,6 @@ def test_a_cap_that_never_binds_changes_no_dictionary(resampling):
         assert torch.equal(capped.inducing_points, free.inducing_points)
 
 
-@pytest.mark.usefixtures("short_searches")
-def test_a_box_keeps_to_its_cap():
-    bandit = bkb(domain="box", max_dictionary=3, when_full="stop", resampling="coupled")
-    assert max(play(bandit, 6)) == 3
-
-
 def test_a_bandit_warns_once():
     with pytest.warns(KernelBanditWarning, match="The dictionary is full") as caught:
         play(bkb(max_dictionary=5), 20)
@@ -242,15 +206,6 @@ def test_a_refusal_leaves_the_bandit_as_it_was(domain):
     assert torch.equal(bandit.ask(), twin.ask())
 
 
-def test_what_is_left_out_is_not_lost():
-    """Points beyond the cap still inform the posterior: with one point it is not that of one observation."""
-    bandit = bkb(max_dictionary=1, when_full="stop", oversampling=1e6)
-    bandit.tell(ARMS[:20], reward(ARMS[:20]))
-    assert len(bandit.inducing_points) == 1
-    assert bandit.model.num_observations == 20
-    assert np.isfinite(bandit._belief.mean.numpy()).all()
-
-
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
@@ -265,10 +220,3 @@ def test_what_is_left_out_is_not_lost():
 def test_bad_caps_are_named(name, settings, message):
     with pytest.raises(InputError, match=message):
         bkb(name, **settings)
-
-
-def test_bad_rules_are_named():
-    with pytest.raises(InputError, match="rule must be a dictionary rule"):
-        CappedDictionary(5, 5)
-    with pytest.raises(InputError, match="max_size"):
-        CappedDictionary(GreedyDictionary(3), -1)

@@ -6,7 +6,7 @@ import pytest
 import torch
 from botorch.models import SingleTaskVariationalGP
 from hypothesis import given
-from problems import DOUBLE, KERNELS, data, dense, difference, rbf
+from problems import DOUBLE, KERNELS, data, dense, difference, rbf, seeded
 
 from torch_kbandits import (
     KDPP,
@@ -20,7 +20,6 @@ from torch_kbandits import (
     UniformDictionary,
 )
 from torch_kbandits.dictionaries import KORS, PlayedPoints, theoretical_oversampling
-from torch_kbandits.numerics.random import generator_for
 
 LAMBDA = 0.05
 RULES = {
@@ -47,7 +46,7 @@ def played(X, *, kernel="matern", counts=None, scores=None):
 def test_non_empty_members_of_the_history_and_deterministic(name, n, copies, seed):
     X, _ = data(n, 2, seed)
     X = torch.cat([X, X[:1].expand(copies, -1)])
-    first, again = (RULES[name].select(played(X), generator_for(seed, 0, "test")) for _ in range(2))
+    first, again = (RULES[name].select(played(X), seeded(seed, 0)) for _ in range(2))
     assert len(first.points) >= 1
     assert torch.equal(first.points, X[first.indices])
     assert torch.equal(first.indices, first.indices.unique())
@@ -72,7 +71,7 @@ def test_inclusion_frequencies_match_the_probabilities(with_counts):
     expected = np.minimum(1.0, 1.5 * merged.numpy())
     hits = np.zeros(12)
     for number in range(draws):
-        selection = RULES["ridge leverage"].select(points, generator_for(1, number, "test"))
+        selection = RULES["ridge leverage"].select(points, seeded(1, number))
         hits[selection.indices.numpy()] += 1
         assert difference(selection.probabilities, expected[selection.indices.numpy()]) < 1e-12
     error = np.sqrt(expected * (1.0 - expected) / draws)
@@ -82,14 +81,14 @@ def test_inclusion_frequencies_match_the_probabilities(with_counts):
 def test_an_empty_draw_keeps_the_likeliest_point():
     scores = torch.full((6,), 1e-12, dtype=DOUBLE)
     scores[4] = 2e-12
-    selection = RidgeLeverageSampling(1.0).select(played(data(6, 2)[0], scores=scores), generator_for(0, 0, "test"))
+    selection = RidgeLeverageSampling(1.0).select(played(data(6, 2)[0], scores=scores), seeded(0, 0))
     assert selection.indices.tolist() == [4]
 
 
 def test_certain_points_are_always_kept():
     scores = torch.tensor([1.0, 0.0, 0.7, 0.0], dtype=DOUBLE)
     for number in range(50):
-        selection = RULES["ridge leverage"].select(played(data(4, 2)[0], scores=scores), generator_for(0, number, "t"))
+        selection = RULES["ridge leverage"].select(played(data(4, 2)[0], scores=scores), seeded(0, number))
         assert selection.indices.tolist() == [0, 2]
 
 
@@ -100,10 +99,10 @@ def test_estimated_scores_are_close_to_the_exact_ones(n):
     counts = torch.ones(n, dtype=DOUBLE)
     K = KERNELS["matern"].dense(*dense(X, X))
     exact = np.diag(np.linalg.solve(K + LAMBDA * np.eye(n), K))
-    probabilities = RidgeLeverageSampling(1e-3).probabilities(played(X, counts=counts), generator_for(0, 0, "test"))
+    probabilities = RidgeLeverageSampling(1e-3).probabilities(played(X, counts=counts), seeded(0, 0))
     if n <= 256:
         assert difference(probabilities, 1e-3 * exact) < 1e-10
-    estimated = RidgeLeverageSampling(5.0).probabilities(played(X), generator_for(0, 0, "test")) / 5.0
+    estimated = RidgeLeverageSampling(5.0).probabilities(played(X), seeded(0, 0)) / 5.0
     unclipped = estimated < 0.2
     ratio = estimated[unclipped].numpy() / exact[unclipped.numpy()]
     assert (ratio > 1.0 / 3.0).all()
@@ -132,7 +131,7 @@ def test_uniform_draws_every_point_equally_often():
     """1,000 draws of 4 of 10, all different; frequencies within 4.5 standard errors of 0.4: false alarms below 1e-4."""
     points, hits = played(data(10, 2)[0]), np.zeros(10)
     for number in range(1_000):
-        hits[UniformDictionary(4).select(points, generator_for(2, number, "test")).indices.numpy()] += 1
+        hits[UniformDictionary(4).select(points, seeded(2, number)).indices.numpy()] += 1
     assert hits.sum() == 4_000
     assert (np.abs(hits / 1_000 - 0.4) < 4.5 * np.sqrt(0.4 * 0.6 / 1_000)).all()
 

@@ -17,12 +17,12 @@ WAITING = ("torch_kbandits", "torch_kbandits.algorithms", "torch_kbandits.experi
 HEAVY = ("botorch", "gpytorch", "linear_operator", "matplotlib", "numba", "numpy", "pandas", "rich", "scipy", "torch")
 
 
-def imported(code):
-    """The modules that a fresh process has after some code."""
-    ending = "import sys\nprint(*sys.modules)"
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", f"{code}\n{ending}"], capture_output=True, text=True)
+def after(*steps):
+    """The modules that a fresh process has after each step of its code."""
+    code = "\n".join(f"{step}\nimport sys\nprint(*sys.modules)" for step in steps)
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    return set(done.stdout.splitlines()[-1].split())
+    return [set(line.split()) for line in done.stdout.splitlines()]
 
 
 def said(package):
@@ -55,14 +55,21 @@ def test_no_name_is_that_of_a_submodule(package):
     assert own & {each.name for each in pkgutil.iter_modules(module.__path__)} == set()
 
 
-def test_the_package_itself_is_light():
-    assert imported("import torch_kbandits, torch_kbandits.errors").isdisjoint(HEAVY)
-
-
-def test_submodules_are_attributes():
-    found = imported("import torch_kbandits as kb\nkb.algorithms.BKB, kb.models.OnlineGP, kb.checks.positive")
-    assert "torch_kbandits.algorithms.bkb" in found
-    assert "torch_kbandits.algorithms.bbkb" not in found
+def test_names_bring_what_they_need_and_no_more():
+    """One process, since each needs seconds to import torch."""
+    light, named, registered = after(
+        "import torch_kbandits as kb, torch_kbandits.errors",
+        "kb.algorithms.BKB, kb.models.OnlineGP, kb.checks.positive",
+        "from torch_kbandits import KernelUCB, DiscretizedThompsonSampling, NystromGP\n"
+        "from botorch.acquisition import analytic\n"
+        "from botorch.acquisition.input_constructors import ACQF_INPUT_CONSTRUCTOR_REGISTRY as known\n"
+        "assert {KernelUCB, DiscretizedThompsonSampling} <= set(known)\n"
+        "assert hasattr(analytic._check_noisy_ei_model, '__wrapped__')",
+    )
+    assert light.isdisjoint(HEAVY)
+    assert "torch_kbandits.algorithms.bkb" in named
+    assert named.isdisjoint({"torch_kbandits.algorithms.bbkb", "botorch.acquisition.input_constructors", "scipy.stats"})
+    assert "torch_kbandits.acquisition.constructors" in registered
 
 
 def test_what_is_not_there_is_said_as_python_says_it():
@@ -77,21 +84,3 @@ def test_what_is_not_there_is_said_as_python_says_it():
 def test_classes_are_pickled_by_their_names():
     for kind in (torch_kbandits.Bandit, torch_kbandits.algorithms.BKB, torch_kbandits.InputError):
         assert pickle.loads(pickle.dumps(kind)) is kind
-
-
-def test_a_bandit_imports_neither_botorch_s_registry_nor_statistics():
-    found = imported("from torch_kbandits import algorithms\nalgorithms.BKB")
-    assert found.isdisjoint({"botorch.acquisition.input_constructors", "scipy.stats"})
-
-
-def test_what_is_registered_with_botorch_is_so_with_the_name_alone():
-    imported(
-        "from torch_kbandits import KernelUCB, DiscretizedThompsonSampling\n"
-        "from botorch.acquisition.input_constructors import ACQF_INPUT_CONSTRUCTOR_REGISTRY as known\n"
-        "assert {KernelUCB, DiscretizedThompsonSampling} <= set(known)"
-    )
-    imported(
-        "from torch_kbandits import NystromGP\n"
-        "from botorch.acquisition import analytic\n"
-        "assert hasattr(analytic._check_noisy_ei_model, '__wrapped__')"
-    )

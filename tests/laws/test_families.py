@@ -1,8 +1,6 @@
 """Families of hypotheses: what each has shown is as in dense formulas, and the rules between them do as they say."""
 
 import math
-import pickle
-from copy import deepcopy
 
 import numpy as np
 import oracles
@@ -22,18 +20,14 @@ from torch_kbandits import (
     ConstantWidth,
     ContextualActions,
     InputError,
-    StateMismatchError,
     algorithms,
 )
-from torch_kbandits.acquisition import LargestOf, StagedRule, ThompsonRule, UniformRule, UpperConfidenceRule
+from torch_kbandits.acquisition import StagedRule, ThompsonRule, UniformRule, UpperConfidenceRule
 from torch_kbandits.bandit.adaptation import DynamicModelSelection
 from torch_kbandits.bandit.batches import GlobalBatchRule, LocalBatchRule
-from torch_kbandits.beliefs import offering
 from torch_kbandits.confidence import SelfNormalizedWidth
-from torch_kbandits.dictionaries import GreedyDictionary, RidgeLeverageSampling
+from torch_kbandits.dictionaries import FixedDictionary, RidgeLeverageSampling
 from torch_kbandits.memory import BackToPrior, Discount, SlidingWindow
-from torch_kbandits.numerics.gram import gram
-from torch_kbandits.numerics.random import seed_for
 from torch_kbandits.priors.families import (
     Balancing,
     Elimination,
@@ -79,31 +73,23 @@ def bandit_of(rule, candidates=None, choice="upper bound", **words):
     return Bandit(**given | words)
 
 
-def log_density(kernel, X, y, noise):
-    """log N(y; 0, K + diag(noise))."""
-    covariance = kernel(X, X) + np.diag(noise * np.ones(len(X)))
+def log_density(covariance, y):
+    """log N(y; 0, covariance + λ)."""
+    covariance = covariance + LAMBDA * np.eye(len(y))
     return -0.5 * (
-        y @ np.linalg.solve(covariance, y) + np.linalg.slogdet(covariance)[1] + len(X) * math.log(2.0 * math.pi)
+        y @ np.linalg.solve(covariance, y) + np.linalg.slogdet(covariance)[1] + len(y) * math.log(2.0 * math.pi)
     )
 
 
 # ---------------------------------------------------------------- what each has shown
 
 
-@pytest.mark.parametrize("choice", CHOICES)
-@pytest.mark.parametrize("rule", RULES)
-def test_what_hypotheses_have_shown_is_as_in_dense_formulas(rule, choice):
-    bandit = bandit_of(rule, choice=choice, width=SelfNormalizedWidth(0.1, 1.0, 0.1))
-    bandit.tell(ARMS[:4], reward(ARMS[:4]))
-    play(bandit, 6)
-    X = bandit.ask(3)
-    bandit.tell(X[[2, 0]], reward(X[[2, 0]]))
-    history, trials = bandit.history, bandit._belief.trials
-    assert trials.number == len(history.X) == 12
-    sums = np.zeros((len(LENGTHS), 4))
+def shown_densely(bandit):
+    """What hypotheses of ``LENGTHS`` have shown by dense formulas, under a self-normalised width with R = 0.1."""
+    history, sums = bandit.history, np.zeros((len(LENGTHS), 4))
+    X, Y = dense(history.X, history.Y)
     for number, length in enumerate(LENGTHS):
         for turn in range(history.next_round):
-            X, Y = dense(history.X, history.Y)
             now, before = (history.rounds == turn).numpy(), (history.rounds < turn).numpy()
             noise = LAMBDA * np.ones(int(before.sum()))
             told = oracles.exact(oracles.rbf(length), X[before], Y[before], noise, X[now])
@@ -114,16 +100,35 @@ def test_what_hypotheses_have_shown_is_as_in_dense_formulas(rule, choice):
             sums[number, 1] += Y[now][own].sum()
             sums[number, 2] += beta * np.sqrt(told.variance[own]).sum()
             sums[number, 3] += (Y[now] - told.mean)[own].sum()
-    assert sums[:, 0].sum() == 8
-    found = torch.stack([trials.plays, trials.rewards, trials.widths, trials.residuals], dim=-1)
-    assert difference(found, sums) < 1e-8
+    return dict(zip(("plays", "rewards", "widths", "residuals"), sums.T.tolist(), strict=True))
+
+
+@pytest.mark.parametrize("choice", CHOICES)
+@pytest.mark.parametrize("rule", [Balancing(noise_scale=0.01), Elimination(noise_scale=0.01)])
+def test_who_is_rejected_follows_from_dense_formulas(rule, choice):
+    """Told singly, several at once, in another order than asked, and what nobody asked for."""
+    bandit = bandit_of(family(rule), choice=choice, width=SelfNormalizedWidth(0.1, 1.0, 0.1))
+    bandit.tell(ARMS[:4], reward(ARMS[:4]))
+    active, rejections = [True] * len(LENGTHS), 0
+    for turn in range(25):
+        X = bandit.ask(1 + turn % 3)[: 2 if turn % 2 else None].flip(0)
+        bandit.tell(X, 3.0 * reward(X))
+        trials = shown(number=len(bandit.history.X), active=active, **shown_densely(bandit))
+        kept = rule.kept(trials, torch.full((len(LENGTHS),), LAMBDA, dtype=DOUBLE)).tolist()
+        rejections += active != kept
+        active = kept
+        shown_weights = np.array(bandit.hypothesis_weights)
+        assert (shown_weights[~np.array(kept)] == 0.0).all()
+        assert shown_weights.sum() == pytest.approx(1.0)
+    assert rejections > 0
 
 
 @pytest.mark.parametrize("kind", ["arms", "actions", "box", "aged", "dictionary"])
-def test_scores_are_the_evidence_or_what_was_predicted(kind):
-    """One by one or several at once; with a dictionary of the first rewards it is the evidence of its own model."""
+def test_weights_are_by_the_evidence_or_by_what_was_predicted(kind):
+    """One by one or several at once; with a dictionary the evidence is that of its own model."""
+    Z = ARMS[:4].numpy()
     candidates = {"actions": ContextualActions(ARMS, context_dim=0), "box": Box(BOX)}.get(kind)
-    words = {"aged": {"memory": Discount(0.8)}, "dictionary": {"dictionary": GreedyDictionary(4)}}.get(kind, {})
+    words = {"aged": {"memory": Discount(0.8)}, "dictionary": {"dictionary": FixedDictionary(ARMS[:4])}}.get(kind, {})
     bandit = bandit_of("sampling", candidates, **words)
     X, Y = ARMS[:12], data(12, 2)[1][:, 0]
     rounds = [slice(0, 5), slice(5, 6), slice(6, 7)] + ([slice(7, 12)] if kind in ("arms", "actions", "box") else [])
@@ -133,45 +138,26 @@ def test_scores_are_the_evidence_or_what_was_predicted(kind):
         for number, length in enumerate(LENGTHS):
             kernel, before = oracles.rbf(length), slice(0, rows.start)
             noise = LAMBDA * np.ones(rows.start)
-            if kind == "aged":
-                ages = np.concatenate([np.arange(turn)[:1].repeat(5), np.arange(1, turn)]) if turn else np.zeros(0)
-                noise = noise / 0.8 ** (turn - ages)
-            told = oracles.exact(kernel, points[before], values[before], noise, points[rows])
-            if kind == "dictionary" and turn:
-                Z = bandit._belief.stage_beliefs[number].inducing_points.numpy()
+            if kind == "dictionary":
                 told = oracles.dtc(kernel, points[before], values[before], noise, Z, points[rows])
-            if kind != "aged" and not (kind == "dictionary" and not turn):
-                covariance = told.covariance + LAMBDA * np.eye(len(told.mean))
+                if not turn:  # several rewards at once: by the prior of the dictionary's model
+                    root = np.linalg.solve(np.linalg.cholesky(kernel(Z, Z)), kernel(Z, points[rows]))
+                    told = told._replace(covariance=root.T @ root)
             else:
-                covariance = np.diag(told.variance + LAMBDA)
+                if kind == "aged":
+                    ages = np.concatenate([np.zeros(5), np.arange(1, turn)])[: rows.start]
+                    noise = noise / 0.8 ** (turn - ages)
+                told = oracles.exact(kernel, points[before], values[before], noise, points[rows])
+                if kind == "aged":
+                    told = told._replace(covariance=np.diag(told.variance))
             residual = values[rows] - told.mean
-            expected[number] += log_density(lambda A, B, c=covariance: c, residual, residual, 0.0)
+            expected[number] += log_density(told.covariance, residual)
         bandit.tell(X[rows], Y[rows])
-        if kind == "dictionary" and not turn:
-            for number, length in enumerate(LENGTHS):
-                Z, kernel = bandit._belief.stage_beliefs[number].inducing_points.numpy(), oracles.rbf(length)
-                cross = kernel(points[rows], Z)
-                spanned = cross @ np.linalg.solve(kernel(Z, Z), cross.T)
-                expected[number] = log_density(lambda A, B, s=spanned: s, points[rows], values[rows], LAMBDA)
-    assert difference(bandit._belief.trials.scores, expected) < 1e-7
-    if kind in ("arms", "actions", "box"):
-        whole = np.array([log_density(oracles.rbf(length), points, values, LAMBDA) for length in LENGTHS])
-        assert difference(bandit._belief.trials.scores, whole) < 1e-7
-        weights = np.exp(whole - whole.max())
+        weights = np.exp(expected - expected.max())
         assert difference(torch.tensor(bandit.hypothesis_weights), weights / weights.sum()) < 1e-7
-
-
-def test_older_predictions_count_less_where_the_rule_forgets():
-    bandits = {alpha: bandit_of(family(Prediction(alpha))) for alpha in (1.0, 0.7)}
-    scores = {alpha: torch.zeros(3, dtype=DOUBLE) for alpha in bandits}
-    before = torch.zeros(3, dtype=DOUBLE)
-    for row in range(5):
-        for bandit in bandits.values():
-            bandit.tell(ARMS[row, None], 0.3 * row)
-        whole = bandits[1.0]._belief.trials.scores
-        scores[0.7], before = 0.7 * scores[0.7] + whole - before, whole
-    assert difference(bandits[0.7]._belief.trials.scores, scores[0.7]) < 1e-12
-    assert bandits[0.7]._belief.leader == int(scores[0.7].argmax())
+    if kind in ("arms", "actions", "box"):
+        whole = [log_density(oracles.rbf(length)(points, points), values) for length in LENGTHS]
+        assert difference(torch.tensor(whole), expected) < 1e-7
 
 
 # ---------------------------------------------------------------- one hypothesis is none
@@ -194,10 +180,9 @@ PIECES = {
 }
 
 
-@pytest.mark.one_in(276)
+@pytest.mark.one_in(46)
 @pytest.mark.usefixtures("short_searches")
-@pytest.mark.parametrize("pieces", PIECES)
-@pytest.mark.parametrize("space", SPACES)
+@pytest.mark.parametrize(("space", "pieces"), [*zip(SPACES, PIECES, strict=True)])
 @pytest.mark.parametrize("choice", CHOICES)
 @pytest.mark.parametrize("rule", RULES)
 def test_with_one_hypothesis_it_is_the_bandit_without_a_family(rule, choice, space, pieces):
@@ -225,36 +210,12 @@ def test_named_algorithms_with_one_hypothesis_are_those_without(name):
 # ---------------------------------------------------------------- who plays
 
 
-@pytest.mark.one_in(2)
-@pytest.mark.usefixtures("short_searches")
-@pytest.mark.parametrize("space", ["arms", "many arms", "actions", "box", "box of actions"])
-@pytest.mark.parametrize("choice", CHOICES)
-def test_by_elimination_the_highest_score_of_all_is_played(choice, space):
-    bandit = bandit_of("elimination", SPACES[space](), choice)
-    play(bandit, 4 if space.startswith("box") else 10)
-    pending = bandit.ask(2)
-    domain = bandit.candidates.in_round(None, None, 0.0)
-    offers = []
-    for part, seed in offering(bandit._belief, seed_for(4, bandit.round, "ask 2")):
-        ahead = part.lookahead(pending)
-        x = ahead.choose(bandit.rule, torch.tensor(BETA, dtype=DOUBLE), seed, domain)
-        offers.append((ahead.best_score(), x))
-        if choice == "upper bound":
-            mean = part.moments(x)[0]
-            assert offers[-1][0] >= float(mean) - 1e-9
-    best = int(np.argmax([score for score, _ in offers]))
-    x = bandit.ask()
-    assert difference(x, offers[best][1]) <= (1e-3 if "box" in space else 0.0)
-    assert bandit._standing.ledger.pending.stages.tolist()[-1] == best + 1
-
-
 @pytest.mark.parametrize("rule", RULES)
 def test_ask_maximises_the_acquisition_function(rule):
     bandit = bandit_of(rule)
     play(bandit, 8)
     for _ in range(3):
         acquisition = bandit.acquisition()
-        assert isinstance(acquisition, LargestOf) == (rule == "elimination")
         values = acquisition(ARMS.unsqueeze(-2)).detach()
         x = bandit.ask(remember=False)
         assert float(acquisition(x.unsqueeze(0)).detach()) == pytest.approx(float(values.max()), abs=1e-6)
@@ -361,20 +322,6 @@ def test_bounds_on_regret_are_balanced():
     trials = shown(plays=[8.0, 1.0, 2.0], rates=[1.0, 2.0, 2.0])
     assert Balancing().leader(trials) == 1
     assert Balancing().leader(shown(plays=[7.0, 1.0, 2.0], rates=[1.0, 2.0, 2.0])) == 0
-    bandit = bandit_of("balancing", width=SelfNormalizedWidth(0.1, 1.0, 0.1))
-    play(bandit, 6)
-    X = dense(bandit.history.X)[0]
-    for length, rate in zip(LENGTHS, bandit._belief.trials.rates.tolist(), strict=True):
-        gain = 0.5 * np.linalg.slogdet(np.eye(6) + oracles.rbf(length)(X, X) / LAMBDA)[1]
-        beta = 1.0 + 0.1 * math.sqrt(2.0 * (gain + math.log(10.0)) / LAMBDA)
-        assert rate == pytest.approx(2.0 * beta * math.sqrt(2.0 / math.log(1.0 + 1.0 / LAMBDA) * gain), rel=1e-7)
-
-
-def test_a_function_that_is_known_beforehand_has_no_regret():
-    variants = (Variant(kernel=linear()), Variant(kernel=linear(0.3)))
-    bandit = bandit_of(Family(variants, Balancing()), Arms(torch.zeros(3, 2, dtype=DOUBLE)), kernel=linear())
-    play(bandit, 2)
-    assert bandit._belief.trials.rates.tolist() == [0.0, 0.0]
 
 
 def test_shorter_length_scales_join_as_the_scale_grows():
@@ -426,29 +373,31 @@ def test_a_hypothesis_that_the_rewards_contradict_is_rejected(name):
 
 
 def test_hypotheses_may_differ_in_all_that_is_assumed():
+    """The one that leads speaks: its mean, memory and posterior are those that are shown."""
     variants = (
         Variant(kernel=matern(0.3)),
         Variant(regularization=0.4, memory=SlidingWindow(2.0)),
         Variant(memory=Discount(0.5), mean=lambda X: torch.full_like(X[:, 0], 2.0)),
         Variant(mean=0.0),
     )
-    bandit = bandit_of(Family(variants, Prediction()), mean=-1.0)
-    for row in range(5):
-        bandit.tell(ARMS[row, None], 2.0 + 0.1 * row)
     kernels = (oracles.matern52(0.3, 1.7), oracles.rbf(0.8), oracles.rbf(0.8), oracles.rbf(0.8))
     ages = np.arange(5.0, 0.0, -1)
     noises = (LAMBDA * np.ones(5), np.where(ages > 2.0, np.inf, 0.4), LAMBDA / 0.5**ages, LAMBDA * np.ones(5))
-    X, Y, T = dense(bandit.history.X, bandit.history.Y, ARMS)
     means = (-1.0, -1.0, 2.0, 0.0)
-    for part, kernel, noise, mean in zip(bandit._belief.stage_beliefs, kernels, noises, means, strict=True):
+    for number, (kernel, noise, mean) in enumerate(zip(kernels, noises, means, strict=True)):
+        probabilities = np.full(4, 1e-300)
+        probabilities[number] = 1.0
+        bandit = bandit_of(Family(variants, Sampling(tuple(probabilities))), mean=-1.0)
+        for row in range(5):
+            bandit.tell(ARMS[row, None], 2.0 + 0.1 * row)
+        assert bandit.hypothesis_weights[number] == pytest.approx(1.0)
+        X, Y, T = dense(bandit.history.X, bandit.history.Y, ARMS)
         counts = np.isfinite(noise)
         expected = oracles.exact(kernel, X[counts], Y[counts] - mean, noise[counts], T)
-        assert difference(part.moments(ARMS)[0], expected.mean + mean) < expected.rounding
-        assert difference(part.moments(ARMS)[1], expected.variance) < expected.rounding
-    assert bandit.hypothesis_weights.index(max(bandit.hypothesis_weights)) == bandit._belief.leader == 2
-    assert bandit.memory == Discount(0.5)
-    assert difference(bandit.weights, 0.5**ages) < 1e-12
-    assert difference(bandit.model.posterior(ARMS).mean.squeeze(-1), bandit._belief.moments(ARMS)[0]) < 1e-9
+        posterior = bandit.model.posterior(ARMS.unsqueeze(-2))
+        assert difference(posterior.mean.flatten(), expected.mean + mean) < expected.rounding
+        assert difference(posterior.variance.flatten(), expected.variance) < expected.rounding
+        assert difference(bandit.weights, LAMBDA / noise if number != 1 else 1.0 * counts) < 1e-12
 
 
 SAVED = {
@@ -491,27 +440,10 @@ def bandit_after(rule, choice, pieces, bandit):
 
 
 def test_a_restart_forgets_what_was_shown():
-    bandit = bandit_of("elimination")
+    bandit, fresh = bandit_of("sampling"), bandit_of("sampling")
     play(bandit, 5)
     bandit.restart()
-    assert bandit._belief.trials.number == 0
-    assert float(bandit._belief.sums[:, :-1].abs().sum()) == 0.0
-
-
-@pytest.mark.parametrize("damage", ["missing", "shape", "nan", "none left", "plays"])
-def test_damaged_states_are_refused(damage):
-    bandit = bandit_of("elimination")
-    play(bandit, 3)
-    state = bandit.state_dict()
-    if damage == "missing":
-        del state["family"]
-    elif damage == "shape":
-        state["family"] = state["family"][:2]
-    else:
-        row = {"nan": (0, 2, math.nan), "none left": (slice(None), -1, 0.0), "plays": (0, 0, -1.0)}[damage]
-        state["family"][row[:2]] = row[2]
-    with pytest.raises(StateMismatchError, match="damaged"):
-        bandit_of("elimination").load_state_dict(state)
+    assert bandit.hypothesis_weights == fresh.hypothesis_weights
 
 
 @pytest.mark.parametrize(
@@ -522,7 +454,7 @@ def test_damaged_states_are_refused(damage):
 def test_longer_length_scales_are_nearer_points(kernel, dimension):
     X = data(6, dimension)[0]
     for scale, variant in zip((1.0, 0.3, 2.5), of_length_scales(kernel, (1.0, 0.3, 2.5)), strict=True):
-        assert difference(gram(variant.kernel, X, X), gram(kernel, X / scale, X / scale)) < 1e-12
+        assert difference(variant.kernel(X).to_dense(), kernel(X / scale).to_dense()) < 1e-12
         assert variant.kernel is not kernel
 
 
@@ -536,9 +468,7 @@ def test_all_parts_of_a_kernel_are_stretched():
 def test_default_length_scales_shrink():
     assert shrinking_scales(3, 2) == pytest.approx((1.0, math.exp(-0.5), math.exp(-1.0)))
     words = {"kernel": rbf(0.8), "regularization": LAMBDA, "beta": 1.0, "seed": 0}
-    bandit = algorithms.LBGPUCB(candidates=ARMS, **words)
-    lengths = [float(part.kernel.lengthscale) for part in bandit._belief.stage_beliefs]
-    assert lengths == pytest.approx([0.8 * math.exp(-0.5 * i) for i in range(5)])
+    assert len(algorithms.LBGPUCB(candidates=ARMS, **words).hypothesis_weights) == 5
     assert len(algorithms.LBGPUCB(candidates=data(9, 6)[0], **words).hypothesis_weights) == 14
     assert len(algorithms.HPGPTS(candidates=ARMS, kernels=[rbf(0.2), matern()], **words).hypothesis_weights) == 2
 
@@ -588,29 +518,5 @@ def test_the_largest_rewards_break_nothing(rule):
     bandit = bandit_of(rule)
     for sign in (1.0, -1.0, 1.0):
         bandit.tell(bandit.ask(), sign * 1e200)
-    assert bool(bandit._belief.sums.isfinite().all())
+        assert bool(bandit.model.posterior(ARMS).mean.isfinite().all())
     assert sum(bandit.hypothesis_weights) == pytest.approx(1.0)
-
-
-@pytest.mark.usefixtures("short_searches")
-@pytest.mark.parametrize("space", SPACES)
-def test_copies_and_pickles_go_on_alike(space):
-    bandit = bandit_of("elimination", None if space == "arms in blocks" else SPACES[space]())
-    play(bandit, 3)
-    bandit.ask(2)
-    copied, pickled = deepcopy(bandit), pickle.loads(pickle.dumps(bandit))
-    asked, tolerance = bandit.ask(2), 1e-3 if "box" in space else 0.0  # a search amplifies rounding
-    assert difference(copied.ask(2), asked) <= tolerance
-    assert difference(pickled.ask(2), asked) <= tolerance
-
-
-@pytest.mark.parametrize("rule", RULES)
-def test_in_single_precision_sums_are_those_in_double(rule):
-    """What is summed is in double precision; the posteriors are not."""
-    bandits = [bandit_of(rule, Arms(ARMS.to(dtype))) for dtype in (torch.float32, DOUBLE)]
-    play(bandits[1], 8)
-    history = bandits[1].history
-    bandits[0].replay(history._replace(X=history.X.float(), Y=history.Y.float()))
-    assert bandits[0].ask().dtype == torch.float32
-    assert bandits[0]._belief.sums.dtype == DOUBLE
-    assert difference(bandits[0]._belief.sums, bandits[1]._belief.sums) < 1e-3

@@ -8,13 +8,10 @@ import pytest
 import torch
 from gpytorch.kernels import MaternKernel, RBFKernel
 from gpytorch.priors import GammaPrior
-from problems import DOUBLE, data, dense, difference, scaled
-from test_prior_draws import InBlocks, far_copies, sample, standardised
+from problems import DOUBLE, data, dense, difference
 
 from torch_kbandits import Categorical, Float, InputError, NystromGP, OnlineGP, ParameterSpace, fit_prior
 from torch_kbandits.kernels import GroupedKernel
-from torch_kbandits.numerics import waves
-from torch_kbandits.numerics.gram import gram
 
 SCALES = (0.7, 0.4, 1.9)
 GROUPS = (0, 1, 1, 1, 1, 2)
@@ -38,12 +35,12 @@ def test_columns_are_divided_by_the_scales_of_their_groups():
     assert made.lengthscale.shape == (1, 3)
     assert made.groups == GROUPS
     with torch.no_grad():
-        assert difference(gram(made, A, B), oracle(*dense(A, B))) < 1e-13
+        assert difference(made(A, B).to_dense(), oracle(*dense(A, B))) < 1e-13
         assert difference(made(A, diag=True), np.ones(7)) < 1e-15
         one_each = kernel(RBFKernel(), (0.3, 0.5, 0.2, 0.9, 0.4, 1.1), range(6))
         ard = RBFKernel(ard_num_dims=6).double()
         ard.lengthscale = one_each.lengthscale.detach()
-        assert difference(gram(one_each, A, B), gram(ard, A, B)) < 1e-14
+        assert difference(one_each(A, B).to_dense(), ard(A, B).to_dense()) < 1e-14
 
 
 def test_between_encodings_of_choices_it_is_the_kernel_on_hamming_distances():
@@ -66,14 +63,14 @@ def test_between_encodings_of_choices_it_is_the_kernel_on_hamming_distances():
     )
     root = np.sqrt(5.0 * distances)
     with torch.no_grad():
-        assert difference(gram(kernel(), X), (1.0 + root + root**2 / 3.0) * np.exp(-root)) < 1e-13
+        assert difference(kernel()(X).to_dense(), (1.0 + root + root**2 / 3.0) * np.exp(-root)) < 1e-13
 
 
 @pytest.mark.parametrize("base", [MaternKernel(nu=2.5), MaternKernel(nu=0.5), RBFKernel()])
 def test_it_is_positive_semidefinite_between_encodings_too(base):
     X = torch.cat([data(40, 6)[0], torch.eye(6, dtype=DOUBLE) * math.sqrt(0.5)])
     with torch.no_grad():
-        assert float(torch.linalg.eigvalsh(gram(kernel(base), X)).min()) > -1e-13
+        assert float(torch.linalg.eigvalsh(kernel(base)(X).to_dense()).min()) > -1e-13
 
 
 def test_gradients_are_those_of_the_formula():
@@ -96,13 +93,6 @@ def test_posteriors_are_the_dense_ones(make):
     posterior = make(X, Y, covar_module=kernel(), regularization=0.3, **words).posterior(T)
     assert difference(posterior.mean.squeeze(-1), truth.mean) < truth.rounding
     assert difference(posterior.variance.squeeze(-1), truth.variance) < truth.rounding
-
-
-def test_waves_have_its_covariance(monkeypatch):
-    monkeypatch.setattr(waves, "_FEATURES", 64)
-    points = data(10, 6)[0]
-    draws = InBlocks(scaled(kernel(), 1.7), far_copies(points))
-    assert standardised(sample(draws, 150), 0.0, 1.7 * oracle(*dense(points, points))) < 5.0
 
 
 def test_a_fit_moves_its_scales_and_not_that_of_the_base():

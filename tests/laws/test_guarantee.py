@@ -16,7 +16,6 @@ from torch_kbandits import (
     EmptyHistoryError,
     InputError,
     LearnedPrior,
-    MappedArms,
     NystromGP,
     RidgeLeverageSampling,
     ScaledWidth,
@@ -55,11 +54,7 @@ from torch_kbandits.dictionaries import KORS, theoretical_kors_oversampling, the
 from torch_kbandits.memory import (
     BackToPrior,
     Discount,
-    KeepAll,
-    Quadratic,
-    Restart,
     SlidingWindow,
-    UncertaintyInjection,
 )
 from torch_kbandits.models import DictionaryQuality, dictionary_quality
 
@@ -96,16 +91,6 @@ def test_every_theorem_of_the_package_declares_its_hypotheses():
     assert all("assumes" in vars(each) for each in theorems)
 
 
-@pytest.mark.parametrize("width", THEOREMS, ids=repr)
-def test_where_all_is_as_the_theorem_asks_nothing_fails(width):
-    guarantee = width.guarantee(EASY)
-    assert guarantee.theorem is not None
-    assert named(guarantee, "fails") == set()
-    assert guarantee.holds is None  # what only you can know
-    assert repr(width) in str(guarantee)
-    assert all(each.name in str(guarantee) for each in guarantee.hypotheses)
-
-
 @pytest.mark.parametrize(("width", "own"), THEOREMS.items(), ids=map(repr, THEOREMS))
 def test_what_a_theorem_does_not_allow_fails(width, own):
     """λ, noise and arms; a dictionary; a memory; a fitted prior; missing rewards: for those that do not allow it."""
@@ -136,12 +121,6 @@ def test_widths_without_a_theorem():
     shrunk = ScaledWidth(SelfNormalizedWidth(R, B, DELTA), 0.2).guarantee(EASY)
     assert shrunk.theorem is None
     assert named(shrunk, "fails") == {"a factor of at least 1"}
-
-
-def test_noise_of_just_the_regularization_is_bounded_by_it():
-    for scale in np.random.default_rng(0).random(50).astype(np.float32):
-        known = dataclasses.replace(EASY, noise_scale=float(scale), regularization=float(scale**2))
-        assert "R <= √λ" in named(GPUCBWidth(B, DELTA).guarantee(known), "holds")
 
 
 def test_gains_that_bound_nothing():
@@ -185,12 +164,6 @@ def test_what_a_dictionary_promises():
         assert ("a projection error of at most μ = 2" in named(wider, "holds")) == (
             rule is None or (isinstance(rule, KORS) and rule.oversampling >= needed)
         )
-
-
-def test_memories_that_forget():
-    assert [memory.forgets for memory in (KeepAll(), BackToPrior(0.1))] == [False, False]
-    forgetting = (SlidingWindow(10), Restart(5), Discount(0.99), UncertaintyInjection(Quadratic()))
-    assert all(memory.forgets for memory in forgetting)
 
 
 # ---------------------------------------------------------------- what bandits know
@@ -372,16 +345,6 @@ def test_a_reference_that_is_too_small_says_how_far_it_may_be_off():
     assert rough.projection_error >= truth.projection_error * 0.999
     assert not rough.is_within(1.01 * max(rough.largest, 1.0 / rough.least))
     assert truth.is_within(1.02 * max(truth.largest, 1.0 / truth.least))
-
-
-def test_arms_in_files_are_sampled(tmp_path):
-    np.save(tmp_path / "arms.npy", ARMS.numpy())
-    words = {"kernel": rbf(0.3), "regularization": 0.05, "beta": 2.0, "seed": 1}
-    bandit = algorithms.BKB(candidates=Arms(MappedArms(tmp_path / "arms.npy")), **words)
-    play(bandit, 10)
-    quality = bandit.dictionary_quality(num_points=40)
-    assert len(quality.points) > 20
-    assert (quality.points.numpy()[:, None] == ARMS.numpy()).all(-1).any(1).all()
 
 
 def test_what_was_measured_decides():

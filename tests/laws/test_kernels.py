@@ -4,14 +4,12 @@ import numpy as np
 import oracles
 import pytest
 import torch
-from gpytorch.kernels import Kernel, MaternKernel, PolynomialKernel, RBFKernel, ScaleKernel
+from gpytorch.kernels import Kernel, MaternKernel, RBFKernel, ScaleKernel
 from problems import DOUBLE, data, difference, rbf, scaled
 from torch import Tensor
 
-from torch_kbandits import ForgettingKernel, InputError, NystromGP, OnlineGP, WienerKernel
+from torch_kbandits import ForgettingKernel, InputError, NotPositiveDefiniteError, NystromGP, OnlineGP, WienerKernel
 from torch_kbandits.kernels import GroupedKernel, PerActionLinearKernel, PrecomputedKernel, SpaceTimeKernel
-from torch_kbandits.numerics.gram import gram, prior_variance
-from torch_kbandits.numerics.linalg import NotPositiveDefiniteError
 
 
 def covariance(size: int = 6, rank: int | None = None) -> Tensor:
@@ -21,37 +19,6 @@ def covariance(size: int = 6, rank: int | None = None) -> Tensor:
 
 def points(*indices: int) -> Tensor:
     return torch.tensor(indices, dtype=DOUBLE).unsqueeze(-1)
-
-
-@pytest.mark.parametrize(
-    "kernel",
-    [
-        scaled(MaternKernel(nu=2.5, ard_num_dims=3), 2.0),
-        RBFKernel(active_dims=(2, 0)).double(),
-        (
-            scaled(RBFKernel(active_dims=(0,)), 2.0) + MaternKernel(nu=1.5, active_dims=(1, 2)) * PolynomialKernel(2)
-        ).double(),
-        SpaceTimeKernel(rbf(0.4), ForgettingKernel(0.1)).double(),
-    ],
-    ids=["scaled", "of some columns", "sum of products", "in time"],
-)
-def test_values_and_their_gradients_are_those_of_a_call(kernel):
-    """In the points and in the kernel's parameters, to the last bit."""
-    X, weights = data(5, 3)[0].requires_grad_(), data(5, 4, 1)[0]
-    inputs = [X, *kernel.requires_grad_().parameters()]
-    for ours, call in (
-        (gram(kernel, X, weights[:4, :3]), kernel(X, weights[:4, :3]).to_dense()),
-        (prior_variance(kernel, X).unsqueeze(-1), kernel(X, diag=True).unsqueeze(-1)),
-    ):
-        assert torch.equal(ours, call)
-        assert ours.requires_grad == call.requires_grad
-        both = [
-            torch.autograd.grad((weights * values).sum(), inputs, allow_unused=True)
-            for values in (ours, call)
-            if values.requires_grad
-        ]
-        for mine, theirs in zip(*both, strict=True):
-            assert (mine is None and theirs is None) or torch.equal(mine, theirs)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
@@ -203,19 +170,19 @@ def test_a_batch_of_kernels_is_its_members(name):
     kernel, members = BATCHES[name]()
     assert kernel.batch_shape == (2,)
     assert kernel.double()(JOINT).shape == (2, 6, 6)
-    values = gram(kernel, JOINT, JOINT[:4])
+    values = kernel(JOINT, JOINT[:4]).to_dense()
     diagonal = kernel(JOINT, diag=True)
     assert diagonal.shape == (2, 6)
-    assert gram(kernel, JOINT.expand(3, 2, 6, 3)).shape == (3, 2, 6, 6)
+    assert kernel(JOINT.expand(3, 2, 6, 3)).to_dense().shape == (3, 2, 6, 6)
     for number, member in enumerate(members):
-        expected = gram(member.double(), JOINT, JOINT[:4])
+        expected = member.double()(JOINT, JOINT[:4]).to_dense()
         assert difference(values[number], expected) < 1e-12
-        assert difference(diagonal[number], gram(member, JOINT).diagonal()) < 1e-12
+        assert difference(diagonal[number], member(JOINT).to_dense().diagonal()) < 1e-12
     if kernel.active_dims is None:  # GPyTorch indexes and expands the names of columns too, of its own kernels as well
         assert kernel[1].batch_shape == ()
-        assert difference(gram(kernel[1], JOINT, JOINT[:4]), values[1]) < 1e-12
+        assert difference(kernel[1](JOINT, JOINT[:4]).to_dense(), values[1]) < 1e-12
         assert names_of_kernels(kernel[1]) == names_of_kernels(kernel)
-        assert gram(kernel.expand_batch(torch.Size([3, 2])), JOINT).shape == (3, 2, 6, 6)
+        assert kernel.expand_batch(torch.Size([3, 2]))(JOINT).to_dense().shape == (3, 2, 6, 6)
 
 
 @pytest.mark.parametrize("name", BATCHES)
@@ -229,14 +196,6 @@ def test_two_outputs_are_two_models(name, make):
         one = make(JOINT, Y[:, [output]], covar_module=member.double(), **given).posterior(JOINT)
         assert difference(both.mean[:, [output]], one.mean) < 1e-8
         assert difference(both.variance[:, [output]], one.variance) < 1e-8
-
-
-def test_points_without_columns_are_of_one():
-    times = torch.linspace(0.0, 1.0, 5, dtype=DOUBLE)
-    for kernel in (rbf(0.4), ForgettingKernel(0.3), WienerKernel(0.3)):
-        with torch.no_grad():
-            assert torch.equal(gram(kernel, times), gram(kernel, times.unsqueeze(-1)))
-            assert torch.equal(gram(kernel, times, times[:2]), gram(kernel, times.unsqueeze(-1), times[:2, None]))
 
 
 def test_a_factor_around_it_can_be_learned():
@@ -277,11 +236,6 @@ def test_rounding_is_tolerated():
 def test_what_is_no_covariance_is_named(table, message):
     with pytest.raises(InputError, match=message):
         PrecomputedKernel(table)
-
-
-def test_a_covariance_of_another_batch_is_named():
-    with pytest.raises(InputError, match=r"shape \(2, 3, 3\) does not expand to the batch shape \(3,\)"):
-        PrecomputedKernel(torch.eye(3).expand(2, 3, 3), batch_shape=(3,))
 
 
 def test_negative_eigenvalues_are_refused():

@@ -8,11 +8,10 @@ import torch
 from gpytorch.kernels import LinearKernel
 from hypothesis import given
 from hypothesis import strategies as st
-from problems import DOUBLE, dense, difference, exactly, examples, linear, rbf
+from problems import DOUBLE, dense, difference, examples, linear
 
 from torch_kbandits import InputError, algorithms
 from torch_kbandits.candidates import ContextualActions
-from torch_kbandits.dictionaries import PlayedPoints, SpanningDictionary
 from torch_kbandits.kernels import PerActionLinearKernel
 from torch_kbandits.memory import Restart
 
@@ -101,21 +100,6 @@ def test_repeated_and_nearly_collinear_contexts(context_dim, spread, copies, nea
         assert difference(deviations.square(), 0.5 * norm**2) < 1e-6 * (1.0 + spread**2)
 
 
-def test_saved_and_loaded_bandits_go_on_alike():
-    actions = torch.arange(3.0, dtype=DOUBLE).unsqueeze(-1)
-    make = lambda: algorithms.LinUCB(candidates=actions, context_dim=2, seed=0)  # noqa: E731
-    bandit, loaded = make(), make()
-    rounds = contexts(60, 2, 0)
-    for context in rounds[:40]:
-        bandit.tell(bandit.ask(context=context), float(context.sum()), context=context)
-    loaded.load_state_dict(bandit.state_dict())
-    for context in rounds[40:]:
-        action = bandit.ask(context=context)
-        assert torch.equal(loaded.ask(context=context), action)
-        for each in (bandit, loaded):
-            each.tell(action, float(context.sum()), context=context)
-
-
 def test_the_default_width_is_the_papers():
     bandit = algorithms.LinUCB(candidates=torch.eye(2, dtype=DOUBLE), context_dim=3, failure_probability=0.05, seed=0)
     assert float(bandit.beta) == pytest.approx(1.0 + math.sqrt(math.log(2.0 / 0.05) / 2.0))
@@ -146,20 +130,6 @@ def test_the_kernel_of_a_model_for_each_action():
     assert difference(batch, expected.expand(2, 7, 7)) < 1e-14
     with pytest.raises(InputError, match="context_dim"):
         PerActionLinearKernel(-1)
-
-
-def test_the_dictionary_spans_and_no_more():
-    """Ten points of a three-dimensional feature space, some of them repeated: those that add a dimension."""
-    generator = torch.Generator().manual_seed(0)
-    basis = torch.randn(3, 5, generator=generator, dtype=DOUBLE)
-    mixed = torch.randn(4, 3, generator=generator, dtype=DOUBLE) @ basis
-    points = torch.cat([basis[:1], 2.0 * basis[:1], basis[1:2], basis[:2].sum(0, keepdim=True), basis[2:], mixed])
-    played = PlayedPoints(points, linear(0.7), exactly(0.1), torch.ones(len(points), dtype=DOUBLE))
-    rule = SpanningDictionary()
-    assert rule.select(played).indices.tolist() == [0, 2, 4]
-    assert len(rule.select_sized(played, 2).indices) == 2
-    everything = PlayedPoints(points, rbf(1.0), exactly(0.1), torch.ones(len(points), dtype=DOUBLE))
-    assert rule.select(everything).indices.tolist() == list(range(len(points)))
 
 
 def test_a_restart_that_leaves_nothing_is_gone_on_from():

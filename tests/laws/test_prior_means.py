@@ -18,11 +18,9 @@ from torch_kbandits import (
     ContextualActions,
     InputError,
     LearnedPrior,
-    Prior,
 )
 from torch_kbandits.errors import KernelBanditWarning, StateMismatchError
 from torch_kbandits.memory import KeepAll
-from torch_kbandits.priors.families import Family, Prediction, Variant
 
 SLOPE = 7.0
 
@@ -139,13 +137,6 @@ def test_before_any_reward_the_arm_of_the_largest_prior_mean_is_played():
     assert torch.equal(bandit(Arms(ARMS), values).ask()[0], ARMS[7])
 
 
-def test_what_was_given_may_change_afterwards():
-    values = torch.zeros(len(ARMS), dtype=DOUBLE)
-    ours = bandit(Arms(ARMS), values)
-    values[3] = 100.0
-    assert ours._belief.moments(ARMS)[0].abs().max() == 0.0
-
-
 def test_a_constant_mean_is_a_number():
     constant = ConstantMean().double()
     constant.initialize(constant=4.0)
@@ -195,13 +186,6 @@ BLOCKS = Arms(ArmBlocks(ARMS.split(8).__getitem__, 3))
 def test_what_is_no_mean_is_refused(candidates, mean, message):
     with pytest.raises(InputError, match=message):
         bandit(candidates, mean)
-
-
-def test_a_point_that_is_no_arm_needs_a_function():
-    ours = bandit(Arms(ARMS), torch.zeros(20, dtype=DOUBLE) + 1.0)
-    with pytest.raises(InputError, match=r"is none: give mean as a function"):
-        ours.tell(ARMS[:1] + 0.01, [1.0])
-    assert len(ours.history.Y) == 0
 
 
 @pytest.mark.one_in(4)
@@ -302,20 +286,3 @@ def test_a_prior_is_learned_around_a_mean_on_time():
         theirs.tell(X, reward(X))
     assert ours.regularization == pytest.approx(theirs.regularization, rel=1e-6)
     assert difference(ours.prior.kernel(ARMS).to_dense(), theirs.prior.kernel(ARMS).to_dense()) < 1e-6
-
-
-def test_hypotheses_may_expect_other_things_of_the_time():
-    family = Family((Variant(), Variant(mean=season)), Prediction(0.9))
-    ours = Bandit(candidates=Arms(ARMS), prior=Prior(rbf(0.3), LAMBDA), width=ConstantWidth(1.0), family=family, seed=0)
-    for number in range(6):
-        x = ours.ask()
-        ours.tell(x, season(x, float(number)) + 0.1 * reward(x))
-    assert ours.prior.mean is season
-
-
-def test_a_time_that_is_not_a_parameter_is_not_given():
-    ours = bandit(Arms(ARMS), profile)
-    with pytest.raises(InputError, match="knows no time"):
-        ours.ask(time=3.0)
-    with pytest.raises(InputError, match="for each of 1 points"):
-        bandit(Arms(ARMS), lambda points, time: torch.zeros(7))

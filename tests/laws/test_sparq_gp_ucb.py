@@ -16,16 +16,13 @@ from torch_kbandits import (
     Box,
     ConstantWidth,
     ContextualActions,
-    EmptyHistoryError,
     History,
     InputError,
     Linear,
-    NumericalError,
     Quadratic,
     StateMismatchError,
     algorithms,
 )
-from torch_kbandits.confidence import SparQWidth
 from torch_kbandits.environments import MovingPeak
 from torch_kbandits.errors import ExpertWarning
 from torch_kbandits.memory import UncertaintyInjection
@@ -232,40 +229,6 @@ def test_answers_are_no_rewards():
     assert torch.equal(bandit.inducing_points, x)
 
 
-def test_the_recommendation_is_the_best_of_what_is_believed_now():
-    bandit = make(Oracle())
-    with pytest.raises(EmptyHistoryError, match="tell first"):
-        bandit.recommend()
-    play(bandit, 9)
-    recommended = bandit.recommend()
-    bandit.ask()
-    known = bandit.inducing_points
-    means = bandit.model.posterior(known.unsqueeze(-2)).mean.flatten()
-    assert len(known) > 5
-    assert torch.equal(recommended, known[means.argmax(), None])
-
-
-def test_choices_follow_from_the_seed_the_history_and_the_answers():
-    """Looking around shifts no later draw; another seed asks other questions."""
-
-    def steady(X, time):
-        return moving(X, time), 0.05
-
-    plain, curious, other = (make(steady, seed=seed, questions=2.0) for seed in (0, 0, 1))
-    for t in range(8):
-        curious.ask(3, remember=False)
-        x = plain.ask()
-        assert torch.equal(curious.ask(), x)
-        for each in (plain, curious):
-            each.tell(x, moving(x, t))
-        assert plain.expert.num_questions == curious.expert.num_questions
-    other.replay(plain.history)
-    for each in (plain, curious, other):
-        each.ask()
-    assert torch.equal(plain.inducing_points, curious.inducing_points)
-    assert not torch.equal(plain.inducing_points, other.inducing_points)
-
-
 def test_times_are_passed_on_and_each_is_asked_about_once():
     expert = Oracle()
     bandit = make(expert)
@@ -323,13 +286,6 @@ def test_with_contexts_the_expert_is_asked_about_joint_points():
     past = bandit.history.X
     assert all((past == row).all(-1).any() for X, _, _ in expert.asked for row in X)
     assert len(expert.asked) == 7
-
-
-def test_single_precision():
-    bandit = make(Oracle(), ARMS.float(), kernel=rbf(LENGTH).float())
-    played = play(bandit, 9)
-    assert played.dtype == torch.float32
-    assert torch.isfinite(bandit.model.posterior(ARMS.float()).mean).all()
 
 
 # ---------------------------------------------------------------- budgets, interrupts and failures
@@ -396,17 +352,6 @@ def test_an_interrupted_question_leaves_the_bandit_as_it_was():
     assert torch.equal(bandit.ask(), bandit.pending)
 
 
-def test_a_failed_tell_leaves_the_answers():
-    expert = Oracle()
-    bandit = make(expert, cutoff=30.0)
-    play(bandit, 8)
-    expected = bandit.ask(5, remember=False)
-    with pytest.raises(NumericalError):
-        bandit.tell(expected[:1].repeat(40, 1), torch.full((40,), 1.7e308, dtype=DOUBLE))
-    assert torch.equal(bandit.ask(5), expected)
-    assert len(expert.asked) == 8
-
-
 # ---------------------------------------------------------------- saving
 
 
@@ -435,18 +380,6 @@ def test_a_saved_bandit_goes_on_with_the_answers_that_it_had(when):
         assert torch.equal(loaded.ask(3), bandit.ask(3))
 
 
-def test_a_replayed_bandit_asks_its_own_expert_in_the_present_round():
-    def steady(X, time):
-        return moving(X, time), 0.05
-
-    bandit, replayed = (make(steady, questions=2.0) for _ in range(2))
-    play(bandit, 9)
-    replayed.replay(bandit.history)
-    assert replayed.expert.num_questions == 0
-    assert torch.equal(replayed.ask(4), bandit.ask(4))
-    assert torch.equal(replayed.inducing_points, bandit.inducing_points)
-
-
 @pytest.mark.one_in(4)
 @pytest.mark.parametrize("damage", ["none", "counts", "answers", "shape"])
 def test_a_damaged_state_changes_nothing(damage):
@@ -469,21 +402,6 @@ def test_a_damaged_state_changes_nothing(damage):
     assert torch.equal(other.ask(remember=False), expected)
 
 
-@pytest.mark.parametrize(
-    ("setting", "message"),
-    [
-        ({"questions": 2.0}, "questions: saved 6.0 ln t, here 2.0 ln t"),
-        ({"questions": lambda t: 3}, "questions: saved 6.0 ln t, here <lambda>"),
-        ({"cutoff": 1.5}, "memories.cutoff: saved log, here _Constant"),
-        ({"max_questions": 500}, "max_questions: saved None, here 500"),
-        ({"growth": Quadratic(0.5)}, "memories.memories.0.growth.rate: saved"),
-    ],
-)
-def test_a_state_of_other_settings_is_refused(setting, message):
-    with pytest.raises(StateMismatchError, match=message):
-        make(silent, **setting).load_state_dict(make(silent).state_dict())
-
-
 # ---------------------------------------------------------------- settings
 
 
@@ -504,23 +422,6 @@ def test_a_state_of_other_settings_is_refused(setting, message):
 def test_bad_settings_are_named(settings, message):
     with pytest.raises(InputError, match=message):
         make(**({"expert": silent} | settings))
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"questions": lambda t: 1.5}, r"questions\(2\) must be a whole number"),
-        ({"cutoff": lambda t: -1.0}, r"g\(1\) must be a finite number of at least 0"),
-    ],
-)
-def test_bad_functions_of_the_round_are_named(settings, message):
-    with pytest.raises(InputError, match=message):
-        play(make(silent, **settings), 2)
-
-
-def test_without_beta_the_width_is_the_theorems():
-    bandit = make(silent, beta=None, norm_bound=2.0, failure_probability=0.2)
-    assert bandit.width == SparQWidth(2.0, 0.2)
 
 
 # ---------------------------------------------------------------- regret

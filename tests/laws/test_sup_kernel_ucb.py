@@ -10,7 +10,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from problems import DOUBLE, dense, difference, examples, matern, rbf
+from problems import DOUBLE, examples, matern, rbf
 
 from torch_kbandits import Box, History, InputError, StateMismatchError, algorithms
 from torch_kbandits.acquisition import StagedRule
@@ -156,12 +156,6 @@ def played(number=18):  # in the middle of the fourth stage
     return deepcopy(original(number))
 
 
-def believed(bandit):
-    """What the stages believe."""
-    points = torch.linspace(0, 1, 5, dtype=DOUBLE).unsqueeze(-1)
-    return [[part.tolist() for part in stage.moments(points)] for stage in bandit._belief.stage_beliefs]
-
-
 def continued(bandit, number=4):
     asked = []
     for _ in range(number):
@@ -190,14 +184,6 @@ def test_saved_loaded_and_replayed_bandits_go_on_alike():
         assert torch.equal(mine, theirs)
 
 
-def test_looking_changes_nothing_and_parts_are_the_whole():
-    bandit, parts = played(), played()
-    looked = bandit.ask(5, remember=False)
-    assert torch.equal(bandit.ask(5), looked)
-    assert torch.equal(torch.cat([parts.ask(3), parts.ask(), parts.ask()]), looked)
-    assert torch.equal(bandit._standing.ledger.pending.stages, parts._standing.ledger.pending.stages)
-
-
 def test_the_first_asked_of_equal_points_is_told_first():
     """The same action twice in stage 1, then in stage 0: what is told by its value takes the stages in that order."""
     bandit = make(torch.zeros(1, 1, dtype=DOUBLE), horizon=4, beta=0.6, kernel=rbf(0.5))
@@ -208,58 +194,6 @@ def test_the_first_asked_of_equal_points_is_told_first():
     for _ in range(6):
         bandit.tell(asked[:1], 0.5)
     assert torch.equal(bandit.history.stages, stages)
-
-
-def test_what_was_not_asked_for_enters_no_stage():
-    bandit, twin = played(20), played(20)
-    chosen = bandit.ask(remember=False)
-    bandit.tell(chosen + 0.01, 100.0)
-    assert bandit.history.stages[-1] == 0
-    assert believed(bandit) == believed(twin)
-    assert difference(bandit.recommend(), chosen + 0.01) == 0.0
-    assert torch.equal(bandit.ask(remember=False), chosen)
-
-
-def test_the_model_is_that_of_everything_told():
-    bandit = played()
-    X = torch.rand(5, 1, dtype=DOUBLE)
-    expected = oracles.exact(
-        oracles.rbf(0.5), *dense(*bandit.history[:2], torch.full_like(bandit.history.Y, LAMBDA), X)
-    )
-    assert difference(bandit.model.posterior(X).mean.flatten(), expected.mean) < expected.rounding
-    assert difference(bandit._belief.moments(X)[0], expected.mean) < expected.rounding
-    assert float(bandit._belief.information_gain()) == pytest.approx(float(bandit.model.information_gain()))
-    assert float(bandit._belief.effective_dimension()) == pytest.approx(float(bandit.model.effective_dimension()))
-    assert float(bandit._belief.mean_norm()) == pytest.approx(float(bandit.model.mean_norm()))
-    with pytest.raises(InputError, match="maximises no acquisition function"):
-        bandit.acquisition()
-
-
-def test_a_failed_tell_changes_nothing(monkeypatch):
-    bandit, twin = played(), played()
-    X = bandit.ask(3)
-    with pytest.raises(InputError):
-        bandit.tell(X, torch.tensor([0.1, float("nan"), 0.2], dtype=DOUBLE))
-    before = bandit.state_dict()
-    kind, calls = type(bandit._belief.everything), []
-    original = kind.learned
-
-    def fails_for_stages(*args):  # everything told is learned first
-        calls.append(args)
-        return original(*args) if len(calls) == 1 else 1 / 0
-
-    monkeypatch.setattr(kind, "learned", fails_for_stages)
-    with pytest.raises(ZeroDivisionError):
-        bandit.tell(X, reward(X))
-    monkeypatch.undo()
-    assert torch.equal(before["pending_stages"], bandit.state_dict()["pending_stages"])
-    assert len(calls) == 2
-    assert believed(bandit) == believed(twin)
-    twin.ask(3)
-    for each in (bandit, twin):
-        each.tell(X, reward(X))
-    for mine, theirs in zip(continued(bandit), continued(twin), strict=True):
-        assert torch.equal(mine, theirs)
 
 
 @pytest.mark.parametrize("horizon", [1, 2, 3, 4, 5, 16, 17, 1000, 1024, 1025, 10**6])

@@ -1,7 +1,5 @@
 """Kernels on a column of time against their formulas, alone and times a kernel on space."""
 
-import copy
-
 import hypothesis.strategies as st
 import numpy as np
 import oracles
@@ -94,12 +92,6 @@ def dense_diagonals(kernel, A):
     return kernel(A).to_dense().diagonal(dim1=-2, dim2=-1)
 
 
-def test_no_forgetting_is_one_and_no_walk_is_zero():
-    A, B = column([0.0, 0.1, 1e9]), column([3.0, -5e8])
-    assert torch.equal(ForgettingKernel(0.0)(A, B).to_dense(), torch.ones(3, 2, dtype=DOUBLE))
-    assert torch.equal(WienerKernel(0.0)(A).to_dense(), torch.zeros(3, 3, dtype=DOUBLE))
-
-
 def test_hyperparameters_are_kept_exactly():
     kernel = ForgettingKernel(0.03)
     assert kernel.forgetting.item() == 0.03  # 0.03 in single precision is another number
@@ -112,16 +104,6 @@ def test_hyperparameters_are_kept_exactly():
     mapped = ForgettingKernel(0.03, forgetting_constraint=Interval(0.0, 1.0))
     assert mapped.forgetting.item() == pytest.approx(0.03, rel=1e-14)
     assert WienerKernel(0.1, rate_constraint=Positive()).rate.item() == pytest.approx(0.1, rel=1e-14)
-
-
-def test_states_and_copies():
-    for make, other in [(ForgettingKernel, 0.4), (WienerKernel, 3.0)]:
-        kernel = make(0.25)
-        loaded = make(other)
-        loaded.load_state_dict(kernel.state_dict())
-        A = column([0.0, 2.0])
-        assert torch.equal(loaded(A).to_dense(), kernel(A).to_dense())
-        assert torch.equal(copy.deepcopy(kernel)(A).to_dense(), kernel(A).to_dense())
 
 
 @pytest.mark.parametrize(("make", "oracle"), KERNELS, ids=["forgetting", "wiener"])
@@ -250,16 +232,3 @@ def test_forgetting_is_learned(constraint):
 def test_what_is_refused(call, message):
     with pytest.raises(InputError, match=message):
         call()
-
-
-def test_a_failed_setting_changes_nothing_and_an_optimiser_out_of_range_is_named():
-    kernel, walk = ForgettingKernel(0.2), WienerKernel(0.2)
-    for part, name, value in [(kernel, "forgetting", 1.5), (walk, "rate", -1.0)]:
-        with pytest.raises(InputError):
-            setattr(part, name, value)
-        assert getattr(part, name).item() == 0.2
-    kernel.raw_forgetting.data.fill_(-0.1)
-    walk.raw_rate.data.fill_(-0.1)
-    for part, hint in [(kernel, r"Interval\(0.0, 1.0\)"), (walk, r"Positive\(\)")]:
-        with pytest.raises(InputError, match=hint):
-            part(column([1.0])).to_dense()

@@ -4,12 +4,10 @@ import numpy as np
 import oracles
 import pytest
 import torch
-from gpytorch.kernels import MaternKernel, RBFKernel
 from problems import DOUBLE, data, dense, difference, rbf
 
 from torch_kbandits import InputError, algorithms
 from torch_kbandits.confidence import greedy_information_gain, restart_period, window_size
-from torch_kbandits.kernels import ForgettingKernel, SpaceTimeKernel
 from torch_kbandits.memory import Linear, Quadratic, SlidingWindow
 
 LAMBDA = 0.05
@@ -176,13 +174,3 @@ def test_bad_input():
     ):
         with pytest.raises(InputError, match=part):
             call()
-
-
-def test_the_kernel_on_space_and_time_is_the_product_of_both():
-    X, Y = data(7, 3, seed=1)[0], data(5, 3, seed=2)[0]
-    space, time = MaternKernel(nu=2.5).double(), ForgettingKernel(0.2)
-    kernel = SpaceTimeKernel(space, time)
-    by_columns = MaternKernel(nu=2.5, active_dims=(1, 2)).double() * ForgettingKernel(0.2, active_dims=(0,))
-    assert difference(kernel(X, Y).to_dense(), by_columns(X, Y).to_dense()) < 1e-14
-    assert difference(kernel(X, diag=True), by_columns(X, diag=True)) < 1e-14
-    assert isinstance(SpaceTimeKernel(RBFKernel(), time).space_kernel, RBFKernel)

@@ -9,12 +9,10 @@ import oracles
 import pytest
 import torch
 from matplotlib.colors import to_rgb
-from matplotlib.figure import Figure
 from problems import DOUBLE, data, dense, matern, rbf
 
-from torch_kbandits import Box, Category, ColumnSpec, ContextualActions, InputError, Number, algorithms
+from torch_kbandits import Category, ColumnSpec, ContextualActions, InputError, Number, algorithms
 from torch_kbandits.errors import EmptyHistoryError
-from torch_kbandits.kernels import PrecomputedKernel
 from torch_kbandits.looking import plot_dictionary, plot_leverage, plot_line, plot_plane
 from torch_kbandits.looking.belief import recommended_point
 from torch_kbandits.looking.palette import PLAYED
@@ -126,22 +124,6 @@ def test_points_off_the_line_are_as_strong_as_the_kernel_says():
     assert f"played, fainter where it counts less ({seen.sum()} of {len(X)})" in labels(figure)
 
 
-def test_only_what_is_in_the_range_is_drawn():
-    bandit = told(bkb(bounds=UNIT[:, :2]))
-    half = torch.tensor([[0.0, 0.5], [0.5, 1.0]], dtype=DOUBLE)
-    X = dense(bandit.history.X)[0]
-    within = (X[:, 0] <= 0.5) & (X[:, 1] >= 0.5)
-    figure = plot_plane(bandit, bounds=half, resolution=3)
-    for ax in figure.axes[:2]:
-        offsets, _ = points_of(ax, PLAYED)
-        assert np.array_equal(offsets, X[within])
-    assert f"({within.sum()} of {len(X)})" in " ".join(labels(figure))
-    best = dense(bandit.recommend())[0][0]
-    assert ("recommended" in labels(figure)) == bool(best[0] <= 0.5 and best[1] >= 0.5)
-    offsets, _ = points_of(plot_line(bandit, 0, bounds=half[:, :1]).axes[0], PLAYED)
-    assert offsets[:, 0].max() <= 0.5
-
-
 @pytest.mark.one_in(8)
 @pytest.mark.parametrize("name", ["window", "restart", "discount", "linear to a limit"])
 @pytest.mark.parametrize("posterior", ["exact", "fresh"])
@@ -225,21 +207,6 @@ def test_a_line_in_a_context_is_in_the_units_of_its_column(memory):
         plot_line(shop)
 
 
-@pytest.mark.one_in(4)
-@pytest.mark.parametrize("memory", [None, BackToPrior(0.2)], ids=["lasting", "in time"])
-@pytest.mark.parametrize("candidates", [None, contextual.box()], ids=["set", "box"])
-def test_the_recommended_action_is_that_of_the_bandit(candidates, memory):
-    bandit = contextual.make("igp-ucb", candidates, memory=memory)
-    contextual.play(bandit, 12)
-    context = contextual.CONTEXTS[40]
-    ours, theirs = recommended_point(bandit, context), bandit.recommend(context=context)
-    actions = [action.flatten()[-2:].unsqueeze(0) for action in (ours, theirs)]
-    points = [bandit.candidates.points(action, context, bandit.now) for action in actions]
-    means = [float(bandit.model.posterior(point).mean) for point in points]
-    # On a box one of many spread points stands for a search.
-    assert means[0] >= means[1] - (1e-9 if candidates is None else 0.05)
-
-
 def test_of_actions_that_differ_by_round_those_played_may_be_recommended():
     bandit = contextual.make("igp-ucb", contextual.changing())
     with pytest.raises(InputError, match="give bounds="):
@@ -295,48 +262,6 @@ def test_leverage_scores_and_dictionary_are_those_of_the_formulas():
             empty(bkb())
 
 
-def test_dictionary_growth_is_by_round():
-    bandit = algorithms.GPUCB(candidates=data(30, 1)[0], kernel=rbf(0.3), regularization=0.05, beta=2.0, seed=0)
-    distinct, sizes = set(), []
-    for _ in range(8):
-        x = bandit.ask()
-        bandit.tell(x, 0.0)
-        distinct.add(float(x))
-        sizes.append(len(distinct))
-    played, members = plot_dictionary(bandit).axes[0].lines
-    assert list(played.get_xdata()) == list(range(1, 9))
-    assert list(played.get_ydata()) == sizes == list(members.get_ydata())
-
-
-@pytest.mark.parametrize("memory", [None, BackToPrior(0.0)], ids=["lasting", "in time"])
-def test_arms_that_have_only_numbers_are_shown_themselves(memory):
-    covariance = torch.eye(4, dtype=DOUBLE) * 2.0
-    bandit = algorithms.GPUCB(
-        candidates=torch.arange(4, dtype=DOUBLE).unsqueeze(-1), kernel=PrecomputedKernel(covariance),
-        regularization=0.5, beta=1.0, memory=memory, seed=0,
-    )  # fmt: skip
-    bandit.tell(torch.tensor([[2.0]], dtype=DOUBLE), 1.0)
-    x, mean, _, upper = curve(plot_line(bandit))
-    assert x.tolist() == [0.0, 1.0, 2.0, 3.0]
-    assert np.allclose(mean, [0.0, 0.0, 0.8, 0.0])
-    assert np.allclose(upper - mean, np.sqrt([2.0, 2.0, 0.4, 2.0]))
-    with pytest.raises(InputError, match="take plot_line"):
-        plot_plane(bandit)
-
-
-def test_axes_may_be_given():
-    figure = Figure(layout="constrained")
-    left, right = figure.subplots(1, 2)
-    bandit = told(bkb())
-    assert plot_line(bandit, ax=left) is figure
-    assert plot_leverage(bandit, ax=right) is figure
-    assert left.get_legend() is not None
-    assert not figure.legends
-    other = Figure(layout="constrained")
-    assert plot_plane(bandit, axes=other.subplots(1, 2)) is other
-    assert not other.legends
-
-
 def test_texts_are_large_enough_and_legends_hide_nothing():
     bandit = told(bkb())
     bandit.mark_pending(data(2, 3, seed=9)[0])
@@ -376,16 +301,3 @@ def test_texts_are_large_enough_and_legends_hide_nothing():
 def test_what_does_not_fit_is_named(words, message):
     with pytest.raises(InputError, match=message):
         plot_line(told(bkb()), **words)
-
-
-def test_planes_need_two_coordinates_that_differ():
-    bandit = told(bkb())
-    with pytest.raises(InputError, match="must be two"):
-        plot_plane(bandit, (0,))
-    with pytest.raises(InputError, match="must differ"):
-        plot_plane(bandit, (1, "x2"))
-    with pytest.raises(InputError, match="one coordinate to show"):
-        plot_plane(told(bkb(bounds=UNIT[:, :1])))
-    assert isinstance(plot_plane(told(algorithms.GPUCB(
-        candidates=Box(UNIT), kernel=rbf(0.4), regularization=0.1, beta=1.0, seed=0
-    ))), Figure)  # fmt: skip

@@ -8,9 +8,6 @@ from matplotlib.figure import Figure
 from problems import DOUBLE, data, dense, rbf
 
 from torch_kbandits import (
-    ContextualActions,
-    EmptyHistoryError,
-    InputError,
     Outcome,
     Prior,
     Scalarization,
@@ -61,22 +58,6 @@ def test_it_is_the_front_of_dense_means_and_not_of_values():
     assert torch.equal(front.values, front.means[front.is_on_front])
 
 
-def test_other_objectives_may_be_asked_about():
-    bandit, *_ = told(make(objective=None))
-    with pytest.raises(InputError, match="no objective"):
-        pareto_front(bandit)
-    assert (
-        pareto_front(bandit, {"heat": "minimize"}).values[0, 0]
-        == pareto_front(bandit, {"heat": "minimize"}).means.min()
-    )
-    with pytest.raises(InputError, match="no outcome 'noise'"):
-        pareto_front(bandit, {"noise": "minimize", "reward": "maximize"})
-    with pytest.raises(InputError, match="alone"):
-        plot_front(bandit, {"heat": "minimize"})
-    with pytest.raises(EmptyHistoryError):
-        pareto_front(make())
-
-
 @pytest.mark.parametrize("memory", [SlidingWindow(5), BackToPrior(0.1)])
 def test_what_counts_at_the_present_time_is_compared(memory):
     bandit, X, *_ = told(make(memory=memory))
@@ -84,15 +65,6 @@ def test_what_counts_at_the_present_time_is_compared(memory):
     own = front.X[:, front.X.shape[-1] - 2 :]
     counted = X[-5:] if isinstance(memory, SlidingWindow) else X
     assert {tuple(x) for x in own.tolist()} == {tuple(x) for x in counted.tolist()}
-
-
-def test_contexts_are_compared_with_each_other():
-    bandit = make(candidates=ContextualActions(ARMS[:, 1:], context_dim=1))
-    for row in range(6):
-        x, context = ARMS[row, None, 1:], ARMS[row, :1]
-        bandit.tell(x, 0.1 * row, context=context, outcomes={"cost": 1.0, "heat": 0.0})
-    assert pareto_front(bandit).X.shape == (6, 2)
-    assert plot_front(bandit).axes[0].collections
 
 
 @pytest.mark.parametrize(("objectives", "panels"), [(BOTH, 1), (ALL, 3)])
@@ -116,12 +88,3 @@ def test_the_figure_has_a_panel_for_each_pair_with_the_front_in_it(objectives, p
     after = bandit.state_dict()
     assert before["num_asked"] == after["num_asked"]
     assert torch.equal(before["history"]["Y"], after["history"]["Y"])
-
-
-def test_steps_of_the_front_bound_what_is_dominated():
-    bandit, *_ = told(make())
-    (ax,) = plot_front(bandit).axes
-    (line,) = ax.lines[-1:]
-    assert line.get_drawstyle() == "steps-pre"  # the reward is maximised: to the left of a point it dominates
-    (ax,) = plot_front(bandit, {"cost": "minimize", "reward": "maximize"}).axes
-    assert ax.lines[-1].get_drawstyle() == "steps-post"

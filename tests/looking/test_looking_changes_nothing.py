@@ -2,11 +2,10 @@
 
 import inspect
 
-import contextual
 import forgetting
 import pytest
 import torch
-from problems import DOUBLE, data, rbf, reward
+from problems import data, rbf, reward
 
 from torch_kbandits import Categorical, Float, ParameterSpace, algorithms
 from torch_kbandits.looking import plot_dictionary, plot_leverage, plot_line, plot_plane
@@ -87,54 +86,6 @@ def test_algorithms_do_not_notice(name):
         unseen.tell(X, reward(X))
 
 
-@pytest.mark.one_in(4)
-@pytest.mark.usefixtures("short_searches")
-@pytest.mark.parametrize(
-    ("memory", "domain"),
-    [
-        ("discount", "contexts"),
-        ("window", "changing"),
-        ("restart", "contexts"),
-        ("linear", "box"),
-        (BackToPrior(0.1), "arms"),
-        (BackToPrior(0.1), "box"),
-    ],
-)
-def test_bandits_that_forget_do_not_notice(memory, domain):
-    seen, unseen = (forgetting.make(memory, "coupled", domain) for _ in range(2))
-    rounds = 6 if domain != "box" else 4
-    for bandit in (seen, unseen):
-        forgetting.play(bandit, rounds)
-    before = seen.state_dict()
-    words = forgetting.offer(seen, 3)
-    look(seen, **words)
-    assert same(seen.state_dict(), before)
-    assert torch.equal(forgetting.play(seen, 1, first=rounds), forgetting.play(unseen, 1, first=rounds))
-
-
-@pytest.mark.usefixtures("short_searches")
-def test_contextual_boxes_do_not_notice():
-    seen, unseen = (contextual.make("cbkb", contextual.box()) for _ in range(2))
-    for bandit in (seen, unseen):
-        contextual.play(bandit, 3)
-    before = seen.state_dict()
-    look(seen, context=contextual.CONTEXTS[50])
-    assert same(seen.state_dict(), before)
-    assert torch.equal(contextual.play(seen, 1, first=3), contextual.play(unseen, 1, first=3))
-
-
-def test_weights_are_of_what_was_learned():
-    bandit = algorithms.BBKB(candidates=ARMS, kernel=rbf(0.3), regularization=0.05, beta=1.5, seed=0)
-    for _ in range(5):
-        x = bandit.ask()
-        bandit.tell(x, reward(x))
-    learned = bandit.state_dict()["num_learned"]
-    assert bandit.weights.tolist() == [1.0] * learned + [0.0] * (5 - learned)
-    bandit.restart()
-    bandit.tell(ARMS[:1], 0.0)
-    assert bandit.weights[:5].tolist() == [0.0] * 5
-
-
 @pytest.mark.one_in(7)
 @pytest.mark.parametrize("number", [0, 1, 2, 3, 7, 8])
 @pytest.mark.parametrize("in_one_part", [False, True])
@@ -148,16 +99,6 @@ def test_what_was_told_since(number, in_one_part):
     if in_one_part:
         assert len(bandit.history.X) == 7
     assert same(tuple(bandit.told_since(number)), tuple(whole.rows(slice(number, None))))
-
-
-def test_the_present_time():
-    assert make("gp-ucb").now == 0.0
-    bandit = forgetting.make("window")
-    assert bandit.now == -torch.inf
-    x = bandit.ask(time=3.5)
-    assert bandit.now == 3.5
-    bandit.tell(x, torch.zeros(1, dtype=DOUBLE), time=4.0)
-    assert bandit.now == 4.0
 
 
 @pytest.mark.one_in(2)

@@ -77,30 +77,6 @@ def test_the_line_says_how_the_bandit_is_doing():
     assert "round/s" in last
 
 
-def test_rounds_told_are_counted_where_the_loop_does_not_say():
-    bandit, stream = make(), Terminal()
-    with Progress(bandit, interval=0.0, stream=stream, name="mine") as progress:
-        for _ in range(3):
-            for _ in range(2):
-                bandit.tell(bandit.ask(), 0.0)
-            progress.update()
-    assert "mine: 6round" in stream.getvalue().split("\r")[-1]
-
-
-def test_a_loop_that_stops_leaves_the_line():
-    bandit, stream = make(), Terminal()
-
-    def loop():
-        for t in track(bandit, 100, interval=3600.0, stream=stream):
-            bandit.tell(bandit.ask(), 0.0)
-            if t == 2:
-                raise RuntimeError("stop")
-
-    with pytest.raises(RuntimeError, match="stop"):
-        loop()
-    assert bandit.round == 3
-
-
 def test_it_is_silent_without_a_terminal_and_looks_at_nothing(monkeypatch):
     bandit, stream = make(), io.StringIO()
     monkeypatch.setattr(Gauge, "read", lambda self: pytest.fail("nobody looks"))

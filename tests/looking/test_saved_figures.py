@@ -58,36 +58,6 @@ def test_the_command_writes_all_figures(tmp_path, make, format):
         assert (tmp_path / "bandit-figures" / name).read_bytes().startswith(START[format])
 
 
-@pytest.mark.usefixtures("unrendered")
-def test_what_is_asked_for_is_drawn(tmp_path):
-    file = saved(tmp_path / "bandit.kb", d=3)
-    words = [
-        "--coordinate",
-        "x2",
-        "--coordinate",
-        "0",
-        "--at",
-        "0.1,0.2,0.3",
-        "--center",
-        "4",
-        "-o",
-        str(tmp_path / "o"),
-    ]
-    result = CliRunner().invoke(main, ["look", str(file), *words])
-    assert result.exit_code == 0, result.output
-    assert sorted(file.name for file in (tmp_path / "o").iterdir()) == [
-        "dictionary.png", "leverage.png", "line-0.png", "line-x2.png", "plane.png",
-    ]  # fmt: skip
-
-
-@pytest.mark.usefixtures("unrendered")
-def test_one_coordinate_has_no_plane_and_no_rewards_have_no_leverage(tmp_path):
-    written = plot_saved(saved(tmp_path / "line.kb", d=1), tmp_path / "line")
-    assert [file.stem for file in written] == ["line", "leverage", "dictionary"]
-    written = plot_saved(saved(tmp_path / "empty.kb", rounds=0), tmp_path / "empty")
-    assert [file.stem for file in written] == ["line", "plane"]
-
-
 def test_bad_input_is_named_and_nothing_is_written(tmp_path):
     file = saved(tmp_path / "bandit.kb")
     (tmp_path / "damaged.kb").write_bytes(file.read_bytes()[:-9])

@@ -32,9 +32,15 @@ from gpytorch.means import ConstantMean, ZeroMean
 from gpytorch.mlls import ExactMarginalLogLikelihood, SumMarginalLogLikelihood
 from problems import DOUBLE, data, difference, matern, rbf
 
-from torch_kbandits import ConstantWidth, InputError, KernelUCB, NystromGP, RidgeLeverageSampling
+from torch_kbandits import (
+    ConstantWidth,
+    InputError,
+    KernelUCB,
+    NotPositiveDefiniteError,
+    NystromGP,
+    RidgeLeverageSampling,
+)
 from torch_kbandits.errors import EmptyHistoryError
-from torch_kbandits.numerics.linalg import NotPositiveDefiniteError
 
 BOUNDS = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=DOUBLE)
 X, Y = data(40, 2)
